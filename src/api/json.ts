@@ -1,0 +1,47 @@
+/**
+ * From the bytes of a body to a JSON value, strictly: invalid UTF-8 and lone surrogates are refused,
+ * for each would make two identifiers into one. Failures are ApiErrors (400).
+ */
+
+import { ApiError } from '../errors.ts';
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export function parseBody(bytes: ArrayBuffer | Uint8Array): unknown {
+  let text: string;
+  try {
+    text = decoder.decode(bytes);
+  } catch {
+    throw new ApiError('BAD_REQUEST', 'the body is not valid UTF-8');
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    const why = text === '' ? 'it is empty' : (error as Error).message;
+    throw new ApiError('BAD_REQUEST', `the body is not JSON: ${why}`);
+  }
+  // Valid UTF-8 holds no lone surrogate: only an escape can bring one in.
+  if (text.includes('\\u') && !isWellFormed(value)) {
+    throw new ApiError('BAD_REQUEST', 'the body holds text that is not well-formed Unicode');
+  }
+  return value;
+}
+
+/** Looks at every key and text, however deep, without recursion. */
+function isWellFormed(root: unknown): boolean {
+  const left: unknown[] = [root];
+  while (left.length > 0) {
+    const value = left.pop();
+    if (typeof value === 'string') {
+      if (!value.isWellFormed()) return false;
+    } else if (Array.isArray(value)) {
+      for (const item of value) left.push(item);
+    } else if (typeof value === 'object' && value !== null) {
+      for (const key of Object.keys(value)) {
+        left.push(key, (value as Record<string, unknown>)[key]);
+      }
+    }
+  }
+  return true;
+}

@@ -1,0 +1,117 @@
+/**
+ * POST /v1/ratelimits.limit: may this identifier pass? The body goes in, the answer's text comes
+ * out, decided at once in shared memory. Nothing is charged unless all of the body is in order and
+ * the key may do what it asks. Failures are ApiErrors, in the order 400, 403, 404.
+ */
+
+import Type from 'typebox';
+import type { Key } from '../auth/keyring.ts';
+import { CREATE_NAMESPACE, wouldDo } from '../auth/permissions.ts';
+import type { Counters } from '../counters/counters.ts';
+import { ApiError } from '../errors.ts';
+import {
+  AMOUNT_MAX,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  IDENTIFIER_MAX_CHARACTERS,
+  NAMESPACE_ID_PREFIX,
+  NAMESPACE_MAX_CHARACTERS,
+  NAMESPACES_MAX,
+  RESOURCE_TEXT_MAX_CHARACTERS,
+  RESOURCES_MAX,
+} from '../limits.ts';
+import type { KnownNamespaces, Namespace } from '../namespaces/known.ts';
+import { parseBody } from './json.ts';
+import { bodyReader, faultSentence, flag, integer, text } from './schema.ts';
+
+const DEFAULT_NAMESPACE = 'default';
+
+const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
+
+/** Unknown keys are ignored, as v1 has it; `null` is no way to leave a field out. */
+export const LimitBody = Type.Object(
+  {
+    identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
+    limit: integer(1, AMOUNT_MAX),
+    duration: integer(DURATION_MIN_MS, DURATION_MAX_MS),
+    namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
+    cost: Type.Optional(integer(0, AMOUNT_MAX)),
+    async: Type.Optional(flag()),
+    meta: Type.Optional(Type.Object({}, { takes: 'an object' })),
+    resources: Type.Optional(
+      Type.Array(
+        Type.Object(
+          { type: resourceText(), id: resourceText(), name: resourceText() },
+          { takes: 'an object with the texts "type", "id" and "name"' },
+        ),
+        { maxItems: RESOURCES_MAX, takes: `an array of at most ${RESOURCES_MAX} objects` },
+      ),
+    ),
+  },
+  { takes: 'a JSON object' },
+);
+
+const reader = bodyReader(LimitBody);
+
+export class LimitCheck {
+  readonly #counters: Counters;
+  readonly #namespaces: KnownNamespaces;
+
+  constructor(counters: Counters, namespaces: KnownNamespaces) {
+    this.#counters = counters;
+    this.#namespaces = namespaces;
+  }
+
+  /** @param bytes the complete body @returns the body of the 200 */
+  answer(key: Key, bytes: ArrayBuffer | Uint8Array): string {
+    const body = parseBody(bytes);
+    if (!reader.check(body)) throw new ApiError('BAD_REQUEST', reader.fault(body));
+    const { identifier, limit, duration, namespace: name = DEFAULT_NAMESPACE, cost = 1 } = body;
+    if (Object.is(cost, -0)) {
+      throw new ApiError('BAD_REQUEST', faultSentence('/cost', LimitBody, body));
+    }
+    const known = this.#namespaces.get(name);
+    const namespace =
+      known !== undefined && key.permissions.mayLimitAnywhere
+        ? known
+        : this.#permitted(key, name, known, cost);
+    const decision = this.#counters.decide(namespace.state, identifier, limit, duration, cost);
+    return (
+      `{"success":${decision.admitted},"limit":${limit},` +
+      `"remaining":${decision.remaining},"reset":${decision.reset}}`
+    );
+  }
+
+  /** The way of a key with fewer permissions, and of the first check in a namespace. */
+  #permitted(key: Key, name: string, known: Namespace | undefined, cost: number): Namespace {
+    if (name.startsWith(NAMESPACE_ID_PREFIX)) {
+      throw new ApiError(
+        'BAD_REQUEST',
+        `"namespace" must be a name, and names do not begin with "${NAMESPACE_ID_PREFIX}"`,
+      );
+    }
+    if (!key.permissions.mayLimit(known?.id)) {
+      throw new ApiError(
+        'FORBIDDEN',
+        `the API key lacks the permission ${wouldDo('limit', known?.id)}`,
+      );
+    }
+    if (known !== undefined) return known;
+    if (!key.permissions.mayCreateNamespace) {
+      throw new ApiError(
+        'NOT_FOUND',
+        `there is no namespace ${JSON.stringify(name)}, and the API key lacks the permission` +
+          ` "${CREATE_NAMESPACE}" to create it`,
+      );
+    }
+    if (cost === 0) return this.#namespaces.unregistered(name);
+    const created = this.#namespaces.create(name);
+    if (created === undefined) {
+      throw new ApiError(
+        'BAD_REQUEST',
+        `there are ${NAMESPACES_MAX} namespaces already, which is the most that weir keeps`,
+      );
+    }
+    return created;
+  }
+}

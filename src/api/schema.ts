@@ -1,0 +1,78 @@
+/**
+ * From a TypeBox schema to two functions: `check`, compiled, for every body, and `fault`, which says
+ * what is wrong with one that failed. Each field says what it takes in its `takes`.
+ *
+ * A number is read as `JSON.parse` reads it, a double: 1.0 and 1e3 are integers, and what is beyond
+ * 2^53-1, negative zero, a fraction or not finite is none.
+ */
+
+import type { Static, TObject, TSchema } from 'typebox';
+import Type from 'typebox';
+import { Compile } from 'typebox/compile';
+import { describe } from '../describe.ts';
+
+export interface BodyReader<T> {
+  check(body: unknown): body is T;
+  /** One sentence: the first field at fault, what it must be and what it was. */
+  fault(body: unknown): string;
+}
+
+export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> {
+  const compiled = Compile(schema);
+  const check = (body: unknown): body is Static<S> => compiled.Check(body);
+  const fault = (body: unknown) => {
+    const [first] = compiled.Errors(body);
+    if (first === undefined) throw new Error('no fault in a body that failed');
+    if (first.keyword === 'required') {
+      const missing = first.params.requiredProperties[0];
+      return faultSentence(`${first.instancePath}/${missing}`, schema, body);
+    }
+    return faultSentence(first.instancePath, schema, body);
+  };
+  return { check, fault };
+}
+
+/** @param path a JSON pointer to the field at fault, '' for the body itself */
+export function faultSentence(path: string, schema: TSchema, body: unknown): string {
+  const steps = path.split('/').slice(1);
+  let takes = takesOf(schema);
+  let at: unknown = schema;
+  let value = body;
+  let name = '';
+  for (const step of steps) {
+    const index = /^\d+$/.test(step) && Array.isArray(value);
+    at = index ? property(at, 'items') : property(property(at, 'properties'), step);
+    takes = takesOf(at);
+    value = property(value, step);
+    name += index ? `[${step}]` : name === '' ? step : `.${step}`;
+  }
+  const what = name === '' ? 'the body' : `"${name}"`;
+  return `${what} must be ${takes}, got ${describe(value)}`;
+}
+
+function takesOf(schema: unknown): string {
+  const takes = property(schema, 'takes');
+  if (typeof takes !== 'string') throw new Error('a field does not say what it takes');
+  return takes;
+}
+
+function property(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+  return (value as Record<string, unknown>)[name];
+}
+
+export function integer(minimum: number, maximum: number) {
+  return Type.Integer({ minimum, maximum, takes: `an integer from ${minimum} to ${maximum}` });
+}
+
+export function text(minLength: number, maxLength: number) {
+  return Type.String({
+    minLength,
+    maxLength,
+    takes: `a text of ${minLength} to ${maxLength} characters`,
+  });
+}
+
+export function flag() {
+  return Type.Boolean({ takes: 'true or false' });
+}

@@ -1,0 +1,33 @@
+/**
+ * API keys as text and as digests. A key is 256 random bits behind a prefix; what is kept, sent to
+ * other threads or compared is its SHA-256. Nothing here ever holds on to a key.
+ */
+
+import { createHash, randomBytes } from 'node:crypto';
+import type { KeyRecord } from '../store/store.ts';
+
+const PREFIX = 'weir_';
+
+export function makeKey(): string {
+  return PREFIX + randomBytes(32).toString('base64url');
+}
+
+export function digestKey(key: string): string {
+  return createHash('sha256').update(key).digest('hex');
+}
+
+export function makeId(prefix: string): string {
+  return prefix + randomBytes(12).toString('hex');
+}
+
+/** The record of a key that may do everything and does not expire. */
+export function rootRecord(key: string, name: string, nowMs: number): KeyRecord {
+  return {
+    id: makeId('key_'),
+    digest: digestKey(key),
+    name,
+    permissions: ['*'],
+    createdMs: nowMs,
+    expiresMs: null,
+  };
+}

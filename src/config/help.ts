@@ -1,0 +1,21 @@
+/** The text of --help, made from the schema of the settings. */
+
+import { annotations, environmentName, flagName, SETTING_NAMES } from './schema.ts';
+
+const HEAD = `weir: a rate limiting sidecar. May this identifier pass?
+
+Usage: npm start -- [flags]     or     node dist/main.js [flags]
+
+A setting is taken from its flag, else from its environment variable, else from the JSON file
+named by --config, else it has its default.
+`;
+
+export function helpText(): string {
+  const rows = SETTING_NAMES.map((name) => {
+    const { takes, meaning, default: initial, secret } = annotations(name);
+    const value = initial === undefined ? '' : ` [${initial}]`;
+    const names = secret ? environmentName(name) : `${flagName(name)}, ${environmentName(name)}`;
+    return `  ${names}\n      ${meaning}: ${takes}${value}\n`;
+  });
+  return `${HEAD}\n${rows.join('')}\n  --help, -h\n      this text\n`;
+}

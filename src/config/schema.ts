@@ -1,0 +1,111 @@
+/**
+ * Every setting, once: the type and bounds it takes, its default and its meaning. Flags, environment
+ * variables, the keys of the JSON file and the text of --help are all made from this schema.
+ */
+
+import { availableParallelism } from 'node:os';
+import Type, { type Static } from 'typebox';
+import {
+  ACCEPTORS_MAX,
+  COUNTERS_MAX,
+  COUNTERS_MIN,
+  DRAIN_MAX_MS,
+  KEY_TEXT_MAX,
+  WORKERS_MAX,
+} from '../limits.ts';
+
+const cores = availableParallelism();
+
+const text = (takes: string, meaning: string) => Type.String({ minLength: 1, takes, meaning });
+const integer = (minimum: number, maximum: number, initial: number, meaning: string) =>
+  Type.Integer({
+    minimum,
+    maximum,
+    default: initial,
+    takes: `an integer from ${minimum} to ${maximum}`,
+    meaning,
+  });
+const oneOf = <T extends string>(choices: T[], initial: T, meaning: string) =>
+  Type.Enum(choices, { default: initial, takes: choices.join(' or '), meaning });
+
+export const Settings = Type.Object({
+  config: Type.Optional(text('a path', 'JSON file with settings, by these names in camelCase')),
+  host: Type.String({
+    minLength: 1,
+    default: '127.0.0.1',
+    takes: 'an address or a host name',
+    meaning: 'where checks are served',
+  }),
+  port: integer(0, 65_535, 7070, 'port of the checks; 0 takes a free one'),
+  adminHost: Type.String({
+    minLength: 1,
+    default: '127.0.0.1',
+    takes: 'an address or a host name',
+    meaning: 'where health is served',
+  }),
+  adminPort: integer(0, 65_535, 7071, 'port of the health checks; 0 takes a free one'),
+  dataDir: Type.String({
+    minLength: 1,
+    default: './weir-data',
+    takes: 'a path',
+    meaning: 'directory of the store; weir makes it and wants it for itself',
+  }),
+  rootKey: Type.Optional(
+    Type.String({
+      pattern: `^[\\x21-\\x7e]{1,${KEY_TEXT_MAX}}$`,
+      takes: `1 to ${KEY_TEXT_MAX} visible ASCII characters without spaces`,
+      meaning: 'a root key accepted besides the stored ones',
+      secret: true,
+    }),
+  ),
+  rootKeyFile: Type.Optional(text('a path', 'file with that key; /dev/stdin reads standard input')),
+  acceptors: integer(
+    1,
+    ACCEPTORS_MAX,
+    Math.min(8, Math.max(1, Math.floor(cores / 2))),
+    'threads that answer checks (default: half of the cores, at most 8)',
+  ),
+  workers: integer(1, WORKERS_MAX, 1, 'threads that look after the counters'),
+  counters: integer(
+    COUNTERS_MIN,
+    COUNTERS_MAX,
+    1_048_576,
+    'live counters held without evicting one; 128 bytes each',
+  ),
+  onFull: oneOf(['deny', 'allow'], 'deny', 'the answer to a newcomer for whom there is no room'),
+  drainMs: integer(0, DRAIN_MAX_MS, 1_000, 'how long SIGTERM goes on answering, ms'),
+  logLevel: oneOf(
+    ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
+    'info',
+    'JSON lines on standard error',
+  ),
+});
+
+export type Settings = Static<typeof Settings>;
+export type SettingName = keyof typeof Settings.properties;
+
+export const SETTING_NAMES = Object.keys(Settings.properties) as SettingName[];
+
+/** `rootKeyFile` is WEIR_ROOT_KEY_FILE in the environment ... */
+export function environmentName(name: SettingName): string {
+  return `WEIR_${name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
+}
+
+/** ... and --root-key-file as a flag. */
+export function flagName(name: SettingName): string {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** What the schema says beside the type of a setting. */
+export interface Annotations {
+  takes: string;
+  meaning: string;
+  default?: string | number;
+  /** A secret is never taken from a flag, where every user of the machine could read it. */
+  secret?: boolean;
+  type: string;
+}
+
+export function annotations(name: SettingName): Annotations {
+  return Settings.properties[name] as unknown as Annotations;
+}

@@ -1,0 +1,67 @@
+/**
+ * All shards' counters, as one acceptor sees them: hash, shard, decision, count. One per thread.
+ * A failure in here is a failed assertion; the route wrapper answers it with a 500.
+ */
+
+import type { Lane } from '../control.ts';
+import { COUNTS } from '../control.ts';
+import { SHARDS } from '../limits.ts';
+import type { Clock } from '../time.ts';
+import { Hasher, type NamespaceState } from './hash.ts';
+import { CounterTable, newDecision, type OnFull, OUTCOME, type TableDecision } from './table.ts';
+
+const ADMITTED = COUNTS.indexOf('admitted');
+const REFUSED = COUNTS.indexOf('refused');
+const EVICTED = COUNTS.indexOf('liveEvictions');
+const FULL = COUNTS.indexOf('fullTable');
+
+/** The top bits of the first word of a hash say the shard. */
+const SHARD_SHIFT = 32 - Math.log2(SHARDS);
+
+export class Counters {
+  readonly #hasher: Hasher;
+  readonly #tables: CounterTable[];
+  readonly #clock: Clock;
+  readonly #lane: Lane;
+  readonly #decision = newDecision();
+
+  /** @param owner the incarnation of this thread, which its locks carry */
+  constructor(
+    buffers: readonly SharedArrayBuffer[],
+    hashKey: Uint8Array,
+    owner: number,
+    onFull: OnFull,
+    clock: Clock,
+    lane: Lane,
+  ) {
+    if (buffers.length !== SHARDS) throw new Error(`${buffers.length} tables for ${SHARDS} shards`);
+    this.#hasher = new Hasher(hashKey);
+    this.#tables = buffers.map((buffer, shard) => new CounterTable(buffer, shard, owner, onFull));
+    this.#clock = clock;
+    this.#lane = lane;
+  }
+
+  /** What `decide` takes for a namespace. */
+  namespaceState(name: string): NamespaceState {
+    return this.#hasher.namespace(name);
+  }
+
+  /** Decides and counts one check. The answer is overwritten by the next. */
+  decide(
+    namespace: NamespaceState,
+    identifier: string,
+    limit: number,
+    durationMs: number,
+    cost: number,
+  ): TableDecision {
+    const decision = this.#decision;
+    this.#hasher.hash(namespace, identifier);
+    const table = this.#tables[this.#hasher.h0 >>> SHARD_SHIFT];
+    const nowMs = this.#clock.nowMs();
+    table.decide(this.#hasher, namespace, nowMs, limit, durationMs, cost, decision);
+    this.#lane.count(decision.admitted ? ADMITTED : REFUSED);
+    if (decision.outcome === OUTCOME.evicted) this.#lane.count(EVICTED);
+    else if (decision.outcome === OUTCOME.full) this.#lane.count(FULL);
+    return decision;
+  }
+}

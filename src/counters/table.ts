@@ -1,0 +1,335 @@
+/**
+ * One shard's counters in shared memory, and the decision on them: the hot path of the service.
+ *
+ * Any number of acceptors attach to the same buffer and call `decide`; each call holds the lock of
+ * one group from its look-up to its last store, so a decision is exact and a group's contents are
+ * never seen half-written. What may happen to a thread in between:
+ *
+ *   descheduled while it holds a lock   others spin briefly, then sleep in bounded steps
+ *   dead while it holds a lock          the lock names its owner; the supervisor ends the process
+ *                                       (acceptors are the only threads that take locks)
+ *   stores cut off half-way             they are ordered so that this can only over-count: a new
+ *                                       window's number is stored before its cell is overwritten,
+ *                                       a slot's tag comes last when it is filled, first when it
+ *                                       is emptied
+ *
+ * Capacity is fixed: no growth, no rehash, no garbage. An identity may lie in two buckets of its
+ * group. Where neither has room, `victim.ts` says who goes.
+ */
+
+import type { Hasher, NamespaceState } from './hash.ts';
+import {
+  BUCKET,
+  BUCKET_SLOTS,
+  BUCKET_WORDS,
+  bucketsOffset,
+  GROUP_BUCKETS,
+  HEADER,
+  LINE_WORDS,
+  LOCK,
+  SLOT,
+  SLOT_WORD,
+  slotAt,
+  TABLE_MAGIC,
+  TABLE_VERSION,
+  tableBytes,
+} from './layout.ts';
+import { chooseVictim, NO_VICTIM } from './victim.ts';
+import {
+  type Cells,
+  type Decision,
+  decideFixed,
+  isCurrent,
+  isExpired,
+  NO_WINDOW,
+} from './window.ts';
+
+/** What became of a check, beside the decision itself. */
+export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
+
+export type OnFull = 'deny' | 'allow';
+
+export interface TableDecision extends Decision {
+  /** OUTCOME.evicted: a live counter made room. OUTCOME.full: no room, nothing was counted. */
+  outcome: number;
+}
+
+export function newDecision(): TableDecision {
+  return { admitted: false, remaining: 0, reset: 0, outcome: OUTCOME.decided };
+}
+
+/** A lock that is held this many steps of LOCK_STEP_MS is held for ever: about five seconds. */
+const LOCK_STEPS_MAX = 30_000;
+const LOCK_STEP_MS = 0.1;
+const LOCK_SPINS = 200;
+
+const TWO_POW_32 = 2 ** 32;
+
+/** Allocates an empty table; threads attach to it by `new CounterTable`. */
+export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
+  const buffer = new SharedArrayBuffer(tableBytes(groups));
+  const words = new Int32Array(buffer);
+  words[HEADER.version] = TABLE_VERSION;
+  words[HEADER.shard] = shard;
+  words[HEADER.groups] = groups;
+  Atomics.store(words, HEADER.magic, TABLE_MAGIC);
+  return buffer;
+}
+
+export class CounterTable {
+  readonly groups: number;
+  /** The table as int32 and as float64 from its first byte. */
+  readonly words: Int32Array;
+  readonly doubles: Float64Array;
+  readonly #owner: number;
+  readonly #onFull: OnFull;
+  /** The first bucket, in words. */
+  readonly #buckets: number;
+  readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+
+  /**
+   * @param owner the incarnation of the calling thread, from 1; its locks carry it
+   * @param onFull the answer where a newcomer finds no room: refused, or admitted uncounted
+   * @throws when the buffer is not a table of this version for this shard
+   */
+  constructor(buffer: SharedArrayBuffer, shard: number, owner: number, onFull: OnFull) {
+    const header = new Int32Array(buffer, 0, LINE_WORDS);
+    const is = (at: number, wanted: number, what: string) => {
+      if (header[at] !== wanted) {
+        throw new Error(`shard ${shard}: ${what} is ${header[at]}, not ${wanted}`);
+      }
+    };
+    is(HEADER.magic, TABLE_MAGIC, 'the magic number');
+    is(HEADER.version, TABLE_VERSION, 'the version of the layout');
+    is(HEADER.shard, shard, 'the number of the shard');
+    this.groups = header[HEADER.groups];
+    if (buffer.byteLength !== tableBytes(this.groups)) {
+      throw new Error(`shard ${shard}: ${buffer.byteLength} bytes for ${this.groups} groups`);
+    }
+    if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
+    this.words = new Int32Array(buffer);
+    this.doubles = new Float64Array(buffer);
+    this.#owner = owner;
+    this.#onFull = onFull;
+    this.#buckets = bucketsOffset(this.groups) / 4;
+  }
+
+  /**
+   * Decides one check of the identity in `hash` and counts it.
+   * @param namespace the state of its namespace; its first word is the tag of the namespace
+   * @param cost tokens, 0 to look only; a refusal, too, changes no amount
+   */
+  decide(
+    hash: Hasher,
+    namespace: NamespaceState,
+    nowMs: number,
+    limit: number,
+    durationMs: number,
+    cost: number,
+    decision: TableDecision,
+  ): void {
+    // 32 x 22 bits: the product is exact.
+    const group = Math.floor(((hash.h1 >>> 0) * this.groups) / TWO_POW_32);
+    const first = hash.h2 & (GROUP_BUCKETS - 1);
+    // One of the 31 others, by bits that the first has not used.
+    const step = 1 + (((hash.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
+    const second = (first + step) & (GROUP_BUCKETS - 1);
+    const groupBucket = group * GROUP_BUCKETS;
+    const a = this.#buckets + (groupBucket + first) * BUCKET_WORDS;
+    const b = this.#buckets + (groupBucket + second) * BUCKET_WORDS;
+    const lock = (group + 1) * LINE_WORDS;
+
+    decision.outcome = OUTCOME.decided;
+    if (Atomics.compareExchange(this.words, lock, 0, this.#owner) !== 0) this.#wait(lock);
+    try {
+      const now = this.#advance(lock, nowMs);
+      let slot = this.#find(a, hash, durationMs);
+      if (slot === 0) slot = this.#find(b, hash, durationMs);
+      if (slot !== 0) this.#decideSlot(slot, now, limit, durationMs, cost, decision);
+      else this.#decideNew(a, b, hash, namespace[0], now, limit, durationMs, cost, decision);
+    } finally {
+      Atomics.store(this.words, lock, 0);
+    }
+  }
+
+  /**
+   * Time in a group never runs back. A thread that read the clock and was then stopped for longer
+   * than a window would otherwise open a spent one anew, once its expired counter has been replaced.
+   */
+  #advance(lock: number, nowMs: number): number {
+    const at = lock / 2 + LOCK.now;
+    const latest = this.doubles[at];
+    if (nowMs <= latest) return latest;
+    this.doubles[at] = nowMs;
+    return nowMs;
+  }
+
+  /** The slot of the identity in a bucket, as an index of `doubles`; 0 when it is not there. */
+  #find(bucket: number, hash: Hasher, durationMs: number): number {
+    const words = this.words;
+    for (let i = 0; i < BUCKET_SLOTS; i++) {
+      if (words[bucket + BUCKET.tags + i] !== hash.h3) continue;
+      const slot = slotAt(bucket, i);
+      const slotWords = slot * 2;
+      if (
+        words[slotWords + SLOT_WORD.hash0] === hash.h0 &&
+        words[slotWords + SLOT_WORD.hash1] === hash.h1 &&
+        words[slotWords + SLOT_WORD.hash2] === hash.h2 &&
+        this.doubles[slot + SLOT.duration] === durationMs
+      ) {
+        return slot;
+      }
+    }
+    return 0;
+  }
+
+  #decideSlot(
+    slot: number,
+    nowMs: number,
+    limit: number,
+    durationMs: number,
+    cost: number,
+    decision: TableDecision,
+  ): void {
+    const doubles = this.doubles;
+    const cells = this.#cells;
+    const ring = slot + SLOT.ring;
+    const newest = doubles[slot + SLOT.newest];
+    cells.newest = newest;
+    cells.current = doubles[ring + (newest & 1)];
+    cells.previous = doubles[ring + (~newest & 1)];
+    decideFixed(cells, nowMs, limit, durationMs, cost, decision);
+
+    const refused = slot * 2 + SLOT_WORD.refused;
+    if (!decision.admitted) {
+      if (isCurrent(newest, durationMs, nowMs)) this.words[refused] |= 1 << (newest & 1);
+    } else if (cost !== 0) {
+      const cell = cells.newest & 1;
+      if (cells.newest !== newest) {
+        // The number first: cut off here, the new window starts with an old use, never without one.
+        doubles[slot + SLOT.newest] = cells.newest;
+        doubles[ring + (cell ^ 1)] = cells.previous;
+        this.words[refused] = 0;
+      }
+      doubles[ring + cell] = cells.current;
+      doubles[slot + SLOT.limit] = limit;
+    }
+  }
+
+  #decideNew(
+    a: number,
+    b: number,
+    hash: Hasher,
+    namespaceTag: number,
+    nowMs: number,
+    limit: number,
+    durationMs: number,
+    cost: number,
+    decision: TableDecision,
+  ): void {
+    const cells = this.#cells;
+    cells.newest = NO_WINDOW;
+    cells.current = 0;
+    cells.previous = 0;
+    decideFixed(cells, nowMs, limit, durationMs, cost, decision);
+    // What is refused with nothing used, and what costs nothing, needs no counter.
+    if (!decision.admitted || cost === 0) return;
+
+    const freeInA = this.#countFree(a, nowMs);
+    const freeInB = this.#countFree(b, nowMs);
+    let bucket: number;
+    let index: number;
+    if (freeInA + freeInB !== 0) {
+      bucket = freeInB > freeInA ? b : a;
+      index = this.#firstFree(bucket, nowMs);
+    } else {
+      const victim = chooseVictim(this, a, b, namespaceTag, nowMs);
+      if (victim === NO_VICTIM) {
+        decision.outcome = OUTCOME.full;
+        if (this.#onFull === 'allow') return;
+        decision.admitted = false;
+        decision.remaining = 0;
+        decision.reset = this.#earliestReset(a, b);
+        return;
+      }
+      decision.outcome = OUTCOME.evicted;
+      bucket = victim < BUCKET_SLOTS ? a : b;
+      index = victim % BUCKET_SLOTS;
+    }
+    this.#fill(bucket, index, hash, namespaceTag, durationMs, limit);
+  }
+
+  /** Writes the counter in `#cells` into a slot. */
+  #fill(
+    bucket: number,
+    index: number,
+    hash: Hasher,
+    namespaceTag: number,
+    durationMs: number,
+    limit: number,
+  ): void {
+    const { words, doubles } = this;
+    const cells = this.#cells;
+    const tag = bucket + BUCKET.tags + index;
+    const slot = slotAt(bucket, index);
+    words[tag] = 0;
+    doubles[slot + SLOT.duration] = durationMs;
+    doubles[slot + SLOT.newest] = cells.newest;
+    doubles[slot + SLOT.ring + (cells.newest & 1)] = cells.current;
+    doubles[slot + SLOT.ring + (~cells.newest & 1)] = cells.previous;
+    doubles[slot + SLOT.limit] = limit;
+    const slotWords = slot * 2;
+    words[slotWords + SLOT_WORD.hash0] = hash.h0;
+    words[slotWords + SLOT_WORD.hash1] = hash.h1;
+    words[slotWords + SLOT_WORD.hash2] = hash.h2;
+    words[slotWords + SLOT_WORD.refused] = 0;
+    words[bucket + BUCKET.namespaces + index] = namespaceTag;
+    words[tag] = hash.h3;
+  }
+
+  #isFree(bucket: number, index: number, nowMs: number): boolean {
+    if (this.words[bucket + BUCKET.tags + index] === 0) return true;
+    const slot = slotAt(bucket, index);
+    return isExpired(this.doubles[slot + SLOT.newest], this.doubles[slot + SLOT.duration], nowMs);
+  }
+
+  #countFree(bucket: number, nowMs: number): number {
+    let free = 0;
+    for (let i = 0; i < BUCKET_SLOTS; i++) if (this.#isFree(bucket, i, nowMs)) free++;
+    return free;
+  }
+
+  #firstFree(bucket: number, nowMs: number): number {
+    let index = 0;
+    while (!this.#isFree(bucket, index, nowMs)) index++;
+    return index;
+  }
+
+  /** When the first of the counters in two full buckets, all of them guarded, can make room. */
+  #earliestReset(a: number, b: number): number {
+    let earliest = Number.POSITIVE_INFINITY;
+    for (let i = 0; i < 2 * BUCKET_SLOTS; i++) {
+      const slot = i < BUCKET_SLOTS ? slotAt(a, i) : slotAt(b, i - BUCKET_SLOTS);
+      const end = (this.doubles[slot + SLOT.newest] + 1) * this.doubles[slot + SLOT.duration];
+      if (end < earliest) earliest = end;
+    }
+    return earliest;
+  }
+
+  /** Takes a lock that somebody else holds. A descheduled holder needs the core more than we do. */
+  #wait(lock: number): void {
+    const { words } = this;
+    for (let spin = 0; spin < LOCK_SPINS; spin++) {
+      if (Atomics.load(words, lock) === 0) {
+        if (Atomics.compareExchange(words, lock, 0, this.#owner) === 0) return;
+      }
+    }
+    for (let step = 0; step < LOCK_STEPS_MAX; step++) {
+      const holder = Atomics.compareExchange(words, lock, 0, this.#owner);
+      if (holder === 0) return;
+      // Nobody notifies: this only gives the core away for a moment.
+      Atomics.wait(words, lock, holder, LOCK_STEP_MS);
+    }
+    throw new Error(`lock ${lock} is held by ${Atomics.load(words, lock)} for ever`);
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * Which live counter makes room when both buckets of a newcomer are full of live ones. Pure over the
+ * sixteen slots that the caller has locked; off the hot path, so written for the reader.
+ *
+ * A counter is guarded while it has refused someone in a window that still runs: a client that is
+ * being refused is not forgotten. In this order:
+ *
+ *   1. A namespace that holds more than half of the places gives up its own first, the unguarded one
+ *      with the smallest used share of its limit; for a newcomer of another namespace its guarded
+ *      ones too. So spraying identifiers displaces the sprayed, and no namespace locks others out.
+ *   2. Of all unguarded counters the one with the smallest used share of its limit.
+ *   3. Nobody: the table is full for this newcomer.
+ *
+ * A window that has ended counts as share 0. Of equal shares the one whose window ends first goes.
+ */
+
+import { BUCKET, BUCKET_SLOTS, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+import { isCurrent } from './window.ts';
+
+export const NO_VICTIM = -1;
+
+const PLACES = 2 * BUCKET_SLOTS;
+
+export interface Memory {
+  readonly words: Int32Array;
+  readonly doubles: Float64Array;
+}
+
+interface Place {
+  index: number;
+  namespace: number;
+  guarded: boolean;
+  share: number;
+  endMs: number;
+}
+
+/** @returns 0-7 for a slot of bucket `a`, 8-15 for one of `b`, or NO_VICTIM. */
+export function chooseVictim(
+  memory: Memory,
+  a: number,
+  b: number,
+  newcomer: number,
+  nowMs: number,
+): number {
+  const places: Place[] = [];
+  for (let i = 0; i < PLACES; i++) {
+    places.push(readPlace(memory, i < BUCKET_SLOTS ? a : b, i, nowMs));
+  }
+  const unguarded = places.filter((place) => !place.guarded);
+  const crowd = majority(places);
+  if (crowd !== undefined) {
+    const own = smallestShare(unguarded.filter((place) => place.namespace === crowd));
+    if (own !== undefined) return own.index;
+    if (crowd !== newcomer) {
+      const guarded = smallestShare(places.filter((place) => place.namespace === crowd));
+      if (guarded !== undefined) return guarded.index;
+    }
+  }
+  return smallestShare(unguarded)?.index ?? NO_VICTIM;
+}
+
+function readPlace(memory: Memory, bucket: number, index: number, nowMs: number): Place {
+  const { words, doubles } = memory;
+  const slot = slotAt(bucket, index % BUCKET_SLOTS);
+  const newest = doubles[slot + SLOT.newest];
+  const durationMs = doubles[slot + SLOT.duration];
+  const cell = newest & 1;
+  const current = isCurrent(newest, durationMs, nowMs);
+  return {
+    index,
+    namespace: words[bucket + BUCKET.namespaces + (index % BUCKET_SLOTS)],
+    guarded: current && (words[slot * 2 + SLOT_WORD.refused] & (1 << cell)) !== 0,
+    share: current ? doubles[slot + SLOT.ring + cell] / doubles[slot + SLOT.limit] : 0,
+    endMs: (newest + 1) * durationMs,
+  };
+}
+
+/** The namespace that holds more than half of the places, if one does. */
+function majority(places: Place[]): number | undefined {
+  const held = new Map<number, number>();
+  for (const { namespace } of places) {
+    const count = (held.get(namespace) ?? 0) + 1;
+    if (count > places.length / 2) return namespace;
+    held.set(namespace, count);
+  }
+  return undefined;
+}
+
+function smallestShare(places: Place[]): Place | undefined {
+  let best: Place | undefined;
+  for (const place of places) {
+    const better =
+      best === undefined ||
+      place.share < best.share ||
+      (place.share === best.share && place.endMs < best.endMs);
+    if (better) best = place;
+  }
+  return best;
+}

@@ -1,0 +1,13 @@
+/** A value as an error message shows it: short, and never more than a hint of a long text. */
+export function describe(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (Object.is(value, -0)) return '-0';
+  if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+    return 'a number beyond all bounds';
+  }
+  if (typeof value === 'string') {
+    return value.length <= 64 ? JSON.stringify(value) : `a text of ${[...value].length} characters`;
+  }
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+}

@@ -1,0 +1,74 @@
+/**
+ * Every error that a client can be answered with: its code, HTTP status and what to do about it.
+ * The documentation pages under /docs/errors are made from the same table.
+ */
+
+interface ErrorKind {
+  status: string;
+  title: string;
+  cure: string;
+}
+
+export const ERRORS = {
+  BAD_REQUEST: {
+    status: '400 Bad Request',
+    title: 'The request was not understood.',
+    cure:
+      'The message names the first field at fault, what it must be and what it was. The body must ' +
+      'be one JSON object in UTF-8. Nothing was counted.',
+  },
+  UNAUTHORIZED: {
+    status: '401 Unauthorized',
+    title: 'The request carries no valid API key.',
+    cure:
+      'Send the header "Authorization: Bearer <key>" with a key that exists, has not expired and ' +
+      'was not revoked.',
+  },
+  FORBIDDEN: {
+    status: '403 Forbidden',
+    title: 'The API key lacks a permission.',
+    cure: 'The message names the permissions that would do. Use a key that has one of them.',
+  },
+  NOT_FOUND: {
+    status: '404 Not Found',
+    title: 'There is no such thing.',
+    cure:
+      'The message names what was looked for: a path, or a namespace that does not exist yet and ' +
+      'that this key may not create.',
+  },
+  METHOD_NOT_ALLOWED: {
+    status: '405 Method Not Allowed',
+    title: 'The path exists, but not for this method.',
+    cure: 'The message and the header "Allow" name the method to use.',
+  },
+  PAYLOAD_TOO_LARGE: {
+    status: '413 Payload Too Large',
+    title: 'The body is larger than the service reads.',
+    cure: 'The message names the limit. Send less; usually "meta" is what is large.',
+  },
+  UNSUPPORTED_MEDIA_TYPE: {
+    status: '415 Unsupported Media Type',
+    title: 'The body is announced as something other than JSON.',
+    cure: 'Send the header "Content-Type: application/json", or none.',
+  },
+  INTERNAL_SERVER_ERROR: {
+    status: '500 Internal Server Error',
+    title: 'The service failed.',
+    cure: 'The request may be sent again. The log of the service has the cause under the requestId.',
+  },
+} as const satisfies Record<string, ErrorKind>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** An answer that is an error. Thrown inside a request, answered by the route wrapper. */
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** A reason not to start, or not to go on, in one sentence for the operator. */
+export class StartError extends Error {}

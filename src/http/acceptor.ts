@@ -1,0 +1,111 @@
+/**
+ * An acceptor: the thread that takes connections and answers checks, all of them in the request's
+ * own turn. Started by the main thread, which it tells when it listens; it shares its port with the
+ * other acceptors and the counters with all of them.
+ *
+ * Whatever it does not catch is fatal for the process: a limiter with half of its threads is worse
+ * than a restarted one. The main thread hears of it and ends the process; until then this thread
+ * keeps its App, because one that ends with an open App takes the process down with a native dump.
+ */
+
+import { parentPort, workerData } from 'node:worker_threads';
+import { LimitCheck } from '../api/limit.ts';
+import { type Key, Keyring } from '../auth/keyring.ts';
+import { Control } from '../control.ts';
+import { Counters } from '../counters/counters.ts';
+import { ApiError } from '../errors.ts';
+import { BODY_MAX_BYTES, HEARTBEAT_MS } from '../limits.ts';
+import { KnownNamespaces } from '../namespaces/known.ts';
+import { Clock } from '../time.ts';
+import { type OnBody, readBody } from './body.ts';
+import { DOCS_PATH, docsPages } from './docs.ts';
+import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
+import { Replies } from './reply.ts';
+import { mount, type Route } from './route.ts';
+import { App, type HttpResponse, type us_listen_socket, us_listen_socket_close } from './uws.ts';
+
+const data: AcceptorData = workerData;
+const main = parentPort!;
+const tell = (message: ToMain) => main.postMessage(message);
+
+process.on('uncaughtException', (error) => {
+  tell({ kind: 'fatal', sentence: `acceptor ${data.index} failed: ${error.stack}` });
+});
+
+const control = new Control(data.control);
+const lane = control.lane(data.index);
+const clock = new Clock(control);
+const counters = new Counters(data.tables, data.hashKey, data.index + 1, data.onFull, clock, lane);
+const namespaces = new KnownNamespaces(
+  (name) => counters.namespaceState(name),
+  (name) => tell({ kind: 'namespace', name }),
+);
+namespaces.registered(data.namespaces);
+const keyring = new Keyring(data.keys, clock);
+const limitCheck = new LimitCheck(counters, namespaces);
+const replies = new Replies(lane, data.url + DOCS_PATH, (failure) => {
+  tell({ kind: 'failure', failure });
+});
+
+const fail = (res: HttpResponse, error: unknown) => replies.error(res, error);
+const answerLimit: OnBody<Key> = (res, key, bytes) => {
+  replies.json(res, limitCheck.answer(key, bytes));
+};
+
+const JSON_TYPE = /^application\/json *(;|$)/i;
+
+function requireJson(contentType: string): void {
+  if (contentType === 'application/json' || contentType === '') return;
+  if (JSON_TYPE.test(contentType)) return;
+  throw new ApiError(
+    'UNSUPPORTED_MEDIA_TYPE',
+    'the header Content-Type must be application/json, or be left out',
+  );
+}
+
+const routes: Route[] = [
+  {
+    method: 'POST',
+    path: '/v1/ratelimits.limit',
+    handle: (res, req) => {
+      const key = keyring.verify(req.getHeader('authorization'));
+      requireJson(req.getHeader('content-type'));
+      readBody(res, key, BODY_MAX_BYTES, answerLimit, fail);
+    },
+  },
+  ...docsPages().map(({ code, html }): Route => {
+    return { method: 'GET', path: DOCS_PATH + code, handle: (res) => replies.page(res, html) };
+  }),
+];
+
+const app = App();
+mount(app, routes, replies);
+app.filter((_res, change) => lane.connection(change));
+
+let socket: us_listen_socket | false = false;
+app.listen(data.host, data.port, (listening) => {
+  socket = listening;
+  if (listening) tell({ kind: 'listening' });
+  else tell({ kind: 'fatal', sentence: `cannot listen on ${data.host}:${data.port}` });
+});
+
+const heart = setInterval(() => lane.beat(), HEARTBEAT_MS);
+
+main.on('message', (message: ToAcceptor) => {
+  switch (message.kind) {
+    case 'namespaces':
+      namespaces.registered(message.registered);
+      namespaces.rejected(message.rejected);
+      break;
+    case 'drain':
+      replies.draining = true;
+      if (socket) us_listen_socket_close(socket);
+      socket = false;
+      break;
+    case 'close':
+      clearInterval(heart);
+      app.close();
+      main.close();
+      break;
+  }
+});

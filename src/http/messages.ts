@@ -1,0 +1,35 @@
+/** What the main thread and an acceptor say to each other, off the path of a check. */
+
+import type { OnFull } from '../counters/table.ts';
+import type { KeyRecord, NamespaceRecord } from '../store/store.ts';
+import type { Failure } from './reply.ts';
+
+/** What an acceptor is started with. */
+export interface AcceptorData {
+  /** From 0; its lane, and one less than the incarnation that its locks carry. */
+  index: number;
+  host: string;
+  port: number;
+  /** Base address of the service in links. */
+  url: string;
+  control: SharedArrayBuffer;
+  tables: SharedArrayBuffer[];
+  hashKey: Uint8Array;
+  onFull: OnFull;
+  keys: KeyRecord[];
+  namespaces: NamespaceRecord[];
+}
+
+export type ToMain =
+  | { kind: 'listening' }
+  /** It cannot serve, or go on serving: the process has to end with this sentence. */
+  | { kind: 'fatal'; sentence: string }
+  | { kind: 'namespace'; name: string }
+  | { kind: 'failure'; failure: Failure };
+
+export type ToAcceptor =
+  | { kind: 'namespaces'; registered: NamespaceRecord[]; rejected: string[] }
+  /** Stop accepting, close every connection with its next answer. */
+  | { kind: 'drain' }
+  /** Close what is still open and end the thread. */
+  | { kind: 'close' };

@@ -1,0 +1,62 @@
+/**
+ * Every bound of the service, in one place. Nothing here changes at run time; whoever needs a bound
+ * imports it, so that a reader can trust this page. Characters are Unicode code points.
+ */
+
+/** The largest limit, cost and use: sums of two stay distinguishable as doubles. */
+export const AMOUNT_MAX = Number.MAX_SAFE_INTEGER;
+
+export const IDENTIFIER_MAX_CHARACTERS = 512;
+export const NAMESPACE_MAX_CHARACTERS = 512;
+export const NAMESPACES_MAX = 10_000;
+/** Names that begin so are ids, never names. */
+export const NAMESPACE_ID_PREFIX = 'rlns_';
+
+export const DURATION_MIN_MS = 1_000;
+/** 100 years of 365.25 days. */
+export const DURATION_MAX_MS = 3_155_760_000_000;
+
+export const BODY_MAX_BYTES = 65_536;
+export const RESOURCES_MAX = 32;
+export const RESOURCE_TEXT_MAX_CHARACTERS = 512;
+
+export const KEYS_MAX = 1_000;
+/** The longest API key that a request may carry, in characters. */
+export const KEY_TEXT_MAX = 512;
+/** Header values that an acceptor remembers as verified. */
+export const VERIFIED_TOKENS_MAX = 4_096;
+
+/** The head of a request, in bytes; gateways forward cookies. uWebSockets.js enforces it. */
+export const HEAD_MAX_BYTES = 32_768;
+
+export const COUNTERS_MIN = 1_024;
+export const COUNTERS_MAX = 16_777_216;
+/** Slots a table has for each counter that it promises to hold. */
+export const SLOTS_PER_COUNTER = 2;
+/** Tables, each in a buffer of its own. */
+export const SHARDS = 16;
+
+export const ACCEPTORS_MAX = 64;
+export const WORKERS_MAX = SHARDS;
+export const DRAIN_MAX_MS = 600_000;
+
+/** How often an acceptor shows that its loop turns, and how often the main thread looks. */
+export const HEARTBEAT_MS = 200;
+/** Looks in a row without a sign of life after which an acceptor is hung. */
+export const HEARTBEATS_MISSED = 5;
+/** How often the anchor of the clock is compared with the system's. */
+export const CLOCK_TICK_MS = 100;
+
+/** UTF-8 takes at most four bytes for a code point. */
+const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS);
+
+const agree: readonly [boolean, string][] = [
+  [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body holds the longest namespace and identifier'],
+  [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
+  [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
+  [COUNTERS_MAX * SLOTS_PER_COUNTER * 64 <= 2 ** 31 * SHARDS, 'a shard is indexed by int32'],
+  [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
+];
+for (const [holds, what] of agree) {
+  if (!holds) throw new Error(`limits.ts contradicts itself: ${what}`);
+}

@@ -1,0 +1,164 @@
+/**
+ * The main thread: boot order and signals, nothing else. It serves no checks.
+ *
+ * A failure on the way up ends the process with one sentence and code 1; what could be wrong from
+ * outside (settings, ports, directory, store) is found before the first acceptor is started.
+ */
+
+import { makeKey, rootRecord } from './auth/keys.ts';
+import { helpText } from './config/help.ts';
+import { loadSettings } from './config/load.ts';
+import type { Settings } from './config/schema.ts';
+import { allocateControl, Control } from './control.ts';
+import { groupsPerShard } from './counters/layout.ts';
+import { allocateTable } from './counters/table.ts';
+import { StartError } from './errors.ts';
+import { CLOCK_TICK_MS, HEAD_MAX_BYTES, SHARDS, SLOTS_PER_COUNTER } from './limits.ts';
+import { NamespaceRegistrar } from './namespaces/registrar.ts';
+import { Admin } from './observe/admin.ts';
+import { openLog } from './observe/log.ts';
+import { ShardPool } from './shards/pool.ts';
+import { DataDirectory } from './store/directory.ts';
+import { SqliteStore } from './store/sqlite.ts';
+import { Acceptors } from './supervise/acceptors.ts';
+import { dieAtOnce, say } from './supervise/fatal.ts';
+import { probePort } from './supervise/port.ts';
+import { Clock, ClockKeeper } from './time.ts';
+
+/** How a failure ends the process: politely until there are acceptors, which an exit would abort. */
+let end = (sentence: string): never => {
+  say(sentence);
+  process.exit(1);
+};
+
+process.on('uncaughtException', (error) => {
+  end(error instanceof StartError ? error.message : `the main thread failed: ${error.stack}`);
+});
+
+async function serve(settings: Settings): Promise<void> {
+  process.umask(0o077);
+  // Read by the addon when it loads, from the real environment, which only this thread has.
+  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
+  await requireBinary();
+
+  const { host } = settings;
+  const log = openLog(settings.logLevel);
+  const port = await needPort('WEIR_PORT', host, settings.port, probePort(host, settings.port));
+  const admin = new Admin(settings.adminHost);
+  const adminListens = admin.listen(settings.adminHost, settings.adminPort);
+  await needPort('WEIR_ADMIN_PORT', settings.adminHost, settings.adminPort, adminListens);
+
+  const directory = DataDirectory.open(settings.dataDir);
+  const store = SqliteStore.open(directory);
+
+  const controlBuffer = allocateControl(settings.acceptors);
+  const control = new Control(controlBuffer);
+  const clockKeeper = new ClockKeeper(control);
+  const clockTimer = setInterval(() => clockKeeper.tick(), CLOCK_TICK_MS);
+  const clock = new Clock(control);
+  const nowMs = () => clock.nowMs();
+  const groups = groupsPerShard(settings.counters * SLOTS_PER_COUNTER, SHARDS);
+  const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+
+  const keys = store.keys();
+  const { rootKey } = settings;
+  if (rootKey !== undefined) keys.push(rootRecord(rootKey, 'configured root key', nowMs()));
+  const firstKey = keys.length === 0 ? makeKey() : undefined;
+  const firstRecord = firstKey && rootRecord(firstKey, 'first root key', nowMs());
+  if (firstRecord) keys.push(firstRecord);
+
+  const url = `http://${reachable(host)}:${port}`;
+  const acceptors = new Acceptors(control, {
+    namespace: (name) => registrar.register(name),
+    failure: (failure) => log.error(failure, 'a request failed'),
+  });
+  const registrar = new NamespaceRegistrar(store, log, nowMs, (registered, rejected) => {
+    acceptors.tell({ kind: 'namespaces', registered, rejected });
+  });
+  end = dieAtOnce;
+  await acceptors.start({
+    host,
+    port,
+    url,
+    control: controlBuffer,
+    tables,
+    hashKey: store.hashKey,
+    onFull: settings.onFull,
+    keys,
+    namespaces: store.namespaces(),
+  });
+  const pool = new ShardPool(settings.workers, settings.counters, tables, control, nowMs, log);
+
+  // Kept only now that it can be printed: a start that failed before has locked nobody out.
+  if (firstRecord) store.addKey(firstRecord);
+  admin.state = 'ready';
+  log.info({ url, acceptors: settings.acceptors, counters: settings.counters }, 'serving');
+  greet(url, firstKey);
+
+  const stop = async () => {
+    if (admin.state === 'draining') return;
+    admin.state = 'draining';
+    log.info('draining');
+    await acceptors.drain(settings.drainMs);
+    await pool.close();
+    registrar.flush();
+    clearInterval(clockTimer);
+    store.close();
+    directory.close();
+    admin.close();
+    log.info('stopped');
+    process.exit(0);
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+}
+
+/** Says so in one sentence where the running Node has no binary of uWebSockets.js. */
+async function requireBinary(): Promise<void> {
+  try {
+    await import('./http/uws.ts');
+  } catch {
+    throw new StartError((await import('./http/binary.ts')).NO_BINARY);
+  }
+}
+
+async function needPort(
+  setting: string,
+  host: string,
+  port: number,
+  having: Promise<number>,
+): Promise<number> {
+  try {
+    return await having;
+  } catch (error) {
+    const why =
+      (error as NodeJS.ErrnoException).code === 'EADDRINUSE' ? 'is in use' : 'cannot be had';
+    const cause = (error as Error).message;
+    throw new StartError(`${host}:${port} (${setting}) ${why}: ${cause}`);
+  }
+}
+
+/** An address that callers on this machine can use for the one that is listened on. */
+function reachable(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  if (host === '::') return '[::1]';
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+function greet(url: string, firstKey: string | undefined): void {
+  const body = '{"identifier":"user_1","limit":10,"duration":60000}';
+  if (firstKey === undefined) {
+    console.log(`weir serves checks on ${url}`);
+    return;
+  }
+  console.log(
+    `weir serves checks on ${url}. This is its first start: the line below holds its root key,\n` +
+      'which is shown this once and kept nowhere. Keep it.\n\n' +
+      `curl -s ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
+      ` -H 'Content-Type: application/json' -d '${body}'\n`,
+  );
+}
+
+const settings = loadSettings(process.argv.slice(2), process.env);
+if (settings === undefined) process.stdout.write(helpText());
+else await serve(settings);

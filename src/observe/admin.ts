@@ -1,0 +1,64 @@
+/**
+ * Health, on a port of its own, served by the main thread: off the path of a check, so by Node's own
+ * server. `/livez`: the process runs. `/readyz`: it takes checks; 503 while it starts or drains.
+ *
+ * A browser on this machine could be made to call it under a name of an attacker's, so a request is
+ * refused that names a foreign `Host`, other than by address, or comes from another `Origin`.
+ */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { type AddressInfo, isIP } from 'node:net';
+
+export type State = 'starting' | 'ready' | 'draining';
+
+export class Admin {
+  state: State = 'starting';
+  readonly #server: Server;
+  readonly #names: Set<string>;
+
+  /** @param host the configured address, which callers may name beside those of this machine */
+  constructor(host: string) {
+    this.#names = new Set(['localhost', host.toLowerCase()]);
+    this.#server = createServer((req, res) => this.#answer(req, res));
+  }
+
+  /** @returns the port. Rejects when it cannot be had. */
+  listen(host: string, port: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen({ host, port, exclusive: true }, () => {
+        resolve((this.#server.address() as AddressInfo).port);
+      });
+    });
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  #answer(req: IncomingMessage, res: ServerResponse): void {
+    const send = (status: number, body: object) => {
+      res.writeHead(status, { 'Content-Type': 'application/json' });
+      res.end(req.method === 'HEAD' ? undefined : JSON.stringify(body));
+    };
+    if (!this.#isLocal(req)) {
+      send(403, { error: 'the header Host or Origin is foreign to the admin port' });
+    } else if (req.method !== 'GET' && req.method !== 'HEAD') {
+      send(405, { error: `${req.url} takes the method GET` });
+    } else if (req.url === '/livez') {
+      send(200, { status: 'alive' });
+    } else if (req.url === '/readyz') {
+      send(this.state === 'ready' ? 200 : 503, { status: this.state });
+    } else {
+      send(404, { error: `there is no ${req.url}; there are /livez and /readyz` });
+    }
+  }
+
+  #isLocal({ headers: { host = '', origin } }: IncomingMessage): boolean {
+    const name = host.replace(/:\d+$/, '').toLowerCase();
+    const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
+    if (!isAddress && !this.#names.has(name)) return false;
+    return origin === undefined || origin.toLowerCase() === `http://${host.toLowerCase()}`;
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * The pool of shard workers, on the main thread. While checks come in it counts the live counters of
+ * every shard from time to time, and warns before the table is full and when a live counter had to
+ * make room: then limits are no longer exact, and WEIR_COUNTERS is too small. A census that fails is
+ * logged; the next one starts afresh.
+ */
+
+import { Piscina } from 'piscina';
+import type { Control } from '../control.ts';
+import { SHARDS } from '../limits.ts';
+import type { Log } from '../observe/log.ts';
+import type { CensusTask, ShardWorkerData } from './worker.ts';
+
+const CENSUS_MS = 10_000;
+const NEARLY_FULL = 0.9;
+
+export class ShardPool {
+  readonly #pool: Piscina;
+  readonly #control: Control;
+  readonly #capacity: number;
+  readonly #nowMs: () => number;
+  readonly #log: Log;
+  readonly #timer: NodeJS.Timeout;
+  #seen = { checks: 0, evictions: 0 };
+
+  constructor(
+    workers: number,
+    capacity: number,
+    tables: SharedArrayBuffer[],
+    control: Control,
+    nowMs: () => number,
+    log: Log,
+  ) {
+    this.#control = control;
+    this.#capacity = capacity;
+    this.#nowMs = nowMs;
+    this.#log = log;
+    this.#pool = new Piscina({
+      filename: new URL('./worker.js', import.meta.url).href,
+      workerData: { tables } satisfies ShardWorkerData,
+      minThreads: workers,
+      maxThreads: workers,
+      concurrentTasksPerWorker: 1,
+      maxQueue: SHARDS,
+      idleTimeout: Number.POSITIVE_INFINITY,
+      recordTiming: false,
+      atomics: 'disabled',
+    });
+    this.#pool.on('error', (error) => this.#log.error({ err: error }, 'a shard worker failed'));
+    this.#timer = setInterval(() => this.#census(), CENSUS_MS);
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#pool.destroy();
+  }
+
+  async #census(): Promise<void> {
+    const { checks, evictions } = this.#total();
+    if (checks === this.#seen.checks || this.#pool.queueSize > 0) return;
+    const evicted = evictions - this.#seen.evictions;
+    this.#seen = { checks, evictions };
+    const nowMs = this.#nowMs();
+    try {
+      const counts = await Promise.all(
+        Array.from({ length: SHARDS }, (_, shard): Promise<number> => {
+          return this.#pool.run({ shard, nowMs } satisfies CensusTask);
+        }),
+      );
+      const live = counts.reduce((sum, count) => sum + count, 0);
+      const facts = { live, capacity: this.#capacity, evicted };
+      if (evicted > 0) this.#log.warn(facts, 'live counters were evicted: raise WEIR_COUNTERS');
+      else if (live > NEARLY_FULL * this.#capacity)
+        this.#log.warn(facts, 'counters are nearly full');
+      else this.#log.debug(facts, 'census');
+    } catch (error) {
+      this.#log.error({ err: error }, 'a census failed');
+    }
+  }
+
+  #total(): { checks: number; evictions: number } {
+    let checks = 0;
+    let evictions = 0;
+    for (let i = 0; i < this.#control.lanes; i++) {
+      const counts = this.#control.lane(i).read();
+      checks += counts.admitted + counts.refused;
+      evictions += counts.liveEvictions;
+    }
+    return { checks, evictions };
+  }
+}

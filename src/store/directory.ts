@@ -1,0 +1,107 @@
+/**
+ * The data directory: made 0700, locked for one process, and told apart from one that lost its
+ * store. The main thread owns it. Every failure is a StartError that names the path and the cause.
+ *
+ * The lock is SQLite's own on the file `lock`, which the kernel releases when the process ends in
+ * whatever way; the file's user version says whether a store was ever made here. So a directory
+ * whose store has vanished is not taken for a new one.
+ */
+
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import Database from 'libsql';
+import { StartError } from '../errors.ts';
+
+const LOCK = 'lock';
+export const STORE = 'store.db';
+/** A store in the making; one that is left over was never in force. */
+export const UNFINISHED = 'store.db.new';
+
+const STORE_WAS_MADE = 1;
+
+export class DataDirectory {
+  readonly path: string;
+  readonly #lock: Database.Database;
+
+  private constructor(path: string, lock: Database.Database) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /** Makes and locks the directory. */
+  static open(setting: string): DataDirectory {
+    const path = resolve(setting);
+    return attempt(`the data directory ${path} cannot be used`, () => {
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+      refuseForeign(path);
+      chmodSync(path, 0o700);
+      const lock = new Database(join(path, LOCK), { timeout: 0 });
+      chmodSync(join(path, LOCK), 0o600);
+      try {
+        lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE');
+        lock.exec('COMMIT'); // In this locking mode the lock stays.
+      } catch (error) {
+        if ((error as { code?: string }).code === 'SQLITE_BUSY') {
+          throw new StartError(`the data directory ${path} is in use by another weir`);
+        }
+        throw error;
+      }
+      return new DataDirectory(path, lock);
+    });
+  }
+
+  /** The path of the store, and whether it has to be made. */
+  store(): { path: string; isNew: boolean } {
+    const path = join(this.path, STORE);
+    if (existsSync(path)) return { path, isNew: false };
+    if (this.#wasMade()) {
+      throw new StartError(
+        `${path} is missing although it was made before: restore it, or empty ${this.path}` +
+          ' to start anew',
+      );
+    }
+    for (const left of leftOver(this.path)) rmSync(join(this.path, left));
+    return { path, isNew: true };
+  }
+
+  markMade(): void {
+    if (!this.#wasMade()) this.#lock.pragma(`user_version = ${STORE_WAS_MADE}`);
+  }
+
+  #wasMade(): boolean {
+    const [row] = this.#lock.pragma('user_version') as { user_version: number }[];
+    return row.user_version === STORE_WAS_MADE;
+  }
+
+  close(): void {
+    // `close` alone keeps the file open, and so locked, until the garbage is collected.
+    this.#lock.exec('PRAGMA locking_mode = NORMAL; SELECT 1 FROM sqlite_schema');
+    this.#lock.close();
+  }
+}
+
+/** Runs what touches the disk; any failure that is not a sentence yet becomes one. */
+export function attempt<T>(what: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof StartError) throw error;
+    throw new StartError(`${what}: ${(error as Error).message}`);
+  }
+}
+
+function leftOver(path: string): string[] {
+  return readdirSync(path).filter((name) => name.startsWith(UNFINISHED));
+}
+
+/** A directory with other things in it is somebody else's: its mode is not ours to change. */
+function refuseForeign(path: string): void {
+  const names = readdirSync(path);
+  if (names.includes(LOCK) || names.includes(STORE)) return;
+  const foreign = names.find((name) => name !== 'lost+found' && !name.startsWith(UNFINISHED));
+  if (foreign === undefined) return;
+  throw new StartError(
+    `the data directory ${path} holds ${JSON.stringify(foreign)} but no store: give weir a` +
+      ' directory of its own',
+  );
+}

@@ -1,0 +1,160 @@
+/**
+ * The store in one SQLite file: WAL, synchronous=FULL, every record with a CRC of its text, counts
+ * beside them. It is read once, at start, and trusted only when all of it agrees: a store that does
+ * not stops the start with one sentence and is never replaced by an empty one.
+ *
+ * A new store is made complete under another name and then renamed, so that a file under the real
+ * name is either whole or damaged, never half-made.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { chmodSync, closeSync, fsyncSync, openSync, renameSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import Database from 'libsql';
+import { HASH_KEY_BYTES } from '../counters/hash.ts';
+import { StartError } from '../errors.ts';
+import { attempt, type DataDirectory, UNFINISHED } from './directory.ts';
+import type { KeyRecord, NamespaceRecord, Store } from './store.ts';
+
+const SCHEMA_VERSION = 1;
+const MARKER = 'weir';
+
+const SCHEMA = `
+  CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
+  CREATE TABLE keys (record TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
+  CREATE TABLE namespaces (record TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
+`;
+
+const TABLES = ['keys', 'namespaces'] as const;
+type Table = (typeof TABLES)[number];
+
+interface Row {
+  record: string;
+  crc: number;
+}
+
+export class SqliteStore implements Store {
+  readonly hashKey: Uint8Array;
+  readonly #path: string;
+  readonly #database: Database.Database;
+
+  private constructor(path: string) {
+    this.#path = path;
+    this.#database = new Database(path, { timeout: 0 });
+    try {
+      this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
+      chmodSync(path, 0o600);
+      this.#verify();
+      this.hashKey = Buffer.from(this.#meta('hashKey'), 'hex');
+    } catch (error) {
+      this.#database.close();
+      throw error;
+    }
+  }
+
+  /** Opens the store of a locked directory, or makes it. @throws StartError */
+  static open(directory: DataDirectory): SqliteStore {
+    const { path, isNew } = directory.store();
+    if (isNew) attempt(`the store ${path} cannot be made`, () => make(directory.path, path));
+    const store = attempt(`the store ${path} cannot be trusted`, () => new SqliteStore(path));
+    attempt(`the data directory ${directory.path} cannot be used`, () => directory.markMade());
+    return store;
+  }
+
+  keys(): KeyRecord[] {
+    return this.#records<KeyRecord>('keys');
+  }
+
+  namespaces(): NamespaceRecord[] {
+    return this.#records<NamespaceRecord>('namespaces');
+  }
+
+  addKey(key: KeyRecord): void {
+    this.#add('keys', [key]);
+  }
+
+  addNamespaces(namespaces: readonly NamespaceRecord[]): void {
+    this.#add('namespaces', namespaces);
+  }
+
+  close(): void {
+    this.#database.pragma('wal_checkpoint(TRUNCATE)');
+    this.#database.close();
+  }
+
+  #add(table: Table, records: readonly object[]): void {
+    const insert = this.#database.prepare(`INSERT INTO ${table} (record, crc) VALUES (?, ?)`);
+    this.#database.transaction(() => {
+      const count = Number(this.#meta(`${table}.count`)) + records.length;
+      for (const record of records) {
+        const text = JSON.stringify(record);
+        insert.run(text, crc32(text));
+      }
+      writeMeta(this.#database, `${table}.count`, String(count));
+    })();
+  }
+
+  #records<T>(table: Table): T[] {
+    const rows = this.#database.prepare(`SELECT record, crc FROM ${table} ORDER BY rowid`).all();
+    return (rows as Row[]).map(({ record, crc }) => {
+      if (crc32(record) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
+      return JSON.parse(record) as T;
+    });
+  }
+
+  #meta(name: string): string {
+    const row = this.#database
+      .prepare('SELECT value AS record, crc FROM meta WHERE name = ?')
+      .get(name) as Row | undefined;
+    if (row === undefined) this.#distrust(`it has no ${name}`);
+    if (crc32(name + row.record) !== row.crc) this.#distrust(`${name} does not match its checksum`);
+    return row.record;
+  }
+
+  #verify(): void {
+    const check = this.#database.pragma('quick_check') as { quick_check: string }[];
+    if (check[0]?.quick_check !== 'ok') this.#distrust(String(check[0]?.quick_check));
+    const tables = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get();
+    if (tables === undefined) this.#distrust('it is empty');
+    if (this.#meta('marker') !== MARKER) this.#distrust('it is not a store of weir');
+    const version = this.#meta('version');
+    if (version !== String(SCHEMA_VERSION)) {
+      this.#distrust(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
+    }
+    for (const table of TABLES) {
+      const found = this.#records(table).length;
+      const counted = Number(this.#meta(`${table}.count`));
+      if (found !== counted) this.#distrust(`it has ${found} of ${counted} ${table}`);
+    }
+  }
+
+  #distrust(why: string): never {
+    throw new StartError(`the store ${this.#path} cannot be trusted: ${why}`);
+  }
+}
+
+function make(directory: string, path: string): void {
+  const unfinished = join(directory, UNFINISHED);
+  const database = new Database(unfinished);
+  chmodSync(unfinished, 0o600);
+  database.exec('PRAGMA synchronous = FULL');
+  database.transaction(() => {
+    database.exec(SCHEMA);
+    writeMeta(database, 'marker', MARKER);
+    writeMeta(database, 'version', String(SCHEMA_VERSION));
+    writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
+    for (const table of TABLES) writeMeta(database, `${table}.count`, '0');
+  })();
+  database.close();
+  renameSync(unfinished, path);
+  const handle = openSync(dirname(path), 'r');
+  fsyncSync(handle);
+  closeSync(handle);
+}
+
+function writeMeta(database: Database.Database, name: string, value: string): void {
+  database
+    .prepare('INSERT OR REPLACE INTO meta (name, value, crc) VALUES (?, ?, ?)')
+    .run(name, value, crc32(name + value));
+}

@@ -1,0 +1,115 @@
+/**
+ * The acceptors as the main thread sees them: starts them, watches that their loops turn, passes on
+ * what all must know, and drains them. One that dies, fails or hangs ends the process at once.
+ *
+ * Signs of life are counted in looks of this thread, not in time: a process that was stopped and
+ * goes on has missed none.
+ */
+
+import { Worker } from 'node:worker_threads';
+import type { Control, Lane } from '../control.ts';
+import type { AcceptorData, ToAcceptor, ToMain } from '../http/messages.ts';
+import type { Failure } from '../http/reply.ts';
+import { HEARTBEAT_MS, HEARTBEATS_MISSED } from '../limits.ts';
+import { dieAtOnce } from './fatal.ts';
+
+interface Acceptor {
+  worker: Worker;
+  lane: Lane;
+  beats: number;
+  missed: number;
+}
+
+export interface AcceptorEvents {
+  namespace: (name: string) => void;
+  failure: (failure: Failure) => void;
+}
+
+/** How often a drain looks whether the last connection is gone. */
+const DRAIN_LOOK_MS = 10;
+
+export class Acceptors {
+  readonly #acceptors: Acceptor[] = [];
+  readonly #control: Control;
+  readonly #events: AcceptorEvents;
+  #watch: NodeJS.Timeout | undefined;
+  #closing = false;
+
+  constructor(control: Control, events: AcceptorEvents) {
+    this.#control = control;
+    this.#events = events;
+  }
+
+  /** Starts one acceptor per lane; resolves when all of them listen. */
+  async start(data: Omit<AcceptorData, 'index'>): Promise<void> {
+    const all = Array.from({ length: this.#control.lanes }, (_, index) => {
+      return this.#startOne({ ...data, index });
+    });
+    await Promise.all(all);
+    this.#watch = setInterval(() => this.#look(), HEARTBEAT_MS);
+  }
+
+  tell(message: ToAcceptor): void {
+    for (const { worker } of this.#acceptors) worker.postMessage(message);
+  }
+
+  /**
+   * Stops accepting, goes on answering until no connection is open, for `drainMs` at most, and then
+   * ends the threads.
+   */
+  async drain(drainMs: number): Promise<void> {
+    this.tell({ kind: 'drain' });
+    for (let waited = 0; waited < drainMs; waited += DRAIN_LOOK_MS) {
+      await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
+      if (this.#acceptors.every(({ lane }) => lane.connections === 0)) break;
+    }
+    this.#closing = true;
+    clearInterval(this.#watch);
+    const ended = this.#acceptors.map(({ worker }) => {
+      return new Promise((resolve) => worker.once('exit', resolve));
+    });
+    this.tell({ kind: 'close' });
+    await Promise.all(ended);
+  }
+
+  #startOne(data: AcceptorData): Promise<void> {
+    const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
+    const lane = this.#control.lane(data.index);
+    this.#acceptors.push({ worker, lane, beats: 0, missed: 0 });
+    return new Promise((resolve) => {
+      worker.on('message', (message: ToMain) => {
+        switch (message.kind) {
+          case 'listening':
+            resolve();
+            break;
+          case 'fatal':
+            dieAtOnce(message.sentence);
+            break;
+          case 'namespace':
+            this.#events.namespace(message.name);
+            break;
+          case 'failure':
+            this.#events.failure(message.failure);
+            break;
+        }
+      });
+      worker.on('error', (error) => dieAtOnce(`acceptor ${data.index} failed: ${error.stack}`));
+      worker.on('exit', (code) => {
+        if (!this.#closing) dieAtOnce(`acceptor ${data.index} ended by itself, with code ${code}`);
+      });
+    });
+  }
+
+  #look(): void {
+    for (const [index, acceptor] of this.#acceptors.entries()) {
+      const { beats } = acceptor.lane;
+      acceptor.missed = beats === acceptor.beats ? acceptor.missed + 1 : 0;
+      acceptor.beats = beats;
+      if (acceptor.missed >= HEARTBEATS_MISSED) {
+        dieAtOnce(
+          `acceptor ${index} hangs: no sign of life for ${HEARTBEATS_MISSED * HEARTBEAT_MS} ms`,
+        );
+      }
+    }
+  }
+}

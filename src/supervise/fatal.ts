@@ -1,0 +1,22 @@
+/** The end of a process that cannot go on: one sentence, and no native dump behind it. */
+
+import { writeSync } from 'node:fs';
+
+export function say(sentence: string): void {
+  try {
+    writeSync(2, `weir: ${sentence}\n`);
+  } catch {
+    // Standard error is gone or full: there is nobody left to tell.
+  }
+}
+
+/**
+ * Ends the process at once, by SIGKILL. `process.exit` would abort with a dump while an acceptor has
+ * an open App, and an acceptor that hangs cannot be asked to close it. The store needs no farewell:
+ * what was acknowledged is on disk.
+ */
+export function dieAtOnce(sentence: string): never {
+  say(sentence);
+  process.kill(process.pid, 'SIGKILL');
+  throw new Error('unreachable');
+}

@@ -1,0 +1,122 @@
+/**
+ * The only reader of clocks.
+ *
+ * weir's time is wall time carried by the monotonic clock, from an anchor in the control words that
+ * all threads share. The main thread compares it with the system's clock every CLOCK_TICK_MS and
+ * publishes another anchor where they differ:
+ *
+ *   system ahead    followed at once; at worst one window is fresh too early
+ *   system behind   absorbed by running up to 10 % slow until level, so no spent window comes back
+ *
+ * Two anchors are written in turn, and a sequence number says which one is in force. A reader
+ * takes the anchor of the number it saw and looks again: unchanged, the anchor was whole, since the
+ * next publication writes the other one. What it reads is at most one tick old.
+ *
+ * When the main thread stops, time goes on from the last anchor, blind to steps of the system clock.
+ */
+
+import { performance } from 'node:perf_hooks';
+import { ANCHOR, CONTROL, type Control } from './control.ts';
+
+/** Differences within it are the noise of a system clock that is read in whole milliseconds. */
+const LEVEL_MS = 1.5;
+const SLOWEST_RATE = 0.9;
+/** A clock that is this far ahead, or further, runs at the slowest rate. */
+const SLOWEST_FROM_MS = 100;
+
+export interface Anchor {
+  monotonicMs: number;
+  wallMs: number;
+  /** Milliseconds of wall time for one of monotonic time. */
+  rate: number;
+}
+
+export function wallAt(anchor: Anchor, monotonicMs: number): number {
+  return anchor.wallMs + (monotonicMs - anchor.monotonicMs) * anchor.rate;
+}
+
+/** The anchor to publish next, pure: time under it never runs back and meets the system's. */
+export function nextAnchor(anchor: Anchor, monotonicMs: number, systemMs: number): Anchor {
+  const wallMs = wallAt(anchor, monotonicMs);
+  const ahead = wallMs - systemMs;
+  if (ahead < -LEVEL_MS) return { monotonicMs, wallMs: systemMs, rate: 1 };
+  if (ahead <= LEVEL_MS) return { monotonicMs, wallMs, rate: 1 };
+  const share = Math.min(1, ahead / SLOWEST_FROM_MS);
+  return { monotonicMs, wallMs, rate: 1 - (1 - SLOWEST_RATE) * share };
+}
+
+/** One monotonic clock for all threads: `performance.now()` counts from each thread's own start. */
+export class MonotonicClock {
+  readonly #offsetMs: number;
+
+  constructor() {
+    const [seconds, nanoseconds] = process.hrtime();
+    this.#offsetMs = seconds * 1e3 + nanoseconds / 1e6 - performance.now();
+  }
+
+  nowMs(): number {
+    return performance.now() + this.#offsetMs;
+  }
+}
+
+/** The system's clock, in the middle of the millisecond that it shows. */
+export function systemMs(): number {
+  return Date.now() + 0.5;
+}
+
+/** weir's time, for any thread. */
+export class Clock {
+  readonly #monotonic = new MonotonicClock();
+  readonly #words: Int32Array;
+  readonly #even: Float64Array;
+  readonly #odd: Float64Array;
+
+  constructor(control: Control) {
+    this.#words = control.words;
+    this.#even = control.anchor(0);
+    this.#odd = control.anchor(1);
+  }
+
+  /** Unix time in whole milliseconds. */
+  nowMs(): number {
+    for (;;) {
+      const sequence = Atomics.load(this.#words, CONTROL.clockSequence);
+      const anchor = (sequence & 1) === 0 ? this.#even : this.#odd;
+      const since = this.#monotonic.nowMs() - anchor[ANCHOR.monotonicMs];
+      const wallMs = anchor[ANCHOR.wallMs] + since * anchor[ANCHOR.rate];
+      if (Atomics.load(this.#words, CONTROL.clockSequence) === sequence) return Math.floor(wallMs);
+    }
+  }
+}
+
+/** Keeps the anchor; the main thread has the only one and calls `tick` every CLOCK_TICK_MS. */
+export class ClockKeeper {
+  readonly #monotonic = new MonotonicClock();
+  readonly #control: Control;
+  #anchor: Anchor;
+  #sequence = 0;
+
+  constructor(control: Control) {
+    this.#control = control;
+    this.#anchor = { monotonicMs: this.#monotonic.nowMs(), wallMs: systemMs(), rate: 1 };
+    this.#publish();
+  }
+
+  tick(): void {
+    const next = nextAnchor(this.#anchor, this.#monotonic.nowMs(), systemMs());
+    const levelStill = next.rate === 1 && this.#anchor.rate === 1;
+    const stepped = next.wallMs !== wallAt(this.#anchor, next.monotonicMs);
+    if (levelStill && !stepped) return;
+    this.#anchor = next;
+    this.#publish();
+  }
+
+  #publish(): void {
+    this.#sequence = (this.#sequence + 1) | 0;
+    const words = this.#control.anchor((this.#sequence & 1) as 0 | 1);
+    words[ANCHOR.monotonicMs] = this.#anchor.monotonicMs;
+    words[ANCHOR.wallMs] = this.#anchor.wallMs;
+    words[ANCHOR.rate] = this.#anchor.rate;
+    Atomics.store(this.#control.words, CONTROL.clockSequence, this.#sequence);
+  }
+}

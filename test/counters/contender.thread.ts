@@ -1,0 +1,89 @@
+/**
+ * One of several threads that decide on the same tables at once, on a common clock that they push
+ * forward together. It tallies what it was answered per identifier and window, and hands the tally
+ * back; `contention.test.ts` judges the sums.
+ */
+
+import { parentPort, workerData } from 'node:worker_threads';
+import { Hasher } from '../../src/counters/hash.ts';
+import { CounterTable, newDecision, OUTCOME } from '../../src/counters/table.ts';
+
+export interface Contender {
+  owner: number;
+  seed: number;
+  decisions: number;
+  tables: SharedArrayBuffer[];
+  /** One int32: ms since START_MS. */
+  clock: SharedArrayBuffer;
+  /** One int32: how many threads are ready. */
+  gate: SharedArrayBuffer;
+  contenders: number;
+  hot: number;
+  cold: number;
+  windows: number;
+}
+
+export interface Tally {
+  /** Per identifier and window: tokens admitted, and the smallest cost refused, or Infinity. */
+  admitted: Float64Array;
+  refused: Float64Array;
+  decisions: number;
+  evicted: number;
+}
+
+export const START_MS = 1_700_000_000_000;
+export const DURATION_MS = 1_000;
+const COSTS = [1, 1, 1, 1, 2, 3, 7, 0];
+
+/** Limits are small enough that most windows of hot identifiers are exhausted. */
+export function limitOf(id: number, hot: number): number {
+  return id < hot ? 5_000 + id : 10 + (id % 7);
+}
+
+/** Nothing to do where the test imports the names above. */
+if (parentPort !== null) contend(workerData as Contender);
+
+function contend(task: Contender): void {
+  const { owner, decisions, contenders, hot, cold, windows } = task;
+  const hasher = new Hasher(Buffer.from('0123456789abcdef'));
+  const state = hasher.namespace('contention');
+  const tables = task.tables.map((buffer, shard) => new CounterTable(buffer, shard, owner, 'deny'));
+  const clock = new Int32Array(task.clock);
+  const gate = new Int32Array(task.gate);
+  const ids = Array.from({ length: hot + cold }, (_, i) => `id_${i}`);
+  const admitted = new Float64Array(ids.length * windows);
+  const refused = new Float64Array(ids.length * windows).fill(Number.POSITIVE_INFINITY);
+  const decision = newDecision();
+  let evicted = 0;
+  let random = task.seed;
+  const next = (below: number) => {
+    random = (Math.imul(random, 1_664_525) + 1_013_904_223) | 0;
+    return (random >>> 8) % below;
+  };
+
+  Atomics.add(gate, 0, 1);
+  while (Atomics.load(gate, 0) < contenders) Atomics.wait(gate, 0, Atomics.load(gate, 0), 1);
+
+  for (let i = 0; i < decisions; i++) {
+    if ((i & 2_047) === 0) Atomics.add(clock, 0, 1 + next(40));
+    const id = next(4) === 0 ? hot + next(cold) : next(hot);
+    const cost = COSTS[next(COSTS.length)];
+    hasher.hash(state, ids[id]);
+    const now = START_MS + Atomics.load(clock, 0);
+    tables[hasher.h0 >>> 28].decide(
+      hasher,
+      state,
+      now,
+      limitOf(id, hot),
+      DURATION_MS,
+      cost,
+      decision,
+    );
+    if (decision.outcome === OUTCOME.evicted) evicted++;
+    const window = (decision.reset - START_MS) / DURATION_MS - 1;
+    const at = id * windows + window;
+    if (decision.admitted) admitted[at] += cost;
+    else refused[at] = Math.min(refused[at], cost);
+  }
+  parentPort!.postMessage({ admitted, refused, decisions, evicted } satisfies Tally);
+}

@@ -1,0 +1,107 @@
+import { describe, expect, test } from 'vitest';
+import { BUCKET, BUCKET_SLOTS, BUCKET_WORDS, SLOT, SLOT_WORD, slotAt } from '../../src/counters/layout.ts';
+import { chooseVictim, NO_VICTIM } from '../../src/counters/victim.ts';
+
+const NOW = 1_000_500;
+const [MINE, CROWD, OTHER] = [1, 2, 3];
+
+interface Counter {
+  namespace: number;
+  used: number;
+  refused?: boolean;
+  /** Of 1 000 ms; the current one is 1 000, unless it is another. */
+  window?: number;
+  duration?: number;
+}
+
+/** Sixteen counters with a limit of 100 in two buckets; slots 0-7 are in the first. */
+function victimOf(counters: Counter[], newcomer: number): number {
+  expect(counters.length).toBe(2 * BUCKET_SLOTS);
+  const buffer = new ArrayBuffer(2 * BUCKET_WORDS * 4);
+  const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+  counters.forEach(({ namespace, used, refused, window = 1_000, duration = 1_000 }, i) => {
+    const bucket = i < BUCKET_SLOTS ? 0 : BUCKET_WORDS;
+    const slot = slotAt(bucket, i % BUCKET_SLOTS);
+    memory.words[bucket + BUCKET.tags + (i % BUCKET_SLOTS)] = 7;
+    memory.words[bucket + BUCKET.namespaces + (i % BUCKET_SLOTS)] = namespace;
+    memory.doubles[slot + SLOT.duration] = duration;
+    memory.doubles[slot + SLOT.newest] = window;
+    memory.doubles[slot + SLOT.ring + (window & 1)] = used;
+    memory.doubles[slot + SLOT.limit] = 100;
+    memory.words[slot * 2 + SLOT_WORD.refused] = refused ? 1 << (window & 1) : 0;
+  });
+  return chooseVictim(memory, 0, BUCKET_WORDS, newcomer, NOW);
+}
+
+/** Counters of so many namespaces in turn, all half used, with some of them changed. */
+function counters(namespaces: number[], changes: Record<number, Partial<Counter>> = {}): Counter[] {
+  return Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => {
+    return { namespace: namespaces[i % namespaces.length], used: 50, ...changes[i] };
+  });
+}
+
+const crowded = (changes: Record<number, Partial<Counter>>) => {
+  const places = counters([OTHER], changes);
+  for (let i = 0; i < 9; i++) places[i].namespace = CROWD;
+  return places;
+};
+
+describe('the victim', () => {
+  test('is the unguarded counter with the smallest used share of its limit', () => {
+    expect(victimOf(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 8 } }), MINE)).toBe(12);
+    expect(victimOf(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 10 } }), MINE)).toBe(3);
+  });
+
+  test('of equal shares is the one whose window ends first', () => {
+    const places = counters([MINE, OTHER], { 5: { duration: 60_000, window: 16 } });
+    for (const [i, place] of places.entries()) {
+      if (i !== 5 && i !== 11) Object.assign(place, { duration: 90_000, window: 11 });
+      if (i === 11) Object.assign(place, { duration: 30_000, window: 33 });
+    }
+    // Ends: 1 020 000 for 5 and 11, 1 080 000 for the rest; the first of equals stays.
+    expect(victimOf(places, MINE)).toBe(5);
+  });
+
+  test('is never a counter that has refused someone in a window that still runs', () => {
+    const places = counters([MINE, OTHER], { 4: { used: 1, refused: true }, 6: { used: 30 } });
+    expect(victimOf(places, MINE)).toBe(6);
+  });
+
+  test('may be one that refused in a window that has ended; its share counts as 0', () => {
+    const places = counters([MINE, OTHER], {
+      2: { used: 1 },
+      4: { used: 100, refused: true, window: 999 },
+    });
+    expect(victimOf(places, MINE)).toBe(4);
+  });
+
+  test('is nobody when all are guarded and no namespace holds more than half', () => {
+    const places = counters([MINE, OTHER]).map((place) => ({ ...place, refused: true }));
+    expect(victimOf(places, MINE)).toBe(NO_VICTIM);
+    expect(victimOf(places, CROWD)).toBe(NO_VICTIM);
+  });
+
+  test('comes from a namespace with more than half of the places, even if others used less', () => {
+    const changes = { 2: { used: 20 }, 12: { used: 1 } };
+    expect(victimOf(crowded(changes), CROWD)).toBe(2);
+    expect(victimOf(crowded(changes), MINE)).toBe(2);
+    // Exactly half is not more than half.
+    const half = crowded(changes);
+    half[8].namespace = OTHER;
+    expect(victimOf(half, MINE)).toBe(12);
+  });
+
+  test('for a newcomer of another namespace is a guarded one of the crowd, if that is all it has', () => {
+    const places = crowded({ 12: { used: 1 } });
+    for (let i = 0; i < 9; i++) Object.assign(places[i], { refused: true, used: i === 7 ? 60 : 90 });
+    expect(victimOf(places, MINE)).toBe(7);
+  });
+
+  test('for a newcomer of the crowd itself is never a guarded one of the crowd', () => {
+    const places = crowded({ 12: { used: 1 } });
+    for (let i = 0; i < 9; i++) Object.assign(places[i], { refused: true });
+    expect(victimOf(places, CROWD)).toBe(12);
+    for (const place of places) place.refused = true;
+    expect(victimOf(places, CROWD)).toBe(NO_VICTIM);
+  });
+});

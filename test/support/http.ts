@@ -1,0 +1,122 @@
+/** HTTP as bytes, for what `fetch` would not send, and checks in one line. */
+
+import { connect, type Socket } from 'node:net';
+import { ROOT_KEY } from './server.ts';
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  body: string;
+}
+
+export interface LimitAnswer {
+  success: boolean;
+  limit: number;
+  remaining: number;
+  reset: number;
+}
+
+export interface RequestParts {
+  method?: string;
+  path?: string;
+  headers?: Record<string, string>;
+  body?: string | Uint8Array;
+}
+
+/** A request with a key and a JSON body, as bytes. A header given as '' is left out. */
+export function requestBytes(parts: RequestParts): Buffer {
+  const body = Buffer.from((parts.body ?? '') as string);
+  const headers: Record<string, string> = {
+    Host: '127.0.0.1',
+    Authorization: `Bearer ${ROOT_KEY}`,
+    'Content-Type': 'application/json',
+    'Content-Length': String(body.length),
+    ...parts.headers,
+  };
+  const lines = Object.entries(headers)
+    .filter(([, value]) => value !== '')
+    .map(([name, value]) => `${name}: ${value}\r\n`);
+  const head = `${parts.method ?? 'POST'} ${parts.path ?? '/v1/ratelimits.limit'} HTTP/1.1\r\n`;
+  return Buffer.concat([Buffer.from(`${head}${lines.join('')}\r\n`), body]);
+}
+
+/** Takes whole answers from the front of what has arrived. */
+export function takeAnswers(received: string): { answers: Answer[]; rest: string } {
+  const answers: Answer[] = [];
+  let rest = received;
+  for (;;) {
+    const end = rest.indexOf('\r\n\r\n');
+    if (end < 0) break;
+    const [line, ...fields] = rest.slice(0, end).split('\r\n');
+    const headers = Object.fromEntries(
+      fields.map((field) => {
+        const colon = field.indexOf(':');
+        return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
+      }),
+    );
+    const length = Number(headers['content-length'] ?? 0);
+    const body = rest.slice(end + 4, end + 4 + length);
+    if (body.length < length) break;
+    answers.push({ status: Number(line.split(' ')[1]), headers, body });
+    rest = rest.slice(end + 4 + length);
+  }
+  return { answers, rest };
+}
+
+/** Sends pieces on one connection, each in a packet of its own, and waits for so many answers. */
+export function exchange(port: number, pieces: Uint8Array[], count = 1): Promise<Answer[]> {
+  return new Promise((resolve, reject) => {
+    const socket: Socket = connect(port, '127.0.0.1');
+    socket.setNoDelay(true);
+    socket.setTimeout(20_000, () => finish(new Error('no answer within 20 s')));
+    let received = '';
+    const answers: Answer[] = [];
+    const finish = (error?: Error) => {
+      socket.destroy();
+      if (error) reject(error);
+      else resolve(answers);
+    };
+    socket.on('error', finish);
+    socket.on('close', () =>
+      finish(new Error(`closed after ${answers.length} answers: ${received}`)),
+    );
+    // Answers are ASCII, so characters are bytes.
+    socket.setEncoding('latin1');
+    socket.on('data', (data) => {
+      const taken = takeAnswers(received + data);
+      received = taken.rest;
+      answers.push(...taken.answers);
+      if (answers.length >= count) finish();
+    });
+    const send = async () => {
+      for (const piece of pieces) {
+        await new Promise<void>((sent) => socket.write(piece, () => sent()));
+        if (pieces.length > 1) await new Promise((next) => setImmediate(next));
+      }
+    };
+    socket.on('connect', () => void send());
+  });
+}
+
+export async function request(port: number, parts: RequestParts): Promise<Answer> {
+  const [answer] = await exchange(port, [requestBytes(parts)]);
+  return answer;
+}
+
+/** One check; fails unless it was answered with a 200. */
+export async function check(port: number, body: object): Promise<LimitAnswer> {
+  const answer = await request(port, { body: JSON.stringify(body) });
+  if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
+  return JSON.parse(answer.body);
+}
+
+export interface ErrorAnswer {
+  code: string;
+  docs: string;
+  message: string;
+  requestId: string;
+}
+
+export function errorOf(answer: Answer): ErrorAnswer {
+  return JSON.parse(answer.body).error;
+}

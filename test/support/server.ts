@@ -1,0 +1,117 @@
+/** Starts the built server as its own process, on free ports and a directory of its own. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export const MAIN = new URL('../../dist/main.js', import.meta.url).pathname;
+export const ROOT_KEY = 'root-key-of-the-tests';
+
+export interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+export interface Running {
+  url: string;
+  port: number;
+  adminUrl: string;
+  child: ChildProcess;
+  stdout: () => string;
+  stderr: () => string;
+  exited: Promise<Exit>;
+  /** SIGTERM, and what became of it. */
+  stop: () => Promise<Exit>;
+}
+
+export interface Options {
+  args?: string[];
+  env?: Record<string, string>;
+  /** Node's own flags, for faults that a preloaded file brings into the threads. */
+  execArgv?: string[];
+}
+
+export function temporaryDirectory(): string {
+  return mkdtempSync(join(tmpdir(), 'weir-test-'));
+}
+
+export function removeDirectory(path: string): void {
+  rmSync(path, { recursive: true, force: true });
+}
+
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+/** The environment of a newcomer: nothing of weir's in it. */
+function cleanEnvironment(): Record<string, string | undefined> {
+  return Object.fromEntries(
+    Object.entries(process.env).filter(
+      ([name]) => !name.startsWith('WEIR_') && name !== 'NODE_ENV',
+    ),
+  );
+}
+
+export async function spawnServer(dataDir: string, options: Options = {}): Promise<Running> {
+  const port = await freePort();
+  const adminPort = await freePort();
+  const args = [
+    ...(options.execArgv ?? []),
+    MAIN,
+    ...['--port', String(port), '--admin-port', String(adminPort), '--data-dir', dataDir],
+    ...(options.args ?? []),
+  ];
+  const env = { ...cleanEnvironment(), ...options.env } as NodeJS.ProcessEnv;
+  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.on('data', (data) => {
+    stdout += data;
+  });
+  child.stderr.on('data', (data) => {
+    stderr += data;
+  });
+  const exited = new Promise<Exit>((resolve) => {
+    child.on('close', (code, signal) => resolve({ code, signal }));
+  });
+  return {
+    url: `http://127.0.0.1:${port}`,
+    port,
+    adminUrl: `http://127.0.0.1:${adminPort}`,
+    child,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    exited,
+    stop: () => {
+      child.kill('SIGTERM');
+      return exited;
+    },
+  };
+}
+
+export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (let i = 0; i < 1_000; i++) {
+    if (await holds()) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error(`waited in vain until ${what}`);
+}
+
+/** Starts a server and waits until it serves; a root key is set unless the test says otherwise. */
+export async function startServer(dataDir: string, options: Options = {}): Promise<Running> {
+  const env = { WEIR_ROOT_KEY: ROOT_KEY, ...options.env };
+  const server = await spawnServer(dataDir, { ...options, env });
+  await until(`it serves: ${server.stderr()}`, () => {
+    if (server.child.exitCode !== null) throw new Error(`it ended: ${server.stderr()}`);
+    return server.stdout().includes('serves checks');
+  });
+  return server;
+}
