@@ -1,5 +1,5 @@
-import { Worker } from 'node:worker_threads';
 import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { groupsPerShard, LINE_WORDS } from '../../src/counters/layout.ts';
 import { allocateTable } from '../../src/counters/table.ts';

@@ -36,14 +36,18 @@ describe('the hash', () => {
   test('is the published algorithm over (length, namespace, padding, identifier) in UTF-8', () => {
     const hasher = new Hasher(KEY);
     fc.assert(
-      fc.property(text, text.filter((t) => t !== ''), (namespace, identifier) => {
-        const name = Buffer.from(namespace);
-        const prefix = Buffer.alloc(Math.ceil((4 + name.length) / 16) * 16);
-        prefix.writeUInt32LE(name.length);
-        name.copy(prefix, 4);
-        const whole = hasher.chaskey(Buffer.concat([prefix, Buffer.from(identifier)])).join();
-        expect(hashOf(hasher, namespace, identifier)).toBe(whole);
-      }),
+      fc.property(
+        text,
+        text.filter((t) => t !== ''),
+        (namespace, identifier) => {
+          const name = Buffer.from(namespace);
+          const prefix = Buffer.alloc(Math.ceil((4 + name.length) / 16) * 16);
+          prefix.writeUInt32LE(name.length);
+          name.copy(prefix, 4);
+          const whole = hasher.chaskey(Buffer.concat([prefix, Buffer.from(identifier)])).join();
+          expect(hashOf(hasher, namespace, identifier)).toBe(whole);
+        },
+      ),
       { numRuns: 3_000 },
     );
   });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { countLive } from '../../src/counters/census.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { groupsPerShard, HEADER, LINE_WORDS, tableBytes } from '../../src/counters/layout.ts';
 import {
@@ -8,7 +9,6 @@ import {
   type OnFull,
   OUTCOME,
 } from '../../src/counters/table.ts';
-import { countLive } from '../../src/counters/census.ts';
 import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/limits.ts';
 
 const NOW = 1_700_000_000_000;
@@ -29,7 +29,11 @@ class Tables {
     });
   }
 
-  decide(identifier: string, options: Partial<Record<'limit' | 'duration' | 'cost' | 'now', number>> = {}, namespace = 'default') {
+  decide(
+    identifier: string,
+    options: Partial<Record<'limit' | 'duration' | 'cost' | 'now', number>> = {},
+    namespace = 'default',
+  ) {
     const { limit = 10, duration = MINUTE, cost = 1, now = NOW } = options;
     const state = this.namespace(namespace);
     this.hasher.hash(state, identifier);
@@ -101,15 +105,18 @@ describe('a counter', () => {
 });
 
 describe('a table', () => {
-  test.each([COUNTERS_MIN, 65_536, 1_048_576])('of %i counters holds as many without evicting one', (capacity) => {
-    const tables = new Tables(capacity);
-    for (let i = 0; i < capacity; i++) tables.decide(`user_${i}`);
-    expect(tables.evicted + tables.full).toBe(0);
-    expect(tables.live()).toBe(capacity);
-    for (let i = 0; i < capacity; i += 97) {
-      expect(tables.decide(`user_${i}`, { cost: 0 }).remaining).toBe(9);
-    }
-  });
+  test.each([COUNTERS_MIN, 65_536, 1_048_576])(
+    'of %i counters holds as many without evicting one',
+    (capacity) => {
+      const tables = new Tables(capacity);
+      for (let i = 0; i < capacity; i++) tables.decide(`user_${i}`);
+      expect(tables.evicted + tables.full).toBe(0);
+      expect(tables.live()).toBe(capacity);
+      for (let i = 0; i < capacity; i += 97) {
+        expect(tables.decide(`user_${i}`, { cost: 0 }).remaining).toBe(9);
+      }
+    },
+  );
 
   test('filled ten times over gives up the least used, and forgets nobody that it refuses', () => {
     const capacity = 16_384;
@@ -131,7 +138,8 @@ describe('a table', () => {
   test('takes an expired counter before any live one', () => {
     const capacity = 16_384;
     const tables = new Tables(capacity);
-    for (let i = 0; i < 3 * capacity; i++) tables.decide(`old_${i}`, { limit: 1_000, duration: 1_000 });
+    for (let i = 0; i < 3 * capacity; i++)
+      tables.decide(`old_${i}`, { limit: 1_000, duration: 1_000 });
     const before = tables.evicted;
     const now = NOW + 2_000;
     for (let i = 0; i < capacity; i++) tables.decide(`new_${i}`, { now });

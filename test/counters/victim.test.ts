@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { BUCKET, BUCKET_SLOTS, BUCKET_WORDS, SLOT, SLOT_WORD, slotAt } from '../../src/counters/layout.ts';
+import {
+  BUCKET,
+  BUCKET_SLOTS,
+  BUCKET_WORDS,
+  SLOT,
+  SLOT_WORD,
+  slotAt,
+} from '../../src/counters/layout.ts';
 import { chooseVictim, NO_VICTIM } from '../../src/counters/victim.ts';
 
 const NOW = 1_000_500;
@@ -93,7 +100,8 @@ describe('the victim', () => {
 
   test('for a newcomer of another namespace is a guarded one of the crowd, if that is all it has', () => {
     const places = crowded({ 12: { used: 1 } });
-    for (let i = 0; i < 9; i++) Object.assign(places[i], { refused: true, used: i === 7 ? 60 : 90 });
+    for (let i = 0; i < 9; i++)
+      Object.assign(places[i], { refused: true, used: i === 7 ? 60 : 90 });
     expect(victimOf(places, MINE)).toBe(7);
   });
 

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../src/limits.ts';
 import {
   type Cells,
   type Decision,
@@ -9,6 +8,7 @@ import {
   isExpired,
   NO_WINDOW,
 } from '../../src/counters/window.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../src/limits.ts';
 
 const newCells = (): Cells => ({ newest: NO_WINDOW, current: 0, previous: 0 });
 const newAnswer = (): Decision => ({ admitted: false, remaining: 0, reset: 0 });

@@ -1,0 +1,65 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { allocateControl, Control } from '../src/control.ts';
+import { CLOCK_TICK_MS } from '../src/limits.ts';
+import { type Anchor, Clock, ClockKeeper, nextAnchor, wallAt } from '../src/time.ts';
+
+const START: Anchor = { monotonicMs: 5_000, wallMs: 1_700_000_000_000, rate: 1 };
+
+/** Ticks a clock against a system clock that is `offset(t)` ms away from where it started. */
+function run(ticks: number, offset: (ms: number) => number) {
+  let anchor = START;
+  const seen: { ms: number; wall: number; system: number }[] = [];
+  for (let i = 1; i <= ticks; i++) {
+    const ms = i * CLOCK_TICK_MS;
+    const system = START.wallMs + ms + offset(ms);
+    anchor = nextAnchor(anchor, START.monotonicMs + ms, system);
+    seen.push({ ms, wall: wallAt(anchor, START.monotonicMs + ms), system });
+  }
+  return seen;
+}
+
+describe('the clock', () => {
+  test('follows a forward step of the system at the next tick', () => {
+    for (const step of [1_000, 3_600_000, 86_400_000]) {
+      const seen = run(30, (ms) => (ms >= 1_000 ? step : 0));
+      for (const { wall, system } of seen) expect(Math.abs(wall - system)).toBeLessThanOrEqual(2);
+    }
+  });
+
+  test('absorbs a backward step by running slow, at most 10 %, until level', () => {
+    const seen = run(400, (ms) => (ms >= 1_000 ? -1_000 : 0));
+    for (let i = 1; i < seen.length; i++) {
+      const moved = seen[i].wall - seen[i - 1].wall;
+      expect(moved).toBeGreaterThanOrEqual(0.899 * CLOCK_TICK_MS);
+      expect(moved).toBeLessThanOrEqual(CLOCK_TICK_MS + 0.001);
+    }
+    const last = seen.at(-1)!;
+    expect(last.wall - last.system).toBeLessThan(2);
+    // 1 s at 10 % takes 9 s to all but the last tenth.
+    expect(seen[105].wall - seen[105].system).toBeLessThan(100);
+  });
+
+  test('never runs back, and never stands still, whatever the system clock does', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: -1e9, max: 1e9 }), { maxLength: 60 }), (steps) => {
+        const seen = run(steps.length, (ms) => steps[ms / CLOCK_TICK_MS - 1]);
+        for (let i = 1; i < seen.length; i++) {
+          const moved = seen[i].wall - seen[i - 1].wall;
+          expect(moved).toBeGreaterThanOrEqual(0.899 * CLOCK_TICK_MS);
+        }
+      }),
+    );
+  });
+
+  test('shows the time of the system, from the anchor in the control words', () => {
+    const control = new Control(allocateControl(1));
+    const keeper = new ClockKeeper(control);
+    const clock = new Clock(control);
+    for (let i = 0; i < 3; i++) {
+      expect(Math.abs(clock.nowMs() - Date.now())).toBeLessThanOrEqual(3);
+      expect(Number.isInteger(clock.nowMs())).toBe(true);
+      keeper.tick();
+    }
+  });
+});
