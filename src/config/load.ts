@@ -123,7 +123,7 @@ function fromFile(path: string): Layer {
   const layer: Layer = new Map();
   for (const [key, value] of Object.entries(content)) {
     const name = names.find((known) => known === key);
-    if (name === undefined) throw new StartError(`${unknown(`"${key}"`, names)}, in ${path}`);
+    if (name === undefined) throw new StartError(`in ${path}, ${unknown(key, names)}`);
     layer.set(name, { source: `"${key}" in ${path}`, value });
   }
   return layer;

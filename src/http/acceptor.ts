@@ -4,8 +4,8 @@
  * other acceptors and the counters with all of them.
  *
  * Whatever it does not catch is fatal for the process: a limiter with half of its threads is worse
- * than a restarted one. The main thread hears of it and ends the process; until then this thread
- * keeps its App, because one that ends with an open App takes the process down with a native dump.
+ * than a restarted one. The main thread hears of it and ends the process. A thread must not end with
+ * an open App, which would take the process down with a native dump.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -80,6 +80,7 @@ const routes: Route[] = [
 
 const app = App();
 mount(app, routes, replies);
+process.on('exit', () => app.close());
 app.filter((_res, change) => lane.connection(change));
 
 let socket: us_listen_socket | false = false;
@@ -89,7 +90,7 @@ app.listen(data.host, data.port, (listening) => {
   else tell({ kind: 'fatal', sentence: `cannot listen on ${data.host}:${data.port}` });
 });
 
-const heart = setInterval(() => lane.beat(), HEARTBEAT_MS);
+setInterval(() => lane.beat(), HEARTBEAT_MS);
 
 main.on('message', (message: ToAcceptor) => {
   switch (message.kind) {
@@ -101,11 +102,10 @@ main.on('message', (message: ToAcceptor) => {
       replies.draining = true;
       if (socket) us_listen_socket_close(socket);
       socket = false;
+      tell({ kind: 'draining' });
       break;
     case 'close':
-      clearInterval(heart);
-      app.close();
-      main.close();
+      process.exit(0);
       break;
   }
 });

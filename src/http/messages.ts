@@ -24,6 +24,8 @@ export type ToMain =
   | { kind: 'listening' }
   /** It cannot serve, or go on serving: the process has to end with this sentence. */
   | { kind: 'fatal'; sentence: string }
+  /** No connection comes any more; those that are open go on. */
+  | { kind: 'draining' }
   | { kind: 'namespace'; name: string }
   | { kind: 'failure'; failure: Failure };
 

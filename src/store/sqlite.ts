@@ -20,17 +20,18 @@ import type { KeyRecord, NamespaceRecord, Store } from './store.ts';
 const SCHEMA_VERSION = 1;
 const MARKER = 'weir';
 
+/** Records are blobs: libsql ends the process over a damaged text that is not UTF-8 any more. */
 const SCHEMA = `
-  CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
-  CREATE TABLE keys (record TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
-  CREATE TABLE namespaces (record TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
+  CREATE TABLE meta (name TEXT PRIMARY KEY, record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
+  CREATE TABLE keys (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
+  CREATE TABLE namespaces (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
 `;
 
 const TABLES = ['keys', 'namespaces'] as const;
 type Table = (typeof TABLES)[number];
 
 interface Row {
-  record: string;
+  record: ArrayBuffer;
   crc: number;
 }
 
@@ -79,42 +80,52 @@ export class SqliteStore implements Store {
   }
 
   close(): void {
-    this.#database.pragma('wal_checkpoint(TRUNCATE)');
+    try {
+      this.#database.pragma('wal_checkpoint(TRUNCATE)');
+    } catch {
+      // Only for whoever copies the one file: all is durable in the log beside it.
+    }
     this.#database.close();
   }
 
   #add(table: Table, records: readonly object[]): void {
     const insert = this.#database.prepare(`INSERT INTO ${table} (record, crc) VALUES (?, ?)`);
-    this.#database.transaction(() => {
-      const count = Number(this.#meta(`${table}.count`)) + records.length;
-      for (const record of records) {
-        const text = JSON.stringify(record);
-        insert.run(text, crc32(text));
-      }
-      writeMeta(this.#database, `${table}.count`, String(count));
-    })();
+    this.#database
+      .transaction(() => {
+        const count = Number(this.#meta(`${table}.count`)) + records.length;
+        for (const record of records) {
+          const bytes = Buffer.from(JSON.stringify(record));
+          insert.run(bytes, crc32(bytes));
+        }
+        writeMeta(this.#database, `${table}.count`, String(count));
+      })
+      .immediate();
   }
 
   #records<T>(table: Table): T[] {
     const rows = this.#database.prepare(`SELECT record, crc FROM ${table} ORDER BY rowid`).all();
     return (rows as Row[]).map(({ record, crc }) => {
-      if (crc32(record) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
-      return JSON.parse(record) as T;
+      const bytes = Buffer.from(record);
+      if (crc32(bytes) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
+      return JSON.parse(bytes.toString()) as T;
     });
   }
 
   #meta(name: string): string {
-    const row = this.#database
-      .prepare('SELECT value AS record, crc FROM meta WHERE name = ?')
-      .get(name) as Row | undefined;
+    const row = this.#database.prepare('SELECT record, crc FROM meta WHERE name = ?').get(name) as
+      | Row
+      | undefined;
     if (row === undefined) this.#distrust(`it has no ${name}`);
-    if (crc32(name + row.record) !== row.crc) this.#distrust(`${name} does not match its checksum`);
-    return row.record;
+    const value = Buffer.from(row.record).toString();
+    if (crc32(name + value) !== row.crc) this.#distrust(`${name} does not match its checksum`);
+    return value;
   }
 
   #verify(): void {
-    const check = this.#database.pragma('quick_check') as { quick_check: string }[];
-    if (check[0]?.quick_check !== 'ok') this.#distrust(String(check[0]?.quick_check));
+    const [{ quick_check: found }] = this.#database.pragma('quick_check(1)') as {
+      quick_check: string;
+    }[];
+    if (found !== 'ok') this.#distrust(found.replaceAll('\n', ' '));
     const tables = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get();
     if (tables === undefined) this.#distrust('it is empty');
     if (this.#meta('marker') !== MARKER) this.#distrust('it is not a store of weir');
@@ -155,6 +166,6 @@ function make(directory: string, path: string): void {
 
 function writeMeta(database: Database.Database, name: string, value: string): void {
   database
-    .prepare('INSERT OR REPLACE INTO meta (name, value, crc) VALUES (?, ?, ?)')
-    .run(name, value, crc32(name + value));
+    .prepare('INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)')
+    .run(name, Buffer.from(value), crc32(name + value));
 }

@@ -18,6 +18,7 @@ interface Acceptor {
   lane: Lane;
   beats: number;
   missed: number;
+  draining: boolean;
 }
 
 export interface AcceptorEvents {
@@ -61,7 +62,7 @@ export class Acceptors {
     this.tell({ kind: 'drain' });
     for (let waited = 0; waited < drainMs; waited += DRAIN_LOOK_MS) {
       await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
-      if (this.#acceptors.every(({ lane }) => lane.connections === 0)) break;
+      if (this.#acceptors.every(({ lane, draining }) => draining && lane.connections === 0)) break;
     }
     this.#closing = true;
     clearInterval(this.#watch);
@@ -75,7 +76,8 @@ export class Acceptors {
   #startOne(data: AcceptorData): Promise<void> {
     const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
     const lane = this.#control.lane(data.index);
-    this.#acceptors.push({ worker, lane, beats: 0, missed: 0 });
+    const acceptor = { worker, lane, beats: 0, missed: 0, draining: false };
+    this.#acceptors.push(acceptor);
     return new Promise((resolve) => {
       worker.on('message', (message: ToMain) => {
         switch (message.kind) {
@@ -84,6 +86,9 @@ export class Acceptors {
             break;
           case 'fatal':
             dieAtOnce(message.sentence);
+            break;
+          case 'draining':
+            acceptor.draining = true;
             break;
           case 'namespace':
             this.#events.namespace(message.name);

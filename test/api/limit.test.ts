@@ -1,12 +1,24 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/limits.ts';
 import { type Answer, check, errorOf, request } from '../support/http.ts';
-import { type Running, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
 import { addKey, withStore } from '../support/store.ts';
 
 let server: Running;
 const dataDir = temporaryDirectory();
-const keys = { expired: '', expiring: '', nothing: '', limitOnly: '', oneNamespace: '', creator: '' };
+const keys = {
+  expired: '',
+  expiring: '',
+  nothing: '',
+  limitOnly: '',
+  oneNamespace: '',
+  creator: '',
+};
 
 beforeAll(async () => {
   withStore(dataDir, (store) => {
@@ -66,13 +78,23 @@ describe('a check', () => {
     const answer = await send(bodyWith({ identifier: fresh() }));
     expect(answer.status).toBe(200);
     expect(answer.headers['content-type']).toBe('application/json');
-    expect(Object.keys(JSON.parse(answer.body))).toEqual(['success', 'limit', 'remaining', 'reset']);
+    expect(Object.keys(JSON.parse(answer.body))).toEqual([
+      'success',
+      'limit',
+      'remaining',
+      'reset',
+    ]);
   });
 
   test('uses the namespace "default" and a cost of 1 unless told otherwise', async () => {
     const identifier = fresh();
     await send(bodyWith({ identifier }));
-    const answer = await check(server.port, { ...valid, identifier, namespace: 'default', cost: 0 });
+    const answer = await check(server.port, {
+      ...valid,
+      identifier,
+      namespace: 'default',
+      cost: 0,
+    });
     expect(answer.remaining).toBe(9);
     const other = await check(server.port, { ...valid, identifier, namespace: 'other' });
     expect(other.remaining).toBe(9);
@@ -88,19 +110,36 @@ describe('a check', () => {
 describe('a field is accepted', () => {
   const accepted: [string, string][] = [
     ['limit 1.0, 1e3', `{"identifier":"a","limit":1.0,"duration":1e3}`],
-    ['the largest of everything', bodyWith({ limit: AMOUNT_MAX, cost: AMOUNT_MAX, duration: DURATION_MAX_MS, identifier: 'largest' })],
+    [
+      'the largest of everything',
+      bodyWith({
+        limit: AMOUNT_MAX,
+        cost: AMOUNT_MAX,
+        duration: DURATION_MAX_MS,
+        identifier: 'largest',
+      }),
+    ],
     ['the empty identifier', bodyWith({ identifier: '' })],
     ['512 characters outside the BMP', bodyWith({ identifier: '😀'.repeat(512) })],
     ['a namespace of 512 characters', bodyWith({ namespace: 'n'.repeat(512) })],
     ['any text', bodyWith({ identifier: '\u0000 \n"\\ \u2028 ​ é' })],
     ['unknown keys', bodyWith({ unknown: null, constructor: 1, toString: 2 })],
-    ['__proto__ as a key, inert', `{"__proto__":{"limit":1},"identifier":"p","limit":5,"duration":1000}`],
-    ['any object for meta', bodyWith({ meta: { a: [null, { b: 1e400 }], '': '😀' } })],
-    ['32 resources, with any of the three texts', bodyWith({ resources: Array.from({ length: 32 }, () => ({ type: 't', other: 1 })) })],
+    [
+      '__proto__ as a key, inert',
+      `{"__proto__":{"limit":1},"identifier":"p","limit":5,"duration":1000}`,
+    ],
+    ['any object for meta', bodyWith({ meta: { a: [null, { b: 1.5 }], '': '😀' } })],
+    [
+      '32 resources, with any of the three texts',
+      bodyWith({ resources: Array.from({ length: 32 }, () => ({ type: 't', other: 1 })) }),
+    ],
     ['an empty resource', bodyWith({ resources: [{}] })],
     ['no resource', bodyWith({ resources: [] })],
     ['white space around', ` \t\r\n${bodyWith({})} `],
-    ['escapes for surrogates in pairs', `{"identifier":"\\ud83d\\ude00","limit":5,"duration":1000}`],
+    [
+      'escapes for surrogates in pairs',
+      `{"identifier":"\\ud83d\\ude00","limit":5,"duration":1000}`,
+    ],
   ];
   test.each(accepted)('%s', async (_what, body) => {
     expect(await send(body)).toMatchObject({ status: 200 });
@@ -146,7 +185,10 @@ describe('a field at fault is named, with what it must be and what it was', () =
     [bodyWith({ duration: 999 }), '"duration" must be an integer from 1000'],
     [bodyWith({ duration: DURATION_MAX_MS + 1 }), `got ${DURATION_MAX_MS + 1}`],
     ['{"identifier":"a","limit":-0,"duration":1000}', '"limit" must be an integer from 1'],
-    ['{"identifier":"a","limit":5,"duration":1000,"cost":-0}', '"cost" must be an integer from 0 to 9007199254740991, got -0'],
+    [
+      '{"identifier":"a","limit":5,"duration":1000,"cost":-0}',
+      '"cost" must be an integer from 0 to 9007199254740991, got -0',
+    ],
     ['{"identifier":"a","limit":5,"duration":1000,"cost":-0.0}', 'got -0'],
     ['{"identifier":"a","limit":1e400,"duration":1000}', 'got a number beyond all bounds'],
     ['{"limit":5,"duration":1000}', `"identifier" must be ${text(512)}, got nothing`],
@@ -165,10 +207,16 @@ describe('a field at fault is named, with what it must be and what it was', () =
     [bodyWith({ async: null }), '"async" must be true or false, got null'],
     [bodyWith({ meta: [] }), '"meta" must be an object, got an array of 0'],
     [bodyWith({ meta: null }), '"meta" must be an object, got null'],
-    [bodyWith({ resources: {} }), '"resources" must be an array of at most 32 objects, got an object'],
+    [
+      bodyWith({ resources: {} }),
+      '"resources" must be an array of at most 32 objects, got an object',
+    ],
     [bodyWith({ resources: Array.from({ length: 33 }, () => ({})) }), 'got an array of 33'],
     [bodyWith({ resources: [null] }), '"resources[0]" must be an object'],
-    [bodyWith({ resources: [{}, { name: '' }] }), `"resources[1].name" must be ${text(512, 1)}, got ""`],
+    [
+      bodyWith({ resources: [{}, { name: '' }] }),
+      `"resources[1].name" must be ${text(512, 1)}, got ""`,
+    ],
     [bodyWith({ resources: [{ id: 5 }] }), '"resources[0].id" must be'],
     [bodyWith({ resources: [{ id: null }] }), 'got null'],
     ['[]', 'the body must be a JSON object, got an array of 0'],
@@ -181,8 +229,14 @@ describe('a field at fault is named, with what it must be and what it was', () =
     [`${bodyWith({})}{}`, 'the body is not JSON'],
     ['{"identifier":"\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
     ['{"identifier":"\\ude00\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
-    ['{"identifier":"a","limit":5,"duration":1000,"meta":{"a":[{"\\udead":1}]}}', 'not well-formed'],
-    ['{"identifier":"a","limit":5,"duration":1000,"resources":[{"id":"\\ud800"}]}', 'not well-formed'],
+    [
+      '{"identifier":"a","limit":5,"duration":1000,"meta":{"a":[{"\\udead":1}]}}',
+      'not well-formed',
+    ],
+    [
+      '{"identifier":"a","limit":5,"duration":1000,"resources":[{"id":"\\ud800"}]}',
+      'not well-formed',
+    ],
   ];
   test.each(faults)('%s', async (body, message) => {
     const answer = await send(body);
@@ -192,7 +246,14 @@ describe('a field at fault is named, with what it must be and what it was', () =
   });
 
   test('invalid UTF-8 of every kind is refused, not read as some other text', async () => {
-    const kinds = [[0x80], [0xff], [0xc3], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80]];
+    const kinds = [
+      [0x80],
+      [0xff],
+      [0xc3],
+      [0xc0, 0xaf],
+      [0xed, 0xa0, 0x80],
+      [0xf5, 0x80, 0x80, 0x80],
+    ];
     for (const bytes of kinds) {
       const body = Buffer.concat([
         Buffer.from('{"identifier":"'),
@@ -207,9 +268,15 @@ describe('a field at fault is named, with what it must be and what it was', () =
 
   test('60 000 nested arrays, and 60 000 nested arrays with an escape, are no trouble', async () => {
     const nested = '['.repeat(30_000) + ']'.repeat(30_000);
-    expect((await send(bodyWith({ identifier: fresh(), meta: { a: 0 } }).replace(':0}', `:${nested}}`))).status).toBe(200);
+    expect(
+      (await send(bodyWith({ identifier: fresh(), meta: { a: 0 } }).replace(':0}', `:${nested}}`)))
+        .status,
+    ).toBe(200);
     const escaped = `["\\u0041",${nested}]`;
-    expect((await send(bodyWith({ identifier: fresh(), meta: { a: 0 } }).replace(':0}', `:${escaped}}`))).status).toBe(200);
+    expect(
+      (await send(bodyWith({ identifier: fresh(), meta: { a: 0 } }).replace(':0}', `:${escaped}}`)))
+        .status,
+    ).toBe(200);
     expect((await send('['.repeat(60_000))).status).toBe(400);
   });
 
@@ -243,7 +310,13 @@ describe('the errors', () => {
   });
 
   test('404: an unknown path, by method and path, key or no key', async () => {
-    for (const path of ['/', '/v1/', '/v1/ratelimits.limits', '/v1/ratelimits.limit/', '/V1/ratelimits.limit']) {
+    for (const path of [
+      '/',
+      '/v1/',
+      '/v1/ratelimits.limits',
+      '/v1/ratelimits.limit/',
+      '/V1/ratelimits.limit',
+    ]) {
       const headers = { Authorization: '' };
       expectError(await request(server.port, { path, headers }), 404, 'NOT_FOUND', `POST ${path}`);
     }
@@ -318,7 +391,9 @@ describe('the errors', () => {
       body: sized(1_000_000),
     });
     expect(fetched.status).toBe(413);
-    expect((await check(server.port, { ...valid, identifier: 'sized', cost: 0 })).remaining).toBe(8);
+    expect((await check(server.port, { ...valid, identifier: 'sized', cost: 0 })).remaining).toBe(
+      8,
+    );
   });
 
   test('403: a key without the permission, naming those that would do', async () => {
@@ -346,11 +421,29 @@ describe('the errors', () => {
       [{ path: '/nowhere', method: 'PUT', headers: wrong, body: large }, 404],
       [{ method: 'PUT', headers: wrong, body: large }, 405],
       [{ headers: wrong, body: large }, 401],
-      [{ headers: { Authorization: `Bearer ${keys.nothing}`, 'Content-Type': 'text/plain' }, body: large }, 415],
+      [
+        {
+          headers: { Authorization: `Bearer ${keys.nothing}`, 'Content-Type': 'text/plain' },
+          body: large,
+        },
+        415,
+      ],
       [{ headers: { Authorization: `Bearer ${keys.nothing}` }, body: large }, 413],
       [{ headers: { Authorization: `Bearer ${keys.nothing}` }, body: bodyWith({ limit: 0 }) }, 400],
-      [{ headers: { Authorization: `Bearer ${keys.nothing}` }, body: bodyWith({ namespace: 'nowhere' }) }, 403],
-      [{ headers: { Authorization: `Bearer ${keys.limitOnly}` }, body: bodyWith({ namespace: 'nowhere' }) }, 404],
+      [
+        {
+          headers: { Authorization: `Bearer ${keys.nothing}` },
+          body: bodyWith({ namespace: 'nowhere' }),
+        },
+        403,
+      ],
+      [
+        {
+          headers: { Authorization: `Bearer ${keys.limitOnly}` },
+          body: bodyWith({ namespace: 'nowhere' }),
+        },
+        404,
+      ],
     ];
     for (const [parts, status] of steps) {
       expect((await request(server.port, parts)).status).toBe(status);

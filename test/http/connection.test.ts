@@ -1,6 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exchange, type LimitAnswer, requestBytes } from '../support/http.ts';
-import { type Running, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
 
 let server: Running;
 const dataDir = temporaryDirectory();
@@ -55,9 +60,13 @@ describe('a connection', () => {
 
   test('serves one request after another, on paths with doubled slashes too', async () => {
     const paths = ['/v1/ratelimits.limit', '//v1/ratelimits.limit', '//v1///ratelimits.limit'];
-    const pieces = [...paths, ...paths].map((path) => requestBytes({ path, body: body('slashes') }));
+    const pieces = [...paths, ...paths].map((path) =>
+      requestBytes({ path, body: body('slashes') }),
+    );
     const answers = await exchange(server.port, pieces, 6);
-    expect(answers.map((answer) => remainingOf(answer.body))).toEqual([999, 998, 997, 996, 995, 994]);
+    expect(answers.map((answer) => remainingOf(answer.body))).toEqual([
+      999, 998, 997, 996, 995, 994,
+    ]);
     const query = requestBytes({ path: '/v1/ratelimits.limit?a=b', body: body('slashes') });
     expect((await exchange(server.port, [query]))[0].status).toBe(200);
   });
@@ -70,7 +79,9 @@ describe('a body', () => {
     const start = whole.length - Buffer.byteLength(text);
     let expected = 1_000;
     for (let at = start; at <= whole.length; at++) {
-      const pieces = [whole.subarray(0, at), whole.subarray(at)].filter((piece) => piece.length > 0);
+      const pieces = [whole.subarray(0, at), whole.subarray(at)].filter(
+        (piece) => piece.length > 0,
+      );
       const [answer] = await exchange(server.port, pieces);
       expected--;
       expect([answer.status, remainingOf(answer.body)]).toEqual([200, expected]);
@@ -81,7 +92,10 @@ describe('a body', () => {
     const text = body('bytewise');
     const whole = requestBytes({ body: text });
     const start = whole.length - text.length;
-    const pieces = [whole.subarray(0, start), ...[...whole.subarray(start)].map((byte) => Buffer.of(byte))];
+    const pieces = [
+      whole.subarray(0, start),
+      ...[...whole.subarray(start)].map((byte) => Buffer.of(byte)),
+    ];
     const [answer] = await exchange(server.port, pieces);
     expect(remainingOf(answer.body)).toBe(999);
   });
@@ -97,7 +111,12 @@ describe('a body', () => {
   });
 
   test('that is chunked and too large is answered with a 413', async () => {
-    const text = JSON.stringify({ identifier: 'large', limit: 1, duration: 1_000, meta: { pad: 'x'.repeat(70_000) } });
+    const text = JSON.stringify({
+      identifier: 'large',
+      limit: 1,
+      duration: 1_000,
+      meta: { pad: 'x'.repeat(70_000) },
+    });
     const [answer] = await exchange(server.port, [chunked(text)]);
     expect(answer.status).toBe(413);
     expect(answer.headers.connection).toBe('close');
@@ -118,7 +137,9 @@ describe('a body', () => {
 describe('a head', () => {
   test('with 16 KiB of cookies is read', async () => {
     const headers = { Cookie: 'c'.repeat(16_384) };
-    const [answer] = await exchange(server.port, [requestBytes({ headers, body: body('cookies') })]);
+    const [answer] = await exchange(server.port, [
+      requestBytes({ headers, body: body('cookies') }),
+    ]);
     expect(answer.status).toBe(200);
   });
 });

@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest';
+import { Keyring } from '../../src/auth/keyring.ts';
+import { makeKey, rootRecord } from '../../src/auth/keys.ts';
+import { Permissions, wouldDo } from '../../src/auth/permissions.ts';
+import { allocateControl, Control } from '../../src/control.ts';
+import { VERIFIED_TOKENS_MAX } from '../../src/limits.ts';
+import { Clock, ClockKeeper } from '../../src/time.ts';
+
+const control = new Control(allocateControl(1));
+new ClockKeeper(control);
+const clock = new Clock(control);
+
+describe('a keyring', () => {
+  test('accepts its keys, again and again, and no others', () => {
+    const key = makeKey();
+    const keyring = new Keyring([rootRecord(key, 'test', 0)], clock);
+    for (let i = 0; i < 3; i++) {
+      expect(keyring.verify(`Bearer ${key}`).permissions.mayLimitAnywhere).toBe(true);
+      expect(() => keyring.verify(`Bearer ${key.slice(0, -1)}`)).toThrow('not known');
+      expect(() => keyring.verify(`Bearer ${key}x`)).toThrow('not known');
+      expect(() => keyring.verify(key)).toThrow('not of the form');
+      expect(() => keyring.verify('')).toThrow('missing');
+    }
+  });
+
+  test('stays right when more spellings of a header were verified than it remembers', () => {
+    const key = makeKey();
+    const keyring = new Keyring([rootRecord(key, 'test', 0)], clock);
+    for (let i = 1; i <= VERIFIED_TOKENS_MAX + 10; i++) {
+      expect(keyring.verify(`Bearer${' '.repeat(i)}${key}`).id).toMatch(/^key_/);
+    }
+  });
+
+  test('refuses a remembered key from the moment that it expires', () => {
+    const key = makeKey();
+    const record = { ...rootRecord(key, 'test', 0), expiresMs: clock.nowMs() + 50 };
+    const keyring = new Keyring([record], clock);
+    expect(keyring.verify(`Bearer ${key}`).id).toBe(record.id);
+    while (clock.nowMs() < record.expiresMs);
+    expect(() => keyring.verify(`Bearer ${key}`)).toThrow('expired');
+  });
+
+  test('knows digests only', () => {
+    const key = makeKey();
+    expect(key).toMatch(/^weir_[\w-]{43}$/);
+    expect(JSON.stringify(rootRecord(key, 'test', 0))).not.toContain(key.slice(5));
+  });
+});
+
+test('permissions: every form of "limit" and "create_namespace"', () => {
+  const rows: [string[], boolean, boolean, boolean, boolean][] = [
+    [[], false, false, false, false],
+    [['*'], true, true, true, true],
+    [['ratelimit.*.limit'], true, true, true, false],
+    [['ratelimit.rlns_a.limit'], false, true, false, false],
+    [['ratelimit.rlns_b.limit'], false, false, false, false],
+    [['ratelimit.*.create_namespace'], false, false, false, true],
+    [['ratelimit.rlns_a.create_namespace', 'ratelimit.*', 'limit'], false, false, false, false],
+  ];
+  for (const [granted, anywhere, inA, unknown, create] of rows) {
+    const permissions = new Permissions(granted);
+    expect([
+      permissions.mayLimitAnywhere,
+      permissions.mayLimit('rlns_a'),
+      permissions.mayLimit(undefined),
+      permissions.mayCreateNamespace,
+    ]).toEqual([anywhere, inA, unknown, create]);
+  }
+  expect(wouldDo('limit', 'rlns_a')).toBe('"ratelimit.*.limit" or "ratelimit.rlns_a.limit"');
+});

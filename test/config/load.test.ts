@@ -1,0 +1,123 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { helpText } from '../../src/config/help.ts';
+import { loadSettings } from '../../src/config/load.ts';
+import { environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const directory = temporaryDirectory();
+afterAll(() => removeDirectory(directory));
+
+let serial = 0;
+const file = (content: string) => {
+  const path = join(directory, `settings-${serial++}.json`);
+  writeFileSync(path, content);
+  return path;
+};
+
+describe('settings', () => {
+  test('have the documented defaults', () => {
+    expect(loadSettings([], {})).toMatchObject({
+      host: '127.0.0.1',
+      port: 7070,
+      adminHost: '127.0.0.1',
+      adminPort: 7071,
+      dataDir: './weir-data',
+      counters: 1_048_576,
+      onFull: 'deny',
+      drainMs: 1_000,
+      logLevel: 'info',
+    });
+    expect(loadSettings([], {})?.rootKey).toBeUndefined();
+  });
+
+  test('come from flags, then environment, then file, then defaults', () => {
+    const path = file('{"port": 1, "adminPort": 1, "drainMs": 1, "onFull": "allow"}');
+    const env = { WEIR_CONFIG: path, WEIR_PORT: '2', WEIR_ADMIN_PORT: '2' };
+    const settings = loadSettings(['--port', '3'], env);
+    expect(settings).toMatchObject({
+      port: 3,
+      adminPort: 2,
+      drainMs: 1,
+      onFull: 'allow',
+      counters: 1_048_576,
+    });
+    expect(loadSettings(['--port=4', `--config=${path}`], {})).toMatchObject({
+      port: 4,
+      adminPort: 1,
+    });
+  });
+
+  test('ignore what Kubernetes makes for a service of the same name, and what clients use', () => {
+    const env = {
+      WEIR_PORT: 'tcp://10.0.0.1:7070',
+      WEIR_PORT_7070_TCP: 'tcp://10.0.0.1:7070',
+      WEIR_PORT_7070_TCP_PROTO: 'tcp',
+      WEIR_SERVICE_HOST: '10.0.0.1',
+      WEIR_SERVICE_PORT_HTTP: '7070',
+      WEIR_URL: 'http://127.0.0.1:7070',
+      WEIR_KEY: 'key',
+      PORT: '80',
+    };
+    expect(loadSettings([], env)).toEqual(loadSettings([], {}));
+  });
+
+  test('ask for help with --help or -h, wherever it stands', () => {
+    expect(loadSettings(['--help'], {})).toBeUndefined();
+    expect(loadSettings(['--port', '1', '-h'], {})).toBeUndefined();
+  });
+
+  test('take the root key from the environment, a file or a JSON file, never from a flag', () => {
+    expect(loadSettings([], { WEIR_ROOT_KEY: 'k' })?.rootKey).toBe('k');
+    expect(loadSettings(['--root-key-file', file(' key\n')], {})?.rootKey).toBe('key');
+    expect(loadSettings(['--config', file('{"rootKey":"k"}')], {})?.rootKey).toBe('k');
+    expect(() => loadSettings(['--root-key', 'k'], {})).toThrow('--root-key is no setting of weir');
+  });
+});
+
+describe('a wrong setting stops the start, naming the key, what it got and what it takes', () => {
+  const wrong: [string[], Record<string, string>, string][] = [
+    [['--port', '70000'], {}, '--port must be an integer from 0 to 65535, got 70000'],
+    [['--port'], {}, '--port must be an integer from 0 to 65535, got nothing'],
+    [['--port', '--host', 'x'], {}, '--port must be an integer from 0 to 65535, got nothing'],
+    [['--counters', '1e6'], {}, '--counters must be an integer from 1024 to 16777216, got "1e6"'],
+    [['--on-full', 'maybe'], {}, '--on-full must be deny or allow, got "maybe"'],
+    [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
+    [['--frobnicate'], {}, '--frobnicate is no setting of weir; see --help'],
+    [['serve'], {}, '"serve" is not a flag; see --help'],
+    [[], { WEIR_PORT: '' }, 'WEIR_PORT must be an integer from 0 to 65535, got ""'],
+    [[], { WEIR_HOST: '' }, 'WEIR_HOST must be an address or a host name, got ""'],
+    [[], { WEIR_ACCEPTOR: '1' }, 'WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?'],
+    [
+      [],
+      { WEIR_ROOT_KEY: 'two words' },
+      'visible ASCII characters without spaces, got something else',
+    ],
+    [[], { WEIR_ROOT_KEY: 'a', WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
+    [[], { WEIR_ROOT_KEY_FILE: '/nowhere/key' }, '/nowhere/key cannot be read: ENOENT'],
+    [[], { WEIR_CONFIG: '/nowhere/weir.json' }, '/nowhere/weir.json cannot be read: ENOENT'],
+    [['--config', file('[]')], {}, 'must hold one JSON object, got an array of 0'],
+    [['--config', file('{')], {}, 'is not JSON'],
+    [['--config', file('{"port":"7070"}')], {}, 'must be an integer from 0 to 65535, got "7070"'],
+    [['--config', file('{"prot":1}')], {}, '.json, prot is no setting of weir; is it port?'],
+    [['--config', file('{"config":"x"}')], {}, 'is no setting of weir'],
+  ];
+  test.each(wrong)('%j %j', (args, env, sentence) => {
+    expect(() => loadSettings(args, env)).toThrow(sentence);
+    expect(() => loadSettings(args, env)).not.toThrow('\n');
+  });
+
+  test('and a wrong key is not shown', () => {
+    expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');
+  });
+});
+
+test('--help names every setting by flag and variable', () => {
+  const help = helpText();
+  for (const name of SETTING_NAMES) {
+    expect(help).toContain(environmentName(name));
+    if (name !== 'rootKey') expect(help).toContain(flagName(name));
+  }
+  expect(help).not.toContain('--root-key,');
+});

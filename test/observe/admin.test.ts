@@ -1,0 +1,61 @@
+import { request } from 'node:http';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Admin } from '../../src/observe/admin.ts';
+
+const admin = new Admin('127.0.0.1');
+let port: number;
+beforeAll(async () => {
+  port = await admin.listen('127.0.0.1', 0);
+});
+afterAll(() => admin.close());
+
+function ask(path: string, headers: Record<string, string> = {}, method = 'GET') {
+  return new Promise<{ status: number; body: string }>((resolve, reject) => {
+    const req = request({ host: '127.0.0.1', port, path, headers, method }, (res) => {
+      let body = '';
+      res.on('data', (data) => {
+        body += data;
+      });
+      res.on('end', () => resolve({ status: res.statusCode ?? 0, body }));
+    });
+    req.on('error', reject).end();
+  });
+}
+
+describe('the admin port', () => {
+  test('says that the process runs, and whether it takes checks', async () => {
+    for (const [state, status] of [
+      ['starting', 503],
+      ['ready', 200],
+      ['draining', 503],
+    ] as const) {
+      admin.state = state;
+      expect(await ask('/readyz')).toEqual({ status, body: JSON.stringify({ status: state }) });
+      expect((await ask('/livez')).status).toBe(200);
+    }
+    expect(await ask('/livez', {}, 'HEAD')).toEqual({ status: 200, body: '' });
+  });
+
+  test('knows no other path and no other method', async () => {
+    expect((await ask('/')).status).toBe(404);
+    expect((await ask('/livez', {}, 'POST')).status).toBe(405);
+  });
+
+  test("refuses a foreign Host or Origin; addresses and this machine's name are none", async () => {
+    for (const host of ['evil.example', 'evil.example:7071', '127.0.0.1.evil.example']) {
+      expect([host, (await ask('/livez', { Host: host })).status]).toEqual([host, 403]);
+    }
+    for (const host of ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:7071', '10.1.2.3']) {
+      expect([host, (await ask('/livez', { Host: host })).status]).toEqual([host, 200]);
+    }
+    const host = `127.0.0.1:${port}`;
+    for (const origin of ['http://evil.example', 'null', `https://${host}`]) {
+      expect((await ask('/livez', { Host: host, Origin: origin })).status).toBe(403);
+    }
+    expect((await ask('/livez', { Host: host, Origin: `http://${host}` })).status).toBe(200);
+  });
+
+  test('is not shared with another process', async () => {
+    await expect(new Admin('127.0.0.1').listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
+  });
+});

@@ -1,0 +1,174 @@
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StartError } from '../../src/errors.ts';
+import { DataDirectory } from '../../src/store/directory.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { addKey, withStore } from '../support/store.ts';
+
+let dataDir: string;
+let path: string;
+beforeEach(() => {
+  dataDir = temporaryDirectory();
+  path = join(dataDir, 'store.db');
+});
+afterEach(() => removeDirectory(dataDir));
+
+const fill = () => {
+  withStore(dataDir, (store) => {
+    addKey(store, { id: 'key_1', permissions: ['ratelimit.*.limit'], expiresMs: 5 });
+    const records = Array.from({ length: 400 }, (_, i) => ({
+      id: `rlns_${i}`,
+      name: `n'${i}\u0000😀`,
+      createdMs: i,
+    }));
+    store.addNamespaces(records.slice(0, 20));
+    store.addNamespaces(records.slice(20));
+  });
+};
+const open = () => withStore(dataDir, (store) => [store.keys(), store.namespaces()].length);
+
+describe('the store', () => {
+  test('gives back what was put in, and the same hash key, after it was closed', () => {
+    const hashKey = withStore(dataDir, (store) => [...store.hashKey]);
+    expect(hashKey.length).toBe(16);
+    fill();
+    withStore(dataDir, (store) => {
+      expect([...store.hashKey]).toEqual(hashKey);
+      expect(store.keys()).toMatchObject([
+        { id: 'key_1', permissions: ['ratelimit.*.limit'], expiresMs: 5 },
+      ]);
+      expect(store.namespaces().length).toBe(400);
+      expect(store.namespaces()[399]).toEqual({
+        id: 'rlns_399',
+        name: "n'399\u0000😀",
+        createdMs: 399,
+      });
+    });
+  });
+
+  test('of another directory has another hash key', () => {
+    const other = temporaryDirectory();
+    const keys = [dataDir, other].map((directory) => {
+      return withStore(directory, (store) => Buffer.from(store.hashKey).toString('hex'));
+    });
+    expect(keys[0]).not.toBe(keys[1]);
+    removeDirectory(other);
+  });
+
+  test('is made anew where an earlier start broke off, and only there', () => {
+    writeFileSync(join(dataDir, 'store.db.new'), 'half');
+    fill();
+    expect(existsSync(join(dataDir, 'store.db.new'))).toBe(false);
+    expect(open()).toBe(2);
+  });
+});
+
+describe('a store that cannot be trusted stops the start with one sentence', () => {
+  const sentence = () => {
+    const before = existsSync(path) ? readFileSync(path) : undefined;
+    let said = '';
+    try {
+      open();
+    } catch (error) {
+      expect(error).toBeInstanceOf(StartError);
+      said = (error as Error).message;
+    }
+    // It is left as it was found: nothing is started empty in its place.
+    if (before !== undefined && before.length > 0) {
+      expect(readFileSync(path).equals(before)).toBe(true);
+    }
+    expect(said).not.toContain('\n');
+    return said;
+  };
+
+  test('when it is gone, or emptied', () => {
+    fill();
+    const whole = readFileSync(path);
+    rmSync(path);
+    expect(sentence()).toContain(`${path} is missing although it was made before`);
+    writeFileSync(path, '');
+    expect(sentence()).toContain(`${path} cannot be trusted: it is empty`);
+    writeFileSync(path, whole);
+    expect(open()).toBe(2);
+  });
+
+  test('when it is truncated anywhere', () => {
+    fill();
+    const { size } = statSync(path);
+    for (let tenth = 1; tenth < 10; tenth++) {
+      const whole = readFileSync(path);
+      truncateSync(path, Math.floor((size * tenth) / 10));
+      expect(sentence()).toContain(`the store ${path} cannot be trusted: `);
+      writeFileSync(path, whole);
+    }
+    expect(open()).toBe(2);
+  });
+
+  test('when a bit of it is flipped, unless it is one that holds nothing', () => {
+    fill();
+    const contents = () =>
+      withStore(dataDir, (store) => {
+        return JSON.stringify([[...store.hashKey], store.keys(), store.namespaces()]);
+      });
+    const expected = contents();
+    const whole = readFileSync(path);
+    let distrusted = 0;
+    for (let i = 0; i < 250; i++) {
+      const damaged = Buffer.from(whole);
+      damaged[Math.floor((i * whole.length) / 250) + (i % 7)] ^= 1 << (i % 8);
+      writeFileSync(path, damaged);
+      try {
+        expect(contents()).toBe(expected);
+      } catch (error) {
+        expect([i, (error as Error).message]).toEqual([
+          i,
+          expect.stringContaining('cannot be trusted'),
+        ]);
+        distrusted++;
+      }
+    }
+    expect(distrusted).toBeGreaterThan(100);
+    writeFileSync(path, whole);
+    expect(contents()).toBe(expected);
+  });
+
+  test('when it is something else, or of another version', () => {
+    fill();
+    writeFileSync(path, 'not a database, but long enough to be looked at '.repeat(100));
+    expect(sentence()).toContain('cannot be trusted: ');
+  });
+});
+
+describe('a data directory', () => {
+  test('is in use as long as it is open', () => {
+    const first = DataDirectory.open(dataDir);
+    expect(() => DataDirectory.open(dataDir)).toThrow('in use by another weir');
+    first.close();
+    DataDirectory.open(dataDir).close();
+  });
+
+  test('that cannot be made names path and cause', () => {
+    writeFileSync(join(dataDir, 'file'), '');
+    const inFile = join(dataDir, 'file', 'directory');
+    expect(() => DataDirectory.open(inFile)).toThrow(`the data directory ${inFile} cannot be used`);
+  });
+
+  test("with other things in it is refused; a fresh volume's lost+found is none", () => {
+    writeFileSync(join(dataDir, 'lost+found'), '');
+    fill();
+    expect(readdirSync(dataDir)).toContain('store.db');
+    const other = temporaryDirectory();
+    writeFileSync(join(other, 'notes'), '');
+    expect(() => DataDirectory.open(other)).toThrow('give weir a directory of its own');
+    removeDirectory(other);
+  });
+});

@@ -1,0 +1,263 @@
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { check, type LimitAnswer, requestBytes, takeAnswers } from '../support/http.ts';
+import {
+  MAIN,
+  type Options,
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  spawnServer,
+  startServer,
+  temporaryDirectory,
+  until,
+} from '../support/server.ts';
+
+const FAULT = new URL('fault.mjs', import.meta.url).pathname;
+const SMALL = ['--counters', '1024', '--acceptors', '2'];
+
+let dataDir: string;
+const started: Running[] = [];
+const start = async (options: Options = {}) => {
+  const server = await startServer(dataDir, { args: SMALL, ...options });
+  started.push(server);
+  return server;
+};
+
+beforeEach(() => {
+  dataDir = temporaryDirectory();
+});
+afterEach(async () => {
+  for (const server of started.splice(0)) {
+    server.child.kill('SIGKILL');
+    await server.exited;
+  }
+  removeDirectory(dataDir);
+});
+
+const limitBody = (identifier: string) => {
+  return JSON.stringify({ identifier, limit: 10, duration: 3_600_000 });
+};
+
+describe('the first start', () => {
+  test('prints a key once, and a curl line that works as printed', async () => {
+    const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+    const lines = server
+      .stdout()
+      .split('\n')
+      .filter((line) => line.includes('weir_'));
+    expect(lines.length).toBe(1);
+    const { stdout } = await promisify(execFile)('bash', ['-c', lines[0]]);
+    const answer: LimitAnswer = JSON.parse(stdout);
+    expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
+    expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
+
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    const key = /weir_[\w-]+/.exec(lines[0])?.[0] ?? '';
+    expect(key.length).toBe(48);
+    expect(server.stderr()).not.toContain(key);
+    for (const name of readdirSync(dataDir)) {
+      expect(readFileSync(join(dataDir, name)).includes(key)).toBe(false);
+    }
+
+    const again = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+    expect(again.stdout()).not.toContain('weir_');
+    const { stdout: later } = await promisify(execFile)('bash', [
+      '-c',
+      lines[0].replace(/:\d+\/v1/, `:${again.port}/v1`),
+    ]);
+    expect(JSON.parse(later)).toMatchObject({ success: true });
+  });
+
+  test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
+    const before = process.umask(0);
+    try {
+      dataDir = join(dataDir, 'deep', 'down');
+      await start();
+      expect(statSync(dataDir).mode & 0o777).toBe(0o700);
+      for (const name of readdirSync(dataDir)) {
+        expect([name, statSync(join(dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
+      }
+    } finally {
+      process.umask(before);
+    }
+  });
+
+  test('takes the root key from a file, and then makes none', async () => {
+    const file = join(dataDir, '..', `weir-key-${process.pid}`);
+    writeFileSync(file, `${ROOT_KEY}\n`);
+    const env = { WEIR_ROOT_KEY: undefined as unknown as string, WEIR_ROOT_KEY_FILE: file };
+    const server = await start({ env });
+    removeDirectory(file);
+    expect(server.stdout()).not.toContain('weir_');
+    const body = { identifier: 'a', limit: 5, duration: 1_000 };
+    expect(await check(server.port, body)).toMatchObject({ success: true });
+  });
+
+  test('that fails for its port has made nothing, and locked nobody out', async () => {
+    const server = await start();
+    const other = join(dataDir, 'other');
+    const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
+    expect((await failed.exited).code).toBe(1);
+    expect(() => statSync(other)).toThrow('ENOENT');
+  });
+});
+
+describe('a second instance refuses to start, with one sentence', () => {
+  const sentenceOf = async (failed: Running) => {
+    expect(await failed.exited).toEqual({ code: 1, signal: null });
+    expect(failed.stdout()).toBe('');
+    expect(failed.stderr().trim().split('\n').length).toBe(1);
+    return failed.stderr();
+  };
+
+  test('on the same port', async () => {
+    const server = await start();
+    const other = temporaryDirectory();
+    const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
+    expect(await sentenceOf(failed)).toContain(`127.0.0.1:${server.port} (WEIR_PORT) is in use`);
+    const admin = new URL(server.adminUrl).port;
+    const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
+    expect(await sentenceOf(failedToo)).toContain(`${admin} (WEIR_ADMIN_PORT) is in use`);
+    removeDirectory(other);
+  });
+
+  test('on the same data directory; it starts when the first was killed', async () => {
+    const server = await start();
+    const failed = await spawnServer(dataDir);
+    expect(await sentenceOf(failed)).toContain(`${dataDir} is in use by another weir`);
+    server.child.kill('SIGKILL');
+    await server.exited;
+    await start();
+  });
+});
+
+describe('SIGTERM', () => {
+  test('answers what is in flight, closes its connections and exits with 0', async () => {
+    const server = await start({ args: [...SMALL, '--drain-ms', '5000'] });
+    const whole = requestBytes({ body: limitBody('inflight') });
+    const received: string[] = [];
+    const sockets = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => {
+        return new Promise<ReturnType<typeof connect>>((resolve) => {
+          const socket = connect(server.port, '127.0.0.1', () => resolve(socket));
+          socket.setEncoding('latin1');
+          socket.on('data', (data) => {
+            received[i] = (received[i] ?? '') + data;
+          });
+        });
+      }),
+    );
+    // Half of them are in the middle of a request when the signal comes, half are idle.
+    for (const [i, socket] of sockets.entries()) {
+      if (i % 2 === 0) socket.write(whole.subarray(0, whole.length - 5));
+    }
+    await check(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
+    server.child.kill('SIGTERM');
+    await until('it is not ready any more', async () => {
+      return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
+    });
+    expect((await fetch(`${server.adminUrl}/livez`)).status).toBe(200);
+    await expect(fetch(server.url)).rejects.toThrow();
+    for (const [i, socket] of sockets.entries()) {
+      socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
+    }
+    expect(await server.exited).toEqual({ code: 0, signal: null });
+    const answers = received.flatMap((text) => takeAnswers(text).answers);
+    expect(answers.length).toBe(20);
+    for (const { status, headers } of answers) {
+      expect([status, headers.connection]).toEqual([200, 'close']);
+    }
+    expect(server.stderr()).toContain('"stopped"');
+  });
+
+  test('does not wait for connections that stay silent beyond the drain', async () => {
+    const server = await start({ args: [...SMALL, '--drain-ms', '300'] });
+    const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+    await new Promise((resolve) => socket.on('connect', resolve));
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('and SIGINT end an idle server, twice sent too', async () => {
+    const server = await start({ args: [...SMALL, '--drain-ms', '60000'] });
+    server.child.kill('SIGINT');
+    server.child.kill('SIGTERM');
+    expect(await server.exited).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('an acceptor', () => {
+  test.each([
+    ['throw', 'acceptor 0 failed: Error: a fault of the test'],
+    ['reject', 'acceptor 0 failed: Error: a fault of the test'],
+    ['exit', 'acceptor 0 ended by itself, with code 3'],
+    ['hang', 'acceptor 0 hangs: no sign of life for 1000 ms'],
+  ])(
+    'that dies or hangs (%s) ends the process, with one sentence and no dump',
+    async (fault, sentence) => {
+      const server = await start({ execArgv: ['--import', FAULT], env: { FAULT: fault } });
+      const { code, signal } = await server.exited;
+      expect(code === 0).toBe(false);
+      expect(signal).not.toBe('SIGABRT');
+      const said = server
+        .stderr()
+        .split('\n')
+        .filter((line) => line.startsWith('weir: '));
+      expect(said.length).toBe(1);
+      expect(said[0]).toContain(sentence);
+      expect(server.stderr()).not.toMatch(/native stack|FATAL|Aborted/i);
+    },
+  );
+
+  test('is not taken for hung after the whole process was stopped for a while', async () => {
+    const server = await start();
+    server.child.kill('SIGSTOP');
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    server.child.kill('SIGCONT');
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const body = { identifier: 'a', limit: 5, duration: 1_000 };
+    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('the start', () => {
+  test('on a Node without a binary says which Node to use, in one sentence', async () => {
+    const versions = { ...process.versions, modules: '999', node: '99.0.0' };
+    const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
+    const failed = await spawnServer(dataDir, {
+      execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
+    });
+    expect(await failed.exited).toEqual({ code: 1, signal: null });
+    expect(failed.stderr().trim().split('\n').length).toBe(1);
+    expect(failed.stderr()).toContain('no binary for Node 99.0.0');
+  });
+
+  test('stops at a wrong setting with one sentence, and --help says what there is', () => {
+    const run = (args: string[], env = {}) =>
+      spawnSync(process.execPath, [MAIN, ...args], { env: { PATH: process.env.PATH, ...env } });
+    const failed = run(['--port', 'http']);
+    expect([failed.status, String(failed.stdout)]).toEqual([1, '']);
+    expect(String(failed.stderr)).toBe(
+      'weir: --port must be an integer from 0 to 65535, got "http"\n',
+    );
+    const help = run(['--help']);
+    expect([help.status, String(help.stderr)]).toEqual([0, '']);
+    expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
+  });
+
+  test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
+    const foreign = join(dataDir, 'foreign');
+    mkdirSync(foreign, { mode: 0o755 });
+    writeFileSync(join(foreign, 'diary.txt'), '');
+    const failed = await spawnServer(foreign);
+    expect((await failed.exited).code).toBe(1);
+    expect(failed.stderr()).toContain('holds "diary.txt" but no store');
+    expect(readdirSync(foreign)).toEqual(['diary.txt']);
+    expect(statSync(foreign).mode & 0o777).toBe(0o755);
+  });
+});
