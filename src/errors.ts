@@ -14,8 +14,8 @@ export const ERRORS = {
     status: '400 Bad Request',
     title: 'The request was not understood.',
     cure:
-      'The message names the first field at fault, what it must be and what it was. The body must ' +
-      'be one JSON object in UTF-8. Nothing was counted.',
+      'The message names the first field at fault, what it must be and what it was. The body ' +
+      'must be one JSON object in UTF-8. Nothing was counted.',
   },
   UNAUTHORIZED: {
     status: '401 Unauthorized',
@@ -54,7 +54,7 @@ export const ERRORS = {
   INTERNAL_SERVER_ERROR: {
     status: '500 Internal Server Error',
     title: 'The service failed.',
-    cure: 'The request may be sent again. The log of the service has the cause under the requestId.',
+    cure: 'The request may be sent again. The log has the cause, under the requestId.',
   },
 } as const satisfies Record<string, ErrorKind>;
 

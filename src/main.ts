@@ -25,7 +25,7 @@ import { dieAtOnce, say } from './supervise/fatal.ts';
 import { probePort } from './supervise/port.ts';
 import { Clock, ClockKeeper } from './time.ts';
 
-/** How a failure ends the process: politely until there are acceptors, which an exit would abort. */
+/** How a failure ends the process: politely until there are acceptors that an exit would abort. */
 let end = (sentence: string): never => {
   say(sentence);
   process.exit(1);

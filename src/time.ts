@@ -12,7 +12,8 @@
  * takes the anchor of the number it saw and looks again: unchanged, the anchor was whole, since the
  * next publication writes the other one. What it reads is at most one tick old.
  *
- * When the main thread stops, time goes on from the last anchor, blind to steps of the system clock.
+ * When the main thread stops, time goes on from the last anchor, blind to steps of the system
+ * clock.
  */
 
 import { performance } from 'node:perf_hooks';

@@ -1,6 +1,6 @@
 /**
- * From the bytes of a body to a JSON value, strictly: invalid UTF-8 and lone surrogates are refused,
- * for each would make two identifiers into one. Failures are ApiErrors (400).
+ * From the bytes of a body to a JSON value, strictly: invalid UTF-8 and lone surrogates are
+ * refused, for each would make two identifiers into one. Failures are ApiErrors (400).
  */
 
 import { ApiError } from '../errors.ts';

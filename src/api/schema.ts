@@ -1,6 +1,6 @@
 /**
- * From a TypeBox schema to two functions: `check`, compiled, for every body, and `fault`, which says
- * what is wrong with one that failed. Each field says what it takes in its `takes`.
+ * From a TypeBox schema to two functions: `check`, compiled, for every body, and `fault`, which
+ * says what is wrong with one that failed. Each field says what it takes in its `takes`.
  *
  * A number is read as `JSON.parse` reads it, a double: 1.0 and 1e3 are integers, and what is beyond
  * 2^53-1, negative zero, a fraction or not finite is none.

@@ -1,8 +1,8 @@
 /**
  * The keys that one acceptor accepts. A header that was verified before costs one look-up in a
- * bounded map; any other costs one SHA-256 and a look-up by digest. A header that does not verify is
- * never remembered, so nobody can fill the map from outside. Failures are ApiErrors (401) that say
- * what is missing, never the key.
+ * bounded map; any other costs one SHA-256 and a look-up by digest. A header that does not verify
+ * is never remembered, so nobody can fill the map from outside. Failures are ApiErrors (401) that
+ * say what is missing, never the key.
  */
 
 import { timingSafeEqual } from 'node:crypto';

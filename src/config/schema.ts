@@ -1,6 +1,7 @@
 /**
- * Every setting, once: the type and bounds it takes, its default and its meaning. Flags, environment
- * variables, the keys of the JSON file and the text of --help are all made from this schema.
+ * Every setting, once: the type and bounds it takes, its default and its meaning. Flags,
+ * environment variables, the keys of the JSON file and the text of --help are all made from this
+ * schema.
  */
 
 import { availableParallelism } from 'node:os';

@@ -19,8 +19,8 @@
  *              int32  10-12   hash 0-2        with the tag (hash 3): 128 bits of identity
  *              int32  13      refused         bit (window & 1): refused someone in that window
  *
- * A tag of 0 is an empty slot. A hit reads the lock line, the bucket's line and the slot (one line or
- * two); buckets are aligned to their size, so that those lie in two pages.
+ * A tag of 0 is an empty slot. A hit reads the lock line, the bucket's line and the slot (one line
+ * or two); buckets are aligned to their size, so that those lie in two pages.
  *
  * Whoever reads or writes a bucket holds its group's lock, but for the census, which only counts.
  */
@@ -75,3 +75,13 @@ export function groupsPerShard(slots: number, shards: number): number {
 export function slotAt(bucket: number, index: number): number {
   return (bucket >> 1) + BUCKET_LINE_DOUBLES + index * SLOT_DOUBLES;
 }
+
+/** A table as int32 and as float64 from its first byte. */
+export interface Memory {
+  readonly words: Int32Array;
+  readonly doubles: Float64Array;
+}
+
+/** The places of an identity: 0-7 are the slots of its first bucket, 8-15 those of its second. */
+export const PLACES = 2 * BUCKET_SLOTS;
+export const NO_PLACE = -1;

@@ -5,9 +5,7 @@
  * one group from its look-up to its last store, so a decision is exact and a group's contents are
  * never seen half-written. What may happen to a thread in between:
  *
- *   descheduled while it holds a lock   others spin briefly, then sleep in bounded steps
- *   dead while it holds a lock          the lock names its owner; the supervisor ends the process
- *                                       (acceptors are the only threads that take locks)
+ *   descheduled, or dead, in a lock     see `lock.ts`
  *   stores cut off half-way             they are ordered so that this can only over-count: a new
  *                                       window's number is stored before its cell is overwritten,
  *                                       a slot's tag comes last when it is filled, first when it
@@ -27,6 +25,8 @@ import {
   HEADER,
   LINE_WORDS,
   LOCK,
+  type Memory,
+  NO_PLACE,
   SLOT,
   SLOT_WORD,
   slotAt,
@@ -34,15 +34,10 @@ import {
   TABLE_VERSION,
   tableBytes,
 } from './layout.ts';
-import { chooseVictim, NO_VICTIM } from './victim.ts';
-import {
-  type Cells,
-  type Decision,
-  decideFixed,
-  isCurrent,
-  isExpired,
-  NO_WINDOW,
-} from './window.ts';
+import { acquire, release } from './lock.ts';
+import { earliestEnd, freePlace } from './room.ts';
+import { chooseVictim } from './victim.ts';
+import { type Cells, type Decision, decideFixed, isCurrent, NO_WINDOW } from './window.ts';
 
 /** What became of a check, beside the decision itself. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
@@ -58,11 +53,6 @@ export function newDecision(): TableDecision {
   return { admitted: false, remaining: 0, reset: 0, outcome: OUTCOME.decided };
 }
 
-/** A lock that is held this many steps of LOCK_STEP_MS is held for ever: about five seconds. */
-const LOCK_STEPS_MAX = 30_000;
-const LOCK_STEP_MS = 0.1;
-const LOCK_SPINS = 200;
-
 const TWO_POW_32 = 2 ** 32;
 
 /** Allocates an empty table; threads attach to it by `new CounterTable`. */
@@ -76,7 +66,7 @@ export function allocateTable(shard: number, groups: number): SharedArrayBuffer 
   return buffer;
 }
 
-export class CounterTable {
+export class CounterTable implements Memory {
   readonly groups: number;
   /** The table as int32 and as float64 from its first byte. */
   readonly words: Int32Array;
@@ -140,7 +130,7 @@ export class CounterTable {
     const lock = (group + 1) * LINE_WORDS;
 
     decision.outcome = OUTCOME.decided;
-    if (Atomics.compareExchange(this.words, lock, 0, this.#owner) !== 0) this.#wait(lock);
+    acquire(this.words, lock, this.#owner);
     try {
       const now = this.#advance(lock, nowMs);
       let slot = this.#find(a, hash, durationMs);
@@ -148,13 +138,14 @@ export class CounterTable {
       if (slot !== 0) this.#decideSlot(slot, now, limit, durationMs, cost, decision);
       else this.#decideNew(a, b, hash, namespace[0], now, limit, durationMs, cost, decision);
     } finally {
-      Atomics.store(this.words, lock, 0);
+      release(this.words, lock);
     }
   }
 
   /**
    * Time in a group never runs back. A thread that read the clock and was then stopped for longer
-   * than a window would otherwise open a spent one anew, once its expired counter has been replaced.
+   * than a window would otherwise open a spent one anew, once its expired counter has been
+   * replaced.
    */
   #advance(lock: number, nowMs: number): number {
     const at = lock / 2 + LOCK.now;
@@ -235,27 +226,21 @@ export class CounterTable {
     // What is refused with nothing used, and what costs nothing, needs no counter.
     if (!decision.admitted || cost === 0) return;
 
-    const freeInA = this.#countFree(a, nowMs);
-    const freeInB = this.#countFree(b, nowMs);
-    let bucket: number;
-    let index: number;
-    if (freeInA + freeInB !== 0) {
-      bucket = freeInB > freeInA ? b : a;
-      index = this.#firstFree(bucket, nowMs);
-    } else {
-      const victim = chooseVictim(this, a, b, namespaceTag, nowMs);
-      if (victim === NO_VICTIM) {
+    let place = freePlace(this, a, b, nowMs);
+    if (place === NO_PLACE) {
+      place = chooseVictim(this, a, b, namespaceTag, nowMs);
+      if (place === NO_PLACE) {
         decision.outcome = OUTCOME.full;
         if (this.#onFull === 'allow') return;
         decision.admitted = false;
         decision.remaining = 0;
-        decision.reset = this.#earliestReset(a, b);
+        decision.reset = earliestEnd(this, a, b);
         return;
       }
       decision.outcome = OUTCOME.evicted;
-      bucket = victim < BUCKET_SLOTS ? a : b;
-      index = victim % BUCKET_SLOTS;
     }
+    const bucket = place < BUCKET_SLOTS ? a : b;
+    const index = place % BUCKET_SLOTS;
     this.#fill(bucket, index, hash, namespaceTag, durationMs, limit);
   }
 
@@ -285,51 +270,5 @@ export class CounterTable {
     words[slotWords + SLOT_WORD.refused] = 0;
     words[bucket + BUCKET.namespaces + index] = namespaceTag;
     words[tag] = hash.h3;
-  }
-
-  #isFree(bucket: number, index: number, nowMs: number): boolean {
-    if (this.words[bucket + BUCKET.tags + index] === 0) return true;
-    const slot = slotAt(bucket, index);
-    return isExpired(this.doubles[slot + SLOT.newest], this.doubles[slot + SLOT.duration], nowMs);
-  }
-
-  #countFree(bucket: number, nowMs: number): number {
-    let free = 0;
-    for (let i = 0; i < BUCKET_SLOTS; i++) if (this.#isFree(bucket, i, nowMs)) free++;
-    return free;
-  }
-
-  #firstFree(bucket: number, nowMs: number): number {
-    let index = 0;
-    while (!this.#isFree(bucket, index, nowMs)) index++;
-    return index;
-  }
-
-  /** When the first of the counters in two full buckets, all of them guarded, can make room. */
-  #earliestReset(a: number, b: number): number {
-    let earliest = Number.POSITIVE_INFINITY;
-    for (let i = 0; i < 2 * BUCKET_SLOTS; i++) {
-      const slot = i < BUCKET_SLOTS ? slotAt(a, i) : slotAt(b, i - BUCKET_SLOTS);
-      const end = (this.doubles[slot + SLOT.newest] + 1) * this.doubles[slot + SLOT.duration];
-      if (end < earliest) earliest = end;
-    }
-    return earliest;
-  }
-
-  /** Takes a lock that somebody else holds. A descheduled holder needs the core more than we do. */
-  #wait(lock: number): void {
-    const { words } = this;
-    for (let spin = 0; spin < LOCK_SPINS; spin++) {
-      if (Atomics.load(words, lock) === 0) {
-        if (Atomics.compareExchange(words, lock, 0, this.#owner) === 0) return;
-      }
-    }
-    for (let step = 0; step < LOCK_STEPS_MAX; step++) {
-      const holder = Atomics.compareExchange(words, lock, 0, this.#owner);
-      if (holder === 0) return;
-      // Nobody notifies: this only gives the core away for a moment.
-      Atomics.wait(words, lock, holder, LOCK_STEP_MS);
-    }
-    throw new Error(`lock ${lock} is held by ${Atomics.load(words, lock)} for ever`);
   }
 }

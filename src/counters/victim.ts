@@ -1,30 +1,31 @@
 /**
- * Which live counter makes room when both buckets of a newcomer are full of live ones. Pure over the
- * sixteen slots that the caller has locked; off the hot path, so written for the reader.
+ * Which live counter makes room when both buckets of a newcomer are full of live ones. Pure over
+ * the sixteen slots that the caller has locked; off the hot path, so written for the reader.
  *
  * A counter is guarded while it has refused someone in a window that still runs: a client that is
  * being refused is not forgotten. In this order:
  *
- *   1. A namespace that holds more than half of the places gives up its own first, the unguarded one
- *      with the smallest used share of its limit; for a newcomer of another namespace its guarded
- *      ones too. So spraying identifiers displaces the sprayed, and no namespace locks others out.
+ *   1. A namespace that holds more than half of the places gives up its own first, the unguarded
+ *      one with the smallest used share of its limit; for a newcomer of another namespace its
+ *      guarded ones too. So spraying identifiers displaces the sprayed, and no namespace locks
+ *      others out.
  *   2. Of all unguarded counters the one with the smallest used share of its limit.
  *   3. Nobody: the table is full for this newcomer.
  *
  * A window that has ended counts as share 0. Of equal shares the one whose window ends first goes.
  */
 
-import { BUCKET, BUCKET_SLOTS, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+import {
+  BUCKET,
+  BUCKET_SLOTS,
+  type Memory,
+  NO_PLACE,
+  PLACES,
+  SLOT,
+  SLOT_WORD,
+  slotAt,
+} from './layout.ts';
 import { isCurrent } from './window.ts';
-
-export const NO_VICTIM = -1;
-
-const PLACES = 2 * BUCKET_SLOTS;
-
-export interface Memory {
-  readonly words: Int32Array;
-  readonly doubles: Float64Array;
-}
 
 interface Place {
   index: number;
@@ -34,7 +35,7 @@ interface Place {
   endMs: number;
 }
 
-/** @returns 0-7 for a slot of bucket `a`, 8-15 for one of `b`, or NO_VICTIM. */
+/** @returns one of the places in two full buckets, or NO_PLACE */
 export function chooseVictim(
   memory: Memory,
   a: number,
@@ -56,7 +57,7 @@ export function chooseVictim(
       if (guarded !== undefined) return guarded.index;
     }
   }
-  return smallestShare(unguarded)?.index ?? NO_VICTIM;
+  return smallestShare(unguarded)?.index ?? NO_PLACE;
 }
 
 function readPlace(memory: Memory, bucket: number, index: number, nowMs: number): Place {

@@ -4,8 +4,8 @@
  * other acceptors and the counters with all of them.
  *
  * Whatever it does not catch is fatal for the process: a limiter with half of its threads is worse
- * than a restarted one. The main thread hears of it and ends the process. A thread must not end with
- * an open App, which would take the process down with a native dump.
+ * than a restarted one. The main thread hears of it and ends the process. A thread must not end
+ * with an open App, which would take the process down with a native dump.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';

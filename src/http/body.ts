@@ -1,6 +1,6 @@
 /**
- * Reads the whole body of a request, in however many pieces it comes, up to a bound. A piece is gone
- * after its callback, so it is copied unless it is all there is.
+ * Reads the whole body of a request, in however many pieces it comes, up to a bound. A piece is
+ * gone after its callback, so it is copied unless it is all there is.
  *
  * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
  * one write, together with those of other requests in the same packet (watched with strace). After

@@ -64,7 +64,8 @@ export class Replies {
     if (allow !== undefined) res.writeHeader('Allow', allow);
     // A body that is too large is still arriving: the connection is of no more use.
     const close = this.draining || code === 'PAYLOAD_TOO_LARGE';
-    // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the connection.
+    // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
+    // connection.
     res.end(isHead ? '' : JSON.stringify({ error: { code, docs, message, requestId } }), close);
   }
 }

@@ -21,7 +21,7 @@ export interface Route {
 /** Longer paths are shown cut in the message of a 404. */
 const SHOWN_PATH_MAX = 200;
 
-/** Nothing is left to do when a client goes away: after that uWebSockets.js calls nothing of ours. */
+/** Nothing is left to do when a client goes away: uWebSockets.js calls nothing of ours after it. */
 function ignoreAbort(): void {}
 
 export function mount(app: TemplatedApp, routes: readonly Route[], replies: Replies): void {

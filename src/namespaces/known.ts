@@ -1,7 +1,7 @@
 /**
  * The namespaces that one acceptor knows. The first check in a new one is decided at once, by name;
- * the main thread registers it behind the answer and tells every acceptor its id, which is disclosed
- * to nobody before. Belongs to its acceptor's thread.
+ * the main thread registers it behind the answer and tells every acceptor its id, which is
+ * disclosed to nobody before. Belongs to its acceptor's thread.
  */
 
 import type { NamespaceState } from '../counters/hash.ts';

@@ -1,6 +1,7 @@
 /**
- * Health, on a port of its own, served by the main thread: off the path of a check, so by Node's own
- * server. `/livez`: the process runs. `/readyz`: it takes checks; 503 while it starts or drains.
+ * Health, on a port of its own, served by the main thread: off the path of a check, so by Node's
+ * own server. `/livez`: the process runs. `/readyz`: it takes checks; 503 while it starts or
+ * drains.
  *
  * A browser on this machine could be made to call it under a name of an attacker's, so a request is
  * refused that names a foreign `Host`, other than by address, or comes from another `Origin`.

@@ -1,8 +1,8 @@
 /**
- * The pool of shard workers, on the main thread. While checks come in it counts the live counters of
- * every shard from time to time, and warns before the table is full and when a live counter had to
- * make room: then limits are no longer exact, and WEIR_COUNTERS is too small. A census that fails is
- * logged; the next one starts afresh.
+ * The pool of shard workers, on the main thread. While checks come in it counts the live counters
+ * of every shard from time to time, and warns before the table is full and when a live counter had
+ * to make room: then limits are no longer exact, and WEIR_COUNTERS is too small. A census that
+ * fails is logged; the next one starts afresh.
  */
 
 import { Piscina } from 'piscina';
@@ -11,7 +11,7 @@ import { SHARDS } from '../limits.ts';
 import type { Log } from '../observe/log.ts';
 import type { CensusTask, ShardWorkerData } from './worker.ts';
 
-const CENSUS_MS = 10_000;
+const CENSUS_MS = 5_000;
 const NEARLY_FULL = 0.9;
 
 export class ShardPool {

@@ -11,9 +11,9 @@ export function say(sentence: string): void {
 }
 
 /**
- * Ends the process at once, by SIGKILL. `process.exit` would abort with a dump while an acceptor has
- * an open App, and an acceptor that hangs cannot be asked to close it. The store needs no farewell:
- * what was acknowledged is on disk.
+ * Ends the process at once, by SIGKILL. `process.exit` would abort with a dump while an acceptor
+ * has an open App, and an acceptor that hangs cannot be asked to close it. The store needs no
+ * farewell: what was acknowledged is on disk.
  */
 export function dieAtOnce(sentence: string): never {
   say(sentence);

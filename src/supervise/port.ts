@@ -1,6 +1,6 @@
 /**
- * Whether a port can be had alone. Acceptors share their port among themselves, and the kernel would
- * let a second weir join them and split the counters, so it is tried once without sharing.
+ * Whether a port can be had alone. Acceptors share their port among themselves, and the kernel
+ * would let a second weir join them and split the counters, so it is tried once without sharing.
  */
 
 import { type AddressInfo, createServer } from 'node:net';

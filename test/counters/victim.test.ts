@@ -3,11 +3,12 @@ import {
   BUCKET,
   BUCKET_SLOTS,
   BUCKET_WORDS,
+  NO_PLACE,
   SLOT,
   SLOT_WORD,
   slotAt,
 } from '../../src/counters/layout.ts';
-import { chooseVictim, NO_VICTIM } from '../../src/counters/victim.ts';
+import { chooseVictim } from '../../src/counters/victim.ts';
 
 const NOW = 1_000_500;
 const [MINE, CROWD, OTHER] = [1, 2, 3];
@@ -84,8 +85,8 @@ describe('the victim', () => {
 
   test('is nobody when all are guarded and no namespace holds more than half', () => {
     const places = counters([MINE, OTHER]).map((place) => ({ ...place, refused: true }));
-    expect(victimOf(places, MINE)).toBe(NO_VICTIM);
-    expect(victimOf(places, CROWD)).toBe(NO_VICTIM);
+    expect(victimOf(places, MINE)).toBe(NO_PLACE);
+    expect(victimOf(places, CROWD)).toBe(NO_PLACE);
   });
 
   test('comes from a namespace with more than half of the places, even if others used less', () => {
@@ -110,6 +111,6 @@ describe('the victim', () => {
     for (let i = 0; i < 9; i++) Object.assign(places[i], { refused: true });
     expect(victimOf(places, CROWD)).toBe(12);
     for (const place of places) place.refused = true;
-    expect(victimOf(places, CROWD)).toBe(NO_VICTIM);
+    expect(victimOf(places, CROWD)).toBe(NO_PLACE);
   });
 });

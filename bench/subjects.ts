@@ -1,0 +1,146 @@
+/**
+ * What the benchmarks run: the steps of a check, by the code that the server runs. Every subject
+ * does BATCH of its steps in a call, so that the clock of the bench weighs nothing.
+ */
+
+import { parseBody } from '../src/api/json.ts';
+import { LimitBody, LimitCheck } from '../src/api/limit.ts';
+import { bodyReader } from '../src/api/schema.ts';
+import { Keyring } from '../src/auth/keyring.ts';
+import { rootRecord } from '../src/auth/keys.ts';
+import { allocateControl, Control } from '../src/control.ts';
+import { Counters } from '../src/counters/counters.ts';
+import { Hasher } from '../src/counters/hash.ts';
+import { groupsPerShard } from '../src/counters/layout.ts';
+import { allocateTable, CounterTable, newDecision } from '../src/counters/table.ts';
+import { SHARDS, SLOTS_PER_COUNTER } from '../src/limits.ts';
+import { KnownNamespaces } from '../src/namespaces/known.ts';
+import { Clock, ClockKeeper } from '../src/time.ts';
+
+export const BATCH = 1_000;
+
+export interface Subject {
+  name: string;
+  run: () => void;
+}
+
+const HASH_KEY = Buffer.from('0123456789abcdef');
+const COUNTERS = 1_048_576;
+const LIMIT = Number.MAX_SAFE_INTEGER;
+const DURATION_MS = 60_000;
+
+/** Results go here, so that no step can be left out as unused. */
+export const sink = { value: 0 as unknown };
+
+export function allocateTables(): SharedArrayBuffer[] {
+  const groups = groupsPerShard(COUNTERS * SLOTS_PER_COUNTER, SHARDS);
+  return Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+}
+
+/** Identifiers as a server meets them: texts from parsed JSON, in no order of the heap. */
+function identifiers(count: number, first: number): string[] {
+  const texts: string[] = JSON.parse(
+    JSON.stringify(Array.from({ length: count }, (_, i) => `user_${first + i}`)),
+  );
+  for (let i = texts.length - 1; i > 0; i--) {
+    const j = (i * 48_271) % (i + 1);
+    [texts[i], texts[j]] = [texts[j], texts[i]];
+  }
+  return texts;
+}
+
+/** Hashes and decides on `count` identifiers, from number `first` on. */
+export function decideSubject(
+  name: string,
+  tables: SharedArrayBuffer[],
+  count: number,
+  first = 0,
+  owner = 1,
+): Subject {
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('default');
+  const attached = tables.map((buffer, shard) => new CounterTable(buffer, shard, owner, 'deny'));
+  const texts = identifiers(count, first);
+  const decision = newDecision();
+  const nowMs = 1_700_000_000_000;
+  let at = 0;
+  return {
+    name,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) {
+        hasher.hash(state, texts[at]);
+        at = at + 1 === count ? 0 : at + 1;
+        const table = attached[hasher.h0 >>> 28];
+        table.decide(hasher, state, nowMs, LIMIT, DURATION_MS, 1, decision);
+      }
+      sink.value = decision.remaining;
+    },
+  };
+}
+
+function hashSubject(count: number): Subject {
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('default');
+  const texts = identifiers(count, 0);
+  let at = 0;
+  return {
+    name: `hash, ${count.toLocaleString('en')} identifiers`,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) {
+        hasher.hash(state, texts[at]);
+        at = at + 1 === count ? 0 : at + 1;
+      }
+      sink.value = hasher.h0;
+    },
+  };
+}
+
+function batch(name: string, step: (i: number) => unknown): Subject {
+  return {
+    name,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) sink.value = step(i);
+    },
+  };
+}
+
+/** The steps of a check in their order, and the whole of it. */
+export function stepSubjects(): Subject[] {
+  const control = new Control(allocateControl(1));
+  new ClockKeeper(control);
+  const clock = new Clock(control);
+  const tables = allocateTables();
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', clock, control.lane(0));
+  const namespaces = new KnownNamespaces(
+    (name) => counters.namespaceState(name),
+    () => {},
+  );
+  const limitCheck = new LimitCheck(counters, namespaces);
+  const keyring = new Keyring([rootRecord('bench', 'bench', 0)], clock);
+  const bodies = identifiers(BATCH, 0).map((identifier) => {
+    const body = { namespace: 'api', identifier, limit: 1_000_000, duration: DURATION_MS, cost: 1 };
+    return new TextEncoder().encode(JSON.stringify(body));
+  });
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  const texts = bodies.map((bytes) => decoder.decode(bytes));
+  const parsed = texts.map((text) => JSON.parse(text));
+  const reader = bodyReader(LimitBody);
+  const header = 'Bearer bench';
+  const key = keyring.verify(header);
+  return [
+    batch('key, seen before', () => keyring.verify(header)),
+    batch('decode UTF-8, strictly', (i) => decoder.decode(bodies[i])),
+    batch('JSON.parse', (i) => JSON.parse(texts[i])),
+    batch('decode, parse, well-formed', (i) => parseBody(bodies[i])),
+    batch('schema', (i) => reader.check(parsed[i])),
+    batch('clock', () => clock.nowMs()),
+    hashSubject(10_000),
+    decideSubject('hash + decide, 1 identifier', tables, 1),
+    decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
+    decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
+    batch('answer', (i) => {
+      return `{"success":true,"limit":${LIMIT},"remaining":${i},"reset":${1_700_000_000_000 + i}}`;
+    }),
+    batch('the whole check, from bytes to answer', (i) => limitCheck.answer(key, bodies[i])),
+  ];
+}

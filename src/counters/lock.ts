@@ -1,0 +1,37 @@
+/**
+ * The lock of a group: one int32 in shared memory, 0 when free, else the incarnation of the thread
+ * that holds it, so that a lock whose owner died can be told from one whose owner only waits.
+ *
+ * Nobody notifies: to release is one store. Whoever finds the lock held spins briefly, since a
+ * decision takes far less than a microsecond, and then gives the core away in bounded steps, since
+ * the holder must have lost its own. Of waiting threads any may be next. Acceptors are the only
+ * threads that take locks; when one dies, the supervisor ends the process.
+ */
+
+/** A lock that is held this many steps of STEP_MS is held for ever: about five seconds. */
+const STEPS_MAX = 30_000;
+const STEP_MS = 0.1;
+const SPINS = 200;
+
+/** @throws when the lock stays held, which is a failure of its holder and not of the caller */
+export function acquire(words: Int32Array, lock: number, owner: number): void {
+  if (Atomics.compareExchange(words, lock, 0, owner) !== 0) wait(words, lock, owner);
+}
+
+export function release(words: Int32Array, lock: number): void {
+  Atomics.store(words, lock, 0);
+}
+
+function wait(words: Int32Array, lock: number, owner: number): void {
+  for (let spin = 0; spin < SPINS; spin++) {
+    if (Atomics.load(words, lock) === 0) {
+      if (Atomics.compareExchange(words, lock, 0, owner) === 0) return;
+    }
+  }
+  for (let step = 0; step < STEPS_MAX; step++) {
+    const holder = Atomics.compareExchange(words, lock, 0, owner);
+    if (holder === 0) return;
+    Atomics.wait(words, lock, holder, STEP_MS);
+  }
+  throw new Error(`lock ${lock} is held by ${Atomics.load(words, lock)} for ever`);
+}

@@ -1,0 +1,46 @@
+/**
+ * Where a newcomer finds room without anybody making any: in an empty slot or that of an expired
+ * counter, of the bucket that has more of them. Called under the lock of the group.
+ */
+
+import { BUCKET, BUCKET_SLOTS, type Memory, NO_PLACE, PLACES, SLOT, slotAt } from './layout.ts';
+import { isExpired } from './window.ts';
+
+/** @returns a free place in two buckets, or NO_PLACE */
+export function freePlace(memory: Memory, a: number, b: number, nowMs: number): number {
+  const freeInA = countFree(memory, a, nowMs);
+  const freeInB = countFree(memory, b, nowMs);
+  if (freeInA + freeInB === 0) return NO_PLACE;
+  return freeInB > freeInA
+    ? BUCKET_SLOTS + firstFree(memory, b, nowMs)
+    : firstFree(memory, a, nowMs);
+}
+
+/** When the first window of the counters in two full buckets ends, ms. */
+export function earliestEnd({ doubles }: Memory, a: number, b: number): number {
+  let earliest = Number.POSITIVE_INFINITY;
+  for (let place = 0; place < PLACES; place++) {
+    const slot = slotAt(place < BUCKET_SLOTS ? a : b, place % BUCKET_SLOTS);
+    const end = (doubles[slot + SLOT.newest] + 1) * doubles[slot + SLOT.duration];
+    if (end < earliest) earliest = end;
+  }
+  return earliest;
+}
+
+function isFree({ words, doubles }: Memory, bucket: number, index: number, nowMs: number): boolean {
+  if (words[bucket + BUCKET.tags + index] === 0) return true;
+  const slot = slotAt(bucket, index);
+  return isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs);
+}
+
+function countFree(memory: Memory, bucket: number, nowMs: number): number {
+  let free = 0;
+  for (let i = 0; i < BUCKET_SLOTS; i++) if (isFree(memory, bucket, i, nowMs)) free++;
+  return free;
+}
+
+function firstFree(memory: Memory, bucket: number, nowMs: number): number {
+  let index = 0;
+  while (!isFree(memory, bucket, index, nowMs)) index++;
+  return index;
+}

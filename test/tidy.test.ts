@@ -1,0 +1,180 @@
+/** The repository's own rules, kept by a test. */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { helpText } from '../src/config/help.ts';
+import { annotations, environmentName, SETTING_NAMES } from '../src/config/schema.ts';
+
+const ROOT = new URL('..', import.meta.url).pathname;
+const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: ROOT })
+  .toString()
+  .split('\n')
+  .filter((path) => path !== '' && existsSync(join(ROOT, path)));
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+const code = tracked
+  .filter((path) => path.endsWith('.ts'))
+  .map((path) => ({ path, text: read(path) }));
+const sources = code.filter(({ path }) => path.startsWith('src/'));
+const manifest = JSON.parse(read('package.json'));
+const readme = read('README.md');
+
+/** Where a pattern stands, as path:line, except in the files that may have it. */
+function findings(files: typeof code, pattern: RegExp, allowed: string[] = []): string[] {
+  return files.flatMap(({ path, text }) => {
+    if (allowed.includes(path)) return [];
+    return text.split('\n').flatMap((line, i) => (pattern.test(line) ? [`${path}:${i + 1}`] : []));
+  });
+}
+
+const SELF = 'test/tidy.test.ts';
+
+describe('the sources', () => {
+  test('read clocks in time.ts only', () => {
+    const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
+    expect(findings(sources, clock, ['src/time.ts'])).toEqual([]);
+  });
+
+  test('import uWebSockets.js in one file, and register handlers in one file', () => {
+    expect(findings(sources, /from 'uWebSockets\.js'/, ['src/http/uws.ts'])).toEqual([]);
+    const handler = /\bapp\.(any|get|post|put|del|patch|head|options|connect|trace|ws)\(/;
+    expect(findings(sources, handler, ['src/http/route.ts'])).toEqual([]);
+  });
+
+  test('use no weak randomness, no console, no exit in a thread that others rely on', () => {
+    expect(findings(sources, /Math\.random/)).toEqual([]);
+    expect(findings(sources, /console\./, ['src/main.ts'])).toEqual([]);
+    expect(findings(sources, /process\.exit\(/, ['src/main.ts', 'src/http/acceptor.ts'])).toEqual(
+      [],
+    );
+  });
+
+  test('say in their head what they are', () => {
+    expect(sources.filter(({ text }) => !text.startsWith('/**')).map(({ path }) => path)).toEqual(
+      [],
+    );
+  });
+
+  test('fit: files of 300 lines, lines of 100 characters', () => {
+    expect(sources.filter(({ text }) => text.split('\n').length > 301)).toEqual([]);
+    const long = code.flatMap(({ path, text }) => {
+      return text
+        .split('\n')
+        .flatMap((line, i) => ([...line].length > 100 ? [`${path}:${i + 1}`] : []));
+    });
+    // A long text that stands for itself, as in a table of cases, cannot be broken.
+    expect(long.filter((at) => !at.startsWith('test/'))).toEqual([]);
+  });
+
+  test('are all reachable from the entries of the build', () => {
+    const entries = [...manifest.scripts.build.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
+    const reached = new Set<string>();
+    const left = [...entries];
+    while (left.length > 0) {
+      const path = left.pop()!;
+      if (reached.has(path)) continue;
+      reached.add(path);
+      for (const [, to] of read(path).matchAll(/(?:from|import\()\s*'(\.[^']+)'/g)) {
+        left.push(join(dirname(path), to));
+      }
+    }
+    expect(sources.map(({ path }) => path).filter((path) => !reached.has(path))).toEqual([]);
+  });
+});
+
+describe('all code', () => {
+  test('leaves nothing for later and turns no check off', () => {
+    const words = [
+      'TODO',
+      'FIXME',
+      'XXX',
+      'ts-ignore',
+      'ts-nocheck',
+      'ts-expect-error',
+      'biome-ignore',
+    ];
+    expect(findings(code, new RegExp(`\\b(${words.join('|')})\\b`), [SELF])).toEqual([]);
+    expect(findings(code, /\bas any\b|: any\b|<any>/, [SELF])).toEqual([]);
+    expect(findings(code, /\.(only|skip)\(/, [SELF])).toEqual([]);
+  });
+
+  test('has tests where its sources are', () => {
+    const tests = tracked.filter((path) => path.endsWith('.test.ts') && path !== SELF);
+    const mirrored = (path: string) => {
+      const folder = dirname(path).replace(/^test/, 'src');
+      return folder === 'src'
+        ? existsSync(join(ROOT, 'src', basename(path).replace('.test', '')))
+        : existsSync(join(ROOT, folder));
+    };
+    const own = ['test/clients'];
+    expect(tests.filter((path) => !own.includes(dirname(path)) && !mirrored(path))).toEqual([]);
+  });
+});
+
+describe('the repository', () => {
+  test('has at its top what was agreed on, and nothing else', () => {
+    const top = new Set(tracked.map((path) => path.split('/')[0]));
+    expect([...top].sort()).toEqual(
+      [
+        '.ci',
+        '.gitignore',
+        'LICENSE',
+        'README.md',
+        'bench',
+        'biome.json',
+        'package-lock.json',
+        'package.json',
+        'src',
+        'test',
+        'tsconfig.json',
+      ].sort(),
+    );
+  });
+
+  test('pins every dependency, uses it, and says in the README why it is there', () => {
+    const dependencies: Record<string, string> = {
+      ...manifest.dependencies,
+      ...manifest.devDependencies,
+    };
+    const tools = ['@biomejs/biome', '@types/node', 'rolldown', 'typescript'];
+    const text = code.map((file) => file.text).join('\n');
+    for (const [name, version] of Object.entries(dependencies)) {
+      expect([name, version]).toEqual([
+        name,
+        expect.stringMatching(/^(npm:[\w-]+@)?\d+\.\d+\.\d+$/),
+      ]);
+      expect([name, tools.includes(name) || text.includes(`from '${name}`)]).toEqual([name, true]);
+      expect([name, readme.includes(`| \`${name}\``)]).toEqual([name, true]);
+    }
+  });
+
+  test('locks packages by hash, without the address of a registry', () => {
+    const lock = JSON.parse(read('package-lock.json'));
+    for (const [path, entry] of Object.entries<Record<string, unknown>>(lock.packages)) {
+      if (path === '' || entry.link) continue;
+      expect([path, typeof entry.integrity, entry.resolved]).toEqual([path, 'string', undefined]);
+    }
+  });
+});
+
+describe('the README', () => {
+  test('has every setting with its default, as --help has', () => {
+    for (const name of SETTING_NAMES) {
+      const variable = environmentName(name);
+      const row = readme.split('\n').find((line) => line.startsWith(`| \`${variable}\``));
+      expect([variable, row !== undefined]).toEqual([variable, true]);
+      const { default: initial } = annotations(name);
+      if (initial !== undefined && name !== 'acceptors') expect(row).toContain(`\`${initial}\``);
+      expect(helpText()).toContain(variable);
+    }
+  });
+
+  test('names every source folder and file that exists, and none that does not', () => {
+    for (const { path } of sources)
+      expect([path, readme.includes(basename(path))]).toEqual([path, true]);
+    for (const [, path] of readme.matchAll(/`((?:src|test|bench)\/[\w./-]+)`/g)) {
+      expect([path, existsSync(join(ROOT, path))]).toEqual([path, true]);
+    }
+  });
+});
