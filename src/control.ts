@@ -96,8 +96,14 @@ export class Lane {
     Atomics.add(this.#words, HEARTBEAT, 1);
   }
 
-  get beats(): number {
-    return Atomics.load(this.#words, HEARTBEAT);
+  /**
+   * A number that moves as long as the thread does anything: its beats, and all that it counted. A
+   * loop that is busy with one long turn of requests comes late to its timers.
+   */
+  get signsOfLife(): number {
+    let signs = Atomics.load(this.#words, HEARTBEAT);
+    for (const count of this.#counts) signs += count;
+    return signs;
   }
 
   /** @param change 1 for a connection opened, -1 for one closed */

@@ -5,6 +5,7 @@
  * outside (settings, ports, directory, store) is found before the first acceptor is started.
  */
 
+import { writeSync } from 'node:fs';
 import { makeKey, rootRecord } from './auth/keys.ts';
 import { helpText } from './config/help.ts';
 import { loadSettings } from './config/load.ts';
@@ -22,7 +23,7 @@ import { DataDirectory } from './store/directory.ts';
 import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
-import { probePort } from './supervise/port.ts';
+import { takePort } from './supervise/port.ts';
 import { Clock, ClockKeeper } from './time.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
@@ -35,7 +36,8 @@ process.on('uncaughtException', (error) => {
   end(error instanceof StartError ? error.message : `the main thread failed: ${error.stack}`);
 });
 
-async function serve(settings: Settings): Promise<void> {
+/** @returns what stops it again, in peace */
+async function serve(settings: Settings): Promise<() => Promise<void>> {
   process.umask(0o077);
   // Read by the addon when it loads, from the real environment, which only this thread has.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
@@ -43,7 +45,7 @@ async function serve(settings: Settings): Promise<void> {
 
   const { host } = settings;
   const log = openLog(settings.logLevel);
-  const port = await needPort('WEIR_PORT', host, settings.port, probePort(host, settings.port));
+  const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));
   const admin = new Admin(settings.adminHost);
   const adminListens = admin.listen(settings.adminHost, settings.adminPort);
   await needPort('WEIR_ADMIN_PORT', settings.adminHost, settings.adminPort, adminListens);
@@ -89,14 +91,13 @@ async function serve(settings: Settings): Promise<void> {
   });
   const pool = new ShardPool(settings.workers, settings.counters, tables, control, nowMs, log);
 
-  // Kept only now that it can be printed: a start that failed before has locked nobody out.
+  // Printed first and kept then: a start that breaks off in between has locked nobody out.
+  greet(url, firstKey);
   if (firstRecord) store.addKey(firstRecord);
   admin.state = 'ready';
   log.info({ url, acceptors: settings.acceptors, counters: settings.counters }, 'serving');
-  greet(url, firstKey);
 
-  const stop = async () => {
-    if (admin.state === 'draining') return;
+  return async () => {
     admin.state = 'draining';
     log.info('draining');
     await acceptors.drain(settings.drainMs);
@@ -109,8 +110,6 @@ async function serve(settings: Settings): Promise<void> {
     log.info('stopped');
     process.exit(0);
   };
-  process.on('SIGTERM', stop);
-  process.on('SIGINT', stop);
 }
 
 /** Says so in one sentence where the running Node has no binary of uWebSockets.js. */
@@ -145,13 +144,23 @@ function reachable(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
+/** Throws when standard output does not take all of it. */
+function print(text: string): void {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; ) at += writeSync(1, bytes, at);
+}
+
 function greet(url: string, firstKey: string | undefined): void {
   const body = '{"identifier":"user_1","limit":10,"duration":60000}';
   if (firstKey === undefined) {
-    console.log(`weir serves checks on ${url}`);
+    try {
+      print(`weir serves checks on ${url}\n`);
+    } catch {
+      // Nobody listens on standard output; the log has the same line.
+    }
     return;
   }
-  console.log(
+  print(
     `weir serves checks on ${url}. This is its first start: the line below holds its root key,\n` +
       'which is shown this once and kept nowhere. Keep it.\n\n' +
       `curl -s ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
@@ -161,4 +170,13 @@ function greet(url: string, firstKey: string | undefined): void {
 
 const settings = loadSettings(process.argv.slice(2), process.env);
 if (settings === undefined) process.stdout.write(helpText());
-else await serve(settings);
+else {
+  // A signal that comes during the start is obeyed at its end.
+  const signal = new Promise((resolve) => {
+    process.on('SIGTERM', resolve);
+    process.on('SIGINT', resolve);
+  });
+  const stop = await serve(settings);
+  await signal;
+  await stop();
+}

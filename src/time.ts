@@ -25,6 +25,10 @@ const SLOWEST_RATE = 0.9;
 /** A clock that is this far ahead, or further, runs at the slowest rate. */
 const SLOWEST_FROM_MS = 100;
 
+/** Two readings of a clock that are no further apart were made without a stop in between. */
+const CLOSE_MS = 0.1;
+const TRIES_MAX = 100;
+
 export interface Anchor {
   monotonicMs: number;
   wallMs: number;
@@ -46,23 +50,37 @@ export function nextAnchor(anchor: Anchor, monotonicMs: number, systemMs: number
   return { monotonicMs, wallMs, rate: 1 - (1 - SLOWEST_RATE) * share };
 }
 
+/**
+ * Reads one clock between two readings of another, until they lie close together: a thread that was
+ * stopped in between would take the time of its stop for a difference of the clocks.
+ */
+function readBetween<T>(now: () => number, read: () => T): { value: T; atMs: number } {
+  for (let tries = 0; ; tries++) {
+    const before = now();
+    const value = read();
+    const after = now();
+    if (after - before <= CLOSE_MS || tries === TRIES_MAX) {
+      return { value, atMs: (before + after) / 2 };
+    }
+  }
+}
+
 /** One monotonic clock for all threads: `performance.now()` counts from each thread's own start. */
 export class MonotonicClock {
   readonly #offsetMs: number;
 
   constructor() {
-    const [seconds, nanoseconds] = process.hrtime();
-    this.#offsetMs = seconds * 1e3 + nanoseconds / 1e6 - performance.now();
+    const { value, atMs } = readBetween(
+      () => performance.now(),
+      () => process.hrtime(),
+    );
+    const [seconds, nanoseconds] = value;
+    this.#offsetMs = seconds * 1e3 + nanoseconds / 1e6 - atMs;
   }
 
   nowMs(): number {
     return performance.now() + this.#offsetMs;
   }
-}
-
-/** The system's clock, in the middle of the millisecond that it shows. */
-export function systemMs(): number {
-  return Date.now() + 0.5;
 }
 
 /** weir's time, for any thread. */
@@ -99,17 +117,27 @@ export class ClockKeeper {
 
   constructor(control: Control) {
     this.#control = control;
-    this.#anchor = { monotonicMs: this.#monotonic.nowMs(), wallMs: systemMs(), rate: 1 };
+    const { value, atMs } = this.#read();
+    this.#anchor = { monotonicMs: atMs, wallMs: value, rate: 1 };
     this.#publish();
   }
 
   tick(): void {
-    const next = nextAnchor(this.#anchor, this.#monotonic.nowMs(), systemMs());
+    const { value, atMs } = this.#read();
+    const next = nextAnchor(this.#anchor, atMs, value);
     const levelStill = next.rate === 1 && this.#anchor.rate === 1;
     const stepped = next.wallMs !== wallAt(this.#anchor, next.monotonicMs);
     if (levelStill && !stepped) return;
     this.#anchor = next;
     this.#publish();
+  }
+
+  /** The system's clock, in the middle of the millisecond that it shows. */
+  #read(): { value: number; atMs: number } {
+    return readBetween(
+      () => this.#monotonic.nowMs(),
+      () => Date.now() + 0.5,
+    );
   }
 
   #publish(): void {

@@ -25,10 +25,10 @@ test('lanes, and what they hold, do not touch each other', () => {
   first.beat();
   first.connection(1);
   for (let i = 0; i < COUNTS.length; i++) first.count(i);
-  expect(first.beats).toBe(1);
+  expect(first.signsOfLife).toBe(1 + COUNTS.length);
   expect(first.connections).toBe(1);
   expect(Object.values(first.read())).toEqual(COUNTS.map(() => 1));
-  expect([second.beats, second.connections]).toEqual([0, 0]);
+  expect([second.signsOfLife, second.connections]).toEqual([0, 0]);
   expect(Object.values(second.read())).toEqual(COUNTS.map(() => 0));
   expect(control.anchor(1)).toEqual(new Float64Array(3));
 });

@@ -44,7 +44,7 @@ describe('the sources', () => {
 
   test('use no weak randomness, no console, no exit in a thread that others rely on', () => {
     expect(findings(sources, /Math\.random/)).toEqual([]);
-    expect(findings(sources, /console\./, ['src/main.ts'])).toEqual([]);
+    expect(findings(sources, /console\./)).toEqual([]);
     expect(findings(sources, /process\.exit\(/, ['src/main.ts', 'src/http/acceptor.ts'])).toEqual(
       [],
     );

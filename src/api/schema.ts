@@ -21,7 +21,7 @@ export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> 
   const compiled = Compile(schema);
   const check = (body: unknown): body is Static<S> => compiled.Check(body);
   const fault = (body: unknown) => {
-    const [first] = compiled.Errors(body);
+    const [first] = compiled.Errors(withShortArrays(schema, body));
     if (first === undefined) throw new Error('no fault in a body that failed');
     if (first.keyword === 'required') {
       const missing = first.params.requiredProperties[0];
@@ -30,6 +30,20 @@ export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> 
     return faultSentence(first.instancePath, schema, body);
   };
   return { check, fault };
+}
+
+/**
+ * TypeBox looks for the faults of all items of an array, however many too many they are: it is
+ * shown one more than the schema takes, which has the same first fault.
+ */
+function withShortArrays(schema: TObject, body: unknown): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
+  const short = Object.entries(body).map(([name, value]) => {
+    const maxItems = property(property(schema.properties, name), 'maxItems');
+    const cut = Array.isArray(value) && typeof maxItems === 'number';
+    return [name, cut ? value.slice(0, maxItems + 1) : value];
+  });
+  return Object.fromEntries(short);
 }
 
 /** @param path a JSON pointer to the field at fault, '' for the body itself */

@@ -17,12 +17,12 @@ import { ApiError } from '../errors.ts';
 import { BODY_MAX_BYTES, HEARTBEAT_MS } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
 import { Clock } from '../time.ts';
-import { type OnBody, readBody } from './body.ts';
+import { BodyReader, type OnBody } from './body.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
 import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
 import { Replies } from './reply.ts';
 import { mount, type Route } from './route.ts';
-import { App, type HttpResponse, type us_listen_socket, us_listen_socket_close } from './uws.ts';
+import { App, type us_listen_socket, us_listen_socket_close } from './uws.ts';
 
 const data: AcceptorData = workerData;
 const main = parentPort!;
@@ -47,7 +47,7 @@ const replies = new Replies(lane, data.url + DOCS_PATH, (failure) => {
   tell({ kind: 'failure', failure });
 });
 
-const fail = (res: HttpResponse, error: unknown) => replies.error(res, error);
+const bodies = new BodyReader(BODY_MAX_BYTES, lane, (res, error) => replies.error(res, error));
 const answerLimit: OnBody<Key> = (res, key, bytes) => {
   replies.json(res, limitCheck.answer(key, bytes));
 };
@@ -70,7 +70,7 @@ const routes: Route[] = [
     handle: (res, req) => {
       const key = keyring.verify(req.getHeader('authorization'));
       requireJson(req.getHeader('content-type'));
-      readBody(res, key, BODY_MAX_BYTES, answerLimit, fail);
+      bodies.read(res, key, answerLimit);
     },
   },
   ...docsPages().map(({ code, html }): Route => {

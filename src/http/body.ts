@@ -1,47 +1,72 @@
 /**
  * Reads the whole body of a request, in however many pieces it comes, up to a bound. A piece is
- * gone after its callback, so it is copied unless it is all there is.
+ * gone after its callback, so it is copied unless it is all there is; the copies share one buffer,
+ * since pieces of a byte each would weigh hundreds of times their size.
  *
  * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
  * one write, together with those of other requests in the same packet (watched with strace). After
  * an abort it never calls back, so a body that did not come whole has no effect at all.
  */
 
+import type { Lane } from '../control.ts';
 import { ApiError } from '../errors.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** Called once with a whole body; what it throws is answered by `fail`. */
 export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uint8Array) => void;
 
-export function readBody<T>(
-  res: HttpResponse,
-  context: T,
-  maxBytes: number,
-  onBody: OnBody<T>,
-  fail: (res: HttpResponse, error: unknown) => void,
-): void {
-  let pieces: Uint8Array[] | undefined;
-  let size = 0;
-  let answered = false;
-  res.onData((piece, isLast) => {
-    if (answered) return;
-    size += piece.byteLength;
-    try {
-      if (size > maxBytes) {
-        throw new ApiError('PAYLOAD_TOO_LARGE', `the body must be at most ${maxBytes} bytes`);
+const FIRST_BUFFER_BYTES = 1_024;
+
+export class BodyReader {
+  readonly #maxBytes: number;
+  readonly #lane: Lane;
+  readonly #fail: (res: HttpResponse, error: unknown) => void;
+
+  constructor(maxBytes: number, lane: Lane, fail: (res: HttpResponse, error: unknown) => void) {
+    this.#maxBytes = maxBytes;
+    this.#lane = lane;
+    this.#fail = fail;
+  }
+
+  read<T>(res: HttpResponse, context: T, onBody: OnBody<T>): void {
+    let copy: Uint8Array | undefined;
+    let size = 0;
+    let answered = false;
+    res.onData((piece, isLast) => {
+      if (answered) return;
+      try {
+        const end = size + piece.byteLength;
+        if (end > this.#maxBytes) {
+          const message = `the body must be at most ${this.#maxBytes} bytes`;
+          throw new ApiError('PAYLOAD_TOO_LARGE', message);
+        }
+        if (isLast && copy === undefined) {
+          answered = true;
+          onBody(res, context, piece);
+          return;
+        }
+        copy = this.#append(copy, size, piece);
+        size = end;
+        this.#lane.beat();
+        if (!isLast) return;
+        answered = true;
+        onBody(res, context, copy.subarray(0, size));
+      } catch (error) {
+        answered = true;
+        this.#fail(res, error);
       }
-      if (!isLast) {
-        pieces ??= [];
-        pieces.push(new Uint8Array(piece.slice(0)));
-        return;
-      }
-      answered = true;
-      const whole =
-        pieces === undefined ? piece : Buffer.concat([...pieces, new Uint8Array(piece)]);
-      onBody(res, context, whole);
-    } catch (error) {
-      answered = true;
-      fail(res, error);
+    });
+  }
+
+  #append(copy: Uint8Array | undefined, size: number, piece: ArrayBuffer): Uint8Array {
+    const end = size + piece.byteLength;
+    let whole = copy;
+    if (whole === undefined || whole.length < end) {
+      const length = Math.max(FIRST_BUFFER_BYTES, 2 * size, end);
+      whole = new Uint8Array(Math.min(length, this.#maxBytes));
+      if (copy !== undefined) whole.set(copy.subarray(0, size));
     }
-  });
+    whole.set(new Uint8Array(piece), size);
+    return whole;
+  }
 }

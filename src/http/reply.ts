@@ -43,6 +43,7 @@ export class Replies {
   }
 
   page(res: HttpResponse, html: string): void {
+    this.#lane.beat();
     res.writeHeader('Content-Type', 'text/html; charset=utf-8').end(html, this.draining);
   }
 

@@ -5,5 +5,8 @@ import pino, { type Logger } from 'pino';
 export type Log = Logger;
 
 export function openLog(level: string): Log {
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, pino.destination(2));
+  const standardError = pino.destination(2);
+  // Closed, or full: there is nobody left to tell, and checks go on.
+  standardError.on('error', () => {});
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, standardError);
 }

@@ -22,6 +22,7 @@ export class ShardPool {
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
   #seen = { checks: 0, evictions: 0 };
+  #closing = false;
 
   constructor(
     workers: number,
@@ -51,6 +52,7 @@ export class ShardPool {
   }
 
   async close(): Promise<void> {
+    this.#closing = true;
     clearInterval(this.#timer);
     await this.#pool.destroy();
   }
@@ -74,7 +76,7 @@ export class ShardPool {
         this.#log.warn(facts, 'counters are nearly full');
       else this.#log.debug(facts, 'census');
     } catch (error) {
-      this.#log.error({ err: error }, 'a census failed');
+      if (!this.#closing) this.#log.error({ err: error }, 'a census failed');
     }
   }
 

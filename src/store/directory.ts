@@ -3,8 +3,9 @@
  * store. The main thread owns it. Every failure is a StartError that names the path and the cause.
  *
  * The lock is SQLite's own on the file `lock`, which the kernel releases when the process ends in
- * whatever way; the file's user version says whether a store was ever made here. So a directory
- * whose store has vanished is not taken for a new one.
+ * whatever way. The file's user version is the revision up to which the store was acknowledged, 0
+ * for no store. So a directory whose store has vanished is not taken for a new one, nor is an older
+ * state taken for the last: a store that lost its log would be whole, and without the last records.
  */
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
@@ -16,8 +17,6 @@ const LOCK = 'lock';
 export const STORE = 'store.db';
 /** A store in the making; one that is left over was never in force. */
 export const UNFINISHED = 'store.db.new';
-
-const STORE_WAS_MADE = 1;
 
 export class DataDirectory {
   readonly path: string;
@@ -54,7 +53,7 @@ export class DataDirectory {
   store(): { path: string; isNew: boolean } {
     const path = join(this.path, STORE);
     if (existsSync(path)) return { path, isNew: false };
-    if (this.#wasMade()) {
+    if (this.acknowledged > 0 || existsSync(`${path}-wal`)) {
       throw new StartError(
         `${path} is missing although it was made before: restore it, or empty ${this.path}` +
           ' to start anew',
@@ -64,13 +63,15 @@ export class DataDirectory {
     return { path, isNew: true };
   }
 
-  markMade(): void {
-    if (!this.#wasMade()) this.#lock.pragma(`user_version = ${STORE_WAS_MADE}`);
+  /** The revision that the store has reached at least; 0 when none was ever made here. */
+  get acknowledged(): number {
+    const [row] = this.#lock.pragma('user_version') as { user_version: number }[];
+    return row.user_version;
   }
 
-  #wasMade(): boolean {
-    const [row] = this.#lock.pragma('user_version') as { user_version: number }[];
-    return row.user_version === STORE_WAS_MADE;
+  /** Durable when it returns. */
+  acknowledge(revision: number): void {
+    if (revision !== this.acknowledged) this.#lock.pragma(`user_version = ${revision}`);
   }
 
   close(): void {

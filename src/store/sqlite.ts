@@ -38,10 +38,12 @@ interface Row {
 export class SqliteStore implements Store {
   readonly hashKey: Uint8Array;
   readonly #path: string;
+  readonly #directory: DataDirectory;
   readonly #database: Database.Database;
 
-  private constructor(path: string) {
+  private constructor(path: string, directory: DataDirectory) {
     this.#path = path;
+    this.#directory = directory;
     this.#database = new Database(path, { timeout: 0 });
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
@@ -58,8 +60,10 @@ export class SqliteStore implements Store {
   static open(directory: DataDirectory): SqliteStore {
     const { path, isNew } = directory.store();
     if (isNew) attempt(`the store ${path} cannot be made`, () => make(directory.path, path));
-    const store = attempt(`the store ${path} cannot be trusted`, () => new SqliteStore(path));
-    attempt(`the data directory ${directory.path} cannot be used`, () => directory.markMade());
+    const store = attempt(`the store ${path} cannot be trusted`, () => {
+      return new SqliteStore(path, directory);
+    });
+    attempt(`the data directory ${directory.path} cannot be used`, () => store.#acknowledge());
     return store;
   }
 
@@ -98,8 +102,19 @@ export class SqliteStore implements Store {
           insert.run(bytes, crc32(bytes));
         }
         writeMeta(this.#database, `${table}.count`, String(count));
+        writeMeta(this.#database, 'revision', String(this.#revision() + 1));
       })
       .immediate();
+    this.#acknowledge();
+  }
+
+  #revision(): number {
+    return Number(this.#meta('revision'));
+  }
+
+  /** What is acknowledged is remembered outside of the store as well. */
+  #acknowledge(): void {
+    this.#directory.acknowledge(this.#revision());
   }
 
   #records<T>(table: Table): T[] {
@@ -133,6 +148,14 @@ export class SqliteStore implements Store {
     if (version !== String(SCHEMA_VERSION)) {
       this.#distrust(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
     }
+    const revision = this.#revision();
+    const { acknowledged } = this.#directory;
+    if (revision < acknowledged) {
+      this.#distrust(
+        `it is at revision ${revision}, and ${acknowledged} was acknowledged: its log` +
+          ` ${this.#path}-wal was lost, or it is an older copy (then remove the file lock)`,
+      );
+    }
     for (const table of TABLES) {
       const found = this.#records(table).length;
       const counted = Number(this.#meta(`${table}.count`));
@@ -154,6 +177,7 @@ function make(directory: string, path: string): void {
     database.exec(SCHEMA);
     writeMeta(database, 'marker', MARKER);
     writeMeta(database, 'version', String(SCHEMA_VERSION));
+    writeMeta(database, 'revision', '1');
     writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
     for (const table of TABLES) writeMeta(database, `${table}.count`, '0');
   })();

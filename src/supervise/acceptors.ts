@@ -16,7 +16,7 @@ import { dieAtOnce } from './fatal.ts';
 interface Acceptor {
   worker: Worker;
   lane: Lane;
-  beats: number;
+  signs: number;
   missed: number;
   draining: boolean;
 }
@@ -25,6 +25,12 @@ export interface AcceptorEvents {
   namespace: (name: string) => void;
   failure: (failure: Failure) => void;
 }
+
+/** Without a sign of life for so long, an acceptor is hung. */
+const HUNG_MS = HEARTBEATS_MISSED * HEARTBEAT_MS;
+
+/** How long all acceptors together may take to listen; a tenth of a second is usual. */
+const START_MS = 30_000;
 
 /** How often a drain looks whether the last connection is gone. */
 const DRAIN_LOOK_MS = 10;
@@ -46,7 +52,9 @@ export class Acceptors {
     const all = Array.from({ length: this.#control.lanes }, (_, index) => {
       return this.#startOne({ ...data, index });
     });
+    const late = setTimeout(() => dieAtOnce('the acceptors do not start'), START_MS);
     await Promise.all(all);
+    clearTimeout(late);
     this.#watch = setInterval(() => this.#look(), HEARTBEAT_MS);
   }
 
@@ -70,13 +78,18 @@ export class Acceptors {
       return new Promise((resolve) => worker.once('exit', resolve));
     });
     this.tell({ kind: 'close' });
+    const hung = setTimeout(
+      () => dieAtOnce('an acceptor did not end when it was told to'),
+      HUNG_MS,
+    );
     await Promise.all(ended);
+    clearTimeout(hung);
   }
 
   #startOne(data: AcceptorData): Promise<void> {
     const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
     const lane = this.#control.lane(data.index);
-    const acceptor = { worker, lane, beats: 0, missed: 0, draining: false };
+    const acceptor = { worker, lane, signs: 0, missed: 0, draining: false };
     this.#acceptors.push(acceptor);
     return new Promise((resolve) => {
       worker.on('message', (message: ToMain) => {
@@ -107,13 +120,11 @@ export class Acceptors {
 
   #look(): void {
     for (const [index, acceptor] of this.#acceptors.entries()) {
-      const { beats } = acceptor.lane;
-      acceptor.missed = beats === acceptor.beats ? acceptor.missed + 1 : 0;
-      acceptor.beats = beats;
+      const signs = acceptor.lane.signsOfLife;
+      acceptor.missed = signs === acceptor.signs ? acceptor.missed + 1 : 0;
+      acceptor.signs = signs;
       if (acceptor.missed >= HEARTBEATS_MISSED) {
-        dieAtOnce(
-          `acceptor ${index} hangs: no sign of life for ${HEARTBEATS_MISSED * HEARTBEAT_MS} ms`,
-        );
+        dieAtOnce(`acceptor ${index} hangs: no sign of life for ${HUNG_MS} ms`);
       }
     }
   }

@@ -1,6 +1,6 @@
 /** The end of a process that cannot go on: one sentence, and no native dump behind it. */
 
-import { writeSync } from 'node:fs';
+import { closeSync, writeSync } from 'node:fs';
 
 export function say(sentence: string): void {
   try {
@@ -13,10 +13,12 @@ export function say(sentence: string): void {
 /**
  * Ends the process at once, by SIGKILL. `process.exit` would abort with a dump while an acceptor
  * has an open App, and an acceptor that hangs cannot be asked to close it. The store needs no
- * farewell: what was acknowledged is on disk.
+ * farewell: what was acknowledged is on disk. The first process of a container cannot kill itself
+ * so; it aborts, with nowhere to write a dump to.
  */
 export function dieAtOnce(sentence: string): never {
   say(sentence);
   process.kill(process.pid, 'SIGKILL');
-  throw new Error('unreachable');
+  closeSync(2);
+  process.abort();
 }

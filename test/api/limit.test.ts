@@ -280,6 +280,19 @@ describe('a field at fault is named, with what it must be and what it was', () =
     expect((await send('['.repeat(60_000))).status).toBe(400);
   });
 
+  test('20 000 wrong items in an array that takes 32 are one fault, and cheap to find', async () => {
+    const resources = Array.from({ length: 20_000 }, () => 1);
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => send(bodyWith({ resources }))),
+    );
+    for (const answer of answers) {
+      expect(answer.status).toBe(400);
+      expect(errorOf(answer).message).toContain('"resources');
+    }
+    const many = await send(bodyWith({ resources: Array.from({ length: 20_000 }, () => ({})) }));
+    expect(errorOf(many).message).toContain('got an array of 20000');
+  });
+
   test('a fault charges nothing', async () => {
     const identifier = fresh();
     await send(bodyWith({ identifier, meta: 5 }));

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exchange, type LimitAnswer, requestBytes } from '../support/http.ts';
 import {
@@ -134,7 +137,52 @@ describe('a body', () => {
   });
 });
 
+describe('bodies in pieces of one byte', () => {
+  test.runIf(process.platform === 'linux')('take no more memory than they are long', async () => {
+    const rss = () => {
+      const status = readFileSync(`/proc/${server.child.pid}/status`, 'utf8');
+      return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
+    };
+    const head = requestBytes({
+      headers: { 'Content-Length': '', 'Transfer-Encoding': 'chunked' },
+    });
+    const pieces = Buffer.from('1\r\n{\r\n'.repeat(65_000));
+    const before = rss();
+    const sockets = Array.from({ length: 20 }, () => connect(server.port, '127.0.0.1'));
+    for (const socket of sockets) {
+      socket.on('error', () => {});
+      socket.write(Buffer.concat([head, pieces]));
+    }
+    // When all of it was read, a check on each connection's acceptor is answered.
+    await Promise.all(sockets.map((socket) => once(socket, 'drain').catch(() => {})));
+    for (let i = 0; i < 20; i++)
+      await exchange(server.port, [requestBytes({ body: body('beside') })]);
+    expect(rss() - before).toBeLessThan(100);
+    for (const socket of sockets) socket.destroy();
+  });
+});
+
 describe('a head', () => {
+  test('split at any byte gets the same answer, but where uWebSockets.js says 505', async () => {
+    const whole = requestBytes({ body: body('head') });
+    const end = whole.indexOf('\r\n\r\n') + 4;
+    const refused: number[] = [];
+    let expected = 1_000;
+    for (let at = 1; at < end; at++) {
+      const [answer] = await exchange(server.port, [whole.subarray(0, at), whole.subarray(at)]);
+      if (answer.status === 505) {
+        refused.push(at);
+        continue;
+      }
+      expected--;
+      expect([at, answer.status, remainingOf(answer.body)]).toEqual([at, 200, expected]);
+    }
+    // Behind "POST ", and inside " HTTP/1.1\r": a fault of its parser, and nothing was charged.
+    const version = whole.indexOf(' HTTP/1.1');
+    const known = [5, ...Array.from({ length: 10 }, (_, i) => version + 1 + i)];
+    expect(refused.filter((at) => !known.includes(at))).toEqual([]);
+  });
+
   test('with 16 KiB of cookies is read', async () => {
     const headers = { Cookie: 'c'.repeat(16_384) };
     const [answer] = await exchange(server.port, [

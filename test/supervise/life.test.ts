@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { check, type LimitAnswer, requestBytes, takeAnswers } from '../support/http.ts';
 import {
+  freePort,
   MAIN,
   type Options,
   ROOT_KEY,
@@ -98,6 +99,25 @@ describe('the first start', () => {
     expect(await check(server.port, body)).toMatchObject({ success: true });
   });
 
+  test('whose key nobody could read does not keep it: the next start shows another', async () => {
+    const args = [
+      '--port',
+      '0',
+      '--admin-port',
+      '0',
+      '--data-dir',
+      dataDir,
+      '--log-level',
+      'silent',
+    ];
+    const command = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(' ');
+    const { status, stderr } = spawnSync('bash', ['-c', `set -o pipefail; ${command} | true`]);
+    expect(status === 0).toBe(false);
+    expect(String(stderr)).toContain('EPIPE');
+    const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+    expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
+  });
+
   test('that fails for its port has made nothing, and locked nobody out', async () => {
     const server = await start();
     const other = join(dataDir, 'other');
@@ -123,6 +143,23 @@ describe('a second instance refuses to start, with one sentence', () => {
     const admin = new URL(server.adminUrl).port;
     const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
     expect(await sentenceOf(failedToo)).toContain(`${admin} (WEIR_ADMIN_PORT) is in use`);
+    removeDirectory(other);
+  });
+
+  test('on the same port, started at the same time', async () => {
+    const other = temporaryDirectory();
+    const port = ['--port', String(await freePort())];
+    const both = await Promise.all([
+      spawnServer(dataDir, { args: [...SMALL, ...port] }),
+      spawnServer(other, { args: [...SMALL, ...port] }),
+    ]);
+    started.push(...both);
+    await until('one serves and one has ended', () => {
+      const serving = both.filter((server) => server.stdout().includes('serves checks'));
+      const ended = both.filter((server) => server.child.exitCode === 1);
+      return serving.length === 1 && ended.length === 1;
+    });
+    expect(both.map((server) => server.stderr()).join('')).toContain('(WEIR_PORT) is in use');
     removeDirectory(other);
   });
 
@@ -190,7 +227,50 @@ describe('SIGTERM', () => {
   });
 });
 
+describe('SIGTERM at a bad moment', () => {
+  test('as soon as the first acceptor listens stops it in peace', async () => {
+    const server = await spawnServer(dataDir, { args: ['--acceptors', '8', '--counters', '1024'] });
+    started.push(server);
+    await until('it can be connected to', () => {
+      return new Promise((resolve) => {
+        const socket = connect(server.port, '127.0.0.1', () => resolve(true));
+        socket.on('connect', () => socket.destroy()).on('error', () => resolve(false));
+      });
+    });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('while an acceptor hangs ends the process all the same, and not with 0', async () => {
+    const server = await start({
+      args: [...SMALL, '--drain-ms', '100'],
+      execArgv: ['--import', FAULT],
+      env: { FAULT: 'hang' },
+    });
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    const { code } = await server.stop();
+    expect(code === 0).toBe(false);
+    expect(server.stderr()).toMatch(/did not end|hangs/);
+  });
+});
+
 describe('an acceptor', () => {
+  test('that has more to do than it can is not taken for hung', async () => {
+    const server = await start({ args: ['--counters', '1024', '--acceptors', '1'] });
+    const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(20_000));
+    const sockets = Array.from({ length: 16 }, () => {
+      const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+      socket.resume();
+      socket.write(flood);
+      return socket;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    for (const socket of sockets) socket.destroy();
+    expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
+    const body = { identifier: 'a', limit: 5, duration: 1_000 };
+    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
   test.each([
     ['throw', 'acceptor 0 failed: Error: a fault of the test'],
     ['reject', 'acceptor 0 failed: Error: a fault of the test'],
@@ -249,6 +329,25 @@ describe('the start', () => {
     expect([help.status, String(help.stderr)]).toEqual([0, '']);
     expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
   });
+
+  test.each(['lost', 'emptied', 'flipped'])(
+    'refuses a store whose log was %s after a kill, instead of forgetting its last records',
+    async (damage) => {
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
+      server.child.kill('SIGKILL');
+      await server.exited;
+      const log = join(dataDir, 'store.db-wal');
+      const bytes = readFileSync(log);
+      bytes[200] ^= 1;
+      if (damage === 'lost') removeDirectory(log);
+      else writeFileSync(log, damage === 'emptied' ? '' : bytes);
+      const failed = await spawnServer(dataDir);
+      expect((await failed.exited).code).toBe(1);
+      expect(failed.stderr()).toContain('was acknowledged');
+      expect(failed.stdout()).toBe('');
+    },
+  );
 
   test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
     const foreign = join(dataDir, 'foreign');
