@@ -2,9 +2,10 @@
 
 import { closeSync, writeSync } from 'node:fs';
 
+/** Says one sentence on standard error, in one line even where it quotes a stack. */
 export function say(sentence: string): void {
   try {
-    writeSync(2, `weir: ${sentence}\n`);
+    writeSync(2, `weir: ${sentence.replace(/\s*\n\s*/g, ' ')}\n`);
   } catch {
     // Standard error is gone or full: there is nobody left to tell.
   }
