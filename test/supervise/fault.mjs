@@ -13,6 +13,11 @@ const FAULTS = {
     Promise.reject(new Error('a fault of the test'));
   },
   exit: () => process.exit(3),
+  assertion: () => {
+    String.prototype.isWellFormed = () => {
+      throw new Error('an internal detail');
+    };
+  },
   hang: () => {
     for (;;);
   },

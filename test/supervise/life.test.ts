@@ -4,7 +4,14 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { check, type LimitAnswer, requestBytes, takeAnswers } from '../support/http.ts';
+import {
+  check,
+  errorOf,
+  type LimitAnswer,
+  request,
+  requestBytes,
+  takeAnswers,
+} from '../support/http.ts';
 import {
   freePort,
   MAIN,
@@ -292,6 +299,33 @@ describe('an acceptor', () => {
       expect(server.stderr()).not.toMatch(/native stack|FATAL|Aborted/i);
     },
   );
+
+  test('in which a request fails answers it with a 500, says why in the log, and goes on', async () => {
+    const server = await start({
+      args: ['--counters', '1024', '--acceptors', '1'],
+      execArgv: ['--import', FAULT],
+      env: { FAULT: 'assertion' },
+    });
+    const body = '{"identifier":"\\u0041","limit":5,"duration":3600000}';
+    let answer = await request(server.port, { body });
+    await until('the fault has struck', async () => {
+      answer = await request(server.port, { body });
+      return answer.status !== 200;
+    });
+    expect(answer.status).toBe(500);
+    expect(errorOf(answer)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
+    expect(answer.body).not.toContain('internal detail');
+    await until('the log has the cause', () => server.stderr().includes('an internal detail'));
+    const { requestId } = errorOf(answer);
+    const line = server
+      .stderr()
+      .split('\n')
+      .find((text) => text.includes(requestId));
+    expect(JSON.parse(line ?? '')).toMatchObject({ msg: 'a request failed', requestId });
+    const unharmed = { identifier: 'b', limit: 5, duration: 3_600_000 };
+    expect(await check(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
 
   test('is not taken for hung after the whole process was stopped for a while', async () => {
     const server = await start();
