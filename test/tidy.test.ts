@@ -1,17 +1,22 @@
 /** The repository's own rules, kept by a test. */
 
-import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { helpText } from '../src/config/help.ts';
 import { annotations, environmentName, SETTING_NAMES } from '../src/config/schema.ts';
 
 const ROOT = new URL('..', import.meta.url).pathname;
-const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: ROOT })
-  .toString()
-  .split('\n')
-  .filter((path) => path !== '' && existsSync(join(ROOT, path)));
+/** What is not the repository's: made here, or git's own. */
+const FOREIGN = ['node_modules', 'dist', '.git', 'weir-data'];
+const tracked = readdirSync(ROOT, { withFileTypes: true })
+  .filter(({ name }) => !FOREIGN.includes(name))
+  .flatMap((entry) => {
+    if (!entry.isDirectory()) return [entry.name];
+    return readdirSync(join(ROOT, entry.name), { recursive: true, withFileTypes: true })
+      .filter((inner) => inner.isFile())
+      .map((inner) => relative(ROOT, join(inner.parentPath, inner.name)));
+  });
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 const code = tracked
   .filter((path) => path.endsWith('.ts'))

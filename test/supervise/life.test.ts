@@ -28,6 +28,9 @@ import {
 const FAULT = new URL('fault.mjs', import.meta.url).pathname;
 const SMALL = ['--counters', '1024', '--acceptors', '2'];
 
+/** Where curl is not installed its test is skipped, but not where nothing may be. */
+const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
+
 let dataDir: string;
 const started: Running[] = [];
 const start = async (options: Options = {}) => {
@@ -52,14 +55,14 @@ const limitBody = (identifier: string) => {
 };
 
 describe('the first start', () => {
-  test('prints a key once, and a curl line that works as printed', async () => {
+  test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
     const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
     const lines = server
       .stdout()
       .split('\n')
       .filter((line) => line.includes('weir_'));
     expect(lines.length).toBe(1);
-    const { stdout } = await promisify(execFile)('bash', ['-c', lines[0]]);
+    const { stdout } = await promisify(execFile)('sh', ['-c', lines[0]]);
     const answer: LimitAnswer = JSON.parse(stdout);
     expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
     expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
@@ -74,7 +77,7 @@ describe('the first start', () => {
 
     const again = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
     expect(again.stdout()).not.toContain('weir_');
-    const { stdout: later } = await promisify(execFile)('bash', [
+    const { stdout: later } = await promisify(execFile)('sh', [
       '-c',
       lines[0].replace(/:\d+\/v1/, `:${again.port}/v1`),
     ]);
@@ -107,20 +110,11 @@ describe('the first start', () => {
   });
 
   test('whose key nobody could read does not keep it: the next start shows another', async () => {
-    const args = [
-      '--port',
-      '0',
-      '--admin-port',
-      '0',
-      '--data-dir',
-      dataDir,
-      '--log-level',
-      'silent',
-    ];
-    const command = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(' ');
-    const { status, stderr } = spawnSync('bash', ['-c', `set -o pipefail; ${command} | true`]);
-    expect(status === 0).toBe(false);
-    expect(String(stderr)).toContain('EPIPE');
+    const unread = await spawnServer(dataDir);
+    unread.child.stdout?.destroy();
+    const { code } = await unread.exited;
+    expect(code === 0).toBe(false);
+    expect(unread.stderr()).toContain('EPIPE');
     const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
     expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
   });
