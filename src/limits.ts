@@ -20,7 +20,6 @@ export const BODY_MAX_BYTES = 65_536;
 export const RESOURCES_MAX = 32;
 export const RESOURCE_TEXT_MAX_CHARACTERS = 512;
 
-export const KEYS_MAX = 1_000;
 /** The longest API key that a request may carry, in characters. */
 export const KEY_TEXT_MAX = 512;
 /** Header values that an acceptor remembers as verified. */

@@ -171,10 +171,11 @@ function greet(url: string, firstKey: string | undefined): void {
 const settings = loadSettings(process.argv.slice(2), process.env);
 if (settings === undefined) process.stdout.write(helpText());
 else {
-  // A signal that comes during the start is obeyed at its end.
-  const signal = new Promise((resolve) => {
-    process.on('SIGTERM', resolve);
-    process.on('SIGINT', resolve);
+  // A signal that comes while acceptors start is obeyed when they have; before, there is no need.
+  const signal = new Promise<void>((resolve) => {
+    const obey = () => (end === dieAtOnce ? resolve() : process.exit(0));
+    process.on('SIGTERM', obey);
+    process.on('SIGINT', obey);
   });
   const stop = await serve(settings);
   await signal;

@@ -19,15 +19,18 @@ export interface BodyReader<T> {
 
 export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> {
   const compiled = Compile(schema);
+  const fields = Object.keys(schema.properties);
   const check = (body: unknown): body is Static<S> => compiled.Check(body);
   const fault = (body: unknown) => {
-    const [first] = compiled.Errors(withShortArrays(schema, body));
+    const paths = compiled.Errors(withShortArrays(schema, body)).flatMap((error) => {
+      if (error.keyword !== 'required') return [error.instancePath];
+      return error.params.requiredProperties.map((name) => `${error.instancePath}/${name}`);
+    });
+    // The first in the order of the schema; the body itself comes before its fields.
+    const place = (path: string) => fields.indexOf(path.split('/')[1] ?? '');
+    const [first] = paths.toSorted((a, b) => place(a) - place(b));
     if (first === undefined) throw new Error('no fault in a body that failed');
-    if (first.keyword === 'required') {
-      const missing = first.params.requiredProperties[0];
-      return faultSentence(`${first.instancePath}/${missing}`, schema, body);
-    }
-    return faultSentence(first.instancePath, schema, body);
+    return faultSentence(first, schema, body);
   };
   return { check, fault };
 }

@@ -24,9 +24,9 @@ interface Given {
 }
 type Layer = Map<SettingName, Given>;
 
-/** Made by Kubernetes in every container beside a service of the name `weir`. */
-const KUBERNETES = /^WEIR_(SERVICE_.*|PORT_.*)$/;
-const KUBERNETES_PORT = /^tcp:\/\//;
+/** Made by Kubernetes in every container, for each service whose name is or begins with `weir`. */
+const KUBERNETES = /^WEIR_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT_\d+_.*)$/;
+const KUBERNETES_PORT = { name: /_PORT$/, value: /^(tcp|udp|sctp):\/\// };
 /** For whoever calls weir: a shell that has them may start one too. */
 const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 
@@ -35,11 +35,11 @@ export function loadSettings(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
 ): Settings | undefined {
+  if (args.includes('--help') || args.includes('-h')) return undefined;
   const flags = fromFlags(args);
-  if (flags === undefined) return undefined;
   const variables = fromEnvironment(environment);
-  const path = (flags.get('config') ?? variables.get('config'))?.value;
-  const file = path === undefined ? new Map() : fromFile(String(path));
+  const config = flags.get('config') ?? variables.get('config');
+  const file = config === undefined ? new Map() : fromFile(config);
 
   const settings: Record<string, unknown> = {};
   for (const name of SETTING_NAMES) {
@@ -53,8 +53,11 @@ export function loadSettings(
       throw new StartError('WEIR_ROOT_KEY and WEIR_ROOT_KEY_FILE are both set: leave one out');
     }
     const source = `the key in ${loaded.rootKeyFile}`;
-    const value = readText(loaded.rootKeyFile).trim();
+    const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
     loaded.rootKey = check('rootKey', { source, value }) as string;
+  }
+  if (loaded.port === loaded.adminPort && loaded.port !== 0) {
+    throw new StartError(`WEIR_PORT and WEIR_ADMIN_PORT are both ${loaded.port}: they must differ`);
   }
   return loaded;
 }
@@ -62,11 +65,12 @@ export function loadSettings(
 function check(name: SettingName, { source, value }: Given): unknown {
   if (Check(Settings.properties[name], value)) return value;
   const { secret, takes } = annotations(name);
-  const got = secret ? 'something else' : describe(value);
+  const hidden = value === '' ? 'nothing' : 'something else';
+  const got = secret ? hidden : describe(value);
   throw new StartError(`${source} must be ${takes}, got ${got}`);
 }
 
-function fromFlags(args: readonly string[]): Layer | undefined {
+function fromFlags(args: readonly string[]): Layer {
   const names = SETTING_NAMES.filter((name) => !annotations(name).secret);
   const byFlag = new Map(names.map((name) => [flagName(name), name]));
   const { tokens } = parseArgs({ args: [...args], strict: false, tokens: true });
@@ -77,7 +81,6 @@ function fromFlags(args: readonly string[]): Layer | undefined {
       throw new StartError(`${describe(token.value)} is not a flag; see --help`);
     }
     if (token.kind === 'option-terminator') continue;
-    if (token.rawName === '--help' || token.rawName === '-h') return undefined;
     const name = byFlag.get(token.rawName);
     if (name === undefined) throw new StartError(unknown(token.rawName, [...byFlag.keys()]));
     let value = token.value;
@@ -87,6 +90,10 @@ function fromFlags(args: readonly string[]): Layer | undefined {
       i++;
     }
     if (value === undefined) {
+      // What begins with a dash is taken for a flag, unless it is a negative number.
+      const after = args[token.index + 1];
+      if (after !== undefined && /^-\d/.test(after))
+        check(name, { source: token.rawName, value: after });
       throw new StartError(`${token.rawName} must be ${annotations(name).takes}, got nothing`);
     }
     layer.set(name, { source: token.rawName, value: fromText(name, value) });
@@ -100,7 +107,7 @@ function fromEnvironment(environment: Readonly<Record<string, string | undefined
   for (const [variable, value] of Object.entries(environment)) {
     if (!variable.startsWith('WEIR_') || value === undefined) continue;
     if (KUBERNETES.test(variable) || CLIENT_VARIABLES.includes(variable)) continue;
-    if (variable === 'WEIR_PORT' && KUBERNETES_PORT.test(value)) continue;
+    if (KUBERNETES_PORT.name.test(variable) && KUBERNETES_PORT.value.test(value)) continue;
     const name = byVariable.get(variable);
     if (name === undefined) throw new StartError(unknown(variable, [...byVariable.keys()]));
     layer.set(name, { source: variable, value: fromText(name, value) });
@@ -108,13 +115,16 @@ function fromEnvironment(environment: Readonly<Record<string, string | undefined
   return layer;
 }
 
-function fromFile(path: string): Layer {
+function fromFile(config: Given): Layer {
+  const path = check('config', config) as string;
+  const text = readText(config.source, path).replace(/^\ufeff/, '');
   let content: unknown;
   try {
-    content = JSON.parse(readText(path));
+    content = JSON.parse(text);
   } catch (error) {
-    if (error instanceof StartError) throw error;
-    throw new StartError(`${path} is not JSON: ${(error as Error).message}`);
+    // Not the whole message, which quotes the file, and there may be a key in it.
+    const where = /at position \d+/.exec((error as Error).message)?.[0] ?? 'somewhere';
+    throw new StartError(`${path} is not JSON: it goes wrong ${where}`);
   }
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
@@ -134,11 +144,11 @@ function fromText(name: SettingName, value: string): unknown {
   return annotations(name).type === 'integer' && /^\d+$/.test(value) ? Number(value) : value;
 }
 
-function readText(path: string): string {
+function readText(source: string, path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new StartError(`${path} cannot be read: ${(error as Error).message}`);
+    throw new StartError(`${path} (${source}) cannot be read: ${(error as Error).message}`);
   }
 }
 

@@ -52,7 +52,7 @@ const answerLimit: OnBody<Key> = (res, key, bytes) => {
   replies.json(res, limitCheck.answer(key, bytes));
 };
 
-const JSON_TYPE = /^application\/json *(;|$)/i;
+const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
 function requireJson(contentType: string): void {
   if (contentType === 'application/json' || contentType === '') return;

@@ -50,10 +50,13 @@ export function mount(app: TemplatedApp, routes: readonly Route[], replies: Repl
       if (route === undefined) {
         const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
         replies.error(res, new ApiError('NOT_FOUND', `there is no ${method} ${shown}`), { isHead });
+      } else if (isHead && route.method === 'GET') {
+        replies.page(res, '');
       } else if (method !== route.method) {
         const message = `${path} takes the method ${route.method}, not ${method}`;
         const error = new ApiError('METHOD_NOT_ALLOWED', message);
-        replies.error(res, error, { isHead, allow: route.method });
+        const allow = route.method === 'GET' ? 'GET, HEAD' : route.method;
+        replies.error(res, error, { isHead, allow });
       } else {
         route.handle(res, req);
       }

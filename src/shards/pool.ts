@@ -14,6 +14,13 @@ import type { CensusTask, ShardWorkerData } from './worker.ts';
 const CENSUS_MS = 5_000;
 const NEARLY_FULL = 0.9;
 
+interface Total {
+  checks: number;
+  /** Live counters that made room, and newcomers for whom there was none. */
+  evicted: number;
+  noRoom: number;
+}
+
 export class ShardPool {
   readonly #pool: Piscina;
   readonly #control: Control;
@@ -21,7 +28,8 @@ export class ShardPool {
   readonly #nowMs: () => number;
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
-  #seen = { checks: 0, evictions: 0 };
+  /** What the last census had to say of: a failed one leaves it to the next. */
+  #said: Total = { checks: 0, evicted: 0, noRoom: 0 };
   #closing = false;
 
   constructor(
@@ -55,13 +63,12 @@ export class ShardPool {
     this.#closing = true;
     clearInterval(this.#timer);
     await this.#pool.destroy();
+    this.#warn(this.#total(), {});
   }
 
   async #census(): Promise<void> {
-    const { checks, evictions } = this.#total();
-    if (checks === this.#seen.checks || this.#pool.queueSize > 0) return;
-    const evicted = evictions - this.#seen.evictions;
-    this.#seen = { checks, evictions };
+    const total = this.#total();
+    if (total.checks === this.#said.checks || this.#pool.queueSize > 0) return;
     const nowMs = this.#nowMs();
     try {
       const counts = await Promise.all(
@@ -70,24 +77,33 @@ export class ShardPool {
         }),
       );
       const live = counts.reduce((sum, count) => sum + count, 0);
-      const facts = { live, capacity: this.#capacity, evicted };
-      if (evicted > 0) this.#log.warn(facts, 'live counters were evicted: raise WEIR_COUNTERS');
-      else if (live > NEARLY_FULL * this.#capacity)
-        this.#log.warn(facts, 'counters are nearly full');
+      const facts = { live, capacity: this.#capacity };
+      if (this.#warn(total, facts)) return;
+      if (live > NEARLY_FULL * this.#capacity) this.#log.warn(facts, 'counters are nearly full');
       else this.#log.debug(facts, 'census');
     } catch (error) {
       if (!this.#closing) this.#log.error({ err: error }, 'a census failed');
     }
   }
 
-  #total(): { checks: number; evictions: number } {
-    let checks = 0;
-    let evictions = 0;
+  /** Says, once, how many counters were evicted and newcomers found no room, if any. */
+  #warn(total: Total, facts: object): boolean {
+    const evicted = total.evicted - this.#said.evicted;
+    const noRoom = total.noRoom - this.#said.noRoom;
+    this.#said = total;
+    if (evicted + noRoom === 0) return false;
+    this.#log.warn({ ...facts, evicted, noRoom }, 'the table is too small: raise WEIR_COUNTERS');
+    return true;
+  }
+
+  #total(): Total {
+    const total = { checks: 0, evicted: 0, noRoom: 0 };
     for (let i = 0; i < this.#control.lanes; i++) {
       const counts = this.#control.lane(i).read();
-      checks += counts.admitted + counts.refused;
-      evictions += counts.liveEvictions;
+      total.checks += counts.admitted + counts.refused;
+      total.evicted += counts.liveEvictions;
+      total.noRoom += counts.fullTable;
     }
-    return { checks, evictions };
+    return total;
   }
 }

@@ -9,7 +9,7 @@
  */
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import Database from 'libsql';
 import { StartError } from '../errors.ts';
 
@@ -31,7 +31,7 @@ export class DataDirectory {
   static open(setting: string): DataDirectory {
     const path = resolve(setting);
     return attempt(`the data directory ${path} cannot be used`, () => {
-      mkdirSync(path, { recursive: true, mode: 0o700 });
+      makeDirectory(path);
       refuseForeign(path);
       chmodSync(path, 0o700);
       const lock = new Database(join(path, LOCK), { timeout: 0 });
@@ -89,6 +89,13 @@ export function attempt<T>(what: string, work: () => T): T {
     if (error instanceof StartError) throw error;
     throw new StartError(`${what}: ${(error as Error).message}`);
   }
+}
+
+/** Not by `recursive`, which tries for ever where the file system refuses with ENOENT. */
+function makeDirectory(path: string): void {
+  if (existsSync(path)) return;
+  makeDirectory(dirname(path));
+  mkdirSync(path, { mode: 0o700 });
 }
 
 function leftOver(path: string): string[] {

@@ -194,6 +194,8 @@ describe('a field at fault is named, with what it must be and what it was', () =
     ['{"limit":5,"duration":1000}', `"identifier" must be ${text(512)}, got nothing`],
     ['{"identifier":"a","duration":1000}', '"limit" must be an integer'],
     ['{"identifier":"a","limit":5}', '"duration" must be an integer'],
+    ['{"identifier":5,"limit":0}', '"identifier" must be'],
+    ['{"meta":5,"limit":"x","identifier":"a"}', '"limit" must be'],
     ['{"__proto__":{"identifier":"a"},"limit":5,"duration":1000}', '"identifier" must be'],
     [bodyWith({ identifier: null }), `"identifier" must be ${text(512)}, got null`],
     [bodyWith({ identifier: 5 }), 'got 5'],
@@ -347,6 +349,9 @@ describe('the errors', () => {
     expect([head.status, head.headers.get('allow'), await head.text()]).toEqual([405, 'POST', '']);
     const docs = await request(server.port, { path: '/docs/errors/NOT_FOUND' });
     expectError(docs, 405, 'METHOD_NOT_ALLOWED', 'takes the method GET');
+    expect(docs.headers.allow).toBe('GET, HEAD');
+    const page = await fetch(`${server.url}/docs/errors/NOT_FOUND`, { method: 'HEAD' });
+    expect([page.status, await page.text()]).toEqual([200, '']);
   });
 
   test('401: no key, no Bearer, an unknown one, an expired one; never the key itself', async () => {
@@ -382,7 +387,7 @@ describe('the errors', () => {
       const answer = await request(server.port, { headers, body: bodyWith({}) });
       expectError(answer, 415, 'UNSUPPORTED_MEDIA_TYPE', 'application/json');
     }
-    for (const type of ['', 'application/json; charset=utf-8', 'Application/JSON']) {
+    for (const type of ['', 'application/json;charset=utf-8', 'Application/JSON\t; a=b']) {
       const headers = { 'Content-Type': type };
       expect((await request(server.port, { headers, body: bodyWith({}) })).status).toBe(200);
     }

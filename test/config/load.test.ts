@@ -56,6 +56,10 @@ describe('settings', () => {
       WEIR_PORT_7070_TCP_PROTO: 'tcp',
       WEIR_SERVICE_HOST: '10.0.0.1',
       WEIR_SERVICE_PORT_HTTP: '7070',
+      WEIR_METRICS_SERVICE_HOST: '10.0.0.2',
+      WEIR_METRICS_PORT: 'udp://10.0.0.2:9',
+      WEIR_ADMIN_PORT: 'tcp://10.0.0.2:7071',
+      WEIR_ADMIN_PORT_7071_TCP_ADDR: '10.0.0.2',
       WEIR_URL: 'http://127.0.0.1:7070',
       WEIR_KEY: 'key',
       PORT: '80',
@@ -66,6 +70,7 @@ describe('settings', () => {
   test('ask for help with --help or -h, wherever it stands', () => {
     expect(loadSettings(['--help'], {})).toBeUndefined();
     expect(loadSettings(['--port', '1', '-h'], {})).toBeUndefined();
+    expect(loadSettings(['serve', '--bogus', '--help'], {})).toBeUndefined();
   });
 
   test('take the root key from the environment, a file or a JSON file, never from a flag', () => {
@@ -83,6 +88,10 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [['--port', '--host', 'x'], {}, '--port must be an integer from 0 to 65535, got nothing'],
     [['--counters', '1e6'], {}, '--counters must be an integer from 1024 to 16777216, got "1e6"'],
     [['--on-full', 'maybe'], {}, '--on-full must be deny or allow, got "maybe"'],
+    [['--drain-ms', '-1'], {}, '--drain-ms must be an integer from 0 to 600000, got "-1"'],
+    [['--port', '7071'], {}, 'WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ'],
+    [['--config='], {}, '--config must be a path, got ""'],
+    [[], { WEIR_ROOT_KEY: '' }, 'without spaces, got nothing'],
     [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
     [['--frobnicate'], {}, '--frobnicate is no setting of weir; see --help'],
     [['serve'], {}, '"serve" is not a flag; see --help'],
@@ -95,8 +104,16 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       'visible ASCII characters without spaces, got something else',
     ],
     [[], { WEIR_ROOT_KEY: 'a', WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
-    [[], { WEIR_ROOT_KEY_FILE: '/nowhere/key' }, '/nowhere/key cannot be read: ENOENT'],
-    [[], { WEIR_CONFIG: '/nowhere/weir.json' }, '/nowhere/weir.json cannot be read: ENOENT'],
+    [
+      [],
+      { WEIR_ROOT_KEY_FILE: '/nowhere/key' },
+      '/nowhere/key (WEIR_ROOT_KEY_FILE) cannot be read: ENOENT',
+    ],
+    [
+      [],
+      { WEIR_CONFIG: '/nowhere/weir.json' },
+      '/nowhere/weir.json (WEIR_CONFIG) cannot be read: ENOENT',
+    ],
     [['--config', file('[]')], {}, 'must hold one JSON object, got an array of 0'],
     [['--config', file('{')], {}, 'is not JSON'],
     [['--config', file('{"port":"7070"}')], {}, 'must be an integer from 0 to 65535, got "7070"'],
@@ -109,6 +126,9 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
   });
 
   test('and a wrong key is not shown', () => {
+    const path = file(`{"rootKey":'secret-key'}`);
+    expect(() => loadSettings(['--config', path], {})).toThrow('is not JSON');
+    expect(() => loadSettings(['--config', path], {})).not.toThrow('secret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');
   });
 });

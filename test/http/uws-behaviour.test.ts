@@ -109,6 +109,29 @@ describe('uWebSockets.js by itself', () => {
     expect(await remaining('two lengths')).toBe(9);
   });
 
+  test('drops the answers of whole requests that share a packet with a broken one', async () => {
+    const packet = (identifier: string, tail: string) => {
+      return `${requestBytes({ body: body(identifier) })}${tail}`;
+    };
+    const tails = ['POST /v1/ratelimits.limit HTT', 'POST ', 'GET / HTTP/1.0\r\nHost: a\r\n\r\n'];
+    for (const [i, tail] of tails.entries()) {
+      const { text, closed } = await listen([packet(`dropped ${i}`, tail)], 5_000);
+      expect([text.slice(9, 12), text.includes('200 OK'), closed]).toEqual(['505', false, true]);
+      // It was decided and counted before the rest of the packet was looked at.
+      expect(await remaining(`dropped ${i}`)).toBe(9);
+    }
+  });
+
+  test('answers trailers with a 505 behind a check that was counted', async () => {
+    const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
+    const text = body('trailers');
+    const chunk = `${text.length.toString(16)}\r\n${text}\r\n0\r\nX: y\r\n\r\n`;
+    expect((await listen([`${requestBytes({ headers })}${chunk}`], 500)).text.slice(9, 12)).toBe(
+      '505',
+    );
+    expect(await remaining('trailers')).toBe(9);
+  });
+
   test('closes what is idle or slow after about 10 s, and nothing is charged', async () => {
     const whole = requestBytes({ body: body('slow') });
     const cut = whole.length - 60;

@@ -158,8 +158,9 @@ describe('a data directory', () => {
 
   test('that cannot be made names path and cause', () => {
     writeFileSync(join(dataDir, 'file'), '');
-    const inFile = join(dataDir, 'file', 'directory');
-    expect(() => DataDirectory.open(inFile)).toThrow(`the data directory ${inFile} cannot be used`);
+    for (const path of [join(dataDir, 'file', 'directory'), '/proc/nowhere/directory']) {
+      expect(() => DataDirectory.open(path)).toThrow(`the data directory ${path} cannot be used`);
+    }
   });
 
   test("with other things in it is refused; a fresh volume's lost+found is none", () => {
