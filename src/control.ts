@@ -9,10 +9,11 @@
  *
  *   lane        int32  0    heartbeat      beats since its start; wraps
  *               int32  1    connections    open now
- *               float64 8+  counts         since its start, one for each name in COUNTS
+ *               float64 8+  counts         since its start, one for each name in COUNT
  *
  * A lane has one writer, so its counts are plain stores: another thread reads a value that was true
- * a moment ago, never a mixture (aligned 64-bit stores). They are for people, not for decisions.
+ * a moment ago, never a mixture (aligned 64-bit stores). No check is decided by them: they are for
+ * the log, and a sign that the thread lives.
  */
 
 export const CONTROL_MAGIC = 0x57656363; // "Wecc"
@@ -32,16 +33,16 @@ const HEARTBEAT = 0;
 const CONNECTIONS = 1;
 const COUNTS_AT = 8;
 
-/** What an acceptor counts, each named exactly once. */
-export const COUNTS = [
-  'admitted',
-  'refused',
-  'liveEvictions',
-  'fullTable',
-  'clientErrors',
-  'serverErrors',
-] as const;
-export type Count = (typeof COUNTS)[number];
+/** What an acceptor counts, each named exactly once: offsets in doubles from its first count. */
+export const COUNT = {
+  admitted: 0,
+  refused: 1,
+  liveEvictions: 2,
+  fullTable: 3,
+  clientErrors: 4,
+  serverErrors: 5,
+} as const;
+const COUNTS = Object.keys(COUNT).length;
 
 export function allocateControl(lanes: number): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer((LANES_LINE + lanes * LANE_LINES) * LINE_BYTES);
@@ -89,7 +90,7 @@ export class Lane {
 
   constructor(buffer: SharedArrayBuffer, offset: number) {
     this.#words = new Int32Array(buffer, offset, COUNTS_AT * 2);
-    this.#counts = new Float64Array(buffer, offset + COUNTS_AT * 8, COUNTS.length);
+    this.#counts = new Float64Array(buffer, offset + COUNTS_AT * 8, COUNTS);
   }
 
   beat(): void {
@@ -115,14 +116,12 @@ export class Lane {
     return Atomics.load(this.#words, CONNECTIONS);
   }
 
+  /** @param index one of COUNT */
   count(index: number): void {
     this.#counts[index]++;
   }
 
-  read(): Record<Count, number> {
-    return Object.fromEntries(COUNTS.map((name, i) => [name, this.#counts[i]])) as Record<
-      Count,
-      number
-    >;
+  counted(index: number): number {
+    return this.#counts[index];
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { allocateControl, CONTROL, COUNTS, Control } from '../src/control.ts';
+import { allocateControl, CONTROL, COUNT, Control } from '../src/control.ts';
 
 test('the numbers of the control words are those of version 1', () => {
   expect(CONTROL).toEqual({ magic: 0, version: 1, lanes: 2, clockSequence: 16 });
@@ -24,11 +24,11 @@ test('lanes, and what they hold, do not touch each other', () => {
   const [first, second] = [control.lane(0), control.lane(1)];
   first.beat();
   first.connection(1);
-  for (let i = 0; i < COUNTS.length; i++) first.count(i);
-  expect(first.signsOfLife).toBe(1 + COUNTS.length);
+  for (const index of Object.values(COUNT)) first.count(index);
+  expect(first.signsOfLife).toBe(1 + Object.keys(COUNT).length);
   expect(first.connections).toBe(1);
-  expect(Object.values(first.read())).toEqual(COUNTS.map(() => 1));
+  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual([1, 1, 1, 1, 1, 1]);
   expect([second.signsOfLife, second.connections]).toEqual([0, 0]);
-  expect(Object.values(second.read())).toEqual(COUNTS.map(() => 0));
+  expect(Object.values(COUNT).map((index) => second.counted(index))).toEqual([0, 0, 0, 0, 0, 0]);
   expect(control.anchor(1)).toEqual(new Float64Array(3));
 });

@@ -8,6 +8,7 @@ import Type from 'typebox';
 import type { Key } from '../auth/keyring.ts';
 import { CREATE_NAMESPACE, wouldDo } from '../auth/permissions.ts';
 import type { Counters } from '../counters/counters.ts';
+import type { Decision } from '../counters/window.ts';
 import { ApiError } from '../errors.ts';
 import {
   AMOUNT_MAX,
@@ -53,6 +54,11 @@ export const LimitBody = Type.Object(
 
 const reader = bodyReader(LimitBody);
 
+/** The body of the 200. */
+export function answerText(limit: number, { admitted, remaining, reset }: Decision): string {
+  return `{"success":${admitted},"limit":${limit},"remaining":${remaining},"reset":${reset}}`;
+}
+
 export class LimitCheck {
   readonly #counters: Counters;
   readonly #namespaces: KnownNamespaces;
@@ -76,10 +82,7 @@ export class LimitCheck {
         ? known
         : this.#permitted(key, name, known, cost);
     const decision = this.#counters.decide(namespace.state, identifier, limit, duration, cost);
-    return (
-      `{"success":${decision.admitted},"limit":${limit},` +
-      `"remaining":${decision.remaining},"reset":${decision.reset}}`
-    );
+    return answerText(limit, decision);
   }
 
   /** The way of a key with fewer permissions, and of the first check in a namespace. */

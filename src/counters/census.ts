@@ -12,11 +12,11 @@ import {
   SLOT,
   slotAt,
 } from './layout.ts';
-import type { CounterTable } from './table.ts';
+import type { Table } from './table.ts';
 import { isExpired } from './window.ts';
 
 /** @returns how many live counters the table holds at a time */
-export function countLive(table: CounterTable, nowMs: number): number {
+export function countLive(table: Table, nowMs: number): number {
   const { words, doubles } = table;
   const first = bucketsOffset(table.groups) / 4;
   const end = first + table.groups * GROUP_BUCKETS * BUCKET_WORDS;

@@ -3,20 +3,18 @@
  * A failure in here is a failed assertion; the route wrapper answers it with a 500.
  */
 
-import type { Lane } from '../control.ts';
-import { COUNTS } from '../control.ts';
+import { COUNT, type Lane } from '../control.ts';
 import { SHARDS } from '../limits.ts';
 import type { Clock } from '../time.ts';
 import { Hasher, type NamespaceState } from './hash.ts';
 import { CounterTable, newDecision, type OnFull, OUTCOME, type TableDecision } from './table.ts';
 
-const ADMITTED = COUNTS.indexOf('admitted');
-const REFUSED = COUNTS.indexOf('refused');
-const EVICTED = COUNTS.indexOf('liveEvictions');
-const FULL = COUNTS.indexOf('fullTable');
+const SHARD_SHIFT = 32 - Math.log2(SHARDS);
 
 /** The top bits of the first word of a hash say the shard. */
-const SHARD_SHIFT = 32 - Math.log2(SHARDS);
+export function shardOf(hash: Hasher): number {
+  return hash.h0 >>> SHARD_SHIFT;
+}
 
 export class Counters {
   readonly #hasher: Hasher;
@@ -56,12 +54,12 @@ export class Counters {
   ): TableDecision {
     const decision = this.#decision;
     this.#hasher.hash(namespace, identifier);
-    const table = this.#tables[this.#hasher.h0 >>> SHARD_SHIFT];
+    const table = this.#tables[shardOf(this.#hasher)];
     const nowMs = this.#clock.nowMs();
     table.decide(this.#hasher, namespace, nowMs, limit, durationMs, cost, decision);
-    this.#lane.count(decision.admitted ? ADMITTED : REFUSED);
-    if (decision.outcome === OUTCOME.evicted) this.#lane.count(EVICTED);
-    else if (decision.outcome === OUTCOME.full) this.#lane.count(FULL);
+    this.#lane.count(decision.admitted ? COUNT.admitted : COUNT.refused);
+    if (decision.outcome === OUTCOME.evicted) this.#lane.count(COUNT.liveEvictions);
+    else if (decision.outcome === OUTCOME.full) this.#lane.count(COUNT.fullTable);
     return decision;
   }
 }

@@ -15,7 +15,7 @@
  *   slot       float64 0      duration        ms
  *              float64 1      newest          number of the newest window counted
  *              float64 2, 3   the ring        tokens used in windows of even and of odd number
- *              float64 4      limit           the last one asked for: a victim's share of it
+ *              float64 4      limit           the last one admitted under: a victim's share of it
  *              int32  10-12   hash 0-2        with the tag (hash 3): 128 bits of identity
  *              int32  13      refused         bit (window & 1): refused someone in that window
  *

@@ -55,7 +55,7 @@ export function newDecision(): TableDecision {
 
 const TWO_POW_32 = 2 ** 32;
 
-/** Allocates an empty table; threads attach to it by `new CounterTable`. */
+/** Allocates an empty table, to which threads attach. */
 export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer(tableBytes(groups));
   const words = new Int32Array(buffer);
@@ -66,9 +66,30 @@ export function allocateTable(shard: number, groups: number): SharedArrayBuffer 
   return buffer;
 }
 
-export class CounterTable implements Memory {
+export interface Table extends Memory {
   readonly groups: number;
-  /** The table as int32 and as float64 from its first byte. */
+}
+
+/** @throws when the buffer is not a table of this version for this shard */
+export function attachTable(buffer: SharedArrayBuffer, shard: number): Table {
+  const words = new Int32Array(buffer);
+  const is = (at: number, wanted: number, what: string) => {
+    if (words[at] !== wanted) {
+      throw new Error(`shard ${shard}: ${what} is ${words[at]}, not ${wanted}`);
+    }
+  };
+  is(HEADER.magic, TABLE_MAGIC, 'the magic number');
+  is(HEADER.version, TABLE_VERSION, 'the version of the layout');
+  is(HEADER.shard, shard, 'the number of the shard');
+  const groups = words[HEADER.groups];
+  if (buffer.byteLength !== tableBytes(groups)) {
+    throw new Error(`shard ${shard}: ${buffer.byteLength} bytes for ${groups} groups`);
+  }
+  return { words, doubles: new Float64Array(buffer), groups };
+}
+
+export class CounterTable implements Table {
+  readonly groups: number;
   readonly words: Int32Array;
   readonly doubles: Float64Array;
   readonly #owner: number;
@@ -80,25 +101,14 @@ export class CounterTable implements Memory {
   /**
    * @param owner the incarnation of the calling thread, from 1; its locks carry it
    * @param onFull the answer where a newcomer finds no room: refused, or admitted uncounted
-   * @throws when the buffer is not a table of this version for this shard
+   * @throws as `attachTable` does
    */
   constructor(buffer: SharedArrayBuffer, shard: number, owner: number, onFull: OnFull) {
-    const header = new Int32Array(buffer, 0, LINE_WORDS);
-    const is = (at: number, wanted: number, what: string) => {
-      if (header[at] !== wanted) {
-        throw new Error(`shard ${shard}: ${what} is ${header[at]}, not ${wanted}`);
-      }
-    };
-    is(HEADER.magic, TABLE_MAGIC, 'the magic number');
-    is(HEADER.version, TABLE_VERSION, 'the version of the layout');
-    is(HEADER.shard, shard, 'the number of the shard');
-    this.groups = header[HEADER.groups];
-    if (buffer.byteLength !== tableBytes(this.groups)) {
-      throw new Error(`shard ${shard}: ${buffer.byteLength} bytes for ${this.groups} groups`);
-    }
     if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
-    this.words = new Int32Array(buffer);
-    this.doubles = new Float64Array(buffer);
+    const { words, doubles, groups } = attachTable(buffer, shard);
+    this.words = words;
+    this.doubles = doubles;
+    this.groups = groups;
     this.#owner = owner;
     this.#onFull = onFull;
     this.#buckets = bucketsOffset(this.groups) / 4;

@@ -4,12 +4,9 @@
  */
 
 import { makeId } from '../auth/keys.ts';
-import { COUNTS, type Lane } from '../control.ts';
+import { COUNT, type Lane } from '../control.ts';
 import { ApiError, ERRORS } from '../errors.ts';
 import type { HttpResponse } from './uws.ts';
-
-const CLIENT_ERRORS = COUNTS.indexOf('clientErrors');
-const SERVER_ERRORS = COUNTS.indexOf('serverErrors');
 
 /** A failure of ours, for the log. */
 export interface Failure {
@@ -53,7 +50,7 @@ export class Replies {
     const known = thrown instanceof ApiError;
     const code = known ? thrown.code : 'INTERNAL_SERVER_ERROR';
     const message = known ? thrown.message : 'the service failed; its log says why';
-    this.#lane.count(known ? CLIENT_ERRORS : SERVER_ERRORS);
+    this.#lane.count(known ? COUNT.clientErrors : COUNT.serverErrors);
     if (!known) {
       const { message: cause, stack } =
         thrown instanceof Error ? thrown : new Error(String(thrown));

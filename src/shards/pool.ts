@@ -6,7 +6,7 @@
  */
 
 import { Piscina } from 'piscina';
-import type { Control } from '../control.ts';
+import { COUNT, type Control } from '../control.ts';
 import { SHARDS } from '../limits.ts';
 import type { Log } from '../observe/log.ts';
 import type { CensusTask, ShardWorkerData } from './worker.ts';
@@ -99,10 +99,10 @@ export class ShardPool {
   #total(): Total {
     const total = { checks: 0, evicted: 0, noRoom: 0 };
     for (let i = 0; i < this.#control.lanes; i++) {
-      const counts = this.#control.lane(i).read();
-      total.checks += counts.admitted + counts.refused;
-      total.evicted += counts.liveEvictions;
-      total.noRoom += counts.fullTable;
+      const lane = this.#control.lane(i);
+      total.checks += lane.counted(COUNT.admitted) + lane.counted(COUNT.refused);
+      total.evicted += lane.counted(COUNT.liveEvictions);
+      total.noRoom += lane.counted(COUNT.fullTable);
     }
     return total;
   }

@@ -5,7 +5,7 @@
 
 import { workerData } from 'piscina';
 import { countLive } from '../counters/census.ts';
-import { CounterTable } from '../counters/table.ts';
+import { attachTable } from '../counters/table.ts';
 
 export interface ShardWorkerData {
   tables: SharedArrayBuffer[];
@@ -16,12 +16,7 @@ export interface CensusTask {
   nowMs: number;
 }
 
-/** A census takes no lock, so any number may stand for the owner. */
-const NO_OWNER = 1;
-
-const tables = (workerData as ShardWorkerData).tables.map((buffer, shard) => {
-  return new CounterTable(buffer, shard, NO_OWNER, 'deny');
-});
+const tables = (workerData as ShardWorkerData).tables.map(attachTable);
 
 export default function census({ shard, nowMs }: CensusTask): number {
   return countLive(tables[shard], nowMs);

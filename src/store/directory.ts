@@ -3,8 +3,8 @@
  * store. The main thread owns it. Every failure is a StartError that names the path and the cause.
  *
  * The lock is SQLite's own on the file `lock`, which the kernel releases when the process ends in
- * whatever way. The file's user version is the revision up to which the store was acknowledged, 0
- * for no store. So a directory whose store has vanished is not taken for a new one, nor is an older
+ * whatever way. The file's user version is a revision that the store has reached at least, 0 for no
+ * store. So a directory whose store has vanished is not taken for a new one, nor is an older
  * state taken for the last: a store that lost its log would be whole, and without the last records.
  */
 

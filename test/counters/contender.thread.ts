@@ -5,6 +5,7 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
+import { shardOf } from '../../src/counters/counters.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { CounterTable, newDecision, OUTCOME } from '../../src/counters/table.ts';
 
@@ -70,7 +71,7 @@ function contend(task: Contender): void {
     const cost = COSTS[next(COSTS.length)];
     hasher.hash(state, ids[id]);
     const now = START_MS + Atomics.load(clock, 0);
-    tables[hasher.h0 >>> 28].decide(
+    tables[shardOf(hasher)].decide(
       hasher,
       state,
       now,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { countLive } from '../../src/counters/census.ts';
+import { shardOf } from '../../src/counters/counters.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { groupsPerShard, HEADER, LINE_WORDS, tableBytes } from '../../src/counters/layout.ts';
 import {
@@ -37,7 +38,7 @@ class Tables {
     const { limit = 10, duration = MINUTE, cost = 1, now = NOW } = options;
     const state = this.namespace(namespace);
     this.hasher.hash(state, identifier);
-    const table = this.tables[this.hasher.h0 >>> 28];
+    const table = this.tables[shardOf(this.hasher)];
     table.decide(this.hasher, state, now, limit, duration, cost, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;

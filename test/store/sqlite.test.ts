@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StartError } from '../../src/errors.ts';
 import { DataDirectory } from '../../src/store/directory.ts';
+import { SqliteStore } from '../../src/store/sqlite.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 import { addKey, withStore } from '../support/store.ts';
 
@@ -62,6 +63,21 @@ describe('the store', () => {
     });
     expect(keys[0]).not.toBe(keys[1]);
     removeDirectory(other);
+  });
+
+  test('writes nothing twice when only the bound outside of it cannot be raised', () => {
+    const directory = DataDirectory.open(dataDir);
+    const store = SqliteStore.open(directory);
+    const records = [{ id: 'rlns_1', name: 'a', createdMs: 1 }];
+    // As on a full disk: the log had room for the records, the lock file has none.
+    directory.acknowledge = () => {
+      throw new Error('disk full');
+    };
+    store.addNamespaces(records);
+    expect(store.namespaces()).toEqual(records);
+    store.close();
+    directory.close();
+    expect(withStore(dataDir, (again) => again.namespaces())).toEqual(records);
   });
 
   test('is made anew where an earlier start broke off, and only there', () => {
