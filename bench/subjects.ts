@@ -4,27 +4,34 @@
  */
 
 import { parseBody } from '../src/api/json.ts';
-import { answerText, LimitBody, LimitCheck } from '../src/api/limit.ts';
+import { answerText, LimitBody, LimitReader } from '../src/api/limit.ts';
 import { bodyReader } from '../src/api/schema.ts';
 import { Keyring } from '../src/auth/keyring.ts';
 import { rootRecord } from '../src/auth/keys.ts';
 import { allocateControl, Control } from '../src/control.ts';
-import { Counters, shardOf } from '../src/counters/counters.ts';
+import { allocateTable } from '../src/counters/buffer.ts';
+import { Counters } from '../src/counters/counters.ts';
+import { newDecision, OUTCOME } from '../src/counters/decision.ts';
 import { Hasher } from '../src/counters/hash.ts';
 import { groupsPerShard } from '../src/counters/layout.ts';
-import { allocateTable, CounterTable, newDecision } from '../src/counters/table.ts';
+import { CounterTable } from '../src/counters/table.ts';
+import { InPlace } from '../src/decide/in-place.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../src/limits.ts';
 import { KnownNamespaces } from '../src/namespaces/known.ts';
+import { shardOf } from '../src/shards/shard.ts';
 import { Clock, ClockKeeper } from '../src/time.ts';
 
 export const BATCH = 1_000;
 
 export interface Subject {
   name: string;
-  run: () => void;
+  /** How often one run does what is measured. */
+  count: number;
+  /** May say itself how long the part took that is measured, in ms. */
+  run: (() => void) | (() => { overriddenDuration: number });
 }
 
-const HASH_KEY = Buffer.from('0123456789abcdef');
+export const HASH_KEY = Buffer.from('0123456789abcdef');
 const COUNTERS = 1_048_576;
 const LIMIT = Number.MAX_SAFE_INTEGER;
 const DURATION_MS = 60_000;
@@ -59,19 +66,22 @@ export function decideSubject(
 ): Subject {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
-  const attached = tables.map((buffer, shard) => new CounterTable(buffer, shard, owner, 'deny'));
+  const attached = tables.map((buffer, shard) => {
+    return new CounterTable(buffer, shard, owner, 'deny', () => {});
+  });
   const texts = identifiers(count, first);
   const decision = newDecision();
   const nowMs = 1_700_000_000_000;
   let at = 0;
   return {
     name,
+    count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) {
         hasher.hash(state, texts[at]);
         at = at + 1 === count ? 0 : at + 1;
         const table = attached[shardOf(hasher)];
-        table.decide(hasher, state, nowMs, LIMIT, DURATION_MS, 1, decision);
+        table.decide(hasher, state[0], nowMs, LIMIT, DURATION_MS, 1, true, decision);
       }
       sink.value = decision.remaining;
     },
@@ -85,6 +95,7 @@ function hashSubject(count: number): Subject {
   let at = 0;
   return {
     name: `hash, ${count.toLocaleString('en')} identifiers`,
+    count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) {
         hasher.hash(state, texts[at]);
@@ -98,6 +109,7 @@ function hashSubject(count: number): Subject {
 function batch(name: string, step: (i: number) => unknown): Subject {
   return {
     name,
+    count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) sink.value = step(i);
     },
@@ -106,16 +118,27 @@ function batch(name: string, step: (i: number) => unknown): Subject {
 
 /** The steps of a check in their order, and the whole of it. */
 export function stepSubjects(): Subject[] {
-  const control = new Control(allocateControl(1));
+  const control = new Control(allocateControl(1, 1));
   new ClockKeeper(control);
   const clock = new Clock(control);
   const tables = allocateTables();
-  const counters = new Counters(tables, HASH_KEY, 1, 'deny', clock, control.lane(0));
+  const lane = control.acceptorLane(0);
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
   const namespaces = new KnownNamespaces(
     (name) => counters.namespaceState(name),
+    (row) => lane.row(row),
     () => {},
   );
-  const limitCheck = new LimitCheck(counters, namespaces);
+  const limits = new LimitReader(namespaces);
+  const inPlace = new InPlace(counters, [], clock, lane);
+  /** As the acceptor does it, without HTTP. */
+  const wholeCheck = (bytes: Uint8Array) => {
+    const startedMs = clock.monotonicMs();
+    const check = limits.read(key, bytes);
+    const text = answerText(check.limit, inPlace.decide(check, startedMs));
+    lane.answered(clock.monotonicMs() - startedMs);
+    return text;
+  };
   const keyring = new Keyring([rootRecord('bench', 'bench', 0)], clock);
   const bodies = identifiers(BATCH, 0).map((identifier) => {
     const body = { namespace: 'api', identifier, limit: 1_000_000, duration: DURATION_MS, cost: 1 };
@@ -126,7 +149,12 @@ export function stepSubjects(): Subject[] {
   const parsed = texts.map((text) => JSON.parse(text));
   const reader = bodyReader(LimitBody);
   const answers = Array.from({ length: BATCH }, (_, i) => {
-    return { admitted: i % 2 === 0, remaining: 900_000 + i, reset: 1_700_000_000_000 + i * 60_000 };
+    return {
+      admitted: i % 2 === 0,
+      remaining: 900_000 + i,
+      reset: 1_700_000_000_000 + i * 60_000,
+      outcome: OUTCOME.decided,
+    };
   });
   const header = 'Bearer bench';
   const key = keyring.verify(header);
@@ -143,6 +171,6 @@ export function stepSubjects(): Subject[] {
     decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
     // Looked into, since a text that nobody reads is never put together.
     batch('answer', (i) => answerText(1_000_000, answers[i]).charCodeAt(i % 60)),
-    batch('the whole check, from bytes to answer', (i) => limitCheck.answer(key, bodies[i])),
+    batch('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
   ];
 }

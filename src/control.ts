@@ -2,71 +2,66 @@
  * The control words: one small shared buffer with what all threads must know of each other. The
  * main thread allocates it; every thread attaches. A test pins the numbers.
  *
- *   line 0      header      int32: magic | version | lanes
+ *   line 0      header      int32: magic | version | acceptors | workers
  *   line 1      clock       int32: sequence, of the anchor in force (at sequence & 1)
  *   line 2, 3   anchors     float64: monotonic ms | wall ms | rate; written by the main thread only
- *   line 4...   lanes       two lines per acceptor, written by that acceptor only
- *
- *   lane        int32  0    heartbeat      beats since its start; wraps
- *               int32  1    connections    open now
- *               float64 8+  counts         since its start, one for each name in COUNT
- *
- * A lane has one writer, so its counts are plain stores: another thread reads a value that was true
- * a moment ago, never a mixture (aligned 64-bit stores). No check is decided by them: they are for
- * the log, and a sign that the thread lives.
+ *   line 4...   lanes       one per acceptor, then one per shard worker: drawn in `lanes.ts`
  */
 
-export const CONTROL_MAGIC = 0x57656363; // "Wecc"
-export const CONTROL_VERSION = 1;
+import { MemoryError } from './errors.ts';
+import { ACCEPTOR_LANE_BYTES, AcceptorLane, WORKER_LANE_BYTES, WorkerLane } from './lanes.ts';
+import { LINE_BYTES } from './limits.ts';
 
-export const CONTROL = { magic: 0, version: 1, lanes: 2, clockSequence: 16 } as const;
+export const CONTROL_MAGIC = 0x57656363; // "Wecc"
+export const CONTROL_VERSION = 2;
+
+export const CONTROL = {
+  magic: 0,
+  version: 1,
+  acceptors: 2,
+  workers: 3,
+  clockSequence: 16,
+} as const;
 
 /** Offsets in doubles from an anchor's line. */
 export const ANCHOR = { monotonicMs: 0, wallMs: 1, rate: 2 } as const;
 
-const LINE_BYTES = 64;
 const ANCHORS_LINE = 2;
-const LANES_LINE = 4;
-const LANE_LINES = 2;
+const LANES_AT = 4 * LINE_BYTES;
 
-const HEARTBEAT = 0;
-const CONNECTIONS = 1;
-const COUNTS_AT = 8;
+function controlBytes(acceptors: number, workers: number): number {
+  return LANES_AT + acceptors * ACCEPTOR_LANE_BYTES + workers * WORKER_LANE_BYTES;
+}
 
-/** What an acceptor counts, each named exactly once: offsets in doubles from its first count. */
-export const COUNT = {
-  admitted: 0,
-  refused: 1,
-  liveEvictions: 2,
-  fullTable: 3,
-  clientErrors: 4,
-  serverErrors: 5,
-} as const;
-const COUNTS = Object.keys(COUNT).length;
-
-export function allocateControl(lanes: number): SharedArrayBuffer {
-  const buffer = new SharedArrayBuffer((LANES_LINE + lanes * LANE_LINES) * LINE_BYTES);
+export function allocateControl(acceptors: number, workers: number): SharedArrayBuffer {
+  const buffer = new SharedArrayBuffer(controlBytes(acceptors, workers));
   const words = new Int32Array(buffer);
   words[CONTROL.version] = CONTROL_VERSION;
-  words[CONTROL.lanes] = lanes;
+  words[CONTROL.acceptors] = acceptors;
+  words[CONTROL.workers] = workers;
   Atomics.store(words, CONTROL.magic, CONTROL_MAGIC);
   return buffer;
 }
 
-/** @throws when the buffer is not a set of control words of this version */
+/** @throws MemoryError when the buffer is not a set of control words of this version */
 export class Control {
-  readonly lanes: number;
+  readonly acceptors: number;
+  readonly workers: number;
   readonly words: Int32Array;
   readonly #buffer: SharedArrayBuffer;
 
   constructor(buffer: SharedArrayBuffer) {
     const words = new Int32Array(buffer);
     if (words[CONTROL.magic] !== CONTROL_MAGIC || words[CONTROL.version] !== CONTROL_VERSION) {
-      throw new Error('the control words have another magic number or version');
+      throw new MemoryError('the control words have another magic number or version');
     }
-    this.lanes = words[CONTROL.lanes];
-    if (buffer.byteLength !== (LANES_LINE + this.lanes * LANE_LINES) * LINE_BYTES) {
-      throw new Error(`${buffer.byteLength} bytes of control words for ${this.lanes} lanes`);
+    this.acceptors = words[CONTROL.acceptors];
+    this.workers = words[CONTROL.workers];
+    if (buffer.byteLength !== controlBytes(this.acceptors, this.workers)) {
+      throw new MemoryError(
+        `${buffer.byteLength} bytes of control words for ${this.acceptors} acceptors` +
+          ` and ${this.workers} workers`,
+      );
     }
     this.words = words;
     this.#buffer = buffer;
@@ -78,50 +73,23 @@ export class Control {
   }
 
   /** The lane of an acceptor, counted from 0. */
-  lane(index: number): Lane {
-    if (!(index >= 0 && index < this.lanes)) throw new Error(`there is no lane ${index}`);
-    return new Lane(this.#buffer, (LANES_LINE + index * LANE_LINES) * LINE_BYTES);
-  }
-}
-
-export class Lane {
-  readonly #words: Int32Array;
-  readonly #counts: Float64Array;
-
-  constructor(buffer: SharedArrayBuffer, offset: number) {
-    this.#words = new Int32Array(buffer, offset, COUNTS_AT * 2);
-    this.#counts = new Float64Array(buffer, offset + COUNTS_AT * 8, COUNTS);
+  acceptorLane(index: number): AcceptorLane {
+    if (!(index >= 0 && index < this.acceptors)) throw new Error(`there is no acceptor ${index}`);
+    return new AcceptorLane(this.#buffer, LANES_AT + index * ACCEPTOR_LANE_BYTES);
   }
 
-  beat(): void {
-    Atomics.add(this.#words, HEARTBEAT, 1);
+  acceptorLanes(): AcceptorLane[] {
+    return Array.from({ length: this.acceptors }, (_, index) => this.acceptorLane(index));
   }
 
-  /**
-   * A number that moves as long as the thread does anything: its beats, and all that it counted. A
-   * loop that is busy with one long turn of requests comes late to its timers.
-   */
-  get signsOfLife(): number {
-    let signs = Atomics.load(this.#words, HEARTBEAT);
-    for (const count of this.#counts) signs += count;
-    return signs;
+  /** The lane of a shard worker, counted from 0. */
+  workerLane(index: number): WorkerLane {
+    if (!(index >= 0 && index < this.workers)) throw new Error(`there is no worker ${index}`);
+    const workers = LANES_AT + this.acceptors * ACCEPTOR_LANE_BYTES;
+    return new WorkerLane(this.#buffer, workers + index * WORKER_LANE_BYTES);
   }
 
-  /** @param change 1 for a connection opened, -1 for one closed */
-  connection(change: number): void {
-    Atomics.add(this.#words, CONNECTIONS, change);
-  }
-
-  get connections(): number {
-    return Atomics.load(this.#words, CONNECTIONS);
-  }
-
-  /** @param index one of COUNT */
-  count(index: number): void {
-    this.#counts[index]++;
-  }
-
-  counted(index: number): number {
-    return this.#counts[index];
+  workerLanes(): WorkerLane[] {
+    return Array.from({ length: this.workers }, (_, index) => this.workerLane(index));
   }
 }

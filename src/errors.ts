@@ -56,6 +56,13 @@ export const ERRORS = {
     title: 'The service failed.',
     cure: 'The request may be sent again. The log has the cause, under the requestId.',
   },
+  SERVICE_UNAVAILABLE: {
+    status: '503 Service Unavailable',
+    title: 'The service cannot answer this just now.',
+    cure:
+      'Send the request again after the seconds in the header "Retry-After". The message says ' +
+      'whether it may have been counted.',
+  },
 } as const satisfies Record<string, ErrorKind>;
 
 export type ErrorCode = keyof typeof ERRORS;
@@ -69,6 +76,9 @@ export class ApiError extends Error {
     this.code = code;
   }
 }
+
+/** Shared memory that is not what it should be: the process has to end. */
+export class MemoryError extends Error {}
 
 /** A reason not to start, or not to go on, in one sentence for the operator. */
 export class StartError extends Error {}

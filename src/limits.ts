@@ -32,8 +32,18 @@ export const COUNTERS_MIN = 1_024;
 export const COUNTERS_MAX = 16_777_216;
 /** Slots a table has for each counter that it promises to hold. */
 export const SLOTS_PER_COUNTER = 2;
+/** A line of the cache: what different threads write lies in different ones. */
+export const LINE_BYTES = 64;
 /** Tables, each in a buffer of its own. */
 export const SHARDS = 16;
+
+/** Entries of the ring from an acceptor to a shard worker: what may be handed over ahead. */
+export const RING_ENTRIES = 1_024;
+/** Answers of the ring back: all that may be asked at once, and what a dead worker repeats. */
+export const RING_REPLIES = 2 * RING_ENTRIES;
+
+/** Namespaces that have series of their own in the metrics; all others share one. */
+export const METRIC_NAMESPACES_MAX = 100;
 
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
@@ -43,6 +53,22 @@ export const DRAIN_MAX_MS = 600_000;
 export const HEARTBEAT_MS = 200;
 /** Looks in a row without a sign of life after which an acceptor is hung. */
 export const HEARTBEATS_MISSED = 5;
+/** The same for a shard worker, which has to be back within a second. */
+export const WORKER_LOOK_MS = 100;
+export const WORKER_LOOKS_MISSED = 5;
+/** How long a thread may take until its shard worker runs. */
+export const WORKER_BOOT_MS = 5_000;
+/** What a shard worker that died at once waits before it is replaced; doubled each time. */
+export const WORKER_BACKOFF_MS = { first: 10, most: 1_000 } as const;
+
+/** A check that its worker has not begun by then is taken back and decided in place. */
+export const TAKE_BACK_MS = 50;
+/** One that a worker had begun when it died is answered by its successor, or by then with a 503. */
+export const CHECK_DEADLINE_MS = 2_000;
+
+/** How often expired counters are looked for. */
+export const SWEEP_MS = 5_000;
+
 /** How often the anchor of the clock is compared with the system's. */
 export const CLOCK_TICK_MS = 100;
 
@@ -55,6 +81,16 @@ const agree: readonly [boolean, string][] = [
   [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
   [COUNTERS_MAX * SLOTS_PER_COUNTER * 64 <= 2 ** 31 * SHARDS, 'a shard is indexed by int32'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
+  [(RING_ENTRIES & (RING_ENTRIES - 1)) === 0, 'a ring is indexed by a mask'],
+  [RING_REPLIES > RING_ENTRIES, 'every check that is asked at once has room for its answer'],
+  [
+    WORKER_LOOK_MS * WORKER_LOOKS_MISSED < HEARTBEAT_MS * HEARTBEATS_MISSED,
+    'a hung worker is replaced before an acceptor that waits for it counts as hung',
+  ],
+  [
+    TAKE_BACK_MS < WORKER_LOOK_MS * WORKER_LOOKS_MISSED && CHECK_DEADLINE_MS > 1_000,
+    'checks are taken back from a hung worker, and wait for its successor',
+  ],
 ];
 for (const [holds, what] of agree) {
   if (!holds) throw new Error(`limits.ts contradicts itself: ${what}`);

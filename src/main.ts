@@ -11,14 +11,17 @@ import { helpText } from './config/help.ts';
 import { loadSettings } from './config/load.ts';
 import type { Settings } from './config/schema.ts';
 import { allocateControl, Control } from './control.ts';
-import { groupsPerShard } from './counters/layout.ts';
-import { allocateTable } from './counters/table.ts';
+import { allocateTable } from './counters/buffer.ts';
+import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
 import { StartError } from './errors.ts';
 import { CLOCK_TICK_MS, HEAD_MAX_BYTES, SHARDS, SLOTS_PER_COUNTER } from './limits.ts';
 import { NamespaceRegistrar } from './namespaces/registrar.ts';
 import { Admin } from './observe/admin.ts';
 import { openLog } from './observe/log.ts';
-import { ShardPool } from './shards/pool.ts';
+import { Metrics } from './observe/metrics.ts';
+import { CapacityWatch } from './shards/capacity.ts';
+import { allocateLink } from './shards/ring.ts';
+import { ShardWorkers } from './shards/supervisor.ts';
 import { DataDirectory } from './store/directory.ts';
 import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
@@ -53,7 +56,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
 
-  const controlBuffer = allocateControl(settings.acceptors);
+  const controlBuffer = allocateControl(settings.acceptors, settings.workers);
   const control = new Control(controlBuffer);
   const clockKeeper = new ClockKeeper(control);
   const clockTimer = setInterval(() => clockKeeper.tick(), CLOCK_TICK_MS);
@@ -61,6 +64,9 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const nowMs = () => clock.nowMs();
   const groups = groupsPerShard(settings.counters * SLOTS_PER_COUNTER, SHARDS);
   const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+  const links = Array.from({ length: settings.acceptors }, (_row, acceptor) => {
+    return Array.from({ length: settings.workers }, (_, worker) => allocateLink(acceptor, worker));
+  });
 
   const keys = store.keys();
   const { rootKey } = settings;
@@ -78,30 +84,55 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     acceptors.tell({ kind: 'namespaces', registered, rejected });
   });
   end = dieAtOnce;
-  await acceptors.start({
-    host,
-    port,
-    url,
-    control: controlBuffer,
-    tables,
-    hashKey: store.hashKey,
-    onFull: settings.onFull,
-    keys,
-    namespaces: store.namespaces(),
+  const { onFull, decide } = settings;
+  const accepting = acceptors.start(
+    {
+      host,
+      port,
+      url,
+      control: controlBuffer,
+      tables,
+      decide,
+      hashKey: store.hashKey,
+      onFull,
+      keys,
+      namespaces: registrar.registered(),
+    },
+    links,
+  );
+  const workers = new ShardWorkers(
+    { control: controlBuffer, tables, links, onFull },
+    control,
+    (worker) => (decide === 'worker' ? acceptors.doors(worker) : []),
+    log,
+  );
+  const metrics = new Metrics({
+    control,
+    links,
+    workers,
+    clock: clockKeeper,
+    rowNames: () => registrar.rowNames(),
+    capacity: settings.counters,
+    slots: groups * GROUP_SLOTS * SHARDS,
+    onFull,
   });
-  const pool = new ShardPool(settings.workers, settings.counters, tables, control, nowMs, log);
+  admin.observed = { workers, metrics };
+  const capacity = new CapacityWatch(control, settings.counters, log);
+  await accepting;
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
   greet(url, firstKey);
   if (firstRecord) store.addKey(firstRecord);
   admin.state = 'ready';
-  log.info({ url, acceptors: settings.acceptors, counters: settings.counters }, 'serving');
+  const { acceptors: threads, counters } = settings;
+  log.info({ url, acceptors: threads, workers: workers.wanted, decide, counters }, 'serving');
 
   return async () => {
     admin.state = 'draining';
     log.info('draining');
     await acceptors.drain(settings.drainMs);
-    await pool.close();
+    await workers.stop();
+    capacity.close();
     registrar.flush();
     clearInterval(clockTimer);
     store.close();

@@ -98,10 +98,20 @@ export class Clock {
 
   /** Unix time in whole milliseconds. */
   nowMs(): number {
+    return this.wallMs(this.#monotonic.nowMs());
+  }
+
+  /** A moment, for durations and for `wallMs`: milliseconds with a fraction, since no date. */
+  monotonicMs(): number {
+    return this.#monotonic.nowMs();
+  }
+
+  /** Unix time in whole milliseconds at a moment just now. */
+  wallMs(monotonicMs: number): number {
     for (;;) {
       const sequence = Atomics.load(this.#words, CONTROL.clockSequence);
       const anchor = (sequence & 1) === 0 ? this.#even : this.#odd;
-      const since = this.#monotonic.nowMs() - anchor[ANCHOR.monotonicMs];
+      const since = monotonicMs - anchor[ANCHOR.monotonicMs];
       const wallMs = anchor[ANCHOR.wallMs] + since * anchor[ANCHOR.rate];
       if (Atomics.load(this.#words, CONTROL.clockSequence) === sequence) return Math.floor(wallMs);
     }
@@ -130,6 +140,12 @@ export class ClockKeeper {
     if (levelStill && !stepped) return;
     this.#anchor = next;
     this.#publish();
+  }
+
+  /** How far weir's time is ahead of the system's, ms. */
+  offsetMs(): number {
+    const { value, atMs } = this.#read();
+    return wallAt(this.#anchor, atMs) - value;
   }
 
   /** The system's clock, in the middle of the millisecond that it shows. */

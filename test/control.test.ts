@@ -1,34 +1,60 @@
 import { expect, test } from 'vitest';
-import { allocateControl, CONTROL, COUNT, Control } from '../src/control.ts';
+import { allocateControl, CONTROL, Control } from '../src/control.ts';
+import { ACCEPTOR_LANE_BYTES, COUNT, TALLY, WORK, WORKER_LANE_BYTES } from '../src/lanes.ts';
 
-test('the numbers of the control words are those of version 1', () => {
-  expect(CONTROL).toEqual({ magic: 0, version: 1, lanes: 2, clockSequence: 16 });
-  expect(allocateControl(3).byteLength).toBe((4 + 3 * 2) * 64);
+test('the numbers of the control words are those of version 2', () => {
+  expect(CONTROL).toEqual({ magic: 0, version: 1, acceptors: 2, workers: 3, clockSequence: 16 });
+  expect([ACCEPTOR_LANE_BYTES, WORKER_LANE_BYTES]).toEqual([3_712, 256]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 3_712 + 2 * 256);
 });
 
 test('attaching checks magic number, version and shape', () => {
   const damaged = (at: number) => {
-    const buffer = allocateControl(2);
+    const buffer = allocateControl(2, 2);
     new Int32Array(buffer)[at]++;
     return buffer;
   };
-  expect(new Control(allocateControl(2)).lanes).toBe(2);
+  expect(new Control(allocateControl(2, 3))).toMatchObject({ acceptors: 2, workers: 3 });
   expect(() => new Control(damaged(CONTROL.magic))).toThrow('magic');
   expect(() => new Control(damaged(CONTROL.version))).toThrow('version');
-  expect(() => new Control(damaged(CONTROL.lanes))).toThrow('3 lanes');
-  expect(() => new Control(allocateControl(2)).lane(2)).toThrow('no lane 2');
+  expect(() => new Control(damaged(CONTROL.acceptors))).toThrow('3 acceptors');
+  expect(() => new Control(damaged(CONTROL.workers))).toThrow('3 workers');
+  expect(() => new Control(allocateControl(2, 1)).acceptorLane(2)).toThrow('no acceptor 2');
+  expect(() => new Control(allocateControl(2, 1)).workerLane(1)).toThrow('no worker 1');
 });
 
 test('lanes, and what they hold, do not touch each other', () => {
-  const control = new Control(allocateControl(2));
-  const [first, second] = [control.lane(0), control.lane(1)];
+  const buffer = allocateControl(2, 2);
+  const control = new Control(buffer);
+  const [first, second] = control.acceptorLanes();
+  const [worker, idle] = control.workerLanes();
   first.beat();
   first.connection(1);
   for (const index of Object.values(COUNT)) first.count(index);
-  expect(first.signsOfLife).toBe(1 + Object.keys(COUNT).length);
+  first.error('NOT_FOUND');
+  first.answered(0.02);
+  first.row(100)[TALLY.tokensRefused] = 7;
+  for (const [i, index] of Object.values(WORK).entries()) worker.add(index, i + 1);
+  worker.beat();
+  expect(first.signsOfLife).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual([1, 1, 1, 1, 1, 1]);
-  expect([second.signsOfLife, second.connections]).toEqual([0, 0]);
-  expect(Object.values(COUNT).map((index) => second.counted(index))).toEqual([0, 0, 0, 0, 0, 0]);
+  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(8).fill(1));
+  expect([first.errors('NOT_FOUND'), first.errors('FORBIDDEN')]).toEqual([1, 0]);
+  expect([first.durations[3], first.durationSumMs]).toEqual([1, 0.02]);
+  expect(Object.values(WORK).map((index) => worker.counted(index))).toEqual([
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+  ]);
+  expect(worker.beats).toBe(1);
+  expect([second.signsOfLife, second.connections, second.row(0)[0]]).toEqual([0, 0, 0]);
+  expect(Object.values(WORK).map((index) => idle.counted(index))).toEqual(Array(12).fill(0));
   expect(control.anchor(1)).toEqual(new Float64Array(3));
+});
+
+test('a worker begins only the run that is expected', () => {
+  const lane = new Control(allocateControl(1, 1)).workerLane(0);
+  lane.expect(70);
+  expect([lane.enter(69, 3), lane.thread]).toEqual([false, 0]);
+  expect([lane.enter(70, 4), lane.thread]).toEqual([true, 4]);
+  lane.expect(71);
+  expect([lane.thread, lane.enter(70, 4)]).toEqual([0, false]);
 });

@@ -53,7 +53,7 @@ describe('the clock', () => {
   });
 
   test('shows the time of the system, from the anchor in the control words', () => {
-    const control = new Control(allocateControl(1));
+    const control = new Control(allocateControl(1, 1));
     const keeper = new ClockKeeper(control);
     const clock = new Clock(control);
     for (let i = 0; i < 3; i++) {

@@ -1,14 +1,15 @@
 /**
- * POST /v1/ratelimits.limit: may this identifier pass? The body goes in, the answer's text comes
- * out, decided at once in shared memory. Nothing is charged unless all of the body is in order and
- * the key may do what it asks. Failures are ApiErrors, in the order 400, 403, 404.
+ * POST /v1/ratelimits.limit: may this identifier pass? From the body to a check that is in order,
+ * and from a decision to the answer's text; what decides is in `decide`. Nothing is charged unless
+ * all of the body is in order and the key may do what it asks. Failures are ApiErrors, in the order
+ * 400, 403, 404.
  */
 
 import Type from 'typebox';
 import type { Key } from '../auth/keyring.ts';
 import { CREATE_NAMESPACE, wouldDo } from '../auth/permissions.ts';
-import type { Counters } from '../counters/counters.ts';
 import type { Decision } from '../counters/window.ts';
+import type { Check } from '../decide/decider.ts';
 import { ApiError } from '../errors.ts';
 import {
   AMOUNT_MAX,
@@ -54,22 +55,35 @@ export const LimitBody = Type.Object(
 
 const reader = bodyReader(LimitBody);
 
+/**
+ * What stands before `remaining` and after it, of the last answer: most checks have the limit and
+ * the window of the one before.
+ */
+const made = { limit: 0, admitted: '', refused: '', reset: 0, end: '' };
+
 /** The body of the 200. */
 export function answerText(limit: number, { admitted, remaining, reset }: Decision): string {
-  return `{"success":${admitted},"limit":${limit},"remaining":${remaining},"reset":${reset}}`;
+  if (limit !== made.limit) {
+    made.limit = limit;
+    made.admitted = `{"success":true,"limit":${limit},"remaining":`;
+    made.refused = `{"success":false,"limit":${limit},"remaining":`;
+  }
+  if (reset !== made.reset) {
+    made.reset = reset;
+    made.end = `,"reset":${reset}}`;
+  }
+  return (admitted ? made.admitted : made.refused) + remaining + made.end;
 }
 
-export class LimitCheck {
-  readonly #counters: Counters;
+export class LimitReader {
   readonly #namespaces: KnownNamespaces;
 
-  constructor(counters: Counters, namespaces: KnownNamespaces) {
-    this.#counters = counters;
+  constructor(namespaces: KnownNamespaces) {
     this.#namespaces = namespaces;
   }
 
-  /** @param bytes the complete body @returns the body of the 200 */
-  answer(key: Key, bytes: ArrayBuffer | Uint8Array): string {
+  /** @param bytes the complete body */
+  read(key: Key, bytes: ArrayBuffer | Uint8Array): Check {
     const body = parseBody(bytes);
     if (!reader.check(body)) throw new ApiError('BAD_REQUEST', reader.fault(body));
     const { identifier, limit, duration, namespace: name = DEFAULT_NAMESPACE, cost = 1 } = body;
@@ -81,8 +95,8 @@ export class LimitCheck {
       known !== undefined && key.permissions.mayLimitAnywhere
         ? known
         : this.#permitted(key, name, known, cost);
-    const decision = this.#counters.decide(namespace.state, identifier, limit, duration, cost);
-    return answerText(limit, decision);
+    const isAsync = body.async === true;
+    return { namespace, identifier, limit, durationMs: duration, cost, isAsync };
   }
 
   /** The way of a key with fewer permissions, and of the first check in a namespace. */

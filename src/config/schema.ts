@@ -42,9 +42,9 @@ export const Settings = Type.Object({
     minLength: 1,
     default: '127.0.0.1',
     takes: 'an address or a host name',
-    meaning: 'where health is served',
+    meaning: 'where health and metrics are served',
   }),
-  adminPort: integer(0, 65_535, 7071, 'port of the health checks; 0 takes a free one'),
+  adminPort: integer(0, 65_535, 7071, 'port of health and metrics; 0 takes a free one'),
   dataDir: Type.String({
     minLength: 1,
     default: './weir-data',
@@ -66,7 +66,13 @@ export const Settings = Type.Object({
     Math.min(8, Math.max(1, Math.floor(cores / 2))),
     'threads that answer checks (default: half of the cores, at most 8)',
   ),
-  workers: integer(1, WORKERS_MAX, 1, 'threads that look after the counters'),
+  workers: integer(
+    1,
+    WORKERS_MAX,
+    Math.min(4, Math.max(1, Math.floor(cores / 4))),
+    'threads that look after the counters (default: a quarter of the cores, at most 4)',
+  ),
+  decide: oneOf(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
   counters: integer(
     COUNTERS_MIN,
     COUNTERS_MAX,

@@ -1,65 +1,61 @@
 /**
- * All shards' counters, as one acceptor sees them: hash, shard, decision, count. One per thread.
- * A failure in here is a failed assertion; the route wrapper answers it with a 500.
+ * All shards' counters, as one acceptor sees them: identifier to hash, hash to shard, decision. One
+ * per thread. A failure in here is a failed assertion; the route wrapper answers it with a 500.
  */
 
-import { COUNT, type Lane } from '../control.ts';
 import { SHARDS } from '../limits.ts';
-import type { Clock } from '../time.ts';
-import { Hasher, type NamespaceState } from './hash.ts';
-import { CounterTable, newDecision, type OnFull, OUTCOME, type TableDecision } from './table.ts';
-
-const SHARD_SHIFT = 32 - Math.log2(SHARDS);
-
-/** The top bits of the first word of a hash say the shard. */
-export function shardOf(hash: Hasher): number {
-  return hash.h0 >>> SHARD_SHIFT;
-}
+import { shardOf } from '../shards/shard.ts';
+import { newDecision, type OnFull, type TableDecision } from './decision.ts';
+import { Hasher, type Identity, type NamespaceState } from './hash.ts';
+import { CounterTable } from './table.ts';
 
 export class Counters {
   readonly #hasher: Hasher;
   readonly #tables: CounterTable[];
-  readonly #clock: Clock;
-  readonly #lane: Lane;
   readonly #decision = newDecision();
 
-  /** @param owner the incarnation of this thread, which its locks carry */
+  /**
+   * @param owner the incarnation of this thread, which its locks carry
+   * @param waiting called now and then while the thread waits for a lock
+   */
   constructor(
     buffers: readonly SharedArrayBuffer[],
     hashKey: Uint8Array,
     owner: number,
     onFull: OnFull,
-    clock: Clock,
-    lane: Lane,
+    waiting: () => void,
   ) {
     if (buffers.length !== SHARDS) throw new Error(`${buffers.length} tables for ${SHARDS} shards`);
     this.#hasher = new Hasher(hashKey);
-    this.#tables = buffers.map((buffer, shard) => new CounterTable(buffer, shard, owner, onFull));
-    this.#clock = clock;
-    this.#lane = lane;
+    this.#tables = buffers.map((buffer, shard) => {
+      return new CounterTable(buffer, shard, owner, onFull, waiting);
+    });
   }
 
-  /** What `decide` takes for a namespace. */
+  /** What `identify` takes for a namespace. */
   namespaceState(name: string): NamespaceState {
     return this.#hasher.namespace(name);
   }
 
-  /** Decides and counts one check. The answer is overwritten by the next. */
+  /** Hashes an identifier in a namespace. What it returns is overwritten by the next. */
+  identify(namespace: NamespaceState, identifier: string): Identity {
+    this.#hasher.hash(namespace, identifier);
+    return this.#hasher;
+  }
+
+  /** Decides one check, as `CounterTable.decide` does. The answer is overwritten by the next. */
   decide(
-    namespace: NamespaceState,
-    identifier: string,
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
     limit: number,
     durationMs: number,
     cost: number,
+    counts: boolean,
   ): TableDecision {
     const decision = this.#decision;
-    this.#hasher.hash(namespace, identifier);
-    const table = this.#tables[shardOf(this.#hasher)];
-    const nowMs = this.#clock.nowMs();
-    table.decide(this.#hasher, namespace, nowMs, limit, durationMs, cost, decision);
-    this.#lane.count(decision.admitted ? COUNT.admitted : COUNT.refused);
-    if (decision.outcome === OUTCOME.evicted) this.#lane.count(COUNT.liveEvictions);
-    else if (decision.outcome === OUTCOME.full) this.#lane.count(COUNT.fullTable);
+    const table = this.#tables[shardOf(id)];
+    table.decide(id, namespaceTag, nowMs, limit, durationMs, cost, counts, decision);
     return decision;
   }
 }

@@ -20,8 +20,16 @@ const PADDING = 1;
 /** The state of the hash after a namespace: four words. */
 export type NamespaceState = Int32Array;
 
-export class Hasher {
-  /** The hash of the last identifier: four words, of which `h3` is never 0. */
+/** The hash of (namespace, identifier): four words, of which `h3` is never 0. */
+export interface Identity {
+  readonly h0: number;
+  readonly h1: number;
+  readonly h2: number;
+  readonly h3: number;
+}
+
+export class Hasher implements Identity {
+  /** The hash of the last identifier. */
   h0 = 0;
   h1 = 0;
   h2 = 0;

@@ -22,15 +22,16 @@
  * A tag of 0 is an empty slot. A hit reads the lock line, the bucket's line and the slot (one line
  * or two); buckets are aligned to their size, so that those lie in two pages.
  *
- * Whoever reads or writes a bucket holds its group's lock, but for the census, which only counts.
+ * Whoever reads or writes a bucket holds its group's lock, but for the sweep while it only looks.
  */
+
+import { LINE_BYTES } from '../limits.ts';
 
 export const TABLE_MAGIC = 0x57656972; // "Weir"
 export const TABLE_VERSION = 1;
 
 export const HEADER = { magic: 0, version: 1, shard: 2, groups: 3 } as const;
 
-export const LINE_BYTES = 64;
 export const LINE_WORDS = LINE_BYTES / 4;
 
 /** Offsets from the start of a lock line: the owner in words, the time in doubles. */
@@ -80,6 +81,11 @@ export function slotAt(bucket: number, index: number): number {
 export interface Memory {
   readonly words: Int32Array;
   readonly doubles: Float64Array;
+}
+
+/** The lock line of a group, as an index of words. */
+export function lockOf(group: number): number {
+  return (group + 1) * LINE_WORDS;
 }
 
 /** The places of an identity: 0-7 are the slots of its first bucket, 8-15 those of its second. */

@@ -4,8 +4,11 @@
  *
  * Nobody notifies: to release is one store. Whoever finds the lock held spins briefly, since a
  * decision takes far less than a microsecond, and then gives the core away in bounded steps, since
- * the holder must have lost its own. Of waiting threads any may be next. Acceptors are the only
- * threads that take locks; when one dies, the supervisor ends the process.
+ * the holder must have lost its own. Of waiting threads any may be next.
+ *
+ * When an acceptor dies, the process ends. When a shard worker dies, the supervisor alone breaks
+ * the locks that it held, after its thread has ended; until then others wait, showing that they
+ * live.
  */
 
 /** A lock that is held this many steps of STEP_MS is held for ever: about five seconds. */
@@ -13,16 +16,28 @@ const STEPS_MAX = 30_000;
 const STEP_MS = 0.1;
 const SPINS = 200;
 
-/** @throws when the lock stays held, which is a failure of its holder and not of the caller */
-export function acquire(words: Int32Array, lock: number, owner: number): void {
-  if (Atomics.compareExchange(words, lock, 0, owner) !== 0) wait(words, lock, owner);
+/**
+ * @param waiting called now and then while it waits
+ * @throws when the lock stays held, which is a failure of its holder and not of the caller
+ */
+export function acquire(words: Int32Array, lock: number, owner: number, waiting: () => void): void {
+  if (!tryAcquire(words, lock, owner)) wait(words, lock, owner, waiting);
+}
+
+export function tryAcquire(words: Int32Array, lock: number, owner: number): boolean {
+  return Atomics.compareExchange(words, lock, 0, owner) === 0;
 }
 
 export function release(words: Int32Array, lock: number): void {
   Atomics.store(words, lock, 0);
 }
 
-function wait(words: Int32Array, lock: number, owner: number): void {
+/** Frees a lock if a thread held it that has ended. @returns whether it did */
+export function breakLock(words: Int32Array, lock: number, owner: number): boolean {
+  return Atomics.compareExchange(words, lock, owner, 0) === owner;
+}
+
+function wait(words: Int32Array, lock: number, owner: number, waiting: () => void): void {
   for (let spin = 0; spin < SPINS; spin++) {
     if (Atomics.load(words, lock) === 0) {
       if (Atomics.compareExchange(words, lock, 0, owner) === 0) return;
@@ -31,6 +46,7 @@ function wait(words: Int32Array, lock: number, owner: number): void {
   for (let step = 0; step < STEPS_MAX; step++) {
     const holder = Atomics.compareExchange(words, lock, 0, owner);
     if (holder === 0) return;
+    waiting();
     Atomics.wait(words, lock, holder, STEP_MS);
   }
   throw new Error(`lock ${lock} is held by ${Atomics.load(words, lock)} for ever`);

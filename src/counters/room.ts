@@ -1,10 +1,21 @@
 /**
  * Where a newcomer finds room without anybody making any: in an empty slot or that of an expired
- * counter, of the bucket that has more of them. Called under the lock of the group.
+ * counter, of the bucket that has more of them; and how its counter is written there. Called under
+ * the lock of the group.
  */
 
-import { BUCKET, BUCKET_SLOTS, type Memory, NO_PLACE, PLACES, SLOT, slotAt } from './layout.ts';
-import { isExpired } from './window.ts';
+import type { Identity } from './hash.ts';
+import {
+  BUCKET,
+  BUCKET_SLOTS,
+  type Memory,
+  NO_PLACE,
+  PLACES,
+  SLOT,
+  SLOT_WORD,
+  slotAt,
+} from './layout.ts';
+import { type Cells, isExpired } from './window.ts';
 
 /** @returns a free place in two buckets, or NO_PLACE */
 export function freePlace(memory: Memory, a: number, b: number, nowMs: number): number {
@@ -43,4 +54,32 @@ function firstFree(memory: Memory, bucket: number, nowMs: number): number {
   let index = 0;
   while (!isFree(memory, bucket, index, nowMs)) index++;
   return index;
+}
+
+/** Writes a counter into an unused slot, or over another counter. */
+export function fillPlace(
+  { words, doubles }: Memory,
+  bucket: number,
+  index: number,
+  id: Identity,
+  namespaceTag: number,
+  cells: Cells,
+  durationMs: number,
+  limit: number,
+): void {
+  const tag = bucket + BUCKET.tags + index;
+  const slot = slotAt(bucket, index);
+  words[tag] = 0;
+  doubles[slot + SLOT.duration] = durationMs;
+  doubles[slot + SLOT.newest] = cells.newest;
+  doubles[slot + SLOT.ring + (cells.newest & 1)] = cells.current;
+  doubles[slot + SLOT.ring + (~cells.newest & 1)] = cells.previous;
+  doubles[slot + SLOT.limit] = limit;
+  const slotWords = slot * 2;
+  words[slotWords + SLOT_WORD.hash0] = id.h0;
+  words[slotWords + SLOT_WORD.hash1] = id.h1;
+  words[slotWords + SLOT_WORD.hash2] = id.h2;
+  words[slotWords + SLOT_WORD.refused] = 0;
+  words[bucket + BUCKET.namespaces + index] = namespaceTag;
+  words[tag] = id.h3;
 }

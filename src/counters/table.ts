@@ -1,9 +1,9 @@
 /**
  * One shard's counters in shared memory, and the decision on them: the hot path of the service.
  *
- * Any number of acceptors attach to the same buffer and call `decide`; each call holds the lock of
- * one group from its look-up to its last store, so a decision is exact and a group's contents are
- * never seen half-written. What may happen to a thread in between:
+ * Any number of threads attach to the same buffer; each call holds the lock of one group from its
+ * look-up to its last store, so a decision is exact and a group's contents are never seen
+ * half-written. What may happen to a thread in between:
  *
  *   descheduled, or dead, in a lock     see `lock.ts`
  *   stores cut off half-way             they are ordered so that this can only over-count: a new
@@ -15,78 +15,28 @@
  * group. Where neither has room, `victim.ts` says who goes.
  */
 
-import type { Hasher, NamespaceState } from './hash.ts';
+import { attachTable, type Table } from './buffer.ts';
+import { DEDUCTION, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
+import type { Identity } from './hash.ts';
 import {
   BUCKET,
   BUCKET_SLOTS,
   BUCKET_WORDS,
   bucketsOffset,
   GROUP_BUCKETS,
-  HEADER,
-  LINE_WORDS,
   LOCK,
-  type Memory,
+  lockOf,
   NO_PLACE,
   SLOT,
   SLOT_WORD,
   slotAt,
-  TABLE_MAGIC,
-  TABLE_VERSION,
-  tableBytes,
 } from './layout.ts';
 import { acquire, release } from './lock.ts';
-import { earliestEnd, freePlace } from './room.ts';
+import { earliestEnd, fillPlace, freePlace } from './room.ts';
 import { chooseVictim } from './victim.ts';
-import { type Cells, type Decision, decideFixed, isCurrent, NO_WINDOW } from './window.ts';
-
-/** What became of a check, beside the decision itself. */
-export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
-
-export type OnFull = 'deny' | 'allow';
-
-export interface TableDecision extends Decision {
-  /** OUTCOME.evicted: a live counter made room. OUTCOME.full: no room, nothing was counted. */
-  outcome: number;
-}
-
-export function newDecision(): TableDecision {
-  return { admitted: false, remaining: 0, reset: 0, outcome: OUTCOME.decided };
-}
+import { type Cells, decideFixed, deduct, isCurrent, isExpired, NO_WINDOW } from './window.ts';
 
 const TWO_POW_32 = 2 ** 32;
-
-/** Allocates an empty table, to which threads attach. */
-export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
-  const buffer = new SharedArrayBuffer(tableBytes(groups));
-  const words = new Int32Array(buffer);
-  words[HEADER.version] = TABLE_VERSION;
-  words[HEADER.shard] = shard;
-  words[HEADER.groups] = groups;
-  Atomics.store(words, HEADER.magic, TABLE_MAGIC);
-  return buffer;
-}
-
-export interface Table extends Memory {
-  readonly groups: number;
-}
-
-/** @throws when the buffer is not a table of this version for this shard */
-export function attachTable(buffer: SharedArrayBuffer, shard: number): Table {
-  const words = new Int32Array(buffer);
-  const is = (at: number, wanted: number, what: string) => {
-    if (words[at] !== wanted) {
-      throw new Error(`shard ${shard}: ${what} is ${words[at]}, not ${wanted}`);
-    }
-  };
-  is(HEADER.magic, TABLE_MAGIC, 'the magic number');
-  is(HEADER.version, TABLE_VERSION, 'the version of the layout');
-  is(HEADER.shard, shard, 'the number of the shard');
-  const groups = words[HEADER.groups];
-  if (buffer.byteLength !== tableBytes(groups)) {
-    throw new Error(`shard ${shard}: ${buffer.byteLength} bytes for ${groups} groups`);
-  }
-  return { words, doubles: new Float64Array(buffer), groups };
-}
 
 export class CounterTable implements Table {
   readonly groups: number;
@@ -94,16 +44,28 @@ export class CounterTable implements Table {
   readonly doubles: Float64Array;
   readonly #owner: number;
   readonly #onFull: OnFull;
+  readonly #waiting: () => void;
   /** The first bucket, in words. */
   readonly #buckets: number;
   readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  /** Where the identity in question lies: its group's lock and its two buckets, in words. */
+  #lock = 0;
+  #a = 0;
+  #b = 0;
 
   /**
    * @param owner the incarnation of the calling thread, from 1; its locks carry it
    * @param onFull the answer where a newcomer finds no room: refused, or admitted uncounted
+   * @param waiting called now and then while the thread waits for a lock
    * @throws as `attachTable` does
    */
-  constructor(buffer: SharedArrayBuffer, shard: number, owner: number, onFull: OnFull) {
+  constructor(
+    buffer: SharedArrayBuffer,
+    shard: number,
+    owner: number,
+    onFull: OnFull,
+    waiting: () => void,
+  ) {
     if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
     const { words, doubles, groups } = attachTable(buffer, shard);
     this.words = words;
@@ -111,45 +73,87 @@ export class CounterTable implements Table {
     this.groups = groups;
     this.#owner = owner;
     this.#onFull = onFull;
+    this.#waiting = waiting;
     this.#buckets = bucketsOffset(this.groups) / 4;
   }
 
   /**
-   * Decides one check of the identity in `hash` and counts it.
-   * @param namespace the state of its namespace; its first word is the tag of the namespace
+   * Decides one check of an identity, and counts it.
+   * @param namespaceTag the first word of the state of its namespace
    * @param cost tokens, 0 to look only; a refusal, too, changes no amount
+   * @param counts false: an admitted check gets its counter, but is deducted later, by `deduct`
    */
   decide(
-    hash: Hasher,
-    namespace: NamespaceState,
+    id: Identity,
+    namespaceTag: number,
     nowMs: number,
     limit: number,
     durationMs: number,
     cost: number,
+    counts: boolean,
     decision: TableDecision,
   ): void {
+    this.#locate(id);
+    decision.outcome = OUTCOME.decided;
+    acquire(this.words, this.#lock, this.#owner, this.#waiting);
+    try {
+      const now = this.#advance(nowMs);
+      const slot = this.#find(id, durationMs);
+      if (slot !== 0) this.#decideSlot(slot, now, limit, durationMs, cost, counts, decision);
+      else this.#decideNew(id, namespaceTag, now, limit, durationMs, cost, counts, decision);
+    } finally {
+      release(this.words, this.#lock);
+    }
+  }
+
+  /**
+   * Deducts a check that `decide` admitted without counting it.
+   * @param window the number of the window in which it was admitted
+   * @returns one of DEDUCTION
+   */
+  deduct(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    window: number,
+    limit: number,
+    durationMs: number,
+    cost: number,
+  ): number {
+    this.#locate(id);
+    acquire(this.words, this.#lock, this.#owner, this.#waiting);
+    try {
+      const now = this.#advance(nowMs);
+      if (isExpired(window, durationMs, now)) return DEDUCTION.past;
+      const slot = this.#find(id, durationMs);
+      if (slot !== 0) {
+        const newest = this.#read(slot);
+        if (!deduct(this.#cells, window, cost)) return DEDUCTION.past;
+        this.#write(slot, newest, limit);
+        return DEDUCTION.applied;
+      }
+      // Its counter made room for others since.
+      this.#clear();
+      deduct(this.#cells, window, cost);
+      const outcome = this.#place(id, namespaceTag, now, durationMs, limit);
+      if (outcome === OUTCOME.full) return DEDUCTION.noRoom;
+      return outcome === OUTCOME.evicted ? DEDUCTION.evicted : DEDUCTION.applied;
+    } finally {
+      release(this.words, this.#lock);
+    }
+  }
+
+  #locate(id: Identity): void {
     // 32 x 22 bits: the product is exact.
-    const group = Math.floor(((hash.h1 >>> 0) * this.groups) / TWO_POW_32);
-    const first = hash.h2 & (GROUP_BUCKETS - 1);
+    const group = Math.floor(((id.h1 >>> 0) * this.groups) / TWO_POW_32);
+    const first = id.h2 & (GROUP_BUCKETS - 1);
     // One of the 31 others, by bits that the first has not used.
-    const step = 1 + (((hash.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
+    const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
     const second = (first + step) & (GROUP_BUCKETS - 1);
     const groupBucket = group * GROUP_BUCKETS;
-    const a = this.#buckets + (groupBucket + first) * BUCKET_WORDS;
-    const b = this.#buckets + (groupBucket + second) * BUCKET_WORDS;
-    const lock = (group + 1) * LINE_WORDS;
-
-    decision.outcome = OUTCOME.decided;
-    acquire(this.words, lock, this.#owner);
-    try {
-      const now = this.#advance(lock, nowMs);
-      let slot = this.#find(a, hash, durationMs);
-      if (slot === 0) slot = this.#find(b, hash, durationMs);
-      if (slot !== 0) this.#decideSlot(slot, now, limit, durationMs, cost, decision);
-      else this.#decideNew(a, b, hash, namespace[0], now, limit, durationMs, cost, decision);
-    } finally {
-      release(this.words, lock);
-    }
+    this.#a = this.#buckets + (groupBucket + first) * BUCKET_WORDS;
+    this.#b = this.#buckets + (groupBucket + second) * BUCKET_WORDS;
+    this.#lock = lockOf(group);
   }
 
   /**
@@ -157,25 +161,30 @@ export class CounterTable implements Table {
    * than a window would otherwise open a spent one anew, once its expired counter has been
    * replaced.
    */
-  #advance(lock: number, nowMs: number): number {
-    const at = lock / 2 + LOCK.now;
+  #advance(nowMs: number): number {
+    const at = this.#lock / 2 + LOCK.now;
     const latest = this.doubles[at];
     if (nowMs <= latest) return latest;
     this.doubles[at] = nowMs;
     return nowMs;
   }
 
-  /** The slot of the identity in a bucket, as an index of `doubles`; 0 when it is not there. */
-  #find(bucket: number, hash: Hasher, durationMs: number): number {
+  /** The slot of the identity, as an index of `doubles`; 0 when it is not there. */
+  #find(id: Identity, durationMs: number): number {
+    const slot = this.#findIn(this.#a, id, durationMs);
+    return slot !== 0 ? slot : this.#findIn(this.#b, id, durationMs);
+  }
+
+  #findIn(bucket: number, id: Identity, durationMs: number): number {
     const words = this.words;
     for (let i = 0; i < BUCKET_SLOTS; i++) {
-      if (words[bucket + BUCKET.tags + i] !== hash.h3) continue;
+      if (words[bucket + BUCKET.tags + i] !== id.h3) continue;
       const slot = slotAt(bucket, i);
       const slotWords = slot * 2;
       if (
-        words[slotWords + SLOT_WORD.hash0] === hash.h0 &&
-        words[slotWords + SLOT_WORD.hash1] === hash.h1 &&
-        words[slotWords + SLOT_WORD.hash2] === hash.h2 &&
+        words[slotWords + SLOT_WORD.hash0] === id.h0 &&
+        words[slotWords + SLOT_WORD.hash1] === id.h1 &&
+        words[slotWords + SLOT_WORD.hash2] === id.h2 &&
         this.doubles[slot + SLOT.duration] === durationMs
       ) {
         return slot;
@@ -190,95 +199,90 @@ export class CounterTable implements Table {
     limit: number,
     durationMs: number,
     cost: number,
+    counts: boolean,
     decision: TableDecision,
   ): void {
-    const doubles = this.doubles;
-    const cells = this.#cells;
-    const ring = slot + SLOT.ring;
-    const newest = doubles[slot + SLOT.newest];
-    cells.newest = newest;
-    cells.current = doubles[ring + (newest & 1)];
-    cells.previous = doubles[ring + (~newest & 1)];
-    decideFixed(cells, nowMs, limit, durationMs, cost, decision);
-
-    const refused = slot * 2 + SLOT_WORD.refused;
+    const newest = this.#read(slot);
+    decideFixed(this.#cells, nowMs, limit, durationMs, cost, decision);
     if (!decision.admitted) {
-      if (isCurrent(newest, durationMs, nowMs)) this.words[refused] |= 1 << (newest & 1);
-    } else if (cost !== 0) {
-      const cell = cells.newest & 1;
-      if (cells.newest !== newest) {
-        // The number first: cut off here, the new window starts with an old use, never without one.
-        doubles[slot + SLOT.newest] = cells.newest;
-        doubles[ring + (cell ^ 1)] = cells.previous;
-        this.words[refused] = 0;
+      if (isCurrent(newest, durationMs, nowMs)) {
+        this.words[slot * 2 + SLOT_WORD.refused] |= 1 << (newest & 1);
       }
-      doubles[ring + cell] = cells.current;
-      doubles[slot + SLOT.limit] = limit;
-    }
+    } else if (cost !== 0 && counts) this.#write(slot, newest, limit);
   }
 
   #decideNew(
-    a: number,
-    b: number,
-    hash: Hasher,
+    id: Identity,
     namespaceTag: number,
     nowMs: number,
     limit: number,
     durationMs: number,
     cost: number,
+    counts: boolean,
     decision: TableDecision,
   ): void {
-    const cells = this.#cells;
-    cells.newest = NO_WINDOW;
-    cells.current = 0;
-    cells.previous = 0;
-    decideFixed(cells, nowMs, limit, durationMs, cost, decision);
+    this.#clear();
+    decideFixed(this.#cells, nowMs, limit, durationMs, cost, decision);
     // What is refused with nothing used, and what costs nothing, needs no counter.
     if (!decision.admitted || cost === 0) return;
-
-    let place = freePlace(this, a, b, nowMs);
-    if (place === NO_PLACE) {
-      place = chooseVictim(this, a, b, namespaceTag, nowMs);
-      if (place === NO_PLACE) {
-        decision.outcome = OUTCOME.full;
-        if (this.#onFull === 'allow') return;
-        decision.admitted = false;
-        decision.remaining = 0;
-        decision.reset = earliestEnd(this, a, b);
-        return;
-      }
-      decision.outcome = OUTCOME.evicted;
-    }
-    const bucket = place < BUCKET_SLOTS ? a : b;
-    const index = place % BUCKET_SLOTS;
-    this.#fill(bucket, index, hash, namespaceTag, durationMs, limit);
+    if (!counts) this.#cells.current = 0;
+    decision.outcome = this.#place(id, namespaceTag, nowMs, durationMs, limit);
+    if (decision.outcome !== OUTCOME.full || this.#onFull === 'allow') return;
+    decision.admitted = false;
+    decision.remaining = 0;
+    decision.reset = earliestEnd(this, this.#a, this.#b);
   }
 
-  /** Writes the counter in `#cells` into a slot. */
-  #fill(
-    bucket: number,
-    index: number,
-    hash: Hasher,
+  /** Finds or makes room for the counter in `#cells`. @returns one of OUTCOME */
+  #place(
+    id: Identity,
     namespaceTag: number,
+    nowMs: number,
     durationMs: number,
     limit: number,
-  ): void {
-    const { words, doubles } = this;
+  ): number {
+    let outcome: number = OUTCOME.decided;
+    let place = freePlace(this, this.#a, this.#b, nowMs);
+    if (place === NO_PLACE) {
+      place = chooseVictim(this, this.#a, this.#b, namespaceTag, nowMs);
+      if (place === NO_PLACE) return OUTCOME.full;
+      outcome = OUTCOME.evicted;
+    }
+    const bucket = place < BUCKET_SLOTS ? this.#a : this.#b;
+    fillPlace(this, bucket, place % BUCKET_SLOTS, id, namespaceTag, this.#cells, durationMs, limit);
+    return outcome;
+  }
+
+  #clear(): void {
+    this.#cells.newest = NO_WINDOW;
+    this.#cells.current = 0;
+    this.#cells.previous = 0;
+  }
+
+  /** Reads the ring of a slot into `#cells`. @returns its newest window */
+  #read(slot: number): number {
     const cells = this.#cells;
-    const tag = bucket + BUCKET.tags + index;
-    const slot = slotAt(bucket, index);
-    words[tag] = 0;
-    doubles[slot + SLOT.duration] = durationMs;
-    doubles[slot + SLOT.newest] = cells.newest;
-    doubles[slot + SLOT.ring + (cells.newest & 1)] = cells.current;
-    doubles[slot + SLOT.ring + (~cells.newest & 1)] = cells.previous;
+    const ring = slot + SLOT.ring;
+    const newest = this.doubles[slot + SLOT.newest];
+    cells.newest = newest;
+    cells.current = this.doubles[ring + (newest & 1)];
+    cells.previous = this.doubles[ring + (~newest & 1)];
+    return newest;
+  }
+
+  /** Writes `#cells` into a slot whose newest window was `before`. */
+  #write(slot: number, before: number, limit: number): void {
+    const { doubles } = this;
+    const { newest, current, previous } = this.#cells;
+    const ring = slot + SLOT.ring;
+    const cell = newest & 1;
+    if (newest !== before) {
+      // The number first: cut off here, the new window starts with an old use, never without one.
+      doubles[slot + SLOT.newest] = newest;
+      this.words[slot * 2 + SLOT_WORD.refused] = 0;
+    }
+    doubles[ring + (cell ^ 1)] = previous;
+    doubles[ring + cell] = current;
     doubles[slot + SLOT.limit] = limit;
-    const slotWords = slot * 2;
-    words[slotWords + SLOT_WORD.hash0] = hash.h0;
-    words[slotWords + SLOT_WORD.hash1] = hash.h1;
-    words[slotWords + SLOT_WORD.hash2] = hash.h2;
-    words[slotWords + SLOT_WORD.refused] = 0;
-    words[bucket + BUCKET.namespaces + index] = namespaceTag;
-    words[tag] = hash.h3;
   }
 }

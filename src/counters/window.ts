@@ -10,6 +10,8 @@
  * All amounts are integers up to 2^53-1. Nothing is ever added before it is known to fit.
  */
 
+import { AMOUNT_MAX } from '../limits.ts';
+
 /** A counter's ring of two window cells, read out: the newest window and the one before it. */
 export interface Cells {
   /** Number of the newest window that was counted; NO_WINDOW when none was. */
@@ -56,6 +58,27 @@ export function decideFixed(
   decision.admitted = admitted;
   decision.remaining = used < limit ? limit - used : 0;
   decision.reset = (window + 1) * durationMs;
+}
+
+/**
+ * Adds to `cells` a cost that was admitted in a window before, moving them there if need be.
+ * @returns false when that window is past, and with it whatever it could have mattered to
+ */
+export function deduct(cells: Cells, window: number, cost: number): boolean {
+  const { newest } = cells;
+  if (window < newest - 1) return false;
+  if (window > newest) {
+    cells.previous = window === newest + 1 ? cells.current : 0;
+    cells.newest = window;
+    cells.current = cost;
+  } else if (window === newest) cells.current = plus(cells.current, cost);
+  else cells.previous = plus(cells.previous, cost);
+  return true;
+}
+
+/** Use may go beyond its limit, but stays an exact number. */
+function plus(used: number, cost: number): number {
+  return Math.min(used + cost, AMOUNT_MAX);
 }
 
 /** A counter is expired when the window after its newest has ended. */

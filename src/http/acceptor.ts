@@ -1,6 +1,6 @@
 /**
- * An acceptor: the thread that takes connections and answers checks, all of them in the request's
- * own turn. Started by the main thread, which it tells when it listens; it shares its port with the
+ * An acceptor: the thread that takes connections and answers checks, decided here or by a shard
+ * worker. Started by the main thread, which it tells when it listens; it shares its port with the
  * other acceptors and the counters with all of them.
  *
  * Whatever it does not catch is fatal for the process: a limiter with half of its threads is worse
@@ -9,13 +9,18 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { LimitCheck } from '../api/limit.ts';
+import { answerText, LimitReader } from '../api/limit.ts';
 import { type Key, Keyring } from '../auth/keyring.ts';
 import { Control } from '../control.ts';
 import { Counters } from '../counters/counters.ts';
+import { ByWorker } from '../decide/by-worker.ts';
+import type { Decider } from '../decide/decider.ts';
+import { InPlace } from '../decide/in-place.ts';
 import { ApiError } from '../errors.ts';
 import { BODY_MAX_BYTES, HEARTBEAT_MS } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
+import { Handoff } from '../shards/handoff.ts';
+import { attachLink } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
 import { BodyReader, type OnBody } from './body.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
@@ -33,23 +38,47 @@ process.on('uncaughtException', (error) => {
 });
 
 const control = new Control(data.control);
-const lane = control.lane(data.index);
+const lane = control.acceptorLane(data.index);
 const clock = new Clock(control);
-const counters = new Counters(data.tables, data.hashKey, data.index + 1, data.onFull, clock, lane);
+const waiting = () => lane.beat();
+const owner = data.index + 1;
+const counters = new Counters(data.tables, data.hashKey, owner, data.onFull, waiting);
 const namespaces = new KnownNamespaces(
   (name) => counters.namespaceState(name),
+  (row) => lane.row(row),
   (name) => tell({ kind: 'namespace', name }),
 );
 namespaces.registered(data.namespaces);
 const keyring = new Keyring(data.keys, clock);
-const limitCheck = new LimitCheck(counters, namespaces);
+const reader = new LimitReader(namespaces);
 const replies = new Replies(lane, data.url + DOCS_PATH, (failure) => {
   tell({ kind: 'failure', failure });
 });
 
+const handoffs = data.links.map((link, worker) => {
+  return new Handoff(attachLink(link, data.index, worker), control.workerLane(worker));
+});
+const byWorker =
+  data.decide === 'worker'
+    ? new ByWorker(counters, handoffs, clock, lane, {
+        decision: (res, limit, decision) => {
+          res.cork(() => replies.json(res, answerText(limit, decision)));
+        },
+        error: (res, error) => {
+          res.cork(() => replies.error(res, error));
+        },
+      })
+    : undefined;
+const decider: Decider = byWorker ?? new InPlace(counters, handoffs, clock, lane);
+
 const bodies = new BodyReader(BODY_MAX_BYTES, lane, (res, error) => replies.error(res, error));
 const answerLimit: OnBody<Key> = (res, key, bytes) => {
-  replies.json(res, limitCheck.answer(key, bytes));
+  const startedMs = clock.monotonicMs();
+  const check = reader.read(key, bytes);
+  const decision = decider.decide(check, startedMs, res);
+  if (decision === undefined) return;
+  replies.json(res, answerText(check.limit, decision));
+  lane.answered(clock.monotonicMs() - startedMs);
 };
 
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
@@ -97,6 +126,9 @@ main.on('message', (message: ToAcceptor) => {
     case 'namespaces':
       namespaces.registered(message.registered);
       namespaces.rejected(message.rejected);
+      break;
+    case 'door':
+      byWorker?.door(message.worker, message.port);
       break;
     case 'drain':
       replies.draining = true;

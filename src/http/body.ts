@@ -8,8 +8,8 @@
  * an abort it never calls back, so a body that did not come whole has no effect at all.
  */
 
-import type { Lane } from '../control.ts';
 import { ApiError } from '../errors.ts';
+import type { AcceptorLane } from '../lanes.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** Called once with a whole body; what it throws is answered by `fail`. */
@@ -19,10 +19,14 @@ const FIRST_BUFFER_BYTES = 1_024;
 
 export class BodyReader {
   readonly #maxBytes: number;
-  readonly #lane: Lane;
+  readonly #lane: AcceptorLane;
   readonly #fail: (res: HttpResponse, error: unknown) => void;
 
-  constructor(maxBytes: number, lane: Lane, fail: (res: HttpResponse, error: unknown) => void) {
+  constructor(
+    maxBytes: number,
+    lane: AcceptorLane,
+    fail: (res: HttpResponse, error: unknown) => void,
+  ) {
     this.#maxBytes = maxBytes;
     this.#lane = lane;
     this.#fail = fail;

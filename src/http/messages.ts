@@ -1,7 +1,9 @@
 /** What the main thread and an acceptor say to each other, off the path of a check. */
 
-import type { OnFull } from '../counters/table.ts';
-import type { KeyRecord, NamespaceRecord } from '../store/store.ts';
+import type { MessagePort } from 'node:worker_threads';
+import type { OnFull } from '../counters/decision.ts';
+import type { RegisteredNamespace } from '../namespaces/known.ts';
+import type { KeyRecord } from '../store/store.ts';
 import type { Failure } from './reply.ts';
 
 /** What an acceptor is started with. */
@@ -14,10 +16,13 @@ export interface AcceptorData {
   url: string;
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
+  /** One for each shard worker. */
+  links: SharedArrayBuffer[];
+  decide: 'in-place' | 'worker';
   hashKey: Uint8Array;
   onFull: OnFull;
   keys: KeyRecord[];
-  namespaces: NamespaceRecord[];
+  namespaces: RegisteredNamespace[];
 }
 
 export type ToMain =
@@ -30,7 +35,9 @@ export type ToMain =
   | { kind: 'failure'; failure: Failure };
 
 export type ToAcceptor =
-  | { kind: 'namespaces'; registered: NamespaceRecord[]; rejected: string[] }
+  | { kind: 'namespaces'; registered: RegisteredNamespace[]; rejected: string[] }
+  /** A run of a shard worker begins, which sends its messages about answers here. */
+  | { kind: 'door'; worker: number; port: MessagePort }
   /** Stop accepting, close every connection with its next answer. */
   | { kind: 'drain' }
   /** Close what is still open and end the thread. */

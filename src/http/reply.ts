@@ -4,8 +4,8 @@
  */
 
 import { makeId } from '../auth/keys.ts';
-import { COUNT, type Lane } from '../control.ts';
-import { ApiError, ERRORS } from '../errors.ts';
+import { ApiError, ERRORS, type ErrorCode } from '../errors.ts';
+import type { AcceptorLane } from '../lanes.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** A failure of ours, for the log. */
@@ -14,6 +14,9 @@ export interface Failure {
   message: string;
   stack: string | undefined;
 }
+
+/** Whatever is not to be had comes back within a second. */
+const RETRY_AFTER_S = '1';
 
 interface ErrorOptions {
   /** The header Allow of a 405. */
@@ -24,12 +27,12 @@ interface ErrorOptions {
 
 export class Replies {
   draining = false;
-  readonly #lane: Lane;
+  readonly #lane: AcceptorLane;
   readonly #docsUrl: string;
   readonly #report: (failure: Failure) => void;
 
   /** @param docsUrl where the pages about errors are, without the code */
-  constructor(lane: Lane, docsUrl: string, report: (failure: Failure) => void) {
+  constructor(lane: AcceptorLane, docsUrl: string, report: (failure: Failure) => void) {
     this.#lane = lane;
     this.#docsUrl = docsUrl;
     this.#report = report;
@@ -48,9 +51,9 @@ export class Replies {
   error(res: HttpResponse, thrown: unknown, { allow, isHead }: ErrorOptions = {}): void {
     const requestId = makeId('req_');
     const known = thrown instanceof ApiError;
-    const code = known ? thrown.code : 'INTERNAL_SERVER_ERROR';
+    const code: ErrorCode = known ? thrown.code : 'INTERNAL_SERVER_ERROR';
     const message = known ? thrown.message : 'the service failed; its log says why';
-    this.#lane.count(known ? COUNT.clientErrors : COUNT.serverErrors);
+    this.#lane.error(code);
     if (!known) {
       const { message: cause, stack } =
         thrown instanceof Error ? thrown : new Error(String(thrown));
@@ -60,6 +63,7 @@ export class Replies {
     res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
     res.writeHeader('X-Request-Id', requestId);
     if (allow !== undefined) res.writeHeader('Allow', allow);
+    if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
     // A body that is too large is still arriving: the connection is of no more use.
     const close = this.draining || code === 'PAYLOAD_TOO_LARGE';
     // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the

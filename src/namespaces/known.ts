@@ -5,23 +5,39 @@
  */
 
 import type { NamespaceState } from '../counters/hash.ts';
+import { newTally, OTHER_ROW } from '../lanes.ts';
 import { NAMESPACES_MAX } from '../limits.ts';
-import type { NamespaceRecord } from '../store/store.ts';
 
 export interface Namespace {
   /** Undefined until it is durable. */
   id: string | undefined;
   state: NamespaceState;
+  /** Where its decisions are counted: in the acceptor's lane as soon as it has a row there. */
+  row: Float64Array;
+}
+
+/** What the main thread tells of a namespace that is durable. */
+export interface RegisteredNamespace {
+  id: string;
+  name: string;
+  /** Its row in every acceptor's lane, which may be that of all others. */
+  row: number;
 }
 
 export class KnownNamespaces {
   readonly #byName = new Map<string, Namespace>();
   readonly #stateOf: (name: string) => NamespaceState;
+  readonly #rowOf: (row: number) => Float64Array;
   readonly #register: (name: string) => void;
 
   /** @param register hands the name of a new namespace to the main thread */
-  constructor(stateOf: (name: string) => NamespaceState, register: (name: string) => void) {
+  constructor(
+    stateOf: (name: string) => NamespaceState,
+    rowOf: (row: number) => Float64Array,
+    register: (name: string) => void,
+  ) {
     this.#stateOf = stateOf;
+    this.#rowOf = rowOf;
     this.#register = register;
   }
 
@@ -31,29 +47,47 @@ export class KnownNamespaces {
 
   /** A namespace for one look at it, which is not created. */
   unregistered(name: string): Namespace {
-    return { id: undefined, state: this.#stateOf(name) };
+    return { id: undefined, state: this.#stateOf(name), row: this.#rowOf(OTHER_ROW) };
   }
 
   /** Creates a namespace; undefined when there are as many as there may be. */
   create(name: string): Namespace | undefined {
     if (this.#byName.size >= NAMESPACES_MAX) return undefined;
-    const namespace = this.unregistered(name);
+    const namespace = { id: undefined, state: this.#stateOf(name), row: newTally() };
     this.#byName.set(name, namespace);
     this.#register(name);
     return namespace;
   }
 
   /** Namespaces that are durable now, created here or elsewhere. */
-  registered(records: readonly Pick<NamespaceRecord, 'id' | 'name'>[]): void {
-    for (const { id, name } of records) {
+  registered(records: readonly RegisteredNamespace[]): void {
+    for (const { id, name, row } of records) {
       const known = this.#byName.get(name);
-      if (known !== undefined) known.id = id;
-      else this.#byName.set(name, { id, state: this.#stateOf(name) });
+      if (known === undefined) {
+        this.#byName.set(name, { id, state: this.#stateOf(name), row: this.#rowOf(row) });
+      } else {
+        known.id = id;
+        this.#countIn(known, row);
+      }
     }
   }
 
   /** Names for which there was no room: acceptors that each saw the last place free. */
   rejected(names: readonly string[]): void {
-    for (const name of names) this.#byName.delete(name);
+    for (const name of names) {
+      const known = this.#byName.get(name);
+      if (known !== undefined) this.#countIn(known, OTHER_ROW);
+      this.#byName.delete(name);
+    }
+  }
+
+  /** Adds what was counted so far to a row of the lane, and counts there from now on. */
+  #countIn(namespace: Namespace, index: number): void {
+    const row = this.#rowOf(index);
+    if (namespace.row === row) return;
+    namespace.row.forEach((count, i) => {
+      row[i] += count;
+    });
+    namespace.row = row;
   }
 }

@@ -5,9 +5,11 @@
  */
 
 import { makeId } from '../auth/keys.ts';
+import { OTHER_ROW } from '../lanes.ts';
 import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
 import type { Log } from '../observe/log.ts';
-import type { NamespaceRecord, Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
+import type { RegisteredNamespace } from './known.ts';
 
 const BATCH_MS = 5;
 const RETRY_MS = 1_000;
@@ -15,9 +17,10 @@ const RETRY_MS = 1_000;
 export class NamespaceRegistrar {
   readonly #store: Store;
   readonly #log: Log;
-  readonly #tell: (registered: NamespaceRecord[], rejected: string[]) => void;
+  readonly #tell: (registered: RegisteredNamespace[], rejected: string[]) => void;
   readonly #nowMs: () => number;
-  readonly #names: Set<string>;
+  /** Names and their rows in the lanes: the first that came have one of their own. */
+  readonly #rows = new Map<string, number>();
   readonly #waiting = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -26,17 +29,17 @@ export class NamespaceRegistrar {
     store: Store,
     log: Log,
     nowMs: () => number,
-    tell: (registered: NamespaceRecord[], rejected: string[]) => void,
+    tell: (registered: RegisteredNamespace[], rejected: string[]) => void,
   ) {
     this.#store = store;
     this.#log = log;
     this.#nowMs = nowMs;
     this.#tell = tell;
-    this.#names = new Set(store.namespaces().map(({ name }) => name));
+    for (const { name } of store.namespaces()) this.#add(name);
   }
 
   register(name: string): void {
-    if (this.#names.has(name)) return;
+    if (this.#rows.has(name)) return;
     this.#waiting.add(name);
     this.#timer ??= setTimeout(() => this.flush(), BATCH_MS);
   }
@@ -45,7 +48,7 @@ export class NamespaceRegistrar {
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const room = NAMESPACES_MAX - this.#names.size;
+    const room = NAMESPACES_MAX - this.#rows.size;
     const names = [...this.#waiting];
     if (names.length === 0) return;
     const createdMs = this.#nowMs();
@@ -63,7 +66,25 @@ export class NamespaceRegistrar {
       return;
     }
     this.#waiting.clear();
-    for (const { name } of records) this.#names.add(name);
-    this.#tell(records, names.slice(room));
+    const registered = records.map(({ id, name }) => ({ id, name, row: this.#add(name) }));
+    this.#tell(registered, names.slice(room));
+  }
+
+  /** Everything that is registered. */
+  registered(): RegisteredNamespace[] {
+    return this.#store.namespaces().map(({ id, name }) => {
+      return { id, name, row: this.#rows.get(name) ?? OTHER_ROW };
+    });
+  }
+
+  /** The names of the namespaces that have a row of their own, by row. */
+  rowNames(): string[] {
+    return [...this.#rows].filter(([, row]) => row !== OTHER_ROW).map(([name]) => name);
+  }
+
+  #add(name: string): number {
+    const row = Math.min(this.#rows.size, OTHER_ROW);
+    this.#rows.set(name, row);
+    return row;
   }
 }

@@ -1,7 +1,8 @@
 /**
- * Health, on a port of its own, served by the main thread: off the path of a check, so by Node's
- * own server. `/livez`: the process runs. `/readyz`: it takes checks; 503 while it starts or
- * drains.
+ * Health and metrics, on a port of its own, served by the main thread: off the path of a check, so
+ * by Node's own server. `/livez`: the process runs. `/readyz`: it takes checks; 503 while it starts
+ * or drains. While a shard worker is being replaced it says `degraded`, with a 200: checks are
+ * answered all the same. `/metrics`: see `metrics.ts`.
  *
  * A browser on this machine could be made to call it under a name of an attacker's, so a request is
  * refused that names a foreign `Host`, other than by address, or comes from another `Origin`.
@@ -12,8 +13,15 @@ import { type AddressInfo, isIP } from 'node:net';
 
 export type State = 'starting' | 'ready' | 'draining';
 
+/** What the admin port tells of, once it is there. */
+export interface Observed {
+  workers: { wanted: number; running: number; replaced: number };
+  metrics: { contentType: string; text(): Promise<string> };
+}
+
 export class Admin {
   state: State = 'starting';
+  observed: Observed | undefined;
   readonly #server: Server;
   readonly #names: Set<string>;
 
@@ -50,10 +58,29 @@ export class Admin {
     } else if (req.url === '/livez') {
       send(200, { status: 'alive' });
     } else if (req.url === '/readyz') {
-      send(this.state === 'ready' ? 200 : 503, { status: this.state });
+      send(this.state === 'ready' ? 200 : 503, this.#readiness());
+    } else if (req.url === '/metrics' && this.observed !== undefined) {
+      const { metrics } = this.observed;
+      metrics.text().then(
+        (text) => {
+          res.writeHead(200, { 'Content-Type': metrics.contentType });
+          res.end(req.method === 'HEAD' ? undefined : text);
+        },
+        (error: Error) => send(500, { error: error.message }),
+      );
     } else {
-      send(404, { error: `there is no ${req.url}; there are /livez and /readyz` });
+      send(404, { error: `there is no ${req.url}; there are /livez, /readyz and /metrics` });
     }
+  }
+
+  #readiness(): object {
+    if (this.observed === undefined) return { status: this.state };
+    const { wanted, running, replaced } = this.observed.workers;
+    const isDegraded = this.state === 'ready' && running < wanted;
+    return {
+      status: isDegraded ? 'degraded' : this.state,
+      workers: { wanted, running, replaced },
+    };
   }
 
   #isLocal({ headers: { host = '', origin } }: IncomingMessage): boolean {

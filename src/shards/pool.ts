@@ -1,109 +1,88 @@
 /**
- * The pool of shard workers, on the main thread. While checks come in it counts the live counters
- * of every shard from time to time, and warns before the table is full and when a live counter had
- * to make room: then limits are no longer exact, and WEIR_COUNTERS is too small. A census that
- * fails is logged; the next one starts afresh.
+ * The piscina pool whose threads run the shard workers, and which thread is which: piscina replaces
+ * a thread that ends, but says nothing of when it has, and a run can be rejected before. Belongs to
+ * the main thread.
  */
 
+import type { MessagePort, Worker } from 'node:worker_threads';
 import { Piscina } from 'piscina';
-import { COUNT, type Control } from '../control.ts';
-import { SHARDS } from '../limits.ts';
-import type { Log } from '../observe/log.ts';
-import type { CensusTask, ShardWorkerData } from './worker.ts';
+import type { Run, ShardWorkerData } from './worker.ts';
 
-const CENSUS_MS = 5_000;
-const NEARLY_FULL = 0.9;
+/** A worker keeps next to nothing on its heap: what grows beyond this is a fault of its own. */
+const HEAP_MB = 64;
 
-interface Total {
-  checks: number;
-  /** Live counters that made room, and newcomers for whom there was none. */
-  evicted: number;
-  noRoom: number;
+interface Thread {
+  worker: Worker;
+  ended: Promise<void>;
 }
 
 export class ShardPool {
   readonly #pool: Piscina;
-  readonly #control: Control;
-  readonly #capacity: number;
-  readonly #nowMs: () => number;
-  readonly #log: Log;
-  readonly #timer: NodeJS.Timeout;
-  /** What the last census had to say of: a failed one leaves it to the next. */
-  #said: Total = { checks: 0, evicted: 0, noRoom: 0 };
-  #closing = false;
+  /** Every thread there was since the start, while it lives, by its id. */
+  readonly #threads = new Map<number, Thread>();
 
-  constructor(
-    workers: number,
-    capacity: number,
-    tables: SharedArrayBuffer[],
-    control: Control,
-    nowMs: () => number,
-    log: Log,
-  ) {
-    this.#control = control;
-    this.#capacity = capacity;
-    this.#nowMs = nowMs;
-    this.#log = log;
+  /** @param threadFailed hears of a thread that failed while it had no run, as in its bootstrap */
+  constructor(workers: number, workerData: ShardWorkerData, threadFailed: (error: Error) => void) {
     this.#pool = new Piscina({
       filename: new URL('./worker.js', import.meta.url).href,
-      workerData: { tables } satisfies ShardWorkerData,
+      workerData,
       minThreads: workers,
       maxThreads: workers,
       concurrentTasksPerWorker: 1,
-      maxQueue: SHARDS,
+      maxQueue: workers,
       idleTimeout: Number.POSITIVE_INFINITY,
       recordTiming: false,
       atomics: 'disabled',
+      resourceLimits: { maxOldGenerationSizeMb: HEAP_MB },
     });
-    this.#pool.on('error', (error) => this.#log.error({ err: error }, 'a shard worker failed'));
-    this.#timer = setInterval(() => this.#census(), CENSUS_MS);
+    this.#pool.on('error', threadFailed);
+    this.#pool.on('workerCreate', () => this.#note());
+    this.#note();
   }
 
-  async close(): Promise<void> {
-    this.#closing = true;
-    clearInterval(this.#timer);
+  /** Starts a run. Resolves when it was told to stop; rejects when it failed, or its thread did. */
+  run(run: Run, signal: AbortSignal): Promise<void> {
+    return this.#pool.run(run, { signal, transferList: run.doors as MessagePort[] });
+  }
+
+  /** How many threads there are; fewer than wanted when one failed in its bootstrap. */
+  get size(): number {
+    return this.#pool.threads.length;
+  }
+
+  /** Resolves when a thread has ended; at once when the pool goes on with it. */
+  async ended(id: number): Promise<void> {
+    if (this.#pool.threads.some(({ threadId }) => threadId === id)) return;
+    await this.#threads.get(id)?.ended;
+  }
+
+  /** Ends a thread, whatever it does. */
+  async end(id: number): Promise<void> {
+    await this.#threads.get(id)?.worker.terminate();
+  }
+
+  /** Ends all threads but those. */
+  async endOthers(ids: readonly number[]): Promise<void> {
+    this.#note();
+    const others = [...this.#threads.keys()].filter((id) => !ids.includes(id));
+    await Promise.all(others.map((id) => this.end(id)));
+  }
+
+  async destroy(): Promise<void> {
     await this.#pool.destroy();
-    this.#warn(this.#total(), {});
   }
 
-  async #census(): Promise<void> {
-    const total = this.#total();
-    if (total.checks === this.#said.checks || this.#pool.queueSize > 0) return;
-    const nowMs = this.#nowMs();
-    try {
-      const counts = await Promise.all(
-        Array.from({ length: SHARDS }, (_, shard): Promise<number> => {
-          return this.#pool.run({ shard, nowMs } satisfies CensusTask);
-        }),
-      );
-      const live = counts.reduce((sum, count) => sum + count, 0);
-      const facts = { live, capacity: this.#capacity };
-      if (this.#warn(total, facts)) return;
-      if (live > NEARLY_FULL * this.#capacity) this.#log.warn(facts, 'counters are nearly full');
-      else this.#log.debug(facts, 'census');
-    } catch (error) {
-      if (!this.#closing) this.#log.error({ err: error }, 'a census failed');
+  #note(): void {
+    for (const worker of this.#pool.threads) {
+      const id = worker.threadId;
+      if (id < 0 || this.#threads.has(id)) continue;
+      const ended = new Promise<void>((resolve) => {
+        worker.once('exit', () => {
+          this.#threads.delete(id);
+          resolve();
+        });
+      });
+      this.#threads.set(id, { worker, ended });
     }
-  }
-
-  /** Says, once, how many counters were evicted and newcomers found no room, if any. */
-  #warn(total: Total, facts: object): boolean {
-    const evicted = total.evicted - this.#said.evicted;
-    const noRoom = total.noRoom - this.#said.noRoom;
-    this.#said = total;
-    if (evicted + noRoom === 0) return false;
-    this.#log.warn({ ...facts, evicted, noRoom }, 'the table is too small: raise WEIR_COUNTERS');
-    return true;
-  }
-
-  #total(): Total {
-    const total = { checks: 0, evicted: 0, noRoom: 0 };
-    for (let i = 0; i < this.#control.lanes; i++) {
-      const lane = this.#control.lane(i);
-      total.checks += lane.counted(COUNT.admitted) + lane.counted(COUNT.refused);
-      total.evicted += lane.counted(COUNT.liveEvictions);
-      total.noRoom += lane.counted(COUNT.fullTable);
-    }
-    return total;
   }
 }

@@ -6,16 +6,17 @@
  * goes on has missed none.
  */
 
-import { Worker } from 'node:worker_threads';
-import type { Control, Lane } from '../control.ts';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { Control } from '../control.ts';
 import type { AcceptorData, ToAcceptor, ToMain } from '../http/messages.ts';
 import type { Failure } from '../http/reply.ts';
+import type { AcceptorLane } from '../lanes.ts';
 import { HEARTBEAT_MS, HEARTBEATS_MISSED } from '../limits.ts';
 import { dieAtOnce } from './fatal.ts';
 
 interface Acceptor {
   worker: Worker;
-  lane: Lane;
+  lane: AcceptorLane;
   signs: number;
   missed: number;
   draining: boolean;
@@ -47,11 +48,15 @@ export class Acceptors {
     this.#events = events;
   }
 
-  /** Starts one acceptor per lane; resolves when all of them listen. */
-  async start(data: Omit<AcceptorData, 'index'>): Promise<void> {
-    const all = Array.from({ length: this.#control.lanes }, (_, index) => {
-      return this.#startOne({ ...data, index });
-    });
+  /**
+   * Starts an acceptor for each row of links, which go to the shard workers; resolves when all of
+   * them listen.
+   */
+  async start(
+    data: Omit<AcceptorData, 'index' | 'links'>,
+    links: readonly SharedArrayBuffer[][],
+  ): Promise<void> {
+    const all = links.map((own, index) => this.#startOne({ ...data, index, links: own }));
     const late = setTimeout(() => dieAtOnce('the acceptors do not start'), START_MS);
     await Promise.all(all);
     clearTimeout(late);
@@ -60,6 +65,16 @@ export class Acceptors {
 
   tell(message: ToAcceptor): void {
     for (const { worker } of this.#acceptors) worker.postMessage(message);
+  }
+
+  /** Gives each acceptor one end of a new channel from a shard worker. @returns the other ends */
+  doors(worker: number): MessagePort[] {
+    return this.#acceptors.map((acceptor) => {
+      const { port1, port2 } = new MessageChannel();
+      const message: ToAcceptor = { kind: 'door', worker, port: port1 };
+      acceptor.worker.postMessage(message, [port1]);
+      return port2;
+    });
   }
 
   /**
@@ -88,7 +103,7 @@ export class Acceptors {
 
   #startOne(data: AcceptorData): Promise<void> {
     const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
-    const lane = this.#control.lane(data.index);
+    const lane = this.#control.acceptorLane(data.index);
     const acceptor = { worker, lane, signs: 0, missed: 0, draining: false };
     this.#acceptors.push(acceptor);
     return new Promise((resolve) => {

@@ -6,7 +6,7 @@ import { allocateControl, Control } from '../../src/control.ts';
 import { VERIFIED_TOKENS_MAX } from '../../src/limits.ts';
 import { Clock, ClockKeeper } from '../../src/time.ts';
 
-const control = new Control(allocateControl(1));
+const control = new Control(allocateControl(1, 1));
 new ClockKeeper(control);
 const clock = new Clock(control);
 

@@ -4,6 +4,7 @@ import { Unkey } from '@unkey/api';
 import { Ratelimit } from '@unkey/ratelimit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
+  MODES,
   ROOT_KEY,
   type Running,
   removeDirectory,
@@ -11,117 +12,127 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 
-const dataDir = temporaryDirectory();
-let server: Running;
-beforeAll(async () => {
-  server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
-});
-afterAll(async () => {
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
-});
-
-const HOUR_MS = 3_600_000;
-
-describe('@unkey/api 0.38.0', () => {
-  const client = (changes: object = {}) =>
-    new Unkey({ rootKey: ROOT_KEY, baseUrl: server.url, ...changes });
-  const body = (identifier: string) => ({ identifier, limit: 5, duration: HOUR_MS });
-
-  test('admitted, and refused when all is used', async () => {
-    const unkey = client();
-    for (let remaining = 4; remaining >= 0; remaining--) {
-      const { result, error } = await unkey.ratelimits.limit(body('api'));
-      expect(error).toBeUndefined();
-      expect(result).toMatchObject({ success: true, limit: 5, remaining });
-      expect(result!.reset % HOUR_MS).toBe(0);
-    }
-    const { result } = await unkey.ratelimits.limit(body('api'));
-    expect(result).toMatchObject({ success: false, limit: 5, remaining: 0 });
+describe.each(MODES)('decided %s:', (mode) => {
+  const dataDir = temporaryDirectory();
+  let server: Running;
+  beforeAll(async () => {
+    server = await startServer(dataDir, {
+      args: ['--acceptors', '2', '--counters', '1024', '--decide', mode],
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
   });
 
-  test('cost, cost 0, async, a namespace, meta and resources', async () => {
-    const unkey = client();
-    const request = { ...body('api-cost'), namespace: 'email.send' };
-    const send = async (changes: object) => {
-      return (await unkey.ratelimits.limit({ ...request, ...changes })).result;
-    };
-    expect(await send({ cost: 3 })).toMatchObject({ success: true, remaining: 2 });
-    expect(await send({ cost: 3 })).toMatchObject({ success: false, remaining: 2 });
-    expect(await send({ cost: 0 })).toMatchObject({ success: true, remaining: 2 });
-    const resources = [{ type: 'project', id: 'p_123', name: 'dub' }];
-    expect(await send({ async: true, meta: { a: 'b' }, resources })).toMatchObject({
-      success: true,
-      remaining: 1,
+  const HOUR_MS = 3_600_000;
+
+  describe('@unkey/api 0.38.0', () => {
+    const client = (changes: object = {}) =>
+      new Unkey({ rootKey: ROOT_KEY, baseUrl: server.url, ...changes });
+    const body = (identifier: string) => ({ identifier, limit: 5, duration: HOUR_MS });
+
+    test('admitted, and refused when all is used', async () => {
+      const unkey = client();
+      for (let remaining = 4; remaining >= 0; remaining--) {
+        const { result, error } = await unkey.ratelimits.limit(body('api'));
+        expect(error).toBeUndefined();
+        expect(result).toMatchObject({ success: true, limit: 5, remaining });
+        expect(result!.reset % HOUR_MS).toBe(0);
+      }
+      const { result } = await unkey.ratelimits.limit(body('api'));
+      expect(result).toMatchObject({ success: false, limit: 5, remaining: 0 });
+    });
+
+    test('cost, cost 0, async, a namespace, meta and resources', async () => {
+      const unkey = client();
+      const request = { ...body('api-cost'), namespace: 'email.send' };
+      const send = async (changes: object) => {
+        return (await unkey.ratelimits.limit({ ...request, ...changes })).result;
+      };
+      expect(await send({ cost: 3 })).toMatchObject({ success: true, remaining: 2 });
+      expect(await send({ cost: 3 })).toMatchObject({ success: false, remaining: 2 });
+      expect(await send({ cost: 0 })).toMatchObject({ success: true, remaining: 2 });
+      const resources = [{ type: 'project', id: 'p_123', name: 'dub' }];
+      expect(await send({ async: true, meta: { a: 'b' }, resources })).toMatchObject({
+        success: true,
+        remaining: 1,
+      });
+    });
+
+    test('a base URL with a slash at its end', async () => {
+      const { result } = await client({ baseUrl: `${server.url}/` }).ratelimits.limit(
+        body('slash'),
+      );
+      expect(result).toMatchObject({ success: true, remaining: 4 });
+    });
+
+    test('a bad key is an error with our code, and not tried again', async () => {
+      const { result, error } = await client({ rootKey: 'wrong' }).ratelimits.limit(body('key'));
+      expect(result).toBeUndefined();
+      expect(error).toMatchObject({ code: 'UNAUTHORIZED' });
+      expect(error?.requestId).toMatch(/^req_/);
+    });
+
+    test('a bad body is an error that names the field', async () => {
+      const { error } = await client().ratelimits.limit({ ...body('bad'), duration: 5 });
+      expect(error).toMatchObject({ code: 'BAD_REQUEST' });
+      expect(error?.message).toContain('"duration" must be an integer from 1000');
+      expect(error?.docs).toBe(`${server.url}/docs/errors/BAD_REQUEST`);
     });
   });
 
-  test('a base URL with a slash at its end', async () => {
-    const { result } = await client({ baseUrl: `${server.url}/` }).ratelimits.limit(body('slash'));
-    expect(result).toMatchObject({ success: true, remaining: 4 });
-  });
+  describe('@unkey/ratelimit 0.5.5', () => {
+    const limiter = (changes: object = {}) =>
+      new Ratelimit({
+        rootKey: ROOT_KEY,
+        baseUrl: server.url,
+        namespace: 'ratelimit-client',
+        limit: 3,
+        duration: '1h',
+        ...changes,
+      });
 
-  test('a bad key is an error with our code, and not tried again', async () => {
-    const { result, error } = await client({ rootKey: 'wrong' }).ratelimits.limit(body('key'));
-    expect(result).toBeUndefined();
-    expect(error).toMatchObject({ code: 'UNAUTHORIZED' });
-    expect(error?.requestId).toMatch(/^req_/);
-  });
-
-  test('a bad body is an error that names the field', async () => {
-    const { error } = await client().ratelimits.limit({ ...body('bad'), duration: 5 });
-    expect(error).toMatchObject({ code: 'BAD_REQUEST' });
-    expect(error?.message).toContain('"duration" must be an integer from 1000');
-    expect(error?.docs).toBe(`${server.url}/docs/errors/BAD_REQUEST`);
-  });
-});
-
-describe('@unkey/ratelimit 0.5.5', () => {
-  const limiter = (changes: object = {}) =>
-    new Ratelimit({
-      rootKey: ROOT_KEY,
-      baseUrl: server.url,
-      namespace: 'ratelimit-client',
-      limit: 3,
-      duration: '1h',
-      ...changes,
+    test('admitted, and refused when all is used', async () => {
+      const ratelimit = limiter();
+      for (let remaining = 2; remaining >= 0; remaining--) {
+        expect(await ratelimit.limit('user')).toMatchObject({ success: true, limit: 3, remaining });
+      }
+      expect(await ratelimit.limit('user')).toMatchObject({
+        success: false,
+        limit: 3,
+        remaining: 0,
+      });
     });
 
-  test('admitted, and refused when all is used', async () => {
-    const ratelimit = limiter();
-    for (let remaining = 2; remaining >= 0; remaining--) {
-      expect(await ratelimit.limit('user')).toMatchObject({ success: true, limit: 3, remaining });
-    }
-    expect(await ratelimit.limit('user')).toMatchObject({ success: false, limit: 3, remaining: 0 });
-  });
+    test('cost, cost 0, async, meta and resources', async () => {
+      const ratelimit = limiter();
+      expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({
+        success: true,
+        remaining: 1,
+      });
+      expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({
+        success: false,
+        remaining: 1,
+      });
+      expect(await ratelimit.limit('cost', { cost: 0 })).toMatchObject({
+        success: true,
+        remaining: 1,
+      });
+      const options = { meta: { a: 1, b: null }, resources: [{ type: 't', id: 'i' }] };
+      expect(await limiter({ async: true }).limit('cost', options)).toMatchObject({
+        success: true,
+        remaining: 0,
+      });
+    });
 
-  test('cost, cost 0, async, meta and resources', async () => {
-    const ratelimit = limiter();
-    expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({
-      success: true,
-      remaining: 1,
+    test('a bad key and a bad body are errors that say why', async () => {
+      await expect(limiter({ rootKey: 'wrong' }).limit('user')).rejects.toThrow(
+        /UNAUTHORIZED - req_.*the API key is not known here/,
+      );
+      await expect(limiter({ duration: 5 }).limit('user')).rejects.toThrow(
+        /BAD_REQUEST - req_.*"duration" must be an integer from 1000/,
+      );
     });
-    expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({
-      success: false,
-      remaining: 1,
-    });
-    expect(await ratelimit.limit('cost', { cost: 0 })).toMatchObject({
-      success: true,
-      remaining: 1,
-    });
-    const options = { meta: { a: 1, b: null }, resources: [{ type: 't', id: 'i' }] };
-    expect(await limiter({ async: true }).limit('cost', options)).toMatchObject({
-      success: true,
-      remaining: 0,
-    });
-  });
-
-  test('a bad key and a bad body are errors that say why', async () => {
-    await expect(limiter({ rootKey: 'wrong' }).limit('user')).rejects.toThrow(
-      /UNAUTHORIZED - req_.*the API key is not known here/,
-    );
-    await expect(limiter({ duration: 5 }).limit('user')).rejects.toThrow(
-      /BAD_REQUEST - req_.*"duration" must be an integer from 1000/,
-    );
   });
 });

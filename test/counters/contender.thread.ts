@@ -5,9 +5,10 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { shardOf } from '../../src/counters/counters.ts';
+import { newDecision, OUTCOME } from '../../src/counters/decision.ts';
 import { Hasher } from '../../src/counters/hash.ts';
-import { CounterTable, newDecision, OUTCOME } from '../../src/counters/table.ts';
+import { CounterTable } from '../../src/counters/table.ts';
+import { shardOf } from '../../src/shards/shard.ts';
 
 export interface Contender {
   owner: number;
@@ -48,7 +49,9 @@ function contend(task: Contender): void {
   const { owner, decisions, contenders, hot, cold, windows } = task;
   const hasher = new Hasher(Buffer.from('0123456789abcdef'));
   const state = hasher.namespace('contention');
-  const tables = task.tables.map((buffer, shard) => new CounterTable(buffer, shard, owner, 'deny'));
+  const tables = task.tables.map((buffer, shard) => {
+    return new CounterTable(buffer, shard, owner, 'deny', () => {});
+  });
   const clock = new Int32Array(task.clock);
   const gate = new Int32Array(task.gate);
   const ids = Array.from({ length: hot + cold }, (_, i) => `id_${i}`);
@@ -73,11 +76,12 @@ function contend(task: Contender): void {
     const now = START_MS + Atomics.load(clock, 0);
     tables[shardOf(hasher)].decide(
       hasher,
-      state,
+      state[0],
       now,
       limitOf(id, hot),
       DURATION_MS,
       cost,
+      true,
       decision,
     );
     if (decision.outcome === OUTCOME.evicted) evicted++;

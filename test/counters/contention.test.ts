@@ -1,8 +1,8 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { groupsPerShard, LINE_WORDS } from '../../src/counters/layout.ts';
-import { allocateTable } from '../../src/counters/table.ts';
+import { allocateTable } from '../../src/counters/buffer.ts';
+import { groupsPerShard, lockOf } from '../../src/counters/layout.ts';
 import { SHARDS } from '../../src/limits.ts';
 import { type Contender, limitOf, type Tally } from './contender.thread.ts';
 
@@ -55,7 +55,7 @@ test('more threads than cores, 10^7 decisions and many windows: no token too man
   expect(exhausted).toBeGreaterThan(500);
   for (const table of tables) {
     for (let group = 0; group < groups; group++) {
-      expect(Atomics.load(new Int32Array(table), (group + 1) * LINE_WORDS)).toBe(0);
+      expect(Atomics.load(new Int32Array(table), lockOf(group))).toBe(0);
     }
   }
   console.info(

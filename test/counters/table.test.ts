@@ -1,65 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { countLive } from '../../src/counters/census.ts';
-import { shardOf } from '../../src/counters/counters.ts';
-import { Hasher } from '../../src/counters/hash.ts';
-import { groupsPerShard, HEADER, LINE_WORDS, tableBytes } from '../../src/counters/layout.ts';
-import {
-  allocateTable,
-  CounterTable,
-  newDecision,
-  type OnFull,
-  OUTCOME,
-} from '../../src/counters/table.ts';
-import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/limits.ts';
+import { allocateTable } from '../../src/counters/buffer.ts';
+import { DEDUCTION, OUTCOME } from '../../src/counters/decision.ts';
+import type { Hasher } from '../../src/counters/hash.ts';
+import { HEADER, lockOf, tableBytes } from '../../src/counters/layout.ts';
+import { CounterTable } from '../../src/counters/table.ts';
+import { AMOUNT_MAX, COUNTERS_MIN } from '../../src/limits.ts';
+import { Tables } from '../support/tables.ts';
 
 const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
-
-/** All shards' tables for a capacity, as an acceptor has them, without clock and statistics. */
-class Tables {
-  readonly hasher = new Hasher(Buffer.from('0123456789abcdef'));
-  readonly tables: CounterTable[];
-  readonly decision = newDecision();
-  evicted = 0;
-  full = 0;
-
-  constructor(counters: number, onFull: OnFull = 'deny') {
-    const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
-    this.tables = Array.from({ length: SHARDS }, (_, shard) => {
-      return new CounterTable(allocateTable(shard, groups), shard, 1, onFull);
-    });
-  }
-
-  decide(
-    identifier: string,
-    options: Partial<Record<'limit' | 'duration' | 'cost' | 'now', number>> = {},
-    namespace = 'default',
-  ) {
-    const { limit = 10, duration = MINUTE, cost = 1, now = NOW } = options;
-    const state = this.namespace(namespace);
-    this.hasher.hash(state, identifier);
-    const table = this.tables[shardOf(this.hasher)];
-    table.decide(this.hasher, state, now, limit, duration, cost, this.decision);
-    if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
-    if (this.decision.outcome === OUTCOME.full) this.full++;
-    return this.decision;
-  }
-
-  live(now = NOW): number {
-    return this.tables.reduce((sum, table) => sum + countLive(table, now), 0);
-  }
-
-  readonly #states = new Map<string, Int32Array>();
-
-  namespace(name: string): Int32Array {
-    let state = this.#states.get(name);
-    if (state === undefined) {
-      state = this.hasher.namespace(name);
-      this.#states.set(name, state);
-    }
-    return state;
-  }
-}
 
 describe('a counter', () => {
   test('is one per namespace, identifier and duration, and not per limit', () => {
@@ -149,7 +98,7 @@ describe('a table', () => {
   });
 
   /** Fills a table with counters that have all refused someone, of as many namespaces. */
-  function guardedTable(onFull: OnFull, namespaces: number): Tables {
+  function guardedTable(onFull: 'deny' | 'allow', namespaces: number): Tables {
     const tables = new Tables(COUNTERS_MIN, onFull);
     for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
       const name = `ns_${i % namespaces}`;
@@ -190,9 +139,71 @@ describe('a table', () => {
   });
 });
 
+describe('a deduction', () => {
+  const start = Math.floor(NOW / MINUTE) * MINUTE;
+  const window = start / MINUTE;
+  const used = (tables: Tables, now = NOW) => 10 - tables.decide('a', { cost: 0, now }).remaining;
+
+  test('is not made by the check that it follows, which leaves a counter behind', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    expect(tables.decide('a', { cost: 4, counts: false })).toMatchObject({
+      admitted: true,
+      remaining: 6,
+      reset: start + MINUTE,
+    });
+    expect([used(tables), tables.live()]).toEqual([0, 1]);
+    expect(tables.deduct('a', { cost: 4, window })).toBe(DEDUCTION.applied);
+    expect(used(tables)).toBe(4);
+  });
+
+  test('counts in the window of its check, also when the next has begun, and in no other', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    tables.decide('a', { cost: 1 });
+    tables.decide('a', { cost: 2, now: NOW + MINUTE });
+    const now = NOW + MINUTE;
+    expect(tables.deduct('a', { cost: 5, window, now })).toBe(DEDUCTION.applied);
+    expect(used(tables, now)).toBe(2);
+    expect(tables.deduct('a', { cost: 3, window: window + 1, now })).toBe(DEDUCTION.applied);
+    expect(used(tables, now)).toBe(5);
+    expect(tables.deduct('a', { cost: 3, window, now: now + MINUTE })).toBe(DEDUCTION.past);
+  });
+
+  test('moves its counter forward when it is the first in its window', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    tables.decide('a', { cost: 9 });
+    const now = NOW + MINUTE;
+    expect(tables.decide('a', { cost: 2, counts: false, now }).remaining).toBe(8);
+    expect(tables.deduct('a', { cost: 2, window: window + 1, now })).toBe(DEDUCTION.applied);
+    expect(used(tables, now)).toBe(2);
+  });
+
+  test('makes its counter anew when that had to make room', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    tables.decide('a', { cost: 4, counts: false });
+    for (let i = 0; i < 20 * COUNTERS_MIN; i++) tables.decide(`x${i}`, { cost: 5 });
+    expect([DEDUCTION.applied, DEDUCTION.evicted]).toContain(
+      tables.deduct('a', { cost: 4, window }),
+    );
+    expect(used(tables)).toBe(4);
+  });
+
+  test('may go beyond the limit, and never beyond an exact number', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    tables.decide('a', { cost: 10 });
+    tables.deduct('a', { cost: 3, window });
+    expect(tables.decide('a')).toMatchObject({ admitted: false, remaining: 0 });
+    expect(tables.decide('a', { limit: 15 })).toMatchObject({ admitted: true, remaining: 1 });
+    for (let i = 0; i < 3; i++) tables.deduct('a', { cost: AMOUNT_MAX, window });
+    expect(tables.decide('a', { limit: AMOUNT_MAX })).toMatchObject({
+      admitted: false,
+      remaining: 0,
+    });
+  });
+});
+
 describe('attaching', () => {
   const buffer = () => allocateTable(3, 2);
-  const attach = (to: SharedArrayBuffer) => new CounterTable(to, 3, 1, 'deny');
+  const attach = (to: SharedArrayBuffer) => new CounterTable(to, 3, 1, 'deny', () => {});
   const corrupted = (at: number) => {
     const damaged = buffer();
     new Int32Array(damaged)[at]++;
@@ -205,7 +216,7 @@ describe('attaching', () => {
     expect(() => attach(corrupted(HEADER.version))).toThrow('version');
     expect(() => attach(corrupted(HEADER.shard))).toThrow('number of the shard is 4, not 3');
     expect(() => attach(corrupted(HEADER.groups))).toThrow(`${tableBytes(2)} bytes for 3 groups`);
-    expect(() => new CounterTable(buffer(), 3, 0, 'deny')).toThrow('own');
+    expect(() => new CounterTable(buffer(), 3, 0, 'deny', () => {})).toThrow('own');
   });
 
   test('a failed assertion inside a decision leaves no lock behind', () => {
@@ -216,15 +227,16 @@ describe('attaching', () => {
       h1: 0,
       h2: 0,
       get h3(): number {
-        held = Atomics.load(table.words, LINE_WORDS);
+        held = Atomics.load(table.words, lockOf(0));
         throw new Error('broken');
       },
     } as unknown as Hasher;
-    const state = new Int32Array(4);
-    expect(() => table.decide(broken, state, NOW, 1, MINUTE, 1, tables.decision)).toThrow('broken');
+    expect(() => table.decide(broken, 1, NOW, 1, MINUTE, 1, true, tables.decision)).toThrow(
+      'broken',
+    );
     expect(held).toBe(1);
     for (let group = 0; group < table.groups; group++) {
-      expect(Atomics.load(table.words, (group + 1) * LINE_WORDS)).toBe(0);
+      expect(Atomics.load(table.words, lockOf(group))).toBe(0);
     }
   });
 });

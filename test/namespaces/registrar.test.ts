@@ -1,12 +1,12 @@
 import { join } from 'node:path';
 import Database from 'libsql';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { allocateControl, Control } from '../../src/control.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { NAMESPACES_MAX } from '../../src/limits.ts';
-import { KnownNamespaces } from '../../src/namespaces/known.ts';
+import { KnownNamespaces, type RegisteredNamespace } from '../../src/namespaces/known.ts';
 import { NamespaceRegistrar } from '../../src/namespaces/registrar.ts';
 import { openLog } from '../../src/observe/log.ts';
-import type { NamespaceRecord } from '../../src/store/store.ts';
 import { check, errorOf, request } from '../support/http.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
@@ -17,7 +17,12 @@ afterAll(() => removeDirectory(dataDir));
 const log = openLog('silent');
 const hasher = new Hasher(Buffer.alloc(16));
 const known = (register: (name: string) => void = () => {}) => {
-  return new KnownNamespaces((name) => hasher.namespace(name), register);
+  const control = new Control(allocateControl(1, 1));
+  return new KnownNamespaces(
+    (name) => hasher.namespace(name),
+    (row) => control.acceptorLane(0).row(row),
+    register,
+  );
 };
 
 const manyNamespaces = (length: number) =>
@@ -26,7 +31,7 @@ const manyNamespaces = (length: number) =>
 describe('namespaces', () => {
   test('are registered once, in one batch, and every acceptor hears of them', () => {
     withStore(dataDir, (store) => {
-      const told: [NamespaceRecord[], string[]][] = [];
+      const told: [RegisteredNamespace[], string[]][] = [];
       const registrar = new NamespaceRegistrar(
         store,
         log,
@@ -44,7 +49,8 @@ describe('namespaces', () => {
       registrar.flush();
       expect(told.length).toBe(1);
       expect(told[0][0].map(({ name }) => name)).toEqual(['a', 'b', 'c']);
-      expect(store.namespaces()).toEqual(told[0][0]);
+      expect(store.namespaces().map(({ id }) => id)).toEqual(told[0][0].map(({ id }) => id));
+      expect(registrar.registered()).toEqual(told[0][0]);
       acceptors[0].registered(told[0][0]);
       expect(acceptors[0].get('c')?.id).toMatch(/^rlns_[0-9a-f]{24}$/);
       registrar.register('a');
@@ -83,7 +89,6 @@ describe('namespaces', () => {
       const full = manyNamespaces(NAMESPACES_MAX - 1);
       store.addNamespaces(full);
       const acceptor = known();
-      acceptor.registered(full);
       const registrar = new NamespaceRegistrar(
         store,
         log,
@@ -93,6 +98,7 @@ describe('namespaces', () => {
           acceptor.rejected(rejected);
         },
       );
+      acceptor.registered(registrar.registered());
       expect(acceptor.create('mine')).toBeDefined();
       expect(acceptor.create('one more')).toBeUndefined();
       registrar.register('theirs');

@@ -15,6 +15,7 @@ import {
 import {
   freePort,
   MAIN,
+  MODES,
   type Options,
   ROOT_KEY,
   type Running,
@@ -25,366 +26,372 @@ import {
   until,
 } from '../support/server.ts';
 
-const FAULT = new URL('fault.mjs', import.meta.url).pathname;
-const SMALL = ['--counters', '1024', '--acceptors', '2'];
+describe.each(MODES)('decided %s:', (mode) => {
+  const FAULT = new URL('fault.mjs', import.meta.url).pathname;
+  const SMALL = ['--counters', '1024', '--acceptors', '2', '--decide', mode];
 
-/** Where curl is not installed its test is skipped, but not where nothing may be. */
-const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
+  /** Where curl is not installed its test is skipped, but not where nothing may be. */
+  const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
-let dataDir: string;
-const started: Running[] = [];
-const start = async (options: Options = {}) => {
-  const server = await startServer(dataDir, { args: SMALL, ...options });
-  started.push(server);
-  return server;
-};
-
-beforeEach(() => {
-  dataDir = temporaryDirectory();
-});
-afterEach(async () => {
-  for (const server of started.splice(0)) {
-    server.child.kill('SIGKILL');
-    await server.exited;
-  }
-  removeDirectory(dataDir);
-});
-
-const limitBody = (identifier: string) => {
-  return JSON.stringify({ identifier, limit: 10, duration: 3_600_000 });
-};
-
-describe('the first start', () => {
-  test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
-    const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
-    const lines = server
-      .stdout()
-      .split('\n')
-      .filter((line) => line.includes('weir_'));
-    expect(lines.length).toBe(1);
-    const { stdout } = await promisify(execFile)('sh', ['-c', lines[0]]);
-    const answer: LimitAnswer = JSON.parse(stdout);
-    expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
-    expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
-
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    const key = /weir_[\w-]+/.exec(lines[0])?.[0] ?? '';
-    expect(key.length).toBe(48);
-    expect(server.stderr()).not.toContain(key);
-    for (const name of readdirSync(dataDir)) {
-      expect(readFileSync(join(dataDir, name)).includes(key)).toBe(false);
-    }
-
-    const again = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
-    expect(again.stdout()).not.toContain('weir_');
-    const { stdout: later } = await promisify(execFile)('sh', [
-      '-c',
-      lines[0].replace(/:\d+\/v1/, `:${again.port}/v1`),
-    ]);
-    expect(JSON.parse(later)).toMatchObject({ success: true });
-  });
-
-  test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
-    const before = process.umask(0);
-    try {
-      dataDir = join(dataDir, 'deep', 'down');
-      await start();
-      expect(statSync(dataDir).mode & 0o777).toBe(0o700);
-      for (const name of readdirSync(dataDir)) {
-        expect([name, statSync(join(dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
-      }
-    } finally {
-      process.umask(before);
-    }
-  });
-
-  test('takes the root key from a file, and then makes none', async () => {
-    const file = join(dataDir, '..', `weir-key-${process.pid}`);
-    writeFileSync(file, `${ROOT_KEY}\n`);
-    const env = { WEIR_ROOT_KEY: undefined as unknown as string, WEIR_ROOT_KEY_FILE: file };
-    const server = await start({ env });
-    removeDirectory(file);
-    expect(server.stdout()).not.toContain('weir_');
-    const body = { identifier: 'a', limit: 5, duration: 1_000 };
-    expect(await check(server.port, body)).toMatchObject({ success: true });
-  });
-
-  test('whose key nobody could read does not keep it: the next start shows another', async () => {
-    const unread = await spawnServer(dataDir);
-    unread.child.stdout?.destroy();
-    const { code } = await unread.exited;
-    expect(code === 0).toBe(false);
-    expect(unread.stderr()).toContain('EPIPE');
-    const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
-    expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
-  });
-
-  test('that fails for its port has made nothing, and locked nobody out', async () => {
-    const server = await start();
-    const other = join(dataDir, 'other');
-    const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
-    expect((await failed.exited).code).toBe(1);
-    expect(() => statSync(other)).toThrow('ENOENT');
-  });
-});
-
-describe('a second instance refuses to start, with one sentence', () => {
-  const sentenceOf = async (failed: Running) => {
-    expect(await failed.exited).toEqual({ code: 1, signal: null });
-    expect(failed.stdout()).toBe('');
-    expect(failed.stderr().trim().split('\n').length).toBe(1);
-    return failed.stderr();
+  let dataDir: string;
+  const started: Running[] = [];
+  const start = async (options: Options = {}) => {
+    const server = await startServer(dataDir, { args: SMALL, ...options });
+    started.push(server);
+    return server;
   };
 
-  test('on the same port', async () => {
-    const server = await start();
-    const other = temporaryDirectory();
-    const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
-    expect(await sentenceOf(failed)).toContain(`127.0.0.1:${server.port} (WEIR_PORT) is in use`);
-    const admin = new URL(server.adminUrl).port;
-    const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
-    expect(await sentenceOf(failedToo)).toContain(`${admin} (WEIR_ADMIN_PORT) is in use`);
-    removeDirectory(other);
+  beforeEach(() => {
+    dataDir = temporaryDirectory();
   });
-
-  test('on the same port, started at the same time', async () => {
-    const other = temporaryDirectory();
-    const port = ['--port', String(await freePort())];
-    const both = await Promise.all([
-      spawnServer(dataDir, { args: [...SMALL, ...port] }),
-      spawnServer(other, { args: [...SMALL, ...port] }),
-    ]);
-    started.push(...both);
-    await until('one serves and one has ended', () => {
-      const serving = both.filter((server) => server.stdout().includes('serves checks'));
-      const ended = both.filter((server) => server.child.exitCode === 1);
-      return serving.length === 1 && ended.length === 1;
-    });
-    expect(both.map((server) => server.stderr()).join('')).toContain('(WEIR_PORT) is in use');
-    removeDirectory(other);
-  });
-
-  test('on the same data directory; it starts when the first was killed', async () => {
-    const server = await start();
-    const failed = await spawnServer(dataDir);
-    expect(await sentenceOf(failed)).toContain(`${dataDir} is in use by another weir`);
-    server.child.kill('SIGKILL');
-    await server.exited;
-    await start();
-  });
-});
-
-describe('SIGTERM', () => {
-  test('answers what is in flight, closes its connections and exits with 0', async () => {
-    const server = await start({ args: [...SMALL, '--drain-ms', '5000'] });
-    const whole = requestBytes({ body: limitBody('inflight') });
-    const received: string[] = [];
-    const sockets = await Promise.all(
-      Array.from({ length: 20 }, (_, i) => {
-        return new Promise<ReturnType<typeof connect>>((resolve) => {
-          const socket = connect(server.port, '127.0.0.1', () => resolve(socket));
-          socket.setEncoding('latin1');
-          socket.on('data', (data) => {
-            received[i] = (received[i] ?? '') + data;
-          });
-        });
-      }),
-    );
-    // Half of them are in the middle of a request when the signal comes, half are idle.
-    for (const [i, socket] of sockets.entries()) {
-      if (i % 2 === 0) socket.write(whole.subarray(0, whole.length - 5));
-    }
-    await check(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
-    server.child.kill('SIGTERM');
-    await until('it is not ready any more', async () => {
-      return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
-    });
-    expect((await fetch(`${server.adminUrl}/livez`)).status).toBe(200);
-    await expect(fetch(server.url)).rejects.toThrow();
-    for (const [i, socket] of sockets.entries()) {
-      socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
-    }
-    expect(await server.exited).toEqual({ code: 0, signal: null });
-    const answers = received.flatMap((text) => takeAnswers(text).answers);
-    expect(answers.length).toBe(20);
-    for (const { status, headers } of answers) {
-      expect([status, headers.connection]).toEqual([200, 'close']);
-    }
-    expect(server.stderr()).toContain('"stopped"');
-  });
-
-  test('does not wait for connections that stay silent beyond the drain', async () => {
-    const server = await start({ args: [...SMALL, '--drain-ms', '300'] });
-    const socket = connect(server.port, '127.0.0.1').on('error', () => {});
-    await new Promise((resolve) => socket.on('connect', resolve));
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-
-  test('and SIGINT end an idle server, twice sent too', async () => {
-    const server = await start({ args: [...SMALL, '--drain-ms', '60000'] });
-    server.child.kill('SIGINT');
-    server.child.kill('SIGTERM');
-    expect(await server.exited).toEqual({ code: 0, signal: null });
-  });
-});
-
-describe('SIGTERM at a bad moment', () => {
-  test('as soon as the first acceptor listens stops it in peace', async () => {
-    const server = await spawnServer(dataDir, { args: ['--acceptors', '8', '--counters', '1024'] });
-    started.push(server);
-    await until('it can be connected to', () => {
-      return new Promise((resolve) => {
-        const socket = connect(server.port, '127.0.0.1', () => resolve(true));
-        socket.on('connect', () => socket.destroy()).on('error', () => resolve(false));
-      });
-    });
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-
-  test('while an acceptor hangs ends the process all the same, and not with 0', async () => {
-    const server = await start({
-      args: [...SMALL, '--drain-ms', '100'],
-      execArgv: ['--import', FAULT],
-      env: { FAULT: 'hang' },
-    });
-    await new Promise((resolve) => setTimeout(resolve, 600));
-    const { code } = await server.stop();
-    expect(code === 0).toBe(false);
-    expect(server.stderr()).toMatch(/did not end|hangs/);
-  });
-});
-
-describe('an acceptor', () => {
-  test('that has more to do than it can is not taken for hung', async () => {
-    const server = await start({ args: ['--counters', '1024', '--acceptors', '1'] });
-    const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(20_000));
-    const sockets = Array.from({ length: 16 }, () => {
-      const socket = connect(server.port, '127.0.0.1').on('error', () => {});
-      socket.resume();
-      socket.write(flood);
-      return socket;
-    });
-    await new Promise((resolve) => setTimeout(resolve, 4_000));
-    for (const socket of sockets) socket.destroy();
-    expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
-    const body = { identifier: 'a', limit: 5, duration: 1_000 };
-    expect(await check(server.port, body)).toMatchObject({ success: true });
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-
-  test.each([
-    ['throw', 'acceptor 0 failed: Error: a fault of the test'],
-    ['reject', 'acceptor 0 failed: Error: a fault of the test'],
-    ['exit', 'acceptor 0 ended by itself, with code 3'],
-    ['hang', 'acceptor 0 hangs: no sign of life for 1000 ms'],
-  ])(
-    'that dies or hangs (%s) ends the process, with one sentence and no dump',
-    async (fault, sentence) => {
-      const server = await start({ execArgv: ['--import', FAULT], env: { FAULT: fault } });
-      const { code, signal } = await server.exited;
-      expect(code === 0).toBe(false);
-      expect(signal).not.toBe('SIGABRT');
-      const said = server
-        .stderr()
-        .split('\n')
-        .filter((line) => line.startsWith('weir: '));
-      expect(said.length).toBe(1);
-      expect(said[0]).toContain(sentence);
-      expect(server.stderr()).not.toMatch(/native stack|FATAL|Aborted/i);
-    },
-  );
-
-  test('in which a request fails answers it with a 500, says why in the log, and goes on', async () => {
-    const server = await start({
-      args: ['--counters', '1024', '--acceptors', '1'],
-      execArgv: ['--import', FAULT],
-      env: { FAULT: 'assertion' },
-    });
-    const body = '{"identifier":"\\u0041","limit":5,"duration":3600000}';
-    let answer = await request(server.port, { body });
-    await until('the fault has struck', async () => {
-      answer = await request(server.port, { body });
-      return answer.status !== 200;
-    });
-    expect(answer.status).toBe(500);
-    expect(errorOf(answer)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
-    expect(answer.body).not.toContain('internal detail');
-    await until('the log has the cause', () => server.stderr().includes('an internal detail'));
-    const { requestId } = errorOf(answer);
-    const line = server
-      .stderr()
-      .split('\n')
-      .find((text) => text.includes(requestId));
-    expect(JSON.parse(line ?? '')).toMatchObject({ msg: 'a request failed', requestId });
-    const unharmed = { identifier: 'b', limit: 5, duration: 3_600_000 };
-    expect(await check(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-
-  test('is not taken for hung after the whole process was stopped for a while', async () => {
-    const server = await start();
-    server.child.kill('SIGSTOP');
-    await new Promise((resolve) => setTimeout(resolve, 2_500));
-    server.child.kill('SIGCONT');
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    const body = { identifier: 'a', limit: 5, duration: 1_000 };
-    expect(await check(server.port, body)).toMatchObject({ success: true });
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-});
-
-describe('the start', () => {
-  test('on a Node without a binary says which Node to use, in one sentence', async () => {
-    const versions = { ...process.versions, modules: '999', node: '99.0.0' };
-    const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
-    const failed = await spawnServer(dataDir, {
-      execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
-    });
-    expect(await failed.exited).toEqual({ code: 1, signal: null });
-    expect(failed.stderr().trim().split('\n').length).toBe(1);
-    expect(failed.stderr()).toContain('no binary for Node 99.0.0');
-  });
-
-  test('stops at a wrong setting with one sentence, and --help says what there is', () => {
-    const run = (args: string[], env = {}) =>
-      spawnSync(process.execPath, [MAIN, ...args], { env: { PATH: process.env.PATH, ...env } });
-    const failed = run(['--port', 'http']);
-    expect([failed.status, String(failed.stdout)]).toEqual([1, '']);
-    expect(String(failed.stderr)).toBe(
-      'weir: --port must be an integer from 0 to 65535, got "http"\n',
-    );
-    const help = run(['--help']);
-    expect([help.status, String(help.stderr)]).toEqual([0, '']);
-    expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
-  });
-
-  test.each(['lost', 'emptied', 'flipped'])(
-    'refuses a store whose log was %s after a kill, instead of forgetting its last records',
-    async (damage) => {
-      const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
-      await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
+  afterEach(async () => {
+    for (const server of started.splice(0)) {
       server.child.kill('SIGKILL');
       await server.exited;
-      const log = join(dataDir, 'store.db-wal');
-      const bytes = readFileSync(log);
-      bytes[200] ^= 1;
-      if (damage === 'lost') removeDirectory(log);
-      else writeFileSync(log, damage === 'emptied' ? '' : bytes);
-      const failed = await spawnServer(dataDir);
-      expect((await failed.exited).code).toBe(1);
-      expect(failed.stderr()).toContain('was acknowledged');
-      expect(failed.stdout()).toBe('');
-    },
-  );
+    }
+    removeDirectory(dataDir);
+  });
 
-  test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
-    const foreign = join(dataDir, 'foreign');
-    mkdirSync(foreign, { mode: 0o755 });
-    writeFileSync(join(foreign, 'diary.txt'), '');
-    const failed = await spawnServer(foreign);
-    expect((await failed.exited).code).toBe(1);
-    expect(failed.stderr()).toContain('holds "diary.txt" but no store');
-    expect(readdirSync(foreign)).toEqual(['diary.txt']);
-    expect(statSync(foreign).mode & 0o777).toBe(0o755);
+  const limitBody = (identifier: string) => {
+    return JSON.stringify({ identifier, limit: 10, duration: 3_600_000 });
+  };
+
+  describe('the first start', () => {
+    test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      const lines = server
+        .stdout()
+        .split('\n')
+        .filter((line) => line.includes('weir_'));
+      expect(lines.length).toBe(1);
+      const { stdout } = await promisify(execFile)('sh', ['-c', lines[0]]);
+      const answer: LimitAnswer = JSON.parse(stdout);
+      expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
+      expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
+
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+      const key = /weir_[\w-]+/.exec(lines[0])?.[0] ?? '';
+      expect(key.length).toBe(48);
+      expect(server.stderr()).not.toContain(key);
+      for (const name of readdirSync(dataDir)) {
+        expect(readFileSync(join(dataDir, name)).includes(key)).toBe(false);
+      }
+
+      const again = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      expect(again.stdout()).not.toContain('weir_');
+      const { stdout: later } = await promisify(execFile)('sh', [
+        '-c',
+        lines[0].replace(/:\d+\/v1/, `:${again.port}/v1`),
+      ]);
+      expect(JSON.parse(later)).toMatchObject({ success: true });
+    });
+
+    test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
+      const before = process.umask(0);
+      try {
+        dataDir = join(dataDir, 'deep', 'down');
+        await start();
+        expect(statSync(dataDir).mode & 0o777).toBe(0o700);
+        for (const name of readdirSync(dataDir)) {
+          expect([name, statSync(join(dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
+        }
+      } finally {
+        process.umask(before);
+      }
+    });
+
+    test('takes the root key from a file, and then makes none', async () => {
+      const file = join(dataDir, '..', `weir-key-${process.pid}`);
+      writeFileSync(file, `${ROOT_KEY}\n`);
+      const env = { WEIR_ROOT_KEY: undefined as unknown as string, WEIR_ROOT_KEY_FILE: file };
+      const server = await start({ env });
+      removeDirectory(file);
+      expect(server.stdout()).not.toContain('weir_');
+      const body = { identifier: 'a', limit: 5, duration: 1_000 };
+      expect(await check(server.port, body)).toMatchObject({ success: true });
+    });
+
+    test('whose key nobody could read does not keep it: the next start shows another', async () => {
+      const unread = await spawnServer(dataDir);
+      unread.child.stdout?.destroy();
+      const { code } = await unread.exited;
+      expect(code === 0).toBe(false);
+      expect(unread.stderr()).toContain('EPIPE');
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
+    });
+
+    test('that fails for its port has made nothing, and locked nobody out', async () => {
+      const server = await start();
+      const other = join(dataDir, 'other');
+      const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
+      expect((await failed.exited).code).toBe(1);
+      expect(() => statSync(other)).toThrow('ENOENT');
+    });
+  });
+
+  describe('a second instance refuses to start, with one sentence', () => {
+    const sentenceOf = async (failed: Running) => {
+      expect(await failed.exited).toEqual({ code: 1, signal: null });
+      expect(failed.stdout()).toBe('');
+      expect(failed.stderr().trim().split('\n').length).toBe(1);
+      return failed.stderr();
+    };
+
+    test('on the same port', async () => {
+      const server = await start();
+      const other = temporaryDirectory();
+      const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
+      expect(await sentenceOf(failed)).toContain(`127.0.0.1:${server.port} (WEIR_PORT) is in use`);
+      const admin = new URL(server.adminUrl).port;
+      const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
+      expect(await sentenceOf(failedToo)).toContain(`${admin} (WEIR_ADMIN_PORT) is in use`);
+      removeDirectory(other);
+    });
+
+    test('on the same port, started at the same time', async () => {
+      const other = temporaryDirectory();
+      const port = ['--port', String(await freePort())];
+      const both = await Promise.all([
+        spawnServer(dataDir, { args: [...SMALL, ...port] }),
+        spawnServer(other, { args: [...SMALL, ...port] }),
+      ]);
+      started.push(...both);
+      await until('one serves and one has ended', () => {
+        const serving = both.filter((server) => server.stdout().includes('serves checks'));
+        const ended = both.filter((server) => server.child.exitCode === 1);
+        return serving.length === 1 && ended.length === 1;
+      });
+      expect(both.map((server) => server.stderr()).join('')).toContain('(WEIR_PORT) is in use');
+      removeDirectory(other);
+    });
+
+    test('on the same data directory; it starts when the first was killed', async () => {
+      const server = await start();
+      const failed = await spawnServer(dataDir);
+      expect(await sentenceOf(failed)).toContain(`${dataDir} is in use by another weir`);
+      server.child.kill('SIGKILL');
+      await server.exited;
+      await start();
+    });
+  });
+
+  describe('SIGTERM', () => {
+    test('answers what is in flight, closes its connections and exits with 0', async () => {
+      const server = await start({ args: [...SMALL, '--drain-ms', '5000'] });
+      const whole = requestBytes({ body: limitBody('inflight') });
+      const received: string[] = [];
+      const sockets = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => {
+          return new Promise<ReturnType<typeof connect>>((resolve) => {
+            const socket = connect(server.port, '127.0.0.1', () => resolve(socket));
+            socket.setEncoding('latin1');
+            socket.on('data', (data) => {
+              received[i] = (received[i] ?? '') + data;
+            });
+          });
+        }),
+      );
+      // Half of them are in the middle of a request when the signal comes, half are idle.
+      for (const [i, socket] of sockets.entries()) {
+        if (i % 2 === 0) socket.write(whole.subarray(0, whole.length - 5));
+      }
+      await check(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
+      server.child.kill('SIGTERM');
+      await until('it is not ready any more', async () => {
+        return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
+      });
+      expect((await fetch(`${server.adminUrl}/livez`)).status).toBe(200);
+      await expect(fetch(server.url)).rejects.toThrow();
+      for (const [i, socket] of sockets.entries()) {
+        socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
+      }
+      expect(await server.exited).toEqual({ code: 0, signal: null });
+      const answers = received.flatMap((text) => takeAnswers(text).answers);
+      expect(answers.length).toBe(20);
+      for (const { status, headers } of answers) {
+        expect([status, headers.connection]).toEqual([200, 'close']);
+      }
+      expect(server.stderr()).toContain('"stopped"');
+    });
+
+    test('does not wait for connections that stay silent beyond the drain', async () => {
+      const server = await start({ args: [...SMALL, '--drain-ms', '300'] });
+      const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+      await new Promise((resolve) => socket.on('connect', resolve));
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    });
+
+    test('and SIGINT end an idle server, twice sent too', async () => {
+      const server = await start({ args: [...SMALL, '--drain-ms', '60000'] });
+      server.child.kill('SIGINT');
+      server.child.kill('SIGTERM');
+      expect(await server.exited).toEqual({ code: 0, signal: null });
+    });
+  });
+
+  describe('SIGTERM at a bad moment', () => {
+    test('as soon as the first acceptor listens stops it in peace', async () => {
+      const server = await spawnServer(dataDir, {
+        args: ['--acceptors', '8', '--counters', '1024', '--decide', mode],
+      });
+      started.push(server);
+      await until('it can be connected to', () => {
+        return new Promise((resolve) => {
+          const socket = connect(server.port, '127.0.0.1', () => resolve(true));
+          socket.on('connect', () => socket.destroy()).on('error', () => resolve(false));
+        });
+      });
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    });
+
+    test('while an acceptor hangs ends the process all the same, and not with 0', async () => {
+      const server = await start({
+        args: [...SMALL, '--drain-ms', '100'],
+        execArgv: ['--import', FAULT],
+        env: { FAULT: 'hang' },
+      });
+      await new Promise((resolve) => setTimeout(resolve, 600));
+      const { code } = await server.stop();
+      expect(code === 0).toBe(false);
+      expect(server.stderr()).toMatch(/did not end|hangs/);
+    });
+  });
+
+  describe('an acceptor', () => {
+    test('that has more to do than it can is not taken for hung', async () => {
+      const server = await start({
+        args: ['--counters', '1024', '--acceptors', '1', '--decide', mode],
+      });
+      const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(20_000));
+      const sockets = Array.from({ length: 16 }, () => {
+        const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+        socket.resume();
+        socket.write(flood);
+        return socket;
+      });
+      await new Promise((resolve) => setTimeout(resolve, 4_000));
+      for (const socket of sockets) socket.destroy();
+      expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
+      const body = { identifier: 'a', limit: 5, duration: 1_000 };
+      expect(await check(server.port, body)).toMatchObject({ success: true });
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    });
+
+    test.each([
+      ['throw', 'acceptor 0 failed: Error: a fault of the test'],
+      ['reject', 'acceptor 0 failed: Error: a fault of the test'],
+      ['exit', 'acceptor 0 ended by itself, with code 3'],
+      ['hang', 'acceptor 0 hangs: no sign of life for 1000 ms'],
+    ])(
+      'that dies or hangs (%s) ends the process, with one sentence and no dump',
+      async (fault, sentence) => {
+        const server = await start({ execArgv: ['--import', FAULT], env: { FAULT: fault } });
+        const { code, signal } = await server.exited;
+        expect(code === 0).toBe(false);
+        expect(signal).not.toBe('SIGABRT');
+        const said = server
+          .stderr()
+          .split('\n')
+          .filter((line) => line.startsWith('weir: '));
+        expect(said.length).toBe(1);
+        expect(said[0]).toContain(sentence);
+        expect(server.stderr()).not.toMatch(/native stack|FATAL|Aborted/i);
+      },
+    );
+
+    test('in which a request fails answers it with a 500, says why in the log, and goes on', async () => {
+      const server = await start({
+        args: ['--counters', '1024', '--acceptors', '1', '--decide', mode],
+        execArgv: ['--import', FAULT],
+        env: { FAULT: 'assertion' },
+      });
+      const body = '{"identifier":"\\u0041","limit":5,"duration":3600000}';
+      let answer = await request(server.port, { body });
+      await until('the fault has struck', async () => {
+        answer = await request(server.port, { body });
+        return answer.status !== 200;
+      });
+      expect(answer.status).toBe(500);
+      expect(errorOf(answer)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
+      expect(answer.body).not.toContain('internal detail');
+      await until('the log has the cause', () => server.stderr().includes('an internal detail'));
+      const { requestId } = errorOf(answer);
+      const line = server
+        .stderr()
+        .split('\n')
+        .find((text) => text.includes(requestId));
+      expect(JSON.parse(line ?? '')).toMatchObject({ msg: 'a request failed', requestId });
+      const unharmed = { identifier: 'b', limit: 5, duration: 3_600_000 };
+      expect(await check(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    });
+
+    test('is not taken for hung after the whole process was stopped for a while', async () => {
+      const server = await start();
+      server.child.kill('SIGSTOP');
+      await new Promise((resolve) => setTimeout(resolve, 2_500));
+      server.child.kill('SIGCONT');
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      const body = { identifier: 'a', limit: 5, duration: 1_000 };
+      expect(await check(server.port, body)).toMatchObject({ success: true });
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    });
+  });
+
+  describe('the start', () => {
+    test('on a Node without a binary says which Node to use, in one sentence', async () => {
+      const versions = { ...process.versions, modules: '999', node: '99.0.0' };
+      const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
+      const failed = await spawnServer(dataDir, {
+        execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
+      });
+      expect(await failed.exited).toEqual({ code: 1, signal: null });
+      expect(failed.stderr().trim().split('\n').length).toBe(1);
+      expect(failed.stderr()).toContain('no binary for Node 99.0.0');
+    });
+
+    test('stops at a wrong setting with one sentence, and --help says what there is', () => {
+      const run = (args: string[], env = {}) =>
+        spawnSync(process.execPath, [MAIN, ...args], { env: { PATH: process.env.PATH, ...env } });
+      const failed = run(['--port', 'http']);
+      expect([failed.status, String(failed.stdout)]).toEqual([1, '']);
+      expect(String(failed.stderr)).toBe(
+        'weir: --port must be an integer from 0 to 65535, got "http"\n',
+      );
+      const help = run(['--help']);
+      expect([help.status, String(help.stderr)]).toEqual([0, '']);
+      expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
+    });
+
+    test.each(['lost', 'emptied', 'flipped'])(
+      'refuses a store whose log was %s after a kill, instead of forgetting its last records',
+      async (damage) => {
+        const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+        await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
+        server.child.kill('SIGKILL');
+        await server.exited;
+        const log = join(dataDir, 'store.db-wal');
+        const bytes = readFileSync(log);
+        bytes[200] ^= 1;
+        if (damage === 'lost') removeDirectory(log);
+        else writeFileSync(log, damage === 'emptied' ? '' : bytes);
+        const failed = await spawnServer(dataDir);
+        expect((await failed.exited).code).toBe(1);
+        expect(failed.stderr()).toContain('was acknowledged');
+        expect(failed.stdout()).toBe('');
+      },
+    );
+
+    test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
+      const foreign = join(dataDir, 'foreign');
+      mkdirSync(foreign, { mode: 0o755 });
+      writeFileSync(join(foreign, 'diary.txt'), '');
+      const failed = await spawnServer(foreign);
+      expect((await failed.exited).code).toBe(1);
+      expect(failed.stderr()).toContain('holds "diary.txt" but no store');
+      expect(readdirSync(foreign)).toEqual(['diary.txt']);
+      expect(statSync(foreign).mode & 0o777).toBe(0o755);
+    });
   });
 });

@@ -63,8 +63,16 @@ export function takeAnswers(received: string): { answers: Answer[]; rest: string
   return { answers, rest };
 }
 
-/** Sends pieces on one connection, each in a packet of its own, and waits for so many answers. */
-export function exchange(port: number, pieces: Uint8Array[], count = 1): Promise<Answer[]> {
+/**
+ * Sends pieces on one connection, each in a packet of its own, and waits for so many answers.
+ * @param inTurn each piece is a request, and goes out when the one before is answered
+ */
+export function exchange(
+  port: number,
+  pieces: Uint8Array[],
+  count = 1,
+  inTurn = false,
+): Promise<Answer[]> {
   return new Promise((resolve, reject) => {
     const socket: Socket = connect(port, '127.0.0.1');
     socket.setNoDelay(true);
@@ -87,9 +95,10 @@ export function exchange(port: number, pieces: Uint8Array[], count = 1): Promise
       received = taken.rest;
       answers.push(...taken.answers);
       if (answers.length >= count) finish();
+      else if (inTurn) socket.write(pieces[answers.length]);
     });
     const send = async () => {
-      for (const piece of pieces) {
+      for (const piece of inTurn ? pieces.slice(0, 1) : pieces) {
         await new Promise<void>((sent) => socket.write(piece, () => sent()));
         if (pieces.length > 1) await new Promise((next) => setImmediate(next));
       }
@@ -119,4 +128,23 @@ export interface ErrorAnswer {
 
 export function errorOf(answer: Answer): ErrorAnswer {
   return JSON.parse(answer.body).error;
+}
+
+/** Everything at /metrics, by name and labels. */
+export async function metrics(adminUrl: string): Promise<Map<string, number>> {
+  const text = await (await fetch(`${adminUrl}/metrics`)).text();
+  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return new Map(
+    lines.map((line) => {
+      const space = line.lastIndexOf(' ');
+      return [line.slice(0, space), Number(line.slice(space + 1))];
+    }),
+  );
+}
+
+/** One figure at /metrics; fails when there is none of that name. */
+export async function metric(adminUrl: string, name: string): Promise<number> {
+  const value = (await metrics(adminUrl)).get(name);
+  if (value === undefined) throw new Error(`there is no metric ${name}`);
+  return value;
 }

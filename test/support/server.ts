@@ -9,6 +9,9 @@ import { join } from 'node:path';
 export const MAIN = new URL('../../dist/main.js', import.meta.url).pathname;
 export const ROOT_KEY = 'root-key-of-the-tests';
 
+/** The two ways to decide a check: whatever is promised of checks holds in both. */
+export const MODES = ['in-place', 'worker'] as const;
+
 export interface Exit {
   code: number | null;
   signal: NodeJS.Signals | null;

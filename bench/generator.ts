@@ -1,0 +1,74 @@
+/**
+ * Load over HTTP: wrk where it is installed, else autocannon, which needs more CPU than the servers
+ * do and knows latencies by the millisecond. Identifiers are drawn from 10 000.
+ */
+
+import { execFile, spawnSync } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { promisify } from 'node:util';
+import { KEY } from './servers.ts';
+
+export interface Load {
+  requests: number;
+  seconds: number;
+  /** Latencies in us. */
+  p50: number;
+  p99: number;
+  p999: number;
+  /** Answers other than 200, and connections that broke. */
+  errors: number;
+}
+
+export interface Wanted {
+  port: number;
+  connections: number;
+  seconds: number;
+  isAsync: boolean;
+}
+
+const IDENTIFIERS = 10_000;
+const run = promisify(execFile);
+
+const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
+export const GENERATOR = hasWrk ? 'wrk' : 'autocannon';
+
+export function load(wanted: Wanted): Promise<Load> {
+  return hasWrk ? byWrk(wanted) : byAutocannon(wanted);
+}
+
+function bodyOf(identifier: string, isAsync: boolean): string {
+  const body = { namespace: 'api', identifier, limit: 1_000_000, duration: 60_000, cost: 1 };
+  return JSON.stringify(isAsync ? { ...body, async: true } : body);
+}
+
+async function byWrk({ port, connections, seconds, isAsync }: Wanted): Promise<Load> {
+  const script = new URL('../../bench/wrk.lua', import.meta.url).pathname;
+  const { stdout } = await run('wrk', [
+    ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
+    `http://127.0.0.1:${port}/v1/ratelimits.limit`,
+    ...['--', KEY, bodyOf('user_%d', isAsync), String(IDENTIFIERS)],
+  ]);
+  const line = stdout.split('\n').find((text) => text.startsWith('{'));
+  if (line === undefined) throw new Error(`wrk said: ${stdout}`);
+  return JSON.parse(line);
+}
+
+async function byAutocannon({ port, connections, seconds, isAsync }: Wanted): Promise<Load> {
+  const script = createRequire(import.meta.url).resolve('autocannon/autocannon.js');
+  const { stdout } = await run(process.execPath, [
+    ...[script, '--json', '--no-progress', '-m', 'POST'],
+    ...['-c', String(connections), '-d', String(seconds)],
+    ...['-H', `Authorization=Bearer ${KEY}`, '-H', 'Content-Type=application/json'],
+    ...['-b', bodyOf('user_[<id>]', isAsync), '--idReplacement'],
+    `http://127.0.0.1:${port}/v1/ratelimits.limit`,
+  ]);
+  const { requests, latency, duration, non2xx, errors } = JSON.parse(stdout);
+  return {
+    requests: requests.total,
+    seconds: duration,
+    p50: latency.p50 * 1e3,
+    p99: latency.p99 * 1e3,
+    p999: latency.p99_9 * 1e3,
+    errors: non2xx + errors,
+  };
+}

@@ -1,0 +1,93 @@
+/**
+ * The ring there and back: a check handed over to a real shard worker, a piscina task in a thread
+ * of its own, and its decision awaited here by looking for it.
+ */
+
+import { MessageChannel } from 'node:worker_threads';
+import { Piscina } from 'piscina';
+import { allocateControl, Control } from '../src/control.ts';
+import { Hasher } from '../src/counters/hash.ts';
+import { BELL } from '../src/lanes.ts';
+import { ring } from '../src/shards/bell.ts';
+import { Handoff } from '../src/shards/handoff.ts';
+import { KIND } from '../src/shards/layout.ts';
+import { allocateLink, attachLink, Consumer, REPLIES } from '../src/shards/ring.ts';
+import type { Run, ShardWorkerData } from '../src/shards/worker.ts';
+import { ClockKeeper } from '../src/time.ts';
+import { allocateTables, HASH_KEY, type Subject } from './subjects.ts';
+
+const BATCH = 64;
+const INCARNATION = 100;
+
+export interface RingBench {
+  subjects: Subject[];
+  stop: () => Promise<void>;
+}
+
+export function startRing(): RingBench {
+  const buffer = allocateControl(1, 1);
+  const control = new Control(buffer);
+  new ClockKeeper(control);
+  const link = allocateLink(0, 0);
+  const workerData: ShardWorkerData = {
+    control: buffer,
+    tables: allocateTables(),
+    links: [[link]],
+    onFull: 'deny',
+  };
+  const pool = new Piscina({
+    filename: new URL('../worker.js', import.meta.url).href,
+    workerData,
+    minThreads: 1,
+    maxThreads: 1,
+    atomics: 'disabled',
+  });
+  const { port1, port2 } = new MessageChannel();
+  port1.unref();
+  const lane = control.workerLane(0);
+  lane.expect(INCARNATION);
+  const task: Run = { index: 0, incarnation: INCARNATION, doors: [port2] };
+  const ended = pool.run(task, { transferList: [port2] });
+
+  const memory = attachLink(link, 0, 0);
+  const handoff = new Handoff(memory, lane);
+  const replies = new Consumer(memory, REPLIES);
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('default');
+  let serial = 0;
+  /** Hands over so many checks, rings once, and waits for all answers. */
+  const thereAndBack = (checks: number) => () => {
+    for (let i = 0; i < checks; i++) {
+      serial = (serial + 1) % 10_000;
+      hasher.hash(state, `user_${serial}`);
+      handoff.put(KIND.check, hasher, state[0], 0, 1_000_000, 60_000, 1);
+    }
+    handoff.ring();
+    for (let answers = 0; answers < checks; ) {
+      if (replies.isEmpty()) continue;
+      replies.done();
+      answers++;
+    }
+  };
+  const one = thereAndBack(1);
+  const whenAsleep = () => {
+    // Its sleep begins behind the answer; the bell says when.
+    while (Atomics.load(lane.words, BELL) === 0);
+    const start = performance.now();
+    one();
+    return { overriddenDuration: performance.now() - start };
+  };
+  return {
+    subjects: [
+      { name: 'ring there and back, worker asleep', count: 1, run: whenAsleep },
+      { name: 'ring there and back, one by one', count: 1, run: one },
+      { name: `ring there and back, ${BATCH} at once`, count: BATCH, run: thereAndBack(BATCH) },
+    ],
+    stop: async () => {
+      lane.stop();
+      ring(lane.words, BELL);
+      await ended;
+      await pool.destroy();
+    },
+  };
+}

@@ -1,0 +1,92 @@
+/** The servers under load: weir in both modes and two bare ones, each a process of its own. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export const KEY = 'root-key-of-the-bench';
+
+export interface Server {
+  name: string;
+  port: number;
+  /** Whether the checks that it gets are asynchronous. */
+  isAsync: boolean;
+  process: ChildProcess;
+  stop: () => Promise<void>;
+}
+
+async function start(
+  name: string,
+  isAsync: boolean,
+  file: string,
+  args: string[],
+  port: RegExp,
+): Promise<Server> {
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const path = new URL(file, import.meta.url).pathname;
+  const child = spawn(process.execPath, [path, ...args], {
+    cwd: directory,
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  let said = '';
+  const found = await new Promise<number>((resolve, reject) => {
+    child.once('exit', () => reject(new Error(`${name} did not start`)));
+    child.stdout.on('data', (data) => {
+      said += data;
+      const match = port.exec(said);
+      if (match !== null) resolve(Number(match[1]));
+    });
+  });
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+    rmSync(directory, { recursive: true, force: true });
+  };
+  return { name, port: found, isAsync, process: child, stop };
+}
+
+function weir(name: string, decide: string, isAsync: boolean): Promise<Server> {
+  // One acceptor, as the bare servers have one thread.
+  const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
+  args.push('--log-level', 'silent');
+  return start(name, isAsync, '../main.js', args, /serves checks on \S+:(\d+)/);
+}
+
+function bare(name: string, what: string): Promise<Server> {
+  return start(name, false, './bare.process.js', [what], /port (\d+)/);
+}
+
+/** The first is what the others are measured against. */
+export function startServers(): Promise<Server[]> {
+  return Promise.all([
+    bare('bare, parses', 'parse'),
+    bare('bare, reads', 'read'),
+    weir('weir, in place', 'in-place', false),
+    weir('weir, in place, async', 'in-place', true),
+    weir('weir, by worker', 'worker', false),
+  ]);
+}
+
+/** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */
+export function cpuSeconds(pid: number): number | undefined {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+    // In ticks, of which Linux has 100 a second wherever Node runs.
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Resident memory in bytes; undefined where there is no /proc. */
+export function residentBytes(pid: number): number | undefined {
+  try {
+    const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    return match === null ? undefined : Number(match[1]) * 1_024;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,136 @@
+/**
+ * Removes the expired counters of one shard and counts its live ones, a few groups in a step. It
+ * belongs to the shard's worker; a step never waits: a group whose lock is held has its turn in
+ * the next round. A worker that dies in here has at most removed fewer.
+ *
+ * A group is left alone while nobody decided in it since it was last swept and nothing in it has
+ * expired, so that a table without traffic costs a look at its lock lines.
+ */
+
+import type { Table } from './buffer.ts';
+import {
+  BUCKET,
+  BUCKET_SLOTS,
+  BUCKET_WORDS,
+  bucketsOffset,
+  GROUP_BUCKETS,
+  LOCK,
+  lockOf,
+  SLOT,
+  slotAt,
+} from './layout.ts';
+import { release, tryAcquire } from './lock.ts';
+import { isExpired } from './window.ts';
+
+/** Groups that were swept or found busy in one step: a few microseconds each. */
+const STEP_GROUPS = 4;
+
+export class Sweeper {
+  /** Counters removed since the start. */
+  removed = 0;
+  readonly #table: Table;
+  readonly #owner: number;
+  /**
+   * Per group: up to which time of decisions it was looked at, when its next counter expires, how
+   * many live. A millisecond that still runs is looked at again.
+   */
+  readonly #sweptMs: Float64Array;
+  readonly #dueMs: Float64Array;
+  readonly #live: Uint16Array;
+  #next = 0;
+
+  /** @param owner the incarnation of the calling thread, which its locks carry */
+  constructor(table: Table, owner: number) {
+    this.#table = table;
+    this.#owner = owner;
+    this.#sweptMs = new Float64Array(table.groups);
+    this.#dueMs = new Float64Array(table.groups).fill(Number.POSITIVE_INFINITY);
+    this.#live = new Uint16Array(table.groups);
+  }
+
+  /** Live counters, as of the last look at each group. */
+  get live(): number {
+    return this.#live.reduce((sum, live) => sum + live, 0);
+  }
+
+  /** Sweeps some of the groups that need it. @returns whether the round is done */
+  step(nowMs: number): boolean {
+    let swept = 0;
+    while (swept < STEP_GROUPS && this.#next < this.#table.groups) {
+      if (this.#sweep(this.#next++, nowMs)) swept++;
+    }
+    if (this.#next < this.#table.groups) return false;
+    this.#next = 0;
+    return true;
+  }
+
+  /** @returns whether there was anything to look at */
+  #sweep(group: number, nowMs: number): boolean {
+    const { words, doubles } = this.#table;
+    const lock = lockOf(group);
+    // Time in a group never runs back; see `table.ts`.
+    const latestMs = doubles[lock / 2 + LOCK.now];
+    if (latestMs <= this.#sweptMs[group] && nowMs < this.#dueMs[group]) return false;
+    const atMs = Math.max(latestMs, nowMs);
+    if (!this.#look(group, atMs)) {
+      this.#sweptMs[group] = Math.min(latestMs, nowMs - 1);
+      return true;
+    }
+    if (!tryAcquire(words, lock, this.#owner)) return true;
+    try {
+      const lockedMs = Math.max(doubles[lock / 2 + LOCK.now], nowMs);
+      // What is removed now must count as expired for whoever comes with an older time.
+      doubles[lock / 2 + LOCK.now] = lockedMs;
+      this.#remove(group, lockedMs);
+      this.#look(group, lockedMs);
+      this.#sweptMs[group] = Math.min(lockedMs, nowMs - 1);
+    } finally {
+      release(words, lock);
+    }
+    return true;
+  }
+
+  /**
+   * Counts the live counters of a group, and when the next of them expires. Without the lock it may
+   * see a slot as it was or as it will be. @returns whether an expired one is there
+   */
+  #look(group: number, nowMs: number): boolean {
+    const { doubles } = this.#table;
+    let live = 0;
+    let due = Number.POSITIVE_INFINITY;
+    let expired = false;
+    this.#forEach(group, (_tag, slot) => {
+      const durationMs = doubles[slot + SLOT.duration];
+      const newest = doubles[slot + SLOT.newest];
+      if (isExpired(newest, durationMs, nowMs)) expired = true;
+      else {
+        live++;
+        due = Math.min(due, (newest + 2) * durationMs);
+      }
+    });
+    this.#live[group] = live;
+    this.#dueMs[group] = due;
+    return expired;
+  }
+
+  #remove(group: number, nowMs: number): void {
+    const { words, doubles } = this.#table;
+    this.#forEach(group, (tag, slot) => {
+      if (!isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs)) return;
+      words[tag] = 0;
+      this.removed++;
+    });
+  }
+
+  #forEach(group: number, visit: (tag: number, slot: number) => void): void {
+    const { words, groups } = this.#table;
+    const first = bucketsOffset(groups) / 4 + group * GROUP_BUCKETS * BUCKET_WORDS;
+    for (let i = 0; i < GROUP_BUCKETS; i++) {
+      const bucket = first + i * BUCKET_WORDS;
+      for (let index = 0; index < BUCKET_SLOTS; index++) {
+        const tag = bucket + BUCKET.tags + index;
+        if (words[tag] !== 0) visit(tag, slotAt(bucket, index));
+      }
+    }
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * Decides in the request's own turn, in the shard's shared memory: no hop, nothing pending.
+ *
+ * An `async: true` check is judged by its counter as it stands; its deduction goes to the shard's
+ * worker over the ring. Where the ring is full it is decided like any other, so that more than the
+ * limit is admitted by no more than the rings hold: RING_ENTRIES of each acceptor.
+ */
+
+import type { Counters } from '../counters/counters.ts';
+import { OUTCOME, type TableDecision } from '../counters/decision.ts';
+import type { Identity } from '../counters/hash.ts';
+import { type AcceptorLane, COUNT } from '../lanes.ts';
+import type { Handoff } from '../shards/handoff.ts';
+import { KIND } from '../shards/layout.ts';
+import { shardOf, workerOf } from '../shards/shard.ts';
+import type { Clock } from '../time.ts';
+import { type Check, type Decider, tally } from './decider.ts';
+
+export class InPlace implements Decider {
+  readonly #counters: Counters;
+  readonly #handoffs: readonly Handoff[];
+  readonly #clock: Clock;
+  readonly #lane: AcceptorLane;
+
+  /** @param handoffs one for each shard worker */
+  constructor(counters: Counters, handoffs: readonly Handoff[], clock: Clock, lane: AcceptorLane) {
+    this.#counters = counters;
+    this.#handoffs = handoffs;
+    this.#clock = clock;
+    this.#lane = lane;
+  }
+
+  decide(check: Check, startedMs: number): TableDecision {
+    const { namespace, identifier, limit, durationMs, cost } = check;
+    const id = this.#counters.identify(namespace.state, identifier);
+    const tag = namespace.state[0];
+    const nowMs = this.#clock.wallMs(startedMs);
+    const handoff = check.isAsync ? this.#handoffFor(id) : undefined;
+    const now = handoff === undefined;
+    const decision = this.#counters.decide(id, tag, nowMs, limit, durationMs, cost, now);
+    tally(this.#lane, namespace, cost, decision);
+    if (!now && cost !== 0 && decision.admitted && decision.outcome !== OUTCOME.full) {
+      const window = decision.reset / durationMs - 1;
+      handoff.put(KIND.deduction, id, tag, window, limit, durationMs, cost);
+      handoff.ring();
+      this.#lane.count(COUNT.deductions);
+      this.#lane.add(COUNT.deductedTokens, cost);
+    }
+    return decision;
+  }
+
+  #handoffFor(id: Identity): Handoff | undefined {
+    const handoff = this.#handoffs[workerOf(shardOf(id), this.#handoffs.length)];
+    if (handoff.hasRoom()) return handoff;
+    this.#lane.count(COUNT.ringFull);
+    return undefined;
+  }
+}

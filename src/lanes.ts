@@ -1,0 +1,261 @@
+/**
+ * The lanes of the control words: what each thread shows of itself. A lane has one writer, so what
+ * it counts are plain stores: another thread reads a value that was true a moment ago, never a
+ * mixture (aligned 64-bit stores). No check is decided by them: they are for metrics, the log, and
+ * as signs of life. Written by others are only the bell of a worker and its word to stop.
+ *
+ *   acceptor    line 0     int32: heartbeat, wraps | connections open now
+ *               then       float64: counts, one for each name in COUNT
+ *               then       float64: errors answered, one for each code in ERRORS
+ *               then       float64: checks by duration, one for each of LATENCY_US and one beyond;
+ *                          the sum of all durations in ms
+ *               then       float64: namespaces, a row of TALLY each; the last row is of all others
+ *
+ *   worker      line 0     int32: heartbeat, wraps | incarnation | thread | condemned
+ *               line 1     int32: bell, of `bell.ts` | stop
+ *               then       float64: counts, one for each name in WORK
+ *
+ * Every section begins on a line of its own.
+ */
+
+import { ERRORS, type ErrorCode } from './errors.ts';
+import { LINE_BYTES, METRIC_NAMESPACES_MAX } from './limits.ts';
+
+const LINE_DOUBLES = LINE_BYTES / 8;
+
+/** What an acceptor counts, each named exactly once. */
+export const COUNT = {
+  /** Live counters that made room for a newcomer; newcomers for whom nobody did. */
+  liveEvictions: 0,
+  fullTable: 1,
+  /** Deductions put into rings, and their tokens; checks put into rings. */
+  deductions: 2,
+  deductedTokens: 3,
+  handedOver: 4,
+  /** Decided in place because a ring was full, or its worker late. */
+  ringFull: 5,
+  /** Checks taken back from a worker that did not begin them in time. */
+  takenBack: 6,
+  /** Checks whose client was gone before the answer came back. */
+  unheard: 7,
+} as const;
+
+/** What a shard worker counts. */
+export const WORK = {
+  /** Deductions made, too late for their window, without room for their counter. */
+  applied: 0,
+  past: 1,
+  noRoom: 2,
+  /** The tokens of each. */
+  appliedTokens: 3,
+  pastTokens: 4,
+  noRoomTokens: 5,
+  /** Live counters that made room for a deduction. */
+  liveEvictions: 6,
+  /** Checks decided. */
+  decided: 7,
+  /** Entries that a dead worker had in hand: taken up again; given up, where a second one died. */
+  repeated: 8,
+  lost: 9,
+  /** Expired counters removed; live ones seen in the last round, which is no running count. */
+  swept: 10,
+  live: 11,
+} as const;
+
+/** Upper bounds of the histogram of durations, in us. */
+export const LATENCY_US = [
+  5, 10, 15, 25, 50, 75, 100, 150, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000,
+  250_000, 500_000, 1_000_000,
+] as const;
+
+/** A row of a namespace. Costs are summed as doubles: exact up to 2^53-1. */
+export const TALLY = { admitted: 0, refused: 1, tokensAdmitted: 2, tokensRefused: 3 } as const;
+const TALLY_DOUBLES = 4;
+/** The row of all namespaces that have none of their own. */
+export const OTHER_ROW = METRIC_NAMESPACES_MAX;
+
+const CODES = Object.keys(ERRORS) as ErrorCode[];
+
+const lines = (doubles: number) => Math.ceil(doubles / LINE_DOUBLES) * LINE_DOUBLES;
+const COUNTS_AT = LINE_DOUBLES;
+const ERRORS_AT = COUNTS_AT + lines(Object.keys(COUNT).length);
+const LATENCY_AT = ERRORS_AT + lines(CODES.length);
+const ROWS_AT = LATENCY_AT + lines(LATENCY_US.length + 2);
+export const ACCEPTOR_LANE_BYTES = 8 * (ROWS_AT + lines((OTHER_ROW + 1) * TALLY_DOUBLES));
+
+const WORK_AT = 2 * LINE_DOUBLES;
+export const WORKER_LANE_BYTES = 8 * (WORK_AT + lines(Object.keys(WORK).length));
+
+const HEARTBEAT = 0;
+const CONNECTIONS = 1;
+
+const INCARNATION = 1;
+const THREAD = 2;
+const CONDEMNED = 3;
+/** Offsets in words. */
+export const BELL = LINE_BYTES / 4;
+const STOP = BELL + 1;
+
+const LATENCY_MS = Float64Array.from(LATENCY_US, (us) => us / 1_000);
+
+export class AcceptorLane {
+  readonly #words: Int32Array;
+  readonly #counts: Float64Array;
+  readonly #errors: Float64Array;
+  readonly #latency: Float64Array;
+  readonly #rows: Float64Array[];
+
+  constructor(buffer: SharedArrayBuffer, offset: number) {
+    const doubles = (at: number, length: number) => {
+      return new Float64Array(buffer, offset + at * 8, length);
+    };
+    this.#words = new Int32Array(buffer, offset, LINE_BYTES / 4);
+    this.#counts = doubles(COUNTS_AT, Object.keys(COUNT).length);
+    this.#errors = doubles(ERRORS_AT, CODES.length);
+    this.#latency = doubles(LATENCY_AT, LATENCY_US.length + 2);
+    this.#rows = Array.from({ length: OTHER_ROW + 1 }, (_, row) => {
+      return doubles(ROWS_AT + row * TALLY_DOUBLES, TALLY_DOUBLES);
+    });
+  }
+
+  beat(): void {
+    Atomics.add(this.#words, HEARTBEAT, 1);
+  }
+
+  /**
+   * A number that moves as long as the thread does anything: its beats, and the checks and errors
+   * that it answered. A loop that is busy with one long turn of requests comes late to its timers.
+   */
+  get signsOfLife(): number {
+    let signs = Atomics.load(this.#words, HEARTBEAT);
+    for (const count of this.#latency) signs += count;
+    for (const count of this.#errors) signs += count;
+    return signs;
+  }
+
+  /** @param change 1 for a connection opened, -1 for one closed */
+  connection(change: number): void {
+    Atomics.add(this.#words, CONNECTIONS, change);
+  }
+
+  get connections(): number {
+    return Atomics.load(this.#words, CONNECTIONS);
+  }
+
+  /** @param index one of COUNT */
+  count(index: number): void {
+    this.#counts[index]++;
+  }
+
+  /** @param index one of COUNT */
+  add(index: number, amount: number): void {
+    this.#counts[index] += amount;
+  }
+
+  counted(index: number): number {
+    return this.#counts[index];
+  }
+
+  error(code: ErrorCode): void {
+    this.#errors[CODES.indexOf(code)]++;
+  }
+
+  errors(code: ErrorCode): number {
+    return this.#errors[CODES.indexOf(code)];
+  }
+
+  /** A check answered after so long. */
+  answered(durationMs: number): void {
+    const latency = this.#latency;
+    let bucket = 0;
+    while (bucket < LATENCY_MS.length && durationMs > LATENCY_MS[bucket]) bucket++;
+    latency[bucket]++;
+    latency[LATENCY_MS.length + 1] += durationMs;
+  }
+
+  /** How many checks took at most each of LATENCY_US, and how many longer. */
+  get durations(): Float64Array {
+    return this.#latency.slice(0, -1);
+  }
+
+  get durationSumMs(): number {
+    return this.#latency[LATENCY_US.length + 1];
+  }
+
+  /** The row of a namespace, for its writer to count in. */
+  row(index: number): Float64Array {
+    return this.#rows[index];
+  }
+}
+
+/** A row for a namespace that has none in the lane yet. */
+export function newTally(): Float64Array {
+  return new Float64Array(TALLY_DOUBLES);
+}
+
+export class WorkerLane {
+  /** The lane as words, for its bell. */
+  readonly words: Int32Array;
+  readonly #work: Float64Array;
+
+  constructor(buffer: SharedArrayBuffer, offset: number) {
+    this.words = new Int32Array(buffer, offset, (2 * LINE_BYTES) / 4);
+    this.#work = new Float64Array(buffer, offset + WORK_AT * 8, Object.keys(WORK).length);
+  }
+
+  beat(): void {
+    Atomics.add(this.words, HEARTBEAT, 1);
+  }
+
+  get beats(): number {
+    return Atomics.load(this.words, HEARTBEAT);
+  }
+
+  /** A run of this incarnation may begin from now on, and no other; `thread` is 0 until it does. */
+  expect(incarnation: number): void {
+    Atomics.store(this.words, THREAD, 0);
+    Atomics.store(this.words, INCARNATION, incarnation);
+  }
+
+  /** A run begins on a thread. @returns false when another one is expected by now */
+  enter(incarnation: number, thread: number): boolean {
+    if (Atomics.load(this.words, INCARNATION) !== incarnation) return false;
+    Atomics.store(this.words, THREAD, thread);
+    return true;
+  }
+
+  get thread(): number {
+    return Atomics.load(this.words, THREAD);
+  }
+
+  /** The worker found its shared memory damaged: nobody must go on. */
+  condemn(): void {
+    Atomics.store(this.words, CONDEMNED, 1);
+  }
+
+  get isCondemned(): boolean {
+    return Atomics.load(this.words, CONDEMNED) === 1;
+  }
+
+  /** Tells the worker to end when its rings are empty. It has to be rung for behind it. */
+  stop(): void {
+    Atomics.store(this.words, STOP, 1);
+  }
+
+  get isStopping(): boolean {
+    return Atomics.load(this.words, STOP) === 1;
+  }
+
+  /** @param index one of WORK */
+  add(index: number, amount: number): void {
+    this.#work[index] += amount;
+  }
+
+  set(index: number, amount: number): void {
+    this.#work[index] = amount;
+  }
+
+  counted(index: number): number {
+    return this.#work[index];
+  }
+}

@@ -1,0 +1,279 @@
+/**
+ * The metrics at /metrics, for Prometheus. Nothing is counted here: on a scrape they are read from
+ * what the threads count in their lanes, so every figure is true as of a moment ago, and what was
+ * counted before the scrape is in it.
+ *
+ * A namespace has series of its own while it is among the first METRIC_NAMESPACES_MAX; the others
+ * share OTHER_NAMESPACE, a name that no namespace can have. A new one appears when it is durable.
+ */
+
+import { Counter, Gauge, Histogram, type LabelValues, Registry } from 'prom-client';
+import type { Control } from '../control.ts';
+import type { OnFull } from '../counters/decision.ts';
+import { ERRORS, type ErrorCode } from '../errors.ts';
+import { type AcceptorLane, COUNT, LATENCY_US, OTHER_ROW, TALLY, WORK } from '../lanes.ts';
+import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import { ENTRIES, ringDepth } from '../shards/ring.ts';
+import type { ShardWorkers } from '../shards/supervisor.ts';
+import type { ClockKeeper } from '../time.ts';
+
+export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
+
+export interface MetricSources {
+  control: Control;
+  /** By acceptor and worker. */
+  links: SharedArrayBuffer[][];
+  workers: ShardWorkers;
+  clock: ClockKeeper;
+  /** The names of the namespaces that have a row of their own, by row. */
+  rowNames: () => string[];
+  capacity: number;
+  slots: number;
+  onFull: OnFull;
+}
+
+type Sample = [labels: LabelValues<string>, value: number];
+
+export class Metrics {
+  readonly contentType: string;
+  readonly #registry = new Registry();
+  readonly #acceptors: AcceptorLane[];
+
+  constructor(sources: MetricSources) {
+    this.contentType = this.#registry.contentType;
+    this.#acceptors = sources.control.acceptorLanes();
+    this.#decisions(sources);
+    this.#table(sources);
+    this.#rings(sources);
+    this.#process(sources);
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  #decisions({ rowNames }: MetricSources): void {
+    const rows = (admitted: number, refused: number) => () => {
+      const names = rowNames();
+      const indexes = [...names.keys(), OTHER_ROW];
+      return indexes.flatMap((row): Sample[] => {
+        const namespace = names[row] ?? OTHER_NAMESPACE;
+        const sum = (at: number) => this.#sum((lane) => lane.row(row)[at]);
+        return [
+          [{ namespace, outcome: 'admitted' }, sum(admitted)],
+          [{ namespace, outcome: 'refused' }, sum(refused)],
+        ];
+      });
+    };
+    this.#counter(
+      'weir_decisions_total',
+      'Checks decided, by namespace and outcome.',
+      ['namespace', 'outcome'],
+      rows(TALLY.admitted, TALLY.refused),
+    );
+    this.#counter(
+      'weir_tokens_total',
+      'Costs of the checks decided, by namespace and outcome.',
+      ['namespace', 'outcome'],
+      rows(TALLY.tokensAdmitted, TALLY.tokensRefused),
+    );
+    this.#registry.registerMetric(
+      new Durations(
+        () => this.#acceptors.map((lane) => lane.durations),
+        () => this.#sum((lane) => lane.durationSumMs),
+      ),
+    );
+    this.#counter(
+      'weir_errors_total',
+      'Requests answered with an error, by HTTP status and code.',
+      ['status', 'code'],
+      () =>
+        (Object.keys(ERRORS) as ErrorCode[]).map((code): Sample => {
+          const [status] = ERRORS[code].status.split(' ');
+          return [{ status, code }, this.#sum((lane) => lane.errors(code))];
+        }),
+    );
+    this.#gauge('weir_connections', 'Connections open to the acceptors.', [], () => [
+      [{}, this.#sum((lane) => lane.connections)],
+    ]);
+  }
+
+  #table({ control, capacity, slots, onFull }: MetricSources): void {
+    const workers = control.workerLanes();
+    const work = (index: number) => workers.reduce((sum, lane) => sum + lane.counted(index), 0);
+    const gauge = (name: string, help: string, value: () => number) => {
+      this.#gauge(name, help, [], () => [[{}, value()]]);
+    };
+    const counter = (name: string, help: string, value: () => number) => {
+      this.#counter(name, help, [], () => [[{}, value()]]);
+    };
+    gauge('weir_counters_live', 'Live counters in the last sweep.', () => work(WORK.live));
+    gauge('weir_counters_capacity', 'Live counters held without evicting one.', () => capacity);
+    gauge('weir_counter_slots', 'Slots of the table.', () => slots);
+    counter('weir_expired_counters_total', 'Expired counters removed.', () => work(WORK.swept));
+    counter(
+      'weir_live_evictions_total',
+      'Live counters that made room for a newcomer: limits are exact while this is 0.',
+      () => this.#sum((lane) => lane.counted(COUNT.liveEvictions)) + work(WORK.liveEvictions),
+    );
+    this.#counter(
+      'weir_full_table_answers_total',
+      'Checks for which there was no room, by what WEIR_ON_FULL had them answered.',
+      ['answer'],
+      () => [[{ answer: onFull }, this.#sum((lane) => lane.counted(COUNT.fullTable))]],
+    );
+    const outcomes = (applied: number, past: number, noRoom: number) => (): Sample[] => [
+      [{ outcome: 'applied' }, work(applied)],
+      [{ outcome: 'past' }, work(past)],
+      [{ outcome: 'no_room' }, work(noRoom)],
+    ];
+    this.#counter(
+      'weir_deductions_total',
+      'Deductions of asynchronous checks by what became of them: applied, too late for their' +
+        ' window, or without room for their counter.',
+      ['outcome'],
+      outcomes(WORK.applied, WORK.past, WORK.noRoom),
+    );
+    this.#counter(
+      'weir_deduction_tokens_total',
+      'The tokens of those deductions.',
+      ['outcome'],
+      outcomes(WORK.appliedTokens, WORK.pastTokens, WORK.noRoomTokens),
+    );
+    counter('weir_worker_decisions_total', 'Checks decided by shard workers.', () =>
+      work(WORK.decided),
+    );
+    counter(
+      'weir_entries_repeated_total',
+      'Ring entries that a shard worker had in hand when it died, done again by its successor.',
+      () => work(WORK.repeated),
+    );
+    counter(
+      'weir_entries_lost_total',
+      'Ring entries given up, since two shard workers died over them.',
+      () => work(WORK.lost),
+    );
+  }
+
+  #rings({ links, workers }: MetricSources): void {
+    const words = links.map((row) => row.map((link) => new Int32Array(link)));
+    this.#gauge(
+      'weir_ring_entries',
+      'Entries that wait in the rings, by shard worker.',
+      ['worker'],
+      () =>
+        Array.from({ length: workers.wanted }, (_, worker): Sample => {
+          const depth = words.reduce((sum, row) => sum + ringDepth(row[worker], ENTRIES), 0);
+          return [{ worker }, depth];
+        }),
+    );
+    const counter = (name: string, help: string, index: number) => {
+      this.#counter(name, help, [], () => [[{}, this.#sum((lane) => lane.counted(index))]]);
+    };
+    counter('weir_ring_checks_total', 'Checks put into the rings.', COUNT.handedOver);
+    counter('weir_ring_deductions_total', 'Deductions put into the rings.', COUNT.deductions);
+    counter('weir_ring_deduction_tokens_total', 'Their tokens.', COUNT.deductedTokens);
+    counter(
+      'weir_ring_full_total',
+      'Checks decided in place because a ring was full or its worker late.',
+      COUNT.ringFull,
+    );
+    counter(
+      'weir_ring_taken_back_total',
+      'Checks taken back from a late worker and decided in place.',
+      COUNT.takenBack,
+    );
+    counter(
+      'weir_unheard_answers_total',
+      'Checks whose client had gone before the answer came back.',
+      COUNT.unheard,
+    );
+    this.#gauge(
+      'weir_workers_running',
+      'Shard workers that run and show that they live.',
+      [],
+      () => [[{}, workers.running]],
+    );
+    this.#counter('weir_workers_replaced_total', 'Shard workers replaced.', [], () => [
+      [{}, workers.replaced],
+    ]);
+  }
+
+  #process({ clock }: MetricSources): void {
+    this.#gauge(
+      'weir_clock_offset_seconds',
+      "How far weir's time is ahead of the system's.",
+      [],
+      () => [[{}, clock.offsetMs() / 1e3]],
+    );
+    this.#gauge('process_resident_memory_bytes', 'Resident memory.', [], () => [
+      [{}, process.memoryUsage.rss()],
+    ]);
+    this.#counter('process_cpu_seconds_total', 'User and system time of all threads.', [], () => {
+      const { user, system } = process.cpuUsage();
+      return [[{}, (user + system) / 1e6]];
+    });
+  }
+
+  #sum(read: (lane: AcceptorLane) => number): number {
+    return this.#acceptors.reduce((sum, lane) => sum + read(lane), 0);
+  }
+
+  #counter(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
+    new Counter({
+      name,
+      help,
+      labelNames,
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const [labels, value] of read()) this.inc(labels, value);
+      },
+    });
+  }
+
+  #gauge(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [this.#registry],
+      collect() {
+        for (const [labels, value] of read()) this.set(labels, value);
+      },
+    });
+  }
+}
+
+const DURATIONS = {
+  name: 'weir_check_duration_seconds',
+  help: 'Time from the last byte of a check to its answer.',
+};
+
+/** A histogram whose buckets are counted elsewhere. */
+class Durations extends Histogram {
+  readonly #counts: () => Float64Array[];
+  readonly #sumMs: () => number;
+
+  constructor(counts: () => Float64Array[], sumMs: () => number) {
+    super({ ...DURATIONS, registers: [] });
+    this.#counts = counts;
+    this.#sumMs = sumMs;
+  }
+
+  /** What the registry asks for: the text of the base class, with values from elsewhere. */
+  async getForPromString() {
+    const { name, help } = DURATIONS;
+    const counts = this.#counts();
+    const values: Awaited<ReturnType<Histogram['get']>>['values'] = [];
+    let sum = 0;
+    for (const [bucket, us] of [...LATENCY_US, Number.POSITIVE_INFINITY].entries()) {
+      sum += counts.reduce((n, lane) => n + lane[bucket], 0);
+      const le = us === Number.POSITIVE_INFINITY ? '+Inf' : us / 1e6;
+      values.push({ metricName: `${name}_bucket`, labels: { le }, value: sum });
+    }
+    values.push({ metricName: `${name}_sum`, labels: {}, value: this.#sumMs() / 1e3 });
+    values.push({ metricName: `${name}_count`, labels: {}, value: sum });
+    return { name, help, type: 'histogram', values, aggregator: 'sum' };
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * Sleeping and waking, without a wake-up lost and with none that nobody waits for: waking takes a
+ * lock of the whole process, so it is done only when the other side has said that it sleeps.
+ *
+ *   a shard worker sleeps      it says so, looks for work once more, and waits on that word
+ *   an acceptor's loop sleeps  it opens its door, looks once more, and goes back to its loop, which
+ *                              a message wakes; who finds the door open closes it and sends one
+ *
+ * Whoever brings work publishes it first and looks at the word then. All of these are sequentially
+ * consistent, so one of the two sees the other. `test/shards/schedules.test.ts` tries every order.
+ */
+
+const AWAKE = 0;
+const ASLEEP = 1;
+
+/** Sleeps until it is rung for, or for `ms`; not at all when there is work. */
+export function sleep(words: Int32Array, bell: number, ms: number, hasWork: () => boolean): void {
+  Atomics.store(words, bell, ASLEEP);
+  if (!hasWork()) Atomics.wait(words, bell, ASLEEP, ms);
+  Atomics.store(words, bell, AWAKE);
+}
+
+/** Rests for `ms`, whatever comes, but for a notification: who rests is not rung for. */
+export function nap(words: Int32Array, bell: number, ms: number): void {
+  Atomics.wait(words, bell, AWAKE, ms);
+}
+
+/** Wakes the worker behind a bell, if it sleeps. Called after the work is published. */
+export function ring(words: Int32Array, bell: number): void {
+  if (Atomics.load(words, bell) === AWAKE) return;
+  if (Atomics.compareExchange(words, bell, ASLEEP, AWAKE) === ASLEEP) {
+    Atomics.notify(words, bell, 1);
+  }
+}
+
+const SHUT = 0;
+const OPEN = 1;
+
+/** Asks for a message about what comes from now on. What came before has to be looked for then. */
+export function openDoor(words: Int32Array, door: number): void {
+  Atomics.store(words, door, OPEN);
+}
+
+/** @returns whether a message has to be sent; called after the work is published */
+export function shutDoor(words: Int32Array, door: number): boolean {
+  if (Atomics.load(words, door) === SHUT) return false;
+  return Atomics.exchange(words, door, SHUT) === OPEN;
+}

@@ -1,0 +1,198 @@
+/**
+ * Keeps the shard workers running, on the main thread. A run that throws, exits, hangs or cannot
+ * begin is followed by another, at once or after a wait that doubles while runs end early. Before
+ * it begins, the locks of the one before are broken, which nobody else may do, and only when its
+ * thread has ended or gone on to something else. Rings and shards lie in shared memory: the next
+ * run goes on where they stand.
+ *
+ * Signs of life are counted in looks of this thread, as for acceptors. A worker that found its
+ * memory damaged ends the process.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import type { Control } from '../control.ts';
+import { attachTable, type Table } from '../counters/buffer.ts';
+import { lockOf } from '../counters/layout.ts';
+import { breakLock } from '../counters/lock.ts';
+import { BELL, type WorkerLane } from '../lanes.ts';
+import {
+  ACCEPTORS_MAX,
+  WORKER_BACKOFF_MS,
+  WORKER_BOOT_MS,
+  WORKER_LOOK_MS,
+  WORKER_LOOKS_MISSED,
+} from '../limits.ts';
+import type { Log } from '../observe/log.ts';
+import { dieAtOnce } from '../supervise/fatal.ts';
+import { ring } from './bell.ts';
+import { ShardPool } from './pool.ts';
+import { workerOf } from './shard.ts';
+import type { ShardWorkerData } from './worker.ts';
+
+/** Behind those of the acceptors. */
+const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
+
+/** A run that went on for so many looks was no early end. */
+const SETTLED_LOOKS = 3;
+
+/** How long the workers may take to empty their rings at the end. */
+const STOP_MS = 2_000;
+
+const HANGS = 'it hangs';
+const NOT_BEGUN = 'it did not begin';
+
+interface Shepherd {
+  index: number;
+  lane: WorkerLane;
+  beats: number;
+  missed: number;
+  looks: number;
+  /** Why this thread ended the run itself, if it did. */
+  verdict: string | undefined;
+  abort: AbortController;
+  earlyEnds: number;
+  kept: Promise<void>;
+}
+
+export class ShardWorkers {
+  replaced = 0;
+  readonly #pool: ShardPool;
+  readonly #tables: Table[];
+  readonly #doors: (worker: number) => MessagePort[];
+  readonly #log: Log;
+  readonly #workers: Shepherd[];
+  readonly #watch: NodeJS.Timeout;
+  #incarnation = FIRST_INCARNATION;
+  #closing = false;
+
+  /** @param doors makes the ends of new channels to all acceptors, where they wait for answers */
+  constructor(
+    data: ShardWorkerData,
+    control: Control,
+    doors: (worker: number) => MessagePort[],
+    log: Log,
+  ) {
+    this.#tables = data.tables.map(attachTable);
+    this.#doors = doors;
+    this.#log = log;
+    this.#pool = new ShardPool(control.workers, data, (error) => this.#threadFailed(error));
+    this.#workers = control.workerLanes().map((lane, index) => ({
+      index,
+      lane,
+      beats: 0,
+      missed: 0,
+      looks: 0,
+      verdict: undefined,
+      abort: new AbortController(),
+      earlyEnds: 0,
+      kept: Promise.resolve(),
+    }));
+    for (const worker of this.#workers) worker.kept = this.#keep(worker);
+    this.#watch = setInterval(() => this.#look(), WORKER_LOOK_MS);
+  }
+
+  get wanted(): number {
+    return this.#workers.length;
+  }
+
+  /** Workers whose run has begun and shows that it lives. */
+  get running(): number {
+    return this.#workers.filter(({ lane, missed }) => lane.thread !== 0 && missed <= 1).length;
+  }
+
+  /** Lets the workers empty their rings, which nobody fills any more, and ends them. */
+  async stop(): Promise<void> {
+    this.#closing = true;
+    clearInterval(this.#watch);
+    for (const { lane } of this.#workers) {
+      lane.stop();
+      ring(lane.words, BELL);
+    }
+    const late = new Promise((resolve) => setTimeout(resolve, STOP_MS).unref());
+    await Promise.race([Promise.all(this.#workers.map(({ kept }) => kept)), late]);
+    await this.#pool.destroy();
+  }
+
+  async #keep(worker: Shepherd): Promise<void> {
+    while (!this.#closing) {
+      const cause = await this.#run(worker);
+      if (worker.lane.isCondemned) dieAtOnce(`shard worker ${worker.index} failed: ${cause}`);
+      if (this.#closing) return;
+      this.replaced++;
+      worker.earlyEnds = worker.looks < SETTLED_LOOKS ? worker.earlyEnds + 1 : 0;
+      const { first, most } = WORKER_BACKOFF_MS;
+      const waitMs = Math.min(most, first * 2 ** Math.min(worker.earlyEnds, 20));
+      this.#log.error({ worker: worker.index, cause, waitMs }, 'a shard worker is replaced');
+      await new Promise((resolve) => setTimeout(resolve, waitMs));
+    }
+  }
+
+  /** One run, from its submission until nothing of it is left. @returns why it ended */
+  async #run(worker: Shepherd): Promise<string> {
+    const { index, lane } = worker;
+    const incarnation = this.#incarnation++;
+    worker.looks = 0;
+    worker.missed = 0;
+    worker.verdict = undefined;
+    worker.abort = new AbortController();
+    lane.expect(incarnation);
+    let cause: string;
+    try {
+      await this.#pool.run({ index, incarnation, doors: this.#doors(index) }, worker.abort.signal);
+      cause = 'it was told to stop';
+    } catch (error) {
+      cause = worker.verdict ?? (error instanceof Error ? error.message : String(error));
+    }
+    const { thread } = lane;
+    lane.expect(0);
+    await this.#pool.ended(thread);
+    this.#breakLocks(index, incarnation);
+    return cause;
+  }
+
+  #breakLocks(index: number, incarnation: number): void {
+    for (const [shard, { words, groups }] of this.#tables.entries()) {
+      if (workerOf(shard, this.#workers.length) !== index) continue;
+      for (let group = 0; group < groups; group++) breakLock(words, lockOf(group), incarnation);
+    }
+  }
+
+  #look(): void {
+    for (const worker of this.#workers) {
+      const { lane } = worker;
+      worker.looks++;
+      if (worker.verdict !== undefined) continue;
+      if (lane.thread === 0) {
+        if (worker.looks * WORKER_LOOK_MS >= WORKER_BOOT_MS) this.#giveUp(worker, NOT_BEGUN);
+        continue;
+      }
+      const { beats } = lane;
+      worker.missed = beats === worker.beats ? worker.missed + 1 : 0;
+      worker.beats = beats;
+      if (worker.missed >= WORKER_LOOKS_MISSED) {
+        worker.verdict = HANGS;
+        void this.#pool.end(lane.thread);
+      }
+    }
+  }
+
+  /**
+   * A thread failed that had no run yet. piscina starts none in its place, so that a run may wait
+   * for it for ever; the next run that is submitted makes piscina start one.
+   */
+  #threadFailed(error: Error): void {
+    if (this.#closing || this.#pool.size >= this.#workers.length) return;
+    for (const worker of this.#workers) {
+      if (worker.lane.thread === 0) this.#giveUp(worker, error.message);
+    }
+  }
+
+  /** Ends a run that has not begun: whatever thread was meant for it is none of those that run. */
+  #giveUp(worker: Shepherd, verdict: string): void {
+    if (worker.verdict !== undefined) return;
+    const { abort } = worker;
+    worker.verdict = verdict;
+    worker.lane.expect(0);
+    this.#pool.endOthers(this.#workers.map(({ lane }) => lane.thread)).then(() => abort.abort());
+  }
+}

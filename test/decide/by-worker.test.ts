@@ -1,0 +1,89 @@
+/** Checks that wait for a worker, and what may end them before it answers. */
+
+import { connect } from 'node:net';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { startFaulty, startOrphaned } from '../support/faults.ts';
+import { check, errorOf, metric, request, requestBytes } from '../support/http.ts';
+import { type Running, removeDirectory, temporaryDirectory, until } from '../support/server.ts';
+
+const ARGS = ['--counters', '1024', '--decide', 'worker'];
+const body = (identifier: string) => ({ identifier, limit: 1_000, duration: 24 * 3_600_000 });
+
+let dataDir: string;
+let server: Running | undefined;
+beforeEach(() => {
+  dataDir = temporaryDirectory();
+});
+afterEach(async () => {
+  server?.child.kill('SIGKILL');
+  await server?.exited;
+  removeDirectory(dataDir);
+});
+
+test('a check whose client goes away is counted, and its answer is dropped', async () => {
+  const running = await startFaulty(dataDir, [...ARGS, '--acceptors', '1'], 100, ['loop']);
+  server = running;
+  const bytes = requestBytes({ body: JSON.stringify(body('gone')) });
+  const figure = (name: string) => metric(running.adminUrl, name);
+  await until('some went away in time', async () => {
+    await new Promise<void>((resolve) => {
+      const socket = connect(running.port, '127.0.0.1', () => {
+        socket.write(bytes);
+        setTimeout(() => socket.resetAndDestroy(), 5);
+      });
+      socket.on('close', () => resolve());
+    });
+    return (await figure('weir_unheard_answers_total')) >= 5;
+  });
+  const { remaining } = await check(running.port, { ...body('gone'), cost: 0 });
+  const name = 'weir_tokens_total{namespace="default",outcome="admitted"}';
+  const [counted, repeated] = [await figure(name), await figure('weir_entries_repeated_total')];
+  expect(counted).toBeGreaterThanOrEqual(5);
+  expect(1_000 - remaining).toBeGreaterThanOrEqual(counted);
+  expect(1_000 - remaining).toBeLessThanOrEqual(counted + repeated);
+});
+
+test('checks that a hung worker has not begun are taken back and answered in place', async () => {
+  const running = await startFaulty(dataDir, [...ARGS, '--acceptors', '1'], 100, ['loop']);
+  server = running;
+  const takenBack = () => metric(running.adminUrl, 'weir_ring_taken_back_total');
+  let sent = 0;
+  await until('some were taken back', async () => {
+    await Promise.all(
+      Array.from({ length: 5 }, async () => {
+        expect((await check(running.port, body('late'))).remaining).toBeLessThan(1_000);
+        sent++;
+      }),
+    );
+    return (await takenBack()) >= 5;
+  });
+  const { remaining } = await check(running.port, { ...body('late'), cost: 0 });
+  const repeated = await metric(running.adminUrl, 'weir_entries_repeated_total');
+  const used = 1_000 - remaining;
+  expect(used).toBeGreaterThanOrEqual(sent);
+  expect(used).toBeLessThanOrEqual(sent + repeated);
+});
+
+test('a check in the hand of a worker that has no successor gets a 503, and others an answer', async () => {
+  const running = await startOrphaned(dataDir, ARGS);
+  server = running;
+  const [lost, ...others] = await Promise.all(
+    ['lost', 'a', 'b'].map((identifier) => {
+      return request(running.port, { body: JSON.stringify(body(identifier)) });
+    }),
+  );
+  const unanswered = [lost, ...others].filter(({ status }) => status === 503);
+  expect(unanswered.length).toBe(1);
+  expect(unanswered[0].headers['retry-after']).toBe('1');
+  expect(errorOf(unanswered[0]).code).toBe('SERVICE_UNAVAILABLE');
+  expect(errorOf(unanswered[0]).message).toContain('it may have been counted');
+  for (let i = 0; i < 20; i++) {
+    expect(await check(running.port, body('c'))).toMatchObject({ remaining: 999 - i });
+  }
+  const ready = await fetch(`${running.adminUrl}/readyz`);
+  expect([ready.status, await ready.json()]).toMatchObject([
+    200,
+    { status: 'degraded', workers: { wanted: 1, running: 0 } },
+  ]);
+  expect(await running.stop()).toEqual({ code: 0, signal: null });
+});

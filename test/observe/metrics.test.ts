@@ -1,0 +1,131 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { METRIC_NAMESPACES_MAX } from '../../src/limits.ts';
+import { OTHER_NAMESPACE } from '../../src/observe/metrics.ts';
+import { check, metric, metrics, request } from '../support/http.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+  until,
+} from '../support/server.ts';
+import { withStore } from '../support/store.ts';
+
+const HOUR_MS = 3_600_000;
+const STORED = METRIC_NAMESPACES_MAX - 2;
+
+let server: Running;
+const dataDir = temporaryDirectory();
+beforeAll(async () => {
+  withStore(dataDir, (store) => {
+    store.addNamespaces(
+      Array.from({ length: STORED }, (_, i) => ({
+        id: `rlns_${i}`,
+        name: `stored_${i}`,
+        createdMs: 1,
+      })),
+    );
+  });
+  server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
+});
+afterAll(async () => {
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+});
+
+const decisions = (namespace: string, outcome: string) => {
+  return `weir_decisions_total{namespace="${namespace}",outcome="${outcome}"}`;
+};
+
+describe('the metrics', () => {
+  test('have series of a bounded number of namespaces, and one for all others', async () => {
+    const body = { identifier: 'a', limit: 3, duration: HOUR_MS };
+    const names = Array.from({ length: 6 }, (_, i) => `new "${i}"`);
+    for (const namespace of ['stored_7', ...names]) {
+      for (let i = 0; i < 5; i++) await check(server.port, { ...body, namespace });
+    }
+    const escaped = names.map((name) => name.replaceAll('"', '\\"'));
+    let measured = new Map<string, number>();
+    await until('all are durable, and counted in their rows', async () => {
+      measured = await metrics(server.adminUrl);
+      return measured.get(decisions(OTHER_NAMESPACE, 'refused')) === 4 * 2;
+    });
+    expect(measured.get(decisions('stored_7', 'admitted'))).toBe(3);
+    for (const name of escaped.slice(0, 2)) {
+      expect([name, measured.get(decisions(name, 'admitted'))]).toEqual([name, 3]);
+    }
+    for (const name of escaped.slice(2))
+      expect(measured.has(decisions(name, 'admitted'))).toBe(false);
+    expect(measured.get(decisions(OTHER_NAMESPACE, 'admitted'))).toBe(4 * 3);
+    const series = [...measured.keys()].filter((name) => name.startsWith('weir_decisions_total'));
+    expect(series.length).toBe(2 * (METRIC_NAMESPACES_MAX + 1));
+  });
+
+  test('count errors by status and code, each once', async () => {
+    const name = 'weir_errors_total{status="401",code="UNAUTHORIZED"}';
+    const before = await metrics(server.adminUrl);
+    await request(server.port, { headers: { Authorization: 'Bearer wrong' }, body: '{}' });
+    await request(server.port, { body: '{}' });
+    await request(server.port, { path: '/nowhere' });
+    const after = await metrics(server.adminUrl);
+    const grown = [...after].filter(([key, value]) => {
+      return key.startsWith('weir_errors_total') && value !== before.get(key);
+    });
+    expect(grown.map(([key, value]) => [key, value - before.get(key)!])).toEqual([
+      ['weir_errors_total{status="400",code="BAD_REQUEST"}', 1],
+      [name, 1],
+      ['weir_errors_total{status="404",code="NOT_FOUND"}', 1],
+    ]);
+  });
+
+  test('have a histogram of durations from 5 us on, whose count is that of the checks', async () => {
+    const measured = await metrics(server.adminUrl);
+    const buckets = [...measured].filter(([name]) => {
+      return name.startsWith('weir_check_duration_seconds_bucket');
+    });
+    expect(buckets[0][0]).toContain('le="0.000005"');
+    const values = buckets.map(([, value]) => value);
+    expect(values).toEqual(values.toSorted((a, b) => a - b));
+    const checks = [...measured]
+      .filter(([name]) => name.startsWith('weir_decisions_total'))
+      .reduce((sum, [, value]) => sum + value, 0);
+    expect(buckets.at(-1)).toEqual(['weir_check_duration_seconds_bucket{le="+Inf"}', checks]);
+    expect(measured.get('weir_check_duration_seconds_count')).toBe(checks);
+    expect(measured.get('weir_check_duration_seconds_sum')).toBeGreaterThan(0);
+  });
+
+  test('tell how full the table is, and see expired counters go', async () => {
+    const body = { limit: 3, duration: 1_000 };
+    for (let i = 0; i < 50; i++) await check(server.port, { ...body, identifier: `short_${i}` });
+    await until('they were removed', async () => {
+      return (await metric(server.adminUrl, 'weir_expired_counters_total')) === 50;
+    });
+    const measured = await metrics(server.adminUrl);
+    expect(measured.get('weir_counters_live')).toBe(7);
+    expect(measured.get('weir_counters_capacity')).toBe(1_024);
+    expect(measured.get('weir_counter_slots')).toBe(4_096);
+    expect(Math.abs(measured.get('weir_clock_offset_seconds')!)).toBeLessThan(1);
+    expect(measured.get('weir_workers_running')).toBe(1);
+    expect(measured.get('process_resident_memory_bytes')).toBeGreaterThan(1e7);
+  });
+
+  test('count what a full table was answered, under the policy in force', async () => {
+    const directory = temporaryDirectory();
+    const args = ['--counters', '1024', '--acceptors', '1', '--on-full', 'allow'];
+    const small = await startServer(directory, { args });
+    const name = 'weir_full_table_answers_total{answer="allow"}';
+    // Counters that have all refused someone, of more namespaces than one can crowd out.
+    for (let i = 0; (await metric(small.adminUrl, name)) === 0 && i < 200; i++) {
+      await Promise.all(
+        Array.from({ length: 100 }, async (_, j) => {
+          const body = { namespace: `n${j % 50}`, identifier: `${i}/${j}`, duration: HOUR_MS };
+          await check(small.port, { ...body, limit: 1 });
+          await check(small.port, { ...body, limit: 1 });
+        }),
+      );
+    }
+    expect(await metric(small.adminUrl, name)).toBeGreaterThan(0);
+    expect(await small.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(directory);
+  });
+});

@@ -1,0 +1,74 @@
+/** The counters of all shards, without threads. */
+
+import { allocateTable } from '../../src/counters/buffer.ts';
+import { newDecision, type OnFull, OUTCOME } from '../../src/counters/decision.ts';
+import { Hasher } from '../../src/counters/hash.ts';
+import { groupsPerShard } from '../../src/counters/layout.ts';
+import { Sweeper } from '../../src/counters/sweep.ts';
+import { CounterTable } from '../../src/counters/table.ts';
+import { SHARDS, SLOTS_PER_COUNTER } from '../../src/limits.ts';
+import { shardOf } from '../../src/shards/shard.ts';
+
+const NOW = 1_700_000_000_000;
+const MINUTE = 60_000;
+
+interface Options {
+  limit?: number;
+  duration?: number;
+  cost?: number;
+  now?: number;
+  /** false: the check is deducted later. */
+  counts?: boolean;
+}
+
+/** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
+export class Tables {
+  readonly hasher = new Hasher(Buffer.from('0123456789abcdef'));
+  readonly tables: CounterTable[];
+  readonly sweepers: Sweeper[];
+  readonly decision = newDecision();
+  evicted = 0;
+  full = 0;
+
+  constructor(counters: number, onFull: OnFull = 'deny') {
+    const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
+    this.tables = Array.from({ length: SHARDS }, (_, shard) => {
+      return new CounterTable(allocateTable(shard, groups), shard, 1, onFull, () => {});
+    });
+    this.sweepers = this.tables.map((table) => new Sweeper(table, 1));
+  }
+
+  decide(identifier: string, options: Options = {}, namespace = 'default') {
+    const { limit = 10, duration = MINUTE, cost = 1, now = NOW, counts = true } = options;
+    const [tag] = this.#hash(namespace, identifier);
+    const table = this.tables[shardOf(this.hasher)];
+    table.decide(this.hasher, tag, now, limit, duration, cost, counts, this.decision);
+    if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
+    if (this.decision.outcome === OUTCOME.full) this.full++;
+    return this.decision;
+  }
+
+  deduct(identifier: string, options: Options & { window: number }): number {
+    const { limit = 10, duration = MINUTE, cost = 1, now = NOW, window } = options;
+    const [tag] = this.#hash('default', identifier);
+    const table = this.tables[shardOf(this.hasher)];
+    return table.deduct(this.hasher, tag, now, window, limit, duration, cost);
+  }
+
+  /** Sweeps all of it. @returns the counters that live */
+  live(now = NOW): number {
+    return this.sweepers.reduce((sum, sweeper) => {
+      while (!sweeper.step(now));
+      return sum + sweeper.live;
+    }, 0);
+  }
+
+  readonly #states = new Map<string, Int32Array>();
+
+  #hash(namespace: string, identifier: string): Int32Array {
+    const state = this.#states.get(namespace) ?? this.hasher.namespace(namespace);
+    this.#states.set(namespace, state);
+    this.hasher.hash(state, identifier);
+    return state;
+  }
+}
