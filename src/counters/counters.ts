@@ -51,11 +51,29 @@ export class Counters {
     limit: number,
     durationMs: number,
     cost: number,
-    counts: boolean,
+    counts = true,
   ): TableDecision {
     const decision = this.#decision;
     const table = this.#tables[shardOf(id)];
     table.decide(id, namespaceTag, nowMs, limit, durationMs, cost, counts, decision);
     return decision;
+  }
+
+  /**
+   * Judges one check as `CounterTable.look` does, and where that is no answer as `decide` does,
+   * without counting it.
+   */
+  look(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    limit: number,
+    durationMs: number,
+    cost: number,
+  ): TableDecision {
+    const decision = this.#decision;
+    const table = this.#tables[shardOf(id)];
+    if (table.look(id, nowMs, limit, durationMs, cost, decision)) return decision;
+    return this.decide(id, namespaceTag, nowMs, limit, durationMs, cost, false);
   }
 }

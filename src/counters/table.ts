@@ -17,9 +17,9 @@
 
 import { attachTable, type Table } from './buffer.ts';
 import { DEDUCTION, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
+import { findSlot } from './find.ts';
 import type { Identity } from './hash.ts';
 import {
-  BUCKET,
   BUCKET_SLOTS,
   BUCKET_WORDS,
   bucketsOffset,
@@ -29,7 +29,6 @@ import {
   NO_PLACE,
   SLOT,
   SLOT_WORD,
-  slotAt,
 } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { earliestEnd, fillPlace, freePlace } from './room.ts';
@@ -107,7 +106,30 @@ export class CounterTable implements Table {
   }
 
   /**
-   * Deducts a check that `decide` admitted without counting it.
+   * Judges a check by its counter as it stands, without the lock, and counts nothing. A counter
+   * that is being written may look as before, which is what `async` allows, or as none ever was: a
+   * refusal is no answer therefore, and has to be had from `decide`.
+   * @returns whether `decision` is one: the check was admitted by a counter that is there
+   */
+  look(
+    id: Identity,
+    nowMs: number,
+    limit: number,
+    durationMs: number,
+    cost: number,
+    decision: TableDecision,
+  ): boolean {
+    this.#locate(id);
+    const slot = this.#find(id, durationMs);
+    if (slot === 0) return false;
+    this.#read(slot);
+    decideFixed(this.#cells, nowMs, limit, durationMs, cost, decision);
+    decision.outcome = OUTCOME.decided;
+    return decision.admitted;
+  }
+
+  /**
+   * Deducts a check that `look` or `decide` admitted without counting it.
    * @param window the number of the window in which it was admitted
    * @returns one of DEDUCTION
    */
@@ -171,26 +193,8 @@ export class CounterTable implements Table {
 
   /** The slot of the identity, as an index of `doubles`; 0 when it is not there. */
   #find(id: Identity, durationMs: number): number {
-    const slot = this.#findIn(this.#a, id, durationMs);
-    return slot !== 0 ? slot : this.#findIn(this.#b, id, durationMs);
-  }
-
-  #findIn(bucket: number, id: Identity, durationMs: number): number {
-    const words = this.words;
-    for (let i = 0; i < BUCKET_SLOTS; i++) {
-      if (words[bucket + BUCKET.tags + i] !== id.h3) continue;
-      const slot = slotAt(bucket, i);
-      const slotWords = slot * 2;
-      if (
-        words[slotWords + SLOT_WORD.hash0] === id.h0 &&
-        words[slotWords + SLOT_WORD.hash1] === id.h1 &&
-        words[slotWords + SLOT_WORD.hash2] === id.h2 &&
-        this.doubles[slot + SLOT.duration] === durationMs
-      ) {
-        return slot;
-      }
-    }
-    return 0;
+    const slot = findSlot(this, this.#a, id, durationMs);
+    return slot !== 0 ? slot : findSlot(this, this.#b, id, durationMs);
   }
 
   #decideSlot(

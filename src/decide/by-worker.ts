@@ -58,6 +58,8 @@ export class ByWorker implements Decider {
   readonly #lane: AcceptorLane;
   readonly #answers: Answers;
   #ringing: NodeJS.Immediate | undefined;
+  /** Runs while checks wait for their answers, and a turn longer. */
+  #looking: NodeJS.Timeout | undefined;
 
   constructor(
     counters: Counters,
@@ -71,9 +73,6 @@ export class ByWorker implements Decider {
     this.#lane = lane;
     this.#answers = answers;
     this.#links = handoffs.map((handoff) => new Link(handoff));
-    setInterval(() => {
-      for (const link of this.#links) this.#look(link);
-    }, LOOK_MS);
   }
 
   /** A run of a worker begins: its messages say that answers lie in the ring. */
@@ -91,7 +90,7 @@ export class ByWorker implements Decider {
     if (!link.takes()) {
       this.#lane.count(COUNT.ringFull);
       const nowMs = this.#clock.wallMs(startedMs);
-      const decision = this.#counters.decide(id, tag, nowMs, limit, durationMs, cost, true);
+      const decision = this.#counters.decide(id, tag, nowMs, limit, durationMs, cost);
       tally(this.#lane, namespace, cost, decision);
       return decision;
     }
@@ -103,6 +102,7 @@ export class ByWorker implements Decider {
     this.#lane.count(COUNT.handedOver);
     link.toRing = true;
     this.#ringing ??= setImmediate(() => this.#ring());
+    this.#looking ??= setInterval(() => this.#lookAtAll(), LOOK_MS);
     return undefined;
   }
 
@@ -138,6 +138,14 @@ export class ByWorker implements Decider {
     if (res === undefined) this.#lane.count(COUNT.unheard);
     else this.#answers.decision(res, limit, decision);
     this.#lane.answered(this.#clock.monotonicMs() - startedMs);
+  }
+
+  #lookAtAll(): void {
+    const idle = this.#links.every((link) => link.isIdle());
+    for (const link of this.#links) this.#look(link);
+    if (!idle) return;
+    clearInterval(this.#looking);
+    this.#looking = undefined;
   }
 
   /** Finds what a message did not tell of, and sees to what takes too long. */
@@ -180,7 +188,6 @@ export class ByWorker implements Decider {
       doubles[at / 2 + ENTRY.limit],
       doubles[at / 2 + ENTRY.durationMs],
       doubles[at / 2 + ENTRY.cost],
-      true,
     );
   }
 }
@@ -211,6 +218,11 @@ class Link {
     }
     if (((this.handoff.next - this.#oldest) | 0) >= RING_ENTRIES) return false;
     return this.handoff.hasRoom();
+  }
+
+  /** Whether it waits for no check. */
+  isIdle(): boolean {
+    return this.#oldest === this.handoff.next;
   }
 
   /** Notes a check that is handed over next. */

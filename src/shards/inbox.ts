@@ -28,6 +28,7 @@ export class Inbox {
   readonly #door: MessagePort | undefined;
   readonly #id: Mutable<Identity> = { h0: 0, h1: 0, h2: 0, h3: 0 };
   readonly #decision = newDecision();
+  #nowMs = 0;
 
   /** @param door where to send a message when answers lie in the ring; none where none are given */
   constructor(
@@ -50,9 +51,11 @@ export class Inbox {
     return this.#entries.isEmpty();
   }
 
-  /** Does at most so many entries. @returns how many it did */
+  /** Does at most so many entries, all at one reading of the clock. @returns how many it did */
   serve(most: number): number {
+    if (this.#entries.isEmpty()) return 0;
     const { words } = this.#memory;
+    this.#nowMs = this.#clock.nowMs();
     const answered = this.#replies.next;
     let served = 0;
     for (; served < most && !this.#entries.isEmpty(); served++) {
@@ -110,7 +113,7 @@ export class Inbox {
     const outcome = this.#tableOf(this.#id).deduct(
       this.#id,
       words[at + ENTRY.namespaceTag],
-      this.#clock.nowMs(),
+      this.#nowMs,
       doubles[at / 2 + ENTRY.window],
       doubles[at / 2 + ENTRY.limit],
       doubles[at / 2 + ENTRY.durationMs],
@@ -135,7 +138,7 @@ export class Inbox {
     this.#tableOf(this.#id).decide(
       this.#id,
       words[at + ENTRY.namespaceTag],
-      this.#clock.nowMs(),
+      this.#nowMs,
       doubles[at / 2 + ENTRY.limit],
       doubles[at / 2 + ENTRY.durationMs],
       doubles[at / 2 + ENTRY.cost],

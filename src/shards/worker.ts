@@ -48,8 +48,8 @@ const SERVE_MOST = 128;
  * to be rung for, which would cost the acceptors more than the deductions do; and so often in vain
  * before it sleeps.
  */
-const NAP_MS = 1;
-const NAPS = 20;
+const NAP_MS = 2;
+const NAPS = 10;
 
 const data = workerData as ShardWorkerData;
 

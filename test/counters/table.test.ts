@@ -139,6 +139,32 @@ describe('a table', () => {
   });
 });
 
+describe('a look without the lock', () => {
+  test('sees what a decision would answer, and changes nothing', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    expect(tables.look('a')).toBeUndefined();
+    tables.decide('a', { cost: 7 });
+    const words = tables.tables.map((table) => [...table.words]);
+    for (const cost of [0, 1, 3]) {
+      const seen = { ...tables.look('a', { cost }) };
+      expect(seen).toEqual({ ...tables.decide('a', { cost, counts: false }) });
+    }
+    expect(tables.look('a', { now: NOW + MINUTE })).toMatchObject({ admitted: true, remaining: 9 });
+    // A refusal has to be had under the lock, where it is remembered.
+    expect(tables.look('a', { cost: 4 })).toBeUndefined();
+    expect(tables.tables.map((table) => [...table.words])).toEqual(words);
+  });
+
+  test('is not kept waiting by whoever has the lock', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    tables.decide('a', { cost: 2 });
+    for (const { words, groups } of tables.tables) {
+      for (let group = 0; group < groups; group++) words[lockOf(group)] = 77;
+    }
+    expect(tables.look('a')).toMatchObject({ admitted: true, remaining: 7 });
+  });
+});
+
 describe('a deduction', () => {
   const start = Math.floor(NOW / MINUTE) * MINUTE;
   const window = start / MINUTE;

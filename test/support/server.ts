@@ -12,6 +12,11 @@ export const ROOT_KEY = 'root-key-of-the-tests';
 /** The two ways to decide a check: whatever is promised of checks holds in both. */
 export const MODES = ['in-place', 'worker'] as const;
 
+const children = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of children) child.kill('SIGKILL');
+});
+
 export interface Exit {
   code: number | null;
   signal: NodeJS.Signals | null;
@@ -74,6 +79,9 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
   ];
   const env = { ...cleanEnvironment(), ...options.env } as NodeJS.ProcessEnv;
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  // A test that fails before it stops its server leaves none behind.
+  children.add(child);
+  child.once('exit', () => children.delete(child));
   let stdout = '';
   let stderr = '';
   child.stdout.on('data', (data) => {

@@ -48,6 +48,14 @@ export class Tables {
     return this.decision;
   }
 
+  look(identifier: string, options: Options = {}) {
+    const { limit = 10, duration = MINUTE, cost = 1, now = NOW } = options;
+    this.#hash('default', identifier);
+    const table = this.tables[shardOf(this.hasher)];
+    const isAnswer = table.look(this.hasher, now, limit, duration, cost, this.decision);
+    return isAnswer ? this.decision : undefined;
+  }
+
   deduct(identifier: string, options: Options & { window: number }): number {
     const { limit = 10, duration = MINUTE, cost = 1, now = NOW, window } = options;
     const [tag] = this.#hash('default', identifier);

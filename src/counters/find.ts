@@ -1,0 +1,31 @@
+/**
+ * Finding the slot of an identity in a bucket. Called under the lock of the group, or without: the
+ * tag is emptied first and written last when a slot is filled, so that what is found without a lock
+ * was there, and may be on its way out.
+ */
+
+import type { Identity } from './hash.ts';
+import { BUCKET, BUCKET_SLOTS, type Memory, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+
+/** @returns an index of doubles, 0 when it is not there */
+export function findSlot(
+  { words, doubles }: Memory,
+  bucket: number,
+  id: Identity,
+  durationMs: number,
+): number {
+  for (let i = 0; i < BUCKET_SLOTS; i++) {
+    if (words[bucket + BUCKET.tags + i] !== id.h3) continue;
+    const slot = slotAt(bucket, i);
+    const slotWords = slot * 2;
+    if (
+      words[slotWords + SLOT_WORD.hash0] === id.h0 &&
+      words[slotWords + SLOT_WORD.hash1] === id.h1 &&
+      words[slotWords + SLOT_WORD.hash2] === id.h2 &&
+      doubles[slot + SLOT.duration] === durationMs
+    ) {
+      return slot;
+    }
+  }
+  return 0;
+}
