@@ -28,6 +28,9 @@ export class Keyring {
   readonly #byDigest = new Map<string, Key>();
   readonly #verified = new Map<string, Key>();
   readonly #clock: Clock;
+  /** The last header that verified: most callers have one key, and to compare is half a look-up. */
+  #last = '';
+  #lastKey: Key | undefined;
 
   constructor(records: readonly KeyRecord[], clock: Clock) {
     this.#clock = clock;
@@ -38,7 +41,12 @@ export class Keyring {
 
   /** @param authorization the whole header, '' when there is none */
   verify(authorization: string): Key {
-    const key = this.#verified.get(authorization) ?? this.#lookUp(authorization);
+    let key = this.#lastKey;
+    if (key === undefined || authorization !== this.#last) {
+      key = this.#verified.get(authorization) ?? this.#lookUp(authorization);
+      this.#last = authorization;
+      this.#lastKey = key;
+    }
     if (key.expiresMs !== null && key.expiresMs <= this.#clock.nowMs()) {
       throw new ApiError('UNAUTHORIZED', 'the API key has expired');
     }

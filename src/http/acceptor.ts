@@ -27,7 +27,7 @@ import { DOCS_PATH, docsPages } from './docs.ts';
 import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
 import { Replies } from './reply.ts';
 import { mount, type Route } from './route.ts';
-import { App, type us_listen_socket, us_listen_socket_close } from './uws.ts';
+import { App, fixedText, type us_listen_socket, us_listen_socket_close } from './uws.ts';
 
 const data: AcceptorData = workerData;
 const main = parentPort!;
@@ -92,13 +92,16 @@ function requireJson(contentType: string): void {
   );
 }
 
+const AUTHORIZATION = fixedText('authorization');
+const CONTENT_TYPE = fixedText('content-type');
+
 const routes: Route[] = [
   {
     method: 'POST',
     path: '/v1/ratelimits.limit',
     handle: (res, req) => {
-      const key = keyring.verify(req.getHeader('authorization'));
-      requireJson(req.getHeader('content-type'));
+      const key = keyring.verify(req.getHeader(AUTHORIZATION));
+      requireJson(req.getHeader(CONTENT_TYPE));
       bodies.read(res, key, answerLimit);
     },
   },

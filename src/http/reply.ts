@@ -6,7 +6,7 @@
 import { makeId } from '../auth/keys.ts';
 import { ApiError, ERRORS, type ErrorCode } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
-import type { HttpResponse } from './uws.ts';
+import { fixedText, type HttpResponse } from './uws.ts';
 
 /** A failure of ours, for the log. */
 export interface Failure {
@@ -25,6 +25,9 @@ interface ErrorOptions {
   isHead?: boolean;
 }
 
+const CONTENT_TYPE = fixedText('Content-Type');
+const JSON_TYPE = fixedText('application/json');
+
 export class Replies {
   draining = false;
   readonly #lane: AcceptorLane;
@@ -39,7 +42,7 @@ export class Replies {
   }
 
   json(res: HttpResponse, body: string): void {
-    res.writeHeader('Content-Type', 'application/json').end(body, this.draining);
+    res.writeHeader(CONTENT_TYPE, JSON_TYPE).end(body, this.draining);
   }
 
   page(res: HttpResponse, html: string): void {

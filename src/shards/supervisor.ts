@@ -47,6 +47,8 @@ interface Shepherd {
   beats: number;
   missed: number;
   looks: number;
+  /** Whether a run is submitted, which may not have begun. */
+  isSubmitted: boolean;
   /** Why this thread ended the run itself, if it did. */
   verdict: string | undefined;
   abort: AbortController;
@@ -82,6 +84,7 @@ export class ShardWorkers {
       beats: 0,
       missed: 0,
       looks: 0,
+      isSubmitted: false,
       verdict: undefined,
       abort: new AbortController(),
       earlyEnds: 0,
@@ -97,16 +100,19 @@ export class ShardWorkers {
 
   /** Workers whose run has begun and shows that it lives. */
   get running(): number {
-    return this.#workers.filter(({ lane, missed }) => lane.thread !== 0 && missed <= 1).length;
+    return this.#workers.filter(({ lane, missed }) => {
+      return lane.thread !== 0 && missed < WORKER_LOOKS_MISSED / 2;
+    }).length;
   }
 
   /** Lets the workers empty their rings, which nobody fills any more, and ends them. */
   async stop(): Promise<void> {
     this.#closing = true;
     clearInterval(this.#watch);
-    for (const { lane } of this.#workers) {
+    for (const { lane, abort } of this.#workers) {
       lane.stop();
       ring(lane.words, BELL);
+      if (lane.thread === 0) abort.abort();
     }
     const late = new Promise((resolve) => setTimeout(resolve, STOP_MS).unref());
     await Promise.race([Promise.all(this.#workers.map(({ kept }) => kept)), late]);
@@ -136,6 +142,7 @@ export class ShardWorkers {
     worker.verdict = undefined;
     worker.abort = new AbortController();
     lane.expect(incarnation);
+    worker.isSubmitted = true;
     let cause: string;
     try {
       await this.#pool.run({ index, incarnation, doors: this.#doors(index) }, worker.abort.signal);
@@ -143,6 +150,7 @@ export class ShardWorkers {
     } catch (error) {
       cause = worker.verdict ?? (error instanceof Error ? error.message : String(error));
     }
+    worker.isSubmitted = false;
     const { thread } = lane;
     lane.expect(0);
     await this.#pool.ended(thread);
@@ -161,7 +169,7 @@ export class ShardWorkers {
     for (const worker of this.#workers) {
       const { lane } = worker;
       worker.looks++;
-      if (worker.verdict !== undefined) continue;
+      if (!worker.isSubmitted || worker.verdict !== undefined) continue;
       if (lane.thread === 0) {
         if (worker.looks * WORKER_LOOK_MS >= WORKER_BOOT_MS) this.#giveUp(worker, NOT_BEGUN);
         continue;
@@ -189,7 +197,7 @@ export class ShardWorkers {
 
   /** Ends a run that has not begun: whatever thread was meant for it is none of those that run. */
   #giveUp(worker: Shepherd, verdict: string): void {
-    if (worker.verdict !== undefined) return;
+    if (!worker.isSubmitted || worker.verdict !== undefined) return;
     const { abort } = worker;
     worker.verdict = verdict;
     worker.lane.expect(0);
