@@ -31,7 +31,8 @@ export interface LoadResult {
   residentMiB: number | undefined;
   /** To the first server, in the same round. */
   throughputRatio: Spread;
-  p50Ratio: Spread;
+  /** Undefined where the generator knows latencies by the millisecond, and it took none. */
+  p50Ratio: Spread | undefined;
   cpuRatio: Spread | undefined;
 }
 
@@ -97,7 +98,9 @@ function sumUp(
     cpuPerRequest: cpus.length === 0 ? undefined : median(cpus),
     residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
     throughputRatio: spread(rounds.map(({ rate }, i) => rate / baseline[i].rate)),
-    p50Ratio: spread(rounds.map(({ p50 }, i) => p50 / baseline[i].p50)),
+    p50Ratio: baseline.some(({ p50 }) => p50 === 0)
+      ? undefined
+      : spread(rounds.map(({ p50 }, i) => p50 / baseline[i].p50)),
     cpuRatio:
       cpus.length === 0 ? undefined : spread(cpus.map((cpu, i) => cpu / (baseline[i].cpu ?? cpu))),
   };

@@ -65,7 +65,7 @@ function showLoad(results: readonly LoadResult[]): void {
       Math.round(result.requestsPerSecond).toLocaleString('en'),
       ratio(result.throughputRatio),
       `${result.p50} us`,
-      result.p50Ratio.median.toFixed(2),
+      known(result.p50Ratio?.median, 2),
       `${result.p99} us`,
       `${result.p999} us`,
       `${known(result.cpuPerRequest, 1)} us`,
