@@ -82,6 +82,9 @@ export default function run({ index, incarnation, doors }: Run): void {
   } catch (error) {
     if (error instanceof MemoryError) lane.condemn();
     throw error;
+  } finally {
+    // The thread may go on with another run, which has doors of its own.
+    for (const door of doors) door.close();
   }
 }
 
