@@ -11,7 +11,7 @@
  *                          the sum of all durations in ms
  *               then       float64: namespaces, a row of TALLY each; the last row is of all others
  *
- *   worker      line 0     int32: heartbeat, wraps | incarnation | thread | condemned
+ *   worker      line 0     int32: heartbeat, wraps | incarnation | thread
  *               line 1     int32: bell, of `bell.ts` | stop
  *               then       float64: counts, one for each name in WORK
  *
@@ -91,7 +91,6 @@ const CONNECTIONS = 1;
 
 const INCARNATION = 1;
 const THREAD = 2;
-const CONDEMNED = 3;
 /** Offsets in words. */
 export const BELL = LINE_BYTES / 4;
 const STOP = BELL + 1;
@@ -226,15 +225,6 @@ export class WorkerLane {
 
   get thread(): number {
     return Atomics.load(this.words, THREAD);
-  }
-
-  /** The worker found its shared memory damaged: nobody must go on. */
-  condemn(): void {
-    Atomics.store(this.words, CONDEMNED, 1);
-  }
-
-  get isCondemned(): boolean {
-    return Atomics.load(this.words, CONDEMNED) === 1;
   }
 
   /** Tells the worker to end when its rings are empty. It has to be rung for behind it. */

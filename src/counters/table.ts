@@ -6,10 +6,10 @@
  * half-written. What may happen to a thread in between:
  *
  *   descheduled, or dead, in a lock     see `lock.ts`
- *   stores cut off half-way             they are ordered so that this can only over-count: a new
- *                                       window's number is stored before its cell is overwritten,
- *                                       a slot's tag comes last when it is filled, first when it
- *                                       is emptied
+ *   stores cut off half-way             they are ordered so that what was written before stays
+ *                                       true: a new window's number is stored behind its cells, a
+ *                                       slot's tag comes last when it is filled, first when it is
+ *                                       emptied
  *
  * Capacity is fixed: no growth, no rehash, no garbage. An identity may lie in two buckets of its
  * group. Where neither has room, `victim.ts` says who goes.
@@ -154,7 +154,8 @@ export class CounterTable implements Table {
         this.#write(slot, newest, limit);
         return DEDUCTION.applied;
       }
-      // Its counter made room for others since.
+      // Its counter made room for others since; for a window that is over it displaces none.
+      if (!isCurrent(window, durationMs, now)) return DEDUCTION.past;
       this.#clear();
       deduct(this.#cells, window, cost);
       const outcome = this.#place(id, namespaceTag, now, durationMs, limit);
@@ -280,13 +281,13 @@ export class CounterTable implements Table {
     const { newest, current, previous } = this.#cells;
     const ring = slot + SLOT.ring;
     const cell = newest & 1;
-    if (newest !== before) {
-      // The number first: cut off here, the new window starts with an old use, never without one.
-      doubles[slot + SLOT.newest] = newest;
-      this.words[slot * 2 + SLOT_WORD.refused] = 0;
-    }
     doubles[ring + (cell ^ 1)] = previous;
     doubles[ring + cell] = current;
     doubles[slot + SLOT.limit] = limit;
+    if (newest === before) return;
+    // The number last: cut off before, no window is the worse for it. The cells that were written
+    // are those of windows that are past, or hold what they held.
+    this.words[slot * 2 + SLOT_WORD.refused] = 0;
+    doubles[slot + SLOT.newest] = newest;
   }
 }

@@ -30,7 +30,7 @@ import { DOOR, ENTRY, KIND, REPLY, TAIL } from '../shards/layout.ts';
 import { Consumer, ENTRIES, itemAt, REPLIES } from '../shards/ring.ts';
 import { shardOf, workerOf } from '../shards/shard.ts';
 import type { Clock } from '../time.ts';
-import { type Check, type Decider, tally } from './decider.ts';
+import { type Check, type Decider, tally, tallyOutcome } from './decider.ts';
 
 const LOOK_MS = TAKE_BACK_MS / 2;
 
@@ -48,7 +48,7 @@ interface Pending {
 export interface Answers {
   /** Writes an answer outside of its request's turn. */
   decision(res: HttpResponse, limit: number, decision: TableDecision): void;
-  error(res: HttpResponse, error: ApiError): void;
+  error(res: HttpResponse, error: unknown): void;
 }
 
 export class ByWorker implements Decider {
@@ -78,6 +78,8 @@ export class ByWorker implements Decider {
   /** A run of a worker begins: its messages say that answers lie in the ring. */
   door(worker: number, port: MessagePort): void {
     const link = this.#links[worker];
+    link.door?.close();
+    link.door = port;
     port.on('message', () => this.#drain(link));
     this.#drain(link);
   }
@@ -122,7 +124,10 @@ export class ByWorker implements Decider {
     for (const { replies, decision } = link; !replies.isEmpty(); replies.done()) {
       const at = replies.item();
       const pending = link.pending(words[at + REPLY.number]);
-      if (pending === undefined) continue;
+      if (pending === undefined) {
+        tallyOutcome(this.#lane, words[at + REPLY.outcome]);
+        continue;
+      }
       decision.remaining = doubles[at / 2 + REPLY.remaining];
       decision.reset = doubles[at / 2 + REPLY.reset];
       decision.admitted = words[at + REPLY.admitted] === 1;
@@ -135,8 +140,12 @@ export class ByWorker implements Decider {
     const { res, namespace, limit, cost, startedMs } = pending;
     link.settle(pending);
     tally(this.#lane, namespace, cost, decision);
-    if (res === undefined) this.#lane.count(COUNT.unheard);
-    else this.#answers.decision(res, limit, decision);
+    if (res === undefined) {
+      this.#lane.count(COUNT.unheard);
+      this.#lane.beat();
+      return;
+    }
+    this.#answers.decision(res, limit, decision);
     this.#lane.answered(this.#clock.monotonicMs() - startedMs);
   }
 
@@ -157,18 +166,24 @@ export class ByWorker implements Decider {
       if (waitedMs < TAKE_BACK_MS) break;
       if (link.handoff.withdraw(pending.number)) {
         this.#lane.count(COUNT.takenBack);
-        link.isLateAt = Atomics.load(link.handoff.memory.words, TAIL);
-        this.#answer(link, pending, this.#decideEntry(link, pending));
-      } else if (waitedMs >= CHECK_DEADLINE_MS) {
-        const { res } = pending;
-        link.settle(pending);
-        if (res === undefined) this.#lane.count(COUNT.unheard);
-        else {
-          const message = 'the thread that had this check in hand ended; it may have been counted';
-          this.#answers.error(res, new ApiError('SERVICE_UNAVAILABLE', message));
+        link.lateEntry = pending.number;
+        try {
+          this.#answer(link, pending, this.#decideEntry(link, pending));
+        } catch (error) {
+          this.#fail(link, pending, error);
         }
+      } else if (waitedMs >= CHECK_DEADLINE_MS) {
+        const message = 'the thread that had this check in hand ended; it may have been counted';
+        this.#fail(link, pending, new ApiError('SERVICE_UNAVAILABLE', message));
       }
     }
+  }
+
+  #fail(link: Link, pending: Pending, error: unknown): void {
+    const { res } = pending;
+    link.settle(pending);
+    if (res === undefined) this.#lane.count(COUNT.unheard);
+    else this.#answers.error(res, error);
   }
 
   /** Decides in place what was taken back, by what its entry says. */
@@ -197,9 +212,11 @@ class Link {
   readonly handoff: Handoff;
   readonly replies: Consumer;
   readonly decision = newDecision();
+  /** Where the messages of the worker's present run come in. */
+  door: MessagePort | undefined;
   toRing = false;
-  /** Where the tail stood when checks had to be taken back, until it moves. */
-  isLateAt: number | undefined;
+  /** The last entry that had to be taken back, until the worker has passed it. */
+  lateEntry: number | undefined;
   /** By number modulo their count. An entry's place is free when `#oldest` has passed it. */
   readonly #pending: (Pending | undefined)[] = new Array(RING_ENTRIES).fill(undefined);
   #oldest: number;
@@ -212,9 +229,10 @@ class Link {
 
   /** Whether one more check may be handed over. */
   takes(): boolean {
-    if (this.isLateAt !== undefined) {
-      if (Atomics.load(this.handoff.memory.words, TAIL) === this.isLateAt) return false;
-      this.isLateAt = undefined;
+    if (this.lateEntry !== undefined) {
+      const tail = Atomics.load(this.handoff.memory.words, TAIL);
+      if (((tail - this.lateEntry) | 0) <= 0) return false;
+      this.lateEntry = undefined;
     }
     if (((this.handoff.next - this.#oldest) | 0) >= RING_ENTRIES) return false;
     return this.handoff.hasRoom();

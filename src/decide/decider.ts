@@ -37,6 +37,11 @@ export function tally(
 ): void {
   row[admitted ? TALLY.admitted : TALLY.refused]++;
   row[admitted ? TALLY.tokensAdmitted : TALLY.tokensRefused] += cost;
+  tallyOutcome(lane, outcome);
+}
+
+/** Counts what a decision did to the table, whoever heard of it. */
+export function tallyOutcome(lane: AcceptorLane, outcome: number): void {
   if (outcome === OUTCOME.evicted) lane.count(COUNT.liveEvictions);
   else if (outcome === OUTCOME.full) lane.count(COUNT.fullTable);
 }

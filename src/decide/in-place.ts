@@ -35,14 +35,13 @@ export class InPlace implements Decider {
     const id = this.#counters.identify(namespace.state, identifier);
     const tag = namespace.state[0];
     const nowMs = this.#clock.wallMs(startedMs);
-    const handoff = check.isAsync ? this.#handoffFor(id) : undefined;
+    const handoff = check.isAsync && cost !== 0 ? this.#handoffFor(id) : undefined;
     const decision =
       handoff === undefined
         ? this.#counters.decide(id, tag, nowMs, limit, durationMs, cost)
         : this.#counters.look(id, tag, nowMs, limit, durationMs, cost);
     tally(this.#lane, namespace, cost, decision);
-    if (handoff === undefined || cost === 0) return decision;
-    if (decision.admitted && decision.outcome !== OUTCOME.full) {
+    if (handoff !== undefined && decision.admitted && decision.outcome !== OUTCOME.full) {
       const window = decision.reset / durationMs - 1;
       handoff.put(KIND.deduction, id, tag, window, limit, durationMs, cost);
       handoff.ring();

@@ -194,9 +194,12 @@ export class Metrics {
       [],
       () => [[{}, workers.running]],
     );
-    this.#counter('weir_workers_replaced_total', 'Shard workers replaced.', [], () => [
-      [{}, workers.replaced],
-    ]);
+    this.#counter(
+      'weir_workers_replaced_total',
+      'Runs of shard workers that failed, or failed to begin, and were followed by another.',
+      [],
+      () => [[{}, workers.replaced]],
+    );
   }
 
   #process({ clock }: MetricSources): void {

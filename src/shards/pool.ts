@@ -40,8 +40,11 @@ export class ShardPool {
     this.#note();
   }
 
-  /** Starts a run. Resolves when it was told to stop; rejects when it failed, or its thread did. */
-  run(run: Run, signal: AbortSignal): Promise<void> {
+  /**
+   * Starts a run. Resolves when it was told to stop, or with what damage it found in shared memory;
+   * rejects when it failed, or its thread did.
+   */
+  run(run: Run, signal: AbortSignal): Promise<string | undefined> {
     return this.#pool.run(run, { signal, transferList: run.doors as MessagePort[] });
   }
 

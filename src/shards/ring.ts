@@ -93,8 +93,10 @@ export function itemAt({ first, size, itemWords }: RingShape, number: number): n
 }
 
 /** How many items lie in a ring; for who only looks, of a moment ago. */
-export function ringDepth(words: Int32Array, { head, tail }: RingShape): number {
-  return (Atomics.load(words, head) - Atomics.load(words, tail)) | 0;
+export function ringDepth(words: Int32Array, { head, tail, size }: RingShape): number {
+  // The tail first: between the two readings there can only be more put in.
+  const done = Atomics.load(words, tail);
+  return Math.min((Atomics.load(words, head) - done) | 0, size);
 }
 
 export class Producer {

@@ -26,6 +26,7 @@ import type { Log } from '../observe/log.ts';
 import { dieAtOnce } from '../supervise/fatal.ts';
 import { ring } from './bell.ts';
 import { ShardPool } from './pool.ts';
+import { ENTRIES, ringDepth } from './ring.ts';
 import { workerOf } from './shard.ts';
 import type { ShardWorkerData } from './worker.ts';
 
@@ -38,15 +39,25 @@ const SETTLED_LOOKS = 3;
 /** How long the workers may take to empty their rings at the end. */
 const STOP_MS = 2_000;
 
+/** How long a thread may take to end when it is told to, before it is left alone. */
+const END_MS = 1_000;
+/** The longest that a run is waited for to begin; the wait doubles while runs do not. */
+const BOOT_MOST_MS = 12 * WORKER_BOOT_MS;
+
+const STOPPED = 'it was told to stop';
 const HANGS = 'it hangs';
 const NOT_BEGUN = 'it did not begin';
+
+const after = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
 
 interface Shepherd {
   index: number;
   lane: WorkerLane;
   beats: number;
   missed: number;
+  /** Looks since its run was submitted, and since it has begun. */
   looks: number;
+  lived: number;
   /** Whether a run is submitted, which may not have begun. */
   isSubmitted: boolean;
   /** Why this thread ended the run itself, if it did. */
@@ -60,12 +71,14 @@ export class ShardWorkers {
   replaced = 0;
   readonly #pool: ShardPool;
   readonly #tables: Table[];
+  readonly #links: Int32Array[];
   readonly #doors: (worker: number) => MessagePort[];
   readonly #log: Log;
   readonly #workers: Shepherd[];
   readonly #watch: NodeJS.Timeout;
   #incarnation = FIRST_INCARNATION;
-  #closing = false;
+  /** Nobody waits for the workers any more. */
+  #ended = false;
 
   /** @param doors makes the ends of new channels to all acceptors, where they wait for answers */
   constructor(
@@ -75,6 +88,7 @@ export class ShardWorkers {
     log: Log,
   ) {
     this.#tables = data.tables.map(attachTable);
+    this.#links = data.links.flat().map((link) => new Int32Array(link));
     this.#doors = doors;
     this.#log = log;
     this.#pool = new ShardPool(control.workers, data, (error) => this.#threadFailed(error));
@@ -84,6 +98,7 @@ export class ShardWorkers {
       beats: 0,
       missed: 0,
       looks: 0,
+      lived: 0,
       isSubmitted: false,
       verdict: undefined,
       abort: new AbortController(),
@@ -105,31 +120,34 @@ export class ShardWorkers {
     }).length;
   }
 
-  /** Lets the workers empty their rings, which nobody fills any more, and ends them. */
+  /**
+   * Lets the workers empty their rings, which nobody fills any more, and ends them. One that dies
+   * over it is still followed by another.
+   */
   async stop(): Promise<void> {
-    this.#closing = true;
-    clearInterval(this.#watch);
-    for (const { lane, abort } of this.#workers) {
+    for (const { lane } of this.#workers) {
       lane.stop();
       ring(lane.words, BELL);
-      if (lane.thread === 0) abort.abort();
     }
-    const late = new Promise((resolve) => setTimeout(resolve, STOP_MS).unref());
-    await Promise.race([Promise.all(this.#workers.map(({ kept }) => kept)), late]);
+    await Promise.race([Promise.all(this.#workers.map(({ kept }) => kept)), after(STOP_MS)]);
+    this.#ended = true;
+    clearInterval(this.#watch);
+    const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
+    if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
+    const hung = setTimeout(() => dieAtOnce('a shard worker does not end'), END_MS);
     await this.#pool.destroy();
+    clearTimeout(hung);
   }
 
   async #keep(worker: Shepherd): Promise<void> {
-    while (!this.#closing) {
+    while (!this.#ended) {
       const cause = await this.#run(worker);
-      if (worker.lane.isCondemned) dieAtOnce(`shard worker ${worker.index} failed: ${cause}`);
-      if (this.#closing) return;
+      if (cause === STOPPED || this.#ended) return;
       this.replaced++;
-      worker.earlyEnds = worker.looks < SETTLED_LOOKS ? worker.earlyEnds + 1 : 0;
-      const { first, most } = WORKER_BACKOFF_MS;
-      const waitMs = Math.min(most, first * 2 ** Math.min(worker.earlyEnds, 20));
+      worker.earlyEnds = worker.lived < SETTLED_LOOKS ? worker.earlyEnds + 1 : 0;
+      const waitMs = doubled(WORKER_BACKOFF_MS.first, worker.earlyEnds, WORKER_BACKOFF_MS.most);
       this.#log.error({ worker: worker.index, cause, waitMs }, 'a shard worker is replaced');
-      await new Promise((resolve) => setTimeout(resolve, waitMs));
+      await after(waitMs);
     }
   }
 
@@ -137,18 +155,22 @@ export class ShardWorkers {
   async #run(worker: Shepherd): Promise<string> {
     const { index, lane } = worker;
     const incarnation = this.#incarnation++;
+    const doors = this.#doors(index);
     worker.looks = 0;
+    worker.lived = 0;
     worker.missed = 0;
     worker.verdict = undefined;
     worker.abort = new AbortController();
     lane.expect(incarnation);
     worker.isSubmitted = true;
-    let cause: string;
+    let cause = STOPPED;
     try {
-      await this.#pool.run({ index, incarnation, doors: this.#doors(index) }, worker.abort.signal);
-      cause = 'it was told to stop';
+      const damage = await this.#pool.run({ index, incarnation, doors }, worker.abort.signal);
+      if (damage !== undefined) dieAtOnce(`shard worker ${index} failed: ${damage}`);
     } catch (error) {
       cause = worker.verdict ?? (error instanceof Error ? error.message : String(error));
+      // Of a run that never began.
+      for (const door of doors) door.close();
     }
     worker.isSubmitted = false;
     const { thread } = lane;
@@ -171,9 +193,11 @@ export class ShardWorkers {
       worker.looks++;
       if (!worker.isSubmitted || worker.verdict !== undefined) continue;
       if (lane.thread === 0) {
-        if (worker.looks * WORKER_LOOK_MS >= WORKER_BOOT_MS) this.#giveUp(worker, NOT_BEGUN);
+        const bootMs = doubled(WORKER_BOOT_MS, worker.earlyEnds, BOOT_MOST_MS);
+        if (worker.looks * WORKER_LOOK_MS >= bootMs) this.#giveUp(worker, NOT_BEGUN);
         continue;
       }
+      worker.lived++;
       const { beats } = lane;
       worker.missed = beats === worker.beats ? worker.missed + 1 : 0;
       worker.beats = beats;
@@ -189,7 +213,7 @@ export class ShardWorkers {
    * for it for ever; the next run that is submitted makes piscina start one.
    */
   #threadFailed(error: Error): void {
-    if (this.#closing || this.#pool.size >= this.#workers.length) return;
+    if (this.#ended || this.#pool.size >= this.#workers.length) return;
     for (const worker of this.#workers) {
       if (worker.lane.thread === 0) this.#giveUp(worker, error.message);
     }
@@ -201,6 +225,11 @@ export class ShardWorkers {
     const { abort } = worker;
     worker.verdict = verdict;
     worker.lane.expect(0);
-    this.#pool.endOthers(this.#workers.map(({ lane }) => lane.thread)).then(() => abort.abort());
+    const others = this.#pool.endOthers(this.#workers.map(({ lane }) => lane.thread));
+    Promise.race([others, after(END_MS)]).then(() => abort.abort());
   }
+}
+
+function doubled(first: number, times: number, most: number): number {
+  return Math.min(most, first * 2 ** Math.min(times, 20));
 }

@@ -4,7 +4,7 @@
  * nothing to do, and shows in its lane that it lives.
  *
  * It may die at any point: the supervisor breaks its locks and starts the task again, which goes on
- * where the rings stand. Damaged shared memory condemns the process.
+ * where the rings stand. Damaged shared memory is its result, and the end of the process.
  */
 
 import { type MessagePort, threadId } from 'node:worker_threads';
@@ -53,10 +53,11 @@ const NAPS = 10;
 
 const data = workerData as ShardWorkerData;
 
-export default function run({ index, incarnation, doors }: Run): void {
-  const control = new Control(data.control);
-  const lane = control.workerLane(index);
+/** @returns when it was told to stop, or with what it found wrong in shared memory */
+export default function run({ index, incarnation, doors }: Run): string | undefined {
   try {
+    const control = new Control(data.control);
+    const lane = control.workerLane(index);
     if (!lane.enter(incarnation, threadId)) throw new Error('this run has been given up');
     const clock = new Clock(control);
     const beat = () => lane.beat();
@@ -79,8 +80,9 @@ export default function run({ index, incarnation, doors }: Run): void {
     });
     const rounds = new Rounds(sweepers, lane);
     work(inboxes, rounds, clock, lane, doors.length === 0 ? NAPS : 0);
+    return undefined;
   } catch (error) {
-    if (error instanceof MemoryError) lane.condemn();
+    if (error instanceof MemoryError) return error.message;
     throw error;
   } finally {
     // The thread may go on with another run, which has doors of its own.
@@ -100,9 +102,11 @@ function work(
   let napsLeft = 0;
   for (;;) {
     lane.beat();
+    // Read before the rings are: what was put in before the stop is done before it.
+    const { isStopping } = lane;
     let served = 0;
     for (const inbox of inboxes) served += inbox.serve(SERVE_MOST);
-    if (served === 0 && lane.isStopping) return;
+    if (served === 0 && isStopping) return;
     if (served > 0) napsLeft = naps;
     const sleepMs = rounds.step(clock.nowMs());
     if (sleepMs === 0 || served >= SERVE_MOST) continue;

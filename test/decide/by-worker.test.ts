@@ -40,7 +40,8 @@ test('a check whose client goes away is counted, and its answer is dropped', asy
   const [counted, repeated] = [await figure(name), await figure('weir_entries_repeated_total')];
   expect(counted).toBeGreaterThanOrEqual(5);
   expect(1_000 - remaining).toBeGreaterThanOrEqual(counted);
-  expect(1_000 - remaining).toBeLessThanOrEqual(counted + repeated);
+  // And one that the worker has in hand just now.
+  expect(1_000 - remaining).toBeLessThanOrEqual(counted + repeated + 1);
 });
 
 test('checks that a hung worker has not begun are taken back and answered in place', async () => {
@@ -61,7 +62,7 @@ test('checks that a hung worker has not begun are taken back and answered in pla
   const repeated = await metric(running.adminUrl, 'weir_entries_repeated_total');
   const used = 1_000 - remaining;
   expect(used).toBeGreaterThanOrEqual(sent);
-  expect(used).toBeLessThanOrEqual(sent + repeated);
+  expect(used).toBeLessThanOrEqual(sent + repeated + 1);
 });
 
 test('a check in the hand of a worker that has no successor gets a 503, and others an answer', async () => {
