@@ -5,6 +5,7 @@ import type { Hasher } from '../../src/counters/hash.ts';
 import { HEADER, lockOf, tableBytes } from '../../src/counters/layout.ts';
 import { CounterTable } from '../../src/counters/table.ts';
 import { AMOUNT_MAX, COUNTERS_MIN } from '../../src/limits.ts';
+import { shardOf } from '../../src/shards/shard.ts';
 import { Tables } from '../support/tables.ts';
 
 const NOW = 1_700_000_000_000;
@@ -211,6 +212,38 @@ describe('a deduction', () => {
       tables.deduct('a', { cost: 4, window }),
     );
     expect(used(tables)).toBe(4);
+  });
+
+  test('cut off at any store and made again lets a new window begin with no old use', () => {
+    for (const jump of [1, 2, 3]) {
+      for (let stores = 0; stores < 6; stores++) {
+        const tables = new Tables(COUNTERS_MIN);
+        for (const now of [NOW - MINUTE, NOW]) tables.decide('a', { cost: 10, now });
+        const table = tables.tables[shardOf(tables.hasher)];
+        const { doubles } = table;
+        let left = stores;
+        const dying = new Proxy(doubles, {
+          get: (all, at) => all[Number(at)],
+          set: (all, at, value) => {
+            if (left-- === 0) throw new Error('dead');
+            all[Number(at)] = value;
+            return true;
+          },
+        });
+        const now = NOW + jump * MINUTE;
+        const again = { window: window + jump, cost: 1, now };
+        Object.assign(table, { doubles: dying });
+        try {
+          tables.deduct('a', again);
+        } catch (error) {
+          expect((error as Error).message).toBe('dead');
+        }
+        Object.assign(table, { doubles });
+        tables.deduct('a', again);
+        expect([jump, stores, used(tables, now) <= 2]).toEqual([jump, stores, true]);
+        expect(used(tables, now)).toBeGreaterThanOrEqual(1);
+      }
+    }
   });
 
   test('may go beyond the limit, and never beyond an exact number', () => {
