@@ -3,6 +3,7 @@
 import { Unkey } from '@unkey/api';
 import { Ratelimit } from '@unkey/ratelimit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LASTING_MS } from '../support/http.ts';
 import {
   MODES,
   ROOT_KEY,
@@ -25,12 +26,10 @@ describe.each(MODES)('decided %s:', (mode) => {
     removeDirectory(dataDir);
   });
 
-  const HOUR_MS = 3_600_000;
-
   describe('@unkey/api 0.38.0', () => {
     const client = (changes: object = {}) =>
       new Unkey({ rootKey: ROOT_KEY, baseUrl: server.url, ...changes });
-    const body = (identifier: string) => ({ identifier, limit: 5, duration: HOUR_MS });
+    const body = (identifier: string) => ({ identifier, limit: 5, duration: LASTING_MS });
 
     test('admitted, and refused when all is used', async () => {
       const unkey = client();
@@ -38,7 +37,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         const { result, error } = await unkey.ratelimits.limit(body('api'));
         expect(error).toBeUndefined();
         expect(result).toMatchObject({ success: true, limit: 5, remaining });
-        expect(result!.reset % HOUR_MS).toBe(0);
+        expect(result!.reset % LASTING_MS).toBe(0);
       }
       const { result } = await unkey.ratelimits.limit(body('api'));
       expect(result).toMatchObject({ success: false, limit: 5, remaining: 0 });
@@ -89,7 +88,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         baseUrl: server.url,
         namespace: 'ratelimit-client',
         limit: 3,
-        duration: '1h',
+        duration: `${LASTING_MS / 86_400_000}d`,
         ...changes,
       });
 

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RING_ENTRIES } from '../../src/limits.ts';
 import { deathsOf, inWords, startFaulty } from '../support/faults.ts';
-import { check, metric, metrics, requestBytes } from '../support/http.ts';
+import { check, LASTING_MS, metric, metrics, requestBytes } from '../support/http.ts';
 import { converse, random, type Tally, tallyOf } from '../support/load.ts';
 import {
   type Running,
@@ -12,8 +12,6 @@ import {
   temporaryDirectory,
   until,
 } from '../support/server.ts';
-
-const HOUR_MS = 3_600_000;
 
 describe('an asynchronous check', () => {
   let server: Running;
@@ -27,11 +25,11 @@ describe('an asynchronous check', () => {
   });
 
   test('is answered like any other, and deducted soon after', async () => {
-    const body = { identifier: 'a', limit: 10, duration: HOUR_MS };
+    const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
     const look = () => check(server.port, { ...body, cost: 0 });
     const { reset, ...answer } = await check(server.port, { ...body, cost: 4, async: true });
     expect(answer).toEqual({ success: true, limit: 10, remaining: 6 });
-    expect(reset % HOUR_MS).toBe(0);
+    expect(reset % LASTING_MS).toBe(0);
     await until('it is deducted', async () => (await look()).remaining === 6);
     expect(await check(server.port, { ...body, cost: 7, async: true })).toMatchObject({
       success: false,
@@ -75,7 +73,7 @@ describe('under load, with shard workers that die', () => {
 
   const bodyOf = (id: number) =>
     id < ROOMY
-      ? { identifier: `roomy_${id}`, limit: 100_000_000, duration: 24 * HOUR_MS }
+      ? { identifier: `roomy_${id}`, limit: 100_000_000, duration: LASTING_MS }
       : { identifier: `tight_${id}`, limit: TIGHT_LIMIT, duration: 1_000 };
   const requests = Array.from({ length: ROOMY + TIGHT }, (_, id) =>
     COSTS.map((cost) =>
@@ -159,7 +157,7 @@ describe('under load, with shard workers that die', () => {
     console.info(
       `${tokens} tokens admitted, ${figure('weir_ring_deduction_tokens_total')} handed over,` +
         ` ${figure('weir_ring_full_total')} checks found a full ring; ${inWords(deaths)};` +
-        ` ${repeated} entries repeated, ${lost} lost; ${extra} tokens of a day's windows and` +
+        ` ${repeated} entries repeated, ${lost} lost; ${extra} tokens of the lasting windows and` +
         ` ${difference} of all deducted too often; most beyond a limit of ${TIGHT_LIMIT}:` +
         ` ${most} (bound ${bound}) in ${windows} windows`,
     );

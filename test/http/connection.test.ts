@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exchange, type LimitAnswer, requestBytes } from '../support/http.ts';
+import { exchange, LASTING_MS, type LimitAnswer, requestBytes } from '../support/http.ts';
 import {
   MODES,
   type Running,
@@ -26,7 +26,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   const body = (identifier: string, limit = 1_000) => {
-    return JSON.stringify({ identifier, limit, duration: 3_600_000 });
+    return JSON.stringify({ identifier, limit, duration: LASTING_MS });
   };
   const remainingOf = (text: string) => (JSON.parse(text) as LimitAnswer).remaining;
 

@@ -2,7 +2,7 @@
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { check, exchange, type LimitAnswer, requestBytes } from '../support/http.ts';
+import { check, exchange, LASTING_MS, type LimitAnswer, requestBytes } from '../support/http.ts';
 import {
   type Running,
   removeDirectory,
@@ -11,7 +11,7 @@ import {
 } from '../support/server.ts';
 
 const body = (identifier: string, limit = 1_000) => {
-  return JSON.stringify({ identifier, limit, duration: 3_600_000 });
+  return JSON.stringify({ identifier, limit, duration: LASTING_MS });
 };
 const remainingOf = (text: string) => (JSON.parse(text) as LimitAnswer).remaining;
 
@@ -76,7 +76,7 @@ describe('decided by a worker, a connection', () => {
     });
     expect(heard).toBe('');
     // The first was whole, so it was counted; the second was never seen.
-    const look = { identifier: 'two', limit: 1_000, duration: 3_600_000, cost: 0 };
+    const look = { identifier: 'two', limit: 1_000, duration: LASTING_MS, cost: 0 };
     expect(await check(server.port, look)).toMatchObject({ remaining: 999 });
   });
 

@@ -2,7 +2,7 @@
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { check, requestBytes } from '../support/http.ts';
+import { check, LASTING_MS, requestBytes } from '../support/http.ts';
 import {
   type Running,
   removeDirectory,
@@ -20,7 +20,7 @@ afterAll(async () => {
   removeDirectory(dataDir);
 });
 
-const limited = (identifier: string) => ({ identifier, limit: 10, duration: 3_600_000 });
+const limited = (identifier: string) => ({ identifier, limit: 10, duration: LASTING_MS });
 const body = (identifier: string) => JSON.stringify(limited(identifier));
 const remaining = async (identifier: string) => {
   return (await check(server.port, { ...limited(identifier), cost: 0 })).remaining;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { METRIC_NAMESPACES_MAX } from '../../src/limits.ts';
 import { OTHER_NAMESPACE } from '../../src/observe/metrics.ts';
-import { check, metric, metrics, request } from '../support/http.ts';
+import { check, LASTING_MS, metric, metrics, request } from '../support/http.ts';
 import {
   type Running,
   removeDirectory,
@@ -11,7 +11,6 @@ import {
 } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
 
-const HOUR_MS = 3_600_000;
 const STORED = METRIC_NAMESPACES_MAX - 2;
 
 let server: Running;
@@ -39,7 +38,7 @@ const decisions = (namespace: string, outcome: string) => {
 
 describe('the metrics', () => {
   test('have series of a bounded number of namespaces, and one for all others', async () => {
-    const body = { identifier: 'a', limit: 3, duration: HOUR_MS };
+    const body = { identifier: 'a', limit: 3, duration: LASTING_MS };
     const names = Array.from({ length: 6 }, (_, i) => `new "${i}"`);
     for (const namespace of ['stored_7', ...names]) {
       for (let i = 0; i < 5; i++) await check(server.port, { ...body, namespace });
@@ -118,7 +117,7 @@ describe('the metrics', () => {
     for (let i = 0; (await metric(small.adminUrl, name)) === 0 && i < 200; i++) {
       await Promise.all(
         Array.from({ length: 100 }, async (_, j) => {
-          const body = { namespace: `n${j % 50}`, identifier: `${i}/${j}`, duration: HOUR_MS };
+          const body = { namespace: `n${j % 50}`, identifier: `${i}/${j}`, duration: LASTING_MS };
           await check(small.port, { ...body, limit: 1 });
           await check(small.port, { ...body, limit: 1 });
         }),

@@ -1,11 +1,11 @@
 import { afterAll, expect, test } from 'vitest';
-import { exchange, metric, requestBytes } from '../support/http.ts';
+import { exchange, LASTING_MS, metric, requestBytes } from '../support/http.ts';
 import { removeDirectory, startServer, temporaryDirectory, until } from '../support/server.ts';
 
 const dataDir = temporaryDirectory();
 afterAll(() => removeDirectory(dataDir));
 
-const body = (identifier: string) => ({ identifier, limit: 10, duration: 3_600_000 });
+const body = (identifier: string) => ({ identifier, limit: 10, duration: LASTING_MS });
 
 test('an operator is warned, with figures, that live counters are evicted', async () => {
   const server = await startServer(dataDir, { args: ['--counters', '1024'] });

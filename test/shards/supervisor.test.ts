@@ -1,6 +1,8 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { deathsOf, inWords, startFaulty } from '../support/faults.ts';
-import { check, metrics, request, requestBytes } from '../support/http.ts';
+import { check, LASTING_MS, metrics, request, requestBytes } from '../support/http.ts';
 import { converse, random, type Tally, tallyOf } from '../support/load.ts';
 import { removeDirectory, temporaryDirectory, until } from '../support/server.ts';
 
@@ -91,6 +93,7 @@ test('100 deaths of a shard worker that decides, under load: every check is answ
 test('a shard worker that finds its memory damaged ends the process, with one sentence', async () => {
   const dataDir = temporaryDirectory();
   const server = await startFaulty(dataDir, ['--counters', '1024'], 0, ['damage']);
+  writeFileSync(join(dataDir, 'strike'), '');
   const { code } = await server.exited;
   expect(code === 0).toBe(false);
   const said = server
@@ -105,7 +108,7 @@ test('workers of which one dies are replaced one by one, and SIGTERM finds them 
   const dataDir = temporaryDirectory();
   const args = ['--acceptors', '1', '--workers', '4', '--counters', '1024', '--decide', 'worker'];
   const server = await startFaulty(dataDir, args, 400, ['exit', 'throw', 'bootstrap']);
-  const body = { limit: 1_000, duration: 24 * 3_600_000 };
+  const body = { limit: 1_000, duration: LASTING_MS };
   for (let i = 0; deathsOf(server).total < 40; i++) {
     expect(await check(server.port, { ...body, identifier: `id_${i % 100}` })).toMatchObject({
       limit: 1_000,

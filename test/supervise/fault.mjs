@@ -1,8 +1,10 @@
 /**
  * Preloaded into every thread of a server under test by `node --import`. In the first acceptor it
- * causes the fault named by FAULT a little after the start; anywhere else it does nothing.
+ * causes the fault named by FAULT when there is a file FAULT_FILE, and says so on standard error;
+ * anywhere else it does nothing.
  */
 
+import { existsSync, writeSync } from 'node:fs';
 import { workerData } from 'node:worker_threads';
 
 const FAULTS = {
@@ -23,4 +25,11 @@ const FAULTS = {
   },
 };
 
-if (workerData?.index === 0) setTimeout(FAULTS[process.env.FAULT], 500);
+if (workerData?.index === 0) {
+  const looking = setInterval(() => {
+    if (!existsSync(process.env.FAULT_FILE)) return;
+    clearInterval(looking);
+    writeSync(2, 'the fault strikes\n');
+    FAULTS[process.env.FAULT]();
+  }, 10).unref();
+}

@@ -1,12 +1,16 @@
 /** A server whose shard workers die again and again: see `test/shards/fault.mjs`. */
 
+import { join } from 'node:path';
 import { type Running, startServer } from './server.ts';
 
 const FAULT = new URL('../shards/fault.mjs', import.meta.url).pathname;
 
 export const KINDS = ['throw', 'exit', 'memory', 'loop', 'bootstrap'];
 
-/** @param lifeMs how long a run lives about */
+/**
+ * @param lifeMs how long a run lives about
+ * @param kinds `damage` strikes when there is a file `strike` in the data directory
+ */
 export function startFaulty(
   dataDir: string,
   args: string[],
@@ -16,7 +20,11 @@ export function startFaulty(
   return startServer(dataDir, {
     args,
     execArgv: ['--import', FAULT],
-    env: { WORKER_FAULTS: kinds.join(), WORKER_FAULT_MS: String(lifeMs) },
+    env: {
+      WORKER_FAULTS: kinds.join(),
+      WORKER_FAULT_MS: String(lifeMs),
+      WORKER_FAULT_FILE: join(dataDir, 'strike'),
+    },
   });
 }
 
