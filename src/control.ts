@@ -11,6 +11,7 @@
 import { MemoryError } from './errors.ts';
 import { ACCEPTOR_LANE_BYTES, AcceptorLane, WORKER_LANE_BYTES, WorkerLane } from './lanes.ts';
 import { LINE_BYTES } from './limits.ts';
+import { allocateMemory, attachMemory } from './memory.ts';
 
 export const CONTROL_MAGIC = 0x57656363; // "Wecc"
 export const CONTROL_VERSION = 2;
@@ -23,6 +24,8 @@ export const CONTROL = {
   clockSequence: 16,
 } as const;
 
+const HEADER = { magic: CONTROL_MAGIC, version: CONTROL_VERSION };
+
 /** Offsets in doubles from an anchor's line. */
 export const ANCHOR = { monotonicMs: 0, wallMs: 1, rate: 2 } as const;
 
@@ -34,13 +37,8 @@ function controlBytes(acceptors: number, workers: number): number {
 }
 
 export function allocateControl(acceptors: number, workers: number): SharedArrayBuffer {
-  const buffer = new SharedArrayBuffer(controlBytes(acceptors, workers));
-  const words = new Int32Array(buffer);
-  words[CONTROL.version] = CONTROL_VERSION;
-  words[CONTROL.acceptors] = acceptors;
-  words[CONTROL.workers] = workers;
-  Atomics.store(words, CONTROL.magic, CONTROL_MAGIC);
-  return buffer;
+  const values = { ...HEADER, acceptors, workers };
+  return allocateMemory(controlBytes(acceptors, workers), CONTROL, values);
 }
 
 /** @throws MemoryError when the buffer is not a set of control words of this version */
@@ -51,15 +49,12 @@ export class Control {
   readonly #buffer: SharedArrayBuffer;
 
   constructor(buffer: SharedArrayBuffer) {
-    const words = new Int32Array(buffer);
-    if (words[CONTROL.magic] !== CONTROL_MAGIC || words[CONTROL.version] !== CONTROL_VERSION) {
-      throw new MemoryError('the control words have another magic number or version');
-    }
+    const words = attachMemory(buffer, 'the control words', CONTROL, HEADER);
     this.acceptors = words[CONTROL.acceptors];
     this.workers = words[CONTROL.workers];
     if (buffer.byteLength !== controlBytes(this.acceptors, this.workers)) {
       throw new MemoryError(
-        `${buffer.byteLength} bytes of control words for ${this.acceptors} acceptors` +
+        `the control words: ${buffer.byteLength} bytes for ${this.acceptors} acceptors` +
           ` and ${this.workers} workers`,
       );
     }

@@ -187,6 +187,14 @@ export class AcceptorLane {
   }
 }
 
+/** What all lanes of a kind have counted together. @param index one of COUNT, or of WORK */
+export function totalOf(
+  lanes: readonly { counted(index: number): number }[],
+  index: number,
+): number {
+  return lanes.reduce((sum, lane) => sum + lane.counted(index), 0);
+}
+
 /** A row for a namespace that has none in the lane yet. */
 export function newTally(): Float64Array {
   return new Float64Array(TALLY_DOUBLES);

@@ -22,7 +22,8 @@
  * A tag of 0 is an empty slot. A hit reads the lock line, the bucket's line and the slot (one line
  * or two); buckets are aligned to their size, so that those lie in two pages.
  *
- * Whoever reads or writes a bucket holds its group's lock, but for the sweep while it only looks.
+ * Whoever reads or writes a bucket holds its group's lock, but for the sweep while it only looks,
+ * and the look of an asynchronous check.
  */
 
 import { LINE_BYTES } from '../limits.ts';

@@ -1,9 +1,9 @@
 /**
  * One shard's counters in shared memory, and the decision on them: the hot path of the service.
  *
- * Any number of threads attach to the same buffer; each call holds the lock of one group from its
- * look-up to its last store, so a decision is exact and a group's contents are never seen
- * half-written. What may happen to a thread in between:
+ * Any number of threads attach to the same buffer; each call, but for `look`, holds the lock of one
+ * group from its look-up to its last store, so a decision is exact and a group's contents are never
+ * seen half-written. What may happen to a thread in between:
  *
  *   descheduled, or dead, in a lock     see `lock.ts`
  *   stores cut off half-way             they are ordered so that what was written before stays
@@ -107,8 +107,9 @@ export class CounterTable implements Table {
 
   /**
    * Judges a check by its counter as it stands, without the lock, and counts nothing. A counter
-   * that is being written may look as before, which is what `async` allows, or as none ever was: a
-   * refusal is no answer therefore, and has to be had from `decide`.
+   * that is being written may look as before, which is what `async` allows; one that makes room for
+   * another just now, as that other or as none ever was. A refusal is no answer therefore, and has
+   * to be had from `decide`; an admission is deducted like any other.
    * @returns whether `decision` is one: the check was admitted by a counter that is there
    */
   look(

@@ -11,7 +11,7 @@ import { Counter, Gauge, Histogram, type LabelValues, Registry } from 'prom-clie
 import type { Control } from '../control.ts';
 import type { OnFull } from '../counters/decision.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
-import { type AcceptorLane, COUNT, LATENCY_US, OTHER_ROW, TALLY, WORK } from '../lanes.ts';
+import { type AcceptorLane, COUNT, LATENCY_US, OTHER_ROW, TALLY, totalOf, WORK } from '../lanes.ts';
 import { NAMESPACE_ID_PREFIX } from '../limits.ts';
 import { ENTRIES, ringDepth } from '../shards/ring.ts';
 import type { ShardWorkers } from '../shards/supervisor.ts';
@@ -100,7 +100,7 @@ export class Metrics {
 
   #table({ control, capacity, slots, onFull }: MetricSources): void {
     const workers = control.workerLanes();
-    const work = (index: number) => workers.reduce((sum, lane) => sum + lane.counted(index), 0);
+    const work = (index: number) => totalOf(workers, index);
     const gauge = (name: string, help: string, value: () => number) => {
       this.#gauge(name, help, [], () => [[{}, value()]]);
     };
@@ -114,13 +114,13 @@ export class Metrics {
     counter(
       'weir_live_evictions_total',
       'Live counters that made room for a newcomer: limits are exact while this is 0.',
-      () => this.#sum((lane) => lane.counted(COUNT.liveEvictions)) + work(WORK.liveEvictions),
+      () => totalOf(this.#acceptors, COUNT.liveEvictions) + work(WORK.liveEvictions),
     );
     this.#counter(
       'weir_full_table_answers_total',
       'Checks for which there was no room, by what WEIR_ON_FULL had them answered.',
       ['answer'],
-      () => [[{ answer: onFull }, this.#sum((lane) => lane.counted(COUNT.fullTable))]],
+      () => [[{ answer: onFull }, totalOf(this.#acceptors, COUNT.fullTable)]],
     );
     const outcomes = (applied: number, past: number, noRoom: number) => (): Sample[] => [
       [{ outcome: 'applied' }, work(applied)],
@@ -168,7 +168,7 @@ export class Metrics {
         }),
     );
     const counter = (name: string, help: string, index: number) => {
-      this.#counter(name, help, [], () => [[{}, this.#sum((lane) => lane.counted(index))]]);
+      this.#counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
     };
     counter('weir_ring_checks_total', 'Checks put into the rings.', COUNT.handedOver);
     counter('weir_ring_deductions_total', 'Deductions put into the rings.', COUNT.deductions);

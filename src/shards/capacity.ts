@@ -5,14 +5,15 @@
  */
 
 import type { Control } from '../control.ts';
-import { COUNT, WORK } from '../lanes.ts';
+import { type AcceptorLane, COUNT, totalOf, WORK, type WorkerLane } from '../lanes.ts';
 import { SWEEP_MS } from '../limits.ts';
 import type { Log } from '../observe/log.ts';
 
 const NEARLY_FULL = 0.9;
 
 export class CapacityWatch {
-  readonly #control: Control;
+  readonly #acceptors: AcceptorLane[];
+  readonly #workers: WorkerLane[];
   readonly #capacity: number;
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
@@ -21,7 +22,8 @@ export class CapacityWatch {
   #wasNearlyFull = false;
 
   constructor(control: Control, capacity: number, log: Log) {
-    this.#control = control;
+    this.#acceptors = control.acceptorLanes();
+    this.#workers = control.workerLanes();
     this.#capacity = capacity;
     this.#log = log;
     this.#timer = setInterval(() => this.look(), SWEEP_MS);
@@ -34,13 +36,18 @@ export class CapacityWatch {
 
   /** Says how many counters were evicted and newcomers found no room since the last look. */
   look(): void {
-    const total = totals(this.#control);
-    const evicted = total.evicted - this.#evicted;
-    const noRoom = total.noRoom - this.#noRoom;
-    this.#evicted = total.evicted;
-    this.#noRoom = total.noRoom;
-    const facts = { live: total.live, capacity: this.#capacity };
-    const isNearlyFull = total.live > NEARLY_FULL * this.#capacity;
+    const sum = (count: number, work: number) => {
+      return totalOf(this.#acceptors, count) + totalOf(this.#workers, work);
+    };
+    const evictedEver = sum(COUNT.liveEvictions, WORK.liveEvictions);
+    const noRoomEver = sum(COUNT.fullTable, WORK.noRoom);
+    const evicted = evictedEver - this.#evicted;
+    const noRoom = noRoomEver - this.#noRoom;
+    this.#evicted = evictedEver;
+    this.#noRoom = noRoomEver;
+    const live = totalOf(this.#workers, WORK.live);
+    const facts = { live, capacity: this.#capacity };
+    const isNearlyFull = live > NEARLY_FULL * this.#capacity;
     if (evicted + noRoom > 0) {
       this.#log.warn({ ...facts, evicted, noRoom }, 'the table is too small: raise WEIR_COUNTERS');
     } else if (isNearlyFull && !this.#wasNearlyFull) {
@@ -48,18 +55,4 @@ export class CapacityWatch {
     }
     this.#wasNearlyFull = isNearlyFull;
   }
-}
-
-function totals(control: Control): { live: number; evicted: number; noRoom: number } {
-  const total = { live: 0, evicted: 0, noRoom: 0 };
-  for (const lane of control.acceptorLanes()) {
-    total.evicted += lane.counted(COUNT.liveEvictions);
-    total.noRoom += lane.counted(COUNT.fullTable);
-  }
-  for (const lane of control.workerLanes()) {
-    total.live += lane.counted(WORK.live);
-    total.evicted += lane.counted(WORK.liveEvictions);
-    total.noRoom += lane.counted(WORK.noRoom);
-  }
-  return total;
 }

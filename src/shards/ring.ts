@@ -10,6 +10,7 @@
 
 import { MemoryError } from '../errors.ts';
 import { RING_ENTRIES, RING_REPLIES } from '../limits.ts';
+import { allocateMemory, attachMemory } from '../memory.ts';
 import {
   ENTRIES_AT,
   ENTRY_WORDS,
@@ -31,14 +32,12 @@ export interface LinkMemory {
   readonly doubles: Float64Array;
 }
 
+const headerOf = (acceptor: number, worker: number) => {
+  return { magic: LINK_MAGIC, version: LINK_VERSION, acceptor, worker };
+};
+
 export function allocateLink(acceptor: number, worker: number): SharedArrayBuffer {
-  const buffer = new SharedArrayBuffer(LINK_BYTES);
-  const words = new Int32Array(buffer);
-  words[LINK.version] = LINK_VERSION;
-  words[LINK.acceptor] = acceptor;
-  words[LINK.worker] = worker;
-  Atomics.store(words, LINK.magic, LINK_MAGIC);
-  return buffer;
+  return allocateMemory(LINK_BYTES, LINK, headerOf(acceptor, worker));
 }
 
 /** @throws MemoryError when the buffer is not the link of these two, of this version */
@@ -47,18 +46,10 @@ export function attachLink(
   acceptor: number,
   worker: number,
 ): LinkMemory {
-  const words = new Int32Array(buffer);
-  const is = (at: number, wanted: number, what: string) => {
-    if (words[at] === wanted) return;
-    const between = `the link of acceptor ${acceptor} and worker ${worker}`;
-    throw new MemoryError(`${between}: ${what} is ${words[at]}, not ${wanted}`);
-  };
-  is(LINK.magic, LINK_MAGIC, 'the magic number');
-  is(LINK.version, LINK_VERSION, 'the version of the layout');
-  is(LINK.acceptor, acceptor, 'the number of the acceptor');
-  is(LINK.worker, worker, 'the number of the worker');
+  const what = `the link of acceptor ${acceptor} and worker ${worker}`;
+  const words = attachMemory(buffer, what, LINK, headerOf(acceptor, worker));
   if (buffer.byteLength !== LINK_BYTES) {
-    throw new MemoryError(`a link of ${buffer.byteLength} bytes, not ${LINK_BYTES}`);
+    throw new MemoryError(`${what}: ${buffer.byteLength} bytes, not ${LINK_BYTES}`);
   }
   return { words, doubles: new Float64Array(buffer) };
 }

@@ -273,7 +273,7 @@ describe('attaching', () => {
     expect(attach(buffer()).groups).toBe(2);
     expect(() => attach(corrupted(HEADER.magic))).toThrow('magic');
     expect(() => attach(corrupted(HEADER.version))).toThrow('version');
-    expect(() => attach(corrupted(HEADER.shard))).toThrow('number of the shard is 4, not 3');
+    expect(() => attach(corrupted(HEADER.shard))).toThrow('shard is 4, not 3');
     expect(() => attach(corrupted(HEADER.groups))).toThrow(`${tableBytes(2)} bytes for 3 groups`);
     expect(() => new CounterTable(buffer(), 3, 0, 'deny', () => {})).toThrow('own');
   });

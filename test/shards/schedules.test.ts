@@ -24,6 +24,15 @@ const put = (handoff: Handoff, kind: number, cost: number) => {
   handoff.put(kind, { h0: 0, h1: 0, h2: 0, h3: 1 }, 0, 0, 1, 1_000, cost);
 };
 
+/** An acceptor that hands over two deductions, of 1 and 2. */
+function handOverTwo(world: World): void {
+  const handoff = handoffOf(world);
+  for (const cost of [1, 2]) {
+    put(handoff, KIND.deduction, cost);
+    handoff.ring();
+  }
+}
+
 /** A worker whose table only notes what is done; it ends when it has seen the entry of `last`. */
 function worker(world: World, last: number): void {
   let ended = false;
@@ -92,16 +101,7 @@ test('a ring loses and repeats nothing, and is never written over', () => {
 
 test('a worker that goes to sleep while work comes is woken, in every order', () => {
   const { endings, states } = explore({
-    threads: [
-      (world) => {
-        const handoff = handoffOf(world);
-        for (const cost of [1, 2]) {
-          put(handoff, KIND.deduction, cost);
-          handoff.ring();
-        }
-      },
-      (world) => worker(world, 2),
-    ],
+    threads: [handOverTwo, (world) => worker(world, 2)],
   });
   for (const { events, stuck } of endings) {
     expect(stuck).toEqual([]);
@@ -163,16 +163,7 @@ test('a check that is taken back is decided by one of the two, never by both or 
 
 test('a worker that dies at any step leaves at most one entry to be repeated, and loses none', () => {
   const { endings, states } = explore({
-    threads: [
-      (world) => {
-        const handoff = handoffOf(world);
-        for (const cost of [1, 2]) {
-          put(handoff, KIND.deduction, cost);
-          handoff.ring();
-        }
-      },
-      (world) => worker(world, 2),
-    ],
+    threads: [handOverTwo, (world) => worker(world, 2)],
     mortal: 1,
   });
   const count = (events: string[], what: string) => events.filter((event) => event === what).length;
