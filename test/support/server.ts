@@ -49,14 +49,23 @@ export function removeDirectory(path: string): void {
   rmSync(path, { recursive: true, force: true });
 }
 
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
+/** Below those that the kernel gives to clients, so that none of them takes a port meanwhile. */
+const PORTS = { first: 20_000, count: 12_000 };
+let nextPort = Math.floor(Math.random() * PORTS.count);
+
+/** A port that nobody listens on, and another each time. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = PORTS.first + (nextPort++ % PORTS.count);
+    const server = createServer();
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false));
+      server.listen(port, '127.0.0.1', () => resolve(true));
     });
-  });
+    if (!isFree) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
 }
 
 /** The environment of a newcomer: nothing of weir's in it. */
