@@ -18,6 +18,7 @@ import { CounterTable } from '../src/counters/table.ts';
 import { InPlace } from '../src/decide/in-place.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../src/limits.ts';
 import { KnownNamespaces } from '../src/namespaces/known.ts';
+import { OverridesInForce } from '../src/overrides/in-force.ts';
 import { shardOf } from '../src/shards/shard.ts';
 import { Clock, ClockKeeper } from '../src/time.ts';
 
@@ -130,12 +131,15 @@ export function stepSubjects(): Subject[] {
     () => {},
   );
   const limits = new LimitReader(namespaces);
+  const overrides = new OverridesInForce();
   const inPlace = new InPlace(counters, [], clock, lane);
   /** As the acceptor does it, without HTTP. */
   const wholeCheck = (bytes: Uint8Array) => {
     const startedMs = clock.monotonicMs();
     const check = limits.read(key, bytes);
-    const text = answerText(check.limit, inPlace.decide(check, startedMs));
+    const id = counters.identify(check.namespace.state, check.identifier);
+    overrides.govern(check, id);
+    const text = answerText(check.limit, inPlace.decide(check, id, startedMs));
     lane.answered(clock.monotonicMs() - startedMs);
     return text;
   };

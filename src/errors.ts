@@ -33,13 +33,18 @@ export const ERRORS = {
     status: '404 Not Found',
     title: 'There is no such thing.',
     cure:
-      'The message names what was looked for: a path, or a namespace that does not exist yet and ' +
-      'that this key may not create.',
+      'The message names what was looked for: a path, an override, a key, or a namespace, which ' +
+      'this key may not create either.',
   },
   METHOD_NOT_ALLOWED: {
     status: '405 Method Not Allowed',
     title: 'The path exists, but not for this method.',
     cure: 'The message and the header "Allow" name the method to use.',
+  },
+  CONFLICT: {
+    status: '409 Conflict',
+    title: 'This would leave the service in a state that it does not allow.',
+    cure: 'The message says what stands against it, and what to do before.',
   },
   PAYLOAD_TOO_LARGE: {
     status: '413 Payload Too Large',
@@ -61,7 +66,7 @@ export const ERRORS = {
     title: 'The service cannot answer this just now.',
     cure:
       'Send the request again after the seconds in the header "Retry-After". The message says ' +
-      'whether it may have been counted.',
+      'what cannot be done, and whether a check may have been counted.',
   },
 } as const satisfies Record<string, ErrorKind>;
 

@@ -38,6 +38,8 @@ export const COUNT = {
   takenBack: 6,
   /** Checks whose client was gone before the answer came back. */
   unheard: 7,
+  /** Checks that an override governed. */
+  overridden: 8,
 } as const;
 
 /** What a shard worker counts. */

@@ -16,12 +16,29 @@ export const DURATION_MIN_MS = 1_000;
 /** 100 years of 365.25 days. */
 export const DURATION_MAX_MS = 3_155_760_000_000;
 
+/** Overrides without a star, and with one in the namespace or the identifier. */
+export const EXACT_OVERRIDES_MAX = 100_000;
+export const WILDCARD_OVERRIDES_MAX = 10_000;
+/** Stars in each of the two texts of an override. */
+export const STARS_MAX = 16;
+/** The shortest identifier of an override, as v1 has it. */
+export const OVERRIDE_IDENTIFIER_MIN_CHARACTERS = 3;
+
 export const BODY_MAX_BYTES = 65_536;
+/** Of a request that imports overrides. */
+export const IMPORT_MAX_BYTES = 1_048_576;
+/** Items of a page of a list, and of an export. */
+export const PAGE_MAX = 100;
+export const EXPORT_PAGE_MAX = 1_000;
 export const RESOURCES_MAX = 32;
 export const RESOURCE_TEXT_MAX_CHARACTERS = 512;
 
 /** The longest API key that a request may carry, in characters. */
 export const KEY_TEXT_MAX = 512;
+export const KEYS_MAX = 1_000;
+export const KEY_NAME_MAX_CHARACTERS = 256;
+/** Permissions of a key. */
+export const PERMISSIONS_MAX = 1_000;
 /** Header values that an acceptor remembers as verified. */
 export const VERIFIED_TOKENS_MAX = 4_096;
 
@@ -48,6 +65,13 @@ export const METRIC_NAMESPACES_MAX = 100;
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
 export const DRAIN_MAX_MS = 600_000;
+
+/** Changes that wait to be written, and the bytes of their requests. */
+export const PENDING_CHANGES_MAX = 1_024;
+export const PENDING_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
+
+/** How long the task that compiles overrides may take; some ms are usual. */
+export const COMPILE_MAX_MS = 1_000;
 
 /** How often an acceptor shows that its loop turns, and how often the main thread looks. */
 export const HEARTBEAT_MS = 200;
@@ -77,6 +101,7 @@ const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHA
 
 const agree: readonly [boolean, string][] = [
   [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body holds the longest namespace and identifier'],
+  [PENDING_BYTES_MAX > IMPORT_MAX_BYTES, 'an import may wait'],
   [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
   [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
   [COUNTERS_MAX * SLOTS_PER_COUNTER * 64 <= 2 ** 31 * SHARDS, 'a shard is indexed by int32'],

@@ -6,6 +6,7 @@
  */
 
 import { writeSync } from 'node:fs';
+import { Service } from './api/service.ts';
 import { makeKey, rootRecord } from './auth/keys.ts';
 import { helpText } from './config/help.ts';
 import { loadSettings } from './config/load.ts';
@@ -15,10 +16,13 @@ import { allocateTable } from './counters/buffer.ts';
 import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
 import { StartError } from './errors.ts';
 import { CLOCK_TICK_MS, HEAD_MAX_BYTES, SHARDS, SLOTS_PER_COUNTER } from './limits.ts';
-import { NamespaceRegistrar } from './namespaces/registrar.ts';
 import { Admin } from './observe/admin.ts';
 import { openLog } from './observe/log.ts';
 import { Metrics } from './observe/metrics.ts';
+import { OverrideTables } from './overrides/tables.ts';
+import { inForce, publisher } from './registry/publication.ts';
+import { Registry } from './registry/registry.ts';
+import { Writer } from './registry/writer.ts';
 import { CapacityWatch } from './shards/capacity.ts';
 import { allocateLink } from './shards/ring.ts';
 import { ShardWorkers } from './shards/supervisor.ts';
@@ -35,9 +39,26 @@ let end = (sentence: string): never => {
   process.exit(1);
 };
 
-process.on('uncaughtException', (error) => {
-  end(error instanceof StartError ? error.message : `the main thread failed: ${error.stack}`);
-});
+/** @param args flags; runs until a signal ends it */
+export async function main(args: readonly string[]): Promise<void> {
+  process.on('uncaughtException', (error) => {
+    end(error instanceof StartError ? error.message : `the main thread failed: ${error.stack}`);
+  });
+  const settings = loadSettings(args, process.env);
+  if (settings === undefined) {
+    process.stdout.write(helpText());
+    return;
+  }
+  // A signal that comes while acceptors start is obeyed when they have; before, there is no need.
+  const signal = new Promise<void>((resolve) => {
+    const obey = () => (end === dieAtOnce ? resolve() : process.exit(0));
+    process.on('SIGTERM', obey);
+    process.on('SIGINT', obey);
+  });
+  const stop = await serve(settings);
+  await signal;
+  await stop();
+}
 
 /** @returns what stops it again, in peace */
 async function serve(settings: Settings): Promise<() => Promise<void>> {
@@ -68,21 +89,27 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     return Array.from({ length: settings.workers }, (_, worker) => allocateLink(acceptor, worker));
   });
 
-  const keys = store.keys();
+  const registry = new Registry(store);
   const { rootKey } = settings;
-  if (rootKey !== undefined) keys.push(rootRecord(rootKey, 'configured root key', nowMs()));
-  const firstKey = keys.length === 0 ? makeKey() : undefined;
-  const firstRecord = firstKey && rootRecord(firstKey, 'first root key', nowMs());
-  if (firstRecord) keys.push(firstRecord);
+  if (rootKey !== undefined) {
+    registry.configure(rootRecord(rootKey, 'configured root key', nowMs()));
+  }
+  const firstKey = registry.keys().length === 0 ? makeKey() : undefined;
+  if (firstKey !== undefined) registry.addKey(rootRecord(firstKey, 'first root key', nowMs()));
 
   const url = `http://${reachable(host)}:${port}`;
   const acceptors = new Acceptors(control, {
-    namespace: (name) => registrar.register(name),
+    namespace: (name) => writer.register(name),
     failure: (failure) => log.error(failure, 'a request failed'),
+    operation: (request) => service.do(request),
   });
-  const registrar = new NamespaceRegistrar(store, log, nowMs, (registered, rejected) => {
-    acceptors.tell({ kind: 'namespaces', registered, rejected });
+  const compileTask = new URL('./compile.js', import.meta.url);
+  const overrides = new OverrideTables(store.hashKey, compileTask, (error) => {
+    log.error({ err: error }, 'the task that compiles overrides failed; done on the main thread');
   });
+  const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
+  const writer = new Writer(registry, store, publish, log, nowMs);
+  const service = new Service(registry, writer, nowMs);
   end = dieAtOnce;
   const { onFull, decide } = settings;
   const accepting = acceptors.start(
@@ -95,8 +122,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
       decide,
       hashKey: store.hashKey,
       onFull,
-      keys,
-      namespaces: registrar.registered(),
+      inForce: inForce(registry, overrides),
     },
     links,
   );
@@ -111,7 +137,8 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     links,
     workers,
     clock: clockKeeper,
-    rowNames: () => registrar.rowNames(),
+    registry,
+    writer,
     capacity: settings.counters,
     slots: groups * GROUP_SLOTS * SHARDS,
     onFull,
@@ -122,9 +149,12 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
   greet(url, firstKey);
-  if (firstRecord) store.addKey(firstRecord);
+  if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
+  overrides.warmUp();
   const { acceptors: threads, counters } = settings;
+  const loaded = { namespaces: registry.namespaces().length, keys: registry.keys().length };
+  log.info({ ...loaded, overrides: registry.overrideCounts }, 'loaded');
   log.info({ url, acceptors: threads, workers: workers.wanted, decide, counters }, 'serving');
 
   return async () => {
@@ -133,7 +163,8 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     await acceptors.drain(settings.drainMs);
     await workers.stop();
     capacity.close();
-    registrar.flush();
+    writer.flush();
+    await overrides.close();
     clearInterval(clockTimer);
     store.close();
     directory.close();
@@ -197,18 +228,4 @@ function greet(url: string, firstKey: string | undefined): void {
       `curl -s ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
       ` -H 'Content-Type: application/json' -d '${body}'\n`,
   );
-}
-
-const settings = loadSettings(process.argv.slice(2), process.env);
-if (settings === undefined) process.stdout.write(helpText());
-else {
-  // A signal that comes while acceptors start is obeyed when they have; before, there is no need.
-  const signal = new Promise<void>((resolve) => {
-    const obey = () => (end === dieAtOnce ? resolve() : process.exit(0));
-    process.on('SIGTERM', obey);
-    process.on('SIGINT', obey);
-  });
-  const stop = await serve(settings);
-  await signal;
-  await stop();
 }

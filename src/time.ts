@@ -29,6 +29,11 @@ const SLOWEST_FROM_MS = 100;
 const CLOSE_MS = 0.1;
 const TRIES_MAX = 100;
 
+/** The system's clock, Unix time in ms, for whoever has no part in weir's. */
+export function systemMs(): number {
+  return Date.now();
+}
+
 export interface Anchor {
   monotonicMs: number;
   wallMs: number;
@@ -152,7 +157,7 @@ export class ClockKeeper {
   #read(): { value: number; atMs: number } {
     return readBetween(
       () => this.#monotonic.nowMs(),
-      () => Date.now() + 0.5,
+      () => systemMs() + 0.5,
     );
   }
 

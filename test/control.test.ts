@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { allocateControl, CONTROL, Control } from '../src/control.ts';
 import { ACCEPTOR_LANE_BYTES, COUNT, TALLY, WORK, WORKER_LANE_BYTES } from '../src/lanes.ts';
 
-test('the numbers of the control words are those of version 2', () => {
+test('the numbers of the control words are those of version 3', () => {
   expect(CONTROL).toEqual({ magic: 0, version: 1, acceptors: 2, workers: 3, clockSequence: 16 });
-  expect([ACCEPTOR_LANE_BYTES, WORKER_LANE_BYTES]).toEqual([3_712, 256]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 3_712 + 2 * 256);
+  expect([ACCEPTOR_LANE_BYTES, WORKER_LANE_BYTES]).toEqual([3_776, 256]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 3_776 + 2 * 256);
 });
 
 test('attaching checks magic number, version and shape', () => {
@@ -38,7 +38,7 @@ test('lanes, and what they hold, do not touch each other', () => {
   worker.beat();
   expect(first.signsOfLife).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(8).fill(1));
+  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(9).fill(1));
   expect([first.errors('NOT_FOUND'), first.errors('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.durations[3], first.durationSumMs]).toEqual([1, 0.02]);
   expect(Object.values(WORK).map((index) => worker.counted(index))).toEqual([

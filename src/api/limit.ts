@@ -7,7 +7,6 @@
 
 import Type from 'typebox';
 import type { Key } from '../auth/keyring.ts';
-import { CREATE_NAMESPACE, wouldDo } from '../auth/permissions.ts';
 import type { Decision } from '../counters/window.ts';
 import type { Check } from '../decide/decider.ts';
 import { ApiError } from '../errors.ts';
@@ -16,14 +15,13 @@ import {
   DURATION_MAX_MS,
   DURATION_MIN_MS,
   IDENTIFIER_MAX_CHARACTERS,
-  NAMESPACE_ID_PREFIX,
   NAMESPACE_MAX_CHARACTERS,
-  NAMESPACES_MAX,
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
 } from '../limits.ts';
 import type { KnownNamespaces, Namespace } from '../namespaces/known.ts';
 import { parseBody } from './json.ts';
+import { requireName, tooManyNamespaces, unknownNamespace } from './named.ts';
 import { bodyReader, faultSentence, flag, integer, text } from './schema.ts';
 
 const DEFAULT_NAMESPACE = 'default';
@@ -101,34 +99,13 @@ export class LimitReader {
 
   /** The way of a key with fewer permissions, and of the first check in a namespace. */
   #permitted(key: Key, name: string, known: Namespace | undefined, cost: number): Namespace {
-    if (name.startsWith(NAMESPACE_ID_PREFIX)) {
-      throw new ApiError(
-        'BAD_REQUEST',
-        `"namespace" must be a name, and names do not begin with "${NAMESPACE_ID_PREFIX}"`,
-      );
-    }
-    if (!key.permissions.mayLimit(known?.id)) {
-      throw new ApiError(
-        'FORBIDDEN',
-        `the API key lacks the permission ${wouldDo('limit', known?.id)}`,
-      );
-    }
+    requireName('namespace', name);
+    key.permissions.require('limit', known?.id);
     if (known !== undefined) return known;
-    if (!key.permissions.mayCreateNamespace) {
-      throw new ApiError(
-        'NOT_FOUND',
-        `there is no namespace ${JSON.stringify(name)}, and the API key lacks the permission` +
-          ` "${CREATE_NAMESPACE}" to create it`,
-      );
-    }
+    if (!key.permissions.mayCreateNamespace) throw unknownNamespace(name);
     if (cost === 0) return this.#namespaces.unregistered(name);
     const created = this.#namespaces.create(name);
-    if (created === undefined) {
-      throw new ApiError(
-        'BAD_REQUEST',
-        `there are ${NAMESPACES_MAX} namespaces already, which is the most that weir keeps`,
-      );
-    }
+    if (created === undefined) throw tooManyNamespaces();
     return created;
   }
 }

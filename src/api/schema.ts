@@ -10,9 +10,12 @@ import type { Static, TObject, TSchema } from 'typebox';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 import { describe } from '../describe.ts';
+import { ApiError } from '../errors.ts';
 
 export interface BodyReader<T> {
   check(body: unknown): body is T;
+  /** The body, when it is in order. @throws ApiError (400) */
+  read(body: unknown): T;
   /** One sentence: the first field at fault, what it must be and what it was. */
   fault(body: unknown): string;
 }
@@ -32,7 +35,11 @@ export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> 
     if (first === undefined) throw new Error('no fault in a body that failed');
     return faultSentence(first, schema, body);
   };
-  return { check, fault };
+  const read = (body: unknown) => {
+    if (check(body)) return body;
+    throw new ApiError('BAD_REQUEST', fault(body));
+  };
+  return { check, read, fault };
 }
 
 /**

@@ -25,7 +25,7 @@ const REMEMBERED_MAX = 'Bearer '.length + KEY_TEXT_MAX;
 const BEARER = /^bearer +([\x21-\x7e]+) *$/i;
 
 export class Keyring {
-  readonly #byDigest = new Map<string, Key>();
+  #byDigest: ReadonlyMap<string, Key> = new Map();
   readonly #verified = new Map<string, Key>();
   readonly #clock: Clock;
   /** The last header that verified: most callers have one key, and to compare is half a look-up. */
@@ -34,9 +34,19 @@ export class Keyring {
 
   constructor(records: readonly KeyRecord[], clock: Clock) {
     this.#clock = clock;
-    for (const { id, digest, permissions, expiresMs } of records) {
-      this.#byDigest.set(digest, { id, permissions: new Permissions(permissions), expiresMs });
-    }
+    this.replace(records);
+  }
+
+  /** These keys are accepted from now on, and no others. */
+  replace(records: readonly KeyRecord[]): void {
+    this.#byDigest = new Map(
+      records.map(({ id, digest, permissions, expiresMs }) => {
+        return [digest, { id, permissions: new Permissions(permissions), expiresMs }];
+      }),
+    );
+    this.#verified.clear();
+    this.#last = '';
+    this.#lastKey = undefined;
   }
 
   /** @param authorization the whole header, '' when there is none */

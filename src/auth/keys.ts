@@ -20,14 +20,18 @@ export function makeId(prefix: string): string {
   return prefix + randomBytes(12).toString('hex');
 }
 
+/** @param expiresMs Unix time in ms, null for never */
+export function newKeyRecord(
+  key: string,
+  name: string,
+  permissions: string[],
+  createdMs: number,
+  expiresMs: number | null,
+): KeyRecord {
+  return { id: makeId('key_'), digest: digestKey(key), name, permissions, createdMs, expiresMs };
+}
+
 /** The record of a key that may do everything and does not expire. */
-export function rootRecord(key: string, name: string, nowMs: number): KeyRecord {
-  return {
-    id: makeId('key_'),
-    digest: digestKey(key),
-    name,
-    permissions: ['*'],
-    createdMs: nowMs,
-    expiresMs: null,
-  };
+export function rootRecord(key: string, name: string, createdMs: number): KeyRecord {
+  return newKeyRecord(key, name, ['*'], createdMs, null);
 }

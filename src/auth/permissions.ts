@@ -1,35 +1,99 @@
 /**
  * What a key may do. `*` grants all; an action on namespaces is granted everywhere by
- * `ratelimit.*.<action>` and in one by `ratelimit.<namespaceId>.<action>`.
+ * `ratelimit.*.<action>` and in one by `ratelimit.<namespaceId>.<action>`; what is done to keys has
+ * permissions of its own.
  */
+
+import { ApiError } from '../errors.ts';
+import { NAMESPACE_ID_PREFIX } from '../limits.ts';
 
 export const CREATE_NAMESPACE = 'ratelimit.*.create_namespace';
 
+/** What can be allowed in a namespace. */
+const NAMESPACE_ACTIONS = [
+  'limit',
+  'read_namespace',
+  'set_override',
+  'read_override',
+  'delete_override',
+  'refund',
+  'reset',
+  'read_analytics',
+] as const;
+export type NamespaceAction = (typeof NAMESPACE_ACTIONS)[number];
+
+const KEY_PERMISSIONS = ['keys.create', 'keys.read', 'keys.revoke'] as const;
+export type KeyPermission = (typeof KEY_PERMISSIONS)[number];
+
 export class Permissions {
-  readonly #granted: ReadonlySet<string>;
-  readonly #all: boolean;
   /** May check in every namespace, and create one by checking in it: asked on each check. */
   readonly mayLimitAnywhere: boolean;
   readonly mayCreateNamespace: boolean;
+  readonly #granted: ReadonlySet<string>;
+  readonly #all: boolean;
 
   constructor(granted: readonly string[]) {
     this.#granted = new Set(granted);
     this.#all = this.#granted.has('*');
-    this.mayLimitAnywhere = this.#all || this.#granted.has('ratelimit.*.limit');
-    this.mayCreateNamespace = this.#all || this.#granted.has(CREATE_NAMESPACE);
+    this.mayLimitAnywhere = this.may('limit', undefined);
+    this.mayCreateNamespace = this.#has(CREATE_NAMESPACE);
   }
 
   /** @param namespaceId undefined where the namespace has none that the caller could know */
-  mayLimit(namespaceId: string | undefined): boolean {
-    if (this.mayLimitAnywhere) return true;
-    return namespaceId !== undefined && this.#granted.has(`ratelimit.${namespaceId}.limit`);
+  may(action: NamespaceAction, namespaceId: string | undefined): boolean {
+    if (this.#has(`ratelimit.*.${action}`)) return true;
+    return namespaceId !== undefined && this.#granted.has(`ratelimit.${namespaceId}.${action}`);
+  }
+
+  /** Whether an action is granted in any namespace at all. */
+  maySomewhere(action: NamespaceAction): boolean {
+    if (this.may(action, undefined)) return true;
+    return [...this.#granted].some((permission) => permission.endsWith(`.${action}`));
+  }
+
+  /** Whether it grants all that a permission does. */
+  covers(permission: string): boolean {
+    const namespace = NAMESPACE_PERMISSION.exec(permission);
+    if (namespace === null) return this.#has(permission);
+    return this.#has(permission) || this.#has(`ratelimit.*.${namespace[2]}`);
+  }
+
+  /** @throws ApiError (403) that names what would do */
+  require(action: NamespaceAction, namespaceId: string | undefined): void {
+    if (this.may(action, namespaceId)) return;
+    throw lacking(
+      namespaceId === undefined
+        ? [`ratelimit.*.${action}`]
+        : [`ratelimit.*.${action}`, `ratelimit.${namespaceId}.${action}`],
+    );
+  }
+
+  /** @throws ApiError (403) that names it */
+  requireKeys(permission: KeyPermission): void {
+    if (!this.#has(permission)) throw lacking([permission]);
+  }
+
+  #has(permission: string): boolean {
+    return this.#all || this.#granted.has(permission);
   }
 }
 
-/** The permissions that would do for an action, as a sentence names them. */
-export function wouldDo(action: string, namespaceId: string | undefined): string {
-  const anywhere = `"ratelimit.*.${action}"`;
-  return namespaceId === undefined
-    ? anywhere
-    : `${anywhere} or "ratelimit.${namespaceId}.${action}"`;
+export function lacking(permissions: readonly string[]): ApiError {
+  const names = permissions.map((permission) => `"${permission}"`).join(' or ');
+  return new ApiError('FORBIDDEN', `the API key lacks the permission ${names}`);
+}
+
+const NAMESPACE_PERMISSION = /^ratelimit\.([^.]+)\.([a-z_]+)$/;
+
+/**
+ * Whether a text is a permission.
+ * @returns false, or the id of the namespace that it names, or true where it names none
+ */
+export function readPermission(text: string): boolean | { namespaceId: string } {
+  if (text === '*' || text === CREATE_NAMESPACE) return true;
+  if (KEY_PERMISSIONS.some((permission) => permission === text)) return true;
+  const [, namespaceId, action] = NAMESPACE_PERMISSION.exec(text) ?? [];
+  if (!NAMESPACE_ACTIONS.some((known) => known === action)) return false;
+  if (namespaceId === '*') return true;
+  return namespaceId.startsWith(NAMESPACE_ID_PREFIX) && { namespaceId };
 }

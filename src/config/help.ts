@@ -4,7 +4,8 @@ import { annotations, environmentName, flagName, SETTING_NAMES } from './schema.
 
 const HEAD = `weir: a rate limiting sidecar. May this identifier pass?
 
-Usage: npm start -- [flags]     or     node dist/main.js [flags]
+Usage: weir [serve] [flags]     or, in a clone, npm start -- [flags]
+weir help lists the other commands.
 
 A setting is taken from its flag, else from its environment variable, else from the JSON file
 named by --config, else it has its default.

@@ -84,9 +84,13 @@ export class ByWorker implements Decider {
     this.#drain(link);
   }
 
-  decide(check: Check, startedMs: number, res: HttpResponse): TableDecision | undefined {
-    const { namespace, identifier, limit, durationMs, cost } = check;
-    const id = this.#counters.identify(namespace.state, identifier);
+  decide(
+    check: Check,
+    id: Identity,
+    startedMs: number,
+    res: HttpResponse,
+  ): TableDecision | undefined {
+    const { namespace, limit, durationMs, cost } = check;
     const tag = namespace.state[0];
     const link = this.#links[workerOf(shardOf(id), this.#links.length)];
     if (!link.takes()) {

@@ -5,11 +5,12 @@
  */
 
 import { OUTCOME, type TableDecision } from '../counters/decision.ts';
+import type { Identity } from '../counters/hash.ts';
 import type { HttpResponse } from '../http/uws.ts';
 import { type AcceptorLane, COUNT, TALLY } from '../lanes.ts';
 import type { Namespace } from '../namespaces/known.ts';
 
-/** A check in order, by a key that may ask it. */
+/** A check in order, by a key that may ask it, as it stands or as an override has it. */
 export interface Check {
   namespace: Namespace;
   identifier: string;
@@ -22,10 +23,16 @@ export interface Check {
 
 export interface Decider {
   /**
+   * @param id the hash of its namespace and identifier
    * @param startedMs when the whole request was there, by the monotonic clock
    * @returns the decision, overwritten by the next one; undefined where the answer comes later
    */
-  decide(check: Check, startedMs: number, res: HttpResponse): TableDecision | undefined;
+  decide(
+    check: Check,
+    id: Identity,
+    startedMs: number,
+    res: HttpResponse,
+  ): TableDecision | undefined;
 }
 
 /** Counts a decision that is an answer, each of its aspects once. */

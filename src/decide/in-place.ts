@@ -30,9 +30,8 @@ export class InPlace implements Decider {
     this.#lane = lane;
   }
 
-  decide(check: Check, startedMs: number): TableDecision {
-    const { namespace, identifier, limit, durationMs, cost } = check;
-    const id = this.#counters.identify(namespace.state, identifier);
+  decide(check: Check, id: Identity, startedMs: number): TableDecision {
+    const { namespace, limit, durationMs, cost } = check;
     const tag = namespace.state[0];
     const nowMs = this.#clock.wallMs(startedMs);
     const handoff = check.isAsync && cost !== 0 ? this.#handoffFor(id) : undefined;

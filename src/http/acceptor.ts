@@ -10,6 +10,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { answerText, LimitReader } from '../api/limit.ts';
+import { OPERATION_NAMES, OPERATIONS } from '../api/operations.ts';
 import { type Key, Keyring } from '../auth/keyring.ts';
 import { Control } from '../control.ts';
 import { Counters } from '../counters/counters.ts';
@@ -17,16 +18,19 @@ import { ByWorker } from '../decide/by-worker.ts';
 import type { Decider } from '../decide/decider.ts';
 import { InPlace } from '../decide/in-place.ts';
 import { ApiError } from '../errors.ts';
+import { COUNT } from '../lanes.ts';
 import { BODY_MAX_BYTES, HEARTBEAT_MS } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
+import { OverridesInForce } from '../overrides/in-force.ts';
 import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
 import { BodyReader, type OnBody } from './body.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
-import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
+import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
+import { Operations } from './operations.ts';
 import { Replies } from './reply.ts';
-import { mount, type Route } from './route.ts';
+import { type Handler, mount, type Route } from './route.ts';
 import { App, fixedText, type us_listen_socket, us_listen_socket_close } from './uws.ts';
 
 const data: AcceptorData = workerData;
@@ -48,8 +52,8 @@ const namespaces = new KnownNamespaces(
   (row) => lane.row(row),
   (name) => tell({ kind: 'namespace', name }),
 );
-namespaces.registered(data.namespaces);
-const keyring = new Keyring(data.keys, clock);
+const keyring = new Keyring([], clock);
+const overrides = new OverridesInForce();
 const reader = new LimitReader(namespaces);
 const replies = new Replies(lane, data.url + DOCS_PATH, (failure) => {
   tell({ kind: 'failure', failure });
@@ -75,11 +79,27 @@ const bodies = new BodyReader(BODY_MAX_BYTES, lane, (res, error) => replies.erro
 const answerLimit: OnBody<Key> = (res, key, bytes) => {
   const startedMs = clock.monotonicMs();
   const check = reader.read(key, bytes);
-  const decision = decider.decide(check, startedMs, res);
+  const id = counters.identify(check.namespace.state, check.identifier);
+  if (overrides.govern(check, id)) lane.count(COUNT.overridden);
+  const decision = decider.decide(check, id, startedMs, res);
   if (decision === undefined) return;
   replies.json(res, answerText(check.limit, decision));
   lane.answered(clock.monotonicMs() - startedMs);
 };
+
+const operations = new Operations(lane, replies, (number, request) => {
+  tell({ kind: 'operation', number, request });
+});
+
+/** All of it holds from the next check on: nothing comes in between. */
+function switchTo(publication: Publication): void {
+  const { registered, rejected, keys } = publication;
+  if (registered !== undefined) namespaces.registered(registered);
+  if (rejected !== undefined) namespaces.rejected(rejected);
+  if (keys !== undefined) keyring.replace(keys);
+  overrides.switchTo(publication);
+}
+switchTo(data.inForce);
 
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
@@ -105,8 +125,23 @@ const routes: Route[] = [
       bodies.read(res, key, answerLimit);
     },
   },
+  ...OPERATION_NAMES.map((name): Route => {
+    const { method } = OPERATIONS[name];
+    const handle: Handler = (res, req) => {
+      const key = keyring.verify(req.getHeader(AUTHORIZATION));
+      if (method === 'GET') {
+        // Without a `?` there is none, whatever the types say.
+        operations.get(res, name, key, req.getQuery() ?? '');
+        return;
+      }
+      requireJson(req.getHeader(CONTENT_TYPE));
+      operations.post(res, name, key);
+    };
+    return { method, path: `/v1/${name}`, handle };
+  }),
   ...docsPages().map(({ code, html }): Route => {
-    return { method: 'GET', path: DOCS_PATH + code, handle: (res) => replies.page(res, html) };
+    const handle: Handler = (res) => replies.page(res, html);
+    return { method: 'GET', path: DOCS_PATH + code, handle, isPage: true };
   }),
 ];
 
@@ -126,9 +161,12 @@ setInterval(() => lane.beat(), HEARTBEAT_MS);
 
 main.on('message', (message: ToAcceptor) => {
   switch (message.kind) {
-    case 'namespaces':
-      namespaces.registered(message.registered);
-      namespaces.rejected(message.rejected);
+    case 'publication':
+      switchTo(message.publication);
+      tell({ kind: 'switched', version: message.version });
+      break;
+    case 'result':
+      operations.answer(message.number, message.result);
       break;
     case 'door':
       byWorker?.door(message.worker, message.port);

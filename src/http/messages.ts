@@ -1,8 +1,10 @@
 /** What the main thread and an acceptor say to each other, off the path of a check. */
 
 import type { MessagePort } from 'node:worker_threads';
+import type { OperationRequest, OperationResult } from '../api/operations.ts';
 import type { OnFull } from '../counters/decision.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
+import type { PublishedTables } from '../overrides/in-force.ts';
 import type { KeyRecord } from '../store/store.ts';
 import type { Failure } from './reply.ts';
 
@@ -21,8 +23,16 @@ export interface AcceptorData {
   decide: 'in-place' | 'worker';
   hashKey: Uint8Array;
   onFull: OnFull;
-  keys: KeyRecord[];
-  namespaces: RegisteredNamespace[];
+  inForce: Publication;
+}
+
+/** What an acceptor has to know; what has not changed is left out. */
+export interface Publication extends Partial<PublishedTables> {
+  /** Namespaces that are durable now, and names for which there was no room. */
+  registered?: RegisteredNamespace[];
+  rejected?: string[];
+  /** All keys. */
+  keys?: KeyRecord[];
 }
 
 export type ToMain =
@@ -32,10 +42,16 @@ export type ToMain =
   /** No connection comes any more; those that are open go on. */
   | { kind: 'draining' }
   | { kind: 'namespace'; name: string }
-  | { kind: 'failure'; failure: Failure };
+  | { kind: 'failure'; failure: Failure }
+  /** To be answered with a `result` of the same number. */
+  | { kind: 'operation'; number: number; request: OperationRequest }
+  /** A publication is in force here. */
+  | { kind: 'switched'; version: number };
 
 export type ToAcceptor =
-  | { kind: 'namespaces'; registered: RegisteredNamespace[]; rejected: string[] }
+  /** Holds from the next check on; to be answered with `switched`. */
+  | { kind: 'publication'; version: number; publication: Publication }
+  | { kind: 'result'; number: number; result: OperationResult }
   /** A run of a shard worker begins, which sends its messages about answers here. */
   | { kind: 'door'; worker: number; port: MessagePort }
   /** Stop accepting, close every connection with its next answer. */

@@ -16,6 +16,8 @@ export interface Route {
   method: 'GET' | 'POST';
   path: string;
   handle: Handler;
+  /** A page for anybody, which HEAD may ask about as well. */
+  isPage?: boolean;
 }
 
 /** Longer paths are shown cut in the message of a 404. */
@@ -50,12 +52,12 @@ export function mount(app: TemplatedApp, routes: readonly Route[], replies: Repl
       if (route === undefined) {
         const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
         replies.error(res, new ApiError('NOT_FOUND', `there is no ${method} ${shown}`), { isHead });
-      } else if (isHead && route.method === 'GET') {
+      } else if (isHead && route.isPage) {
         replies.page(res, '');
       } else if (method !== route.method) {
         const message = `${path} takes the method ${route.method}, not ${method}`;
         const error = new ApiError('METHOD_NOT_ALLOWED', message);
-        const allow = route.method === 'GET' ? 'GET, HEAD' : route.method;
+        const allow = route.isPage ? 'GET, HEAD' : route.method;
         replies.error(res, error, { isHead, allow });
       } else {
         route.handle(res, req);

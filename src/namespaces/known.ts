@@ -9,11 +9,15 @@ import { newTally, OTHER_ROW } from '../lanes.ts';
 import { NAMESPACES_MAX } from '../limits.ts';
 
 export interface Namespace {
+  readonly name: string;
   /** Undefined until it is durable. */
   id: string | undefined;
   state: NamespaceState;
   /** Where its decisions are counted: in the acceptor's lane as soon as it has a row there. */
   row: Float64Array;
+  /** What the patterns of overrides say of its name, as of a version of the trie. */
+  trieRoots: Int32Array;
+  trieVersion: number;
 }
 
 /** What the main thread tells of a namespace that is durable. */
@@ -23,6 +27,8 @@ export interface RegisteredNamespace {
   /** Its row in every acceptor's lane, which may be that of all others. */
   row: number;
 }
+
+const NO_ROOTS = new Int32Array(0);
 
 export class KnownNamespaces {
   readonly #byName = new Map<string, Namespace>();
@@ -47,13 +53,13 @@ export class KnownNamespaces {
 
   /** A namespace for one look at it, which is not created. */
   unregistered(name: string): Namespace {
-    return { id: undefined, state: this.#stateOf(name), row: this.#rowOf(OTHER_ROW) };
+    return this.#make(undefined, name, this.#rowOf(OTHER_ROW));
   }
 
   /** Creates a namespace; undefined when there are as many as there may be. */
   create(name: string): Namespace | undefined {
     if (this.#byName.size >= NAMESPACES_MAX) return undefined;
-    const namespace = { id: undefined, state: this.#stateOf(name), row: newTally() };
+    const namespace = this.#make(undefined, name, newTally());
     this.#byName.set(name, namespace);
     this.#register(name);
     return namespace;
@@ -64,7 +70,7 @@ export class KnownNamespaces {
     for (const { id, name, row } of records) {
       const known = this.#byName.get(name);
       if (known === undefined) {
-        this.#byName.set(name, { id, state: this.#stateOf(name), row: this.#rowOf(row) });
+        this.#byName.set(name, this.#make(id, name, this.#rowOf(row)));
       } else {
         known.id = id;
         this.#countIn(known, row);
@@ -79,6 +85,10 @@ export class KnownNamespaces {
       if (known !== undefined) this.#countIn(known, OTHER_ROW);
       this.#byName.delete(name);
     }
+  }
+
+  #make(id: string | undefined, name: string, row: Float64Array): Namespace {
+    return { name, id, state: this.#stateOf(name), row, trieRoots: NO_ROOTS, trieVersion: 0 };
   }
 
   /** Adds what was counted so far to a row of the lane, and counts there from now on. */

@@ -7,15 +7,18 @@
  * share OTHER_NAMESPACE, a name that no namespace can have. A new one appears when it is durable.
  */
 
-import { Counter, Gauge, Histogram, type LabelValues, Registry } from 'prom-client';
+import { Counter, Gauge, type LabelValues, Registry as Series } from 'prom-client';
 import type { Control } from '../control.ts';
 import type { OnFull } from '../counters/decision.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
-import { type AcceptorLane, COUNT, LATENCY_US, OTHER_ROW, TALLY, totalOf, WORK } from '../lanes.ts';
+import { type AcceptorLane, COUNT, OTHER_ROW, TALLY, totalOf, WORK } from '../lanes.ts';
 import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import type { Registry } from '../registry/registry.ts';
+import type { Writer } from '../registry/writer.ts';
 import { ENTRIES, ringDepth } from '../shards/ring.ts';
 import type { ShardWorkers } from '../shards/supervisor.ts';
 import type { ClockKeeper } from '../time.ts';
+import { Durations } from './durations.ts';
 
 export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
@@ -25,8 +28,8 @@ export interface MetricSources {
   links: SharedArrayBuffer[][];
   workers: ShardWorkers;
   clock: ClockKeeper;
-  /** The names of the namespaces that have a row of their own, by row. */
-  rowNames: () => string[];
+  registry: Registry;
+  writer: Writer;
   capacity: number;
   slots: number;
   onFull: OnFull;
@@ -36,7 +39,7 @@ type Sample = [labels: LabelValues<string>, value: number];
 
 export class Metrics {
   readonly contentType: string;
-  readonly #registry = new Registry();
+  readonly #registry = new Series();
   readonly #acceptors: AcceptorLane[];
 
   constructor(sources: MetricSources) {
@@ -45,6 +48,7 @@ export class Metrics {
     this.#decisions(sources);
     this.#table(sources);
     this.#rings(sources);
+    this.#records(sources);
     this.#process(sources);
   }
 
@@ -52,9 +56,9 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  #decisions({ rowNames }: MetricSources): void {
+  #decisions({ registry }: MetricSources): void {
     const rows = (admitted: number, refused: number) => () => {
-      const names = rowNames();
+      const names = registry.rowNames();
       const indexes = [...names.keys(), OTHER_ROW];
       return indexes.flatMap((row): Sample[] => {
         const namespace = names[row] ?? OTHER_NAMESPACE;
@@ -202,6 +206,28 @@ export class Metrics {
     );
   }
 
+  #records({ registry, writer }: MetricSources): void {
+    this.#gauge('weir_overrides', 'Overrides, without a wildcard and with one.', ['kind'], () => {
+      return Object.entries(registry.overrideCounts).map(([kind, count]): Sample => {
+        return [{ kind }, count];
+      });
+    });
+    this.#gauge('weir_keys', 'API keys.', [], () => [[{}, registry.keys().length]]);
+    this.#gauge('weir_namespaces', 'Namespaces.', [], () => [[{}, registry.namespaces().length]]);
+    this.#counter(
+      'weir_write_rounds_total',
+      'Rounds in which changes were written, each one transaction and one publication.',
+      [],
+      () => [[{}, writer.rounds]],
+    );
+    this.#counter(
+      'weir_overridden_checks_total',
+      'Checks whose limit was that of an override.',
+      [],
+      () => [[{}, totalOf(this.#acceptors, COUNT.overridden)]],
+    );
+  }
+
   #process({ clock }: MetricSources): void {
     this.#gauge(
       'weir_clock_offset_seconds',
@@ -245,38 +271,5 @@ export class Metrics {
         for (const [labels, value] of read()) this.set(labels, value);
       },
     });
-  }
-}
-
-const DURATIONS = {
-  name: 'weir_check_duration_seconds',
-  help: 'Time from the last byte of a check to its answer.',
-};
-
-/** A histogram whose buckets are counted elsewhere. */
-class Durations extends Histogram {
-  readonly #counts: () => Float64Array[];
-  readonly #sumMs: () => number;
-
-  constructor(counts: () => Float64Array[], sumMs: () => number) {
-    super({ ...DURATIONS, registers: [] });
-    this.#counts = counts;
-    this.#sumMs = sumMs;
-  }
-
-  /** What the registry asks for: the text of the base class, with values from elsewhere. */
-  async getForPromString() {
-    const { name, help } = DURATIONS;
-    const counts = this.#counts();
-    const values: Awaited<ReturnType<Histogram['get']>>['values'] = [];
-    let sum = 0;
-    for (const [bucket, us] of [...LATENCY_US, Number.POSITIVE_INFINITY].entries()) {
-      sum += counts.reduce((n, lane) => n + lane[bucket], 0);
-      const le = us === Number.POSITIVE_INFINITY ? '+Inf' : us / 1e6;
-      values.push({ metricName: `${name}_bucket`, labels: { le }, value: sum });
-    }
-    values.push({ metricName: `${name}_sum`, labels: {}, value: this.#sumMs() / 1e3 });
-    values.push({ metricName: `${name}_count`, labels: {}, value: sum });
-    return { name, help, type: 'histogram', values, aggregator: 'sum' };
   }
 }

@@ -21,10 +21,15 @@ export const UNFINISHED = 'store.db.new';
 export class DataDirectory {
   readonly path: string;
   readonly #lock: Database.Database;
+  #acknowledged: number;
 
   private constructor(path: string, lock: Database.Database) {
     this.path = path;
     this.#lock = lock;
+    const [{ user_version: acknowledged }] = lock.pragma('user_version') as {
+      user_version: number;
+    }[];
+    this.#acknowledged = acknowledged;
   }
 
   /** Makes and locks the directory. */
@@ -65,13 +70,14 @@ export class DataDirectory {
 
   /** The revision that the store has reached at least; 0 when none was ever made here. */
   get acknowledged(): number {
-    const [row] = this.#lock.pragma('user_version') as { user_version: number }[];
-    return row.user_version;
+    return this.#acknowledged;
   }
 
   /** Durable when it returns. */
   acknowledge(revision: number): void {
-    if (revision !== this.acknowledged) this.#lock.pragma(`user_version = ${revision}`);
+    if (revision === this.#acknowledged) return;
+    this.#lock.exec(`PRAGMA user_version = ${revision}`);
+    this.#acknowledged = revision;
   }
 
   close(): void {

@@ -15,9 +15,9 @@ import Database from 'libsql';
 import { HASH_KEY_BYTES } from '../counters/hash.ts';
 import { StartError } from '../errors.ts';
 import { attempt, type DataDirectory, UNFINISHED } from './directory.ts';
-import type { KeyRecord, NamespaceRecord, Store } from './store.ts';
+import type { Change, Records, Store, Stored, TableName } from './store.ts';
 
-const SCHEMA_VERSION = 1;
+const SCHEMA_VERSION = 2;
 const MARKER = 'weir';
 
 /** Records are blobs: libsql ends the process over a damaged text that is not UTF-8 any more. */
@@ -26,11 +26,17 @@ const SCHEMA = `
   CREATE TABLE keys (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
   CREATE TABLE namespaces (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
 `;
+/** What version 2 has more than version 1. */
+const OVERRIDES = `
+  CREATE TABLE overrides (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
+`;
 
-const TABLES = ['keys', 'namespaces'] as const;
-type Table = (typeof TABLES)[number];
+const WRITE_META = 'INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)';
+
+const TABLES: readonly TableName[] = ['keys', 'namespaces', 'overrides'];
 
 interface Row {
+  row: number;
   record: ArrayBuffer;
   crc: number;
 }
@@ -40,11 +46,14 @@ export class SqliteStore implements Store {
   readonly #path: string;
   readonly #directory: DataDirectory;
   readonly #database: Database.Database;
+  readonly #statements = new Map<string, Database.Statement>();
+  readonly #transaction: Database.Transaction<(changes: readonly Change[]) => void>;
 
   private constructor(path: string, directory: DataDirectory) {
     this.#path = path;
     this.#directory = directory;
     this.#database = new Database(path, { timeout: 0 });
+    this.#transaction = this.#database.transaction((changes) => this.#writeAll(changes));
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
       chmodSync(path, 0o600);
@@ -67,20 +76,26 @@ export class SqliteStore implements Store {
     return store;
   }
 
-  keys(): KeyRecord[] {
-    return this.#records<KeyRecord>('keys');
+  read<T extends TableName>(table: T): Stored<Records[T]>[] {
+    const sql = `SELECT rowid AS row, record, crc FROM ${table} ORDER BY rowid`;
+    const rows = attempt(`the store ${this.#path} cannot be trusted`, () => {
+      return this.#database.prepare(sql).all() as Row[];
+    });
+    return rows.map(({ row, record, crc }) => {
+      const bytes = Buffer.from(record);
+      if (crc32(bytes) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
+      return { ...(JSON.parse(bytes.toString()) as Records[T]), row };
+    });
   }
 
-  namespaces(): NamespaceRecord[] {
-    return this.#records<NamespaceRecord>('namespaces');
-  }
-
-  addKey(key: KeyRecord): void {
-    this.#add('keys', [key]);
-  }
-
-  addNamespaces(namespaces: readonly NamespaceRecord[]): void {
-    this.#add('namespaces', namespaces);
+  commit(changes: readonly Change[]): void {
+    this.#transaction.immediate(changes);
+    try {
+      this.#acknowledge();
+    } catch {
+      // The records are durable, and to fail now would have them written twice. The bound outside
+      // is only lower than it could be; the next change raises it.
+    }
   }
 
   close(): void {
@@ -92,25 +107,50 @@ export class SqliteStore implements Store {
     this.#database.close();
   }
 
-  #add(table: Table, records: readonly object[]): void {
-    const insert = this.#database.prepare(`INSERT INTO ${table} (record, crc) VALUES (?, ?)`);
-    this.#database
-      .transaction(() => {
-        const count = Number(this.#meta(`${table}.count`)) + records.length;
-        for (const record of records) {
-          const bytes = Buffer.from(JSON.stringify(record));
-          insert.run(bytes, crc32(bytes));
-        }
-        writeMeta(this.#database, `${table}.count`, String(count));
-        writeMeta(this.#database, 'revision', String(this.#revision() + 1));
-      })
-      .immediate();
-    try {
-      this.#acknowledge();
-    } catch {
-      // The records are durable, and to fail now would have them written twice. The bound outside
-      // is only lower than it could be; the next change raises it.
+  #writeAll(changes: readonly Change[]): void {
+    const counts = new Map<TableName, number>();
+    for (const change of changes) {
+      const { table, before, after } = change;
+      this.#write(change);
+      const more = Number(after !== undefined) - Number(before !== undefined);
+      counts.set(table, (counts.get(table) ?? 0) + more);
     }
+    for (const [table, more] of counts) {
+      const name = `${table}.count`;
+      this.#writeMeta(name, String(Number(this.#meta(name)) + more));
+    }
+    this.#writeMeta('revision', String(this.#revision() + 1));
+  }
+
+  #writeMeta(name: string, value: string): void {
+    this.#statement(WRITE_META).run(name, Buffer.from(value), crc32(name + value));
+  }
+
+  #write({ table, before, after }: Change): void {
+    const row = (after ?? before)!.row;
+    let changed = 0;
+    if (after === undefined) {
+      changed = this.#statement(`DELETE FROM ${table} WHERE rowid = ?`).run(row).changes;
+    } else {
+      const { row: _, ...record } = after;
+      const bytes = Buffer.from(JSON.stringify(record));
+      const sql =
+        before === undefined
+          ? `INSERT INTO ${table} (record, crc, rowid) VALUES (?, ?, ?)`
+          : `UPDATE ${table} SET record = ?, crc = ? WHERE rowid = ?`;
+      changed = this.#statement(sql).run(bytes, crc32(bytes), row).changes;
+    }
+    if (changed !== 1) throw new Error(`${changed} rows of ${table} changed where one had to`);
+  }
+
+  /** Prepared once: one that is dropped holds its memory until a garbage collection. */
+  #statement(sql: string): Database.Statement {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
   }
 
   #revision(): number {
@@ -122,19 +162,9 @@ export class SqliteStore implements Store {
     this.#directory.acknowledge(this.#revision());
   }
 
-  #records<T>(table: Table): T[] {
-    const rows = this.#database.prepare(`SELECT record, crc FROM ${table} ORDER BY rowid`).all();
-    return (rows as Row[]).map(({ record, crc }) => {
-      const bytes = Buffer.from(record);
-      if (crc32(bytes) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
-      return JSON.parse(bytes.toString()) as T;
-    });
-  }
-
   #meta(name: string): string {
-    const row = this.#database.prepare('SELECT record, crc FROM meta WHERE name = ?').get(name) as
-      | Row
-      | undefined;
+    const found = this.#statement('SELECT record, crc FROM meta WHERE name = ?').get(name);
+    const row = found as Row | undefined;
     if (row === undefined) this.#distrust(`it has no ${name}`);
     const value = Buffer.from(row.record).toString();
     if (crc32(name + value) !== row.crc) this.#distrust(`${name} does not match its checksum`);
@@ -149,7 +179,8 @@ export class SqliteStore implements Store {
     const tables = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get();
     if (tables === undefined) this.#distrust('it is empty');
     if (this.#meta('marker') !== MARKER) this.#distrust('it is not a store of weir');
-    const version = this.#meta('version');
+    let version = this.#meta('version');
+    if (version === '1') version = upgrade(this.#database);
     if (version !== String(SCHEMA_VERSION)) {
       this.#distrust(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
     }
@@ -162,7 +193,8 @@ export class SqliteStore implements Store {
       );
     }
     for (const table of TABLES) {
-      const found = this.#records(table).length;
+      const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
+      const { found } = rows as { found: number };
       const counted = Number(this.#meta(`${table}.count`));
       if (found !== counted) this.#distrust(`it has ${found} of ${counted} ${table}`);
     }
@@ -179,7 +211,7 @@ function make(directory: string, path: string): void {
   chmodSync(unfinished, 0o600);
   database.exec('PRAGMA synchronous = FULL');
   database.transaction(() => {
-    database.exec(SCHEMA);
+    database.exec(SCHEMA + OVERRIDES);
     writeMeta(database, 'marker', MARKER);
     writeMeta(database, 'version', String(SCHEMA_VERSION));
     writeMeta(database, 'revision', '1');
@@ -193,8 +225,18 @@ function make(directory: string, path: string): void {
   closeSync(handle);
 }
 
-function writeMeta(database: Database.Database, name: string, value: string): void {
+/** Gives a store of version 1 what it lacks, all or nothing. */
+function upgrade(database: Database.Database): string {
   database
-    .prepare('INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)')
-    .run(name, Buffer.from(value), crc32(name + value));
+    .transaction(() => {
+      database.exec(OVERRIDES);
+      writeMeta(database, 'overrides.count', '0');
+      writeMeta(database, 'version', String(SCHEMA_VERSION));
+    })
+    .immediate();
+  return String(SCHEMA_VERSION);
+}
+
+function writeMeta(database: Database.Database, name: string, value: string): void {
+  database.prepare(WRITE_META).run(name, Buffer.from(value), crc32(name + value));
 }

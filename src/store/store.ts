@@ -1,6 +1,7 @@
 /**
- * What weir keeps for ever: the hash key, API keys (as digests) and namespaces. One interface, so
- * that whoever needs records does not know what holds them. Only the main thread has a store.
+ * What weir keeps for ever: the hash key, API keys (as digests), namespaces and overrides. One
+ * interface, so that whoever needs records does not know what holds them. Only the main thread has
+ * a store; it reads it once, at start.
  */
 
 export interface KeyRecord {
@@ -20,13 +21,43 @@ export interface NamespaceRecord {
   createdMs: number;
 }
 
+export interface OverrideRecord {
+  id: string;
+  /** The id of a namespace, or a pattern of names. */
+  scope: string;
+  identifier: string;
+  limit: number;
+  durationMs: number;
+  isAsync: boolean;
+  createdMs: number;
+}
+
+/** A record and its row, which stays as long as the record does: later ones have higher rows. */
+export type Stored<T> = T & { row: number };
+
+export interface Records {
+  keys: KeyRecord;
+  namespaces: NamespaceRecord;
+  overrides: OverrideRecord;
+}
+
+export type TableName = keyof Records;
+
+/** A record that comes (nothing before), changes, or goes (nothing after). The row stays. */
+export type Change = {
+  [T in TableName]: {
+    table: T;
+    before: Stored<Records[T]> | undefined;
+    after: Stored<Records[T]> | undefined;
+  };
+}[TableName];
+
 export interface Store {
   /** 16 bytes, made with the store: the same identifiers hash the same after a restart. */
   readonly hashKey: Uint8Array;
-  keys(): KeyRecord[];
-  namespaces(): NamespaceRecord[];
-  /** Durable when it returns; throws when it could not be made so, and then changed nothing. */
-  addKey(key: KeyRecord): void;
-  addNamespaces(namespaces: readonly NamespaceRecord[]): void;
+  /** All records of a table, in the order of their rows. */
+  read<T extends TableName>(table: T): Stored<Records[T]>[];
+  /** All or nothing; durable when it returns. Throws when it could not be made so. */
+  commit(changes: readonly Change[]): void;
   close(): void;
 }

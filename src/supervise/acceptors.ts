@@ -7,8 +7,9 @@
  */
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { OperationRequest, OperationResult } from '../api/operations.ts';
 import type { Control } from '../control.ts';
-import type { AcceptorData, ToAcceptor, ToMain } from '../http/messages.ts';
+import type { AcceptorData, Publication, ToAcceptor, ToMain } from '../http/messages.ts';
 import type { Failure } from '../http/reply.ts';
 import type { AcceptorLane } from '../lanes.ts';
 import { HEARTBEAT_MS, HEARTBEATS_MISSED } from '../limits.ts';
@@ -20,11 +21,14 @@ interface Acceptor {
   signs: number;
   missed: number;
   draining: boolean;
+  /** The last publication that it has in force. */
+  version: number;
 }
 
 export interface AcceptorEvents {
   namespace: (name: string) => void;
   failure: (failure: Failure) => void;
+  operation: (request: OperationRequest) => Promise<OperationResult>;
 }
 
 /** Without a sign of life for so long, an acceptor is hung. */
@@ -42,6 +46,9 @@ export class Acceptors {
   readonly #events: AcceptorEvents;
   #watch: NodeJS.Timeout | undefined;
   #closing = false;
+  #version = 0;
+  /** Called when an acceptor has switched. */
+  #switched = () => {};
 
   constructor(control: Control, events: AcceptorEvents) {
     this.#control = control;
@@ -63,7 +70,29 @@ export class Acceptors {
     this.#watch = setInterval(() => this.#look(), HEARTBEAT_MS);
   }
 
-  tell(message: ToAcceptor): void {
+  /**
+   * Tells all acceptors, and resolves when every one of them has it in force. One that does not
+   * switch is hung: its signs of life may be checks that it answers by what holds no more.
+   */
+  publish(publication: Publication): Promise<void> {
+    const version = ++this.#version;
+    this.#tell({ kind: 'publication', version, publication });
+    return new Promise((resolve) => {
+      let looks = 0;
+      const look = setInterval(() => {
+        if (++looks < HEARTBEATS_MISSED || this.#closing) return;
+        const index = this.#acceptors.findIndex((acceptor) => acceptor.version !== version);
+        dieAtOnce(`acceptor ${index} hangs: it did not take a change over in ${HUNG_MS} ms`);
+      }, HEARTBEAT_MS);
+      this.#switched = () => {
+        if (this.#acceptors.some((acceptor) => acceptor.version !== version)) return;
+        clearInterval(look);
+        resolve();
+      };
+    });
+  }
+
+  #tell(message: ToAcceptor): void {
     for (const { worker } of this.#acceptors) worker.postMessage(message);
   }
 
@@ -82,7 +111,7 @@ export class Acceptors {
    * ends the threads.
    */
   async drain(drainMs: number): Promise<void> {
-    this.tell({ kind: 'drain' });
+    this.#tell({ kind: 'drain' });
     for (let waited = 0; waited < drainMs; waited += DRAIN_LOOK_MS) {
       await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
       if (this.#acceptors.every(({ lane, draining }) => draining && lane.connections === 0)) break;
@@ -92,7 +121,7 @@ export class Acceptors {
     const ended = this.#acceptors.map(({ worker }) => {
       return new Promise((resolve) => worker.once('exit', resolve));
     });
-    this.tell({ kind: 'close' });
+    this.#tell({ kind: 'close' });
     const hung = setTimeout(
       () => dieAtOnce('an acceptor did not end when it was told to'),
       HUNG_MS,
@@ -104,7 +133,7 @@ export class Acceptors {
   #startOne(data: AcceptorData): Promise<void> {
     const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
     const lane = this.#control.acceptorLane(data.index);
-    const acceptor = { worker, lane, signs: 0, missed: 0, draining: false };
+    const acceptor = { worker, lane, signs: 0, missed: 0, draining: false, version: 0 };
     this.#acceptors.push(acceptor);
     return new Promise((resolve) => {
       worker.on('message', (message: ToMain) => {
@@ -124,6 +153,13 @@ export class Acceptors {
           case 'failure':
             this.#events.failure(message.failure);
             break;
+          case 'switched':
+            acceptor.version = message.version;
+            this.#switched();
+            break;
+          case 'operation':
+            void this.#operate(worker, message.number, message.request);
+            break;
         }
       });
       worker.on('error', (error) => dieAtOnce(`acceptor ${data.index} failed: ${error.stack}`));
@@ -131,6 +167,12 @@ export class Acceptors {
         if (!this.#closing) dieAtOnce(`acceptor ${data.index} ended by itself, with code ${code}`);
       });
     });
+  }
+
+  async #operate(worker: Worker, number: number, request: OperationRequest): Promise<void> {
+    const result = await this.#events.operation(request);
+    const message: ToAcceptor = { kind: 'result', number, result };
+    worker.postMessage(message);
   }
 
   #look(): void {

@@ -9,7 +9,7 @@ import {
   temporaryDirectory,
   until,
 } from '../support/server.ts';
-import { addKey, withStore } from '../support/store.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
 
 describe.each(MODES)('decided %s:', (mode) => {
   let server: Running;
@@ -25,7 +25,7 @@ describe.each(MODES)('decided %s:', (mode) => {
 
   beforeAll(async () => {
     withStore(dataDir, (store) => {
-      store.addNamespaces([{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
+      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
       keys.expired = addKey(store, { expiresMs: 1_600_000_000_000 });
       keys.expiring = addKey(store, { expiresMs: 9_000_000_000_000 });
       keys.nothing = addKey(store, { permissions: [] });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Keyring } from '../../src/auth/keyring.ts';
 import { makeKey, rootRecord } from '../../src/auth/keys.ts';
-import { Permissions, wouldDo } from '../../src/auth/permissions.ts';
+import { Permissions } from '../../src/auth/permissions.ts';
 import { allocateControl, Control } from '../../src/control.ts';
 import { VERIFIED_TOKENS_MAX } from '../../src/limits.ts';
 import { Clock, ClockKeeper } from '../../src/time.ts';
@@ -42,6 +42,16 @@ describe('a keyring', () => {
     expect(() => keyring.verify(`Bearer ${key}`)).toThrow('expired');
   });
 
+  test('that is replaced accepts the new keys and forgets the others, remembered or not', () => {
+    const [kept, revoked, added] = [makeKey(), makeKey(), makeKey()];
+    const record = rootRecord(kept, 'kept', 0);
+    const keyring = new Keyring([record, rootRecord(revoked, 'revoked', 0)], clock);
+    for (const key of [kept, revoked, kept, revoked]) keyring.verify(`Bearer ${key}`);
+    keyring.replace([record, rootRecord(added, 'added', 0)]);
+    expect(() => keyring.verify(`Bearer ${revoked}`)).toThrow('revoked');
+    for (const key of [kept, added]) expect(keyring.verify(`Bearer ${key}`).id).toMatch(/^key_/);
+  });
+
   test('knows digests only', () => {
     const key = makeKey();
     expect(key).toMatch(/^weir_[\w-]{43}$/);
@@ -63,10 +73,12 @@ test('permissions: every form of "limit" and "create_namespace"', () => {
     const permissions = new Permissions(granted);
     expect([
       permissions.mayLimitAnywhere,
-      permissions.mayLimit('rlns_a'),
-      permissions.mayLimit(undefined),
+      permissions.may('limit', 'rlns_a'),
+      permissions.may('limit', undefined),
       permissions.mayCreateNamespace,
     ]).toEqual([anywhere, inA, unknown, create]);
   }
-  expect(wouldDo('limit', 'rlns_a')).toBe('"ratelimit.*.limit" or "ratelimit.rlns_a.limit"');
+  expect(() => new Permissions([]).require('limit', 'rlns_a')).toThrow(
+    '"ratelimit.*.limit" or "ratelimit.rlns_a.limit"',
+  );
 });

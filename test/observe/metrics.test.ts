@@ -9,7 +9,7 @@ import {
   temporaryDirectory,
   until,
 } from '../support/server.ts';
-import { withStore } from '../support/store.ts';
+import { addRecords, withStore } from '../support/store.ts';
 
 const STORED = METRIC_NAMESPACES_MAX - 2;
 
@@ -17,7 +17,9 @@ let server: Running;
 const dataDir = temporaryDirectory();
 beforeAll(async () => {
   withStore(dataDir, (store) => {
-    store.addNamespaces(
+    addRecords(
+      store,
+      'namespaces',
       Array.from({ length: STORED }, (_, i) => ({
         id: `rlns_${i}`,
         name: `stored_${i}`,

@@ -8,12 +8,15 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StartError } from '../../src/errors.ts';
 import { DataDirectory } from '../../src/store/directory.ts';
 import { SqliteStore } from '../../src/store/sqlite.ts';
+import type { Change } from '../../src/store/store.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { addKey, withStore } from '../support/store.ts';
+import { addKey, addRecords, recordsOf, withStore } from '../support/store.ts';
 
 let dataDir: string;
 let path: string;
@@ -31,11 +34,19 @@ const fill = () => {
       name: `n'${i}\u0000😀`,
       createdMs: i,
     }));
-    store.addNamespaces(records.slice(0, 20));
-    store.addNamespaces(records.slice(20));
+    addRecords(store, 'namespaces', records.slice(0, 20));
+    addRecords(store, 'namespaces', records.slice(20));
+    const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+    const overrides = Array.from({ length: 100 }, (_, i) => {
+      return { id: `rlor_${i}`, scope: `rlns_${i % 3}`, identifier: `😀_${i}_*`, ...override };
+    });
+    addRecords(store, 'overrides', overrides);
   });
 };
-const open = () => withStore(dataDir, (store) => [store.keys(), store.namespaces()].length);
+const TABLES = ['keys', 'namespaces', 'overrides'] as const;
+/** How many records there are of each kind. */
+const open = () => withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
+const FILLED = [1, 400, 100];
 
 describe('the store', () => {
   test('gives back what was put in, and the same hash key, after it was closed', () => {
@@ -44,11 +55,12 @@ describe('the store', () => {
     fill();
     withStore(dataDir, (store) => {
       expect([...store.hashKey]).toEqual(hashKey);
-      expect(store.keys()).toMatchObject([
+      expect(store.read('keys')).toMatchObject([
         { id: 'key_1', permissions: ['ratelimit.*.limit'], expiresMs: 5 },
       ]);
-      expect(store.namespaces().length).toBe(400);
-      expect(store.namespaces()[399]).toEqual({
+      expect(store.read('namespaces').length).toBe(400);
+      expect(store.read('namespaces')[399]).toEqual({
+        row: 400,
         id: 'rlns_399',
         name: "n'399\u0000😀",
         createdMs: 399,
@@ -73,18 +85,56 @@ describe('the store', () => {
     directory.acknowledge = () => {
       throw new Error('disk full');
     };
-    store.addNamespaces(records);
-    expect(store.namespaces()).toEqual(records);
+    addRecords(store, 'namespaces', records);
+    expect(recordsOf(store, 'namespaces')).toEqual(records);
     store.close();
     directory.close();
-    expect(withStore(dataDir, (again) => again.namespaces())).toEqual(records);
+    expect(withStore(dataDir, (again) => recordsOf(again, 'namespaces'))).toEqual(records);
+  });
+
+  test('changes and removes records, and all of a commit or nothing', () => {
+    fill();
+    const [before, gone] = withStore(dataDir, (store) => store.read('overrides'));
+    const after = { ...before, limit: 6, isAsync: true };
+    const changes: Change[] = [
+      { table: 'overrides', before, after },
+      { table: 'overrides', before: gone, after: undefined },
+    ];
+    withStore(dataDir, (store) => store.commit(changes));
+    withStore(dataDir, (store) => {
+      const overrides = store.read('overrides');
+      expect(overrides.length).toBe(99);
+      expect(overrides[0]).toEqual(after);
+      expect(overrides[1].row).toBe(gone.row + 1);
+      // The second is gone already: what the first would have changed stays.
+      const again: Change[] = [{ table: 'overrides', before: after, after: before }, changes[1]];
+      expect(() => store.commit(again)).toThrow('0 rows of overrides changed');
+      expect(store.read('overrides')).toEqual(overrides);
+    });
+    expect(open()).toEqual([1, 400, 99]);
+  });
+
+  test('of version 1 gets what it lacks, and keeps what it has', () => {
+    fill();
+    const database = new Database(path);
+    const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
+    meta.run(Buffer.from('1'), crc32('version1'), 'version');
+    database.exec("DROP TABLE overrides; DELETE FROM meta WHERE name = 'overrides.count'");
+    database.close();
+    expect(open()).toEqual([1, 400, 0]);
+    withStore(dataDir, (store) => {
+      const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+      const record = { id: 'rlor_1', scope: 'rlns_1', identifier: 'abc', ...override };
+      addRecords(store, 'overrides', [record]);
+    });
+    expect(open()).toEqual([1, 400, 1]);
   });
 
   test('is made anew where an earlier start broke off, and only there', () => {
     writeFileSync(join(dataDir, 'store.db.new'), 'half');
     fill();
     expect(existsSync(join(dataDir, 'store.db.new'))).toBe(false);
-    expect(open()).toBe(2);
+    expect(open()).toEqual(FILLED);
   });
 });
 
@@ -114,7 +164,7 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
     writeFileSync(path, '');
     expect(sentence()).toContain(`${path} cannot be trusted: it is empty`);
     writeFileSync(path, whole);
-    expect(open()).toBe(2);
+    expect(open()).toEqual(FILLED);
   });
 
   test('when it is truncated anywhere', () => {
@@ -126,14 +176,14 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
       expect(sentence()).toContain(`the store ${path} cannot be trusted: `);
       writeFileSync(path, whole);
     }
-    expect(open()).toBe(2);
+    expect(open()).toEqual(FILLED);
   });
 
   test('when a bit of it is flipped, unless it is one that holds nothing', () => {
     fill();
     const contents = () =>
       withStore(dataDir, (store) => {
-        return JSON.stringify([[...store.hashKey], store.keys(), store.namespaces()]);
+        return JSON.stringify([[...store.hashKey], ...TABLES.map((table) => store.read(table))]);
       });
     const expected = contents();
     const whole = readFileSync(path);

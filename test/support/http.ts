@@ -61,7 +61,8 @@ export function takeAnswers(received: string): { answers: Answer[]; rest: string
     const length = Number(headers['content-length'] ?? 0);
     const body = rest.slice(end + 4, end + 4 + length);
     if (body.length < length) break;
-    answers.push({ status: Number(line.split(' ')[1]), headers, body });
+    const text = Buffer.from(body, 'latin1').toString();
+    answers.push({ status: Number(line.split(' ')[1]), headers, body: text });
     rest = rest.slice(end + 4 + length);
   }
   return { answers, rest };
@@ -92,7 +93,7 @@ export function exchange(
     socket.on('close', () =>
       finish(new Error(`closed after ${answers.length} answers: ${received}`)),
     );
-    // Answers are ASCII, so characters are bytes.
+    // Characters are bytes, until an answer is whole.
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
       const taken = takeAnswers(received + data);

@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-export const MAIN = new URL('../../dist/main.js', import.meta.url).pathname;
+export const MAIN = new URL('../../dist/cli.js', import.meta.url).pathname;
 export const ROOT_KEY = 'root-key-of-the-tests';
 
 /** The two ways to decide a check: whatever is promised of checks holds in both. */
@@ -36,7 +36,8 @@ export interface Running {
 
 export interface Options {
   args?: string[];
-  env?: Record<string, string>;
+  /** Besides what every process has; a variable that is undefined is left out. */
+  env?: Record<string, string | undefined>;
   /** Node's own flags, for faults that a preloaded file brings into the threads. */
   execArgv?: string[];
 }

@@ -3,7 +3,7 @@
 import { makeKey, rootRecord } from '../../src/auth/keys.ts';
 import { DataDirectory } from '../../src/store/directory.ts';
 import { SqliteStore } from '../../src/store/sqlite.ts';
-import type { KeyRecord, Store } from '../../src/store/store.ts';
+import type { Change, KeyRecord, Records, Store, TableName } from '../../src/store/store.ts';
 
 export function withStore<T>(dataDir: string, work: (store: Store) => T): T {
   const directory = DataDirectory.open(dataDir);
@@ -19,9 +19,27 @@ export function withStore<T>(dataDir: string, work: (store: Store) => T): T {
   }
 }
 
+/** Adds records in one transaction. */
+export function addRecords<T extends TableName>(
+  store: Store,
+  table: T,
+  records: readonly Records[T][],
+): void {
+  const first = (store.read(table).at(-1)?.row ?? 0) + 1;
+  const changes = records.map((record, i) => {
+    return { table, before: undefined, after: { ...record, row: first + i } };
+  });
+  store.commit(changes as unknown as Change[]);
+}
+
+/** The records of a table, without their rows. */
+export function recordsOf<T extends TableName>(store: Store, table: T): Records[T][] {
+  return store.read(table).map(({ row: _, ...record }) => record as unknown as Records[T]);
+}
+
 /** Adds a key that differs from a root key as given, and returns its text. */
 export function addKey(store: Store, changes: Partial<KeyRecord>): string {
   const key = makeKey();
-  store.addKey({ ...rootRecord(key, 'test', 1_700_000_000_000), ...changes });
+  addRecords(store, 'keys', [{ ...rootRecord(key, 'test', 1_700_000_000_000), ...changes }]);
   return key;
 }

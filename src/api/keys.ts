@@ -1,0 +1,119 @@
+/**
+ * The operations on API keys. A key is shown once, when it is made; what is kept is its digest. A
+ * key grants no more than it has. Failures are ApiErrors, in the order 400, 403, 404, 409.
+ */
+
+import Type from 'typebox';
+import { makeKey, newKeyRecord } from '../auth/keys.ts';
+import { lacking, readPermission } from '../auth/permissions.ts';
+import { describe } from '../describe.ts';
+import { ApiError } from '../errors.ts';
+import {
+  AMOUNT_MAX,
+  KEY_NAME_MAX_CHARACTERS,
+  KEYS_MAX,
+  PAGE_MAX,
+  PERMISSIONS_MAX,
+} from '../limits.ts';
+import type { Registry } from '../registry/registry.ts';
+import type { KeyRecord } from '../store/store.ts';
+import { pageFields, pageOf } from './pages.ts';
+import { bodyReader, integer, text } from './schema.ts';
+import type { Handler } from './service.ts';
+
+const JSON_OBJECT = { takes: 'a JSON object' };
+
+const createReader = bodyReader(
+  Type.Object(
+    {
+      name: text(1, KEY_NAME_MAX_CHARACTERS),
+      permissions: Type.Array(Type.String({ takes: 'a permission' }), {
+        minItems: 1,
+        maxItems: PERMISSIONS_MAX,
+        takes: `an array of 1 to ${PERMISSIONS_MAX} permissions`,
+      }),
+      expires: Type.Optional(integer(1, AMOUNT_MAX)),
+    },
+    JSON_OBJECT,
+  ),
+);
+const listReader = bodyReader(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+const revokeReader = bodyReader(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT));
+
+export const createKey: Handler = ({ registry, permissions, nowMs }, input) => {
+  const { name, permissions: granted, expires } = createReader.read(input);
+  requirePermissions(granted);
+  if (expires !== undefined && expires <= nowMs()) {
+    throw new ApiError('BAD_REQUEST', `"expires" must be a time to come, got ${expires}`);
+  }
+  permissions.requireKeys('keys.create');
+  const missing = granted.find((permission) => !permissions.covers(permission));
+  if (missing !== undefined) throw lacking([missing]);
+  const key = makeKey();
+  const record = newKeyRecord(key, name, granted, nowMs(), expires ?? null);
+  addKey(registry, record);
+  return { keyId: record.id, key };
+};
+
+export const listKeys: Handler = ({ registry, permissions }, input) => {
+  const asked = listReader.read(input);
+  permissions.requireKeys('keys.read');
+  const { items, rest } = pageOf(registry.keys(), asked, PAGE_MAX);
+  const keys = items.map(({ id: keyId, name, permissions, createdMs, expiresMs }) => {
+    const expires = expiresMs === null ? {} : { expires: expiresMs };
+    return { keyId, name, permissions, createdAt: createdMs, ...expires };
+  });
+  return { keys, ...rest };
+};
+
+export const revokeKey: Handler = ({ registry, permissions, nowMs }, input) => {
+  const { keyId } = revokeReader.read(input);
+  permissions.requireKeys('keys.revoke');
+  const key = registry.key(keyId);
+  if (key === undefined) throw new ApiError('NOT_FOUND', `there is no key ${describe(keyId)}`);
+  if (!registry.isStored(key)) {
+    const message = `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`;
+    throw new ApiError('CONFLICT', message);
+  }
+  const now = nowMs();
+  const isRoot = ({ permissions, expiresMs }: KeyRecord) => {
+    return permissions.includes('*') && (expiresMs === null || expiresMs > now);
+  };
+  if (isRoot(key) && registry.keys().filter(isRoot).length === 1) {
+    const message = `${keyId} is the last key with the permission "*": create another one before`;
+    throw new ApiError('CONFLICT', message);
+  }
+  registry.removeKey(key);
+  return {};
+};
+
+/**
+ * Keeps a key, which may come from the command line as well.
+ * @throws ApiError (400, 404) where there is no room for it, or no namespace that it names
+ */
+export function addKey(registry: Registry, record: KeyRecord): void {
+  for (const permission of record.permissions) {
+    const read = readPermission(permission);
+    if (typeof read === 'boolean' || registry.namespaceById(read.namespaceId) !== undefined) {
+      continue;
+    }
+    throw new ApiError('NOT_FOUND', `there is no namespace with the id ${read.namespaceId}`);
+  }
+  if (registry.keys().filter((key) => registry.isStored(key)).length >= KEYS_MAX) {
+    const message = `there are ${KEYS_MAX} keys already, which is the most that weir keeps`;
+    throw new ApiError('BAD_REQUEST', `${message}: revoke one`);
+  }
+  registry.addKey(record);
+}
+
+/** @throws ApiError (400) for the first text that is no permission */
+export function requirePermissions(granted: readonly string[]): void {
+  for (const [i, permission] of granted.entries()) {
+    if (readPermission(permission) !== false) continue;
+    throw new ApiError(
+      'BAD_REQUEST',
+      `"permissions[${i}]" must be "*", "keys.<action>", "ratelimit.*.<action>" or` +
+        ` "ratelimit.<namespaceId>.<action>", got ${describe(permission)}`,
+    );
+  }
+}

@@ -1,0 +1,30 @@
+/** What all operations say of the names of namespaces, and of those that do not exist. */
+
+import { CREATE_NAMESPACE } from '../auth/permissions.ts';
+import { ApiError } from '../errors.ts';
+import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
+
+/** @throws ApiError (400) where a name could be taken for an id */
+export function requireName(field: string, name: string): void {
+  if (!name.startsWith(NAMESPACE_ID_PREFIX)) return;
+  throw new ApiError(
+    'BAD_REQUEST',
+    `"${field}" must be a name, and names do not begin with "${NAMESPACE_ID_PREFIX}"`,
+  );
+}
+
+/** For a key that may not create it. */
+export function unknownNamespace(name: string): ApiError {
+  return new ApiError(
+    'NOT_FOUND',
+    `there is no namespace ${JSON.stringify(name)}, and the API key lacks the permission` +
+      ` "${CREATE_NAMESPACE}" to create it`,
+  );
+}
+
+export function tooManyNamespaces(): ApiError {
+  return new ApiError(
+    'BAD_REQUEST',
+    `there are ${NAMESPACES_MAX} namespaces already, which is the most that weir keeps`,
+  );
+}

@@ -1,0 +1,84 @@
+/**
+ * Does the operations that acceptors hand over, on the main thread. The acceptor has verified the
+ * key; here it is looked up again when the operation is done, so that one that was revoked while
+ * its request waited does nothing any more. What changes something waits for its round of the
+ * writer; what only asks is answered from the registry as it stands.
+ */
+
+import { Permissions } from '../auth/permissions.ts';
+import { ApiError } from '../errors.ts';
+import type { Registry } from '../registry/registry.ts';
+import type { Writer } from '../registry/writer.ts';
+import { parseBody } from './json.ts';
+import { createKey, listKeys, revokeKey } from './keys.ts';
+import type { OperationName, OperationRequest, OperationResult } from './operations.ts';
+import { OPERATIONS } from './operations.ts';
+import {
+  deleteOverride,
+  exportOverrides,
+  getOverride,
+  importOverrides,
+  listNamespaces,
+  listOverrides,
+  setOverride,
+} from './overrides.ts';
+import { parseQuery } from './query.ts';
+
+/** What an operation is done with. */
+export interface Job {
+  registry: Registry;
+  /** Those of the key of the request. */
+  permissions: Permissions;
+  nowMs: () => number;
+}
+
+/** @returns the body of the 200. @throws ApiError */
+export type Handler = (job: Job, input: unknown) => object;
+
+const HANDLERS: Record<OperationName, Handler> = {
+  'ratelimits.setOverride': setOverride,
+  'ratelimits.getOverride': getOverride,
+  'ratelimits.listOverrides': listOverrides,
+  'ratelimits.deleteOverride': deleteOverride,
+  'ratelimits.exportOverrides': exportOverrides,
+  'ratelimits.importOverrides': importOverrides,
+  'ratelimits.listNamespaces': listNamespaces,
+  'keys.create': createKey,
+  'keys.list': listKeys,
+  'keys.revoke': revokeKey,
+};
+
+/** Fields of queries that are numbers. */
+const QUERY_INTEGERS = ['limit'];
+
+export class Service {
+  readonly #registry: Registry;
+  readonly #writer: Writer;
+  readonly #nowMs: () => number;
+
+  constructor(registry: Registry, writer: Writer, nowMs: () => number) {
+    this.#registry = registry;
+    this.#writer = writer;
+    this.#nowMs = nowMs;
+  }
+
+  /** Never rejects. */
+  async do({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
+    try {
+      const { method } = OPERATIONS[operation];
+      const read = typeof input === 'string' ? parseQuery(input, QUERY_INTEGERS) : parseBody(input);
+      const work = () => HANDLERS[operation](this.#job(keyId), read);
+      return { answer: method === 'GET' ? work() : await this.#writer.submit(input.length, work) };
+    } catch (error) {
+      const { message, stack } = error instanceof Error ? error : new Error(String(error));
+      return { code: error instanceof ApiError ? error.code : undefined, message, stack };
+    }
+  }
+
+  #job(keyId: string): Job {
+    const key = this.#registry.key(keyId);
+    if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
+    const permissions = new Permissions(key.permissions);
+    return { registry: this.#registry, permissions, nowMs: this.#nowMs };
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * The running server, as the command line calls it. Where it is and the key come from the
+ * environment, so that the key is on no command line. What goes wrong is a StartError that says so.
+ */
+
+import { StartError } from '../errors.ts';
+
+const DEFAULT_URL = 'http://127.0.0.1:7070';
+/** The largest import takes a second. */
+const TIMEOUT_MS = 30_000;
+
+type Fields = Record<string, string | number | boolean | undefined | object>;
+
+export function get<T>(operation: string, fields: Fields = {}): Promise<T> {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== undefined) query.set(name, String(value));
+  }
+  return call(`${operation}?${query}`, { method: 'GET' });
+}
+
+/** A field that is undefined is left out. */
+export function post<T>(operation: string, fields: Fields): Promise<T> {
+  const headers = { 'Content-Type': 'application/json' };
+  return call(operation, { method: 'POST', headers, body: JSON.stringify(fields) });
+}
+
+/** All pages of a list. */
+export async function* pages<T>(operation: string, fields: Fields = {}): AsyncGenerator<T> {
+  let cursor: string | undefined;
+  do {
+    const page = await get<{ cursor?: string }>(operation, { ...fields, cursor });
+    yield page as T;
+    cursor = page.cursor;
+  } while (cursor !== undefined);
+}
+
+async function call<T>(path: string, init: RequestInit): Promise<T> {
+  const url = process.env.WEIR_URL ?? DEFAULT_URL;
+  const key = process.env.WEIR_KEY;
+  if (key === undefined || key === '') throw new StartError('WEIR_KEY must hold an API key');
+  const headers = { ...init.headers, Authorization: `Bearer ${key}` };
+  let status: number;
+  let body: string;
+  try {
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    const response = await fetch(`${url}/v1/${path}`, { ...init, headers, signal });
+    status = response.status;
+    body = await response.text();
+  } catch (error) {
+    const { cause, message } = error as Error;
+    const why = cause instanceof Error ? cause.message : message;
+    throw new StartError(`there is no answer from ${url} (WEIR_URL): ${why}`);
+  }
+  let answer: unknown;
+  try {
+    answer = JSON.parse(body);
+  } catch {
+    throw new StartError(`${url} (WEIR_URL) answers ${status}, and not as weir does`);
+  }
+  if (status === 200) return answer as T;
+  const { error } = answer as { error?: { code?: string; message?: string } };
+  throw new StartError(`${error?.code ?? status}: ${error?.message ?? body}`);
+}

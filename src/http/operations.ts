@@ -1,0 +1,90 @@
+/**
+ * The operations that the main thread does, as an acceptor answers them: verifies the key, takes
+ * the whole body, hands both over and waits for the result. Nothing here is on the path of a check.
+ *
+ * A client that goes away meanwhile gets no answer; its operation is done all the same. A second
+ * request on the connection before the first is answered makes uWebSockets.js close it.
+ */
+
+import {
+  OPERATIONS,
+  type OperationName,
+  type OperationRequest,
+  type OperationResult,
+} from '../api/operations.ts';
+import type { Key } from '../auth/keyring.ts';
+import { ApiError } from '../errors.ts';
+import type { AcceptorLane } from '../lanes.ts';
+import { BodyReader } from './body.ts';
+import type { Replies } from './reply.ts';
+import type { HttpResponse } from './uws.ts';
+
+export class Operations {
+  readonly #lane: AcceptorLane;
+  readonly #replies: Replies;
+  readonly #send: (number: number, request: OperationRequest) => void;
+  readonly #bodies = new Map<number, BodyReader>();
+  /** Clients that wait, by the number of their request. */
+  readonly #waiting = new Map<number, HttpResponse>();
+  #next = 0;
+
+  /** @param send hands a request to the main thread, which brings its result to `answer` */
+  constructor(
+    lane: AcceptorLane,
+    replies: Replies,
+    send: (number: number, request: OperationRequest) => void,
+  ) {
+    this.#lane = lane;
+    this.#replies = replies;
+    this.#send = send;
+  }
+
+  /** A POST, whose body is still to come. */
+  post(res: HttpResponse, operation: OperationName, key: Key): void {
+    this.#bodyReader(OPERATIONS[operation].maxBytes).read(res, key, (_res, { id }, bytes) => {
+      // uWebSockets.js takes the bytes back after this turn.
+      this.#hand(res, { operation, keyId: id, input: new Uint8Array(bytes).slice() });
+    });
+  }
+
+  get(res: HttpResponse, operation: OperationName, key: Key, query: string): void {
+    this.#hand(res, { operation, keyId: key.id, input: query });
+  }
+
+  answer(number: number, result: OperationResult): void {
+    const res = this.#waiting.get(number);
+    this.#waiting.delete(number);
+    this.#lane.beat();
+    if (res === undefined) return;
+    res.cork(() => {
+      if ('answer' in result) this.#replies.json(res, JSON.stringify(result.answer));
+      else this.#replies.error(res, errorOf(result));
+    });
+  }
+
+  #hand(res: HttpResponse, request: OperationRequest): void {
+    const number = this.#next++;
+    this.#waiting.set(number, res);
+    res.onAborted(() => this.#waiting.delete(number));
+    this.#send(number, request);
+  }
+
+  #bodyReader(maxBytes: number): BodyReader {
+    let reader = this.#bodies.get(maxBytes);
+    if (reader === undefined) {
+      reader = new BodyReader(maxBytes, this.#lane, (res, error) =>
+        this.#replies.error(res, error),
+      );
+      this.#bodies.set(maxBytes, reader);
+    }
+    return reader;
+  }
+}
+
+/** What was thrown on the main thread, to be answered here. */
+function errorOf({ code, message, stack }: Exclude<OperationResult, { answer: object }>): Error {
+  if (code !== undefined) return new ApiError(code, message);
+  const error = new Error(message);
+  if (stack !== undefined) error.stack = stack;
+  return error;
+}

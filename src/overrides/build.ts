@@ -1,0 +1,168 @@
+/**
+ * Builds the trie of the overrides with a star. Texts come sorted, so each node is a run of them
+ * that agree so far: what the first and the last of a run share, all of it shares. No recursion,
+ * and linear in the length of the texts.
+ */
+
+import {
+  HEADER_BYTES,
+  NODE,
+  NODE_WORDS,
+  sections,
+  TRIE,
+  TRIE_HEADER,
+  VALUE_DOUBLES,
+} from './trie.ts';
+
+/**
+ * The overrides with a star, sorted by the units of namespace and identifier, stars simplified; in
+ * few pieces, since it is copied to another thread. For each: the lengths of its two texts, and its
+ * rank by precedence. For each rank: limit, duration and 1 for asynchronous.
+ */
+export interface Wildcards {
+  /** Namespace, identifier, namespace, identifier ... */
+  text: string;
+  lengths: Int32Array;
+  ranks: Int32Array;
+  values: Float64Array;
+}
+
+const STAR = '*'.charCodeAt(0);
+/** A trie that outgrows its buffer gets one that is so much larger than it has to be. */
+const SPARE = 2;
+
+/**
+ * Writes a trie of at least one override.
+ * @param spare a buffer that nobody reads any more, if there is one
+ * @returns the buffer it was written into: the spare one, or a larger one
+ */
+export function writeTrie(
+  wildcards: Wildcards,
+  spare: SharedArrayBuffer | undefined,
+): SharedArrayBuffer {
+  const builder = new Builder();
+  const namespaces: string[] = [];
+  const roots: number[] = [];
+  const { text, lengths, ranks, values } = wildcards;
+  let identifiers: string[] = [];
+  let accepts: number[] = [];
+  let at = 0;
+  for (let i = 0; i < ranks.length; i++) {
+    const namespace = text.slice(at, at + lengths[2 * i]);
+    at += lengths[2 * i];
+    if (namespace !== namespaces.at(-1)) {
+      if (i > 0) roots.push(builder.add(identifiers, accepts));
+      namespaces.push(namespace);
+      identifiers = [];
+      accepts = [];
+    }
+    identifiers.push(text.slice(at, at + lengths[2 * i + 1]));
+    accepts.push(ranks[i] + 1);
+    at += lengths[2 * i + 1];
+  }
+  roots.push(builder.add(identifiers, accepts));
+  const root = builder.add(namespaces, roots);
+  return builder.write(root, values, spare);
+}
+
+/** A run of texts that lead to the same node. */
+interface Run {
+  node: number;
+  texts: readonly string[];
+  accepts: readonly number[];
+  from: number;
+  to: number;
+  /** How much of the texts is behind the node's first unit. */
+  depth: number;
+  isStar: boolean;
+}
+
+class Builder {
+  /** Words of all nodes; number 0 is none. */
+  readonly #nodes: number[] = new Array(NODE_WORDS).fill(0);
+  readonly #firsts: number[] = [0];
+  readonly #labels: string[] = [];
+  #units = 0;
+
+  /** Adds a trie over sorted texts. @returns its root */
+  add(texts: readonly string[], accepts: readonly number[]): number {
+    const root = this.#newNode(0);
+    const left: Run[] = [
+      { node: root, texts, accepts, from: 0, to: texts.length, depth: 0, isStar: false },
+    ];
+    for (let run = left.pop(); run !== undefined; run = left.pop()) this.#fill(run, left);
+    return root;
+  }
+
+  #newNode(first: number): number {
+    for (let word = 0; word < NODE_WORDS; word++) this.#nodes.push(0);
+    return this.#firsts.push(first) - 1;
+  }
+
+  /** Writes the node of a run; the runs of its children are left to do. */
+  #fill({ node, texts, accepts, from, to, depth, isStar }: Run, left: Run[]): void {
+    const nodes = this.#nodes;
+    const word = node * NODE_WORDS;
+    const first = texts[from];
+    // Behind a star, a label would have to be looked for; so its children are one unit each.
+    const end = isStar ? depth : commonEnd(first, texts[to - 1], depth);
+    nodes[word + NODE.label] = this.#units;
+    nodes[word + NODE.labelLength] = end - depth;
+    this.#labels.push(first.slice(depth, end));
+    this.#units += end - depth;
+    let at = from;
+    for (; at < to && texts[at].length === end; at++) {
+      // Patterns that differ in runs of stars only: the first by precedence counts.
+      const best = nodes[word + NODE.accepts];
+      nodes[word + NODE.accepts] = best === 0 ? accepts[at] : Math.min(best, accepts[at]);
+    }
+    let star: Run | undefined;
+    while (at < to) {
+      const unit = texts[at].charCodeAt(end);
+      let until = at + 1;
+      while (until < to && texts[until].charCodeAt(end) === unit) until++;
+      const run = { node: 0, texts, accepts, from: at, to: until, depth: end + 1, isStar: false };
+      if (unit === STAR) star = { ...run, isStar: true };
+      else {
+        run.node = this.#newNode(unit);
+        if (nodes[word + NODE.children] === 0) nodes[word + NODE.firstChild] = run.node;
+        nodes[word + NODE.children]++;
+        left.push(run);
+      }
+      at = until;
+    }
+    if (star === undefined) return;
+    // Behind the children, which must not be interrupted.
+    star.node = this.#newNode(0);
+    nodes[word + NODE.star] = star.node;
+    left.push(star);
+  }
+
+  write(root: number, values: Float64Array, spare: SharedArrayBuffer | undefined) {
+    const counts = [values.length / VALUE_DOUBLES, this.#firsts.length, this.#units] as const;
+    const { valuesAt, nodesAt, firstsAt, labelsAt, bytes } = sections(...counts);
+    const fits = spare !== undefined && spare.byteLength >= bytes;
+    const buffer = fits ? spare : new SharedArrayBuffer(SPARE * bytes);
+    const words = new Int32Array(buffer, 0, HEADER_BYTES / 4);
+    words[TRIE.magic] = 0;
+    words[TRIE.version] = TRIE_HEADER.version;
+    [words[TRIE.values], words[TRIE.nodes], words[TRIE.units]] = counts;
+    words[TRIE.root] = root;
+    new Float64Array(buffer, valuesAt).set(values);
+    new Int32Array(buffer, nodesAt, this.#nodes.length).set(this.#nodes);
+    new Uint16Array(buffer, firstsAt, this.#firsts.length).set(this.#firsts);
+    Buffer.from(buffer, labelsAt, 2 * this.#units).write(this.#labels.join(''), 'utf16le');
+    Atomics.store(words, TRIE.magic, TRIE_HEADER.magic);
+    return buffer;
+  }
+}
+
+/** How far two texts agree, up to the first star. */
+function commonEnd(a: string, b: string, from: number): number {
+  let end = from;
+  while (end < a.length && a.charCodeAt(end) === b.charCodeAt(end)) {
+    if (a.charCodeAt(end) === STAR) break;
+    end++;
+  }
+  return end;
+}

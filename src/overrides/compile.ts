@@ -1,0 +1,27 @@
+/**
+ * Writes the tables of overrides into spare buffers: the task of a piscina thread, so that the main
+ * thread goes on meanwhile. It keeps nothing between two jobs. Where it dies, what it has written
+ * is no table yet, for the magic number comes last, and the main thread does the job itself.
+ */
+
+import { type Wildcards, writeTrie } from './build.ts';
+import { writeExact } from './exact.ts';
+
+/** What has changed; nothing is written of a kind that is left out. */
+export interface CompileJob {
+  exact?: { register: SharedArrayBuffer; records: number; spare: SharedArrayBuffer | undefined };
+  trie?: { wildcards: Wildcards; spare: SharedArrayBuffer | undefined };
+}
+
+/** The buffers that were written into. */
+export interface Compiled {
+  exact: SharedArrayBuffer | undefined;
+  trie: SharedArrayBuffer | undefined;
+}
+
+export default function compile({ exact, trie }: CompileJob): Compiled {
+  return {
+    exact: exact && writeExact(exact.register, exact.records, exact.spare),
+    trie: trie && writeTrie(trie.wildcards, trie.spare),
+  };
+}

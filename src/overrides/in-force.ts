@@ -1,0 +1,70 @@
+/**
+ * The overrides as one acceptor applies them to its checks. It reads the two tables that were last
+ * published to it, both taken over in one turn of its loop, so that every check is answered by one
+ * published version and never by a mixture. When it has said that it has switched, it reads the
+ * tables before no more, and they are written anew.
+ */
+
+import type { Identity } from '../counters/hash.ts';
+import type { Check } from '../decide/decider.ts';
+import type { Namespace } from '../namespaces/known.ts';
+import { ExactTable } from './exact.ts';
+import { Trie } from './trie.ts';
+
+/** The buffers of the tables; null where there is no override of that kind. */
+export interface PublishedTables {
+  exact: SharedArrayBuffer | null;
+  trie: SharedArrayBuffer | null;
+}
+
+export class OverridesInForce {
+  #exact: ExactTable | undefined;
+  #trie: Trie | undefined;
+  /** Tells tries apart, for what a namespace remembers of one. */
+  #trieVersion = 0;
+
+  /** Takes over what has changed; what is left out stays as it is. */
+  switchTo({ exact, trie }: Partial<PublishedTables>): void {
+    if (exact !== undefined) this.#exact = exact === null ? undefined : new ExactTable(exact);
+    if (trie === undefined) return;
+    this.#trie = trie === null ? undefined : new Trie(trie);
+    this.#trieVersion++;
+  }
+
+  /**
+   * Puts limit and duration of the override that governs a check in the place of its own; the check
+   * is asynchronous if either says so.
+   * @param id the hash of its namespace and identifier
+   * @returns whether there is an override
+   */
+  govern(check: Check, id: Identity): boolean {
+    const exact = this.#exact;
+    if (exact !== undefined) {
+      // Exact texts come before all patterns.
+      const record = exact.find(id);
+      if (record >= 0) {
+        check.limit = exact.limit(record);
+        check.durationMs = exact.durationMs(record);
+        check.isAsync ||= exact.isAsync(record);
+        return true;
+      }
+    }
+    const trie = this.#trie;
+    if (trie === undefined) return false;
+    const { namespace } = check;
+    if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
+    if (namespace.trieRoots.length === 0) return false;
+    const value = trie.find(namespace.trieRoots, check.identifier);
+    if (value < 0) return false;
+    check.limit = trie.limit(value);
+    check.durationMs = trie.durationMs(value);
+    check.isAsync ||= trie.isAsync(value);
+    return true;
+  }
+
+  /** The patterns of namespaces are matched once for each namespace and trie. */
+  #findRoots(namespace: Namespace, trie: Trie): void {
+    namespace.trieRoots = trie.rootsFor(namespace.name);
+    namespace.trieVersion = this.#trieVersion;
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * The tables of overrides on the main thread: keeps what they are made from, and has the ones that
+ * changed written into buffers that no acceptor reads any more. Of each kind there are two buffers,
+ * written in turn and for ever, since one that all threads have dropped is not freed for long; one
+ * that has become too small is left for another of twice the size.
+ */
+
+import { Piscina } from 'piscina';
+import { COMPILE_MAX_MS } from '../limits.ts';
+import compile, { type Compiled, type CompileJob } from './compile.ts';
+import type { PublishedTables } from './in-force.ts';
+import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from './registers.ts';
+
+export class OverrideTables {
+  readonly #exact: ExactRegister;
+  readonly #wildcards = new WildcardRegister();
+  readonly #exactBuffers = new Buffers();
+  readonly #trieBuffers = new Buffers();
+  readonly #pool: Piscina;
+  readonly #taskFailed: (error: Error) => void;
+  /** Called when a thread of the pool fails: piscina may not tell the job that waits for it. */
+  #threadFailed = (_error: Error) => {};
+
+  /**
+   * @param task the built `compile.ts`
+   * @param taskFailed hears of a job that had to be done on the main thread
+   */
+  constructor(hashKey: Uint8Array, task: URL, taskFailed: (error: Error) => void) {
+    this.#exact = new ExactRegister(hashKey);
+    this.#taskFailed = taskFailed;
+    this.#pool = new Piscina({
+      filename: task.href,
+      minThreads: 0,
+      maxThreads: 1,
+      concurrentTasksPerWorker: 1,
+      maxQueue: 1,
+      idleTimeout: Number.POSITIVE_INFINITY,
+      recordTiming: false,
+      atomics: 'disabled',
+    });
+    this.#pool.on('error', (error) => this.#threadFailed(error));
+  }
+
+  get counts(): { exact: number; wildcard: number } {
+    return { exact: this.#exact.records, wildcard: this.#wildcards.count };
+  }
+
+  /** Starts the thread of the task, so that the first change does not wait for it. */
+  warmUp(): void {
+    this.#pool.run({}).catch(this.#taskFailed);
+  }
+
+  /** An override comes, changes or goes. Not while a compilation runs, which reads them. */
+  apply(before: PlacedOverride | undefined, after: PlacedOverride | undefined): void {
+    const register = isExact((after ?? before)!) ? this.#exact : this.#wildcards;
+    if (after === undefined) register.remove(before!);
+    else register.put(after);
+  }
+
+  /** Writes the tables that changed since the last time, in a task. @returns those */
+  async compile(): Promise<Partial<PublishedTables>> {
+    const job = this.#job();
+    return this.#finish(job, await this.#compileInTask(job));
+  }
+
+  async #compileInTask(job: CompileJob): Promise<Compiled> {
+    const abort = new AbortController();
+    const failure = new Promise<never>((_, reject) => {
+      this.#threadFailed = reject;
+    });
+    const late = setTimeout(() => {
+      this.#threadFailed(new Error(`it took more than ${COMPILE_MAX_MS} ms`));
+    }, COMPILE_MAX_MS);
+    try {
+      return await Promise.race([this.#pool.run(job, { signal: abort.signal }), failure]);
+    } catch (error) {
+      // The same function does it here, into buffers that no late thread can still write to.
+      abort.abort();
+      this.#taskFailed(error as Error);
+      return compile({
+        ...(job.exact && { exact: { ...job.exact, spare: undefined } }),
+        ...(job.trie && { trie: { ...job.trie, spare: undefined } }),
+      });
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  /** The same on this thread, while the service starts. @returns all tables */
+  compileNow(): PublishedTables {
+    const job = this.#job();
+    return { exact: null, trie: null, ...this.#finish(job, compile(job)) };
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.destroy();
+  }
+
+  #job(): CompileJob {
+    const job: CompileJob = {};
+    const { records, buffer: register } = this.#exact;
+    if (this.#exact.changed && records > 0) {
+      job.exact = { register, records, spare: this.#exactBuffers.spare };
+    }
+    if (this.#wildcards.changed && this.#wildcards.count > 0) {
+      job.trie = { wildcards: this.#wildcards.sorted(), spare: this.#trieBuffers.spare };
+    }
+    return job;
+  }
+
+  #finish(job: CompileJob, { exact, trie }: Compiled): Partial<PublishedTables> {
+    const tables: Partial<PublishedTables> = {};
+    if (this.#exact.changed) tables.exact = this.#exactBuffers.turn(job.exact, exact);
+    if (this.#wildcards.changed) tables.trie = this.#trieBuffers.turn(job.trie, trie);
+    this.#exact.changed = false;
+    this.#wildcards.changed = false;
+    return tables;
+  }
+}
+
+/** The two buffers of one kind of table. */
+class Buffers {
+  /** The one that was written last, and the one before it. */
+  #last: SharedArrayBuffer | undefined;
+  spare: SharedArrayBuffer | undefined;
+
+  /**
+   * @param job what was to be written; undefined where nothing is left to write
+   * @param written the buffer that was written into, as the task handed it back
+   */
+  turn(job: object | undefined, written: SharedArrayBuffer | undefined): SharedArrayBuffer | null {
+    if (job === undefined || written === undefined) return null;
+    this.spare = this.#last;
+    this.#last = written;
+    return written;
+  }
+}

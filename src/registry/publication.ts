@@ -1,0 +1,44 @@
+/**
+ * From what has changed in the registry to what acceptors are told: the tables of overrides, keys
+ * and namespaces. On the main thread.
+ */
+
+import type { Publication } from '../http/messages.ts';
+import type { OverrideTables } from '../overrides/tables.ts';
+import type { Registry } from './registry.ts';
+import type { Publish } from './writer.ts';
+
+/** Everything, for acceptors that start. */
+export function inForce(registry: Registry, tables: OverrideTables): Publication {
+  for (const override of registry.overrides()) tables.apply(undefined, registry.place(override));
+  return {
+    ...tables.compileNow(),
+    keys: registry.keys(),
+    registered: registry.namespaces().map((namespace) => registry.registered(namespace)),
+  };
+}
+
+/** @param tell hands a publication to all acceptors; resolves when they have switched */
+export function publisher(
+  registry: Registry,
+  tables: OverrideTables,
+  tell: (publication: Publication) => Promise<void>,
+): Publish {
+  return async (changes, rejected) => {
+    if (changes.length === 0 && rejected.length === 0) return;
+    const publication: Publication = { rejected, registered: [] };
+    let overridesChanged = false;
+    for (const change of changes) {
+      if (change.table === 'namespaces') {
+        publication.registered!.push(registry.registered(change.after!));
+      } else if (change.table === 'keys') publication.keys = registry.keys();
+      else {
+        const { before, after } = change;
+        tables.apply(before && registry.place(before), after && registry.place(after));
+        overridesChanged = true;
+      }
+    }
+    if (overridesChanged) Object.assign(publication, await tables.compile());
+    await tell(publication);
+  };
+}

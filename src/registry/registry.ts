@@ -1,0 +1,236 @@
+/**
+ * Everything that the store keeps, in memory, with the indexes that questions about it need. On the
+ * main thread. What changes is changed here first and noted in a journal; when the journal could
+ * not be made durable it is taken back, so that nothing stands here that the store does not have.
+ */
+
+import { makeId } from '../auth/keys.ts';
+import { OTHER_ROW } from '../lanes.ts';
+import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import type { RegisteredNamespace } from '../namespaces/known.ts';
+import { isPattern } from '../overrides/pattern.ts';
+import { isExact, type PlacedOverride } from '../overrides/registers.ts';
+import type {
+  Change,
+  KeyRecord,
+  NamespaceRecord,
+  OverrideRecord,
+  Records,
+  Store,
+  Stored,
+  TableName,
+} from '../store/store.ts';
+
+type Key = Stored<KeyRecord>;
+type Namespace = Stored<NamespaceRecord>;
+export type Override = Stored<OverrideRecord>;
+
+/** The row of what is not stored. */
+const NO_ROW = 0;
+
+export class Registry {
+  readonly #keys = new Map<string, Key>();
+  readonly #namespacesById = new Map<string, Namespace>();
+  readonly #namespacesByName = new Map<string, Namespace>();
+  /** By scope and identifier. */
+  readonly #overrides = new Map<string, Map<string, Override>>();
+  /** The rows of the lanes that namespaces are counted in: the first that came have their own. */
+  readonly #laneRows = new Map<string, number>();
+  readonly #counts = { exact: 0, wildcard: 0 };
+  readonly #nextRow: Record<TableName, number> = { keys: 1, namespaces: 1, overrides: 1 };
+  #journal: Change[] = [];
+
+  constructor(store: Store) {
+    for (const after of store.read('keys')) this.#load({ table: 'keys', before: undefined, after });
+    for (const after of store.read('namespaces')) {
+      this.#load({ table: 'namespaces', before: undefined, after });
+    }
+    for (const after of store.read('overrides')) {
+      this.#load({ table: 'overrides', before: undefined, after });
+    }
+  }
+
+  // Keys
+
+  /** A key that is accepted as long as the process runs, and is not stored. */
+  configure(record: KeyRecord): void {
+    this.#keys.set(record.id, { ...record, row: NO_ROW });
+  }
+
+  key(id: string): Key | undefined {
+    return this.#keys.get(id);
+  }
+
+  keys(): Key[] {
+    return [...this.#keys.values()];
+  }
+
+  isStored({ row }: Key): boolean {
+    return row !== NO_ROW;
+  }
+
+  addKey(record: KeyRecord): void {
+    this.#change({ table: 'keys', before: undefined, after: this.#placed('keys', record) });
+  }
+
+  removeKey(key: Key): void {
+    this.#change({ table: 'keys', before: key, after: undefined });
+  }
+
+  // Namespaces
+
+  namespaceById(id: string): Namespace | undefined {
+    return this.#namespacesById.get(id);
+  }
+
+  namespaceByName(name: string): Namespace | undefined {
+    return this.#namespacesByName.get(name);
+  }
+
+  namespaces(): Namespace[] {
+    return [...this.#namespacesById.values()];
+  }
+
+  addNamespace(name: string, createdMs: number): Namespace {
+    const record = { id: makeId(NAMESPACE_ID_PREFIX), name, createdMs };
+    const after = this.#placed('namespaces', record);
+    this.#change({ table: 'namespaces', before: undefined, after });
+    return after;
+  }
+
+  /** As acceptors know it. */
+  registered({ id, name }: NamespaceRecord): RegisteredNamespace {
+    return { id, name, row: this.#laneRows.get(name) ?? OTHER_ROW };
+  }
+
+  /** The names of the namespaces that have a row of their own in the lanes, by row. */
+  rowNames(): string[] {
+    return [...this.#laneRows.keys()];
+  }
+
+  // Overrides
+
+  override(scope: string, identifier: string): Override | undefined {
+    return this.#overrides.get(scope)?.get(identifier);
+  }
+
+  /** Those of a namespace, by its id, or of a pattern of names. */
+  overridesOf(scope: string): Override[] {
+    return [...(this.#overrides.get(scope)?.values() ?? [])];
+  }
+
+  overrides(): Override[] {
+    return [...this.#overrides.values()].flatMap((scope) => [...scope.values()]);
+  }
+
+  /** How many overrides there are: without a star, and with one. */
+  get overrideCounts(): Readonly<{ exact: number; wildcard: number }> {
+    return this.#counts;
+  }
+
+  /** A new override, or another limit, duration or mode for one. */
+  putOverride(record: OverrideRecord): void {
+    const before = this.override(record.scope, record.identifier);
+    const row = before?.row ?? this.#nextRow.overrides++;
+    this.#change({ table: 'overrides', before, after: { ...record, row } });
+  }
+
+  removeOverride(override: Override): void {
+    this.#change({ table: 'overrides', before: override, after: undefined });
+  }
+
+  /** The name of the namespace of an override, or the pattern of names. */
+  namespaceOf({ scope }: OverrideRecord): string {
+    return isPattern(scope) ? scope : this.#namespacesById.get(scope)!.name;
+  }
+
+  /** As the tables hold it. */
+  place(override: Override): PlacedOverride {
+    return { ...override, namespace: this.namespaceOf(override) };
+  }
+
+  // The journal
+
+  /** How much is in the journal. */
+  get mark(): number {
+    return this.#journal.length;
+  }
+
+  /** Takes back what was noted since a mark. */
+  rollBack(mark: number): void {
+    while (this.#journal.length > mark) {
+      const { table, before, after } = this.#journal.pop()!;
+      this.#apply({ table, before: after, after: before } as Change);
+    }
+  }
+
+  /**
+   * Makes what was noted durable, and begins another journal.
+   * @returns what it was. Throws where it could not be made durable, and then changes nothing.
+   */
+  settle(store: Store): readonly Change[] {
+    const journal = this.#journal;
+    if (journal.length > 0) store.commit(journal);
+    this.#journal = [];
+    return journal;
+  }
+
+  #placed<T extends TableName>(table: T, record: Records[T]): Stored<Records[T]> {
+    return { ...record, row: this.#nextRow[table]++ };
+  }
+
+  #load(change: Change): void {
+    this.#nextRow[change.table] = change.after!.row + 1;
+    this.#apply(change);
+  }
+
+  #change(change: Change): void {
+    this.#apply(change);
+    this.#journal.push(change);
+  }
+
+  #apply(change: Change): void {
+    if (change.table === 'keys') {
+      const { before, after } = change;
+      if (before !== undefined) this.#keys.delete(before.id);
+      if (after !== undefined) this.#keys.set(after.id, after);
+    } else if (change.table === 'namespaces') {
+      const { before, after } = change;
+      if (before !== undefined) {
+        this.#namespacesById.delete(before.id);
+        this.#namespacesByName.delete(before.name);
+        this.#laneRows.delete(before.name);
+      }
+      if (after !== undefined) {
+        this.#namespacesById.set(after.id, after);
+        this.#namespacesByName.set(after.name, after);
+        const { size } = this.#laneRows;
+        if (size < OTHER_ROW) this.#laneRows.set(after.name, size);
+      }
+    } else {
+      const { before, after } = change;
+      this.#count(before, -1);
+      this.#count(after, 1);
+      if (after !== undefined) this.#scope(after.scope).set(after.identifier, after);
+      else if (before !== undefined) {
+        const scope = this.#scope(before.scope);
+        scope.delete(before.identifier);
+        if (scope.size === 0) this.#overrides.delete(before.scope);
+      }
+    }
+  }
+
+  #count(override: Override | undefined, change: number): void {
+    if (override === undefined) return;
+    this.#counts[isExact(this.place(override)) ? 'exact' : 'wildcard'] += change;
+  }
+
+  #scope(scope: string): Map<string, Override> {
+    let overrides = this.#overrides.get(scope);
+    if (overrides === undefined) {
+      overrides = new Map();
+      this.#overrides.set(scope, overrides);
+    }
+    return overrides;
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * Makes changes durable and puts them in force, on the main thread. Whatever has come while the
+ * last round went on is one round: each change is made in memory, in its order; all are written in
+ * one transaction; one publication tells every acceptor; and when all of them have switched, all
+ * are answered. So what is acknowledged is on disk and holds for the next check, wherever it comes.
+ *
+ * A change that is refused changes nothing, and does not touch those beside it. When the store
+ * cannot write, every change of the round is taken back and answered with a 503; checks go on.
+ * Names of new namespaces that checks have brought are tried again until they are written.
+ */
+
+import { ApiError } from '../errors.ts';
+import { NAMESPACES_MAX, PENDING_BYTES_MAX, PENDING_CHANGES_MAX } from '../limits.ts';
+import type { Log } from '../observe/log.ts';
+import type { Change, Store } from '../store/store.ts';
+import type { Registry } from './registry.ts';
+
+/** After a failure, when names that checks have brought are tried again. */
+const RETRY_MS = 1_000;
+
+interface Waiting {
+  work: () => object;
+  bytes: number;
+  resolve: (answer: object) => void;
+  reject: (error: unknown) => void;
+}
+
+type Outcome = { answer: object } | { error: unknown };
+
+/** Puts durable changes in force; resolves when they are, on every acceptor. */
+export type Publish = (changes: readonly Change[], rejected: string[]) => Promise<void>;
+
+export class Writer {
+  rounds = 0;
+  readonly #registry: Registry;
+  readonly #store: Store;
+  readonly #publish: Publish;
+  readonly #log: Log;
+  readonly #nowMs: () => number;
+  #waiting: Waiting[] = [];
+  #waitingBytes = 0;
+  /** Names of namespaces that checks have brought. */
+  readonly #names = new Set<string>();
+  #retry: NodeJS.Timeout | undefined;
+  #running = false;
+
+  constructor(registry: Registry, store: Store, publish: Publish, log: Log, nowMs: () => number) {
+    this.#registry = registry;
+    this.#store = store;
+    this.#publish = publish;
+    this.#log = log;
+    this.#nowMs = nowMs;
+  }
+
+  /**
+   * @param bytes how large the request is
+   * @param work changes the registry, and returns the answer; what it throws is the answer, and
+   *   what it had changed is taken back. May be called twice.
+   */
+  submit(bytes: number, work: () => object): Promise<object> {
+    const full =
+      this.#waiting.length >= PENDING_CHANGES_MAX || this.#waitingBytes + bytes > PENDING_BYTES_MAX;
+    if (full) {
+      const message = 'too many changes wait to be written; nothing was changed';
+      return Promise.reject(new ApiError('SERVICE_UNAVAILABLE', message));
+    }
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ work, bytes, resolve, reject });
+      this.#waitingBytes += bytes;
+      this.#start();
+    });
+  }
+
+  /** A check came in a namespace that is not known yet. */
+  register(name: string): void {
+    if (this.#registry.namespaceByName(name) !== undefined) return;
+    this.#names.add(name);
+    if (this.#retry === undefined) this.#start();
+  }
+
+  /** Writes what checks have brought, now. */
+  flush(): void {
+    clearTimeout(this.#retry);
+    this.#addNamespaces();
+    this.#commit();
+  }
+
+  #start(): void {
+    if (this.#running) return;
+    this.#running = true;
+    // What comes in the same turn is in the same round.
+    setImmediate(() => void this.#run());
+  }
+
+  async #run(): Promise<void> {
+    while (this.#waiting.length > 0 || (this.#names.size > 0 && this.#retry === undefined)) {
+      await this.#round();
+    }
+    this.#running = false;
+  }
+
+  async #round(): Promise<void> {
+    const round = this.#waiting;
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    this.rounds++;
+    const rejected = this.#addNamespaces();
+    let outcomes = round.map(({ work }) => this.#attempt(work));
+    const changes = this.#commit();
+    if (changes !== undefined) await this.#publish(changes, rejected);
+    else outcomes = round.map(({ work }) => this.#refuse(work));
+    round.forEach(({ resolve, reject }, i) => {
+      const outcome = outcomes[i];
+      if ('answer' in outcome) resolve(outcome.answer);
+      else reject(outcome.error);
+    });
+  }
+
+  #attempt(work: () => object): Outcome {
+    const { mark } = this.#registry;
+    try {
+      return { answer: work() };
+    } catch (error) {
+      this.#registry.rollBack(mark);
+      return { error };
+    }
+  }
+
+  /** The store cannot write: an error of a request's own stands, on what there is now. */
+  #refuse(work: () => object): Outcome {
+    const { mark } = this.#registry;
+    const outcome = this.#attempt(work);
+    if ('error' in outcome || this.#registry.mark === mark) return outcome;
+    this.#registry.rollBack(mark);
+    const message = 'the store cannot be written to just now; nothing was changed';
+    return { error: new ApiError('SERVICE_UNAVAILABLE', message) };
+  }
+
+  /** @returns the names for which there is no room */
+  #addNamespaces(): string[] {
+    const names = [...this.#names].filter((name) => {
+      return this.#registry.namespaceByName(name) === undefined;
+    });
+    const room = NAMESPACES_MAX - this.#registry.namespaces().length;
+    for (const name of names.slice(0, room)) this.#registry.addNamespace(name, this.#nowMs());
+    return names.slice(room);
+  }
+
+  /** @returns what is durable now; undefined where the store failed, and all was taken back */
+  #commit(): readonly Change[] | undefined {
+    const { mark: changes } = this.#registry;
+    try {
+      const settled = this.#registry.settle(this.#store);
+      this.#names.clear();
+      return settled;
+    } catch (error) {
+      this.#registry.rollBack(0);
+      this.#log.warn({ err: error, changes }, 'the store cannot be written to');
+      this.#retry ??= setTimeout(() => {
+        this.#retry = undefined;
+        if (this.#names.size > 0) this.#start();
+      }, RETRY_MS);
+      return undefined;
+    }
+  }
+}

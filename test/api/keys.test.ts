@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { KEYS_MAX } from '../../src/limits.ts';
+import { done, type Fields, operate } from '../support/api.ts';
+import { errorOf, LASTING_MS, request } from '../support/http.ts';
+import {
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addKey, withStore } from '../support/store.ts';
+
+const dataDir = temporaryDirectory();
+let server: Running;
+const start = async (env: Record<string, string | undefined> = {}) => {
+  server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'], env });
+};
+const stop = async () => expect(await server.stop()).toEqual({ code: 0, signal: null });
+beforeAll(() => start());
+afterAll(async () => {
+  await stop();
+  removeDirectory(dataDir);
+});
+
+interface Made {
+  keyId: string;
+  key: string;
+}
+const create = async (permissions: string[], fields: Fields = {}, key?: string) => {
+  const made = await done(server.port, 'keys.create', { name: 'k', permissions, ...fields }, key);
+  return made as unknown as Made;
+};
+const revoke = (keyId: string, key?: string) => {
+  return operate(server.port, 'keys.revoke', { keyId }, key);
+};
+const checkWith = async (key: string) => {
+  const body = JSON.stringify({ identifier: 'a', limit: 5, duration: LASTING_MS, cost: 0 });
+  const answer = await request(server.port, { headers: { Authorization: `Bearer ${key}` }, body });
+  return answer.status;
+};
+const list = async () => {
+  const { keys } = await done(server.port, 'keys.list');
+  return keys as (Fields & { keyId: string; name: string })[];
+};
+
+describe('a key', () => {
+  test('is shown once, works on every acceptor at once, and can be listed without its text', async () => {
+    const expires = Date.now() + 3_600_000;
+    const { keyId, key } = await create(['ratelimit.*.limit', 'ratelimit.*.create_namespace'], {
+      name: 'gateway 😀',
+      expires,
+    });
+    expect(keyId).toMatch(/^key_[0-9a-f]{24}$/);
+    expect(key).toMatch(/^weir_[\w-]{43}$/);
+    for (let i = 0; i < 20; i++) expect(await checkWith(key)).toBe(200);
+    const answer = await operate(server.port, 'keys.list');
+    expect(answer.body).not.toContain(key);
+    expect((await list()).find((one) => one.keyId === keyId)).toMatchObject({
+      keyId,
+      name: 'gateway 😀',
+      permissions: ['ratelimit.*.limit', 'ratelimit.*.create_namespace'],
+      expires,
+      createdAt: expect.any(Number),
+    });
+    expect((await operate(server.port, 'keys.list', {}, key)).status).toBe(403);
+  });
+
+  test('that is revoked is refused on every acceptor from the answer on, 200 times over', async () => {
+    for (let i = 0; i < 200; i++) {
+      const { keyId, key } = await create(['*']);
+      // Remembered as verified where they were seen.
+      await Promise.all(Array.from({ length: 4 }, () => checkWith(key)));
+      expect((await revoke(keyId)).status).toBe(200);
+      const after = await Promise.all(Array.from({ length: 6 }, () => checkWith(key)));
+      expect(after).toEqual(after.map(() => 401));
+      expect((await revoke(keyId)).status).toBe(404);
+    }
+  });
+
+  test('that was created or revoked is so after a restart', async () => {
+    const kept = await create(['*'], { name: 'kept' });
+    const gone = await create(['*'], { name: 'gone' });
+    await revoke(gone.keyId);
+    await stop();
+    await start();
+    expect([await checkWith(kept.key), await checkWith(gone.key)]).toEqual([200, 401]);
+  });
+
+  test('grants only what it has', async () => {
+    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+    expect(namespaces).toEqual([]);
+    await done(server.port, 'ratelimits.setOverride', {
+      namespaceName: 'n',
+      identifier: 'abc',
+      limit: 5,
+      duration: 1_000,
+    });
+    const listed = await done(server.port, 'ratelimits.listNamespaces');
+    const [{ id }] = listed.namespaces as { id: string }[];
+    const maker = await create(['keys.create', 'ratelimit.*.limit', `ratelimit.${id}.reset`]);
+    for (const permission of [
+      'keys.create',
+      'ratelimit.*.limit',
+      `ratelimit.${id}.limit`,
+      `ratelimit.${id}.reset`,
+    ]) {
+      expect((await create([permission], {}, maker.key)).key).toMatch(/^weir_/);
+    }
+    for (const permission of ['*', 'keys.read', 'ratelimit.*.reset', `ratelimit.${id}.refund`]) {
+      const fields = { name: 'k', permissions: ['keys.create', permission] };
+      const answer = await operate(server.port, 'keys.create', fields, maker.key);
+      expect([answer.status, errorOf(answer).message]).toEqual([
+        403,
+        `the API key lacks the permission "${permission}"`,
+      ]);
+    }
+  });
+
+  test('may revoke itself', async () => {
+    const { keyId, key } = await create(['keys.revoke']);
+    expect((await revoke(keyId, key)).status).toBe(200);
+    expect(await checkWith(key)).toBe(401);
+  });
+});
+
+describe('a bad request for a key', () => {
+  const name = 'k';
+  const permissions = ['*'];
+  const faults: [string, Fields, number, string][] = [
+    ['no name', { permissions }, 400, '"name" must be a text of 1 to 256'],
+    ['an empty name', { name: '', permissions }, 400, '"name" must be'],
+    ['no permissions', { name }, 400, '"permissions" must be an array of 1 to 1000 permissions'],
+    ['an empty array', { name, permissions: [] }, 400, 'an array of 1 to 1000 permissions'],
+    ['no text', { name, permissions: [5] }, 400, '"permissions[0]" must be a permission, got 5'],
+    [
+      'no permission',
+      { name, permissions: ['*', 'keys.*'] },
+      400,
+      '"permissions[1]" must be "*", "keys.<action>", "ratelimit.*.<action>" or' +
+        ' "ratelimit.<namespaceId>.<action>", got "keys.*"',
+    ],
+    ['a time past', { name, permissions, expires: 1 }, 400, '"expires" must be a time to come'],
+    ['a date', { name, permissions, expires: '2030' }, 400, '"expires" must be an integer'],
+    [
+      'an unknown namespace',
+      { name, permissions: ['ratelimit.rlns_no.limit'] },
+      404,
+      'there is no namespace with the id rlns_no',
+    ],
+  ];
+  test.each(faults)('is told so: %s', async (_what, fields, status, message) => {
+    const answer = await operate(server.port, 'keys.create', fields);
+    expect(answer.status).toBe(status);
+    expect(errorOf(answer).message).toContain(message);
+  });
+});
+
+describe('the last key with "*"', () => {
+  let own: Made;
+  beforeEach(async () => {
+    await stop();
+    await start();
+    for (const { keyId, name } of await list()) {
+      if (name !== 'configured root key') await revoke(keyId);
+    }
+    own = await create(['*'], { name: 'own' });
+  });
+
+  test('cannot be revoked, unless another one is there', async () => {
+    await stop();
+    // Without the configured one, the key of its own is the last.
+    await start({ WEIR_ROOT_KEY: undefined });
+    await create(['keys.create', 'keys.revoke'], { name: 'lesser' }, own.key);
+    const refused = await revoke(own.keyId, own.key);
+    expect([refused.status, errorOf(refused).code]).toEqual([409, 'CONFLICT']);
+    expect(errorOf(refused).message).toContain('is the last key with the permission "*"');
+    const other = await create(['*'], {}, own.key);
+    expect((await revoke(own.keyId, own.key)).status).toBe(200);
+    expect((await revoke(other.keyId, other.key)).status).toBe(409);
+    await stop();
+    await start();
+  });
+
+  test('may be the configured one, which only its setting can take away', async () => {
+    expect((await revoke(own.keyId)).status).toBe(200);
+    const [{ keyId }] = await list();
+    const answer = await revoke(keyId);
+    expect([answer.status, errorOf(answer).message]).toEqual([
+      409,
+      `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`,
+    ]);
+    expect(await checkWith(ROOT_KEY)).toBe(200);
+  });
+});
+
+test('there are at most so many keys', async () => {
+  await stop();
+  withStore(dataDir, (store) => {
+    for (let i = store.read('keys').length; i < KEYS_MAX - 1; i++) addKey(store, { name: `${i}` });
+  });
+  await start();
+  const last = await create(['*']);
+  const answer = await operate(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+  expect([answer.status, errorOf(answer).message]).toEqual([
+    400,
+    `there are ${KEYS_MAX} keys already, which is the most that weir keeps: revoke one`,
+  ]);
+  expect(await checkWith(last.key)).toBe(200);
+  expect((await revoke(last.keyId)).status).toBe(200);
+  expect((await create(['*'])).key).toMatch(/^weir_/);
+});

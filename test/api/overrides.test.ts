@@ -1,0 +1,465 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  AMOUNT_MAX,
+  DURATION_MAX_MS,
+  EXACT_OVERRIDES_MAX,
+  STARS_MAX,
+  WILDCARD_OVERRIDES_MAX,
+} from '../../src/limits.ts';
+import { done, type Fields, operate } from '../support/api.ts';
+import { check, errorOf, LASTING_MS, request } from '../support/http.ts';
+import {
+  MODES,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
+
+const DAY_MS = 86_400_000;
+
+describe.each(MODES)('decided %s:', (mode) => {
+  const dataDir = temporaryDirectory();
+  let server: Running;
+  const keys = { setter: '', ofOne: '' };
+  beforeAll(async () => {
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
+      keys.setter = addKey(store, { permissions: ['ratelimit.*.set_override'] });
+      keys.ofOne = addKey(store, { permissions: ['ratelimit.rlns_1.set_override'] });
+    });
+    server = await startServer(dataDir, {
+      args: ['--acceptors', '2', '--counters', '65536', '--decide', mode],
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  const set = (fields: Fields, key?: string) => {
+    const defaults = { identifier: 'user', limit: 5, duration: LASTING_MS };
+    return operate(server.port, 'ratelimits.setOverride', { ...defaults, ...fields }, key);
+  };
+  const setDone = async (fields: Fields): Promise<string> => {
+    const answer = await set(fields);
+    if (answer.status !== 200) throw new Error(answer.body);
+    return JSON.parse(answer.body).overrideId;
+  };
+  const limitOf = async (namespace: string, identifier: string, fields: Fields = {}) => {
+    const body = { namespace, identifier, limit: 1_000, duration: LASTING_MS, cost: 0, ...fields };
+    return (await check(server.port, body)).limit;
+  };
+
+  describe('setOverride', () => {
+    test('answers an id, and the next check has its limit and window', async () => {
+      const answer = await set({ namespaceName: 'a', identifier: 'user_1', duration: DAY_MS });
+      expect(answer.status).toBe(200);
+      expect(Object.keys(JSON.parse(answer.body))).toEqual(['overrideId']);
+      expect(JSON.parse(answer.body).overrideId).toMatch(/^rlor_[0-9a-f]{24}$/);
+      const body = { namespace: 'a', identifier: 'user_1', limit: 1_000, duration: 1_000 };
+      const answered = await check(server.port, { ...body, cost: 2 });
+      expect(answered).toMatchObject({ success: true, limit: 5, remaining: 3 });
+      expect(answered.reset % DAY_MS).toBe(0);
+      expect(await check(server.port, { ...body, cost: 4 })).toMatchObject({
+        success: false,
+        limit: 5,
+        remaining: 3,
+      });
+    });
+
+    test('replaces what it said, under the same id; after a delete the id is new', async () => {
+      const of = { namespaceName: 'a', identifier: 'again' };
+      const id = await setDone({ ...of, limit: 5 });
+      expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
+      expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
+      expect(await limitOf('a', 'again')).toBe(6);
+      expect(await done(server.port, 'ratelimits.getOverride', of)).toEqual({
+        id,
+        identifier: 'again',
+        limit: 6,
+        duration: LASTING_MS,
+        async: true,
+      });
+      expect(await done(server.port, 'ratelimits.deleteOverride', of)).toEqual({});
+      expect(await limitOf('a', 'again')).toBe(1_000);
+      expect(await setDone(of)).not.toBe(id);
+    });
+
+    test('keeps what is used: the limit is no part of a counter, the duration is', async () => {
+      const body = { namespace: 'a', identifier: 'used', limit: 10, duration: LASTING_MS };
+      await check(server.port, { ...body, cost: 4 });
+      await setDone({ namespaceName: 'a', identifier: 'used', limit: 6 });
+      expect((await check(server.port, { ...body, cost: 0 })).remaining).toBe(2);
+      await setDone({ namespaceName: 'a', identifier: 'used', limit: 6, duration: DAY_MS });
+      expect((await check(server.port, { ...body, cost: 0 })).remaining).toBe(6);
+    });
+
+    test('creates the namespace of a name, which then has an id; a pattern creates none', async () => {
+      await setDone({ namespaceName: 'made by an override' });
+      await setDone({ namespaceName: 'later.*', identifier: 'abc' });
+      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const made = (namespaces as { id: string; name: string }[]).filter(({ name }) => {
+        return name === 'made by an override' || name.startsWith('later');
+      });
+      expect(made.map(({ name }) => name)).toEqual(['made by an override']);
+      await setDone({ namespaceId: made[0].id, identifier: 'by id' });
+      expect(await limitOf('made by an override', 'by id')).toBe(5);
+      // A namespace that comes later is matched.
+      expect(await limitOf('later.on', 'abc', { cost: 1 })).toBe(5);
+      expect(await limitOf('later.on', 'abc')).toBe(5);
+      expect(await limitOf('never', 'abc')).toBe(1_000);
+    });
+
+    test('lets the id decide where both are given', async () => {
+      await setDone({ namespaceId: 'rlns_1', namespaceName: 'other', identifier: 'both' });
+      expect(await limitOf('stored', 'both')).toBe(5);
+      expect(await limitOf('other', 'both')).toBe(1_000);
+    });
+
+    test('gives each identifier under a pattern its own counter', async () => {
+      await setDone({ namespaceName: 'a', identifier: 'each_*', limit: 2 });
+      const body = { namespace: 'a', limit: 1_000, duration: LASTING_MS };
+      for (const identifier of ['each_1', 'each_2']) {
+        expect((await check(server.port, { ...body, identifier })).remaining).toBe(1);
+      }
+    });
+
+    test('follows the order of precedence, and deleting goes back along it', async () => {
+      const order: [namespaceName: string, identifier: string][] = [
+        ['order', 'user_12'],
+        ['order', 'user_1*'],
+        ['order', 'us*2'],
+        ['order', '*_12'],
+        ['order', '***'],
+        ['orde*', 'user_12'],
+        ['o*der', '***'],
+        ['*', 'user_12'],
+      ];
+      // From the last to the first, so that each takes over.
+      for (const [i, [namespaceName, identifier]] of [...order.entries()].reverse()) {
+        await setDone({ namespaceName, identifier, limit: 10 + i });
+        expect(await limitOf('order', 'user_12')).toBe(10 + i);
+      }
+      for (const [i, [namespaceName, identifier]] of order.entries()) {
+        expect(await limitOf('order', 'user_12')).toBe(10 + i);
+        await done(server.port, 'ratelimits.deleteOverride', { namespaceName, identifier });
+      }
+      expect(await limitOf('order', 'user_12')).toBe(1_000);
+    });
+
+    test('compares texts as they are', async () => {
+      await setDone({ namespaceName: 'a', identifier: 'É😀x' });
+      expect(await limitOf('a', 'É😀x')).toBe(5);
+      for (const other of ['é😀x', 'E\u0301😀x', 'É😀x ', 'É😃x']) {
+        expect(await limitOf('a', other)).toBe(1_000);
+      }
+    });
+
+    test('makes checks asynchronous where it or the request says so', async () => {
+      await setDone({ namespaceName: 'async', identifier: 'later', limit: 100, async: true });
+      const body = { namespace: 'async', identifier: 'later', limit: 1, duration: 1_000 };
+      // In place, two in one packet are both judged before the first is deducted.
+      expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 99 });
+      const { async: isAsync } = await done(server.port, 'ratelimits.getOverride', {
+        namespaceName: 'async',
+        identifier: 'later',
+      });
+      expect(isAsync).toBe(true);
+    });
+
+    const bounds = (most: number) => `from 1 to ${most}`;
+    const faults: [string, Fields, string][] = [
+      ['no identifier', { identifier: undefined }, '"identifier" must be a text of 3 to 512'],
+      ['a short one', { identifier: 'ab' }, '"identifier" must be a text of 3 to 512'],
+      ['one of two code points', { identifier: '😀😀' }, '"identifier" must be a text of 3 to 512'],
+      ['a long one', { identifier: 'x'.repeat(513) }, 'got a text of 513 characters'],
+      ['a limit of 0', { limit: 0 }, `"limit" must be an integer ${bounds(AMOUNT_MAX)}, got 0`],
+      ['a limit of -0', { limit: '-0' }, '"limit" must be'],
+      ['a fraction', { limit: 1.5 }, '"limit" must be'],
+      ['a duration below', { duration: 999 }, '"duration" must be an integer from 1000'],
+      ['a duration beyond', { duration: DURATION_MAX_MS + 1 }, '"duration" must be an integer'],
+      ['async of another type', { async: 1 }, '"async" must be true or false, got 1'],
+      ['async null', { async: null }, '"async" must be true or false, got null'],
+      ['no namespace', { namespaceName: undefined }, '"namespaceId" and "namespaceName"'],
+      ['an empty name', { namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
+      ['an id for a name', { namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
+      ['stars', { identifier: 'a*'.repeat(STARS_MAX + 1) }, `at most ${STARS_MAX} wildcards`],
+      ['stars there', { namespaceName: '*'.repeat(17) }, '"namespaceName" must have at most 16'],
+    ];
+    test.each(faults)('names the field at fault: %s', async (_what, fields, message) => {
+      const answer = await set({ namespaceName: 'a', ...fields });
+      expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorOf(answer).message).toContain(message);
+    });
+
+    test('takes the longest texts and the most stars', async () => {
+      const identifier = `${'*a'.repeat(STARS_MAX)}${'😀'.repeat(512 - 2 * STARS_MAX)}`;
+      const namespaceName = `${'*b'.repeat(STARS_MAX)}${'n'.repeat(512 - 2 * STARS_MAX)}`;
+      await setDone({ identifier, namespaceName, limit: AMOUNT_MAX });
+      expect(await limitOf(namespaceName.replaceAll('*', ''), identifier.replaceAll('*', ''))).toBe(
+        AMOUNT_MAX,
+      );
+      await done(server.port, 'ratelimits.deleteOverride', { identifier, namespaceName });
+    });
+
+    test('answers 404 for an unknown id, and for a name that the key may not create', async () => {
+      const unknown = await set({ namespaceId: 'rlns_nowhere' });
+      expect([unknown.status, errorOf(unknown).message]).toEqual([
+        404,
+        'there is no namespace with the id rlns_nowhere',
+      ]);
+      const uncreated = await set({ namespaceName: 'uncreated' }, keys.setter);
+      expect(uncreated.status).toBe(404);
+      expect(errorOf(uncreated).message).toContain('"ratelimit.*.create_namespace"');
+      expect((await set({ namespaceName: 'stored' }, keys.setter)).status).toBe(200);
+    });
+
+    test('answers 403 with the permissions that would do; a pattern needs that of all', async () => {
+      expect((await set({ namespaceId: 'rlns_1' }, keys.ofOne)).status).toBe(200);
+      expect((await set({ namespaceName: 'stored' }, keys.ofOne)).status).toBe(200);
+      for (const namespaceName of ['sto*', 'other']) {
+        const answer = await set({ namespaceName }, keys.ofOne);
+        expect(answer.status).toBe(403);
+        expect(errorOf(answer).message).toContain('"ratelimit.*.set_override"');
+      }
+    });
+  });
+
+  describe('getOverride and deleteOverride', () => {
+    test('find an override by the text of its pattern, in a namespace or a pattern of names', async () => {
+      for (const namespaceName of ['found', 'fou*']) {
+        const fields = { namespaceName, identifier: 'a&b=c d+%*😀' };
+        const id = await setDone({ ...fields, limit: 7 });
+        expect(await done(server.port, 'ratelimits.getOverride', fields)).toEqual({
+          id,
+          identifier: fields.identifier,
+          limit: 7,
+          duration: LASTING_MS,
+          async: false,
+        });
+        await done(server.port, 'ratelimits.deleteOverride', fields);
+        for (const operation of ['getOverride', 'deleteOverride'] as const) {
+          const answer = await operate(server.port, `ratelimits.${operation}`, fields);
+          expect([answer.status, errorOf(answer).code]).toEqual([404, 'NOT_FOUND']);
+        }
+      }
+    });
+
+    test('answer 404 for an unknown namespace, 400 without one or without an identifier', async () => {
+      for (const operation of ['ratelimits.getOverride', 'ratelimits.deleteOverride'] as const) {
+        const ask = async (fields: Fields) => {
+          const answer = await operate(server.port, operation, fields);
+          return [answer.status, errorOf(answer).message];
+        };
+        expect(await ask({ namespaceName: 'nowhere', identifier: 'abc' })).toEqual([
+          404,
+          'there is no namespace "nowhere"',
+        ]);
+        expect(await ask({ identifier: 'abc' })).toEqual([
+          400,
+          'one of "namespaceId" and "namespaceName" must be given',
+        ]);
+        expect((await ask({ namespaceName: 'a' }))[1]).toContain('"identifier" must be');
+      }
+    });
+
+    test('read a query strictly', async () => {
+      const ask = async (query: string) => {
+        const path = `/v1/ratelimits.listOverrides?${query}`;
+        const answer = await request(server.port, { method: 'GET', path });
+        return [answer.status, answer.status === 200 ? '' : errorOf(answer).message];
+      };
+      expect(await ask('namespaceName=%ff')).toEqual([
+        400,
+        'the query is not UTF-8 in percent-encoding',
+      ]);
+      expect((await ask('namespaceName=a&limit=0'))[1]).toContain('from 1 to 100, got 0');
+      expect((await ask('namespaceName=a&limit=101'))[1]).toContain('from 1 to 100, got 101');
+      expect((await ask('namespaceName=a&limit=x'))[1]).toContain('from 1 to 100, got "x"');
+      expect((await ask('namespaceName=a&cursor=x'))[1]).toContain('"cursor" must be the cursor');
+      expect(await ask('namespaceName=b&namespaceName=a&&__proto__=1&x')).toEqual([200, '']);
+      expect(await ask('')).toEqual([
+        400,
+        'one of "namespaceId" and "namespaceName" must be given',
+      ]);
+    });
+  });
+
+  describe('listOverrides and listNamespaces', () => {
+    test('give pages in a stable order, each item once, while others come and go', async () => {
+      const total = 25;
+      const name = (i: number) => `listed_${i}`;
+      for (let i = 0; i < total; i++) {
+        await setDone({ namespaceName: 'listed', identifier: name(i) });
+      }
+      const seen: string[] = [];
+      let cursor: unknown;
+      let pages = 0;
+      do {
+        const page = await done(server.port, 'ratelimits.listOverrides', {
+          namespaceName: 'listed',
+          limit: 10,
+          ...(cursor === undefined ? {} : { cursor }),
+        });
+        const overrides = page.overrides as { id: string; identifier: string }[];
+        expect(Object.keys(overrides[0])).toEqual([
+          'id',
+          'identifier',
+          'limit',
+          'duration',
+          'async',
+        ]);
+        seen.push(...overrides.map(({ identifier }) => identifier));
+        cursor = page.cursor;
+        pages++;
+        if (pages === 1) {
+          expect([overrides.length, page.total]).toEqual([10, total]);
+          // One that was seen goes, one changes, one comes.
+          const first = { namespaceName: 'listed', identifier: name(0) };
+          await done(server.port, 'ratelimits.deleteOverride', first);
+          await setDone({ namespaceName: 'listed', identifier: name(1), limit: 9 });
+          await setDone({ namespaceName: 'listed', identifier: name(total) });
+        } else expect(page.total).toBe(total);
+      } while (cursor !== undefined);
+      expect(pages).toBe(3);
+      expect(seen).toEqual(Array.from({ length: total + 1 }, (_, i) => name(i)));
+    });
+
+    test('have no cursor on the last page, nor on an empty one', async () => {
+      const { namespaces, total, cursor } = await done(server.port, 'ratelimits.listNamespaces');
+      expect((namespaces as object[]).length).toBe(total);
+      expect(cursor).toBeUndefined();
+      expect(namespaces).toContainEqual({ id: 'rlns_1', name: 'stored' });
+      const one = await done(server.port, 'ratelimits.listNamespaces', { limit: 1 });
+      expect([(one.namespaces as object[]).length, one.total]).toEqual([1, total]);
+      const rest = await done(server.port, 'ratelimits.listNamespaces', {
+        limit: (total as number) - 1,
+        cursor: one.cursor,
+      });
+      expect([(rest.namespaces as object[]).length, rest.cursor]).toEqual([
+        (total as number) - 1,
+        undefined,
+      ]);
+      const empty = await done(server.port, 'ratelimits.listOverrides', { namespaceName: 'zz*' });
+      expect(empty).toEqual({ overrides: [], total: 0 });
+    });
+  });
+
+  describe('importOverrides and exportOverrides', () => {
+    const line = (i: number, changes: Fields = {}) => ({
+      namespaceName: i % 2 === 0 ? 'imported' : 'impo*',
+      identifier: `i${i}_*`,
+      limit: i + 1,
+      duration: DAY_MS,
+      async: i % 3 === 0,
+      ...changes,
+    });
+    const send = (overrides: unknown[], dryRun?: boolean) => {
+      return operate(server.port, 'ratelimits.importOverrides', { overrides, dryRun });
+    };
+
+    test('set all, or say what they would, and give the same back', async () => {
+      const lines = Array.from({ length: 50 }, (_, i) => line(i));
+      const dry = await send(lines, true);
+      expect(JSON.parse(dry.body)).toEqual({ created: 50, updated: 0, unchanged: 0, dryRun: true });
+      expect(await limitOf('imported', 'i4_x')).toBe(1_000);
+      const wet = await send([...lines, line(4, { limit: 99 })]);
+      expect(JSON.parse(wet.body)).toEqual({
+        created: 50,
+        updated: 1,
+        unchanged: 0,
+        dryRun: false,
+      });
+      expect(await limitOf('imported', 'i4_x')).toBe(99);
+      const again = await send(lines);
+      expect(JSON.parse(again.body)).toMatchObject({ created: 0, updated: 1, unchanged: 49 });
+      const exported: unknown[] = [];
+      let cursor: unknown;
+      do {
+        const page = await done(server.port, 'ratelimits.exportOverrides', {
+          limit: 20,
+          ...(cursor === undefined ? {} : { cursor }),
+        });
+        exported.push(...(page.overrides as unknown[]));
+        cursor = page.cursor;
+      } while (cursor !== undefined);
+      const ours = exported.filter((one) =>
+        (one as Fields).namespaceName?.toString().startsWith('impo'),
+      );
+      expect(ours).toEqual(lines);
+    });
+
+    test('set nothing where one is at fault, and name it', async () => {
+      const before = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
+      const cases: [unknown, number, string][] = [
+        [line(61, { limit: 0 }), 400, 'overrides[1]: "limit" must be'],
+        ['text', 400, 'overrides[1]: the body must be a JSON object, got "text"'],
+        [line(61, { namespaceName: undefined }), 400, 'overrides[1]: one of "namespaceId"'],
+        [line(61, { namespaceName: undefined, namespaceId: 'rlns_x' }), 404, 'overrides[1]: there'],
+      ];
+      for (const [fault, status, message] of cases) {
+        const answer = await send([line(60, { namespaceName: 'never made' }), fault]);
+        expect(answer.status).toBe(status);
+        expect(errorOf(answer).message).toContain(message);
+      }
+      expect(await limitOf('never made', 'i60_x')).toBe(1_000);
+      const after = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
+      expect(after.total).toBe(before.total);
+      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      expect((namespaces as Fields[]).some(({ name }) => name === 'never made')).toBe(false);
+      expect(errorOf(await send(5 as unknown as unknown[])).message).toBe(
+        '"overrides" must be an array of overrides, got 5',
+      );
+    });
+  });
+});
+
+describe('the bounds of overrides', () => {
+  test('are named, with and without a wildcard; what is there can still be changed', async () => {
+    const dataDir = temporaryDirectory();
+    const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'full', createdMs: 1 }]);
+      const fill = (count: number, identifier: (i: number) => string) => {
+        return Array.from({ length: count }, (_, i) => {
+          return { id: `rlor_${i}`, scope: 'rlns_1', identifier: identifier(i), ...said };
+        });
+      };
+      addRecords(store, 'overrides', [
+        ...fill(EXACT_OVERRIDES_MAX - 1, (i) => `user_${i}`),
+        ...fill(WILDCARD_OVERRIDES_MAX - 1, (i) => `user_${i}_*`),
+      ]);
+    });
+    const server = await startServer(dataDir, { args: ['--counters', '1024'] });
+    const set = (identifier: string) => {
+      const fields = { namespaceName: 'full', identifier, limit: 7, duration: 1_000 };
+      return operate(server.port, 'ratelimits.setOverride', fields);
+    };
+    const cases = [
+      ['last', 'one more', `${EXACT_OVERRIDES_MAX} overrides without a wildcard`],
+      ['last*', 'one more*', `${WILDCARD_OVERRIDES_MAX} overrides with a wildcard`],
+    ];
+    for (const [last, more, message] of cases) {
+      expect((await set(last)).status).toBe(200);
+      const answer = await set(more);
+      expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorOf(answer).message).toContain(message);
+      expect((await set(last)).status).toBe(200);
+    }
+    for (const [identifier, limit] of [
+      ['user_99998', 5],
+      ['user_9998_x', 5],
+      ['last', 7],
+    ] as const) {
+      const body = { namespace: 'full', identifier, limit: 9, duration: 1_000 };
+      expect(await check(server.port, body)).toMatchObject({ limit });
+    }
+    expect(server.stderr()).toContain(
+      `"overrides":{"exact":${EXACT_OVERRIDES_MAX - 1},"wildcard":${WILDCARD_OVERRIDES_MAX - 1}}`,
+    );
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+});

@@ -1,0 +1,290 @@
+/** Every operation, asked with every kind of key about every kind of namespace. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { OPERATION_NAMES, OPERATIONS, type OperationName } from '../../src/api/operations.ts';
+import { Permissions, readPermission } from '../../src/auth/permissions.ts';
+import { done, type Fields, operate } from '../support/api.ts';
+import { type Answer, errorOf, metric, request } from '../support/http.ts';
+import {
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
+
+const OURS = 'rlns_ours';
+const THEIRS = 'rlns_theirs';
+const ACTIONS = [
+  'limit',
+  'read_namespace',
+  'set_override',
+  'read_override',
+  'delete_override',
+  'refund',
+  'reset',
+  'read_analytics',
+];
+
+/** The namespaces that a request can be about, and who may ask: those with `*`, or with an id. */
+interface Target {
+  what: string;
+  fields: Fields;
+  id?: string;
+  /** Whether there is something to answer with a 200. */
+  exists: boolean;
+  /** It would have to be made. */
+  creates?: boolean;
+}
+const TARGETS: Target[] = [
+  { what: 'by id', fields: { namespaceId: OURS }, id: OURS, exists: true },
+  { what: 'by name', fields: { namespaceName: 'ours' }, id: OURS, exists: true },
+  { what: 'a pattern', fields: { namespaceName: 'our*' }, exists: true },
+  { what: 'unknown name', fields: { namespaceName: 'nobody' }, exists: false, creates: true },
+  { what: 'unknown id', fields: { namespaceId: 'rlns_no' }, id: 'rlns_no', exists: false },
+];
+const LIMIT_TARGETS: Target[] = [
+  { what: 'by name', fields: { namespace: 'ours' }, id: OURS, exists: true },
+  { what: 'unknown name', fields: { namespace: 'nobody' }, exists: false, creates: true },
+];
+const EVERYWHERE: Target[] = [{ what: 'all', fields: {}, exists: true }];
+
+type Route = OperationName | 'ratelimits.limit';
+interface Row {
+  route: Route;
+  permission: string;
+  fields: Fields;
+  targets: Target[];
+}
+const identifier = 'an override';
+const duration = 60_000;
+const ROWS: Row[] = [
+  {
+    route: 'ratelimits.limit',
+    permission: 'limit',
+    fields: { identifier, limit: 5, duration, cost: 0 },
+    targets: LIMIT_TARGETS,
+  },
+  {
+    route: 'ratelimits.setOverride',
+    permission: 'set_override',
+    fields: { identifier, limit: 5, duration },
+    targets: TARGETS.filter(({ creates }) => !creates),
+  },
+  {
+    route: 'ratelimits.getOverride',
+    permission: 'read_override',
+    fields: { identifier },
+    targets: TARGETS,
+  },
+  { route: 'ratelimits.listOverrides', permission: 'read_override', fields: {}, targets: TARGETS },
+  {
+    route: 'ratelimits.deleteOverride',
+    permission: 'delete_override',
+    fields: { identifier: 'never made' },
+    targets: TARGETS.map((target) => ({ ...target, exists: false })),
+  },
+  {
+    route: 'ratelimits.exportOverrides',
+    permission: 'read_override',
+    fields: {},
+    targets: EVERYWHERE,
+  },
+  {
+    route: 'ratelimits.importOverrides',
+    permission: 'set_override',
+    fields: {
+      overrides: [{ namespaceName: 'our*', identifier, limit: 5, duration }],
+    },
+    targets: EVERYWHERE,
+  },
+  {
+    route: 'ratelimits.listNamespaces',
+    permission: 'read_namespace',
+    fields: {},
+    // One permission in one namespace is enough to see that one.
+    targets: [{ what: 'some', fields: {}, id: 'any', exists: true }],
+  },
+  {
+    route: 'keys.create',
+    permission: 'keys.create',
+    fields: { name: 'made', permissions: ['keys.create'] },
+    targets: EVERYWHERE,
+  },
+  { route: 'keys.list', permission: 'keys.read', fields: {}, targets: EVERYWHERE },
+  {
+    route: 'keys.revoke',
+    permission: 'keys.revoke',
+    fields: { keyId: 'key_none' },
+    targets: [{ what: 'unknown', fields: {}, exists: false }],
+  },
+];
+
+/** Keys that are accepted, by the one permission that they have. */
+const GRANTED = [
+  '*',
+  'ratelimit.*.create_namespace',
+  'keys.create',
+  'keys.read',
+  'keys.revoke',
+  ...ACTIONS.flatMap((action) => {
+    return ['*', OURS, THEIRS].map((namespace) => `ratelimit.${namespace}.${action}`);
+  }),
+];
+const REFUSED = ['none', 'malformed', 'unknown', 'expired', 'revoked'] as const;
+
+function expected({ permission }: Row, { id, exists, creates }: Target, granted: string): number {
+  const everywhere = permission.startsWith('keys.') ? permission : `ratelimit.*.${permission}`;
+  const may =
+    granted === '*' ||
+    granted === everywhere ||
+    granted === `ratelimit.${id}.${permission}` ||
+    (id === 'any' && granted.endsWith(`.${permission}`));
+  if (!may) return 403;
+  // The check with a cost of 0 makes no namespace, but would have to be allowed to.
+  if (permission === 'limit' && creates) return granted === '*' ? 200 : 404;
+  return exists ? 200 : 404;
+}
+
+const dataDir = temporaryDirectory();
+const keys = new Map<string, string>();
+let server: Running;
+beforeAll(async () => {
+  withStore(dataDir, (store) => {
+    addRecords(store, 'namespaces', [
+      { id: OURS, name: 'ours', createdMs: 1 },
+      { id: THEIRS, name: 'theirs', createdMs: 1 },
+    ]);
+    const override = { identifier, limit: 5, durationMs: duration, isAsync: false, createdMs: 1 };
+    addRecords(store, 'overrides', [
+      { id: 'rlor_1', scope: OURS, ...override },
+      { id: 'rlor_2', scope: 'our*', ...override },
+      { id: 'rlor_3', scope: THEIRS, ...override },
+    ]);
+    for (const granted of GRANTED) keys.set(granted, addKey(store, { permissions: [granted] }));
+    keys.set('nothing', addKey(store, { permissions: [] }));
+    keys.set('expired', addKey(store, { permissions: ['*'], expiresMs: 1 }));
+    keys.set('revoked', addKey(store, { id: 'key_revoked', permissions: ['*'] }));
+  });
+  server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
+  await done(server.port, 'keys.revoke', { keyId: 'key_revoked' });
+});
+afterAll(async () => {
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+});
+
+const ask = (route: Route, fields: Fields, key: string): Promise<Answer> => {
+  if (route !== 'ratelimits.limit') return operate(server.port, route, fields, key);
+  const headers = { Authorization: `Bearer ${key}` };
+  return request(server.port, { headers, body: JSON.stringify(fields) });
+};
+
+test('every operation has its row', () => {
+  const routes = ROWS.map(({ route }) => route).filter((route) => route !== 'ratelimits.limit');
+  expect(routes.sort()).toEqual([...OPERATION_NAMES].sort());
+});
+
+test('the matrix of operations, keys and namespaces has no wrong cell', async () => {
+  let cells = 0;
+  const wrong: string[] = [];
+  const overrides = () => metric(server.adminUrl, 'weir_overrides{kind="exact"}');
+  for (const row of ROWS) {
+    for (const target of row.targets) {
+      const fields = { ...row.fields, ...target.fields };
+      for (const granted of [...GRANTED, 'nothing']) {
+        const answer = await ask(row.route, fields, keys.get(granted)!);
+        const status = expected(row, target, granted);
+        cells++;
+        if (answer.status !== status) {
+          const { what } = target;
+          wrong.push(`${row.route} ${what} ${granted}: ${answer.status}, not ${status}`);
+        }
+        if (status !== 403) continue;
+        // It names what would do, and tells nothing else.
+        const would = row.permission.startsWith('keys.')
+          ? `"${row.permission}"`
+          : `"ratelimit.*.${row.permission}"`;
+        expect(errorOf(answer).message).toContain(would);
+      }
+      for (const refused of REFUSED) {
+        const key = { none: '', malformed: 'a b', unknown: 'wrong' }[refused as 'none'];
+        const answer = await ask(row.route, fields, key ?? keys.get(refused)!);
+        cells++;
+        if (answer.status !== 401) wrong.push(`${row.route} ${refused}: ${answer.status}`);
+      }
+    }
+  }
+  console.log(`permissions: ${cells} cells, ${wrong.length} wrong`);
+  expect(wrong).toEqual([]);
+  expect(await overrides()).toBe(2);
+});
+
+test('no other method does or tells anything, with the best key', async () => {
+  for (const operation of OPERATION_NAMES) {
+    const { method } = OPERATIONS[operation];
+    for (const other of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+      if (other === method) continue;
+      const path = `/v1/${operation}`;
+      const answer = await request(server.port, { method: other, path });
+      expect([answer.status, answer.headers.allow]).toEqual([405, method]);
+    }
+    const headers = { Authorization: `Bearer ${ROOT_KEY}` };
+    const url = `${server.url}/v1/${operation}`;
+    const head = await fetch(url, { method: 'HEAD', headers });
+    expect([head.status, head.headers.get('allow')]).toEqual([405, method]);
+  }
+});
+
+test('a list of namespaces shows those that the key may read', async () => {
+  const visible = async (granted: string) => {
+    return done(server.port, 'ratelimits.listNamespaces', {}, keys.get(granted)!);
+  };
+  const ours = { id: OURS, name: 'ours' };
+  expect(await visible(`ratelimit.${OURS}.read_namespace`)).toEqual({
+    namespaces: [ours],
+    total: 1,
+  });
+  expect((await visible('ratelimit.*.read_namespace')).namespaces).toContainEqual(ours);
+});
+
+describe('permissions', () => {
+  test('are read in every form that there is, and in no other', () => {
+    for (const permission of GRANTED)
+      expect([permission, readPermission(permission)]).not.toContain(false);
+    expect(readPermission(`ratelimit.${OURS}.limit`)).toEqual({ namespaceId: OURS });
+    for (const text of [
+      '',
+      '**',
+      'limit',
+      'keys.*',
+      'keys.delete',
+      'ratelimit.*',
+      'ratelimit.*.*',
+      'ratelimit.*.nothing',
+      'ratelimit.ours.limit',
+      'ratelimit..limit',
+      `ratelimit.${OURS}.create_namespace`,
+      `ratelimit.${OURS}.limit `,
+      'ratelimit.*.limit\n',
+      'ratelimit.*.constructor',
+      'RATELIMIT.*.limit',
+    ]) {
+      expect([text, readPermission(text)]).toEqual([text, false]);
+    }
+  });
+
+  test('cover what they grant, and what is granted everywhere covers each namespace', () => {
+    const covers = (granted: string, permission: string) => {
+      return new Permissions([granted]).covers(permission);
+    };
+    for (const a of GRANTED) {
+      for (const b of GRANTED) {
+        const wide = /^ratelimit\.\*\.(\w+)$/.exec(a)?.[1];
+        const wanted = a === '*' || a === b || (wide !== undefined && b.endsWith(`.${wide}`));
+        expect([a, b, covers(a, b)]).toEqual([a, b, wanted]);
+      }
+    }
+  });
+});

@@ -1,0 +1,234 @@
+/** Acknowledged means in force: on every acceptor, for the next check, and never half. */
+
+import { connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { COUNT } from '../../src/lanes.ts';
+import { done, operate } from '../support/api.ts';
+import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
+import { random } from '../support/load.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addRecords, withStore } from '../support/store.ts';
+
+const ACCEPTORS = 3;
+/** So many connections that each acceptor has some, with hardly a doubt. */
+const CONNECTIONS = 24;
+
+/** A connection that asks one thing at a time. */
+class Line {
+  readonly #socket: Socket;
+  #received = '';
+  #bodies: string[] = [];
+  #wanted = 0;
+  #answered: ((bodies: string[]) => void) | undefined;
+
+  constructor(port: number) {
+    this.#socket = connect(port, '127.0.0.1');
+    this.#socket.setNoDelay(true);
+    this.#socket.setEncoding('latin1');
+    this.#socket.on('data', (data) => {
+      const { answers, rest } = takeAnswers(this.#received + data);
+      this.#received = rest;
+      this.#bodies.push(...answers.map(({ body }) => body));
+      if (this.#bodies.length === this.#wanted) this.#answered?.(this.#bodies);
+    });
+  }
+
+  async ask(bytes: Buffer): Promise<string> {
+    const [body] = await this.askAll([bytes]);
+    return body;
+  }
+
+  /** Several in one packet, which an acceptor answers in one turn of its loop. */
+  askAll(requests: Buffer[]): Promise<string[]> {
+    return new Promise((resolve) => {
+      this.#bodies = [];
+      this.#wanted = requests.length;
+      this.#answered = resolve;
+      this.#socket.write(Buffer.concat(requests));
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+}
+
+const checkBytes = (namespace: string, identifier: string) => {
+  const body = { namespace, identifier, limit: 1, duration: LASTING_MS, cost: 0 };
+  return requestBytes({ body: JSON.stringify(body) });
+};
+const setBytes = (namespaceName: string, identifier: string, limit: number) => {
+  const body = { namespaceName, identifier, limit, duration: LASTING_MS };
+  return requestBytes({ path: '/v1/ratelimits.setOverride', body: JSON.stringify(body) });
+};
+const limitOf = (answer: string): number => JSON.parse(answer).limit;
+
+describe('an acknowledged override', () => {
+  const dataDir = temporaryDirectory();
+  let server: Running;
+  let lines: Line[];
+  beforeAll(async () => {
+    server = await startServer(dataDir, {
+      args: ['--acceptors', String(ACCEPTORS), '--counters', '1024'],
+    });
+    lines = Array.from({ length: CONNECTIONS }, () => new Line(server.port));
+  });
+  afterAll(async () => {
+    for (const line of lines) line.close();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  test('governs the next check on every acceptor, 10 000 times', async () => {
+    const admin = new Line(server.port);
+    const below = random(4);
+    const changes = 2_500;
+    let checks = 0;
+    for (let i = 1; i <= changes; i++) {
+      // Exact and with a star, by name and by pattern.
+      const kind = below(4);
+      const namespace = kind < 2 ? 'exact' : 'patt*';
+      const identifier = kind % 2 === 0 ? `user_${i}` : `user_${i}*`;
+      const answer = await admin.ask(setBytes(namespace, identifier, i));
+      expect(JSON.parse(answer).overrideId).toMatch(/^rlor_/);
+      const bytes = checkBytes(kind < 2 ? 'exact' : 'pattern', `user_${i}`);
+      const some = Array.from({ length: 4 }, (_, n) => lines[(i * 4 + n) % CONNECTIONS]);
+      const limits = await Promise.all(some.map((line) => line.ask(bytes)));
+      expect(limits.map(limitOf)).toEqual(limits.map(() => i));
+      checks += limits.length;
+    }
+    admin.close();
+    const rounds = await metric(server.adminUrl, 'weir_write_rounds_total');
+    console.log(`in force: ${changes} changes in ${rounds} rounds, ${checks} checks right after`);
+    expect(checks).toBe(10_000);
+  });
+
+  test('is never mixed with another version while changes go on', async () => {
+    // Each version gives both identifiers, an exact one and one with a star, the same limit.
+    const set = (limit: number) => {
+      const override = (identifier: string) => ({
+        namespaceName: 'mixed',
+        identifier,
+        limit,
+        duration: LASTING_MS,
+      });
+      const overrides = [override('exact'), override('star*')];
+      return operate(server.port, 'ratelimits.importOverrides', { overrides });
+    };
+    await set(1);
+    let published = 1;
+    let going = true;
+    const changing = (async () => {
+      for (let limit = 2; limit <= 800; limit++) {
+        expect((await set(limit)).status).toBe(200);
+        published = limit;
+      }
+      going = false;
+    })();
+    let pairs = 0;
+    const asking = lines.map(async (line) => {
+      const both = [checkBytes('mixed', 'exact'), checkBytes('mixed', 'starry')];
+      let last = 0;
+      while (going) {
+        const before = published;
+        const [first, second] = (await line.askAll(both)).map(limitOf);
+        // One version; at least what was acknowledged, at most what is on its way; never back.
+        expect(second).toBe(first);
+        expect(first).toBeGreaterThanOrEqual(Math.max(before, last));
+        expect(first).toBeLessThanOrEqual(published + 1);
+        last = first;
+        pairs++;
+      }
+    });
+    await changing;
+    await Promise.all(asking);
+    expect(pairs).toBeGreaterThan(1_000);
+  });
+
+  test('is in force on a server that nobody asks anything, and one change at a time is one round', async () => {
+    const before = await metric(server.adminUrl, 'weir_write_rounds_total');
+    for (let i = 1; i <= 20; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      const line = new Line(server.port);
+      await line.ask(setBytes('idle', 'quiet', i));
+      line.close();
+    }
+    expect((await metric(server.adminUrl, 'weir_write_rounds_total')) - before).toBe(20);
+  });
+
+  test('shares its round with all that come at the same time', async () => {
+    const figure = () => metric(server.adminUrl, 'weir_write_rounds_total');
+    const before = await figure();
+    const admins = Array.from({ length: 200 }, () => new Line(server.port));
+    const answers = await Promise.all(
+      admins.map((line, i) => line.ask(setBytes('shared', `user_${i}`, i + 1))),
+    );
+    for (const line of admins) line.close();
+    expect(new Set(answers).size).toBe(200);
+    expect((await figure()) - before).toBeLessThan(100);
+    const { total } = await done(server.port, 'ratelimits.listOverrides', {
+      namespaceName: 'shared',
+    });
+    expect(total).toBe(200);
+  });
+
+  test('is counted where it governs a check', async () => {
+    const figure = () => metric(server.adminUrl, 'weir_overridden_checks_total');
+    expect(COUNT.overridden).toBeGreaterThan(0);
+    await lines[0].ask(setBytes('counted', 'governed', 5));
+    const before = await figure();
+    await lines[1].ask(checkBytes('counted', 'governed'));
+    await lines[2].ask(checkBytes('counted', 'another'));
+    expect((await figure()) - before).toBe(1);
+  });
+});
+
+describe('10 000 publications with 100 000 overrides', () => {
+  test('leave the memory of the process where it is', async () => {
+    const dataDir = temporaryDirectory();
+    const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'many', createdMs: 1 }]);
+      const overrides = Array.from({ length: 99_000 }, (_, i) => {
+        const identifier = i < 98_000 ? `user_${i}` : `user_${i}_*`;
+        return { id: `rlor_${i}`, scope: 'rlns_1', identifier, ...said };
+      });
+      addRecords(store, 'overrides', overrides);
+    });
+    const server = await startServer(dataDir, {
+      args: ['--counters', '1024', '--acceptors', '2'],
+    });
+    const rss = () => metric(server.adminUrl, 'process_resident_memory_bytes');
+    const rounds = () => metric(server.adminUrl, 'weir_write_rounds_total');
+    const admin = new Line(server.port);
+    const publish = async (from: number, to: number) => {
+      for (let i = from; i < to; i++) {
+        const identifier = i % 10 === 0 ? `user_${98_000 + (i % 1_000)}_*` : `user_${i}`;
+        const answer = await admin.ask(setBytes('many', identifier, 10 + i));
+        expect(answer).toContain('rlor_');
+      }
+    };
+    // The heap grows to what it needs first.
+    await publish(0, 2_000);
+    const before = await rss();
+    const marks: number[] = [];
+    for (let part = 1; part <= 8; part++) {
+      await publish(1_000 + part * 1_000, 2_000 + part * 1_000);
+      marks.push((await rss()) / before);
+    }
+    expect(await rounds()).toBe(10_000);
+    console.log(
+      `memory: ${Math.round(before / 2 ** 20)} MiB after 2 000 publications, then` +
+        ` ${marks.map((mark) => mark.toFixed(3)).join(' ')} of it after each 1 000 more`,
+    );
+    expect(Math.min(...marks.slice(4))).toBeLessThan(1.1);
+    admin.close();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  }, 240_000);
+});

@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { allocateControl, Control } from '../../src/control.ts';
+import { Hasher } from '../../src/counters/hash.ts';
+import { NAMESPACES_MAX } from '../../src/limits.ts';
+import { KnownNamespaces } from '../../src/namespaces/known.ts';
+
+const hasher = new Hasher(Buffer.alloc(16));
+const known = (register: (name: string) => void) => {
+  const lane = new Control(allocateControl(1, 1)).acceptorLane(0);
+  return new KnownNamespaces(
+    (name) => hasher.namespace(name),
+    (row) => lane.row(row),
+    register,
+  );
+};
+
+test('an acceptor creates a namespace once, without an id until it is durable', () => {
+  const registered: string[] = [];
+  const namespaces = known((name) => registered.push(name));
+  expect(namespaces.create('a')?.id).toBeUndefined();
+  expect(namespaces.get('a')?.name).toBe('a');
+  expect(registered).toEqual(['a']);
+  namespaces.registered([
+    { id: 'rlns_a', name: 'a', row: 0 },
+    { id: 'rlns_b', name: 'b', row: 1 },
+  ]);
+  expect(['a', 'b'].map((name) => namespaces.get(name)?.id)).toEqual(['rlns_a', 'rlns_b']);
+});
+
+test('an acceptor holds no more namespaces than there may be, and forgets a rejected one', () => {
+  const namespaces = known(() => {});
+  const records = Array.from({ length: NAMESPACES_MAX - 1 }, (_, i) => {
+    return { id: `rlns_${i}`, name: `n${i}`, row: 0 };
+  });
+  namespaces.registered(records);
+  expect(namespaces.create('mine')).toBeDefined();
+  expect(namespaces.create('one more')).toBeUndefined();
+  namespaces.rejected(['mine']);
+  expect(namespaces.get('mine')).toBeUndefined();
+});

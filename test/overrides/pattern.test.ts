@@ -1,0 +1,103 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  comparePrecedence,
+  countStars,
+  isPattern,
+  ranked,
+  simplified,
+} from '../../src/overrides/pattern.ts';
+import { matches, precedes } from '../support/patterns.ts';
+
+const compare = (a: [string, string], b: [string, string]) => {
+  const pair = ([namespace, identifier]: [string, string]) => ({
+    namespace: ranked(namespace),
+    identifier: ranked(identifier),
+  });
+  return Math.sign(comparePrecedence(pair(a), pair(b)));
+};
+
+/** For each rule, two texts of which the first comes first by it, all rules before being equal. */
+const RULES: [rule: string, first: string, second: string][] = [
+  ['exact before pattern', 'abc', 'abc*'],
+  ['exact before a longer pattern', 'a', 'abcdefg*'],
+  ['more literal characters', 'abc*d', 'abc*'],
+  ['more literal characters, not more stars', 'ab*', '*a*'],
+  ['more literal characters, counted as code points', '*ab', '*😀'],
+  ['longer literal prefix', 'ab*c', 'a*bc'],
+  ['longer literal prefix, counted as code points', '😀😀*c', '😀*😀c'],
+  ['smaller text', 'aa*', 'ab*'],
+  ['smaller text, by code points and not by UTF-16', '\uffff*', '😀*'],
+  ['smaller text, where one is the beginning of the other', 'a*', 'a**'],
+];
+
+describe('precedence', () => {
+  test.each(RULES)('of a namespace, before all of the identifier: %s', (_rule, first, second) => {
+    for (const [ours, theirs] of [
+      ['*', '*'],
+      ['*', 'exact'],
+      ['a*', 'abcd*'],
+    ] as const) {
+      expect(compare([first, ours], [second, theirs])).toBe(-1);
+      expect(compare([second, theirs], [first, ours])).toBe(1);
+    }
+  });
+
+  test.each(RULES)('of an identifier, in the same namespace: %s', (_rule, first, second) => {
+    for (const namespace of ['n', 'n*', '*']) {
+      expect(compare([namespace, first], [namespace, second])).toBe(-1);
+      expect(compare([namespace, second], [namespace, first])).toBe(1);
+    }
+  });
+
+  test('decides by the first rule that tells two apart, for every pair of rules', () => {
+    let pairs = 0;
+    for (const [i, [, first, second]] of RULES.entries()) {
+      for (const [, other, another] of RULES.slice(i)) {
+        // By the namespace one comes first, by the identifier the other.
+        expect(compare([first, another], [second, other])).toBe(-1);
+        pairs++;
+      }
+    }
+    expect(pairs).toBe((RULES.length * (RULES.length + 1)) / 2);
+    // Within one text: each earlier rule against each later one.
+    const texts: [string, string][] = [
+      ['b', 'aaa*'], // exact against literals, prefix and text
+      ['*bb', 'a*'], // literals against prefix and text
+      ['bb*a', 'b*ab'], // prefix against text
+    ];
+    for (const [first, second] of texts) {
+      expect(compare(['n', first], ['n', second])).toBe(-1);
+      expect(compare([first, 'i'], [second, 'i'])).toBe(-1);
+    }
+  });
+
+  test('is a total order, and the one that is written down', () => {
+    const text = fc
+      .array(fc.constantFrom('a', 'b', '*', '😀', '\uffff', '\ue000'), { maxLength: 5 })
+      .map((characters) => characters.join(''));
+    const pair = fc.tuple(text, text);
+    fc.assert(
+      fc.property(pair, pair, pair, (a, b, c) => {
+        const texts = ([namespace, identifier]: [string, string]) => ({ namespace, identifier });
+        expect(compare(a, b) === -1).toBe(precedes(texts(a), texts(b)));
+        expect(compare(a, b) + compare(b, a)).toBe(0);
+        expect(compare(a, b) === 0).toBe(a.join('\0') === b.join('\0'));
+        if (compare(a, b) <= 0 && compare(b, c) <= 0) expect(compare(a, c)).not.toBe(1);
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+});
+
+test('a pattern has a star; runs of them match what one does', () => {
+  expect(['', 'a', '*', 'a*b'].map(isPattern)).toEqual([false, false, true, true]);
+  expect(['', 'a', '*', '**a*'].map(countStars)).toEqual([0, 0, 1, 3]);
+  expect(simplified('**a***b*')).toBe('*a*b*');
+  const text = fc.stringMatching(/^[ab*]{0,8}$/);
+  fc.assert(
+    fc.property(text, fc.stringMatching(/^[ab]{0,8}$/), (pattern, subject) => {
+      expect(matches(simplified(pattern), subject)).toBe(matches(pattern, subject));
+    }),
+  );
+});

@@ -1,0 +1,166 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import { MemoryError } from '../../src/errors.ts';
+import { ExactTable } from '../../src/overrides/exact.ts';
+import type { PublishedTables } from '../../src/overrides/in-force.ts';
+import type { PlacedOverride } from '../../src/overrides/registers.ts';
+import { OverrideTables } from '../../src/overrides/tables.ts';
+import { Governor, governing, HASH_KEY } from '../support/patterns.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const TASK = new URL('../../dist/compile.js', import.meta.url);
+
+const opened: OverrideTables[] = [];
+const tables = () => {
+  const made = new OverrideTables(HASH_KEY, TASK, (error) => {
+    throw error;
+  });
+  opened.push(made);
+  return made;
+};
+afterAll(async () => {
+  for (const made of opened) await made.close();
+});
+
+const override = (row: number, namespace: string, identifier: string): PlacedOverride => {
+  return { row, namespace, identifier, limit: row, durationMs: 1_000, isAsync: false };
+};
+
+const text = (stars: boolean) =>
+  fc
+    .array(fc.constantFrom('a', 'b', '😀', ...(stars ? ['*', '*'] : [])), { maxLength: 4 })
+    .map((characters) => characters.join(''));
+const overrides = fc
+  .uniqueArray(fc.tuple(text(true), text(true)), { maxLength: 20, selector: (t) => t.join('\0') })
+  .map((pairs) => pairs.map(([n, i], at) => override(at + 1, n, i)));
+const asked = fc.array(fc.tuple(text(false), text(false)), { minLength: 10, maxLength: 10 });
+
+describe('the tables of overrides', () => {
+  // One pool for all runs: a thread each would be a thousand.
+  const reused = tables();
+  const placed: PlacedOverride[] = [];
+  const become = (wanted: readonly PlacedOverride[]) => {
+    for (const old of placed.splice(0)) reused.apply(old, undefined);
+    for (const one of wanted) reused.apply(undefined, one);
+    placed.push(...wanted);
+    return reused.compileNow();
+  };
+
+  test('give every check the override that the order of precedence gives it', () => {
+    fc.assert(
+      fc.property(overrides, asked, (all, questions) => {
+        const governor = new Governor(become(all));
+        for (const [namespace, identifier] of questions) {
+          const expected = governing(all, namespace, identifier);
+          expect(governor.limit(namespace, identifier)).toBe(expected?.limit);
+        }
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('do not depend on the order in which overrides came', () => {
+    const shuffled = overrides.chain((all) => {
+      const whole = { minLength: all.length, maxLength: all.length };
+      return fc.tuple(fc.constant(all), fc.shuffledSubarray(all, whole), asked);
+    });
+    fc.assert(
+      fc.property(shuffled, ([all, other, questions]) => {
+        const first = new Governor(become(all));
+        const before = questions.map(([n, i]) => first.limit(n, i));
+        const second = new Governor(become(other));
+        expect(questions.map(([n, i]) => second.limit(n, i))).toEqual(before);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('follow additions, changes and removals, compiled by a task, in few buffers', async () => {
+    const made = tables();
+    const governor = new Governor();
+    const all = new Map<number, PlacedOverride>();
+    let buffers = 0;
+    for (let i = 0; i < 300; i++) {
+      const row = 1 + ((i * 7) % 40);
+      const before = all.get(row);
+      const name = row % 2 === 0 ? `user_${row}` : `user_${row % 10}*${row}`;
+      const after = { ...override(row, row % 3 === 0 ? 'n*' : 'n', name), limit: i + 1 };
+      const isGone = before !== undefined && i % 5 === 0;
+      made.apply(before, isGone ? undefined : after);
+      if (isGone) all.delete(row);
+      else all.set(row, after);
+      const published: Partial<PublishedTables> = await made.compile();
+      governor.inForce.switchTo(published);
+      for (const kind of ['exact', 'trie'] as const) {
+        const buffer = published[kind];
+        if (!buffer) continue;
+        const words = new Int32Array(buffer);
+        // A word that nothing is kept in tells a buffer that was seen before.
+        buffers += 1 - words[15];
+        words[15] = 1;
+      }
+      for (let n = 0; n < 40; n++) {
+        for (const identifier of [`user_${n}`, `user_${n % 10}-${n}`]) {
+          const expected = governing([...all.values()], 'n', identifier)?.limit;
+          expect(governor.limit('n', identifier)).toBe(expected);
+        }
+      }
+    }
+    // Two of each kind, and those that they outgrew, each of twice the size.
+    expect(buffers).toBeLessThanOrEqual(2 * 2 * 4);
+    for (const one of all.values()) made.apply(one, undefined);
+    governor.inForce.switchTo(await made.compile());
+    expect(made.counts).toEqual({ exact: 0, wildcard: 0 });
+    expect(governor.limit('n', 'user_2')).toBeUndefined();
+  });
+
+  test('are written all the same when the thread of the task cannot start, fails or hangs', async () => {
+    const faults = [
+      ['does not exist', undefined],
+      ['does not load', 'throw new Error("loads badly")'],
+      ['throws', 'export default () => { throw new Error("works badly") }'],
+      ['exits', 'export default () => process.exit(3)'],
+      ['hangs', 'export default () => { for (;;); }'],
+    ] as const;
+    for (const [what, source] of faults) {
+      const directory = temporaryDirectory();
+      const file = join(directory, 'task.mjs');
+      if (source !== undefined) writeFileSync(file, source);
+      const failures: Error[] = [];
+      const made = new OverrideTables(HASH_KEY, pathToFileURL(file), (error) => {
+        failures.push(error);
+      });
+      for (let i = 1; i <= 3; i++) {
+        made.apply(undefined, override(i, 'n', `a*${i}`));
+        made.apply(undefined, override(10 + i, 'n', `a${i}`));
+        const governor = new Governor(await made.compile());
+        expect([what, governor.limit('n', `abc${i}`)]).toEqual([what, i]);
+        expect([what, governor.limit('n', `a${i}`)]).toEqual([what, 10 + i]);
+        expect([what, failures.length]).toEqual([what, i]);
+      }
+      await made.close();
+      removeDirectory(directory);
+    }
+  });
+
+  test('are attached to only where they are whole', () => {
+    const { exact } = become([override(1, 'n', 'abc')]);
+    const words = new Int32Array(exact!);
+    for (const [index, value] of [
+      [0, 0],
+      [1, 99],
+      [2, -1],
+      [2, 1_000_000],
+      [3, 3],
+    ]) {
+      const before = words[index];
+      words[index] = value;
+      expect(() => new ExactTable(exact!)).toThrow(MemoryError);
+      words[index] = before;
+    }
+    expect(new ExactTable(exact!).records).toBe(1);
+  });
+});

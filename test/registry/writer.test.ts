@@ -1,0 +1,216 @@
+import { join } from 'node:path';
+import Database from 'libsql';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ApiError } from '../../src/errors.ts';
+import { NAMESPACES_MAX, PENDING_BYTES_MAX, PENDING_CHANGES_MAX } from '../../src/limits.ts';
+import { openLog } from '../../src/observe/log.ts';
+import { Registry } from '../../src/registry/registry.ts';
+import { Writer } from '../../src/registry/writer.ts';
+import { DataDirectory } from '../../src/store/directory.ts';
+import { SqliteStore } from '../../src/store/sqlite.ts';
+import type { Change } from '../../src/store/store.ts';
+import { check, LASTING_MS, request } from '../support/http.ts';
+import { removeDirectory, startServer, temporaryDirectory, until } from '../support/server.ts';
+import { addRecords, recordsOf, withStore } from '../support/store.ts';
+
+const manyNamespaces = (length: number) =>
+  Array.from({ length }, (_, i) => ({ id: `rlns_${i}`, name: `n${i}`, createdMs: 0 }));
+
+describe('a writer', () => {
+  let path: string;
+  let directory: DataDirectory;
+  let store: SqliteStore;
+  let registry: Registry;
+  let writer: Writer;
+  let published: { changes: readonly Change[]; rejected: string[] }[];
+  /** Publications that acceptors have not switched to yet. */
+  let held: (() => void)[];
+
+  const open = () => {
+    directory = DataDirectory.open(path);
+    store = SqliteStore.open(directory);
+    registry = new Registry(store);
+    published = [];
+    held = [];
+    const publish = (changes: readonly Change[], rejected: string[]) => {
+      published.push({ changes, rejected });
+      return new Promise<void>((resolve) => held.push(resolve));
+    };
+    writer = new Writer(registry, store, publish, openLog('silent'), () => 5);
+  };
+  const close = () => {
+    store.close();
+    directory.close();
+  };
+  beforeEach(() => {
+    path = temporaryDirectory();
+    open();
+  });
+  afterEach(() => {
+    close();
+    removeDirectory(path);
+  });
+
+  const names = () => recordsOf(store, 'namespaces').map(({ name }) => name);
+  const add = (name: string, bytes = 10) => {
+    return writer.submit(bytes, () => ({ id: registry.addNamespace(name, 5).id }));
+  };
+  const release = () => held.shift()!();
+
+  test('answers when the change is durable and every acceptor has switched, not before', async () => {
+    let answered = false;
+    const answer = add('a').then(() => {
+      answered = true;
+    });
+    await until('it is published', () => held.length === 1);
+    expect(names()).toEqual(['a']);
+    expect(answered).toBe(false);
+    release();
+    await answer;
+  });
+
+  test('makes one round of all that comes while the last one goes on', async () => {
+    const first = add('first');
+    await until('it is published', () => held.length === 1);
+    const others = Array.from({ length: 50 }, (_, i) => add(`other ${i}`));
+    writer.register('by a check');
+    release();
+    await first;
+    await until('the others are published', () => held.length === 1);
+    expect(published.map(({ changes }) => changes.length)).toEqual([1, 51]);
+    release();
+    await Promise.all(others);
+    expect(names().length).toBe(52);
+    expect(writer.rounds).toBe(2);
+  });
+
+  test('takes back what a refused change had done, and nothing else', async () => {
+    const refusal = new ApiError('FORBIDDEN', 'no');
+    const outcomes = [
+      add('a'),
+      writer.submit(10, () => {
+        registry.addNamespace('refused', 5);
+        throw refusal;
+      }),
+      add('b'),
+    ];
+    await until('it is published', () => held.length === 1);
+    release();
+    const settled = await Promise.allSettled(outcomes);
+    expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    expect(settled[1]).toMatchObject({ reason: refusal });
+    expect(names()).toEqual(['a', 'b']);
+    expect(registry.namespaceByName('refused')).toBeUndefined();
+  });
+
+  test('refuses every change with a 503 when the store cannot write, and then goes on', async () => {
+    const other = new Database(join(path, 'store.db'));
+    other.exec('BEGIN IMMEDIATE');
+    writer.register('by a check');
+    const missing = writer.submit(10, () => {
+      throw new ApiError('NOT_FOUND', 'there is none');
+    });
+    await expect(add('a')).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+    await expect(missing).rejects.toMatchObject({ code: 'NOT_FOUND' });
+    expect(registry.namespaces()).toEqual([]);
+    other.exec('ROLLBACK');
+    other.close();
+    // What a check has brought is written as soon as the store can be.
+    await until('it is tried again', () => held.length === 1);
+    release();
+    await until('it is there', () => names().includes('by a check'));
+    const again = add('a');
+    await until('it is published', () => held.length === 1);
+    release();
+    await again;
+    expect(names()).toEqual(['by a check', 'a']);
+  });
+
+  test('holds so many changes and bytes at once, and refuses more with a 503', async () => {
+    const first = add('first');
+    await until('it is published', () => held.length === 1);
+    const waiting = Array.from({ length: PENDING_CHANGES_MAX }, (_, i) => add(`n${i}`));
+    await expect(add('one more')).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+    release();
+    await first;
+    await until('they are published', () => held.length === 1);
+    const large = add('large', PENDING_BYTES_MAX);
+    await expect(add('small', 1)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+    release();
+    await Promise.all(waiting);
+    await until('the large one is published', () => held.length === 1);
+    release();
+    await large;
+  });
+
+  test('registers a namespace once, and tells of names for which there is no room', async () => {
+    addRecords(store, 'namespaces', manyNamespaces(NAMESPACES_MAX - 1));
+    close();
+    open();
+    for (const name of ['n5', 'theirs', 'mine', 'theirs']) writer.register(name);
+    await until('it is published', () => held.length === 1);
+    release();
+    expect(published[0].changes.map(({ after }) => after)).toMatchObject([{ name: 'theirs' }]);
+    expect(published[0].rejected).toEqual(['mine']);
+    expect(names().at(-1)).toBe('theirs');
+  });
+
+  test('gives everything back to the next one', async () => {
+    const done = [
+      add('a'),
+      writer.submit(10, () => {
+        const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+        const { id } = registry.namespaceByName('a')!;
+        registry.putOverride({ id: 'rlor_1', scope: id, identifier: 'x*', ...override });
+        registry.putOverride({ id: 'rlor_2', scope: id, identifier: 'xyz', ...override });
+        registry.putOverride({ id: 'rlor_3', scope: 'a*', identifier: 'xyz', ...override });
+        return {};
+      }),
+    ];
+    await until('it is published', () => held.length === 1);
+    release();
+    await Promise.all(done);
+    const contents = () => [registry.namespaces(), registry.overrides(), registry.overrideCounts];
+    const before = contents();
+    expect(registry.overrideCounts).toEqual({ exact: 1, wildcard: 2 });
+    close();
+    open();
+    expect(contents()).toEqual(before);
+  });
+});
+
+describe('a server', () => {
+  const directory = temporaryDirectory();
+  const args = ['--counters', '1024', '--acceptors', '2'];
+  beforeAll(() => {
+    withStore(directory, (store) => {
+      addRecords(store, 'namespaces', manyNamespaces(NAMESPACES_MAX - 2));
+    });
+  });
+  afterAll(() => removeDirectory(directory));
+
+  test('creates a namespace at its first check with a cost, keeps it, and stops at the bound', async () => {
+    const server = await startServer(directory, { args });
+    const body = { identifier: 'a', limit: 5, duration: LASTING_MS };
+    const send = (namespace: string, cost = 1) => {
+      return request(server.port, { body: JSON.stringify({ ...body, namespace, cost }) });
+    };
+    expect((await send('looked at', 0)).status).toBe(200);
+    expect((await send('one')).status).toBe(200);
+    expect((await send('two')).status).toBe(200);
+    // An acceptor that has not heard of both yet takes it for the last, until it is told.
+    await until('both acceptors have no room for a third', async () => {
+      const answers = await Promise.all(Array.from({ length: 20 }, () => send('three')));
+      return answers.every(({ status, body }) => {
+        return status === 400 && body.includes(`${NAMESPACES_MAX} namespaces`);
+      });
+    });
+    expect(await check(server.port, { ...body, namespace: 'two' })).toMatchObject({ remaining: 3 });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    withStore(directory, (store) => {
+      const names = recordsOf(store, 'namespaces').map(({ name }) => name);
+      expect(names.slice(-2)).toEqual(['one', 'two']);
+      expect(names.length).toBe(NAMESPACES_MAX);
+    });
+  });
+});

@@ -1,0 +1,108 @@
+/**
+ * What patterns mean, in the simplest words: a matcher that fills a table of all prefixes, and the
+ * order of precedence as it is written down. Slow, and nothing of it shared with the product.
+ */
+
+import { Hasher } from '../../src/counters/hash.ts';
+import type { Check } from '../../src/decide/decider.ts';
+import { OverridesInForce, type PublishedTables } from '../../src/overrides/in-force.ts';
+import type { PlacedOverride } from '../../src/overrides/registers.ts';
+
+/** Whether a pattern matches the whole of a text, by characters. */
+export function matches(pattern: string, text: string): boolean {
+  const p = [...pattern];
+  const t = [...text];
+  let row = [true, ...t.map(() => false)];
+  for (const character of p) {
+    const next = [character === '*' && row[0]];
+    for (let i = 0; i < t.length; i++) {
+      next.push(character === '*' ? next[i] || row[i + 1] : row[i] && character === t[i]);
+    }
+    row = next;
+  }
+  return row[t.length];
+}
+
+type Texts = Pick<PlacedOverride, 'namespace' | 'identifier'>;
+
+/** What decides, first difference first; of each, the smaller comes first. */
+function keysOf({ namespace, identifier }: Texts): (number | number[])[] {
+  return [namespace, identifier].flatMap((text) => {
+    const characters = [...text];
+    const star = characters.indexOf('*');
+    return [
+      star < 0 ? 0 : 1,
+      -characters.filter((character) => character !== '*').length,
+      -(star < 0 ? characters.length : star),
+      characters.map((character) => character.codePointAt(0)!),
+    ];
+  });
+}
+
+export function precedes(a: Texts, b: Texts): boolean {
+  const [x, y] = [keysOf(a), keysOf(b)];
+  for (const [i, key] of x.entries()) {
+    const order = Array.isArray(key) ? compareLists(key, y[i] as number[]) : key - (y[i] as number);
+    if (order !== 0) return order < 0;
+  }
+  return false;
+}
+
+function compareLists(a: number[], b: number[]): number {
+  const at = a.findIndex((value, i) => value !== b[i]);
+  if (at < 0) return a.length - b.length;
+  return b[at] === undefined ? 1 : a[at] - b[at];
+}
+
+/** The override that governs a check, by looking at all of them. */
+export function governing<T extends Texts>(
+  overrides: readonly T[],
+  namespace: string,
+  identifier: string,
+): T | undefined {
+  let best: T | undefined;
+  for (const override of overrides) {
+    if (best !== undefined && !precedes(override, best)) continue;
+    const inNamespace = matches(override.namespace, namespace);
+    if (inNamespace && matches(override.identifier, identifier)) best = override;
+  }
+  return best;
+}
+
+export const HASH_KEY = Buffer.from('0123456789abcdef');
+
+/** The limit that published tables give a check; undefined where they leave it as it is. */
+export class Governor {
+  readonly inForce = new OverridesInForce();
+  readonly #hasher = new Hasher(HASH_KEY);
+  readonly #namespaces = new Map<string, Check['namespace']>();
+
+  constructor(tables: Partial<PublishedTables> = {}) {
+    this.inForce.switchTo(tables);
+  }
+
+  limit(namespace: string, identifier: string): number | undefined {
+    const check: Check = {
+      namespace: this.#namespace(namespace),
+      identifier,
+      limit: -1,
+      durationMs: 1_000,
+      cost: 1,
+      isAsync: false,
+    };
+    this.#hasher.hash(check.namespace.state, identifier);
+    return this.inForce.govern(check, this.#hasher) ? check.limit : undefined;
+  }
+
+  #namespace(name: string): Check['namespace'] {
+    let namespace = this.#namespaces.get(name);
+    if (namespace === undefined) {
+      const state = this.#hasher.namespace(name);
+      const row = new Float64Array(4);
+      const trieRoots = new Int32Array(0);
+      namespace = { name, id: undefined, state, row, trieRoots, trieVersion: 0 };
+      this.#namespaces.set(name, namespace);
+    }
+    return namespace;
+  }
+}
