@@ -59,6 +59,48 @@ describe.each(MODES)('decided %s:', (mode) => {
       });
     });
 
+    test('setOverride, getOverride, listOverrides and deleteOverride', async () => {
+      const { ratelimits } = client();
+      const of = { namespaceName: 'sdk', identifier: 'user_*' };
+      const said = { limit: 3, duration: LASTING_MS };
+      const set = await ratelimits.setOverride({ ...of, ...said });
+      expect(set.error).toBeUndefined();
+      const { overrideId } = set.result!;
+      expect(overrideId).toMatch(/^rlor_/);
+      const check = { ...body('user_é 1'), namespace: 'sdk' };
+      expect((await ratelimits.limit(check)).result).toMatchObject({ limit: 3, remaining: 2 });
+      const override = { id: overrideId, identifier: 'user_*', ...said, async: false };
+      expect((await ratelimits.getOverride(of)).result).toEqual(override);
+      const exact = { namespaceName: 'sdk', identifier: 'user_é 1', ...said, async: true };
+      const second = await ratelimits.setOverride(exact);
+      const pages: unknown[] = [];
+      let cursor: string | undefined;
+      do {
+        const query = {
+          namespaceName: 'sdk',
+          limit: 1,
+          ...(cursor === undefined ? {} : { cursor }),
+        };
+        const { result, error } = await ratelimits.listOverrides(query);
+        expect(error).toBeUndefined();
+        expect(result!.total).toBe(2);
+        pages.push(...result!.overrides);
+        cursor = result!.cursor;
+      } while (cursor !== undefined);
+      const { namespaceName: _, ...listed } = exact;
+      expect(pages).toEqual([override, { id: second.result!.overrideId, ...listed }]);
+      expect((await ratelimits.setOverride({ ...exact, limit: 4 })).result).toEqual(second.result);
+      for (const identifier of [of.identifier, exact.identifier]) {
+        const deleted = await ratelimits.deleteOverride({ namespaceName: 'sdk', identifier });
+        expect([deleted.error, deleted.result]).toEqual([undefined, {}]);
+      }
+      const gone = await ratelimits.getOverride(of);
+      expect(gone.error).toMatchObject({ code: 'NOT_FOUND' });
+      expect((await ratelimits.limit(check)).result).toMatchObject({ limit: 5 });
+      const bad = await ratelimits.setOverride({ identifier: 'user_*', ...said });
+      expect(bad.error?.message).toContain('"namespaceId" and "namespaceName"');
+    });
+
     test('a base URL with a slash at its end', async () => {
       const { result } = await client({ baseUrl: `${server.url}/` }).ratelimits.limit(
         body('slash'),

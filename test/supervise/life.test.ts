@@ -69,7 +69,7 @@ describe.each(MODES)('decided %s:', (mode) => {
 
   describe('the first start', () => {
     test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
-      const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
       const lines = server
         .stdout()
         .split('\n')
@@ -88,7 +88,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         expect(readFileSync(join(dataDir, name)).includes(key)).toBe(false);
       }
 
-      const again = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      const again = await start({ env: { WEIR_ROOT_KEY: undefined } });
       expect(again.stdout()).not.toContain('weir_');
       const { stdout: later } = await promisify(execFile)('sh', [
         '-c',
@@ -114,7 +114,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('takes the root key from a file, and then makes none', async () => {
       const file = join(dataDir, '..', `weir-key-${process.pid}`);
       writeFileSync(file, `${ROOT_KEY}\n`);
-      const env = { WEIR_ROOT_KEY: undefined as unknown as string, WEIR_ROOT_KEY_FILE: file };
+      const env = { WEIR_ROOT_KEY: undefined, WEIR_ROOT_KEY_FILE: file };
       const server = await start({ env });
       removeDirectory(file);
       expect(server.stdout()).not.toContain('weir_');
@@ -128,7 +128,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const { code } = await unread.exited;
       expect(code === 0).toBe(false);
       expect(unread.stderr()).toContain('EPIPE');
-      const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
       expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
     });
 
@@ -371,7 +371,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     test.each(['lost', 'emptied', 'flipped'])(
       'refuses a store whose log was %s after a kill, instead of forgetting its last records',
       async (damage) => {
-        const server = await start({ env: { WEIR_ROOT_KEY: undefined as unknown as string } });
+        const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
         await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
         server.child.kill('SIGKILL');
         await server.exited;

@@ -35,6 +35,8 @@ export interface Running {
 }
 
 export interface Options {
+  /** What to start instead of the build at hand. */
+  main?: string;
   args?: string[];
   /** Besides what every process has; a variable that is undefined is left out. */
   env?: Record<string, string | undefined>;
@@ -83,7 +85,7 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
   const adminPort = await freePort();
   const args = [
     ...(options.execArgv ?? []),
-    MAIN,
+    options.main ?? MAIN,
     ...['--port', String(port), '--admin-port', String(adminPort), '--data-dir', dataDir],
     ...(options.args ?? []),
   ];

@@ -1,0 +1,179 @@
+/** `kill -9` in the middle of changes: nothing acknowledged is lost, nothing half-written is read. */
+
+import { afterAll, expect, test } from 'vitest';
+import { done, type Fields, operate } from '../support/api.ts';
+import { check, LASTING_MS, request } from '../support/http.ts';
+import { random } from '../support/load.ts';
+import { scaled } from '../support/scale.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const KILLS = scaled(120);
+const CLIENTS = 6;
+/** Things that each client changes. */
+const THINGS = 12;
+
+const GONE = 'gone';
+
+/** What a thing may be after a kill: as it was acknowledged last, or as the request on its way. */
+class Thing {
+  possible = new Set<string>([GONE]);
+  begin(value: string): void {
+    this.possible.add(value);
+  }
+  acknowledge(value: string): void {
+    this.possible = new Set([value]);
+  }
+}
+
+const dataDir = temporaryDirectory();
+afterAll(() => removeDirectory(dataDir));
+
+/** By what names it: the texts of an override, or the name of a key. */
+const things = new Map<string, Thing>();
+const thing = (name: string) => {
+  const known = things.get(name) ?? new Thing();
+  things.set(name, known);
+  return known;
+};
+/** Keys by their names, as they were shown. */
+const shown = new Map<string, { keyId: string; key: string }>();
+/** Namespaces that a change was acknowledged in. */
+const namespaces = new Set<string>();
+
+/** Changes things one after the other until the server is gone. */
+async function change(server: Running, client: number, below: (n: number) => number) {
+  let acknowledged = 0;
+  for (;;) {
+    const which = below(THINGS);
+    const at = `${client}_${which}`;
+    try {
+      if (which < 2) await changeKey(server, `key ${at}`);
+      else await changeOverride(server, client, at, below);
+      acknowledged++;
+    } catch {
+      return acknowledged;
+    }
+  }
+}
+
+async function changeKey(server: Running, name: string) {
+  const state = thing(name);
+  const known = shown.get(name);
+  if (known !== undefined) {
+    state.begin(GONE);
+    await done(server.port, 'keys.revoke', { keyId: known.keyId });
+    state.acknowledge(GONE);
+    shown.delete(name);
+    return;
+  }
+  // One whose answer was lost is nobody's; another name keeps them apart.
+  state.begin('made');
+  const made = await done(server.port, 'keys.create', { name, permissions: ['ratelimit.*.limit'] });
+  shown.set(name, made as unknown as { keyId: string; key: string });
+  state.acknowledge('made');
+}
+
+async function changeOverride(
+  server: Running,
+  client: number,
+  at: string,
+  below: (n: number) => number,
+) {
+  const namespaceName = below(3) === 0 ? `kill ${client}*` : `kill ${client}`;
+  const identifier = below(2) === 0 ? `user_${at}` : `user_${at}_*`;
+  const of = { namespaceName, identifier };
+  const state = thing(`${namespaceName} ${identifier}`);
+  if (below(4) === 0) {
+    state.begin(GONE);
+    const { status } = await operate(server.port, 'ratelimits.deleteOverride', of);
+    if (status !== 200 && status !== 404) throw new Error(`${status}`);
+    state.acknowledge(GONE);
+    return;
+  }
+  const limit = 1 + below(1_000_000);
+  state.begin(String(limit));
+  await done(server.port, 'ratelimits.setOverride', { ...of, limit, duration: LASTING_MS });
+  state.acknowledge(String(limit));
+  if (!namespaceName.endsWith('*')) namespaces.add(namespaceName);
+}
+
+async function allPages(server: Running, operation: 'ratelimits.exportOverrides' | 'keys.list') {
+  const items: Fields[] = [];
+  let cursor: unknown;
+  do {
+    const page = await done(server.port, operation, cursor === undefined ? {} : { cursor });
+    items.push(...((page.overrides ?? page.keys) as Fields[]));
+    cursor = page.cursor;
+  } while (cursor !== undefined);
+  return items;
+}
+
+/** Compares what there is with what there may be, and goes on from there. */
+async function verify(server: Running) {
+  const overrides = await allPages(server, 'ratelimits.exportOverrides');
+  const keys = await allPages(server, 'keys.list');
+  const found = new Map(
+    overrides.map((one) => [`${one.namespaceName} ${one.identifier}`, String(one.limit)]),
+  );
+  for (const { name } of keys) if (name !== 'configured root key') found.set(`${name}`, 'made');
+  for (const [name, { possible }] of things) {
+    const value = found.get(name) ?? GONE;
+    expect([name, [...possible]]).toEqual([name, expect.arrayContaining([value])]);
+    thing(name).acknowledge(value);
+  }
+  expect([...found.keys()].filter((name) => !things.has(name))).toEqual([]);
+  // The start says what it loaded.
+  const [, text] = /(\{[^\n]*"msg":"loaded"\})/.exec(server.stderr()) ?? [];
+  const loaded = JSON.parse(text);
+  expect(loaded.overrides.exact + loaded.overrides.wildcard).toBe(overrides.length);
+  expect(loaded.keys).toBe(keys.length);
+  expect(loaded.namespaces).toBeGreaterThanOrEqual(namespaces.size);
+  // And what is there is in force.
+  for (const { namespaceName, identifier, limit } of overrides.slice(0, 3)) {
+    if (`${namespaceName}${identifier}`.includes('*')) continue;
+    const body = { namespace: namespaceName, identifier, limit: 1, duration: 1_000, cost: 0 };
+    expect((await check(server.port, body)).limit).toBe(limit);
+  }
+  for (const [name, { key, keyId }] of shown) {
+    if (!keys.some((one) => one.keyId === keyId)) {
+      shown.delete(name);
+      continue;
+    }
+    const headers = { Authorization: `Bearer ${key}` };
+    const body = JSON.stringify({ identifier: 'a', limit: 1, duration: 1_000, cost: 0 });
+    expect((await request(server.port, { headers, body })).status).not.toBe(401);
+  }
+  // A key whose answer was lost is revoked by its name.
+  for (const { name, keyId } of keys) {
+    if (name === 'configured root key' || shown.has(`${name}`)) continue;
+    await done(server.port, 'keys.revoke', { keyId });
+    thing(`${name}`).acknowledge(GONE);
+  }
+}
+
+test(`nothing acknowledged is lost and nothing half-written is read over ${KILLS} kills`, async () => {
+  const seed = 4_711;
+  const below = random(seed);
+  let acknowledged = 0;
+  const options = { args: ['--counters', '1024', '--acceptors', '1'] };
+  for (let kill = 0; kill < KILLS; kill++) {
+    const server = await startServer(dataDir, options);
+    await verify(server);
+    const clients = Array.from({ length: CLIENTS }, (_, client) => change(server, client, below));
+    await new Promise((resolve) => setTimeout(resolve, 10 + below(150)));
+    server.child.kill('SIGKILL');
+    await server.exited;
+    for (const count of await Promise.all(clients)) acknowledged += count;
+  }
+  const server = await startServer(dataDir, options);
+  await verify(server);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  const lost = 'none lost';
+  console.log(`kills: ${KILLS}, ${acknowledged} changes acknowledged, ${lost}, seed ${seed}`);
+  expect(acknowledged).toBeGreaterThan(KILLS * 10);
+}, 300_000);

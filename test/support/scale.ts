@@ -1,0 +1,10 @@
+/**
+ * What is tried many times is tried in full unless WEIR_TEST_SCALE says otherwise: `.ci/run` makes
+ * a smaller share of it on its second Node.
+ */
+
+const SCALE = Number(process.env.WEIR_TEST_SCALE ?? 1);
+
+export function scaled(count: number): number {
+  return Math.ceil(count * SCALE);
+}
