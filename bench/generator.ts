@@ -7,6 +7,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
 import { KEY } from './servers.ts';
+import { NAMESPACE } from './sets.ts';
 
 export interface Load {
   requests: number;
@@ -38,7 +39,7 @@ export function load(wanted: Wanted): Promise<Load> {
 
 function bodyOf(identifier: string, isAsync: boolean): string {
   return JSON.stringify({
-    namespace: 'api',
+    namespace: NAMESPACE,
     identifier,
     limit: 1_000_000,
     duration: 60_000,

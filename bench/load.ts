@@ -5,7 +5,7 @@
  */
 
 import { type Load, load } from './generator.ts';
-import { cpuSeconds, residentBytes, type Server, startServers } from './servers.ts';
+import { cpuSeconds, residentBytes, type Server } from './servers.ts';
 import { median } from './threads.ts';
 
 const ROUNDS = 5;
@@ -41,10 +41,15 @@ interface Round extends Load {
   cpu: number | undefined;
 }
 
-/** @param progress is told what comes next */
-export async function measureLoad(progress: (what: string) => void): Promise<LoadResult[]> {
-  progress('load: start, and warm up');
-  const servers = await startServers();
+/**
+ * @param servers of which the first is what the others are measured against
+ * @param progress is told what comes next
+ */
+export async function measureLoad(
+  servers: readonly Server[],
+  progress: (what: string) => void,
+): Promise<LoadResult[]> {
+  progress('load: warm up');
   try {
     for (const { port, isAsync } of servers) {
       await load({ port, connections: 64, seconds: WARM_UP_SECONDS, isAsync });

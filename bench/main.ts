@@ -10,7 +10,9 @@ import { Bench } from 'tinybench';
 import { loadChart } from './chart.ts';
 import { GENERATOR } from './generator.ts';
 import { type LoadResult, measureLoad, type Spread } from './load.ts';
+import { measureOverrides } from './overrides.ts';
 import { startRing } from './ring.ts';
+import { startServers } from './servers.ts';
 import { type Subject, stepSubjects } from './subjects.ts';
 import { measureScaling } from './threads.ts';
 
@@ -99,12 +101,21 @@ for (const { name, one, two } of scaling) {
   say(`${name.padEnd(40)} 1 thread ${millions(one)}   2 threads ${millions(two)}   ratio ${ratio}`);
 }
 
-const load = await measureLoad(progress);
+const load = await measureLoad(await startServers(), progress);
 say(`\nHTTP, by ${GENERATOR}; ratios to the bare server that parses, in the same round:`);
 showLoad(load);
 
+const overrides = await measureOverrides(progress);
+say('\noverrides at their bounds, 100,000 exact and 10,000 with a wildcard:');
+for (const { what, median, p99, unit } of overrides.figures) {
+  const tail = p99 === undefined ? '' : `   p99 ${p99.toFixed(1).padStart(7)} ${unit}`;
+  say(`${what.padEnd(52)} median ${median.toFixed(1).padStart(7)} ${unit}${tail}`);
+}
+say('\nHTTP with overrides; ratios to the server that has none, in the same round:');
+showLoad(overrides.load);
+
 const beside = (name: string) => new URL(`../../bench/${name}`, import.meta.url);
-const result = { machine, generator: GENERATOR, steps, scaling, load };
+const result = { machine, generator: GENERATOR, steps, scaling, load, overrides };
 writeFileSync(beside('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);
 writeFileSync(
   beside('result.svg'),

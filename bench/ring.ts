@@ -14,7 +14,8 @@ import { KIND } from '../src/shards/layout.ts';
 import { allocateLink, attachLink, Consumer, REPLIES } from '../src/shards/ring.ts';
 import type { Run, ShardWorkerData } from '../src/shards/worker.ts';
 import { ClockKeeper } from '../src/time.ts';
-import { allocateTables, HASH_KEY, type Subject } from './subjects.ts';
+import { HASH_KEY } from './sets.ts';
+import { allocateTables, type Subject } from './subjects.ts';
 
 const BATCH = 64;
 const INCARNATION = 100;

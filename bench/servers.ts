@@ -48,11 +48,11 @@ async function start(
   return { name, port: found, isAsync, process: child, stop };
 }
 
-function weir(name: string, decide: string, isAsync: boolean): Promise<Server> {
+export function weir(name: string, decide: string, isAsync: boolean): Promise<Server> {
   // One acceptor, as the bare servers have one thread.
   const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
   args.push('--log-level', 'silent');
-  return start(name, isAsync, '../main.js', args, /serves checks on \S+:(\d+)/);
+  return start(name, isAsync, '../cli.js', args, /serves checks on \S+:(\d+)/);
 }
 
 function bare(name: string, what: string): Promise<Server> {

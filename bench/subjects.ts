@@ -18,9 +18,18 @@ import { CounterTable } from '../src/counters/table.ts';
 import { InPlace } from '../src/decide/in-place.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../src/limits.ts';
 import { KnownNamespaces } from '../src/namespaces/known.ts';
+import type { PublishedTables } from '../src/overrides/in-force.ts';
 import { OverridesInForce } from '../src/overrides/in-force.ts';
 import { shardOf } from '../src/shards/shard.ts';
 import { Clock, ClockKeeper } from '../src/time.ts';
+import {
+  exactOverrides,
+  HASH_KEY,
+  NAMESPACE,
+  NO_OVERRIDES,
+  tablesOf,
+  wildcardOverrides,
+} from './sets.ts';
 
 export const BATCH = 1_000;
 
@@ -32,7 +41,6 @@ export interface Subject {
   run: (() => void) | (() => { overriddenDuration: number });
 }
 
-export const HASH_KEY = Buffer.from('0123456789abcdef');
 const COUNTERS = 1_048_576;
 const LIMIT = Number.MAX_SAFE_INTEGER;
 const DURATION_MS = 60_000;
@@ -107,6 +115,37 @@ function hashSubject(count: number): Subject {
   };
 }
 
+/** What governs a check, for one identifier after the other; the hash is there already. */
+function governSubject(name: string, tables: PublishedTables): Subject {
+  const inForce = new OverridesInForce();
+  inForce.switchTo(tables);
+  const hasher = new Hasher(HASH_KEY);
+  const namespaces = new KnownNamespaces(
+    (namespace) => hasher.namespace(namespace),
+    () => new Float64Array(4),
+    () => {},
+  );
+  const namespace = namespaces.unregistered(NAMESPACE);
+  const checks = identifiers(10_000, 0).map((identifier) => {
+    hasher.hash(namespace.state, identifier);
+    const { h0, h1, h2, h3 } = hasher;
+    const limits = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isAsync: false };
+    return { check: { namespace, identifier, ...limits }, id: { h0, h1, h2, h3 } };
+  });
+  let at = 0;
+  return {
+    name: `override, ${name}`,
+    count: BATCH,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) {
+        const { check, id } = checks[at];
+        at = at + 1 === checks.length ? 0 : at + 1;
+        sink.value = inForce.govern(check, id);
+      }
+    },
+  };
+}
+
 function batch(name: string, step: (i: number) => unknown): Subject {
   return {
     name,
@@ -145,7 +184,13 @@ export function stepSubjects(): Subject[] {
   };
   const keyring = new Keyring([rootRecord('bench', 'bench', 0)], clock);
   const bodies = identifiers(BATCH, 0).map((identifier) => {
-    const body = { namespace: 'api', identifier, limit: 1_000_000, duration: DURATION_MS, cost: 1 };
+    const body = {
+      namespace: NAMESPACE,
+      identifier,
+      limit: 1_000_000,
+      duration: DURATION_MS,
+      cost: 1,
+    };
     return new TextEncoder().encode(JSON.stringify(body));
   });
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -173,6 +218,10 @@ export function stepSubjects(): Subject[] {
     decideSubject('hash + decide, 1 identifier', tables, 1),
     decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
     decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
+    governSubject('there are none', NO_OVERRIDES),
+    governSubject('1,000 exact', tablesOf(exactOverrides(1_000))),
+    governSubject('100,000 exact', tablesOf(exactOverrides(100_000))),
+    governSubject('10,000 with a wildcard', tablesOf(wildcardOverrides(10_000))),
     // Looked into, since a text that nobody reads is never put together.
     batch('answer', (i) => answerText(1_000_000, answers[i]).charCodeAt(i % 60)),
     batch('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),

@@ -79,7 +79,7 @@ interface Run {
 
 class Builder {
   /** Words of all nodes; number 0 is none. */
-  readonly #nodes: number[] = new Array(NODE_WORDS).fill(0);
+  #nodes = new Int32Array(1_024 * NODE_WORDS);
   readonly #firsts: number[] = [0];
   readonly #labels: string[] = [];
   #units = 0;
@@ -95,46 +95,54 @@ class Builder {
   }
 
   #newNode(first: number): number {
-    for (let word = 0; word < NODE_WORDS; word++) this.#nodes.push(0);
-    return this.#firsts.push(first) - 1;
+    const node = this.#firsts.push(first) - 1;
+    if ((node + 1) * NODE_WORDS > this.#nodes.length) {
+      const larger = new Int32Array(2 * this.#nodes.length);
+      larger.set(this.#nodes);
+      this.#nodes = larger;
+    }
+    return node;
   }
 
   /** Writes the node of a run; the runs of its children are left to do. */
   #fill({ node, texts, accepts, from, to, depth, isStar }: Run, left: Run[]): void {
-    const nodes = this.#nodes;
     const word = node * NODE_WORDS;
     const first = texts[from];
     // Behind a star, a label would have to be looked for; so its children are one unit each.
     const end = isStar ? depth : commonEnd(first, texts[to - 1], depth);
-    nodes[word + NODE.label] = this.#units;
-    nodes[word + NODE.labelLength] = end - depth;
+    this.#nodes[word + NODE.label] = this.#units;
+    this.#nodes[word + NODE.labelLength] = end - depth;
     this.#labels.push(first.slice(depth, end));
     this.#units += end - depth;
     let at = from;
+    let best = 0;
     for (; at < to && texts[at].length === end; at++) {
       // Patterns that differ in runs of stars only: the first by precedence counts.
-      const best = nodes[word + NODE.accepts];
-      nodes[word + NODE.accepts] = best === 0 ? accepts[at] : Math.min(best, accepts[at]);
+      best = best === 0 ? accepts[at] : Math.min(best, accepts[at]);
     }
+    this.#nodes[word + NODE.accepts] = best;
     let star: Run | undefined;
+    let children = 0;
     while (at < to) {
       const unit = texts[at].charCodeAt(end);
       let until = at + 1;
       while (until < to && texts[until].charCodeAt(end) === unit) until++;
       const run = { node: 0, texts, accepts, from: at, to: until, depth: end + 1, isStar: false };
-      if (unit === STAR) star = { ...run, isStar: true };
-      else {
+      if (unit === STAR) {
+        star = run;
+        star.isStar = true;
+      } else {
         run.node = this.#newNode(unit);
-        if (nodes[word + NODE.children] === 0) nodes[word + NODE.firstChild] = run.node;
-        nodes[word + NODE.children]++;
+        if (children++ === 0) this.#nodes[word + NODE.firstChild] = run.node;
         left.push(run);
       }
       at = until;
     }
+    this.#nodes[word + NODE.children] = children;
     if (star === undefined) return;
     // Behind the children, which must not be interrupted.
     star.node = this.#newNode(0);
-    nodes[word + NODE.star] = star.node;
+    this.#nodes[word + NODE.star] = star.node;
     left.push(star);
   }
 
@@ -149,7 +157,8 @@ class Builder {
     [words[TRIE.values], words[TRIE.nodes], words[TRIE.units]] = counts;
     words[TRIE.root] = root;
     new Float64Array(buffer, valuesAt).set(values);
-    new Int32Array(buffer, nodesAt, this.#nodes.length).set(this.#nodes);
+    const nodeWords = this.#firsts.length * NODE_WORDS;
+    new Int32Array(buffer, nodesAt, nodeWords).set(this.#nodes.subarray(0, nodeWords));
     new Uint16Array(buffer, firstsAt, this.#firsts.length).set(this.#firsts);
     Buffer.from(buffer, labelsAt, 2 * this.#units).write(this.#labels.join(''), 'utf16le');
     Atomics.store(words, TRIE.magic, TRIE_HEADER.magic);

@@ -123,19 +123,27 @@ export class WildcardRegister {
   }
 
   sorted(): Wildcards {
-    const values = new Float64Array(VALUE_DOUBLES * this.count);
-    this.#byPrecedence.forEach((wildcard, rank) => {
-      const { limit, durationMs, isAsync } = wildcard.override;
+    const { count } = this;
+    const values = new Float64Array(VALUE_DOUBLES * count);
+    let at = 0;
+    for (let rank = 0; rank < count; rank++) {
+      const wildcard = this.#byPrecedence[rank];
       wildcard.rank = rank;
-      values.set([limit, durationMs, Number(isAsync)], VALUE_DOUBLES * rank);
-    });
-    const texts = this.#byText.flatMap(({ texts }) => texts);
-    return {
-      text: texts.join(''),
-      lengths: Int32Array.from(texts, ({ length }) => length),
-      ranks: Int32Array.from(this.#byText, ({ rank }) => rank),
-      values,
-    };
+      values[at++] = wildcard.override.limit;
+      values[at++] = wildcard.override.durationMs;
+      values[at++] = Number(wildcard.override.isAsync);
+    }
+    let text = '';
+    const lengths = new Int32Array(2 * count);
+    const ranks = new Int32Array(count);
+    for (let i = 0; i < count; i++) {
+      const { texts, rank } = this.#byText[i];
+      text += texts[0] + texts[1];
+      lengths[2 * i] = texts[0].length;
+      lengths[2 * i + 1] = texts[1].length;
+      ranks[i] = rank;
+    }
+    return { text, lengths, ranks, values };
   }
 }
 

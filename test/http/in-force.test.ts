@@ -6,6 +6,7 @@ import { COUNT } from '../../src/lanes.ts';
 import { done, operate } from '../support/api.ts';
 import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
 import { random } from '../support/load.ts';
+import { scaled } from '../support/scale.ts';
 import {
   type Running,
   removeDirectory,
@@ -84,12 +85,13 @@ describe('an acknowledged override', () => {
     removeDirectory(dataDir);
   });
 
-  test('governs the next check on every acceptor, 10 000 times', async () => {
+  const CHANGES = scaled(2_500);
+
+  test(`governs the next check on every acceptor, ${4 * CHANGES} times`, async () => {
     const admin = new Line(server.port);
     const below = random(4);
-    const changes = 2_500;
     let checks = 0;
-    for (let i = 1; i <= changes; i++) {
+    for (let i = 1; i <= CHANGES; i++) {
       // Exact and with a star, by name and by pattern.
       const kind = below(4);
       const namespace = kind < 2 ? 'exact' : 'patt*';
@@ -104,8 +106,8 @@ describe('an acknowledged override', () => {
     }
     admin.close();
     const rounds = await metric(server.adminUrl, 'weir_write_rounds_total');
-    console.log(`in force: ${changes} changes in ${rounds} rounds, ${checks} checks right after`);
-    expect(checks).toBe(10_000);
+    console.log(`in force: ${CHANGES} changes in ${rounds} rounds, ${checks} checks right after`);
+    expect(checks).toBe(4 * CHANGES);
   });
 
   test('is never mixed with another version while changes go on', async () => {
@@ -124,7 +126,7 @@ describe('an acknowledged override', () => {
     let published = 1;
     let going = true;
     const changing = (async () => {
-      for (let limit = 2; limit <= 800; limit++) {
+      for (let limit = 2; limit <= scaled(800); limit++) {
         expect((await set(limit)).status).toBe(200);
         published = limit;
       }
@@ -147,7 +149,7 @@ describe('an acknowledged override', () => {
     });
     await changing;
     await Promise.all(asking);
-    expect(pairs).toBeGreaterThan(1_000);
+    expect(pairs).toBeGreaterThan(scaled(1_000));
   });
 
   test('is in force on a server that nobody asks anything, and one change at a time is one round', async () => {
@@ -188,8 +190,10 @@ describe('an acknowledged override', () => {
   });
 });
 
-describe('10 000 publications with 100 000 overrides', () => {
-  test('leave the memory of the process where it is', async () => {
+describe('publications with 100 000 overrides', () => {
+  const PUBLICATIONS = scaled(10_000);
+
+  test(`leave the memory of the process where it is, after ${PUBLICATIONS} of them`, async () => {
     const dataDir = temporaryDirectory();
     const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
     withStore(dataDir, (store) => {
@@ -214,17 +218,18 @@ describe('10 000 publications with 100 000 overrides', () => {
       }
     };
     // The heap grows to what it needs first.
-    await publish(0, 2_000);
+    const tenth = Math.floor(PUBLICATIONS / 10);
+    await publish(0, 2 * tenth);
     const before = await rss();
     const marks: number[] = [];
-    for (let part = 1; part <= 8; part++) {
-      await publish(1_000 + part * 1_000, 2_000 + part * 1_000);
+    for (let part = 2; part < 10; part++) {
+      await publish(part * tenth, (part + 1) * tenth);
       marks.push((await rss()) / before);
     }
-    expect(await rounds()).toBe(10_000);
+    expect(await rounds()).toBe(10 * tenth);
     console.log(
-      `memory: ${Math.round(before / 2 ** 20)} MiB after 2 000 publications, then` +
-        ` ${marks.map((mark) => mark.toFixed(3)).join(' ')} of it after each 1 000 more`,
+      `memory: ${Math.round(before / 2 ** 20)} MiB after ${2 * tenth} publications, then` +
+        ` ${marks.map((mark) => mark.toFixed(3)).join(' ')} of it after each ${tenth} more`,
     );
     expect(Math.min(...marks.slice(4))).toBeLessThan(1.1);
     admin.close();

@@ -1,0 +1,182 @@
+/**
+ * Overrides at their bounds: how long the tables take to write and how large they are, how long a
+ * change takes until it is acknowledged, at rest and under load, and what checks cost with them.
+ */
+
+import { Agent, request } from 'node:http';
+import { writeTrie } from '../src/overrides/build.ts';
+import { writeExact } from '../src/overrides/exact.ts';
+import type { PlacedOverride } from '../src/overrides/registers.ts';
+import { load } from './generator.ts';
+import { type LoadResult, measureLoad } from './load.ts';
+import { KEY, residentBytes, type Server, weir } from './servers.ts';
+import { exactOverrides, NAMESPACE, registersOf, wildcardOverrides } from './sets.ts';
+import { median } from './threads.ts';
+
+const EXACT = 100_000;
+const WILDCARD = 10_000;
+const BUILDS = 15;
+const CHANGES = 1_000;
+const LOAD_SECONDS = 6;
+const CLIENTS = 16;
+/** Changes ever made. */
+let changed = 0;
+
+/** Overrides of one request, which stay below the bound of a body. */
+const IMPORTED = 5_000;
+
+export interface Figure {
+  what: string;
+  unit: string;
+  median: number;
+  p99?: number;
+}
+
+export interface OverrideResults {
+  figures: Figure[];
+  load: LoadResult[];
+}
+
+export async function measureOverrides(progress: (what: string) => void): Promise<OverrideResults> {
+  const figures = tableFigures();
+  const all = [...exactOverrides(EXACT), ...wildcardOverrides(WILDCARD)];
+  const sets: [name: string, overrides: PlacedOverride[]][] = [
+    ['no overrides', []],
+    ['1,000 exact', exactOverrides(1_000)],
+    ['100,000 exact', exactOverrides(EXACT)],
+    ['10,000 wildcard', wildcardOverrides(WILDCARD)],
+    ['both bounds', all],
+  ];
+  const servers: Server[] = [];
+  for (const [name, overrides] of sets) {
+    progress(`overrides: ${name}`);
+    const server = await weir(name, 'in-place', false);
+    servers.push(server);
+    const before = residentBytes(server.process.pid ?? 0);
+    await fill(server, overrides);
+    const after = residentBytes(server.process.pid ?? 0);
+    if (overrides !== all || before === undefined || after === undefined) continue;
+    const bytes = (after - before) / overrides.length;
+    figures.push({
+      what: 'resident memory of the process, for each',
+      unit: 'bytes',
+      median: bytes,
+    });
+  }
+  progress('overrides: changes');
+  figures.push(...(await changeFigures(servers[servers.length - 1])));
+  return { figures, load: await measureLoad(servers, progress) };
+}
+
+/** The tables, without a server. */
+function tableFigures(): Figure[] {
+  const { exact } = registersOf(exactOverrides(EXACT));
+  const { wildcards } = registersOf(wildcardOverrides(WILDCARD));
+  const timed = (what: string, write: (spare?: SharedArrayBuffer) => SharedArrayBuffer): Figure => {
+    let spare: SharedArrayBuffer | undefined;
+    const times = Array.from({ length: BUILDS }, () => {
+      const before = performance.now();
+      spare = write(spare);
+      return performance.now() - before;
+    });
+    return { what, unit: 'ms', median: median(times) };
+  };
+  const trieBytes = writeTrie(wildcards.sorted(), undefined).byteLength / 2;
+  const exactBytes = writeExact(exact.buffer, exact.records, undefined).byteLength / 2;
+  return [
+    timed('to write the table of exact ones', (spare) => {
+      return writeExact(exact.buffer, exact.records, spare);
+    }),
+    timed('to write the trie', (spare) => writeTrie(wildcards.sorted(), spare)),
+    { what: 'an exact one in its table', unit: 'bytes', median: exactBytes / EXACT },
+    { what: 'one with a wildcard in the trie', unit: 'bytes', median: trieBytes / WILDCARD },
+  ];
+}
+
+async function changeFigures(server: Server): Promise<Figure[]> {
+  const figure = (what: string, times: number[]): Figure => {
+    const sorted = times.toSorted((a, b) => a - b);
+    const p99 = sorted[Math.floor(sorted.length * 0.99)];
+    return { what, unit: 'ms', median: median(times), p99 };
+  };
+  const figures: Figure[] = [];
+  for (const [what, isWildcard] of [
+    ['an exact one', false],
+    ['one with a wildcard', true],
+  ] as const) {
+    const one = () => changeMany(server, isWildcard, 1, (n) => n < CHANGES);
+    figures.push(figure(`change of ${what}, at rest`, await one()));
+    let loading = true;
+    const { port } = server;
+    const checks = { port, connections: 64, isAsync: false };
+    const done = load({ ...checks, seconds: LOAD_SECONDS }).finally(() => {
+      loading = false;
+    });
+    const times = await changeMany(server, isWildcard, 1, () => loading);
+    await done;
+    figures.push(figure(`change of ${what}, under full load`, times));
+  }
+  const many = await changeMany(server, false, CLIENTS, (n) => n < CHANGES);
+  figures.push(figure(`change of an exact one, ${CLIENTS} clients at once`, many));
+  return figures;
+}
+
+/** @returns how long each change took until it was acknowledged, in ms */
+async function changeMany(
+  server: Server,
+  isWildcard: boolean,
+  clients: number,
+  goesOn: (n: number) => boolean,
+): Promise<number[]> {
+  const agent = new Agent({ keepAlive: true, maxSockets: clients });
+  const times: number[] = [];
+  let changes = 0;
+  const client = async () => {
+    for (let n = changes++; goesOn(n); n = changes++) {
+      const number = (n * 7_919) % (isWildcard ? WILDCARD / 2 : EXACT);
+      const identifier = isWildcard ? `user_${number}*` : `user_${number}`;
+      // What changes nothing is not published.
+      const limit = 1_000_000 + ++changed;
+      const body = { namespaceName: NAMESPACE, identifier, limit, duration: 60_000 };
+      const before = performance.now();
+      await post(server, agent, 'setOverride', body);
+      times.push(performance.now() - before);
+    }
+  };
+  await Promise.all(Array.from({ length: clients }, client));
+  agent.destroy();
+  return times;
+}
+
+async function fill(server: Server, overrides: readonly PlacedOverride[]): Promise<void> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  for (let from = 0; from < overrides.length; from += IMPORTED) {
+    const part = overrides.slice(from, from + IMPORTED);
+    const lines = part.map(({ namespace, identifier, limit, durationMs }) => {
+      return { namespaceName: namespace, identifier, limit, duration: durationMs };
+    });
+    await post(server, agent, 'importOverrides', { overrides: lines });
+  }
+  agent.destroy();
+}
+
+function post({ port }: Server, agent: Agent, operation: string, fields: object): Promise<void> {
+  const body = JSON.stringify(fields);
+  const headers = {
+    Authorization: `Bearer ${KEY}`,
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(body),
+  };
+  const path = `/v1/ratelimits.${operation}`;
+  return new Promise((resolve, reject) => {
+    const sent = request({ port, agent, method: 'POST', path, headers }, (answer) => {
+      answer.resume();
+      answer.on('end', () => {
+        if (answer.statusCode === 200) resolve();
+        else reject(new Error(`${operation}: ${answer.statusCode}`));
+      });
+    });
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}

@@ -1,0 +1,56 @@
+/**
+ * The sets of overrides that are measured. The checks of all benchmarks are about `user_0` to
+ * `user_9999` in one namespace; every override gives them the limit that they have anyway, so that
+ * what is measured is only how it is found.
+ */
+
+import { writeTrie } from '../src/overrides/build.ts';
+import { writeExact } from '../src/overrides/exact.ts';
+import type { PublishedTables } from '../src/overrides/in-force.ts';
+import {
+  ExactRegister,
+  type PlacedOverride,
+  WildcardRegister,
+} from '../src/overrides/registers.ts';
+
+export const HASH_KEY = Buffer.from('0123456789abcdef');
+export const NAMESPACE = 'api';
+
+function override(row: number, identifier: string): PlacedOverride {
+  const said = { limit: 1_000_000, durationMs: 60_000, isAsync: false };
+  return { row, namespace: NAMESPACE, identifier, ...said };
+}
+
+/** From `user_0` on: 1,000 govern a tenth of the checks, 100,000 all of them. */
+export function exactOverrides(count: number): PlacedOverride[] {
+  return Array.from({ length: count }, (_, i) => override(i + 1, `user_${i}`));
+}
+
+/** Half of them begin like the identifiers and govern nearly all, half are endings of none. */
+export function wildcardOverrides(count: number): PlacedOverride[] {
+  return Array.from({ length: count }, (_, i) => {
+    const text = i % 2 === 0 ? `user_${i / 2}*` : `*@d${i}.example.com`;
+    return override(i + 1, text);
+  });
+}
+
+export const NO_OVERRIDES: PublishedTables = { exact: null, trie: null };
+
+export function registersOf(overrides: readonly PlacedOverride[]) {
+  const exact = new ExactRegister(HASH_KEY);
+  const wildcards = new WildcardRegister();
+  for (const one of overrides) {
+    if (one.identifier.includes('*')) wildcards.put(one);
+    else exact.put(one);
+  }
+  return { exact, wildcards };
+}
+
+/** The tables of a set, as they are published. */
+export function tablesOf(overrides: readonly PlacedOverride[]): PublishedTables {
+  const { exact, wildcards } = registersOf(overrides);
+  return {
+    exact: exact.records === 0 ? null : writeExact(exact.buffer, exact.records, undefined),
+    trie: wildcards.count === 0 ? null : writeTrie(wildcards.sorted(), undefined),
+  };
+}
