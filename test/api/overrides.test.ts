@@ -14,6 +14,7 @@ import {
   removeDirectory,
   startServer,
   temporaryDirectory,
+  until,
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
@@ -456,6 +457,7 @@ describe('the bounds of overrides', () => {
       const body = { namespace: 'full', identifier, limit: 9, duration: 1_000 };
       expect(await check(server.port, body)).toMatchObject({ limit });
     }
+    await until('it says what it loaded', () => server.stderr().includes('"msg":"loaded"'));
     expect(server.stderr()).toContain(
       `"overrides":{"exact":${EXACT_OVERRIDES_MAX - 1},"wildcard":${WILDCARD_OVERRIDES_MAX - 1}}`,
     );

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { done } from '../support/api.ts';
 import { metrics, requestBytes } from '../support/http.ts';
 import { converse, random, type Tally, tallyOf } from '../support/load.ts';
 import { MODES, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
@@ -40,6 +41,12 @@ test.each(MODES)(
     const server = await startServer(dataDir, {
       args: ['--acceptors', '2', '--workers', '2', '--counters', '65536', '--decide', mode],
     });
+    // A look into a namespace that is not there yet is counted with those of all others; what an
+    // override has made is known to every acceptor.
+    for (const i of [0, 1, 2]) {
+      const said = { identifier: 'nobody', limit: 1, duration: 1_000 };
+      await done(server.port, 'ratelimits.setOverride', { namespaceName: `exact_${i}`, ...said });
+    }
     const tallies = new Map<string, Tally>();
     /** By namespace: decisions and tokens, admitted and refused. */
     const sums = Array.from({ length: 3 }, () => ({ admitted: [0, 0], refused: [0, 0] }));

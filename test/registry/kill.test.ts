@@ -10,6 +10,7 @@ import {
   removeDirectory,
   startServer,
   temporaryDirectory,
+  until,
 } from '../support/server.ts';
 
 const KILLS = scaled(120);
@@ -128,8 +129,9 @@ async function verify(server: Running) {
   }
   expect([...found.keys()].filter((name) => !things.has(name))).toEqual([]);
   // The start says what it loaded.
-  const [, text] = /(\{[^\n]*"msg":"loaded"\})/.exec(server.stderr()) ?? [];
-  const loaded = JSON.parse(text);
+  const said = /\{[^\n]*"msg":"loaded"\}/;
+  await until('it does', () => said.test(server.stderr()));
+  const loaded = JSON.parse(said.exec(server.stderr())![0]);
   expect(loaded.overrides.exact + loaded.overrides.wildcard).toBe(overrides.length);
   expect(loaded.keys).toBe(keys.length);
   expect(loaded.namespaces).toBeGreaterThanOrEqual(namespaces.size);
