@@ -104,11 +104,11 @@ describe('under load, with shard workers that die', () => {
         });
       }),
     );
-    let measured = new Map<string, number>();
     await until('the rings are empty', async () => {
-      measured = await metrics(server.adminUrl);
-      return measured.get('weir_ring_entries{worker="0"}') === 0;
+      return (await metric(server.adminUrl, 'weir_ring_entries{worker="0"}')) === 0;
     });
+    // Only now: the figures of one scrape are read one after the other.
+    const measured = await metrics(server.adminUrl);
     const figure = (name: string) => measured.get(name)!;
     const [repeated, lost] = ['repeated', 'lost'].map((what) => {
       return figure(`weir_entries_${what}_total`);
