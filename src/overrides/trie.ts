@@ -49,6 +49,8 @@ export function sections(values: number, nodes: number, units: number) {
 
 const NAME = 'the trie of overrides';
 const NONE = Number.MAX_SAFE_INTEGER;
+/** Texts that are told apart before the marks of all nodes have to be taken away. */
+const GENERATIONS = 0x7fffffff;
 
 export class Trie {
   /** How many steps all texts took: what a test compares with the bound. */
@@ -129,7 +131,10 @@ export class Trie {
     this.#starCount = 0;
     let places = 0;
     let steps = 0;
-    this.#generation = (this.#generation + 1) | 0;
+    if (++this.#generation > GENERATIONS) {
+      this.#reached.fill(0);
+      this.#generation = 1;
+    }
     for (const root of roots) places = this.#enter(root, places);
     for (let i = 0; i < text.length; i++) {
       const unit = text.charCodeAt(i);

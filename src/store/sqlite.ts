@@ -179,9 +179,8 @@ export class SqliteStore implements Store {
     const tables = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get();
     if (tables === undefined) this.#distrust('it is empty');
     if (this.#meta('marker') !== MARKER) this.#distrust('it is not a store of weir');
-    let version = this.#meta('version');
-    if (version === '1') version = upgrade(this.#database);
-    if (version !== String(SCHEMA_VERSION)) {
+    const version = this.#meta('version');
+    if (version !== '1' && version !== String(SCHEMA_VERSION)) {
       this.#distrust(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
     }
     const revision = this.#revision();
@@ -192,6 +191,7 @@ export class SqliteStore implements Store {
           ` ${this.#path}-wal was lost, or it is an older copy (then remove the file lock)`,
       );
     }
+    if (version === '1') upgrade(this.#database);
     for (const table of TABLES) {
       const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
       const { found } = rows as { found: number };
@@ -226,7 +226,7 @@ function make(directory: string, path: string): void {
 }
 
 /** Gives a store of version 1 what it lacks, all or nothing. */
-function upgrade(database: Database.Database): string {
+function upgrade(database: Database.Database): void {
   database
     .transaction(() => {
       database.exec(OVERRIDES);
@@ -234,7 +234,6 @@ function upgrade(database: Database.Database): string {
       writeMeta(database, 'version', String(SCHEMA_VERSION));
     })
     .immediate();
-  return String(SCHEMA_VERSION);
 }
 
 function writeMeta(database: Database.Database, name: string, value: string): void {
