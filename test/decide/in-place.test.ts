@@ -5,6 +5,7 @@ import { RING_ENTRIES } from '../../src/limits.ts';
 import { deathsOf, inWords, startFaulty } from '../support/faults.ts';
 import { check, LASTING_MS, metric, metrics, requestBytes } from '../support/http.ts';
 import { converse, random, type Tally, tallyOf } from '../support/load.ts';
+import { scaled } from '../support/scale.ts';
 import {
   type Running,
   removeDirectory,
@@ -61,7 +62,7 @@ describe('an asynchronous check', () => {
 
 describe('under load, with shard workers that die', () => {
   const CONNECTIONS = 32;
-  const CHECKS = 131_072;
+  const CHECKS = scaled(131_072);
   const ACCEPTORS = 2;
   const COSTS = [1, 1, 2, 3];
   const COST_MAX = 3;
@@ -147,8 +148,8 @@ describe('under load, with shard workers that die', () => {
     expect(windows).toBeGreaterThan(TIGHT * 3);
 
     const deaths = deathsOf(server);
-    expect(tokens).toBeGreaterThan(1_000_000);
-    expect(deaths.total).toBeGreaterThan(10);
+    expect(tokens).toBeGreaterThan(scaled(1_000_000));
+    expect(deaths.total).toBeGreaterThan(scaled(10));
     expect(repeated + lost).toBeLessThanOrEqual(deaths.total);
     // A worker that hung left its rings to fill.
     expect(figure('weir_ring_full_total')).toBeGreaterThan(0);

@@ -15,6 +15,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { done, type Fields, operate } from '../support/api.ts';
 import { check, errorOf, LASTING_MS } from '../support/http.ts';
 import {
+  cleanEnvironment,
   MAIN,
   type Running,
   removeDirectory,
@@ -91,7 +92,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const lesser = process.getuid?.() === 0 ? ['setpriv', drop] : [];
     const args = [MAIN, '--port', '0', '--admin-port', '0', '--data-dir', dataDir, ...ARGS];
     const [command, ...rest] = [...lesser, process.execPath, ...args];
-    const child = spawn(command, rest);
+    const child = spawn(command, rest, { env: cleanEnvironment() as NodeJS.ProcessEnv });
     let said = '';
     child.stderr.on('data', (data) => {
       said += data;

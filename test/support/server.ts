@@ -72,7 +72,7 @@ export async function freePort(): Promise<number> {
 }
 
 /** The environment of a newcomer: nothing of weir's in it. */
-function cleanEnvironment(): Record<string, string | undefined> {
+export function cleanEnvironment(): Record<string, string | undefined> {
   return Object.fromEntries(
     Object.entries(process.env).filter(
       ([name]) => !name.startsWith('WEIR_') && name !== 'NODE_ENV',
