@@ -114,13 +114,9 @@ class Builder {
     this.#nodes[word + NODE.labelLength] = end - depth;
     this.#labels.push(first.slice(depth, end));
     this.#units += end - depth;
-    let at = from;
-    let best = 0;
-    for (; at < to && texts[at].length === end; at++) {
-      // Patterns that differ in runs of stars only: the first by precedence counts.
-      best = best === 0 ? accepts[at] : Math.min(best, accepts[at]);
-    }
-    this.#nodes[word + NODE.accepts] = best;
+    const ending = bestEnding(texts, accepts, from, to, end);
+    this.#nodes[word + NODE.accepts] = ending.best;
+    let at = ending.until;
     let star: Run | undefined;
     let children = 0;
     while (at < to) {
@@ -140,6 +136,10 @@ class Builder {
     }
     this.#nodes[word + NODE.children] = children;
     if (star === undefined) return;
+    const { best, until } = bestEnding(texts, accepts, star.from, star.to, star.depth);
+    this.#nodes[word + NODE.starAccepts] = best;
+    if (until === star.to) return;
+    star.from = until;
     // Behind the children, which must not be interrupted.
     star.node = this.#newNode(0);
     this.#nodes[word + NODE.star] = star.node;
@@ -164,6 +164,26 @@ class Builder {
     Atomics.store(words, TRIE.magic, TRIE_HEADER.magic);
     return buffer;
   }
+}
+
+/**
+ * Of the texts of a run, the first are those that end where it is. They differ in runs of stars
+ * only: the first by precedence counts.
+ * @returns what it accepts, 0 where none ends, and where those that go on begin
+ */
+function bestEnding(
+  texts: readonly string[],
+  accepts: readonly number[],
+  from: number,
+  to: number,
+  end: number,
+): { best: number; until: number } {
+  let best = 0;
+  let until = from;
+  for (; until < to && texts[until].length === end; until++) {
+    best = best === 0 ? accepts[until] : Math.min(best, accepts[until]);
+  }
+  return { best, until };
 }
 
 /** How far two texts agree, up to the first star. */

@@ -4,8 +4,8 @@
  * the main thread has it written into a spare buffer (`build.ts`), acceptors attach and read.
  *
  *   header    16 int32    magic | version | values | nodes | units | root
+ *   nodes     8 int32 each, half a line of the cache, drawn in NODE; number 0 is none
  *   values    3 float64 each, in order of precedence: limit | duration, ms | asynchronous, 0 or 1
- *   nodes     6 int32 each, drawn in NODE; number 0 is none
  *   firsts    1 uint16 a node: the unit that leads to it
  *   labels    uint16: the units that nodes take behind the first one
  *
@@ -20,31 +20,33 @@ import { MemoryError } from '../errors.ts';
 import { attachMemory } from '../memory.ts';
 
 export const TRIE = { magic: 0, version: 1, values: 2, nodes: 3, units: 4, root: 5 } as const;
-export const TRIE_HEADER = { magic: 0x57657472, version: 1 } as const; // "Wetr"
+export const TRIE_HEADER = { magic: 0x57657472, version: 2 } as const; // "Wetr"
 export const HEADER_BYTES = 64;
 
-export const NODE_WORDS = 6;
+export const NODE_WORDS = 8;
 /** The children of a node lie one behind the other, in order of their first units. */
 export const NODE = {
   label: 0,
   labelLength: 1,
   firstChild: 2,
   children: 3,
-  /** The node behind a star that may follow here. */
+  /** The node behind a star that may follow here, if anything follows that. */
   star: 4,
   /** What ends here: a value and 1, or the root of the trie for identifiers; 0 for nothing. */
   accepts: 5,
+  /** The same of what ends with a star here: in this node, since most patterns end so. */
+  starAccepts: 6,
 } as const;
 
 export const VALUE_DOUBLES = 3;
 
 /** Where the sections of a trie begin, in bytes, and where it ends. */
 export function sections(values: number, nodes: number, units: number) {
-  const nodesAt = HEADER_BYTES + 8 * VALUE_DOUBLES * values;
-  const firstsAt = nodesAt + 4 * NODE_WORDS * nodes;
+  const valuesAt = HEADER_BYTES + 4 * NODE_WORDS * nodes;
+  const firstsAt = valuesAt + 8 * VALUE_DOUBLES * values;
   const labelsAt = firstsAt + 2 * nodes;
   const bytes = Math.ceil((labelsAt + 2 * units) / 8) * 8;
-  return { valuesAt: HEADER_BYTES, nodesAt, firstsAt, labelsAt, bytes };
+  return { nodesAt: HEADER_BYTES, valuesAt, firstsAt, labelsAt, bytes };
 }
 
 const NAME = 'the trie of overrides';
@@ -103,7 +105,8 @@ export class Trie {
     this.#all = all;
     this.#run(Int32Array.of(this.#root), namespace);
     this.#all = undefined;
-    return Int32Array.from(all);
+    // A star that is reached again accepts again.
+    return Int32Array.from(new Set(all));
   }
 
   /** @returns the first value, by precedence, whose pattern matches; -1 where none does */
@@ -162,7 +165,8 @@ export class Trie {
     }
     for (let at = 0; at < places; at++) {
       const word = this.#placeNodes[at] * NODE_WORDS;
-      if (this.#placeReads[at] === nodes[word + NODE.labelLength]) this.#accept(word);
+      if (this.#placeReads[at] !== nodes[word + NODE.labelLength]) continue;
+      this.#accept(nodes[word + NODE.accepts]);
     }
     this.steps += steps;
     if (steps > text.length * this.places) throw new Error(`${NAME}: a text took ${steps} steps`);
@@ -182,25 +186,22 @@ export class Trie {
     }
     this.#placeNodes[places] = node;
     this.#placeReads[places] = read;
-    if (read === nodes[word + NODE.labelLength] && nodes[word + NODE.star] !== 0) {
-      this.#reach(nodes[word + NODE.star]);
+    if (read === nodes[word + NODE.labelLength]) {
+      // A star takes all that is left, and goes on to look for what may stand behind it.
+      this.#accept(nodes[word + NODE.starAccepts]);
+      if (nodes[word + NODE.star] !== 0) this.#reach(nodes[word + NODE.star]);
     }
     return places + 1;
   }
 
-  /** A star takes all that is left, and goes on to look for what may stand behind it. */
   #reach(star: number): void {
     if (this.#reached[star] === this.#generation) return;
     this.#reached[star] = this.#generation;
-    const word = star * NODE_WORDS;
-    this.#accept(word);
-    if (this.#nodes[word + NODE.children] === 0) return;
     if (this.#starCount === this.#stars.length) this.#stars = doubled(this.#stars);
     this.#stars[this.#starCount++] = star;
   }
 
-  #accept(word: number): void {
-    const accepts = this.#nodes[word + NODE.accepts];
+  #accept(accepts: number): void {
     if (accepts === 0) return;
     if (accepts < this.#best) this.#best = accepts;
     this.#all?.push(accepts);
