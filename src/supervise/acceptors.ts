@@ -72,7 +72,8 @@ export class Acceptors {
 
   /**
    * Tells all acceptors, and resolves when every one of them has it in force. One that does not
-   * switch is hung: its signs of life may be checks that it answers by what holds no more.
+   * switch is hung: its signs of life may be checks that it answers by what holds no more. Until
+   * all of them listen, one may still be starting, which has a bound of its own.
    */
   publish(publication: Publication): Promise<void> {
     const version = ++this.#version;
@@ -80,7 +81,8 @@ export class Acceptors {
     return new Promise((resolve) => {
       let looks = 0;
       const look = setInterval(() => {
-        if (++looks < HEARTBEATS_MISSED || this.#closing) return;
+        if (this.#watch === undefined || this.#closing) return;
+        if (++looks < HEARTBEATS_MISSED) return;
         const index = this.#acceptors.findIndex((acceptor) => acceptor.version !== version);
         dieAtOnce(`acceptor ${index} hangs: it did not take a change over in ${HUNG_MS} ms`);
       }, HEARTBEAT_MS);
