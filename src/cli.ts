@@ -24,9 +24,16 @@ Each says more with --help. All but serve talk to a running server: WEIR_URL say
 (http://127.0.0.1:7070 unless told otherwise), WEIR_KEY has the API key.
 `;
 
+/** Whoever reads the output may have had enough: `weir overrides export | head -1`. */
+function endQuietly(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') say(`standard output: ${error.message}`);
+  process.exit(2);
+}
+
 const [command = 'serve', ...args] = process.argv.slice(2);
 const load = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined;
 if (load !== undefined) {
+  process.stdout.on('error', endQuietly);
   try {
     process.exitCode = await (await load())(args);
   } catch (error) {

@@ -143,6 +143,17 @@ describe('weir overrides', () => {
     ]);
   });
 
+  test('ends quietly when nobody reads on, and not with 0', async () => {
+    // More than a pipe holds, from the test before.
+    const command = '{ "$0" "$1" overrides export; echo "$?" >&2; } | head -n 1';
+    const env = { ...process.env, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY };
+    const printed = await new Promise<string[]>((resolve) => {
+      const args = ['-c', command, process.execPath, MAIN];
+      execFile('sh', args, { env }, (_error, stdout, stderr) => resolve([stdout, stderr]));
+    });
+    expect(printed).toEqual([expect.stringMatching(/^\{.*\}\n$/), '2\n']);
+  });
+
   test('names the line of an import that is at fault, and imports nothing', async () => {
     const line = (changes: object) => {
       const said = { namespaceName: 'faulty', identifier: 'abc', limit: 1, duration: 1_000 };
