@@ -4,15 +4,8 @@
  * and linear in the length of the texts.
  */
 
-import {
-  HEADER_BYTES,
-  NODE,
-  NODE_WORDS,
-  sections,
-  TRIE,
-  TRIE_HEADER,
-  VALUE_DOUBLES,
-} from './trie.ts';
+import { reuseMemory, writeHeader } from '../memory.ts';
+import { NODE, NODE_WORDS, sections, TRIE, TRIE_HEADER, VALUE_DOUBLES } from './trie.ts';
 
 /**
  * The overrides with a star, sorted by the units of namespace and identifier, stars simplified; in
@@ -28,8 +21,6 @@ export interface Wildcards {
 }
 
 const STAR = '*'.charCodeAt(0);
-/** A trie that outgrows its buffer gets one that is so much larger than it has to be. */
-const SPARE = 2;
 
 /**
  * Writes a trie of at least one override.
@@ -147,21 +138,17 @@ class Builder {
   }
 
   write(root: number, values: Float64Array, spare: SharedArrayBuffer | undefined) {
-    const counts = [values.length / VALUE_DOUBLES, this.#firsts.length, this.#units] as const;
-    const { valuesAt, nodesAt, firstsAt, labelsAt, bytes } = sections(...counts);
-    const fits = spare !== undefined && spare.byteLength >= bytes;
-    const buffer = fits ? spare : new SharedArrayBuffer(SPARE * bytes);
-    const words = new Int32Array(buffer, 0, HEADER_BYTES / 4);
-    words[TRIE.magic] = 0;
-    words[TRIE.version] = TRIE_HEADER.version;
-    [words[TRIE.values], words[TRIE.nodes], words[TRIE.units]] = counts;
-    words[TRIE.root] = root;
+    const valueCount = values.length / VALUE_DOUBLES;
+    const nodes = this.#firsts.length;
+    const units = this.#units;
+    const { valuesAt, nodesAt, firstsAt, labelsAt, bytes } = sections(valueCount, nodes, units);
+    const buffer = reuseMemory(bytes, TRIE, spare);
     new Float64Array(buffer, valuesAt).set(values);
-    const nodeWords = this.#firsts.length * NODE_WORDS;
+    const nodeWords = nodes * NODE_WORDS;
     new Int32Array(buffer, nodesAt, nodeWords).set(this.#nodes.subarray(0, nodeWords));
-    new Uint16Array(buffer, firstsAt, this.#firsts.length).set(this.#firsts);
-    Buffer.from(buffer, labelsAt, 2 * this.#units).write(this.#labels.join(''), 'utf16le');
-    Atomics.store(words, TRIE.magic, TRIE_HEADER.magic);
+    new Uint16Array(buffer, firstsAt, nodes).set(this.#firsts);
+    Buffer.from(buffer, labelsAt, 2 * units).write(this.#labels.join(''), 'utf16le');
+    writeHeader(buffer, TRIE, { ...TRIE_HEADER, values: valueCount, nodes, units, root });
     return buffer;
   }
 }

@@ -53,10 +53,9 @@ export class ExactRegister {
     this.#hasher.hash(this.#hasher.namespace(namespace), identifier);
     const { h0, h1, h2, h3 } = this.#hasher;
     words.set([h0, h1, h2, h3], RECORD.hash);
-    words[RECORD.isAsync] = Number(isAsync);
     const doubles = new Float64Array(this.buffer, number * RECORD_BYTES, RECORD_WORDS / 2);
     doubles[RECORD.limit] = limit;
-    doubles[RECORD.durationMs] = durationMs;
+    doubles[RECORD.durationMs] = isAsync ? -durationMs : durationMs;
   }
 
   /** The last record takes the place of the one that goes. */

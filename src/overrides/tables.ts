@@ -41,10 +41,6 @@ export class OverrideTables {
     this.#pool.on('error', (error) => this.#threadFailed(error));
   }
 
-  get counts(): { exact: number; wildcard: number } {
-    return { exact: this.#exact.records, wildcard: this.#wildcards.count };
-  }
-
   /** Starts the thread of the task, so that the first change does not wait for it. */
   warmUp(): void {
     this.#pool.run({}).catch(this.#taskFailed);
@@ -127,9 +123,11 @@ class Buffers {
   /**
    * @param job what was to be written; undefined where nothing is left to write
    * @param written the buffer that was written into, as the task handed it back
+   * @returns the buffer to publish; null where there is nothing in force
    */
   turn(job: object | undefined, written: SharedArrayBuffer | undefined): SharedArrayBuffer | null {
-    if (job === undefined || written === undefined) return null;
+    if (job === undefined) return null;
+    if (written === undefined) throw new Error('a table of overrides was not written');
     this.spare = this.#last;
     this.#last = written;
     return written;

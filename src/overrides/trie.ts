@@ -55,7 +55,7 @@ const NONE = Number.MAX_SAFE_INTEGER;
 const GENERATIONS = 0x7fffffff;
 
 export class Trie {
-  /** How many steps all texts took: what a test compares with the bound. */
+  /** How many steps the last text took. */
   steps = 0;
   /** The most places that can live at once; no text takes more steps than this for each unit. */
   readonly places: number;
@@ -168,7 +168,7 @@ export class Trie {
       if (this.#placeReads[at] !== nodes[word + NODE.labelLength]) continue;
       this.#accept(nodes[word + NODE.accepts]);
     }
-    this.steps += steps;
+    this.steps = steps;
     if (steps > text.length * this.places) throw new Error(`${NAME}: a text took ${steps} steps`);
   }
 

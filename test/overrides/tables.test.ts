@@ -112,8 +112,9 @@ describe('the tables of overrides', () => {
     // Two of each kind, and those that they outgrew, each of twice the size.
     expect(buffers).toBeLessThanOrEqual(2 * 2 * 4);
     for (const one of all.values()) made.apply(one, undefined);
-    governor.inForce.switchTo(await made.compile());
-    expect(made.counts).toEqual({ exact: 0, wildcard: 0 });
+    const nothing = await made.compile();
+    expect(nothing).toEqual({ exact: null, trie: null });
+    governor.inForce.switchTo(nothing);
     expect(governor.limit('n', 'user_2')).toBeUndefined();
   });
 
@@ -161,6 +162,6 @@ describe('the tables of overrides', () => {
       expect(() => new ExactTable(exact!)).toThrow(MemoryError);
       words[index] = before;
     }
-    expect(new ExactTable(exact!).records).toBe(1);
+    expect(() => new ExactTable(exact!)).not.toThrow();
   });
 });
