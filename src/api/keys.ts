@@ -17,6 +17,7 @@ import {
 } from '../limits.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { KeyRecord } from '../store/store.ts';
+import { noNamespace } from './named.ts';
 import { pageFields, pageOf } from './pages.ts';
 import { bodyReader, integer, text } from './schema.ts';
 import type { Handler } from './service.ts';
@@ -97,7 +98,7 @@ export function addKey(registry: Registry, record: KeyRecord): void {
     if (typeof read === 'boolean' || registry.namespaceById(read.namespaceId) !== undefined) {
       continue;
     }
-    throw new ApiError('NOT_FOUND', `there is no namespace with the id ${read.namespaceId}`);
+    throw noNamespace(read);
   }
   if (registry.keys().filter((key) => registry.isStored(key)).length >= KEYS_MAX) {
     const message = `there are ${KEYS_MAX} keys already, which is the most that weir keeps`;

@@ -24,7 +24,13 @@ import {
 } from '../limits.ts';
 import { countStars, isPattern } from '../overrides/pattern.ts';
 import type { Override, Registry } from '../registry/registry.ts';
-import { requireName, tooManyNamespaces, unknownNamespace } from './named.ts';
+import {
+  type NamesNamespace,
+  noNamespace,
+  requireName,
+  tooManyNamespaces,
+  unknownNamespace,
+} from './named.ts';
 import { pageFields, pageOf } from './pages.ts';
 import { bodyReader, flag, integer, text } from './schema.ts';
 import type { Handler, Job } from './service.ts';
@@ -143,14 +149,8 @@ function isSame(before: Override, after: Pick<Override, 'limit' | 'durationMs' |
   return limit === after.limit && durationMs === after.durationMs && isAsync === after.isAsync;
 }
 
-interface NamesNamespace {
-  namespaceId?: string;
-  namespaceName?: string;
-}
-
 /**
- * The id of the namespace, or the pattern of names, that a request is about: where it gives both,
- * the id decides.
+ * The id of the namespace, or the pattern of names, that a request is about.
  * @returns undefined where no namespace has the name
  */
 function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: NamespaceAction) {
@@ -172,12 +172,6 @@ function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: Nam
   const namespace = registry.namespaceByName(namespaceName);
   permissions.require(action, namespace?.id);
   return namespace?.id;
-}
-
-function noNamespace({ namespaceId, namespaceName }: NamesNamespace): ApiError {
-  const which = namespaceId === undefined ? namespaceName : `with the id ${namespaceId}`;
-  const shown = namespaceId === undefined ? JSON.stringify(which) : which;
-  return new ApiError('NOT_FOUND', `there is no namespace ${shown}`);
 }
 
 function createNamespace({ registry, permissions, nowMs }: Job, of: NamesNamespace): string {

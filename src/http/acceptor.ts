@@ -75,7 +75,7 @@ const byWorker =
     : undefined;
 const decider: Decider = byWorker ?? new InPlace(counters, handoffs, clock, lane);
 
-const bodies = new BodyReader(BODY_MAX_BYTES, lane, (res, error) => replies.error(res, error));
+const bodies = new BodyReader(lane, (res, error) => replies.error(res, error));
 const answerLimit: OnBody<Key> = (res, key, bytes) => {
   const startedMs = clock.monotonicMs();
   const check = reader.read(key, bytes);
@@ -87,7 +87,7 @@ const answerLimit: OnBody<Key> = (res, key, bytes) => {
   lane.answered(clock.monotonicMs() - startedMs);
 };
 
-const operations = new Operations(lane, replies, (number, request) => {
+const operations = new Operations(lane, replies, bodies, (number, request) => {
   tell({ kind: 'operation', number, request });
 });
 
@@ -122,7 +122,7 @@ const routes: Route[] = [
     handle: (res, req) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       requireJson(req.getHeader(CONTENT_TYPE));
-      bodies.read(res, key, answerLimit);
+      bodies.read(res, BODY_MAX_BYTES, key, answerLimit);
     },
   },
   ...OPERATION_NAMES.map((name): Route => {

@@ -18,21 +18,15 @@ export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uin
 const FIRST_BUFFER_BYTES = 1_024;
 
 export class BodyReader {
-  readonly #maxBytes: number;
   readonly #lane: AcceptorLane;
   readonly #fail: (res: HttpResponse, error: unknown) => void;
 
-  constructor(
-    maxBytes: number,
-    lane: AcceptorLane,
-    fail: (res: HttpResponse, error: unknown) => void,
-  ) {
-    this.#maxBytes = maxBytes;
+  constructor(lane: AcceptorLane, fail: (res: HttpResponse, error: unknown) => void) {
     this.#lane = lane;
     this.#fail = fail;
   }
 
-  read<T>(res: HttpResponse, context: T, onBody: OnBody<T>): void {
+  read<T>(res: HttpResponse, maxBytes: number, context: T, onBody: OnBody<T>): void {
     let copy: Uint8Array | undefined;
     let size = 0;
     let answered = false;
@@ -40,8 +34,8 @@ export class BodyReader {
       if (answered) return;
       try {
         const end = size + piece.byteLength;
-        if (end > this.#maxBytes) {
-          const message = `the body must be at most ${this.#maxBytes} bytes`;
+        if (end > maxBytes) {
+          const message = `the body must be at most ${maxBytes} bytes`;
           throw new ApiError('PAYLOAD_TOO_LARGE', message);
         }
         if (isLast && copy === undefined) {
@@ -49,7 +43,7 @@ export class BodyReader {
           onBody(res, context, piece);
           return;
         }
-        copy = this.#append(copy, size, piece);
+        copy = append(copy, size, piece, maxBytes);
         size = end;
         this.#lane.beat();
         if (!isLast) return;
@@ -61,16 +55,21 @@ export class BodyReader {
       }
     });
   }
+}
 
-  #append(copy: Uint8Array | undefined, size: number, piece: ArrayBuffer): Uint8Array {
-    const end = size + piece.byteLength;
-    let whole = copy;
-    if (whole === undefined || whole.length < end) {
-      const length = Math.max(FIRST_BUFFER_BYTES, 2 * size, end);
-      whole = new Uint8Array(Math.min(length, this.#maxBytes));
-      if (copy !== undefined) whole.set(copy.subarray(0, size));
-    }
-    whole.set(new Uint8Array(piece), size);
-    return whole;
+function append(
+  copy: Uint8Array | undefined,
+  size: number,
+  piece: ArrayBuffer,
+  maxBytes: number,
+): Uint8Array {
+  const end = size + piece.byteLength;
+  let whole = copy;
+  if (whole === undefined || whole.length < end) {
+    const length = Math.max(FIRST_BUFFER_BYTES, 2 * size, end);
+    whole = new Uint8Array(Math.min(length, maxBytes));
+    if (copy !== undefined) whole.set(copy.subarray(0, size));
   }
+  whole.set(new Uint8Array(piece), size);
+  return whole;
 }

@@ -15,7 +15,7 @@ import {
 import type { Key } from '../auth/keyring.ts';
 import { ApiError } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
-import { BodyReader } from './body.ts';
+import type { BodyReader } from './body.ts';
 import type { Replies } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
 
@@ -23,7 +23,7 @@ export class Operations {
   readonly #lane: AcceptorLane;
   readonly #replies: Replies;
   readonly #send: (number: number, request: OperationRequest) => void;
-  readonly #bodies = new Map<number, BodyReader>();
+  readonly #bodies: BodyReader;
   /** Clients that wait, by the number of their request. */
   readonly #waiting = new Map<number, HttpResponse>();
   #next = 0;
@@ -32,16 +32,18 @@ export class Operations {
   constructor(
     lane: AcceptorLane,
     replies: Replies,
+    bodies: BodyReader,
     send: (number: number, request: OperationRequest) => void,
   ) {
     this.#lane = lane;
     this.#replies = replies;
+    this.#bodies = bodies;
     this.#send = send;
   }
 
   /** A POST, whose body is still to come. */
   post(res: HttpResponse, operation: OperationName, key: Key): void {
-    this.#bodyReader(OPERATIONS[operation].maxBytes).read(res, key, (_res, { id }, bytes) => {
+    this.#bodies.read(res, OPERATIONS[operation].maxBytes, key, (_res, { id }, bytes) => {
       // uWebSockets.js takes the bytes back after this turn.
       this.#hand(res, { operation, keyId: id, input: new Uint8Array(bytes).slice() });
     });
@@ -67,17 +69,6 @@ export class Operations {
     this.#waiting.set(number, res);
     res.onAborted(() => this.#waiting.delete(number));
     this.#send(number, request);
-  }
-
-  #bodyReader(maxBytes: number): BodyReader {
-    let reader = this.#bodies.get(maxBytes);
-    if (reader === undefined) {
-      reader = new BodyReader(maxBytes, this.#lane, (res, error) =>
-        this.#replies.error(res, error),
-      );
-      this.#bodies.set(maxBytes, reader);
-    }
-    return reader;
   }
 }
 

@@ -4,11 +4,12 @@
  */
 
 import type { Publication } from '../http/messages.ts';
+import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import type { Registry } from './registry.ts';
 import type { Publish } from './writer.ts';
 
-/** Everything, for acceptors that start. */
+/** Everything, for acceptors that start; fills the tables, which then follow the changes. */
 export function inForce(registry: Registry, tables: OverrideTables): Publication {
   for (const override of registry.overrides()) tables.apply(undefined, registry.place(override));
   return {
@@ -26,11 +27,12 @@ export function publisher(
 ): Publish {
   return async (changes, rejected) => {
     if (changes.length === 0 && rejected.length === 0) return;
-    const publication: Publication = { rejected, registered: [] };
+    const registered: RegisteredNamespace[] = [];
+    const publication: Publication = { rejected, registered };
     let overridesChanged = false;
     for (const change of changes) {
       if (change.table === 'namespaces') {
-        publication.registered!.push(registry.registered(change.after!));
+        registered.push(registry.registered(change.after!));
       } else if (change.table === 'keys') publication.keys = registry.keys();
       else {
         const { before, after } = change;

@@ -146,7 +146,7 @@ describe('a bad request for a key', () => {
       'an unknown namespace',
       { name, permissions: ['ratelimit.rlns_no.limit'] },
       404,
-      'there is no namespace with the id rlns_no',
+      'there is no namespace with the id "rlns_no"',
     ],
   ];
   test.each(faults)('is told so: %s', async (_what, fields, status, message) => {

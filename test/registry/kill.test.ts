@@ -176,6 +176,6 @@ test(`nothing acknowledged is lost and nothing half-written is read over ${KILLS
   await verify(server);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   const lost = 'none lost';
-  console.log(`kills: ${KILLS}, ${acknowledged} changes acknowledged, ${lost}, seed ${seed}`);
+  console.info(`kills: ${KILLS}, ${acknowledged} changes acknowledged, ${lost}, seed ${seed}`);
   expect(acknowledged).toBeGreaterThan(KILLS);
 }, 300_000);
