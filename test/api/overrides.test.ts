@@ -7,7 +7,7 @@ import {
   WILDCARD_OVERRIDES_MAX,
 } from '../../src/limits.ts';
 import { done, type Fields, operate } from '../support/api.ts';
-import { check, errorOf, LASTING_MS, request } from '../support/http.ts';
+import { check, errorOf, LASTING_MS, metric, request } from '../support/http.ts';
 import {
   MODES,
   type Running,
@@ -158,16 +158,25 @@ describe.each(MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('makes checks asynchronous where it or the request says so', async () => {
-      await setDone({ namespaceName: 'async', identifier: 'later', limit: 100, async: true });
-      const body = { namespace: 'async', identifier: 'later', limit: 1, duration: 1_000 };
-      // In place, two in one packet are both judged before the first is deducted.
-      expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 99 });
-      const { async: isAsync } = await done(server.port, 'ratelimits.getOverride', {
-        namespaceName: 'async',
-        identifier: 'later',
-      });
-      expect(isAsync).toBe(true);
+    test('makes the checks that it governs asynchronous, and no others', async () => {
+      const figure = () => metric(server.adminUrl, 'weir_ring_deductions_total');
+      // Where the worker decides, it does so at once, whatever is said.
+      const handed = mode === 'in-place' ? 1 : 0;
+      const of = { namespaceName: 'async', identifier: 'later_*', limit: 100 };
+      const body = { namespace: 'async', limit: 1, duration: LASTING_MS };
+      const deductions = async (identifier: string, fields: Fields = {}) => {
+        const before = await figure();
+        expect((await check(server.port, { ...body, identifier, ...fields })).success).toBe(true);
+        return (await figure()) - before;
+      };
+      await setDone({ ...of, async: true });
+      expect(await deductions('later_1')).toBe(handed);
+      expect(await deductions('now_1')).toBe(0);
+      expect(await deductions('now_2', { async: true })).toBe(handed);
+      await setDone({ ...of, async: false });
+      expect(await deductions('later_2')).toBe(0);
+      // Either of the two may say so.
+      expect(await deductions('later_3', { async: true })).toBe(handed);
     });
 
     const bounds = (most: number) => `from 1 to ${most}`;
@@ -209,7 +218,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const unknown = await set({ namespaceId: 'rlns_nowhere' });
       expect([unknown.status, errorOf(unknown).message]).toEqual([
         404,
-        'there is no namespace with the id rlns_nowhere',
+        'there is no namespace with the id "rlns_nowhere"',
       ]);
       const uncreated = await set({ namespaceName: 'uncreated' }, keys.setter);
       expect(uncreated.status).toBe(404);

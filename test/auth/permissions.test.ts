@@ -216,7 +216,7 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
       }
     }
   }
-  console.log(`permissions: ${cells} cells, ${wrong.length} wrong`);
+  console.info(`permissions: ${cells} cells, ${wrong.length} wrong`);
   expect(wrong).toEqual([]);
   expect(await overrides()).toBe(2);
 });
