@@ -1,7 +1,8 @@
 /**
  * Preloaded into every thread of a server under test by `node --import`. In the first acceptor it
  * causes the fault named by FAULT when there is a file FAULT_FILE, and says so on standard error;
- * anywhere else it does nothing.
+ * anywhere else it does nothing. `late` is a first acceptor that takes longer to start than one may
+ * hang.
  */
 
 import { existsSync, writeSync } from 'node:fs';
@@ -25,7 +26,9 @@ const FAULTS = {
   },
 };
 
-if (workerData?.index === 0) {
+if (workerData?.index === 0 && process.env.FAULT === 'late') {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
+} else if (workerData?.index === 0) {
   const looking = setInterval(() => {
     if (!existsSync(process.env.FAULT_FILE)) return;
     clearInterval(looking);

@@ -4,7 +4,9 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { operate } from '../support/api.ts';
 import {
+  type Answer,
   check,
   errorOf,
   LASTING_MS,
@@ -286,6 +288,26 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
       const body = { identifier: 'a', limit: 5, duration: 1_000 };
       expect(await check(server.port, body)).toMatchObject({ success: true });
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    });
+
+    test('that starts late keeps a change waiting that another took, and is not taken for hung', async () => {
+      const env = { WEIR_ROOT_KEY: ROOT_KEY, FAULT: 'late' };
+      const options = { args: SMALL, execArgv: ['--import', FAULT], env };
+      const server = await spawnServer(dataDir, options);
+      started.push(server);
+      const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
+      let answer: Answer | undefined;
+      await until('one acceptor takes a change', async () => {
+        try {
+          answer = await operate(server.port, 'ratelimits.setOverride', override);
+          return true;
+        } catch {
+          return false;
+        }
+      });
+      expect(answer?.status).toBe(200);
+      expect(server.stdout()).toContain('weir serves checks');
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
 
