@@ -34,8 +34,12 @@ export interface AcceptorEvents {
 /** Without a sign of life for so long, an acceptor is hung. */
 const HUNG_MS = HEARTBEATS_MISSED * HEARTBEAT_MS;
 
-/** How long all acceptors together may take to listen; a tenth of a second is usual. */
-const START_MS = 30_000;
+/**
+ * How long acceptors may take to listen, or to take a change over, while they show signs of life. A
+ * tenth of a second and a millisecond are usual; but an acceptor answers all that has come on all
+ * of its connections before it hears of a change, and clients that pipeline can make that long.
+ */
+const PATIENCE_MS = 30_000;
 
 /** How often a drain looks whether the last connection is gone. */
 const DRAIN_LOOK_MS = 10;
@@ -64,31 +68,25 @@ export class Acceptors {
     links: readonly SharedArrayBuffer[][],
   ): Promise<void> {
     const all = links.map((own, index) => this.#startOne({ ...data, index, links: own }));
-    const late = setTimeout(() => dieAtOnce('the acceptors do not start'), START_MS);
+    const stopWaiting = dieAfter(PATIENCE_MS, () => 'the acceptors do not start');
     await Promise.all(all);
-    clearTimeout(late);
+    stopWaiting();
     this.#watch = setInterval(() => this.#look(), HEARTBEAT_MS);
   }
 
-  /**
-   * Tells all acceptors, and resolves when every one of them has it in force. One that does not
-   * switch is hung: its signs of life may be checks that it answers by what holds no more. Until
-   * all of them listen, one may still be starting, which has a bound of its own.
-   */
+  /** Tells all acceptors, and resolves when every one of them has it in force. */
   publish(publication: Publication): Promise<void> {
     const version = ++this.#version;
+    const isBehind = (acceptor: Acceptor) => acceptor.version !== version;
     this.#tell({ kind: 'publication', version, publication });
+    const stopWaiting = dieAfter(PATIENCE_MS, () => {
+      const index = this.#acceptors.findIndex(isBehind);
+      return `acceptor ${index} hangs: it did not take a change over in ${PATIENCE_MS} ms`;
+    });
     return new Promise((resolve) => {
-      let looks = 0;
-      const look = setInterval(() => {
-        if (this.#watch === undefined || this.#closing) return;
-        if (++looks < HEARTBEATS_MISSED) return;
-        const index = this.#acceptors.findIndex((acceptor) => acceptor.version !== version);
-        dieAtOnce(`acceptor ${index} hangs: it did not take a change over in ${HUNG_MS} ms`);
-      }, HEARTBEAT_MS);
       this.#switched = () => {
-        if (this.#acceptors.some((acceptor) => acceptor.version !== version)) return;
-        clearInterval(look);
+        if (this.#acceptors.some(isBehind)) return;
+        stopWaiting();
         resolve();
       };
     });
@@ -124,12 +122,9 @@ export class Acceptors {
       return new Promise((resolve) => worker.once('exit', resolve));
     });
     this.#tell({ kind: 'close' });
-    const hung = setTimeout(
-      () => dieAtOnce('an acceptor did not end when it was told to'),
-      HUNG_MS,
-    );
+    const stopWaiting = dieAfter(HUNG_MS, () => 'an acceptor did not end when it was told to');
     await Promise.all(ended);
-    clearTimeout(hung);
+    stopWaiting();
   }
 
   #startOne(data: AcceptorData): Promise<void> {
@@ -187,4 +182,16 @@ export class Acceptors {
       }
     }
   }
+}
+
+/**
+ * Ends the process after a while, counted in looks of this thread.
+ * @returns what has to be called before
+ */
+function dieAfter(ms: number, sentence: () => string): () => void {
+  let looks = ms / HEARTBEAT_MS;
+  const look = setInterval(() => {
+    if (--looks < 0) dieAtOnce(sentence());
+  }, HEARTBEAT_MS);
+  return () => clearInterval(look);
 }

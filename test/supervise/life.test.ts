@@ -272,19 +272,29 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   describe('an acceptor', () => {
-    test('that has more to do than it can is not taken for hung', async () => {
+    test('that has more to do than it can is not taken for hung, also while a change waits for it', async () => {
       const server = await start({
         args: ['--counters', '1024', '--acceptors', '1', '--decide', mode],
       });
-      const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(20_000));
+      // Asked before the flood, and published in it.
+      const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
+      const change = operate(server.port, 'ratelimits.setOverride', override);
+      const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000));
       const sockets = Array.from({ length: 16 }, () => {
         const socket = connect(server.port, '127.0.0.1').on('error', () => {});
         socket.resume();
         socket.write(flood);
         return socket;
       });
-      await new Promise((resolve) => setTimeout(resolve, 4_000));
+      const changes: number[] = [(await change).status];
+      const until = Date.now() + 1_500;
+      while (Date.now() < until) {
+        const limit = 5 + changes.length;
+        const fields = { ...override, limit };
+        changes.push((await operate(server.port, 'ratelimits.setOverride', fields)).status);
+      }
       for (const socket of sockets) socket.destroy();
+      expect(changes).toEqual(changes.map(() => 200));
       expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
       const body = { identifier: 'a', limit: 5, duration: 1_000 };
       expect(await check(server.port, body)).toMatchObject({ success: true });
