@@ -17,7 +17,7 @@ export const HASH_KEY = Buffer.from('0123456789abcdef');
 export const NAMESPACE = 'api';
 
 function override(row: number, identifier: string): PlacedOverride {
-  const said = { limit: 1_000_000, durationMs: 60_000, isAsync: false };
+  const said = { isOfPattern: false, limit: 1_000_000, durationMs: 60_000, isAsync: false };
   return { row, namespace: NAMESPACE, identifier, ...said };
 }
 
@@ -51,6 +51,6 @@ export function tablesOf(overrides: readonly PlacedOverride[]): PublishedTables 
   const { exact, wildcards } = registersOf(overrides);
   return {
     exact: exact.records === 0 ? null : writeExact(exact.buffer, exact.records, undefined),
-    trie: wildcards.count === 0 ? null : writeTrie(wildcards.sorted(), undefined),
+    trie: wildcards.count === 0 ? null : writeTrie(wildcards.toWrite(), undefined),
   };
 }

@@ -102,7 +102,10 @@ export const exportOverrides: Handler = ({ registry, permissions }, input) => {
   const { items, rest } = pageOf(registry.overrides(), asked, EXPORT_PAGE_MAX);
   const overrides = items.map((override) => {
     const { id: _, ...fields } = shown(override);
-    return { namespaceName: registry.namespaceOf(override), ...fields };
+    const namespaceName = registry.namespaceOf(override);
+    // The name of a namespace that looks like a pattern would be taken for one.
+    const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
+    return { ...(isAmbiguous ? { namespaceId: override.scope } : { namespaceName }), ...fields };
   });
   return { overrides, ...rest };
 };

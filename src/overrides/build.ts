@@ -1,26 +1,38 @@
 /**
- * Builds the trie of the overrides with a star. Texts come sorted, so each node is a run of them
- * that agree so far: what the first and the last of a run share, all of it shares. No recursion,
- * and linear in the length of the texts.
+ * Builds the trie of the overrides with a star. Texts are sorted, so each node is a run of them that
+ * agree so far: what the first and the last of a run share, all of it shares. No recursion, and
+ * linear in the length of the texts, but for the sorting.
  */
 
 import { reuseMemory, writeHeader } from '../memory.ts';
-import { NODE, NODE_WORDS, sections, TRIE, TRIE_HEADER, VALUE_DOUBLES } from './trie.ts';
+import {
+  MIDDLE,
+  MIDDLE_WORDS,
+  NODE,
+  NODE_WORDS,
+  sections,
+  TRIE,
+  TRIE_HEADER,
+  VALUE_DOUBLES,
+} from './trie.ts';
 
 /**
- * The overrides with a star, sorted by the units of namespace and identifier, stars simplified; in
- * few pieces, since it is copied to another thread. For each: the lengths of its two texts, and its
- * rank by precedence. For each rank: limit, duration and 1 for asynchronous.
+ * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is
+ * copied to another thread. For each: the lengths of its two texts; limit, duration and 1 for
+ * asynchronous.
  */
 export interface Wildcards {
   /** Namespace, identifier, namespace, identifier ... */
   text: string;
   lengths: Int32Array;
-  ranks: Int32Array;
   values: Float64Array;
 }
 
-const STAR = '*'.charCodeAt(0);
+/** A pattern, and what it accepts: a value and 1, or the root of the trie for identifiers. */
+interface Pattern {
+  text: string;
+  accepts: number;
+}
 
 /**
  * Writes a trie of at least one override.
@@ -28,60 +40,142 @@ const STAR = '*'.charCodeAt(0);
  * @returns the buffer it was written into: the spare one, or a larger one
  */
 export function writeTrie(
-  wildcards: Wildcards,
+  { text, lengths, values }: Wildcards,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
-  const builder = new Builder();
-  const namespaces: string[] = [];
-  const roots: number[] = [];
-  const { text, lengths, ranks, values } = wildcards;
-  let identifiers: string[] = [];
-  let accepts: number[] = [];
+  const namespaces = new Map<string, Pattern[]>();
   let at = 0;
-  for (let i = 0; i < ranks.length; i++) {
-    const namespace = text.slice(at, at + lengths[2 * i]);
-    at += lengths[2 * i];
-    if (namespace !== namespaces.at(-1)) {
-      if (i > 0) roots.push(builder.add(identifiers, accepts));
-      namespaces.push(namespace);
-      identifiers = [];
-      accepts = [];
-    }
-    identifiers.push(text.slice(at, at + lengths[2 * i + 1]));
-    accepts.push(ranks[i] + 1);
-    at += lengths[2 * i + 1];
+  for (let rank = 0; rank < lengths.length / 2; rank++) {
+    const between = at + lengths[2 * rank];
+    const end = between + lengths[2 * rank + 1];
+    const identifiers = entryOf(namespaces, text.slice(at, between), () => []);
+    identifiers.push({ text: text.slice(between, end), accepts: rank + 1 });
+    at = end;
   }
-  roots.push(builder.add(identifiers, accepts));
-  const root = builder.add(namespaces, roots);
-  return builder.write(root, values, spare);
+  const builder = new Builder();
+  const roots = [...namespaces].map(([namespace, identifiers]) => {
+    return { text: namespace, accepts: builder.add(identifiers) };
+  });
+  return builder.write(builder.add(roots), values, spare);
 }
+
+/** The patterns with the same text before their first star. 0 is nothing. */
+interface Head {
+  /** Without a star; with one, and nothing behind it. */
+  accepts: number;
+  starAccepts: number;
+  /** The others, by the text behind their last star, read backwards. */
+  tails: Map<string, Tail> | undefined;
+}
+
+interface Tail {
+  /** With one star. */
+  accepts: number;
+  /** With more: the texts between them. */
+  middles: { segments: string[]; accepts: number }[];
+}
+
+const newHead = (): Head => ({ accepts: 0, starAccepts: 0, tails: undefined });
+const newTail = (): Tail => ({ accepts: 0, middles: [] });
 
 /** A run of texts that lead to the same node. */
 interface Run {
   node: number;
-  texts: readonly string[];
-  accepts: readonly number[];
   from: number;
   to: number;
   /** How much of the texts is behind the node's first unit. */
   depth: number;
-  isStar: boolean;
 }
 
 class Builder {
   /** Words of all nodes; number 0 is none. */
   #nodes = new Int32Array(1_024 * NODE_WORDS);
   readonly #firsts: number[] = [0];
-  readonly #labels: string[] = [];
-  #units = 0;
+  readonly #middles: number[] = [];
+  readonly #units: number[] = [];
 
-  /** Adds a trie over sorted texts. @returns its root */
-  add(texts: readonly string[], accepts: readonly number[]): number {
+  /** Adds a trie over patterns. Of those with the same text the first counts. @returns its root */
+  add(patterns: readonly Pattern[]): number {
+    const heads = new Map<string, Head>();
+    for (const { text, accepts } of patterns) {
+      const star = text.indexOf('*');
+      const last = text.lastIndexOf('*');
+      const head = entryOf(heads, star < 0 ? text : text.slice(0, star), newHead);
+      if (star < 0) head.accepts ||= accepts;
+      else if (star === text.length - 1) head.starAccepts ||= accepts;
+      else {
+        head.tails ??= new Map();
+        const tail = entryOf(head.tails, backwards(text.slice(last + 1)), newTail);
+        if (star === last) tail.accepts ||= accepts;
+        else tail.middles.push({ segments: text.slice(star + 1, last).split('*'), accepts });
+      }
+    }
+    return this.#addTexts(heads, (word, { accepts, starAccepts, tails }) => {
+      const star = tails === undefined ? 0 : this.#addTails(tails);
+      this.#nodes[word + NODE.accepts] = accepts;
+      this.#nodes[word + NODE.starAccepts] = starAccepts;
+      this.#nodes[word + NODE.star] = star;
+    });
+  }
+
+  #addTails(tails: ReadonlyMap<string, Tail>): number {
+    return this.#addTexts(tails, (word, { accepts, middles }) => {
+      this.#nodes[word + NODE.accepts] = accepts;
+      if (middles.length === 0) return;
+      this.#nodes[word + NODE.middles] = this.#middles.length / MIDDLE_WORDS + 1;
+      for (const [i, { segments, accepts }] of middles.entries()) {
+        const at = this.#middles.length;
+        this.#middles[at + MIDDLE.accepts] = accepts;
+        this.#middles[at + MIDDLE.segments] = segments.length;
+        this.#middles[at + MIDDLE.units] = this.#units.length;
+        this.#middles[at + MIDDLE.isLast] = Number(i === middles.length - 1);
+        for (const segment of segments) this.#addSegment(segment);
+      }
+    });
+  }
+
+  /** Its length, its units, and for each of these how many units begin the segment and end there. */
+  #addSegment(segment: string): void {
+    const borders = [0];
+    for (let i = 1; i < segment.length; i++) {
+      let border = borders[i - 1];
+      while (border > 0 && segment[i] !== segment[border]) border = borders[border - 1];
+      borders.push(segment[i] === segment[border] ? border + 1 : 0);
+    }
+    this.#units.push(segment.length);
+    this.#addUnits(segment);
+    for (const border of borders) this.#units.push(border);
+  }
+
+  #addUnits(text: string): void {
+    for (let i = 0; i < text.length; i++) this.#units.push(text.charCodeAt(i));
+  }
+
+  /** Adds a trie over texts without a star. @param fill writes what ends at a node */
+  #addTexts<T>(entries: ReadonlyMap<string, T>, fill: (word: number, entry: T) => void): number {
+    const texts = [...entries.keys()].sort();
     const root = this.#newNode(0);
-    const left: Run[] = [
-      { node: root, texts, accepts, from: 0, to: texts.length, depth: 0, isStar: false },
-    ];
-    for (let run = left.pop(); run !== undefined; run = left.pop()) this.#fill(run, left);
+    const left: Run[] = [{ node: root, from: 0, to: texts.length, depth: 0 }];
+    for (let run = left.pop(); run !== undefined; run = left.pop()) {
+      const { node, to, depth } = run;
+      const word = node * NODE_WORDS;
+      let at = run.from;
+      const end = commonEnd(texts[at], texts[to - 1], depth);
+      this.#nodes[word + NODE.label] = this.#units.length;
+      this.#nodes[word + NODE.labelLength] = end - depth;
+      this.#addUnits(texts[at].slice(depth, end));
+      if (texts[at].length === end) fill(word, entries.get(texts[at++])!);
+      // One behind the other, for which nothing else may make a node meanwhile.
+      for (let children = 0; at < to; children++) {
+        const unit = texts[at].charCodeAt(end);
+        const child = { node: this.#newNode(unit), from: at, to: at + 1, depth: end + 1 };
+        while (child.to < to && texts[child.to].charCodeAt(end) === unit) child.to++;
+        if (children === 0) this.#nodes[word + NODE.firstChild] = child.node;
+        this.#nodes[word + NODE.children] = children + 1;
+        left.push(child);
+        at = child.to;
+      }
+    }
     return root;
   }
 
@@ -95,90 +189,44 @@ class Builder {
     return node;
   }
 
-  /** Writes the node of a run; the runs of its children are left to do. */
-  #fill({ node, texts, accepts, from, to, depth, isStar }: Run, left: Run[]): void {
-    const word = node * NODE_WORDS;
-    const first = texts[from];
-    // Behind a star, a label would have to be looked for; so its children are one unit each.
-    const end = isStar ? depth : commonEnd(first, texts[to - 1], depth);
-    this.#nodes[word + NODE.label] = this.#units;
-    this.#nodes[word + NODE.labelLength] = end - depth;
-    this.#labels.push(first.slice(depth, end));
-    this.#units += end - depth;
-    const ending = bestEnding(texts, accepts, from, to, end);
-    this.#nodes[word + NODE.accepts] = ending.best;
-    let at = ending.until;
-    let star: Run | undefined;
-    let children = 0;
-    while (at < to) {
-      const unit = texts[at].charCodeAt(end);
-      let until = at + 1;
-      while (until < to && texts[until].charCodeAt(end) === unit) until++;
-      const run = { node: 0, texts, accepts, from: at, to: until, depth: end + 1, isStar: false };
-      if (unit === STAR) {
-        star = run;
-        star.isStar = true;
-      } else {
-        run.node = this.#newNode(unit);
-        if (children++ === 0) this.#nodes[word + NODE.firstChild] = run.node;
-        left.push(run);
-      }
-      at = until;
-    }
-    this.#nodes[word + NODE.children] = children;
-    if (star === undefined) return;
-    const { best, until } = bestEnding(texts, accepts, star.from, star.to, star.depth);
-    this.#nodes[word + NODE.starAccepts] = best;
-    if (until === star.to) return;
-    star.from = until;
-    // Behind the children, which must not be interrupted.
-    star.node = this.#newNode(0);
-    this.#nodes[word + NODE.star] = star.node;
-    left.push(star);
-  }
-
   write(root: number, values: Float64Array, spare: SharedArrayBuffer | undefined) {
-    const valueCount = values.length / VALUE_DOUBLES;
-    const nodes = this.#firsts.length;
-    const units = this.#units;
-    const { valuesAt, nodesAt, firstsAt, labelsAt, bytes } = sections(valueCount, nodes, units);
+    const counts = {
+      values: values.length / VALUE_DOUBLES,
+      nodes: this.#firsts.length,
+      middles: this.#middles.length / MIDDLE_WORDS,
+      units: this.#units.length,
+    };
+    const { nodesAt, middlesAt, valuesAt, firstsAt, unitsAt, bytes } = sections(counts);
     const buffer = reuseMemory(bytes, TRIE, spare);
-    new Float64Array(buffer, valuesAt).set(values);
-    const nodeWords = nodes * NODE_WORDS;
+    const nodeWords = counts.nodes * NODE_WORDS;
     new Int32Array(buffer, nodesAt, nodeWords).set(this.#nodes.subarray(0, nodeWords));
-    new Uint16Array(buffer, firstsAt, nodes).set(this.#firsts);
-    Buffer.from(buffer, labelsAt, 2 * units).write(this.#labels.join(''), 'utf16le');
-    writeHeader(buffer, TRIE, { ...TRIE_HEADER, values: valueCount, nodes, units, root });
+    new Int32Array(buffer, middlesAt, this.#middles.length).set(this.#middles);
+    new Float64Array(buffer, valuesAt, values.length).set(values);
+    new Uint16Array(buffer, firstsAt, counts.nodes).set(this.#firsts);
+    new Uint16Array(buffer, unitsAt, counts.units).set(this.#units);
+    writeHeader(buffer, TRIE, { ...TRIE_HEADER, ...counts, root });
     return buffer;
   }
 }
 
-/**
- * Of the texts of a run, the first are those that end where it is. They differ in runs of stars
- * only: the first by precedence counts.
- * @returns what it accepts, 0 where none ends, and where those that go on begin
- */
-function bestEnding(
-  texts: readonly string[],
-  accepts: readonly number[],
-  from: number,
-  to: number,
-  end: number,
-): { best: number; until: number } {
-  let best = 0;
-  let until = from;
-  for (; until < to && texts[until].length === end; until++) {
-    best = best === 0 ? accepts[until] : Math.min(best, accepts[until]);
+/** The entry of a key, made where there is none. */
+function entryOf<T>(entries: Map<string, T>, key: string, make: () => T): T {
+  let entry = entries.get(key);
+  if (entry === undefined) {
+    entry = make();
+    entries.set(key, entry);
   }
-  return { best, until };
+  return entry;
 }
 
-/** How far two texts agree, up to the first star. */
+/** By units: halves of characters change places, as they do where the text is read. */
+function backwards(text: string): string {
+  return text.split('').reverse().join('');
+}
+
+/** How far two texts agree. */
 function commonEnd(a: string, b: string, from: number): number {
   let end = from;
-  while (end < a.length && a.charCodeAt(end) === b.charCodeAt(end)) {
-    if (a.charCodeAt(end) === STAR) break;
-    end++;
-  }
+  while (end < a.length && end < b.length && a.charCodeAt(end) === b.charCodeAt(end)) end++;
   return end;
 }

@@ -24,6 +24,14 @@ export function countStars(text: string): number {
   return text.split(STAR).length - 1;
 }
 
+/** Half of a character, which well-formed text has nowhere by itself. */
+const LITERAL_STAR = '\ud800';
+
+/** A text in which a star is a character like any other: a name, not a pattern. */
+export function literal(text: string): string {
+  return text.replaceAll(STAR, LITERAL_STAR);
+}
+
 /** The same pattern with one star for each run of them, for what it matches is the same. */
 export function simplified(pattern: string): string {
   return pattern.replace(/\*{2,}/g, STAR);
@@ -38,8 +46,8 @@ export interface Ranked {
   prefix: number;
 }
 
-export function ranked(text: string): Ranked {
-  const characters = [...text];
+export function ranked(text: string, isAPattern = isPattern(text)): Ranked {
+  const characters = [...(isAPattern ? text : literal(text))];
   const star = characters.indexOf(STAR);
   return {
     text,

@@ -1,29 +1,37 @@
 /**
  * What the tables of overrides are made from, on the main thread. The exact ones are kept as the
  * records of their table, hashed once, so that a change costs one of them; those with a star are
- * kept in both orders that the trie is built from.
+ * kept in the order of precedence, in which the trie is built.
  */
 
 import { Hasher } from '../counters/hash.ts';
 import type { Wildcards } from './build.ts';
 import { RECORD, RECORD_BYTES, RECORD_WORDS } from './exact.ts';
-import { comparePrecedence, isPattern, type Ranked, ranked, simplified } from './pattern.ts';
+import {
+  comparePrecedence,
+  isPattern,
+  literal,
+  type Ranked,
+  ranked,
+  simplified,
+} from './pattern.ts';
 import { VALUE_DOUBLES } from './trie.ts';
 
 /** An override as the tables hold it. */
 export interface PlacedOverride {
   /** Names it, for as long as it is there. */
   row: number;
-  /** A name, or a pattern of names. */
   namespace: string;
+  /** Whether that is a pattern of names. A name may have a star as well, which means nothing. */
+  isOfPattern: boolean;
   identifier: string;
   limit: number;
   durationMs: number;
   isAsync: boolean;
 }
 
-export function isExact({ namespace, identifier }: PlacedOverride): boolean {
-  return !isPattern(namespace) && !isPattern(identifier);
+export function isExact({ isOfPattern, identifier }: PlacedOverride): boolean {
+  return !isOfPattern && !isPattern(identifier);
 }
 
 /** The records of the table of exact overrides, one behind the other in shared memory. */
@@ -85,95 +93,81 @@ export class ExactRegister {
 interface Wildcard {
   namespace: Ranked;
   identifier: Ranked;
-  /** The two with their stars simplified, by which the trie is sorted. */
-  texts: [string, string];
-  rank: number;
   override: PlacedOverride;
 }
 
-/** The overrides with a star, in order of precedence and in that of the trie. */
+/** The overrides with a star, in order of precedence. */
 export class WildcardRegister {
   changed = false;
-  readonly #byPrecedence: Wildcard[] = [];
-  readonly #byText: Wildcard[] = [];
+  readonly #sorted: Wildcard[] = [];
 
   get count(): number {
-    return this.#byText.length;
+    return this.#sorted.length;
   }
 
   put(override: PlacedOverride): void {
     this.changed = true;
     const wildcard = wildcardOf(override);
-    const place = placeIn(this.#byPrecedence, wildcard, comparePrecedence);
-    const known = this.#byPrecedence[place];
-    if (known?.override.row === override.row) {
-      known.override = override;
-      return;
-    }
-    this.#byPrecedence.splice(place, 0, wildcard);
-    this.#byText.splice(placeIn(this.#byText, wildcard, compareTexts), 0, wildcard);
+    const place = this.#placeOf(wildcard);
+    const isKnown = this.#isAt(place, wildcard);
+    this.#sorted.splice(place, isKnown ? 1 : 0, wildcard);
   }
 
   remove(override: PlacedOverride): void {
     this.changed = true;
     const wildcard = wildcardOf(override);
-    this.#byPrecedence.splice(placeIn(this.#byPrecedence, wildcard, comparePrecedence), 1);
-    this.#byText.splice(placeIn(this.#byText, wildcard, compareTexts), 1);
+    const place = this.#placeOf(wildcard);
+    if (!this.#isAt(place, wildcard)) throw new Error(`there is no override ${override.row}`);
+    this.#sorted.splice(place, 1);
   }
 
-  sorted(): Wildcards {
+  toWrite(): Wildcards {
     const { count } = this;
-    const values = new Float64Array(VALUE_DOUBLES * count);
-    let at = 0;
-    for (let rank = 0; rank < count; rank++) {
-      const wildcard = this.#byPrecedence[rank];
-      wildcard.rank = rank;
-      values[at++] = wildcard.override.limit;
-      values[at++] = wildcard.override.durationMs;
-      values[at++] = Number(wildcard.override.isAsync);
-    }
-    let text = '';
     const lengths = new Int32Array(2 * count);
-    const ranks = new Int32Array(count);
-    for (let i = 0; i < count; i++) {
-      const { texts, rank } = this.#byText[i];
-      text += texts[0] + texts[1];
-      lengths[2 * i] = texts[0].length;
-      lengths[2 * i + 1] = texts[1].length;
-      ranks[i] = rank;
+    const values = new Float64Array(VALUE_DOUBLES * count);
+    let text = '';
+    for (const [rank, { override }] of this.#sorted.entries()) {
+      const { namespace, isOfPattern, identifier, limit, durationMs, isAsync } = override;
+      const texts = [isOfPattern ? simplified(namespace) : literal(namespace)];
+      texts.push(simplified(identifier));
+      text += texts.join('');
+      lengths.set(
+        texts.map(({ length }) => length),
+        2 * rank,
+      );
+      values.set([limit, durationMs, Number(isAsync)], VALUE_DOUBLES * rank);
     }
-    return { text, lengths, ranks, values };
+    return { text, lengths, values };
+  }
+
+  /** Where it stands, or would. */
+  #placeOf(wildcard: Wildcard): number {
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (comparePrecedence(this.#sorted[middle], wildcard) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Whether what stands there has the same texts, and then it is the same override. */
+  #isAt(place: number, wildcard: Wildcard): boolean {
+    if (place === this.count) return false;
+    const found = this.#sorted[place];
+    if (comparePrecedence(found, wildcard) !== 0) return false;
+    if (found.override.row === wildcard.override.row) return true;
+    const rows = `${found.override.row} and ${wildcard.override.row}`;
+    throw new Error(`the overrides ${rows} have the same texts`);
   }
 }
 
 function wildcardOf(override: PlacedOverride): Wildcard {
-  const { namespace, identifier } = override;
+  const { namespace, isOfPattern, identifier } = override;
   return {
-    namespace: ranked(namespace),
+    namespace: ranked(namespace, isOfPattern),
     identifier: ranked(identifier),
-    texts: [simplified(namespace), simplified(identifier)],
-    rank: 0,
     override,
   };
-}
-
-/** By the units of their texts; where these are equal, by precedence, so that no two are. */
-function compareTexts(a: Wildcard, b: Wildcard): number {
-  for (const i of [0, 1]) {
-    if (a.texts[i] < b.texts[i]) return -1;
-    if (a.texts[i] > b.texts[i]) return 1;
-  }
-  return comparePrecedence(a, b);
-}
-
-/** Where an item stands in a sorted list, or would. */
-function placeIn<T>(sorted: readonly T[], item: T, compare: (a: T, b: T) => number): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (compare(sorted[middle], item) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -99,7 +99,7 @@ export class OverrideTables {
       job.exact = { register, records, spare: this.#exactBuffers.spare };
     }
     if (this.#wildcards.changed && this.#wildcards.count > 0) {
-      job.trie = { wildcards: this.#wildcards.sorted(), spare: this.#trieBuffers.spare };
+      job.trie = { wildcards: this.#wildcards.toWrite(), spare: this.#trieBuffers.spare };
     }
     return job;
   }

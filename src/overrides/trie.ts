@@ -3,25 +3,37 @@
  * one over the patterns of identifiers, all in one buffer. Flat and immutable once it is published:
  * the main thread has it written into a spare buffer (`build.ts`), acceptors attach and read.
  *
- *   header    16 int32    magic | version | values | nodes | units | root
+ *   header    16 int32    magic | version | values | nodes | middles | units | root
  *   nodes     8 int32 each, half a line of the cache, drawn in NODE; number 0 is none
  *   values    3 float64 each, in order of precedence: limit | duration, ms | asynchronous, 0 or 1
+ *   middles   4 int32 each, drawn in MIDDLE
  *   firsts    1 uint16 a node: the unit that leads to it
- *   labels    uint16: the units that nodes take behind the first one
+ *   units     uint16: the units that nodes take behind the first one, and the segments of middles
  *
- * A text is matched by keeping, from one unit to the next, all places of the trie that what was
- * read so far leads to: places within labels, which take one certain unit, and stars, which take
- * any and stay. A place is reached by one way only, so it is kept once; a text takes at most its
- * length times the places that live at once, whatever the patterns are, and no stack. Units are of
- * UTF-16: texts are well-formed, so a star never splits a character.
+ * A pattern is a head before its first star, a tail behind its last one, and segments between. A
+ * text is read from its begin along the one way that heads lead; at each head that a star follows,
+ * from its end along the one way that tails lead backwards; and where both fit, the segments of the
+ * few patterns with more than one star are looked for in what is left, each as early as it comes
+ * (Knuth, Morris and Pratt). So a text takes at most a few steps for each of its units and each
+ * pattern, whatever the patterns are, and no stack. Units are of UTF-16: texts are well-formed, so
+ * a star never splits a character.
  */
 
 import { MemoryError } from '../errors.ts';
 import { attachMemory } from '../memory.ts';
+import { literal } from './pattern.ts';
 
-export const TRIE = { magic: 0, version: 1, values: 2, nodes: 3, units: 4, root: 5 } as const;
-export const TRIE_HEADER = { magic: 0x57657472, version: 2 } as const; // "Wetr"
-export const HEADER_BYTES = 64;
+export const TRIE = {
+  magic: 0,
+  version: 1,
+  values: 2,
+  nodes: 3,
+  middles: 4,
+  units: 5,
+  root: 6,
+} as const;
+export const TRIE_HEADER = { magic: 0x57657472, version: 3 } as const; // "Wetr"
+const HEADER_BYTES = 64;
 
 export const NODE_WORDS = 8;
 /** The children of a node lie one behind the other, in order of their first units. */
@@ -30,49 +42,54 @@ export const NODE = {
   labelLength: 1,
   firstChild: 2,
   children: 3,
-  /** The node behind a star that may follow here, if anything follows that. */
-  star: 4,
   /** What ends here: a value and 1, or the root of the trie for identifiers; 0 for nothing. */
-  accepts: 5,
-  /** The same of what ends with a star here: in this node, since most patterns end so. */
-  starAccepts: 6,
+  accepts: 4,
+  /** In a trie of heads: the same of what ends with a star here, and the tails of other stars. */
+  starAccepts: 5,
+  star: 6,
+  /** In a trie of tails: the number of the first pattern with middles, and 1. */
+  middles: 7,
+} as const;
+
+export const MIDDLE_WORDS = 4;
+/** Those of one node lie one behind the other, in order of precedence. */
+export const MIDDLE = {
+  accepts: 0,
+  /** How many segments it has, and where the first begins: length | its units | their borders */
+  segments: 1,
+  units: 2,
+  isLast: 3,
 } as const;
 
 export const VALUE_DOUBLES = 3;
 
+type Counts = Readonly<Record<'values' | 'nodes' | 'middles' | 'units', number>>;
+
 /** Where the sections of a trie begin, in bytes, and where it ends. */
-export function sections(values: number, nodes: number, units: number) {
-  const valuesAt = HEADER_BYTES + 4 * NODE_WORDS * nodes;
-  const firstsAt = valuesAt + 8 * VALUE_DOUBLES * values;
-  const labelsAt = firstsAt + 2 * nodes;
-  const bytes = Math.ceil((labelsAt + 2 * units) / 8) * 8;
-  return { nodesAt: HEADER_BYTES, valuesAt, firstsAt, labelsAt, bytes };
+export function sections({ values, nodes, middles, units }: Counts) {
+  const nodesAt = HEADER_BYTES;
+  const valuesAt = nodesAt + 4 * NODE_WORDS * nodes;
+  const middlesAt = valuesAt + 8 * VALUE_DOUBLES * values;
+  const firstsAt = middlesAt + 4 * MIDDLE_WORDS * middles;
+  const unitsAt = firstsAt + 2 * nodes;
+  const bytes = Math.ceil((unitsAt + 2 * units) / 8) * 8;
+  return { nodesAt, valuesAt, middlesAt, firstsAt, unitsAt, bytes };
 }
 
 const NAME = 'the trie of overrides';
 const NONE = Number.MAX_SAFE_INTEGER;
-/** Texts that are told apart before the marks of all nodes have to be taken away. */
-const GENERATIONS = 0x7fffffff;
 
 export class Trie {
   /** How many steps the last text took. */
   steps = 0;
-  /** The most places that can live at once; no text takes more steps than this for each unit. */
+  /** What a text may lead to: no more steps are taken than twice its length for each. */
   readonly places: number;
   readonly #values: Float64Array;
   readonly #nodes: Int32Array;
+  readonly #middles: Int32Array;
   readonly #firsts: Uint16Array;
-  readonly #labels: Uint16Array;
+  readonly #units: Uint16Array;
   readonly #root: number;
-  /** Places within labels: node and how much of its label is read. */
-  #placeNodes = new Int32Array(64);
-  #placeReads = new Int32Array(64);
-  /** Stars that were reached. */
-  #stars = new Int32Array(64);
-  #starCount = 0;
-  /** By node, the last text that reached it: a star that is reached again takes nothing more. */
-  readonly #reached: Int32Array;
-  #generation = 0;
   /** The best that a text was accepted by, and all if they are wanted. */
   #best = NONE;
   #all: number[] | undefined;
@@ -80,33 +97,34 @@ export class Trie {
   /** @throws MemoryError when the buffer holds no whole trie of this version */
   constructor(buffer: SharedArrayBuffer) {
     const words = attachMemory(buffer, NAME, TRIE, TRIE_HEADER);
-    const values = words[TRIE.values];
-    const nodes = words[TRIE.nodes];
-    const units = words[TRIE.units];
+    const counts = {
+      values: words[TRIE.values],
+      nodes: words[TRIE.nodes],
+      middles: words[TRIE.middles],
+      units: words[TRIE.units],
+    };
+    const { values, nodes, middles, units } = counts;
     this.#root = words[TRIE.root];
-    const isShape = values > 0 && nodes > 1 && units >= 0 && this.#root > 0;
-    const { valuesAt, nodesAt, firstsAt, labelsAt, bytes } = sections(values, nodes, units);
+    const { nodesAt, valuesAt, middlesAt, firstsAt, unitsAt, bytes } = sections(counts);
+    const isShape = values > 0 && nodes > 1 && middles >= 0 && units >= 0 && this.#root > 0;
     if (!isShape || this.#root >= nodes || bytes > buffer.byteLength) {
-      throw new MemoryError(
-        `${NAME}: ${buffer.byteLength} bytes for ${values} values, ${nodes} nodes, ${units} units`,
-      );
+      throw new MemoryError(`${NAME}: ${buffer.byteLength} bytes for ${JSON.stringify(counts)}`);
     }
-    this.#values = new Float64Array(buffer, valuesAt, VALUE_DOUBLES * values);
     this.#nodes = new Int32Array(buffer, nodesAt, NODE_WORDS * nodes);
+    this.#values = new Float64Array(buffer, valuesAt, VALUE_DOUBLES * values);
+    this.#middles = new Int32Array(buffer, middlesAt, MIDDLE_WORDS * middles);
     this.#firsts = new Uint16Array(buffer, firstsAt, nodes);
-    this.#labels = new Uint16Array(buffer, labelsAt, units);
-    this.#reached = new Int32Array(nodes);
-    this.places = nodes + units;
+    this.#units = new Uint16Array(buffer, unitsAt, units);
+    this.places = nodes + middles;
   }
 
   /** The tries for identifiers that hold in a namespace. */
   rootsFor(namespace: string): Int32Array {
     const all: number[] = [];
     this.#all = all;
-    this.#run(Int32Array.of(this.#root), namespace);
+    this.#run(Int32Array.of(this.#root), literal(namespace));
     this.#all = undefined;
-    // A star that is reached again accepts again.
-    return Int32Array.from(new Set(all));
+    return Int32Array.from(all);
   }
 
   /** @returns the first value, by precedence, whose pattern matches; -1 where none does */
@@ -127,78 +145,108 @@ export class Trie {
     return this.#values[VALUE_DOUBLES * value + 2] === 1;
   }
 
-  /** Runs a text through the tries of some roots, and leaves in `#best` what accepts it. */
+  /** Reads a text along the tries of some roots, and leaves in `#best` what accepts it. */
   #run(roots: Int32Array, text: string): void {
-    const nodes = this.#nodes;
     this.#best = NONE;
-    this.#starCount = 0;
-    let places = 0;
-    let steps = 0;
-    if (++this.#generation > GENERATIONS) {
-      this.#reached.fill(0);
-      this.#generation = 1;
+    this.steps = 0;
+    for (let i = 0; i < roots.length; i++) this.#readHeads(roots[i], text);
+    if (this.steps > 2 * (text.length + 1) * this.places) {
+      throw new Error(`${NAME}: a text took ${this.steps} steps`);
     }
-    for (const root of roots) places = this.#enter(root, places);
-    for (let i = 0; i < text.length; i++) {
-      const unit = text.charCodeAt(i);
-      const before = places;
-      // Stars that are reached by this unit take the next one at the earliest.
-      const stars = this.#starCount;
-      steps += before + stars;
-      places = 0;
-      for (let at = 0; at < before; at++) {
-        const node = this.#placeNodes[at];
-        const read = this.#placeReads[at];
-        const word = node * NODE_WORDS;
-        if (read === nodes[word + NODE.labelLength]) {
-          const child = this.#child(word, unit);
-          if (child !== 0) places = this.#enter(child, places);
-        } else if (this.#labels[nodes[word + NODE.label] + read] === unit) {
-          places = this.#advance(node, read + 1, places);
-        }
-      }
-      for (let at = 0; at < stars; at++) {
-        const child = this.#child(this.#stars[at] * NODE_WORDS, unit);
-        if (child !== 0) places = this.#enter(child, places);
-      }
-      if (places === 0 && this.#starCount === 0) break;
-    }
-    for (let at = 0; at < places; at++) {
-      const word = this.#placeNodes[at] * NODE_WORDS;
-      if (this.#placeReads[at] !== nodes[word + NODE.labelLength]) continue;
-      this.#accept(nodes[word + NODE.accepts]);
-    }
-    this.steps = steps;
-    if (steps > text.length * this.places) throw new Error(`${NAME}: a text took ${steps} steps`);
   }
 
-  /** Comes to a node, none of whose label is read. @returns how many places there are now */
-  #enter(node: number, places: number): number {
-    return this.#advance(node, 0, places);
-  }
-
-  #advance(node: number, read: number, places: number): number {
+  #readHeads(root: number, text: string): void {
     const nodes = this.#nodes;
-    const word = node * NODE_WORDS;
-    if (places === this.#placeNodes.length) {
-      this.#placeNodes = doubled(this.#placeNodes);
-      this.#placeReads = doubled(this.#placeReads);
-    }
-    this.#placeNodes[places] = node;
-    this.#placeReads[places] = read;
-    if (read === nodes[word + NODE.labelLength]) {
-      // A star takes all that is left, and goes on to look for what may stand behind it.
+    const { length } = text;
+    let at = 0;
+    let steps = 0;
+    for (let node = root; node !== 0; ) {
+      const word = node * NODE_WORDS;
+      const labelEnd = at + nodes[word + NODE.labelLength];
+      if (labelEnd > length) break;
+      let unit = nodes[word + NODE.label];
+      while (at < labelEnd && this.#units[unit] === text.charCodeAt(at)) {
+        at++;
+        unit++;
+      }
+      steps++;
+      if (at < labelEnd) break;
       this.#accept(nodes[word + NODE.starAccepts]);
-      if (nodes[word + NODE.star] !== 0) this.#reach(nodes[word + NODE.star]);
+      if (nodes[word + NODE.star] !== 0) this.#readTails(nodes[word + NODE.star], text, at);
+      if (at === length) {
+        this.#accept(nodes[word + NODE.accepts]);
+        break;
+      }
+      node = this.#child(word, text.charCodeAt(at++));
     }
-    return places + 1;
+    this.steps += steps + at;
   }
 
-  #reach(star: number): void {
-    if (this.#reached[star] === this.#generation) return;
-    this.#reached[star] = this.#generation;
-    if (this.#starCount === this.#stars.length) this.#stars = doubled(this.#stars);
-    this.#stars[this.#starCount++] = star;
+  /** @param from where the head ends, which the tail must not reach into */
+  #readTails(root: number, text: string, from: number): void {
+    const nodes = this.#nodes;
+    let end = text.length;
+    let steps = 0;
+    for (let node = root; node !== 0; ) {
+      const word = node * NODE_WORDS;
+      const labelEnd = end - nodes[word + NODE.labelLength];
+      if (labelEnd < from) break;
+      let unit = nodes[word + NODE.label];
+      while (end > labelEnd && this.#units[unit] === text.charCodeAt(end - 1)) {
+        end--;
+        unit++;
+      }
+      steps++;
+      if (end > labelEnd) break;
+      this.#accept(nodes[word + NODE.accepts]);
+      if (nodes[word + NODE.middles] !== 0) {
+        this.#readMiddles(nodes[word + NODE.middles] - 1, text, from, end);
+      }
+      if (end === from) break;
+      node = this.#child(word, text.charCodeAt(--end));
+    }
+    this.steps += steps + text.length - end;
+  }
+
+  /** The patterns of a head and a tail, from the first on, with what is left between the two. */
+  #readMiddles(first: number, text: string, from: number, end: number): void {
+    const middles = this.#middles;
+    for (let at = first * MIDDLE_WORDS; ; at += MIDDLE_WORDS) {
+      const accepts = middles[at + MIDDLE.accepts];
+      // What comes behind a better one is not better.
+      if (this.#all === undefined && accepts >= this.#best) return;
+      const { segments, units } = MIDDLE;
+      if (this.#hasAll(middles[at + segments], middles[at + units], text, from, end)) {
+        this.#accept(accepts);
+      }
+      if (middles[at + MIDDLE.isLast] === 1) return;
+    }
+  }
+
+  /** Whether so many segments come one behind the other. */
+  #hasAll(segments: number, first: number, text: string, from: number, end: number): boolean {
+    const units = this.#units;
+    let segment = first;
+    let at = from;
+    let found = true;
+    for (let left = segments; found && left > 0; left--) {
+      const length = units[segment];
+      const begin = segment + 1;
+      const borders = begin + length;
+      let read = 0;
+      for (; read < length && at < end; at++) {
+        const unit = text.charCodeAt(at);
+        while (read > 0 && units[begin + read] !== unit) {
+          read = units[borders + read - 1];
+          this.steps++;
+        }
+        if (units[begin + read] === unit) read++;
+      }
+      found = read === length;
+      segment = borders + length;
+    }
+    this.steps += at - from;
+    return found;
   }
 
   #accept(accepts: number): void {
@@ -221,10 +269,4 @@ export class Trie {
     }
     return 0;
   }
-}
-
-function doubled(words: Int32Array): Int32Array<ArrayBuffer> {
-  const larger = new Int32Array(2 * words.length);
-  larger.set(words);
-  return larger;
 }

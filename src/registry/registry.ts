@@ -146,7 +146,8 @@ export class Registry {
 
   /** As the tables hold it. */
   place(override: Override): PlacedOverride {
-    return { ...override, namespace: this.namespaceOf(override) };
+    const isOfPattern = isPattern(override.scope);
+    return { ...override, namespace: this.namespaceOf(override), isOfPattern };
   }
 
   // The journal

@@ -119,6 +119,49 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect(await limitOf('other', 'both')).toBe(1_000);
     });
 
+    test('by id is of that namespace alone, also where its name looks like a pattern', async () => {
+      await check(server.port, { namespace: 'v*', identifier: 'a', limit: 1, duration: 1_000 });
+      const name = 'v*';
+      let id = '';
+      await until('the namespace has an id', async () => {
+        const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+        id = (namespaces as { id: string; name: string }[]).find((n) => n.name === name)?.id ?? '';
+        return id !== '';
+      });
+      const permissions = [`ratelimit.${id}.set_override`];
+      const { key } = await done(server.port, 'keys.create', { name: 'of one', permissions });
+      const [exact, star] = ['alice', 'bob_*'];
+      expect((await set({ namespaceName: name, identifier: exact }, `${key}`)).status).toBe(403);
+      for (const [i, identifier] of [exact, star].entries()) {
+        expect((await set({ namespaceId: id, identifier, limit: 7 + i }, `${key}`)).status).toBe(
+          200,
+        );
+      }
+      const limits = async () => [
+        await limitOf('v*', 'alice'),
+        await limitOf('v*', 'bob_1'),
+        await limitOf('victim', 'alice'),
+        await limitOf('victim', 'bob_1'),
+      ];
+      expect(await limits()).toEqual([7, 8, 1_000, 1_000]);
+      // The pattern of the same text is another one, behind the names.
+      await setDone({ namespaceName: name, identifier: star, limit: 9 });
+      expect(await limits()).toEqual([7, 8, 1_000, 9]);
+      const exported = await done(server.port, 'ratelimits.exportOverrides', { limit: 1_000 });
+      const { overrides } = exported as { overrides: Fields[] };
+      expect(overrides.filter(({ namespaceId }) => namespaceId === id)).toHaveLength(2);
+      await done(server.port, 'ratelimits.importOverrides', { overrides });
+      expect(await limits()).toEqual([7, 8, 1_000, 9]);
+      const of = { namespaceId: id, identifier: star };
+      await done(server.port, 'ratelimits.deleteOverride', of);
+      expect(await limits()).toEqual([7, 9, 1_000, 9]);
+      await done(server.port, 'ratelimits.deleteOverride', {
+        namespaceName: name,
+        identifier: star,
+      });
+      expect(await limits()).toEqual([7, 1_000, 1_000, 1_000]);
+    });
+
     test('gives each identifier under a pattern its own counter', async () => {
       await setDone({ namespaceName: 'a', identifier: 'each_*', limit: 2 });
       const body = { namespace: 'a', limit: 1_000, duration: LASTING_MS };

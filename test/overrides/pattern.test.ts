@@ -79,7 +79,9 @@ describe('precedence', () => {
     const pair = fc.tuple(text, text);
     fc.assert(
       fc.property(pair, pair, pair, (a, b, c) => {
-        const texts = ([namespace, identifier]: [string, string]) => ({ namespace, identifier });
+        const texts = ([namespace, identifier]: [string, string]) => {
+          return { namespace, isOfPattern: isPattern(namespace), identifier };
+        };
         expect(compare(a, b) === -1).toBe(precedes(texts(a), texts(b)));
         expect(compare(a, b) + compare(b, a)).toBe(0);
         expect(compare(a, b) === 0).toBe(a.join('\0') === b.join('\0'));

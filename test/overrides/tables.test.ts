@@ -25,18 +25,30 @@ afterAll(async () => {
   for (const made of opened) await made.close();
 });
 
-const override = (row: number, namespace: string, identifier: string): PlacedOverride => {
-  return { row, namespace, identifier, limit: row, durationMs: 1_000, isAsync: false };
+const override = (
+  row: number,
+  namespace: string,
+  identifier: string,
+  isOfPattern = namespace.includes('*'),
+): PlacedOverride => {
+  const said = { limit: row, durationMs: 1_000, isAsync: false };
+  return { row, namespace, isOfPattern, identifier, ...said };
 };
 
 const text = (stars: boolean) =>
   fc
     .array(fc.constantFrom('a', 'b', '😀', ...(stars ? ['*', '*'] : [])), { maxLength: 4 })
     .map((characters) => characters.join(''));
+/** Of a pattern, or of a name that may look like one. */
 const overrides = fc
-  .uniqueArray(fc.tuple(text(true), text(true)), { maxLength: 20, selector: (t) => t.join('\0') })
-  .map((pairs) => pairs.map(([n, i], at) => override(at + 1, n, i)));
-const asked = fc.array(fc.tuple(text(false), text(false)), { minLength: 10, maxLength: 10 });
+  .uniqueArray(fc.tuple(text(true), text(true), fc.boolean()), {
+    maxLength: 20,
+    selector: ([n, i, isName]) => [n, i, isName || !n.includes('*')].join('\0'),
+  })
+  .map((all) => {
+    return all.map(([n, i, isName], at) => override(at + 1, n, i, !isName && n.includes('*')));
+  });
+const asked = fc.array(fc.tuple(text(true), text(true)), { minLength: 10, maxLength: 10 });
 
 describe('the tables of overrides', () => {
   // One pool for all runs: a thread each would be a thousand.

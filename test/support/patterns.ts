@@ -23,16 +23,18 @@ export function matches(pattern: string, text: string): boolean {
   return row[t.length];
 }
 
-type Texts = Pick<PlacedOverride, 'namespace' | 'identifier'>;
+type Texts = Pick<PlacedOverride, 'namespace' | 'isOfPattern' | 'identifier'>;
 
 /** What decides, first difference first; of each, the smaller comes first. */
-function keysOf({ namespace, identifier }: Texts): (number | number[])[] {
-  return [namespace, identifier].flatMap((text) => {
+function keysOf({ namespace, isOfPattern, identifier }: Texts): (number | number[])[] {
+  return [namespace, identifier].flatMap((text, i) => {
     const characters = [...text];
-    const star = characters.indexOf('*');
+    // A name is a text without wildcards, whatever is in it.
+    const isName = i === 0 && !isOfPattern;
+    const star = isName ? -1 : characters.indexOf('*');
     return [
       star < 0 ? 0 : 1,
-      -characters.filter((character) => character !== '*').length,
+      -characters.filter((character) => isName || character !== '*').length,
       -(star < 0 ? characters.length : star),
       characters.map((character) => character.codePointAt(0)!),
     ];
@@ -63,7 +65,9 @@ export function governing<T extends Texts>(
   let best: T | undefined;
   for (const override of overrides) {
     if (best !== undefined && !precedes(override, best)) continue;
-    const inNamespace = matches(override.namespace, namespace);
+    const inNamespace = override.isOfPattern
+      ? matches(override.namespace, namespace)
+      : override.namespace === namespace;
     if (inNamespace && matches(override.identifier, identifier)) best = override;
   }
   return best;
