@@ -70,6 +70,10 @@ export const DRAIN_MAX_MS = 600_000;
 export const PENDING_CHANGES_MAX = 1_024;
 export const PENDING_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 
+/** Operations of one acceptor that the main thread has not answered, and the bytes of these. */
+export const PENDING_OPERATIONS_MAX = 256;
+export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
+
 /** How long the task that compiles overrides may take; some ms are usual. */
 export const COMPILE_MAX_MS = 1_000;
 
@@ -101,7 +105,10 @@ const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHA
 
 const agree: readonly [boolean, string][] = [
   [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body holds the longest namespace and identifier'],
-  [PENDING_BYTES_MAX > IMPORT_MAX_BYTES, 'an import may wait'],
+  [
+    PENDING_BYTES_MAX > IMPORT_MAX_BYTES && PENDING_OPERATION_BYTES_MAX > IMPORT_MAX_BYTES,
+    'an import may wait',
+  ],
   [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
   [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
   [COUNTERS_MAX * SLOTS_PER_COUNTER * 64 <= 2 ** 31 * SHARDS, 'a shard is indexed by int32'],

@@ -153,7 +153,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   admin.state = 'ready';
   overrides.warmUp();
   const { acceptors: threads, counters } = settings;
-  const loaded = { namespaces: registry.namespaces().length, keys: registry.keys().length };
+  const loaded = { namespaces: registry.namespaceCount, keys: registry.keys().length };
   log.info({ ...loaded, overrides: registry.overrideCounts }, 'loaded');
   log.info({ url, acceptors: threads, workers: workers.wanted, decide, counters }, 'serving');
 

@@ -180,7 +180,7 @@ function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: Nam
 function createNamespace({ registry, permissions, nowMs }: Job, of: NamesNamespace): string {
   const name = of.namespaceName!;
   if (!permissions.mayCreateNamespace) throw unknownNamespace(name);
-  if (registry.namespaces().length >= NAMESPACES_MAX) throw tooManyNamespaces();
+  if (registry.namespaceCount >= NAMESPACES_MAX) throw tooManyNamespaces();
   return registry.addNamespace(name, nowMs()).id;
 }
 

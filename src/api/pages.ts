@@ -23,11 +23,24 @@ interface Asked {
 }
 
 /** @param most items of a page that does not say how many */
-export function pageOf<T extends { row: number }>(all: T[], asked: Asked, most: number) {
+export function pageOf<T extends { row: number }>(all: Iterable<T>, asked: Asked, most: number) {
   const { limit = most, cursor } = asked;
   const after = cursor === undefined ? Number.NEGATIVE_INFINITY : Number(cursor);
-  const left = all.filter(({ row }) => row > after).sort((a, b) => a.row - b.row);
-  const items = left.slice(0, limit);
-  const next = left.length > limit ? { cursor: String(items[limit - 1].row) } : {};
-  return { items, rest: { ...next, total: all.length } };
+  // The page and one more, kept sorted: nearly all come in order, and behind it.
+  const items: T[] = [];
+  let total = 0;
+  for (const item of all) {
+    total++;
+    if (item.row <= after) continue;
+    if (items.length > limit) {
+      if (item.row > items[limit].row) continue;
+      items.pop();
+    }
+    let place = items.length;
+    while (place > 0 && items[place - 1].row > item.row) place--;
+    items.splice(place, 0, item);
+  }
+  if (items.length <= limit) return { items, rest: { total } };
+  items.pop();
+  return { items, rest: { cursor: String(items[limit - 1].row), total } };
 }

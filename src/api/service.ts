@@ -66,8 +66,8 @@ export class Service {
   async do({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
       const { method } = OPERATIONS[operation];
-      const read = typeof input === 'string' ? parseQuery(input, QUERY_INTEGERS) : parseBody(input);
-      const work = () => HANDLERS[operation](this.#job(keyId), read);
+      // Read in its turn: while it waits it weighs no more than its bytes.
+      const work = () => HANDLERS[operation](this.#job(keyId), read(input));
       return { answer: method === 'GET' ? work() : await this.#writer.submit(input.length, work) };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
@@ -81,4 +81,8 @@ export class Service {
     const permissions = new Permissions(key.permissions);
     return { registry: this.#registry, permissions, nowMs: this.#nowMs };
   }
+}
+
+function read(input: OperationRequest['input']): unknown {
+  return typeof input === 'string' ? parseQuery(input, QUERY_INTEGERS) : parseBody(input);
 }

@@ -15,17 +15,25 @@ import {
 import type { Key } from '../auth/keyring.ts';
 import { ApiError } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
+import { PENDING_OPERATION_BYTES_MAX, PENDING_OPERATIONS_MAX } from '../limits.ts';
 import type { BodyReader } from './body.ts';
 import type { Replies } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
+
+interface Waiting {
+  /** Undefined when its client has gone. */
+  res: HttpResponse | undefined;
+  bytes: number;
+}
 
 export class Operations {
   readonly #lane: AcceptorLane;
   readonly #replies: Replies;
   readonly #send: (number: number, request: OperationRequest) => void;
   readonly #bodies: BodyReader;
-  /** Clients that wait, by the number of their request. */
-  readonly #waiting = new Map<number, HttpResponse>();
+  /** Requests that the main thread has not answered, by number. */
+  readonly #waiting = new Map<number, Waiting>();
+  #waitingBytes = 0;
   #next = 0;
 
   /** @param send hands a request to the main thread, which brings its result to `answer` */
@@ -54,8 +62,9 @@ export class Operations {
   }
 
   answer(number: number, result: OperationResult): void {
-    const res = this.#waiting.get(number);
+    const { res, bytes } = this.#waiting.get(number)!;
     this.#waiting.delete(number);
+    this.#waitingBytes -= bytes;
     this.#lane.beat();
     if (res === undefined) return;
     res.cork(() => {
@@ -65,9 +74,21 @@ export class Operations {
   }
 
   #hand(res: HttpResponse, request: OperationRequest): void {
+    const bytes = request.input.length;
+    if (
+      this.#waiting.size >= PENDING_OPERATIONS_MAX ||
+      this.#waitingBytes + bytes > PENDING_OPERATION_BYTES_MAX
+    ) {
+      const message = 'too many operations wait to be done; nothing was changed';
+      throw new ApiError('SERVICE_UNAVAILABLE', message);
+    }
     const number = this.#next++;
-    this.#waiting.set(number, res);
-    res.onAborted(() => this.#waiting.delete(number));
+    const waiting: Waiting = { res, bytes };
+    this.#waiting.set(number, waiting);
+    this.#waitingBytes += bytes;
+    res.onAborted(() => {
+      waiting.res = undefined;
+    });
     this.#send(number, request);
   }
 }

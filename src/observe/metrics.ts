@@ -213,7 +213,7 @@ export class Metrics {
       });
     });
     this.#gauge('weir_keys', 'API keys.', [], () => [[{}, registry.keys().length]]);
-    this.#gauge('weir_namespaces', 'Namespaces.', [], () => [[{}, registry.namespaces().length]]);
+    this.#gauge('weir_namespaces', 'Namespaces.', [], () => [[{}, registry.namespaceCount]]);
     this.#counter(
       'weir_write_rounds_total',
       'Rounds in which changes were written, each one transaction and one publication.',

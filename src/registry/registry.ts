@@ -91,6 +91,10 @@ export class Registry {
     return [...this.#namespacesById.values()];
   }
 
+  get namespaceCount(): number {
+    return this.#namespacesById.size;
+  }
+
   addNamespace(name: string, createdMs: number): Namespace {
     const record = { id: makeId(NAMESPACE_ID_PREFIX), name, createdMs };
     const after = this.#placed('namespaces', record);
@@ -115,12 +119,12 @@ export class Registry {
   }
 
   /** Those of a namespace, by its id, or of a pattern of names. */
-  overridesOf(scope: string): Override[] {
-    return [...(this.#overrides.get(scope)?.values() ?? [])];
+  overridesOf(scope: string): Iterable<Override> {
+    return this.#overrides.get(scope)?.values() ?? [];
   }
 
-  overrides(): Override[] {
-    return [...this.#overrides.values()].flatMap((scope) => [...scope.values()]);
+  *overrides(): Iterable<Override> {
+    for (const scope of this.#overrides.values()) yield* scope.values();
   }
 
   /** How many overrides there are: without a star, and with one. */

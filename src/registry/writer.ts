@@ -1,6 +1,6 @@
 /**
- * Makes changes durable and puts them in force, on the main thread. Whatever has come while the
- * last round went on is one round: each change is made in memory, in its order; all are written in
+ * Makes changes durable and puts them in force, on the main thread. What has come while the last
+ * round went on is one round: each change is made in memory, in its order; all are written in
  * one transaction; one publication tells every acceptor; and when all of them have switched, all
  * are answered. So what is acknowledged is on disk and holds for the next check, wherever it comes.
  *
@@ -10,11 +10,18 @@
  */
 
 import { ApiError } from '../errors.ts';
-import { NAMESPACES_MAX, PENDING_BYTES_MAX, PENDING_CHANGES_MAX } from '../limits.ts';
+import {
+  IMPORT_MAX_BYTES,
+  NAMESPACES_MAX,
+  PENDING_BYTES_MAX,
+  PENDING_CHANGES_MAX,
+} from '../limits.ts';
 import type { Log } from '../observe/log.ts';
 import type { Change, Store } from '../store/store.ts';
 import type { Registry } from './registry.ts';
 
+/** A round takes no more requests when they are so large together. */
+const ROUND_BYTES = IMPORT_MAX_BYTES;
 /** After a failure, when names that checks have brought are tried again. */
 const RETRY_MS = 1_000;
 
@@ -95,14 +102,14 @@ export class Writer {
   async #run(): Promise<void> {
     while (this.#waiting.length > 0 || (this.#names.size > 0 && this.#retry === undefined)) {
       await this.#round();
+      // Whatever else this thread has to do comes in between.
+      await new Promise(setImmediate);
     }
     this.#running = false;
   }
 
   async #round(): Promise<void> {
-    const round = this.#waiting;
-    this.#waiting = [];
-    this.#waitingBytes = 0;
+    const round = this.#take();
     this.rounds++;
     const rejected = this.#addNamespaces();
     let outcomes = round.map(({ work }) => this.#attempt(work));
@@ -114,6 +121,16 @@ export class Writer {
       if ('answer' in outcome) resolve(outcome.answer);
       else reject(outcome.error);
     });
+  }
+
+  /** What waits, in its order, but no more than this thread does at a time. */
+  #take(): Waiting[] {
+    let count = 0;
+    let bytes = 0;
+    while (count < this.#waiting.length && bytes < ROUND_BYTES)
+      bytes += this.#waiting[count++].bytes;
+    this.#waitingBytes -= bytes;
+    return this.#waiting.splice(0, count);
   }
 
   #attempt(work: () => object): Outcome {
@@ -141,7 +158,7 @@ export class Writer {
     const names = [...this.#names].filter((name) => {
       return this.#registry.namespaceByName(name) === undefined;
     });
-    const room = NAMESPACES_MAX - this.#registry.namespaces().length;
+    const room = NAMESPACES_MAX - this.#registry.namespaceCount;
     for (const name of names.slice(0, room)) this.#registry.addNamespace(name, this.#nowMs());
     return names.slice(room);
   }

@@ -2,7 +2,12 @@ import { join } from 'node:path';
 import Database from 'libsql';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
-import { NAMESPACES_MAX, PENDING_BYTES_MAX, PENDING_CHANGES_MAX } from '../../src/limits.ts';
+import {
+  IMPORT_MAX_BYTES,
+  NAMESPACES_MAX,
+  PENDING_BYTES_MAX,
+  PENDING_CHANGES_MAX,
+} from '../../src/limits.ts';
 import { openLog } from '../../src/observe/log.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { Writer } from '../../src/registry/writer.ts';
@@ -156,6 +161,17 @@ describe('a writer', () => {
     expect(names().at(-1)).toBe('theirs');
   });
 
+  test('does no more in one round than one import brings', async () => {
+    const before = writer.rounds;
+    const all = [1, 2, 3].map((i) => add(`n${i}`, IMPORT_MAX_BYTES));
+    for (const one of all) {
+      await until('a round is published', () => held.length === 1);
+      release();
+      await one;
+    }
+    expect(writer.rounds - before).toBe(3);
+  });
+
   test('gives everything back to the next one', async () => {
     const done = [
       add('a'),
@@ -171,7 +187,11 @@ describe('a writer', () => {
     await until('it is published', () => held.length === 1);
     release();
     await Promise.all(done);
-    const contents = () => [registry.namespaces(), registry.overrides(), registry.overrideCounts];
+    const contents = () => [
+      registry.namespaces(),
+      [...registry.overrides()],
+      registry.overrideCounts,
+    ];
     const before = contents();
     expect(registry.overrideCounts).toEqual({ exact: 1, wildcard: 2 });
     close();
