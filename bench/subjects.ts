@@ -182,7 +182,8 @@ export function stepSubjects(): Subject[] {
     lane.answered(clock.monotonicMs() - startedMs);
     return text;
   };
-  const keyring = new Keyring([rootRecord('bench', 'bench', 0)], clock);
+  const keyring = new Keyring(clock);
+  keyring.change({ added: [rootRecord('bench', 'bench', 0)], removed: [] });
   const bodies = identifiers(BATCH, 0).map((identifier) => {
     const body = {
       namespace: NAMESPACE,

@@ -41,17 +41,26 @@ const createReader = bodyReader(
 const listReader = bodyReader(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
 const revokeReader = bodyReader(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT));
 
-export const createKey: Handler = ({ registry, permissions, nowMs }, input) => {
-  const { name, permissions: granted, expires } = createReader.read(input);
-  requirePermissions(granted);
-  if (expires !== undefined && expires <= nowMs()) {
+/**
+ * A key as a request, or the command line, wants it.
+ * @throws ApiError (400)
+ */
+export function newKey(input: unknown, nowMs: number): { key: string; record: KeyRecord } {
+  const { name, permissions, expires } = createReader.read(input);
+  requirePermissions(permissions);
+  if (expires !== undefined && expires <= nowMs) {
     throw new ApiError('BAD_REQUEST', `"expires" must be a time to come, got ${expires}`);
   }
-  permissions.requireKeys('keys.create');
-  const missing = granted.find((permission) => !permissions.covers(permission));
-  if (missing !== undefined) throw lacking([missing]);
   const key = makeKey();
-  const record = newKeyRecord(key, name, granted, nowMs(), expires ?? null);
+  const granted = [...new Set(permissions)];
+  return { key, record: newKeyRecord(key, name, granted, nowMs, expires ?? null) };
+}
+
+export const createKey: Handler = ({ registry, permissions, nowMs }, input) => {
+  const { key, record } = newKey(input, nowMs());
+  permissions.requireKeys('keys.create');
+  const missing = record.permissions.find((permission) => !permissions.covers(permission));
+  if (missing !== undefined) throw lacking([missing]);
   addKey(registry, record);
   return { keyId: record.id, key };
 };
@@ -76,12 +85,12 @@ export const revokeKey: Handler = ({ registry, permissions, nowMs }, input) => {
     const message = `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`;
     throw new ApiError('CONFLICT', message);
   }
-  const now = nowMs();
-  const isRoot = ({ permissions, expiresMs }: KeyRecord) => {
-    return permissions.includes('*') && (expiresMs === null || expiresMs > now);
-  };
-  if (isRoot(key) && registry.keys().filter(isRoot).length === 1) {
-    const message = `${keyId} is the last key with the permission "*": create another one before`;
+  const ends = ({ expiresMs }: KeyRecord) => expiresMs ?? Number.POSITIVE_INFINITY;
+  const isRoot = (one: KeyRecord) => one.permissions.includes('*') && ends(one) > nowMs();
+  const others = registry.keys().filter((other) => other !== key && isRoot(other));
+  if (isRoot(key) && !others.some((other) => ends(other) >= ends(key))) {
+    const which = others.length === 0 ? 'with the permission "*"' : 'with "*" that lasts so long';
+    const message = `${keyId} is the last key ${which}: create another one before`;
     throw new ApiError('CONFLICT', message);
   }
   registry.removeKey(key);
@@ -108,7 +117,7 @@ export function addKey(registry: Registry, record: KeyRecord): void {
 }
 
 /** @throws ApiError (400) for the first text that is no permission */
-export function requirePermissions(granted: readonly string[]): void {
+function requirePermissions(granted: readonly string[]): void {
   for (const [i, permission] of granted.entries()) {
     if (readPermission(permission) !== false) continue;
     throw new ApiError(

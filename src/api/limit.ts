@@ -100,7 +100,7 @@ export class LimitReader {
   /** The way of a key with fewer permissions, and of the first check in a namespace. */
   #permitted(key: Key, name: string, known: Namespace | undefined, cost: number): Namespace {
     requireName('namespace', name);
-    key.permissions.require('limit', known?.id);
+    key.permissions.requireNamed('limit', known?.id);
     if (known !== undefined) return known;
     if (!key.permissions.mayCreateNamespace) throw unknownNamespace(name);
     if (cost === 0) return this.#namespaces.unregistered(name);

@@ -173,7 +173,7 @@ function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: Nam
     return namespaceName;
   }
   const namespace = registry.namespaceByName(namespaceName);
-  permissions.require(action, namespace?.id);
+  permissions.requireNamed(action, namespace?.id);
   return namespace?.id;
 }
 

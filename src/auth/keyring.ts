@@ -13,9 +13,16 @@ import { digestKey } from './keys.ts';
 import { Permissions } from './permissions.ts';
 
 export interface Key {
-  id: string;
-  permissions: Permissions;
-  expiresMs: number | null;
+  readonly id: string;
+  readonly permissions: Permissions;
+  readonly expiresMs: number | null;
+  /** For whoever holds on to it while the rest of a request comes. */
+  isRevoked: boolean;
+}
+
+export interface KeyChanges {
+  added: readonly KeyRecord[];
+  removed: readonly KeyRecord[];
 }
 
 /** A header padded beyond the longest key is looked up each time: it is not worth its memory. */
@@ -25,25 +32,29 @@ const REMEMBERED_MAX = 'Bearer '.length + KEY_TEXT_MAX;
 const BEARER = /^bearer +([\x21-\x7e]+) *$/i;
 
 export class Keyring {
-  #byDigest: ReadonlyMap<string, Key> = new Map();
+  readonly #byDigest = new Map<string, Key>();
   readonly #verified = new Map<string, Key>();
   readonly #clock: Clock;
   /** The last header that verified: most callers have one key, and to compare is half a look-up. */
   #last = '';
   #lastKey: Key | undefined;
 
-  constructor(records: readonly KeyRecord[], clock: Clock) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.replace(records);
   }
 
-  /** These keys are accepted from now on, and no others. */
-  replace(records: readonly KeyRecord[]): void {
-    this.#byDigest = new Map(
-      records.map(({ id, digest, permissions, expiresMs }) => {
-        return [digest, { id, permissions: new Permissions(permissions), expiresMs }];
-      }),
-    );
+  /** Holds from now on. A key may be there twice, as a stored one and by the settings. */
+  change({ added, removed }: KeyChanges): void {
+    for (const { id, digest } of removed) {
+      const key = this.#byDigest.get(digest);
+      if (key?.id !== id) continue;
+      key.isRevoked = true;
+      this.#byDigest.delete(digest);
+    }
+    for (const { id, digest, permissions, expiresMs } of added) {
+      const key = { id, permissions: new Permissions(permissions), expiresMs, isRevoked: false };
+      this.#byDigest.set(digest, key);
+    }
     this.#verified.clear();
     this.#last = '';
     this.#lastKey = undefined;

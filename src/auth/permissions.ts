@@ -58,14 +58,27 @@ export class Permissions {
     return this.#has(permission) || this.#has(`ratelimit.*.${namespace[2]}`);
   }
 
-  /** @throws ApiError (403) that names what would do */
+  /**
+   * @param namespaceId undefined for all namespaces
+   * @throws ApiError (403) that names what would do
+   */
   require(action: NamespaceAction, namespaceId: string | undefined): void {
     if (this.may(action, namespaceId)) return;
+    const everywhere = `ratelimit.*.${action}`;
     throw lacking(
-      namespaceId === undefined
-        ? [`ratelimit.*.${action}`]
-        : [`ratelimit.*.${action}`, `ratelimit.${namespaceId}.${action}`],
+      namespaceId === undefined ? [everywhere] : [everywhere, `ratelimit.${namespaceId}.${action}`],
     );
+  }
+
+  /**
+   * The same where the caller knows a name: the error tells nobody else the id of the namespace, nor
+   * whether there is one.
+   * @param namespaceId undefined where there is none
+   */
+  requireNamed(action: NamespaceAction, namespaceId: string | undefined): void {
+    if (this.may(action, namespaceId)) return;
+    const isKnown = namespaceId !== undefined && this.may('read_namespace', namespaceId);
+    this.require(action, isKnown ? namespaceId : '<namespaceId>');
   }
 
   /** @throws ApiError (403) that names it */

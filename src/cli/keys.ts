@@ -3,11 +3,13 @@
  * in the data directory of a stopped one.
  */
 
-import { addKey, requirePermissions } from '../api/keys.ts';
-import { makeKey, newKeyRecord } from '../auth/keys.ts';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { addKey, newKey } from '../api/keys.ts';
+import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { Registry } from '../registry/registry.ts';
-import { DataDirectory } from '../store/directory.ts';
+import { DataDirectory, STORE } from '../store/directory.ts';
 import { SqliteStore } from '../store/sqlite.ts';
 import { systemMs } from '../time.ts';
 import {
@@ -50,13 +52,14 @@ const SUBCOMMANDS: Subcommands = {
     const { permission: permissions, offline = false } = values;
     if (permissions === undefined) throw new StartError('--permission is missing; see --help');
     const expires = values.expires === undefined ? undefined : timeOf(values.expires);
+    const fields = { name, permissions, ...(expires === undefined ? {} : { expires }) };
     if (!offline) {
       if (values['data-dir'] !== undefined) throw new StartError('--data-dir goes with --offline');
-      printLine(await post('keys.create', { name, permissions, expires }));
+      printLine(await post('keys.create', fields));
       return;
     }
     const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
-    printLine(createOffline(path, name, permissions, expires ?? null));
+    printLine(createOffline(path, fields));
   },
 
   list: async (args) => {
@@ -78,18 +81,16 @@ export function keys(args: readonly string[]): Promise<number> {
 }
 
 /** Whoever may write to the directory may do everything anyway. */
-function createOffline(
-  path: string,
-  name: string,
-  permissions: string[],
-  expiresMs: number | null,
-): object {
-  requirePermissions(permissions);
+function createOffline(path: string, fields: object): object {
+  const { key, record } = newKey(fields, systemMs());
+  if (!existsSync(join(path, STORE))) {
+    throw new StartError(
+      `${resolve(path)} holds no store of weir: name its data directory by --data-dir`,
+    );
+  }
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
   const registry = new Registry(store);
-  const key = makeKey();
-  const record = newKeyRecord(key, name, permissions, systemMs(), expiresMs);
   addKey(registry, record);
   registry.settle(store);
   store.close();
@@ -98,6 +99,8 @@ function createOffline(
 }
 
 function timeOf(text: string): number {
-  const date = /^\d{4}-/.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(date) ? systemMs() + durationOf('expires', text) : date;
+  if (!/^\d{4}-/.test(text)) return systemMs() + durationOf('expires', text);
+  const date = Date.parse(text);
+  if (!Number.isNaN(date)) return date;
+  throw new StartError(`--expires must be a date like 2030-01-31, got ${describe(text)}`);
 }

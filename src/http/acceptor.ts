@@ -52,7 +52,7 @@ const namespaces = new KnownNamespaces(
   (row) => lane.row(row),
   (name) => tell({ kind: 'namespace', name }),
 );
-const keyring = new Keyring([], clock);
+const keyring = new Keyring(clock);
 const overrides = new OverridesInForce();
 const reader = new LimitReader(namespaces);
 const replies = new Replies(lane, data.url + DOCS_PATH, (failure) => {
@@ -78,6 +78,8 @@ const decider: Decider = byWorker ?? new InPlace(counters, handoffs, clock, lane
 const bodies = new BodyReader(lane, (res, error) => replies.error(res, error));
 const answerLimit: OnBody<Key> = (res, key, bytes) => {
   const startedMs = clock.monotonicMs();
+  // It was verified with the head of the request, which may be long ago.
+  if (key.isRevoked) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
   const check = reader.read(key, bytes);
   const id = counters.identify(check.namespace.state, check.identifier);
   if (overrides.govern(check, id)) lane.count(COUNT.overridden);
@@ -96,7 +98,7 @@ function switchTo(publication: Publication): void {
   const { registered, rejected, keys } = publication;
   if (registered !== undefined) namespaces.registered(registered);
   if (rejected !== undefined) namespaces.rejected(rejected);
-  if (keys !== undefined) keyring.replace(keys);
+  if (keys !== undefined) keyring.change(keys);
   overrides.switchTo(publication);
 }
 switchTo(data.inForce);

@@ -2,10 +2,10 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { OperationRequest, OperationResult } from '../api/operations.ts';
+import type { KeyChanges } from '../auth/keyring.ts';
 import type { OnFull } from '../counters/decision.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { PublishedTables } from '../overrides/in-force.ts';
-import type { KeyRecord } from '../store/store.ts';
 import type { Failure } from './reply.ts';
 
 /** What an acceptor is started with. */
@@ -31,8 +31,7 @@ export interface Publication extends Partial<PublishedTables> {
   /** Namespaces that are durable now, and names for which there was no room. */
   registered?: RegisteredNamespace[];
   rejected?: string[];
-  /** All keys. */
-  keys?: KeyRecord[];
+  keys?: KeyChanges;
 }
 
 export type ToMain =

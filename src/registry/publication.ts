@@ -3,9 +3,11 @@
  * and namespaces. On the main thread.
  */
 
+import type { KeyChanges } from '../auth/keyring.ts';
 import type { Publication } from '../http/messages.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
+import type { KeyRecord } from '../store/store.ts';
 import type { Registry } from './registry.ts';
 import type { Publish } from './writer.ts';
 
@@ -14,7 +16,7 @@ export function inForce(registry: Registry, tables: OverrideTables): Publication
   for (const override of registry.overrides()) tables.apply(undefined, registry.place(override));
   return {
     ...tables.compileNow(),
-    keys: registry.keys(),
+    keys: { added: registry.keys(), removed: [] },
     registered: registry.namespaces().map((namespace) => registry.registered(namespace)),
   };
 }
@@ -28,13 +30,16 @@ export function publisher(
   return async (changes, rejected) => {
     if (changes.length === 0 && rejected.length === 0) return;
     const registered: RegisteredNamespace[] = [];
-    const publication: Publication = { rejected, registered };
+    const keys: Record<keyof KeyChanges, KeyRecord[]> = { added: [], removed: [] };
+    const publication: Publication = { rejected, registered, keys };
     let overridesChanged = false;
     for (const change of changes) {
       if (change.table === 'namespaces') {
         registered.push(registry.registered(change.after!));
-      } else if (change.table === 'keys') publication.keys = registry.keys();
-      else {
+      } else if (change.table === 'keys') {
+        if (change.after === undefined) keys.removed.push(change.before!);
+        else keys.added.push(change.after);
+      } else {
         const { before, after } = change;
         tables.apply(before && registry.place(before), after && registry.place(after));
         overridesChanged = true;

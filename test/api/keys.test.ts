@@ -1,7 +1,8 @@
+import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { KEYS_MAX } from '../../src/limits.ts';
 import { done, type Fields, operate } from '../support/api.ts';
-import { errorOf, LASTING_MS, request } from '../support/http.ts';
+import { errorOf, LASTING_MS, request, requestBytes } from '../support/http.ts';
 import {
   ROOT_KEY,
   type Running,
@@ -42,6 +43,12 @@ const checkWith = async (key: string) => {
 const list = async () => {
   const { keys } = await done(server.port, 'keys.list');
   return keys as (Fields & { keyId: string; name: string })[];
+};
+const namespaceOf = async (namespaceName: string) => {
+  const override = { namespaceName, identifier: 'abc', limit: 5, duration: 1_000 };
+  await done(server.port, 'ratelimits.setOverride', override);
+  const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+  return (namespaces as { id: string; name: string }[]).find(({ name }) => name === namespaceName)!;
 };
 
 describe('a key', () => {
@@ -90,14 +97,7 @@ describe('a key', () => {
   test('grants only what it has', async () => {
     const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).toEqual([]);
-    await done(server.port, 'ratelimits.setOverride', {
-      namespaceName: 'n',
-      identifier: 'abc',
-      limit: 5,
-      duration: 1_000,
-    });
-    const listed = await done(server.port, 'ratelimits.listNamespaces');
-    const [{ id }] = listed.namespaces as { id: string }[];
+    const { id } = await namespaceOf('n');
     const maker = await create(['keys.create', 'ratelimit.*.limit', `ratelimit.${id}.reset`]);
     for (const permission of [
       'keys.create',
@@ -115,6 +115,66 @@ describe('a key', () => {
         `the API key lacks the permission "${permission}"`,
       ]);
     }
+  });
+
+  test('that is revoked in the middle of a request lets nothing in, and makes nothing', async () => {
+    const { keyId, key } = await create(['ratelimit.*.limit', 'ratelimit.*.create_namespace']);
+    const body = { namespace: 'never made', identifier: 'a', limit: 5, duration: LASTING_MS };
+    const headers = { Authorization: `Bearer ${key}` };
+    const bytes = requestBytes({ headers, body: JSON.stringify(body) });
+    const socket = connect(server.port, '127.0.0.1');
+    const received = new Promise<string>((resolve) => {
+      socket.once('data', (data) => resolve(data.toString()));
+    });
+    socket.write(bytes.subarray(0, bytes.length - 10));
+    // The head is there when another request after it is answered.
+    for (let i = 0; i < 20; i++) await checkWith(key);
+    expect((await revoke(keyId)).status).toBe(200);
+    socket.write(bytes.subarray(bytes.length - 10));
+    expect(await received).toContain('401 Unauthorized');
+    socket.destroy();
+    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+    expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'never made' }));
+  });
+
+  test('has each of its permissions once', async () => {
+    const { keyId } = await create(['keys.read', 'keys.create', 'keys.read']);
+    const made = (await list()).find((one) => one.keyId === keyId);
+    expect(made?.permissions).toEqual(['keys.read', 'keys.create']);
+  });
+
+  test('without a permission learns nothing of a namespace, not even whether there is one', async () => {
+    const { id } = await namespaceOf('there');
+    const { key } = await create(['keys.read']);
+    const messages = async (name: string, asked: string) => {
+      const fields = { identifier: 'abc', limit: 5, duration: 1_000 };
+      const body = JSON.stringify({ ...fields, namespace: name });
+      const answers = [
+        await request(server.port, { headers: { Authorization: `Bearer ${asked}` }, body }),
+        await operate(
+          server.port,
+          'ratelimits.setOverride',
+          { ...fields, namespaceName: name },
+          asked,
+        ),
+        await operate(
+          server.port,
+          'ratelimits.getOverride',
+          { identifier: 'abc', namespaceName: name },
+          asked,
+        ),
+      ];
+      return answers.map((answer) => [answer.status, errorOf(answer).message]);
+    };
+    const told = await messages('there', key);
+    expect(told).toEqual(await messages('nowhere', key));
+    expect(told[0]).toEqual([
+      403,
+      'the API key lacks the permission "ratelimit.*.limit" or "ratelimit.<namespaceId>.limit"',
+    ]);
+    // Whoever may read it is told the permission to ask for.
+    const reader = await create([`ratelimit.${id}.read_namespace`]);
+    expect((await messages('there', reader.key))[0][1]).toContain(`"ratelimit.${id}.limit"`);
   });
 
   test('may revoke itself', async () => {
@@ -178,6 +238,18 @@ describe('the last key with "*"', () => {
     const other = await create(['*'], {}, own.key);
     expect((await revoke(own.keyId, own.key)).status).toBe(200);
     expect((await revoke(other.keyId, other.key)).status).toBe(409);
+    await stop();
+    await start();
+  });
+
+  test('cannot be revoked either while the others expire before', async () => {
+    await stop();
+    await start({ WEIR_ROOT_KEY: undefined });
+    const soon = await create(['*'], { expires: Date.now() + 3_600_000 }, own.key);
+    const refused = await revoke(own.keyId, own.key);
+    expect(refused.status).toBe(409);
+    expect(errorOf(refused).message).toContain('is the last key with "*" that lasts so long');
+    expect((await revoke(soon.keyId, own.key)).status).toBe(200);
     await stop();
     await start();
   });

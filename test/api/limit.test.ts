@@ -449,7 +449,12 @@ describe.each(MODES)('decided %s:', (mode) => {
       const nothing = await sendAs(keys.nothing, {});
       expectError(nothing, 403, 'FORBIDDEN', '"ratelimit.*.limit"');
       const stored = await sendAs(keys.nothing, { namespace: 'stored' });
-      expectError(stored, 403, 'FORBIDDEN', '"ratelimit.*.limit" or "ratelimit.rlns_1.limit"');
+      expectError(
+        stored,
+        403,
+        'FORBIDDEN',
+        '"ratelimit.*.limit" or "ratelimit.<namespaceId>.limit"',
+      );
       expectError(await sendAs(keys.oneNamespace, {}), 403, 'FORBIDDEN', '"ratelimit.*.limit"');
       expectError(await sendAs(keys.oneNamespace, { namespace: 'nowhere' }), 403, 'FORBIDDEN');
       expect((await sendAs(keys.oneNamespace, { namespace: 'stored' })).status).toBe(200);

@@ -4,16 +4,23 @@ import { makeKey, rootRecord } from '../../src/auth/keys.ts';
 import { Permissions } from '../../src/auth/permissions.ts';
 import { allocateControl, Control } from '../../src/control.ts';
 import { VERIFIED_TOKENS_MAX } from '../../src/limits.ts';
+import type { KeyRecord } from '../../src/store/store.ts';
 import { Clock, ClockKeeper } from '../../src/time.ts';
 
 const control = new Control(allocateControl(1, 1));
 new ClockKeeper(control);
 const clock = new Clock(control);
 
+const keyringOf = (...added: KeyRecord[]) => {
+  const keyring = new Keyring(clock);
+  keyring.change({ added, removed: [] });
+  return keyring;
+};
+
 describe('a keyring', () => {
   test('accepts its keys, again and again, and no others', () => {
     const key = makeKey();
-    const keyring = new Keyring([rootRecord(key, 'test', 0)], clock);
+    const keyring = keyringOf(rootRecord(key, 'test', 0));
     for (let i = 0; i < 3; i++) {
       expect(keyring.verify(`Bearer ${key}`).permissions.mayLimitAnywhere).toBe(true);
       expect(() => keyring.verify(`Bearer ${key.slice(0, -1)}`)).toThrow('not known');
@@ -25,7 +32,7 @@ describe('a keyring', () => {
 
   test('stays right when more spellings of a header were verified than it remembers', () => {
     const key = makeKey();
-    const keyring = new Keyring([rootRecord(key, 'test', 0)], clock);
+    const keyring = keyringOf(rootRecord(key, 'test', 0));
     for (let i = 0; i < VERIFIED_TOKENS_MAX + 10; i++) {
       const scheme = [...'bearer'].map((c, bit) => ((i >> bit) & 1 ? c.toUpperCase() : c)).join('');
       expect(keyring.verify(`${scheme}${' '.repeat(1 + (i >> 6))}${key}`).id).toMatch(/^key_/);
@@ -36,20 +43,32 @@ describe('a keyring', () => {
   test('refuses a remembered key from the moment that it expires', () => {
     const key = makeKey();
     const record = { ...rootRecord(key, 'test', 0), expiresMs: clock.nowMs() + 50 };
-    const keyring = new Keyring([record], clock);
+    const keyring = keyringOf(record);
     expect(keyring.verify(`Bearer ${key}`).id).toBe(record.id);
     while (clock.nowMs() < record.expiresMs);
     expect(() => keyring.verify(`Bearer ${key}`)).toThrow('expired');
   });
 
-  test('that is replaced accepts the new keys and forgets the others, remembered or not', () => {
+  test('accepts keys that are added and forgets those that are removed, remembered or not', () => {
     const [kept, revoked, added] = [makeKey(), makeKey(), makeKey()];
-    const record = rootRecord(kept, 'kept', 0);
-    const keyring = new Keyring([record, rootRecord(revoked, 'revoked', 0)], clock);
+    const removed = [rootRecord(revoked, 'revoked', 0)];
+    const keyring = keyringOf(rootRecord(kept, 'kept', 0), ...removed);
     for (const key of [kept, revoked, kept, revoked]) keyring.verify(`Bearer ${key}`);
-    keyring.replace([record, rootRecord(added, 'added', 0)]);
+    const held = keyring.verify(`Bearer ${revoked}`);
+    keyring.change({ added: [rootRecord(added, 'added', 0)], removed });
+    expect(held.isRevoked).toBe(true);
     expect(() => keyring.verify(`Bearer ${revoked}`)).toThrow('revoked');
-    for (const key of [kept, added]) expect(keyring.verify(`Bearer ${key}`).id).toMatch(/^key_/);
+    for (const key of [kept, added]) {
+      expect(keyring.verify(`Bearer ${key}`)).toMatchObject({ isRevoked: false });
+    }
+  });
+
+  test('goes on accepting a key by the settings when its stored twin is removed', () => {
+    const key = makeKey();
+    const [stored, configured] = [rootRecord(key, 'stored', 0), rootRecord(key, 'set', 0)];
+    const keyring = keyringOf(stored, configured);
+    keyring.change({ added: [], removed: [stored] });
+    expect(keyring.verify(`Bearer ${key}`).id).toBe(configured.id);
   });
 
   test('knows digests only', () => {

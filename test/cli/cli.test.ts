@@ -1,7 +1,7 @@
 /** The command `weir`, as its own process, against a running server. */
 
 import { execFile, spawn } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/limits.ts';
@@ -14,6 +14,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { withStore } from '../support/store.ts';
 
 const dataDir = temporaryDirectory();
 const files = temporaryDirectory();
@@ -205,6 +206,7 @@ describe('weir keys', () => {
     expect(keys.find((one) => one.keyId === keyId)?.expires).toBe(Date.UTC(2100, 0, 31));
     expect((await weir([...args, '2001-01-31'])).stderr).toContain('"expires" must be a time to');
     expect((await weir([...args, 'soon'])).stderr).toContain('--expires must be a duration');
+    expect((await weir([...args, '2030-13-45'])).stderr).toContain('--expires must be a date');
   });
 
   test('creates one in the data directory of a stopped server, and of no other', async () => {
@@ -213,8 +215,26 @@ describe('weir keys', () => {
     expect((await weir([...args, '--data-dir', dataDir])).stderr).toContain(
       'is in use by another weir',
     );
-    const wrong = [...args.slice(0, -1), 'everything', '--data-dir', own];
-    expect((await weir(wrong)).stderr).toContain('"permissions[0]" must be');
+    const empty = await weir([...args, '--data-dir', join(own, 'mistyped')]);
+    expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining('holds no store')]);
+    expect(readdirSync(own)).toEqual([]);
+    withStore(own, () => {});
+    const offline = (name: string, permission: string, ...rest: string[]) => {
+      const said = ['--name', name, '--permission', permission, '--data-dir', own];
+      return weir(['keys', 'create', '--offline', ...said, ...rest]);
+    };
+    // As over the API.
+    for (const [wrong, message] of [
+      [offline('k', 'everything'), '"permissions[0]" must be'],
+      [offline('', '*'), '"name" must be'],
+      [offline('k', '*', '--expires', '0'), '"expires" must be a time to come'],
+      [offline('k', '*', '--expires', '9999999999999d'), '"expires" must be an integer'],
+    ] as const) {
+      expect([(await wrong).code, (await wrong).stderr]).toEqual([
+        2,
+        expect.stringContaining(message),
+      ]);
+    }
     const [{ key }] = await lines(args, { WEIR_DATA_DIR: own });
     for (const name of ['store.db', 'lock']) {
       expect(readFileSync(join(own, name)).includes(`${key}`)).toBe(false);
