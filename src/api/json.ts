@@ -3,6 +3,7 @@
  * refused, for each would make two identifiers into one. Failures are ApiErrors (400).
  */
 
+import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -22,10 +23,17 @@ export function parseBody(bytes: ArrayBuffer | Uint8Array): unknown {
     throw new ApiError('BAD_REQUEST', `the body is not JSON: ${why}`);
   }
   // Valid UTF-8 holds no lone surrogate: only an escape can bring one in.
-  if (text.includes('\\u') && !isWellFormed(value)) {
-    throw new ApiError('BAD_REQUEST', 'the body holds text that is not well-formed Unicode');
-  }
+  if (text.includes('\\u')) requireWellFormed(value);
   return value;
+}
+
+function requireWellFormed(body: unknown): void {
+  if (isWellFormed(body)) return;
+  const isObject = typeof body === 'object' && !Array.isArray(body);
+  const fields = isObject ? Object.entries(body as object) : [];
+  const name = fields.find((field) => !isWellFormed(field))?.[0];
+  const what = name?.isWellFormed() ? describe(name) : 'the body';
+  throw new ApiError('BAD_REQUEST', `${what} holds text that is not well-formed Unicode`);
 }
 
 /** Looks at every key and text, however deep, without recursion. */

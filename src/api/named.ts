@@ -10,7 +10,8 @@ export function requireName(field: string, name: string): void {
   if (!name.startsWith(NAMESPACE_ID_PREFIX)) return;
   throw new ApiError(
     'BAD_REQUEST',
-    `"${field}" must be a name, and names do not begin with "${NAMESPACE_ID_PREFIX}"`,
+    `"${field}" must be a name, which does not begin with "${NAMESPACE_ID_PREFIX}",` +
+      ` got ${describe(name)}`,
   );
 }
 

@@ -59,6 +59,7 @@ const SetOverride = Type.Object(
 const One = { ...namespaceFields, identifier: identifierText() };
 
 const setReader = bodyReader(SetOverride);
+const itemReader = bodyReader(SetOverride, 'an override');
 const deleteReader = bodyReader(Type.Object(One, JSON_OBJECT));
 const getReader = bodyReader(Type.Object(One, QUERY));
 const listReader = bodyReader(Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY));
@@ -115,7 +116,7 @@ export const importOverrides: Handler = (job, input) => {
   const { overrides, dryRun = false } = importReader.read(input);
   const done = { created: 0, updated: 0, unchanged: 0 };
   const { mark } = job.registry;
-  const bodies = overrides.map((body, i) => named(i, () => setReader.read(body)));
+  const bodies = overrides.map((body, i) => named(i, () => itemReader.read(body)));
   bodies.forEach((body, i) => {
     done[named(i, () => put(job, body)).outcome]++;
   });

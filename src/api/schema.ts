@@ -20,7 +20,11 @@ export interface BodyReader<T> {
   fault(body: unknown): string;
 }
 
-export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> {
+/** @param whole what an error calls that which is read */
+export function bodyReader<S extends TObject>(
+  schema: S,
+  whole = 'the body',
+): BodyReader<Static<S>> {
   const compiled = Compile(schema);
   const fields = Object.keys(schema.properties);
   const check = (body: unknown): body is Static<S> => compiled.Check(body);
@@ -33,7 +37,7 @@ export function bodyReader<S extends TObject>(schema: S): BodyReader<Static<S>> 
     const place = (path: string) => fields.indexOf(path.split('/')[1] ?? '');
     const [first] = paths.toSorted((a, b) => place(a) - place(b));
     if (first === undefined) throw new Error('no fault in a body that failed');
-    return faultSentence(first, schema, body);
+    return faultSentence(first, schema, body, whole);
   };
   const read = (body: unknown) => {
     if (check(body)) return body;
@@ -57,7 +61,12 @@ function withShortArrays(schema: TObject, body: unknown): unknown {
 }
 
 /** @param path a JSON pointer to the field at fault, '' for the body itself */
-export function faultSentence(path: string, schema: TSchema, body: unknown): string {
+export function faultSentence(
+  path: string,
+  schema: TSchema,
+  body: unknown,
+  whole = 'the body',
+): string {
   const steps = path.split('/').slice(1);
   let takes = takesOf(schema);
   let at: unknown = schema;
@@ -70,7 +79,7 @@ export function faultSentence(path: string, schema: TSchema, body: unknown): str
     value = property(value, step);
     name += index ? `[${step}]` : name === '' ? step : `.${step}`;
   }
-  const what = name === '' ? 'the body' : `"${name}"`;
+  const what = name === '' ? whole : `"${name}"`;
   return `${what} must be ${takes}, got ${describe(value)}`;
 }
 

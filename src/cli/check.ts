@@ -1,10 +1,11 @@
 /** `weir check`: one check on a running server, with an answer for a human. */
 
 import { systemMs } from '../time.ts';
-import { durationOf, integerOf, readOptions, required } from './options.ts';
-import { post } from './server.ts';
+import { asksForHelp, durationOf, integerOf, readOptions, required } from './options.ts';
+import { notWeir, post } from './server.ts';
 
 const USAGE = `weir check <identifier> --limit <tokens> --duration <window>
+weir check --limit <tokens> --duration <window> -- <identifier, which may begin with ->
 
   --limit <tokens>        tokens in a window
   --duration <window>     90000 (ms), 90s, 15m, 1h, 30d
@@ -24,7 +25,7 @@ interface LimitAnswer {
 
 /** @returns the exit code */
 export async function check(args: readonly string[]): Promise<number> {
-  if (args.includes('--help') || args.includes('-h')) {
+  if (asksForHelp(args)) {
     process.stdout.write(USAGE);
     return 0;
   }
@@ -48,6 +49,7 @@ export async function check(args: readonly string[]): Promise<number> {
     async: values.async,
   });
   const { success, remaining, limit, reset } = answer;
+  if (typeof success !== 'boolean') throw notWeir(200);
   const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
   const outcome = success ? 'admitted' : 'refused';
   process.stdout.write(`${outcome}: ${remaining} of ${limit} left, new window in ${seconds} s\n`);

@@ -20,7 +20,7 @@ import {
   runSubcommand,
   type Subcommands,
 } from './options.ts';
-import { pages, post } from './server.ts';
+import { items, post } from './server.ts';
 
 const DEFAULT_DATA_DIR = './weir-data';
 
@@ -64,9 +64,7 @@ const SUBCOMMANDS: Subcommands = {
 
   list: async (args) => {
     readOptions(args, {});
-    for await (const page of pages<{ keys: object[] }>('keys.list')) {
-      for (const key of page.keys) printLine(key);
-    }
+    for await (const key of items('keys.list', 'keys')) printLine(key);
   },
 
   revoke: async (args) => {

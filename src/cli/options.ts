@@ -3,6 +3,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import { AMOUNT_MAX } from '../limits.ts';
 
 type Options = NonNullable<ParseArgsConfig['options']>;
 
@@ -36,8 +37,11 @@ export function required(option: string, value: string | undefined): string {
 }
 
 export function integerOf(option: string, value: string): number {
-  if (/^\d{1,16}$/.test(value)) return Number(value);
-  throw new StartError(`--${option} must be an integer, got ${describe(value)}`);
+  const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+  if (Number.isSafeInteger(number)) return number;
+  throw new StartError(
+    `--${option} must be an integer from 0 to ${AMOUNT_MAX}, got ${describe(value)}`,
+  );
 }
 
 const UNITS_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -51,6 +55,12 @@ export function durationOf(option: string, value: string): number {
   );
 }
 
+/** What stands behind `--` are words like any others. */
+export function asksForHelp(args: readonly string[]): boolean {
+  const options = args.slice(0, args.includes('--') ? args.indexOf('--') : undefined);
+  return options.includes('--help') || options.includes('-h');
+}
+
 /** For each subcommand, what does it. */
 export type Subcommands = Record<string, (args: readonly string[]) => Promise<void>>;
 
@@ -62,7 +72,7 @@ export async function runSubcommand(
   args: readonly string[],
 ): Promise<number> {
   const [name, ...rest] = args;
-  if (name === undefined || args.includes('--help') || args.includes('-h')) {
+  if (name === undefined || asksForHelp(args)) {
     process.stdout.write(usage);
     return name === undefined ? 2 : 0;
   }

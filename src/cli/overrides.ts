@@ -3,6 +3,7 @@
  * override a line, as an import takes it.
  */
 
+import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
@@ -16,7 +17,7 @@ import {
   runSubcommand,
   type Subcommands,
 } from './options.ts';
-import { get, pages, post } from './server.ts';
+import { get, items, post } from './server.ts';
 
 const USAGE = `\
 weir overrides set <identifier> <namespace> --limit <tokens> --duration <window>
@@ -86,8 +87,13 @@ const SUBCOMMANDS: Subcommands = {
     const options = { 'dry-run': { type: 'boolean' } } as const;
     const { values, positionals } = readOptions(args, options, ['file']);
     const { overrides, lines } = readLines(positionals[0]);
+    const fields = { overrides, dryRun: values['dry-run'] };
+    if (Buffer.byteLength(JSON.stringify(fields)) > IMPORT_MAX_BYTES) {
+      throw new StartError(
+        `an import has at most ${IMPORT_MAX_BYTES} bytes, and this has more: split the file`,
+      );
+    }
     try {
-      const fields = { overrides, dryRun: values['dry-run'] };
       printLine(await post('ratelimits.importOverrides', fields));
     } catch (error) {
       // The server knows the place in the list, the author of the file its line.
@@ -114,22 +120,20 @@ function namespaceOf(values: { namespace?: string; 'namespace-id'?: string }) {
 }
 
 async function printOverrides(operation: string, fields: Parameters<typeof get>[1]) {
-  for await (const page of pages<{ overrides: object[] }>(operation, fields)) {
-    for (const override of page.overrides) printLine(override);
-  }
+  for await (const override of items(operation, 'overrides', fields)) printLine(override);
 }
 
 /** The overrides of a file, and the line of each. */
 function readLines(path: string): { overrides: unknown[]; lines: number[] } {
-  const text = readFileSync(path === '-' ? 0 : path, 'utf8').replace(/^\ufeff/, '');
-  if (Buffer.byteLength(text) > IMPORT_MAX_BYTES) {
-    throw new StartError(
-      `an import has at most ${IMPORT_MAX_BYTES} bytes, and ${describe(path)} has more: split it`,
-    );
-  }
+  const bytes = readFileSync(path === '-' ? 0 : path);
+  if (!isUtf8(bytes)) throw new StartError(`${path === '-' ? 'the input' : path} is not UTF-8`);
   const overrides: unknown[] = [];
   const lines: number[] = [];
-  for (const [i, line] of text.split('\n').entries()) {
+  for (const [i, line] of bytes
+    .toString()
+    .replace(/^\ufeff/, '')
+    .split('\n')
+    .entries()) {
     if (line.trim() === '') continue;
     try {
       overrides.push(JSON.parse(line));

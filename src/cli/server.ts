@@ -3,7 +3,9 @@
  * environment, so that the key is on no command line. What goes wrong is a StartError that says so.
  */
 
+import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import { KEY_TEXT_MAX } from '../limits.ts';
 
 const DEFAULT_URL = 'http://127.0.0.1:7070';
 /** The largest import takes a second. */
@@ -25,20 +27,39 @@ export function post<T>(operation: string, fields: Fields): Promise<T> {
   return call(operation, { method: 'POST', headers, body: JSON.stringify(fields) });
 }
 
-/** All pages of a list. */
-export async function* pages<T>(operation: string, fields: Fields = {}): AsyncGenerator<T> {
+/** All items of a list in pages. @param field where a page has them */
+export async function* items(
+  operation: string,
+  field: string,
+  fields: Fields = {},
+): AsyncGenerator<object> {
   let cursor: string | undefined;
   do {
-    const page = await get<{ cursor?: string }>(operation, { ...fields, cursor });
-    yield page as T;
+    const page = await get<{ [field: string]: unknown; cursor?: string }>(operation, {
+      ...fields,
+      cursor,
+    });
+    const found = page[field];
+    if (!Array.isArray(found)) throw notWeir(200);
+    yield* found;
     cursor = page.cursor;
   } while (cursor !== undefined);
 }
 
+/** What a header may hold; anything else would be told on by whatever refuses it. */
+const KEY = new RegExp(`^[\\x21-\\x7e]{1,${KEY_TEXT_MAX}}$`);
+
 async function call<T>(path: string, init: RequestInit): Promise<T> {
   const url = process.env.WEIR_URL ?? DEFAULT_URL;
-  const key = process.env.WEIR_KEY;
-  if (key === undefined || key === '') throw new StartError('WEIR_KEY must hold an API key');
+  if (!URL.canParse(url)) {
+    throw new StartError(`WEIR_URL must be a URL like ${DEFAULT_URL}, got ${describe(url)}`);
+  }
+  const key = process.env.WEIR_KEY ?? '';
+  if (!KEY.test(key)) {
+    throw new StartError(
+      `WEIR_KEY must hold an API key, 1 to ${KEY_TEXT_MAX} visible characters of ASCII`,
+    );
+  }
   const headers = { ...init.headers, Authorization: `Bearer ${key}` };
   let status: number;
   let body: string;
@@ -56,9 +77,15 @@ async function call<T>(path: string, init: RequestInit): Promise<T> {
   try {
     answer = JSON.parse(body);
   } catch {
-    throw new StartError(`${url} (WEIR_URL) answers ${status}, and not as weir does`);
+    throw notWeir(status);
   }
   if (status === 200) return answer as T;
   const { error } = answer as { error?: { code?: string; message?: string } };
   throw new StartError(`${error?.code ?? status}: ${error?.message ?? body}`);
+}
+
+/** For an answer that is none of weir's. */
+export function notWeir(status: number): StartError {
+  const url = process.env.WEIR_URL ?? DEFAULT_URL;
+  return new StartError(`${url} (WEIR_URL) answers ${status}, and not as weir does`);
 }

@@ -245,7 +245,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       ['{"identifier":"a",}', 'the body is not JSON'],
       [`\ufeff${bodyWith({})}`, 'the body is not JSON'],
       [`${bodyWith({})}{}`, 'the body is not JSON'],
-      ['{"identifier":"\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
+      ['{"identifier":"\\ud83d","limit":5,"duration":1000}', '"identifier" holds text that is not'],
       ['{"identifier":"\\ude00\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
       [
         '{"identifier":"a","limit":5,"duration":1000,"meta":{"a":[{"\\udead":1}]}}',

@@ -448,7 +448,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const before = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
       const cases: [unknown, number, string][] = [
         [line(61, { limit: 0 }), 400, 'overrides[1]: "limit" must be'],
-        ['text', 400, 'overrides[1]: the body must be a JSON object, got "text"'],
+        ['text', 400, 'overrides[1]: an override must be a JSON object, got "text"'],
         [line(61, { namespaceName: undefined }), 400, 'overrides[1]: one of "namespaceId"'],
         [line(61, { namespaceName: undefined, namespaceId: 'rlns_x' }), 404, 'overrides[1]: there'],
       ];

@@ -2,6 +2,8 @@
 
 import { execFile, spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/limits.ts';
@@ -78,6 +80,18 @@ describe('weir check', () => {
     ['too much', ['a', 'b', '--limit', '1', '--duration', '1s'], {}, '"b" is too much'],
     ['no limit', ['a', '--duration', '1s'], {}, '--limit is missing'],
     ['a wrong limit', ['a', '--limit', 'x', '--duration', '1s'], {}, '--limit must be an integer'],
+    [
+      'a limit beyond',
+      ['a', '--limit', '9007199254740992', '--duration', '1s'],
+      {},
+      '--limit must be an integer from 0 to 9007199254740991, got "9007199254740992"',
+    ],
+    [
+      'no URL',
+      ['a', '--limit', '1', '--duration', '1s'],
+      { WEIR_URL: '' },
+      'WEIR_URL must be a URL like http://127.0.0.1:7070, got ""',
+    ],
     ['a wrong duration', ['a', '--limit', '1', '--duration', '1y'], {}, '--duration must be a dur'],
     ['an unknown option', ['a', '--lmit', '1'], {}, "Unknown option '--lmit'"],
     ['a bad field', ['a', '--limit', '0', '--duration', '1s'], {}, 'BAD_REQUEST: "limit" must be'],
@@ -87,6 +101,69 @@ describe('weir check', () => {
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toContain(`weir: ${message}`);
     expect(stderr.trim().split('\n').length).toBe(1);
+  });
+});
+
+describe('weir check, where something is odd,', () => {
+  const args = ['check', '--limit', '1', '--duration', '1h', '--namespace', 'odd'];
+
+  test('asks about an identifier that looks like an option, behind --', async () => {
+    for (const identifier of ['--help', '-h', '--limit']) {
+      const codes = [
+        await weir([...args, '--', identifier]),
+        await weir([...args, '--', identifier]),
+      ];
+      expect([identifier, ...codes.map(({ code }) => code)]).toEqual([identifier, 0, 1]);
+    }
+  });
+
+  test('never shows the key', async () => {
+    for (const key of ['secret\nkey', 'sécret', 'a'.repeat(513)]) {
+      const { code, stdout, stderr } = await weir([...args, 'a'], { WEIR_KEY: key });
+      expect([code, stdout]).toEqual([2, '']);
+      expect(stderr).toBe(
+        'weir: WEIR_KEY must hold an API key, 1 to 512 visible characters of ASCII\n',
+      );
+    }
+  });
+
+  test('takes no answer but one of weir for an answer', async () => {
+    const other = createServer((_request, response) => response.end('{"message":"ok"}'));
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    const env = { WEIR_URL: `http://127.0.0.1:${port}` };
+    for (const command of [
+      [...args, 'a'],
+      ['overrides', 'list', '--namespace', 'n'],
+      ['keys', 'list'],
+    ]) {
+      const { code, stderr } = await weir(command, env);
+      expect([code, stderr]).toEqual([
+        2,
+        expect.stringContaining('answers 200, and not as weir does'),
+      ]);
+    }
+    other.close();
+  });
+
+  test('that cannot say what came of it ends with 2', async () => {
+    const child = spawn(
+      'sh',
+      ['-c', '"$0" "$@" > /dev/full', process.execPath, MAIN, ...args, 'full'],
+      {
+        env: { PATH: process.env.PATH, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY },
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    );
+    let stderr = '';
+    child.stderr.on('data', (data) => {
+      stderr += data;
+    });
+    const code = await new Promise((resolve) => child.on('close', resolve));
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringMatching(/^weir: standard output: ENOSPC.*\n$/),
+    ]);
   });
 });
 
@@ -164,14 +241,24 @@ describe('weir overrides', () => {
       [`${line({})}\n\n${line({ limit: 0 })}\n`, 'BAD_REQUEST: line 3: "limit" must be an integer'],
       [`${line({})}\nnot json\n`, 'line 2 is not JSON: "not json"'],
       [`\n${line({ namespaceName: undefined })}`, 'BAD_REQUEST: line 2: one of "namespaceId"'],
+      ['5\n', 'BAD_REQUEST: line 1: an override must be a JSON object, got 5'],
     ];
     for (const [input, message] of cases) {
       const { code, stderr } = await weir(['overrides', 'import', '-'], {}, input);
       expect([code, stderr]).toEqual([2, expect.stringContaining(`weir: ${message}`)]);
     }
     const large = join(files, 'large.jsonl');
-    writeFileSync(large, `${line({})}\n`.repeat(Math.ceil(IMPORT_MAX_BYTES / 70)));
-    expect((await weir(['overrides', 'import', large])).stderr).toContain('split it');
+    // The file is not too large by itself, but with what goes around it.
+    writeFileSync(
+      large,
+      `${line({})}\n`.repeat(Math.floor(IMPORT_MAX_BYTES / line({}).length) - 1),
+    );
+    expect((await weir(['overrides', 'import', large])).stderr).toContain('split the file');
+    const latin = join(files, 'latin.jsonl');
+    writeFileSync(latin, Buffer.from(`${line({ identifier: 'na\u00efve' })}\n`, 'latin1'));
+    expect((await weir(['overrides', 'import', latin])).stderr).toContain(
+      'latin.jsonl is not UTF-8',
+    );
     expect((await weir(['overrides', 'import', 'nowhere'])).stderr).toContain('ENOENT');
     const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
