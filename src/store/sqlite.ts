@@ -89,7 +89,12 @@ export class SqliteStore implements Store {
   }
 
   commit(changes: readonly Change[]): void {
-    this.#transaction.immediate(changes);
+    try {
+      this.#transaction.immediate(changes);
+    } catch (error) {
+      this.#emptyLog();
+      throw error;
+    }
     try {
       this.#acknowledge();
     } catch {
@@ -99,12 +104,22 @@ export class SqliteStore implements Store {
   }
 
   close(): void {
+    // For whoever copies the one file: all is durable in the log beside it.
+    this.#emptyLog();
+    this.#database.close();
+  }
+
+  /**
+   * Moves what is in the log into the file. A transaction that failed when it had to be made durable
+   * lies in the log all the same, whole, and would be there again after a crash; not so after this.
+   * Where this fails as well, until the next transaction.
+   */
+  #emptyLog(): void {
     try {
       this.#database.pragma('wal_checkpoint(TRUNCATE)');
     } catch {
-      // Only for whoever copies the one file: all is durable in the log beside it.
+      // What was acknowledged is in the log or in the file.
     }
-    this.#database.close();
   }
 
   #writeAll(changes: readonly Change[]): void {

@@ -1,6 +1,6 @@
 /** Disks that fail a real server, at its start and while it runs. */
 
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
   mkdirSync,
@@ -179,6 +179,9 @@ async function expectRecovery(server: Running): Promise<void> {
 
 const WRITES = 40;
 
+/** Where no strace is installed, or may be attached, the one test with it is skipped. */
+const withoutTrace = spawnSync('strace', ['-qq', '-e', 'trace=none', 'true']).status !== 0;
+
 describe('a disk that fails while the server runs', () => {
   test.skipIf(withoutMount)(
     'because it is full: changes get a 503, checks go on, and all is well when there is room',
@@ -187,12 +190,17 @@ describe('a disk that fails while the server runs', () => {
       const server = await startServer(directory, { args: ARGS });
       expect((await set(server, 'kept')).status).toBe(200);
       const filler = join(mount, 'filler');
-      // To the last byte, and what is in the log's last page already.
-      execFileSync('sh', ['-c', `cat /dev/zero > ${filler} 2>/dev/null || true`]);
+      const fillUp = () => {
+        execFileSync('sh', ['-c', `cat /dev/zero >> ${filler} 2>/dev/null || true`]);
+      };
+      // To the last byte, and once more when a change has failed, which empties the log.
       let attempts = 0;
+      fillUp();
       await until('it is full', async () => {
         return (await set(server, `filling_${attempts++}`)).status === 503;
       });
+      expect(statSync(join(directory, 'store.db-wal')).size).toBe(0);
+      fillUp();
       await expectNoChange(server);
       rmSync(filler);
       await expectRecovery(server);
@@ -220,6 +228,40 @@ describe('a disk that fails while the server runs', () => {
       await expectRecovery(server);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     }),
+  );
+
+  test.skipIf(withoutTrace)(
+    'to make a change durable: it is refused, and does not come back after a crash',
+    async () => {
+      const server = await startServer(dataDir, { args: ARGS });
+      expect((await set(server, 'kept')).status).toBe(200);
+      const pid = String(server.child.pid);
+      const calls = 'fsync,fdatasync';
+      const options = [
+        '-f',
+        '-qq',
+        '-e',
+        `trace=${calls}`,
+        '-e',
+        `inject=${calls}:error=EIO:when=1`,
+      ];
+      const trace = spawn('strace', [...options, '-p', pid], { stdio: 'ignore' });
+      const traced = new Promise((resolve) => trace.on('close', resolve));
+      await until('it is traced', () => {
+        return !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+      });
+      const answer = await set(server, 'kept', { limit: 9 });
+      expect([answer.status, errorOf(answer).message]).toEqual([
+        503,
+        expect.stringContaining('nothing was changed'),
+      ]);
+      server.child.kill('SIGKILL');
+      await server.exited;
+      await traced;
+      const again = await startServer(dataDir, { args: ARGS });
+      expect(await limitOf(again, 'kept')).toBe(5);
+      expect(await again.stop()).toEqual({ code: 0, signal: null });
+    },
   );
 
   test.skipIf(withoutMount)(
