@@ -11,6 +11,9 @@ import compile, { type Compiled, type CompileJob } from './compile.ts';
 import type { PublishedTables } from './in-force.ts';
 import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from './registers.ts';
 
+/** A thread that never does it in time would cost each change that time, and a buffer. */
+const FAILURES_MAX = 3;
+
 export class OverrideTables {
   readonly #exact: ExactRegister;
   readonly #wildcards = new WildcardRegister();
@@ -18,6 +21,9 @@ export class OverrideTables {
   readonly #trieBuffers = new Buffers();
   readonly #pool: Piscina;
   readonly #taskFailed: (error: Error) => void;
+  /** How often the task failed in a row: FAILURES_MAX times, and it is tried no more. */
+  #failures = 0;
+  #closed = false;
   /** Called when a thread of the pool fails: piscina may not tell the job that waits for it. */
   #threadFailed = (_error: Error) => {};
 
@@ -43,7 +49,7 @@ export class OverrideTables {
 
   /** Starts the thread of the task, so that the first change does not wait for it. */
   warmUp(): void {
-    this.#pool.run({}).catch(this.#taskFailed);
+    this.#pool.run({}).catch((error) => this.#failed(error));
   }
 
   /** An override comes, changes or goes. Not while a compilation runs, which reads them. */
@@ -56,7 +62,8 @@ export class OverrideTables {
   /** Writes the tables that changed since the last time, in a task. @returns those */
   async compile(): Promise<Partial<PublishedTables>> {
     const job = this.#job();
-    return this.#finish(job, await this.#compileInTask(job));
+    const isHere = this.#failures === FAILURES_MAX;
+    return this.#finish(job, isHere ? compile(job) : await this.#compileInTask(job));
   }
 
   async #compileInTask(job: CompileJob): Promise<Compiled> {
@@ -68,11 +75,14 @@ export class OverrideTables {
       this.#threadFailed(new Error(`it took more than ${COMPILE_MAX_MS} ms`));
     }, COMPILE_MAX_MS);
     try {
-      return await Promise.race([this.#pool.run(job, { signal: abort.signal }), failure]);
+      const compiled = await Promise.race([this.#pool.run(job, { signal: abort.signal }), failure]);
+      this.#failures = 0;
+      return compiled;
     } catch (error) {
       // The same function does it here, into buffers that no late thread can still write to.
       abort.abort();
-      this.#taskFailed(error as Error);
+      this.#failures++;
+      this.#failed(error as Error);
       return compile({
         ...(job.exact && { exact: { ...job.exact, spare: undefined } }),
         ...(job.trie && { trie: { ...job.trie, spare: undefined } }),
@@ -89,7 +99,12 @@ export class OverrideTables {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     await this.#pool.destroy();
+  }
+
+  #failed(error: Error): void {
+    if (!this.#closed) this.#taskFailed(error);
   }
 
   #job(): CompileJob {

@@ -146,13 +146,14 @@ describe('the tables of overrides', () => {
       const made = new OverrideTables(HASH_KEY, pathToFileURL(file), (error) => {
         failures.push(error);
       });
-      for (let i = 1; i <= 3; i++) {
+      for (let i = 1; i <= 5; i++) {
         made.apply(undefined, override(i, 'n', `a*${i}`));
         made.apply(undefined, override(10 + i, 'n', `a${i}`));
         const governor = new Governor(await made.compile());
         expect([what, governor.limit('n', `abc${i}`)]).toEqual([what, i]);
         expect([what, governor.limit('n', `a${i}`)]).toEqual([what, 10 + i]);
-        expect([what, failures.length]).toEqual([what, i]);
+        // After the third time the task is tried no more.
+        expect([what, failures.length]).toEqual([what, Math.min(i, 3)]);
       }
       await made.close();
       removeDirectory(directory);
