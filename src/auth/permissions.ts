@@ -71,7 +71,7 @@ export class Permissions {
   }
 
   /**
-   * The same where the caller knows a name: the error tells nobody else the id of the namespace, nor
+   * The same where the caller knows a name: nobody else is told the id of the namespace, nor
    * whether there is one.
    * @param namespaceId undefined where there is none
    */

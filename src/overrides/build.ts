@@ -1,7 +1,7 @@
 /**
- * Builds the trie of the overrides with a star. Texts are sorted, so each node is a run of them that
- * agree so far: what the first and the last of a run share, all of it shares. No recursion, and
- * linear in the length of the texts, but for the sorting.
+ * Builds the trie of the overrides with a star. Texts are sorted, so each node is a run of them
+ * that agree so far: what the first and the last of a run share, all of it shares. No recursion,
+ * and linear in the length of the texts, but for the sorting.
  */
 
 import { reuseMemory, writeHeader } from '../memory.ts';
@@ -134,7 +134,7 @@ class Builder {
     });
   }
 
-  /** Its length, its units, and for each of these how many units begin the segment and end there. */
+  /** Its length, its units, and of each of these how many units begin the segment and end there. */
   #addSegment(segment: string): void {
     const borders = [0];
     for (let i = 1; i < segment.length; i++) {

@@ -110,9 +110,9 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Moves what is in the log into the file. A transaction that failed when it had to be made durable
-   * lies in the log all the same, whole, and would be there again after a crash; not so after this.
-   * Where this fails as well, until the next transaction.
+   * Moves what is in the log into the file. A transaction that failed when it had to be made
+   * durable lies in the log all the same, whole, and would be there again after a crash; not so
+   * after this, or where this fails as well, after the next transaction.
    */
   #emptyLog(): void {
     try {

@@ -1,0 +1,72 @@
+/** Acceptors that are late, and are not to be taken for hung; whoever decides. */
+
+import { connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { operate } from '../support/api.ts';
+import { type Answer, check } from '../support/http.ts';
+import {
+  ROOT_KEY,
+  removeDirectory,
+  spawnServer,
+  startServer,
+  temporaryDirectory,
+  until,
+} from '../support/server.ts';
+
+const FAULT = new URL('fault.mjs', import.meta.url).pathname;
+const SMALL = ['--counters', '1024'];
+
+let dataDir: string;
+beforeEach(() => {
+  dataDir = temporaryDirectory();
+});
+afterEach(() => removeDirectory(dataDir));
+
+describe('an acceptor', () => {
+  test('that has more to do than it can is not taken for hung, also while a change waits for it', async () => {
+    const server = await startServer(dataDir, { args: [...SMALL, '--acceptors', '1'] });
+    // Asked before the flood, and published in it.
+    const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
+    const change = operate(server.port, 'ratelimits.setOverride', override);
+    const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000));
+    const sockets = Array.from({ length: 8 }, () => {
+      const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+      socket.resume();
+      socket.write(flood);
+      return socket;
+    });
+    const changes: number[] = [(await change).status];
+    const until = Date.now() + 1_500;
+    while (Date.now() < until) {
+      const limit = 5 + changes.length;
+      const fields = { ...override, limit };
+      changes.push((await operate(server.port, 'ratelimits.setOverride', fields)).status);
+    }
+    for (const socket of sockets) socket.destroy();
+    expect(changes).toEqual(changes.map(() => 200));
+    expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
+    const body = { identifier: 'a', limit: 5, duration: 1_000 };
+    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('that starts late keeps a change waiting that another took, and is not taken for hung', async () => {
+    const env = { WEIR_ROOT_KEY: ROOT_KEY, FAULT: 'late' };
+    const args = [...SMALL, '--acceptors', '2'];
+    const options = { args, execArgv: ['--import', FAULT], env };
+    const server = await spawnServer(dataDir, options);
+    const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
+    let answer: Answer | undefined;
+    await until('one acceptor takes a change', async () => {
+      try {
+        answer = await operate(server.port, 'ratelimits.setOverride', override);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+    expect(answer?.status).toBe(200);
+    expect(server.stdout()).toContain('weir serves checks');
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+});
