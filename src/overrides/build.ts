@@ -14,7 +14,8 @@ import {
   TRIE,
   TRIE_HEADER,
   VALUE_DOUBLES,
-} from './trie.ts';
+} from './layout.ts';
+import { byNeedle, entryOf, type Middle } from './needles.ts';
 
 /**
  * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is
@@ -71,13 +72,15 @@ interface Head {
 interface Tail {
   /** With one star. */
   accepts: number;
-  /** With more: the texts between them. */
-  middles: { segments: string[]; accepts: number }[];
+  /** With more. */
+  middles: Middle[];
 }
 
 const newHead = (): Head => ({ accepts: 0, starAccepts: 0, tails: undefined });
 const newTail = (): Tail => ({ accepts: 0, middles: [] });
 
+/** So many middles of a head and a tail are looked for one by one, and more by their needles. */
+const UNSORTED_MAX = 4;
 /** A run of texts that lead to the same node. */
 interface Run {
   node: number;
@@ -92,7 +95,8 @@ class Builder {
   #nodes = new Int32Array(1_024 * NODE_WORDS);
   readonly #firsts: number[] = [0];
   readonly #middles: number[] = [];
-  readonly #units: number[] = [];
+  #units = new Uint16Array(4_096);
+  #unitCount = 0;
 
   /** Adds a trie over patterns. Of those with the same text the first counts. @returns its root */
   add(patterns: readonly Pattern[]): number {
@@ -121,34 +125,61 @@ class Builder {
   #addTails(tails: ReadonlyMap<string, Tail>): number {
     return this.#addTexts(tails, (word, { accepts, middles }) => {
       this.#nodes[word + NODE.accepts] = accepts;
-      if (middles.length === 0) return;
-      this.#nodes[word + NODE.middles] = this.#middles.length / MIDDLE_WORDS + 1;
-      for (const [i, { segments, accepts }] of middles.entries()) {
-        const at = this.#middles.length;
-        this.#middles[at + MIDDLE.accepts] = accepts;
-        this.#middles[at + MIDDLE.segments] = segments.length;
-        this.#middles[at + MIDDLE.units] = this.#units.length;
-        this.#middles[at + MIDDLE.isLast] = Number(i === middles.length - 1);
-        for (const segment of segments) this.#addSegment(segment);
+      if (middles.length <= UNSORTED_MAX) {
+        this.#nodes[word + NODE.middles] = this.#addMiddles(middles);
+        return;
       }
+      const needles = this.#addTexts(byNeedle(middles), (needle, some) => {
+        this.#nodes[needle + NODE.middles] = this.#addMiddles(some);
+      });
+      this.#nodes[word + NODE.needles] = needles;
     });
+  }
+
+  /** @returns the number of the first, and 1; 0 for none */
+  #addMiddles(middles: readonly Middle[]): number {
+    const first = this.#middles.length / MIDDLE_WORDS;
+    for (const [i, { segments, accepts }] of middles.entries()) {
+      const at = this.#middles.length;
+      this.#middles[at + MIDDLE.accepts] = accepts;
+      this.#middles[at + MIDDLE.segments] = segments.length;
+      this.#middles[at + MIDDLE.units] = this.#unitCount;
+      this.#middles[at + MIDDLE.isLast] = Number(i === middles.length - 1);
+      for (const segment of segments) this.#addSegment(segment);
+    }
+    return middles.length === 0 ? 0 : first + 1;
   }
 
   /** Its length, its units, and of each of these how many units begin the segment and end there. */
   #addSegment(segment: string): void {
-    const borders = [0];
-    for (let i = 1; i < segment.length; i++) {
-      let border = borders[i - 1];
-      while (border > 0 && segment[i] !== segment[border]) border = borders[border - 1];
-      borders.push(segment[i] === segment[border] ? border + 1 : 0);
-    }
-    this.#units.push(segment.length);
+    this.#makeRoom(1 + 2 * segment.length);
+    const units = this.#units;
+    units[this.#unitCount++] = segment.length;
+    const begin = this.#unitCount;
     this.#addUnits(segment);
-    for (const border of borders) this.#units.push(border);
+    const borders = this.#unitCount;
+    units[borders] = 0;
+    for (let i = 1; i < segment.length; i++) {
+      let border = units[borders + i - 1];
+      while (border > 0 && units[begin + i] !== units[begin + border]) {
+        border = units[borders + border - 1];
+      }
+      units[borders + i] = units[begin + i] === units[begin + border] ? border + 1 : 0;
+    }
+    this.#unitCount += segment.length;
   }
 
   #addUnits(text: string): void {
-    for (let i = 0; i < text.length; i++) this.#units.push(text.charCodeAt(i));
+    this.#makeRoom(text.length);
+    for (let i = 0; i < text.length; i++) this.#units[this.#unitCount++] = text.charCodeAt(i);
+  }
+
+  #makeRoom(units: number): void {
+    const needed = this.#unitCount + units;
+    if (needed <= this.#units.length) return;
+    const larger = new Uint16Array(Math.max(needed, 2 * this.#units.length));
+    larger.set(this.#units);
+    this.#units = larger;
   }
 
   /** Adds a trie over texts without a star. @param fill writes what ends at a node */
@@ -161,7 +192,7 @@ class Builder {
       const word = node * NODE_WORDS;
       let at = run.from;
       const end = commonEnd(texts[at], texts[to - 1], depth);
-      this.#nodes[word + NODE.label] = this.#units.length;
+      this.#nodes[word + NODE.label] = this.#unitCount;
       this.#nodes[word + NODE.labelLength] = end - depth;
       this.#addUnits(texts[at].slice(depth, end));
       if (texts[at].length === end) fill(word, entries.get(texts[at++])!);
@@ -194,7 +225,7 @@ class Builder {
       values: values.length / VALUE_DOUBLES,
       nodes: this.#firsts.length,
       middles: this.#middles.length / MIDDLE_WORDS,
-      units: this.#units.length,
+      units: this.#unitCount,
     };
     const { nodesAt, middlesAt, valuesAt, firstsAt, unitsAt, bytes } = sections(counts);
     const buffer = reuseMemory(bytes, TRIE, spare);
@@ -203,20 +234,10 @@ class Builder {
     new Int32Array(buffer, middlesAt, this.#middles.length).set(this.#middles);
     new Float64Array(buffer, valuesAt, values.length).set(values);
     new Uint16Array(buffer, firstsAt, counts.nodes).set(this.#firsts);
-    new Uint16Array(buffer, unitsAt, counts.units).set(this.#units);
+    new Uint16Array(buffer, unitsAt, counts.units).set(this.#units.subarray(0, counts.units));
     writeHeader(buffer, TRIE, { ...TRIE_HEADER, ...counts, root });
     return buffer;
   }
-}
-
-/** The entry of a key, made where there is none. */
-function entryOf<T>(entries: Map<string, T>, key: string, make: () => T): T {
-  let entry = entries.get(key);
-  if (entry === undefined) {
-    entry = make();
-    entries.set(key, entry);
-  }
-  return entry;
 }
 
 /** By units: halves of characters change places, as they do where the text is read. */

@@ -7,6 +7,7 @@
 import { Hasher } from '../counters/hash.ts';
 import type { Wildcards } from './build.ts';
 import { RECORD, RECORD_BYTES, RECORD_WORDS } from './exact.ts';
+import { VALUE_DOUBLES } from './layout.ts';
 import {
   comparePrecedence,
   isPattern,
@@ -15,7 +16,6 @@ import {
   ranked,
   simplified,
 } from './pattern.ts';
-import { VALUE_DOUBLES } from './trie.ts';
 
 /** An override as the tables hold it. */
 export interface PlacedOverride {

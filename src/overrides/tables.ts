@@ -11,8 +11,12 @@ import compile, { type Compiled, type CompileJob } from './compile.ts';
 import type { PublishedTables } from './in-force.ts';
 import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from './registers.ts';
 
-/** A thread that never does it in time would cost each change that time, and a buffer. */
+/**
+ * A thread that does not do it in time costs a change that time, and a buffer. After so many
+ * failures in a row it is left alone for so many changes.
+ */
 const FAILURES_MAX = 3;
+const PAUSE_CHANGES = 100;
 
 export class OverrideTables {
   readonly #exact: ExactRegister;
@@ -21,8 +25,9 @@ export class OverrideTables {
   readonly #trieBuffers = new Buffers();
   readonly #pool: Piscina;
   readonly #taskFailed: (error: Error) => void;
-  /** How often the task failed in a row: FAILURES_MAX times, and it is tried no more. */
+  /** How often the task failed in a row, and how many changes it is not tried for. */
   #failures = 0;
+  #pause = 0;
   #closed = false;
   /** Called when a thread of the pool fails: piscina may not tell the job that waits for it. */
   #threadFailed = (_error: Error) => {};
@@ -49,7 +54,9 @@ export class OverrideTables {
 
   /** Starts the thread of the task, so that the first change does not wait for it. */
   warmUp(): void {
-    this.#pool.run({}).catch((error) => this.#failed(error));
+    this.#pool.run({}).catch((error) => {
+      if (!this.#closed) this.#taskFailed(error);
+    });
   }
 
   /** An override comes, changes or goes. Not while a compilation runs, which reads them. */
@@ -62,8 +69,9 @@ export class OverrideTables {
   /** Writes the tables that changed since the last time, in a task. @returns those */
   async compile(): Promise<Partial<PublishedTables>> {
     const job = this.#job();
-    const isHere = this.#failures === FAILURES_MAX;
-    return this.#finish(job, isHere ? compile(job) : await this.#compileInTask(job));
+    if (this.#pause === 0) return this.#finish(job, await this.#compileInTask(job));
+    this.#pause--;
+    return this.#finish(job, compile(job));
   }
 
   async #compileInTask(job: CompileJob): Promise<Compiled> {
@@ -81,8 +89,10 @@ export class OverrideTables {
     } catch (error) {
       // The same function does it here, into buffers that no late thread can still write to.
       abort.abort();
-      this.#failures++;
-      this.#failed(error as Error);
+      // Nobody waits for it any more.
+      if (this.#closed) return new Promise(() => {});
+      this.#taskFailed(error as Error);
+      if (++this.#failures % FAILURES_MAX === 0) this.#pause = PAUSE_CHANGES;
       return compile({
         ...(job.exact && { exact: { ...job.exact, spare: undefined } }),
         ...(job.trie && { trie: { ...job.trie, spare: undefined } }),
@@ -101,10 +111,6 @@ export class OverrideTables {
   async close(): Promise<void> {
     this.#closed = true;
     await this.#pool.destroy();
-  }
-
-  #failed(error: Error): void {
-    if (!this.#closed) this.#taskFailed(error);
   }
 
   #job(): CompileJob {

@@ -1,88 +1,48 @@
 /**
  * The trie of the overrides with a star: one over the patterns of namespaces, and for each of these
- * one over the patterns of identifiers, all in one buffer. Flat and immutable once it is published:
- * the main thread has it written into a spare buffer (`build.ts`), acceptors attach and read.
+ * one over the patterns of identifiers, all in one buffer, drawn in `layout.ts`. Flat and immutable
+ * once it is published: the main thread has it written into a spare buffer (`build.ts`), acceptors
+ * attach and read.
  *
- *   header    16 int32    magic | version | values | nodes | middles | units | root
- *   nodes     8 int32 each, half a line of the cache, drawn in NODE; number 0 is none
- *   values    3 float64 each, in order of precedence: limit | duration, ms | asynchronous, 0 or 1
- *   middles   4 int32 each, drawn in MIDDLE
- *   firsts    1 uint16 a node: the unit that leads to it
- *   units     uint16: the units that nodes take behind the first one, and the segments of middles
- *
- * A pattern is a head before its first star, a tail behind its last one, and segments between. A
- * text is read from its begin along the one way that heads lead; at each head that a star follows,
- * from its end along the one way that tails lead backwards; and where both fit, the segments of the
- * few patterns with more than one star are looked for in what is left, each as early as it comes
- * (Knuth, Morris and Pratt). So a text takes at most a few steps for each of its units and each
- * pattern, whatever the patterns are, and no stack. Units are of UTF-16: texts are well-formed, so
- * a star never splits a character.
+ * A pattern is a head before its first star, a tail behind its last one, and a middle between: the
+ * segments between further stars. A text is read from its begin along the one way that heads lead;
+ * at each head that a star follows, from its end along the one way that tails lead backwards; and
+ * where both fit, the middles of that head and tail are looked for in what is left. Where they are
+ * many, first their needles, each a few units of one of its segments, from each unit on; and then
+ * the whole of those whose needle was there, each segment as early as it comes (Knuth, Morris and
+ * Pratt). So a text takes at most a few steps for each of its units and each pattern, whatever the
+ * patterns are, and no stack. Units are of UTF-16: texts are well-formed, so a star never splits a
+ * character.
  */
 
 import { MemoryError } from '../errors.ts';
 import { attachMemory } from '../memory.ts';
+import {
+  MIDDLE,
+  MIDDLE_WORDS,
+  NODE,
+  NODE_WORDS,
+  sections,
+  TRIE,
+  TRIE_HEADER,
+  VALUE_DOUBLES,
+} from './layout.ts';
 import { literal } from './pattern.ts';
-
-export const TRIE = {
-  magic: 0,
-  version: 1,
-  values: 2,
-  nodes: 3,
-  middles: 4,
-  units: 5,
-  root: 6,
-} as const;
-export const TRIE_HEADER = { magic: 0x57657472, version: 3 } as const; // "Wetr"
-const HEADER_BYTES = 64;
-
-export const NODE_WORDS = 8;
-/** The children of a node lie one behind the other, in order of their first units. */
-export const NODE = {
-  label: 0,
-  labelLength: 1,
-  firstChild: 2,
-  children: 3,
-  /** What ends here: a value and 1, or the root of the trie for identifiers; 0 for nothing. */
-  accepts: 4,
-  /** In a trie of heads: the same of what ends with a star here, and the tails of other stars. */
-  starAccepts: 5,
-  star: 6,
-  /** In a trie of tails: the number of the first pattern with middles, and 1. */
-  middles: 7,
-} as const;
-
-export const MIDDLE_WORDS = 4;
-/** Those of one node lie one behind the other, in order of precedence. */
-export const MIDDLE = {
-  accepts: 0,
-  /** How many segments it has, and where the first begins: length | its units | their borders */
-  segments: 1,
-  units: 2,
-  isLast: 3,
-} as const;
-
-export const VALUE_DOUBLES = 3;
-
-type Counts = Readonly<Record<'values' | 'nodes' | 'middles' | 'units', number>>;
-
-/** Where the sections of a trie begin, in bytes, and where it ends. */
-export function sections({ values, nodes, middles, units }: Counts) {
-  const nodesAt = HEADER_BYTES;
-  const valuesAt = nodesAt + 4 * NODE_WORDS * nodes;
-  const middlesAt = valuesAt + 8 * VALUE_DOUBLES * values;
-  const firstsAt = middlesAt + 4 * MIDDLE_WORDS * middles;
-  const unitsAt = firstsAt + 2 * nodes;
-  const bytes = Math.ceil((unitsAt + 2 * units) / 8) * 8;
-  return { nodesAt, valuesAt, middlesAt, firstsAt, unitsAt, bytes };
-}
 
 const NAME = 'the trie of overrides';
 const NONE = Number.MAX_SAFE_INTEGER;
+/**
+ * Steps for each unit of a text and each place: two along a way, or for a middle; nine for all the
+ * needles of a head and a tail, which have at least six places.
+ */
+const STEPS_MAX = 4;
+/** Texts that are told apart before the marks of all nodes have to be taken away. */
+const TEXTS_MAX = 0x7fffffff;
 
 export class Trie {
   /** How many steps the last text took. */
   steps = 0;
-  /** What a text may lead to: no more steps are taken than twice its length for each. */
+  /** What a text may lead to: no more steps are taken than a few times its length for each. */
   readonly places: number;
   readonly #values: Float64Array;
   readonly #nodes: Int32Array;
@@ -90,6 +50,9 @@ export class Trie {
   readonly #firsts: Uint16Array;
   readonly #units: Uint16Array;
   readonly #root: number;
+  /** By node of a needle, the number of the last text that had it, and that of this text. */
+  readonly #found: Int32Array;
+  #text = 0;
   /** The best that a text was accepted by, and all if they are wanted. */
   #best = NONE;
   #all: number[] | undefined;
@@ -115,6 +78,7 @@ export class Trie {
     this.#middles = new Int32Array(buffer, middlesAt, MIDDLE_WORDS * middles);
     this.#firsts = new Uint16Array(buffer, firstsAt, nodes);
     this.#units = new Uint16Array(buffer, unitsAt, units);
+    this.#found = new Int32Array(nodes);
     this.places = nodes + middles;
   }
 
@@ -122,8 +86,11 @@ export class Trie {
   rootsFor(namespace: string): Int32Array {
     const all: number[] = [];
     this.#all = all;
-    this.#run(Int32Array.of(this.#root), literal(namespace));
-    this.#all = undefined;
+    try {
+      this.#run(Int32Array.of(this.#root), literal(namespace));
+    } finally {
+      this.#all = undefined;
+    }
     return Int32Array.from(all);
   }
 
@@ -149,8 +116,12 @@ export class Trie {
   #run(roots: Int32Array, text: string): void {
     this.#best = NONE;
     this.steps = 0;
+    if (++this.#text > TEXTS_MAX) {
+      this.#found.fill(0);
+      this.#text = 1;
+    }
     for (let i = 0; i < roots.length; i++) this.#readHeads(roots[i], text);
-    if (this.steps > 2 * (text.length + 1) * this.places) {
+    if (this.steps > STEPS_MAX * (text.length + 1) * this.places) {
       throw new Error(`${NAME}: a text took ${this.steps} steps`);
     }
   }
@@ -201,6 +172,8 @@ export class Trie {
       this.#accept(nodes[word + NODE.accepts]);
       if (nodes[word + NODE.middles] !== 0) {
         this.#readMiddles(nodes[word + NODE.middles] - 1, text, from, end);
+      } else if (nodes[word + NODE.needles] !== 0) {
+        this.#readNeedles(nodes[word + NODE.needles], text, from, end);
       }
       if (end === from) break;
       node = this.#child(word, text.charCodeAt(--end));
@@ -208,7 +181,37 @@ export class Trie {
     this.steps += steps + text.length - end;
   }
 
-  /** The patterns of a head and a tail, from the first on, with what is left between the two. */
+  /** Looks for needles from each unit on, and once for the middles of each that is there. */
+  #readNeedles(root: number, text: string, from: number, end: number): void {
+    const nodes = this.#nodes;
+    let steps = 0;
+    for (let begin = from; begin < end; begin++) {
+      let at = begin;
+      for (let node = root; node !== 0; ) {
+        steps++;
+        const word = node * NODE_WORDS;
+        const labelEnd = at + nodes[word + NODE.labelLength];
+        if (labelEnd > end) break;
+        let unit = nodes[word + NODE.label];
+        while (at < labelEnd && this.#units[unit] === text.charCodeAt(at)) {
+          at++;
+          unit++;
+        }
+        if (at < labelEnd) break;
+        const middles = nodes[word + NODE.middles];
+        if (middles !== 0 && this.#found[node] !== this.#text) {
+          this.#found[node] = this.#text;
+          this.#readMiddles(middles - 1, text, from, end);
+        }
+        if (at === end) break;
+        node = this.#child(word, text.charCodeAt(at++));
+      }
+      steps += at - begin;
+    }
+    this.steps += steps;
+  }
+
+  /** Patterns of a head and a tail, from the first on, with what is left between the two. */
   #readMiddles(first: number, text: string, from: number, end: number): void {
     const middles = this.#middles;
     for (let at = first * MIDDLE_WORDS; ; at += MIDDLE_WORDS) {

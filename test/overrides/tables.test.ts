@@ -152,7 +152,7 @@ describe('the tables of overrides', () => {
         const governor = new Governor(await made.compile());
         expect([what, governor.limit('n', `abc${i}`)]).toEqual([what, i]);
         expect([what, governor.limit('n', `a${i}`)]).toEqual([what, 10 + i]);
-        // After the third time the task is tried no more.
+        // After the third time the task is left alone for a while.
         expect([what, failures.length]).toEqual([what, Math.min(i, 3)]);
       }
       await made.close();

@@ -1,0 +1,66 @@
+/**
+ * The words of the trie of the overrides with a star: the one file that both who writes it and who
+ * reads it import.
+ *
+ *   header    16 int32    magic | version | values | nodes | middles | units | root
+ *   nodes     8 int32 each, half a line of the cache, drawn in NODE; number 0 is none
+ *   values    3 float64 each, in order of precedence: limit | duration, ms | asynchronous, 0 or 1
+ *   middles   4 int32 each, drawn in MIDDLE
+ *   firsts    1 uint16 a node: the unit that leads to it
+ *   units     uint16: the units that nodes take behind the first one, and the segments of middles
+ */
+
+export const TRIE = {
+  magic: 0,
+  version: 1,
+  values: 2,
+  nodes: 3,
+  middles: 4,
+  units: 5,
+  root: 6,
+} as const;
+export const TRIE_HEADER = { magic: 0x57657472, version: 4 } as const; // "Wetr"
+const HEADER_BYTES = 64;
+
+export const NODE_WORDS = 8;
+/** The children of a node lie one behind the other, in order of their first units. */
+export const NODE = {
+  label: 0,
+  labelLength: 1,
+  firstChild: 2,
+  children: 3,
+  /** What ends here: a value and 1, or the root of the trie for identifiers; 0 for nothing. */
+  accepts: 4,
+  /** In a trie of heads: the same of what ends with a star here, and the tails of other stars. */
+  starAccepts: 5,
+  star: 6,
+  /** In a trie of tails: the needles of those with middles. */
+  needles: 6,
+  /** In a trie of tails, or of needles: the number of the first pattern with middles, and 1. */
+  middles: 7,
+} as const;
+
+export const MIDDLE_WORDS = 4;
+/** Those of one node lie one behind the other, in order of precedence. */
+export const MIDDLE = {
+  accepts: 0,
+  /** How many segments it has, and where the first begins: length | its units | their borders */
+  segments: 1,
+  units: 2,
+  isLast: 3,
+} as const;
+
+export const VALUE_DOUBLES = 3;
+
+type Counts = Readonly<Record<'values' | 'nodes' | 'middles' | 'units', number>>;
+
+/** Where the sections of a trie begin, in bytes, and where it ends. */
+export function sections({ values, nodes, middles, units }: Counts) {
+  const nodesAt = HEADER_BYTES;
+  const valuesAt = nodesAt + 4 * NODE_WORDS * nodes;
+  const middlesAt = valuesAt + 8 * VALUE_DOUBLES * values;
+  const firstsAt = middlesAt + 4 * MIDDLE_WORDS * middles;
+  const unitsAt = firstsAt + 2 * nodes;
+  const bytes = Math.ceil((unitsAt + 2 * units) / 8) * 8;
+  return { nodesAt, valuesAt, middlesAt, firstsAt, unitsAt, bytes };
+}
