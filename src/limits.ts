@@ -70,12 +70,11 @@ export const DRAIN_MAX_MS = 600_000;
 export const PENDING_CHANGES_MAX = 1_024;
 export const PENDING_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 
-/** Operations of one acceptor that the main thread has not answered, and the bytes of these. */
-export const PENDING_OPERATIONS_MAX = 256;
+/** What operations of one acceptor weigh, bodies and all, that the main thread has not answered. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
 
 /** How long the task that compiles overrides may take; some ms are usual. */
-export const COMPILE_MAX_MS = 1_000;
+export const COMPILE_MAX_MS = 2_000;
 
 /** How often an acceptor shows that its loop turns, and how often the main thread looks. */
 export const HEARTBEAT_MS = 200;

@@ -102,6 +102,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     namespace: (name) => writer.register(name),
     failure: (failure) => log.error(failure, 'a request failed'),
     operation: (request) => service.do(request),
+    late: (acceptor) => log.warn({ acceptor }, 'a change is not in force yet'),
   });
   const compileTask = new URL('./compile.js', import.meta.url);
   const overrides = new OverrideTables(store.hashKey, compileTask, (error) => {

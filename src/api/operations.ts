@@ -10,10 +10,12 @@ interface OperationKind {
   method: 'GET' | 'POST';
   /** The largest body of a POST. */
   maxBytes: number;
+  /** What a request counts while it waits, beside its body: about what an answer has. */
+  weight: number;
 }
 
-const get: OperationKind = { method: 'GET', maxBytes: 0 };
-const post: OperationKind = { method: 'POST', maxBytes: BODY_MAX_BYTES };
+const get: OperationKind = { method: 'GET', maxBytes: 0, weight: 65_536 };
+const post: OperationKind = { method: 'POST', maxBytes: BODY_MAX_BYTES, weight: 16_384 };
 
 /** By name: the path is /v1/ and the name. */
 export const OPERATIONS = {
@@ -21,7 +23,7 @@ export const OPERATIONS = {
   'ratelimits.getOverride': get,
   'ratelimits.listOverrides': get,
   'ratelimits.deleteOverride': post,
-  'ratelimits.exportOverrides': get,
+  'ratelimits.exportOverrides': { ...get, weight: 1_048_576 },
   'ratelimits.importOverrides': { ...post, maxBytes: IMPORT_MAX_BYTES },
   'ratelimits.listNamespaces': get,
   'keys.create': post,
@@ -40,7 +42,7 @@ export interface OperationRequest {
   input: Uint8Array | string;
 }
 
-/** What came of it. An error without a code is one of ours. */
+/** What came of it: the body of the 200, or an error; one without a code is one of ours. */
 export type OperationResult =
-  | { answer: object }
+  | { answer: string }
   | { code: ErrorCode | undefined; message: string; stack: string | undefined };

@@ -1,10 +1,11 @@
 /**
  * Does the operations that acceptors hand over, on the main thread. The acceptor has verified the
- * key; here it is looked up again when the operation is done, so that one that was revoked while
- * its request waited does nothing any more. What changes something waits for its round of the
- * writer; what only asks is answered from the registry as it stands.
+ * key; here it is looked up again when the operation is done, so that one that was revoked or has
+ * expired while its request waited does nothing any more. What changes something waits for its
+ * round of the writer; what only asks is answered from the registry as it stands.
  */
 
+import { requireTime } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
 import type { Registry } from '../registry/registry.ts';
@@ -68,7 +69,8 @@ export class Service {
       const { method } = OPERATIONS[operation];
       // Read in its turn: while it waits it weighs no more than its bytes.
       const work = () => HANDLERS[operation](this.#job(keyId), read(input));
-      return { answer: method === 'GET' ? work() : await this.#writer.submit(input.length, work) };
+      const answer = method === 'GET' ? work() : await this.#writer.submit(input.length, work);
+      return { answer: JSON.stringify(answer) };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
       return { code: error instanceof ApiError ? error.code : undefined, message, stack };
@@ -78,6 +80,7 @@ export class Service {
   #job(keyId: string): Job {
     const key = this.#registry.key(keyId);
     if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
+    requireTime(key.expiresMs, this.#nowMs());
     const permissions = new Permissions(key.permissions);
     return { registry: this.#registry, permissions, nowMs: this.#nowMs };
   }

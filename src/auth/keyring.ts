@@ -16,7 +16,6 @@ export interface Key {
   readonly id: string;
   readonly permissions: Permissions;
   readonly expiresMs: number | null;
-  /** For whoever holds on to it while the rest of a request comes. */
   isRevoked: boolean;
 }
 
@@ -45,6 +44,7 @@ export class Keyring {
 
   /** Holds from now on. A key may be there twice, as a stored one and by the settings. */
   change({ added, removed }: KeyChanges): void {
+    if (added.length === 0 && removed.length === 0) return;
     for (const { id, digest } of removed) {
       const key = this.#byDigest.get(digest);
       if (key?.id !== id) continue;
@@ -68,10 +68,17 @@ export class Keyring {
       this.#last = authorization;
       this.#lastKey = key;
     }
-    if (key.expiresMs !== null && key.expiresMs <= this.#clock.nowMs()) {
-      throw new ApiError('UNAUTHORIZED', 'the API key has expired');
-    }
+    this.requireValid(key);
     return key;
+  }
+
+  /**
+   * Asked when the head of a request is there, and again with its body, which may be much later.
+   * @throws ApiError (401)
+   */
+  requireValid({ isRevoked, expiresMs }: Key): void {
+    if (isRevoked) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
+    if (expiresMs !== null) requireTime(expiresMs, this.#clock.nowMs());
   }
 
   #lookUp(authorization: string): Key {
@@ -96,4 +103,10 @@ export class Keyring {
     }
     return key;
   }
+}
+
+/** @throws ApiError (401) for a key that expires at a time */
+export function requireTime(expiresMs: number | null, nowMs: number): void {
+  if (expiresMs === null || expiresMs > nowMs) return;
+  throw new ApiError('UNAUTHORIZED', 'the API key has expired');
 }

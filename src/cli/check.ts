@@ -49,7 +49,8 @@ export async function check(args: readonly string[]): Promise<number> {
     async: values.async,
   });
   const { success, remaining, limit, reset } = answer;
-  if (typeof success !== 'boolean') throw notWeir(200);
+  const isAnswer = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
+  if (!isAnswer) throw notWeir(200);
   const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
   const outcome = success ? 'admitted' : 'refused';
   process.stdout.write(`${outcome}: ${remaining} of ${limit} left, new window in ${seconds} s\n`);

@@ -98,7 +98,9 @@ function createOffline(path: string, fields: object): object {
 
 function timeOf(text: string): number {
   if (!/^\d{4}-/.test(text)) return systemMs() + durationOf('expires', text);
-  const date = Date.parse(text);
-  if (!Number.isNaN(date)) return date;
+  const [, year, month] = /^(\d{4})-(\d\d)-\d\d(T[\d:.]+Z)?$/.exec(text) ?? [];
+  const date = year === undefined ? Number.NaN : Date.parse(text);
+  // A day that a month has not is taken for one of the next.
+  if (date < Date.UTC(Number(year), Number(month), 1)) return date;
   throw new StartError(`--expires must be a date like 2030-01-31, got ${describe(text)}`);
 }

@@ -79,6 +79,7 @@ async function call<T>(path: string, init: RequestInit): Promise<T> {
   } catch {
     throw notWeir(status);
   }
+  if (typeof answer !== 'object' || answer === null) throw notWeir(status);
   if (status === 200) return answer as T;
   const { error } = answer as { error?: { code?: string; message?: string } };
   throw new StartError(`${error?.code ?? status}: ${error?.message ?? body}`);

@@ -78,8 +78,7 @@ const decider: Decider = byWorker ?? new InPlace(counters, handoffs, clock, lane
 const bodies = new BodyReader(lane, (res, error) => replies.error(res, error));
 const answerLimit: OnBody<Key> = (res, key, bytes) => {
   const startedMs = clock.monotonicMs();
-  // It was verified with the head of the request, which may be long ago.
-  if (key.isRevoked) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
+  keyring.requireValid(key);
   const check = reader.read(key, bytes);
   const id = counters.identify(check.namespace.state, check.identifier);
   if (overrides.govern(check, id)) lane.count(COUNT.overridden);

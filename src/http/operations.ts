@@ -15,7 +15,7 @@ import {
 import type { Key } from '../auth/keyring.ts';
 import { ApiError } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
-import { PENDING_OPERATION_BYTES_MAX, PENDING_OPERATIONS_MAX } from '../limits.ts';
+import { PENDING_OPERATION_BYTES_MAX } from '../limits.ts';
 import type { BodyReader } from './body.ts';
 import type { Replies } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
@@ -52,8 +52,9 @@ export class Operations {
   /** A POST, whose body is still to come. */
   post(res: HttpResponse, operation: OperationName, key: Key): void {
     this.#bodies.read(res, OPERATIONS[operation].maxBytes, key, (_res, { id }, bytes) => {
-      // uWebSockets.js takes the bytes back after this turn.
-      this.#hand(res, { operation, keyId: id, input: new Uint8Array(bytes).slice() });
+      // uWebSockets.js takes its bytes back after this turn; a view is of a larger buffer.
+      const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
+      this.#hand(res, { operation, keyId: id, input });
     });
   }
 
@@ -68,17 +69,14 @@ export class Operations {
     this.#lane.beat();
     if (res === undefined) return;
     res.cork(() => {
-      if ('answer' in result) this.#replies.json(res, JSON.stringify(result.answer));
+      if ('answer' in result) this.#replies.json(res, result.answer);
       else this.#replies.error(res, errorOf(result));
     });
   }
 
   #hand(res: HttpResponse, request: OperationRequest): void {
-    const bytes = request.input.length;
-    if (
-      this.#waiting.size >= PENDING_OPERATIONS_MAX ||
-      this.#waitingBytes + bytes > PENDING_OPERATION_BYTES_MAX
-    ) {
+    const bytes = request.input.length + OPERATIONS[request.operation].weight;
+    if (this.#waitingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
       const message = 'too many operations wait to be done; nothing was changed';
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     }
@@ -94,7 +92,7 @@ export class Operations {
 }
 
 /** What was thrown on the main thread, to be answered here. */
-function errorOf({ code, message, stack }: Exclude<OperationResult, { answer: object }>): Error {
+function errorOf({ code, message, stack }: Exclude<OperationResult, { answer: string }>): Error {
   if (code !== undefined) return new ApiError(code, message);
   const error = new Error(message);
   if (stack !== undefined) error.stack = stack;

@@ -9,6 +9,7 @@ import {
   removeDirectory,
   startServer,
   temporaryDirectory,
+  until,
 } from '../support/server.ts';
 import { addKey, withStore } from '../support/store.ts';
 
@@ -117,25 +118,40 @@ describe('a key', () => {
     }
   });
 
-  test('that is revoked in the middle of a request lets nothing in, and makes nothing', async () => {
-    const { keyId, key } = await create(['ratelimit.*.limit', 'ratelimit.*.create_namespace']);
-    const body = { namespace: 'never made', identifier: 'a', limit: 5, duration: LASTING_MS };
-    const headers = { Authorization: `Bearer ${key}` };
-    const bytes = requestBytes({ headers, body: JSON.stringify(body) });
-    const socket = connect(server.port, '127.0.0.1');
-    const received = new Promise<string>((resolve) => {
-      socket.once('data', (data) => resolve(data.toString()));
-    });
-    socket.write(bytes.subarray(0, bytes.length - 10));
-    // The head is there when another request after it is answered.
-    for (let i = 0; i < 20; i++) await checkWith(key);
-    expect((await revoke(keyId)).status).toBe(200);
-    socket.write(bytes.subarray(bytes.length - 10));
-    expect(await received).toContain('401 Unauthorized');
-    socket.destroy();
-    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
-    expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'never made' }));
-  });
+  test.each(['is revoked', 'expires'])(
+    'that %s in the middle of a request lets nothing in, and makes nothing',
+    async (what) => {
+      const fields = what === 'expires' ? { expires: Date.now() + 1_500 } : {};
+      const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace', 'keys.create'];
+      const { keyId, key } = await create(permissions, fields);
+      const headers = { Authorization: `Bearer ${key}` };
+      const checked = { namespace: 'never made', identifier: 'a', limit: 5, duration: LASTING_MS };
+      const made = { name: 'never made', permissions: ['keys.create'] };
+      const halves = [
+        requestBytes({ headers, body: JSON.stringify(checked) }),
+        requestBytes({ headers, body: JSON.stringify(made), path: '/v1/keys.create' }),
+      ].map((bytes) => {
+        const socket = connect(server.port, '127.0.0.1');
+        const received = new Promise<string>((resolve) => {
+          socket.once('data', (data) => resolve(data.toString()));
+        });
+        socket.write(bytes.subarray(0, bytes.length - 10));
+        return { socket, received, rest: bytes.subarray(bytes.length - 10) };
+      });
+      // The heads are there when other requests after them are answered.
+      for (let i = 0; i < 20; i++) await checkWith(key);
+      if (what === 'is revoked') expect((await revoke(keyId)).status).toBe(200);
+      else await until('it has expired', async () => (await checkWith(key)) === 401);
+      for (const { socket, received, rest } of halves) {
+        socket.write(rest);
+        expect(await received).toContain('401 Unauthorized');
+        socket.destroy();
+      }
+      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'never made' }));
+      expect((await list()).map(({ name }) => name)).not.toContain('never made');
+    },
+  );
 
   test('has each of its permissions once', async () => {
     const { keyId } = await create(['keys.read', 'keys.create', 'keys.read']);

@@ -128,17 +128,24 @@ describe('weir check, where something is odd,', () => {
   });
 
   test('takes no answer but one of weir for an answer', async () => {
-    const other = createServer((_request, response) => response.end('{"message":"ok"}'));
+    let body = '';
+    const other = createServer((_request, response) => response.end(body));
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
     const env = { WEIR_URL: `http://127.0.0.1:${port}` };
-    for (const command of [
-      [...args, 'a'],
-      ['overrides', 'list', '--namespace', 'n'],
-      ['keys', 'list'],
-    ]) {
+    const cases: [string, string[]][] = [
+      ['{"message":"ok"}', [...args, 'a']],
+      ['{"success":true}', [...args, 'a']],
+      ['null', [...args, 'a']],
+      ['{"overrides":5}', ['overrides', 'list', '--namespace', 'n']],
+      ['{}', ['keys', 'list']],
+      ['3', ['keys', 'revoke', 'key_1']],
+    ];
+    for (const [answer, command] of cases) {
+      body = answer;
       const { code, stderr } = await weir(command, env);
-      expect([code, stderr]).toEqual([
+      expect([answer, code, stderr]).toEqual([
+        answer,
         2,
         expect.stringContaining('answers 200, and not as weir does'),
       ]);
@@ -293,7 +300,10 @@ describe('weir keys', () => {
     expect(keys.find((one) => one.keyId === keyId)?.expires).toBe(Date.UTC(2100, 0, 31));
     expect((await weir([...args, '2001-01-31'])).stderr).toContain('"expires" must be a time to');
     expect((await weir([...args, 'soon'])).stderr).toContain('--expires must be a duration');
-    expect((await weir([...args, '2030-13-45'])).stderr).toContain('--expires must be a date');
+    for (const date of ['2030-13-45', '2030-02-31', '2030-', '2030-1-31', '2030-01-31 10:00']) {
+      const { code, stderr } = await weir([...args, date]);
+      expect([date, code, stderr]).toEqual([date, 2, expect.stringContaining('must be a date')]);
+    }
   });
 
   test('creates one in the data directory of a stopped server, and of no other', async () => {

@@ -67,6 +67,7 @@ describe('an acceptor', () => {
     });
     expect(answer?.status).toBe(200);
     expect(server.stdout()).toContain('weir serves checks');
+    expect(server.stderr()).toContain('"acceptor":0,"msg":"a change is not in force yet"');
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 });
