@@ -7,10 +7,18 @@ import { Agent, request } from 'node:http';
 import { writeTrie } from '../src/overrides/build.ts';
 import { writeExact } from '../src/overrides/exact.ts';
 import type { PlacedOverride } from '../src/overrides/registers.ts';
+import { Trie } from '../src/overrides/trie.ts';
 import { load } from './generator.ts';
 import { type LoadResult, measureLoad } from './load.ts';
 import { KEY, residentBytes, type Server, weir } from './servers.ts';
-import { exactOverrides, NAMESPACE, registersOf, wildcardOverrides } from './sets.ts';
+import {
+  exactOverrides,
+  NAMESPACE,
+  override,
+  registersOf,
+  tablesOf,
+  wildcardOverrides,
+} from './sets.ts';
 import { median } from './threads.ts';
 
 const EXACT = 100_000;
@@ -88,9 +96,27 @@ function tableFigures(): Figure[] {
       return writeExact(exact.buffer, exact.records, spare);
     }),
     timed('to write the trie', (spare) => writeTrie(wildcards.toWrite(), spare)),
+    { what: 'a check under the worst patterns known', unit: 'ms', median: worstCheckMs() },
     { what: 'an exact one in its table', unit: 'bytes', median: exactBytes / EXACT },
     { what: 'one with a wildcard in the trie', unit: 'bytes', median: trieBytes / WILDCARD },
   ];
+}
+
+/** Patterns that share head, tail and needles, and a text that has nearly all of each. */
+function worstCheckMs(): number {
+  const patterns = Array.from({ length: WILDCARD }, (_, i) => {
+    return `*${'a'.repeat(50 + (i % 100))}ba${'a'.repeat(i / 100)}*`;
+  });
+  const { trie } = tablesOf(patterns.map((pattern, i) => override(i + 1, pattern)));
+  const read = new Trie(trie!);
+  const roots = read.rootsFor(NAMESPACE);
+  const text = `${'a'.repeat(49)}b`.repeat(10);
+  const times = Array.from({ length: BUILDS }, () => {
+    const before = performance.now();
+    if (read.find(roots, text) !== -1) throw new Error('a pattern matches that must not');
+    return performance.now() - before;
+  });
+  return median(times);
 }
 
 async function changeFigures(server: Server): Promise<Figure[]> {

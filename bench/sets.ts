@@ -16,7 +16,7 @@ import {
 export const HASH_KEY = Buffer.from('0123456789abcdef');
 export const NAMESPACE = 'api';
 
-function override(row: number, identifier: string): PlacedOverride {
+export function override(row: number, identifier: string): PlacedOverride {
   const said = { isOfPattern: false, limit: 1_000_000, durationMs: 60_000, isAsync: false };
   return { row, namespace: NAMESPACE, identifier, ...said };
 }
