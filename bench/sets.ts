@@ -5,7 +5,7 @@
  */
 
 import { writeTrie } from '../src/overrides/build.ts';
-import { writeExact } from '../src/overrides/exact.ts';
+import { copyExact } from '../src/overrides/exact.ts';
 import type { PublishedTables } from '../src/overrides/in-force.ts';
 import {
   ExactRegister,
@@ -49,8 +49,9 @@ export function registersOf(overrides: readonly PlacedOverride[]) {
 /** The tables of a set, as they are published. */
 export function tablesOf(overrides: readonly PlacedOverride[]): PublishedTables {
   const { exact, wildcards } = registersOf(overrides);
+  const { records, buffer } = exact.table;
   return {
-    exact: exact.records === 0 ? null : writeExact(exact.buffer, exact.records, undefined),
+    exact: records === 0 ? null : copyExact(buffer, records, undefined),
     trie: wildcards.count === 0 ? null : writeTrie(wildcards.toWrite(), undefined),
   };
 }

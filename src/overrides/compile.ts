@@ -5,11 +5,11 @@
  */
 
 import { type Wildcards, writeTrie } from './build.ts';
-import { writeExact } from './exact.ts';
+import { copyExact } from './exact.ts';
 
 /** What has changed; nothing is written of a kind that is left out. */
 export interface CompileJob {
-  exact?: { register: SharedArrayBuffer; records: number; spare: SharedArrayBuffer | undefined };
+  exact?: { table: SharedArrayBuffer; records: number; spare: SharedArrayBuffer | undefined };
   trie?: { wildcards: Wildcards; spare: SharedArrayBuffer | undefined };
 }
 
@@ -21,7 +21,7 @@ export interface Compiled {
 
 export default function compile({ exact, trie }: CompileJob): Compiled {
   return {
-    exact: exact && writeExact(exact.register, exact.records, exact.spare),
+    exact: exact && copyExact(exact.table, exact.records, exact.spare),
     trie: trie && writeTrie(trie.wildcards, trie.spare),
   };
 }

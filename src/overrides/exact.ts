@@ -1,11 +1,11 @@
 /**
  * The table of exact overrides, of a namespace and an identifier without a star: found by the hash
- * of the two that the check has anyway, so that a look-up compares no text. Flat and immutable once
- * it is published: the main thread has it written into a spare buffer (`compile.ts`), acceptors
- * attach to it and read.
+ * of the two that the check has anyway, so that a look-up compares no text. The main thread has one
+ * that it changes (`registers.ts`), of which copies are published: flat and immutable, in buffers
+ * that a task copies it to (`compile.ts`). Acceptors attach to these and read.
  *
  *   header    16 int32    magic | version | records | slots, a power of two
- *   slots     32 bytes each, half a line of the cache, as in the register of the main thread:
+ *   slots     32 bytes each, half a line of the cache:
  *             int32    0-3  hash
  *             float64  2    limit
  *             float64  3    duration, ms; negative where asynchronous, 0 in a free slot
@@ -15,48 +15,115 @@
 
 import type { Identity } from '../counters/hash.ts';
 import { MemoryError } from '../errors.ts';
-import { attachMemory, reuseMemory, writeHeader } from '../memory.ts';
+import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../memory.ts';
 
 const EXACT = { magic: 0, version: 1, records: 2, slots: 3 } as const;
 const HEADER = { magic: 0x57656578, version: 2 } as const; // "Weex"
 const HEADER_WORDS = 16;
 
-export const RECORD_WORDS = 8;
-export const RECORD_BYTES = 4 * RECORD_WORDS;
-/** Offsets from the start of a record: of the hash in words, of the numbers in doubles. */
-export const RECORD = { hash: 0, limit: 2, durationMs: 3 } as const;
+export const SLOT_WORDS = 8;
+/** Offsets from the start of a slot: of the hash in words, of the numbers in doubles. */
+export const SLOT = { hash: 0, limit: 2, durationMs: 3 } as const;
 
 const NAME = 'the table of exact overrides';
+const FIRST_SLOTS = 64;
 
-const wordsOf = (slots: number) => HEADER_WORDS + RECORD_WORDS * slots;
+/** Where a slot begins, and, of their count, where the table ends: in words. */
+const wordOf = (slot: number) => HEADER_WORDS + SLOT_WORDS * slot;
+
+/** The table that is changed. Failures in here are failed assertions. */
+export class WritableTable {
+  records = 0;
+  buffer = allocate(FIRST_SLOTS);
+  #words = new Int32Array(this.buffer);
+  #doubles = new Float64Array(this.buffer);
+  #mask = FIRST_SLOTS - 1;
+
+  /** Writes the record of an identity, over the one that it has. */
+  put(id: Identity, limit: number, durationMs: number, isAsync: boolean): void {
+    let at = this.#find(id);
+    if (this.#isFree(at)) {
+      if (2 * ++this.records > this.#mask + 1) {
+        this.#grow();
+        at = this.#find(id);
+      }
+      this.#words.set([id.h0, id.h1, id.h2, id.h3], at + SLOT.hash);
+    }
+    this.#doubles[at / 2 + SLOT.limit] = limit;
+    this.#doubles[at / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
+  }
+
+  /** Those behind it that could not lie where it lay move up, so that no look-up ends too early. */
+  remove(id: Identity): void {
+    let hole = this.#find(id);
+    if (this.#isFree(hole)) throw new Error(`${NAME} has not what is to be removed`);
+    this.records--;
+    const mask = this.#mask;
+    const slotOf = (at: number) => (at - HEADER_WORDS) / SLOT_WORDS;
+    for (let at = this.#next(hole); !this.#isFree(at); at = this.#next(at)) {
+      const fromHome = (slotOf(at) - this.#words[at]) & mask;
+      if (fromHome < ((slotOf(at) - slotOf(hole)) & mask)) continue;
+      this.#words.copyWithin(hole, at, at + SLOT_WORDS);
+      hole = at;
+    }
+    this.#words.fill(0, hole, hole + SLOT_WORDS);
+  }
+
+  /** The slot of an identity, or the free one where it would be, as an index of words. */
+  #find({ h0, h1, h2, h3 }: Identity): number {
+    const words = this.#words;
+    let at = wordOf(h0 & this.#mask);
+    while (!this.#isFree(at)) {
+      const isSame = words[at] === h0 && words[at + 1] === h1;
+      if (isSame && words[at + 2] === h2 && words[at + 3] === h3) break;
+      at = this.#next(at);
+    }
+    return at;
+  }
+
+  #next(at: number): number {
+    return at === wordOf(this.#mask) ? HEADER_WORDS : at + SLOT_WORDS;
+  }
+
+  #isFree(at: number): boolean {
+    return this.#doubles[at / 2 + SLOT.durationMs] === 0;
+  }
+
+  #grow(): void {
+    const before = this.#words;
+    const slots = this.#mask + 1;
+    this.buffer = allocate(2 * slots);
+    this.#words = new Int32Array(this.buffer);
+    this.#doubles = new Float64Array(this.buffer);
+    this.#mask = 2 * slots - 1;
+    const doubles = new Float64Array(before.buffer);
+    for (let from = HEADER_WORDS; from < wordOf(slots); from += SLOT_WORDS) {
+      if (doubles[from / 2 + SLOT.durationMs] === 0) continue;
+      const [h0, h1, h2, h3] = before.subarray(from, from + 4);
+      const to = this.#find({ h0, h1, h2, h3 });
+      this.#words.set(before.subarray(from, from + SLOT_WORDS), to);
+    }
+  }
+}
+
+function allocate(slots: number): SharedArrayBuffer {
+  return allocateMemory(4 * wordOf(slots), EXACT, { ...HEADER, slots });
+}
 
 /**
- * Writes a table.
- * @param register records, one behind the other
+ * Copies the table that is changed, to be published.
  * @param spare a buffer that nobody reads any more, if there is one
- * @returns the buffer it was written into: the spare one, or a larger one
+ * @returns the buffer it was copied to: the spare one, or a larger one
  */
-export function writeExact(
-  register: SharedArrayBuffer,
+export function copyExact(
+  table: SharedArrayBuffer,
   records: number,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
-  let slots = 1;
-  while (slots < 2 * records) slots *= 2;
-  const buffer = reuseMemory(4 * wordsOf(slots), EXACT, spare);
-  const words = new Int32Array(buffer);
-  const doubles = new Float64Array(buffer);
-  words.fill(0, HEADER_WORDS, wordsOf(slots));
-  const source = new Int32Array(register);
-  for (let record = 0; record < records; record++) {
-    const from = record * RECORD_WORDS;
-    let slot = source[from] & (slots - 1);
-    while (doubles[wordsOf(slot) / 2 + RECORD.durationMs] !== 0) slot = (slot + 1) & (slots - 1);
-    for (let word = 0; word < RECORD_WORDS; word++) {
-      words[wordsOf(slot) + word] = source[from + word];
-    }
-  }
-  writeHeader(buffer, EXACT, { ...HEADER, records, slots });
+  const buffer = reuseMemory(table.byteLength, EXACT, spare);
+  const source = new Int32Array(table);
+  new Int32Array(buffer).set(source.subarray(HEADER_WORDS), HEADER_WORDS);
+  writeHeader(buffer, EXACT, { ...HEADER, records, slots: source[EXACT.slots] });
   return buffer;
 }
 
@@ -71,7 +138,7 @@ export class ExactTable {
     const records = words[EXACT.records];
     const slots = words[EXACT.slots];
     const isShape = records > 0 && slots >= 2 * records && (slots & (slots - 1)) === 0;
-    if (!isShape || 4 * wordsOf(slots) > buffer.byteLength) {
+    if (!isShape || 4 * wordOf(slots) > buffer.byteLength) {
       throw new MemoryError(
         `${NAME}: ${buffer.byteLength} bytes for ${records} records, ${slots} slots`,
       );
@@ -86,8 +153,8 @@ export class ExactTable {
     const words = this.#words;
     const mask = this.#mask;
     for (let probe = 0; probe <= mask; probe++) {
-      const at = HEADER_WORDS + RECORD_WORDS * ((h0 + probe) & mask);
-      if (this.#doubles[at / 2 + RECORD.durationMs] === 0) return -1;
+      const at = wordOf((h0 + probe) & mask);
+      if (this.#doubles[at / 2 + SLOT.durationMs] === 0) return -1;
       if (words[at] !== h0 || words[at + 1] !== h1) continue;
       if (words[at + 2] === h2 && words[at + 3] === h3) return at;
     }
@@ -96,14 +163,14 @@ export class ExactTable {
 
   /** Of the record at an offset that `find` returned. */
   limit(at: number): number {
-    return this.#doubles[at / 2 + RECORD.limit];
+    return this.#doubles[at / 2 + SLOT.limit];
   }
 
   durationMs(at: number): number {
-    return Math.abs(this.#doubles[at / 2 + RECORD.durationMs]);
+    return Math.abs(this.#doubles[at / 2 + SLOT.durationMs]);
   }
 
   isAsync(at: number): boolean {
-    return this.#doubles[at / 2 + RECORD.durationMs] < 0;
+    return this.#doubles[at / 2 + SLOT.durationMs] < 0;
   }
 }

@@ -1,12 +1,12 @@
 /**
- * What the tables of overrides are made from, on the main thread. The exact ones are kept as the
- * records of their table, hashed once, so that a change costs one of them; those with a star are
- * kept in the order of precedence, in which the trie is built.
+ * What the tables of overrides are made from, on the main thread. The exact ones are kept in a
+ * table like those that are published, so that a change costs one slot; those with a star are kept
+ * in the order of precedence, in which the trie is built.
  */
 
-import { Hasher } from '../counters/hash.ts';
+import { Hasher, type Identity } from '../counters/hash.ts';
 import type { Wildcards } from './build.ts';
-import { RECORD, RECORD_BYTES, RECORD_WORDS } from './exact.ts';
+import { WritableTable } from './exact.ts';
 import { VALUE_DOUBLES } from './layout.ts';
 import {
   comparePrecedence,
@@ -34,59 +34,30 @@ export function isExact({ isOfPattern, identifier }: PlacedOverride): boolean {
   return !isOfPattern && !isPattern(identifier);
 }
 
-/** The records of the table of exact overrides, one behind the other in shared memory. */
+/** The exact overrides, as the table that copies of are published. */
 export class ExactRegister {
-  buffer = new SharedArrayBuffer(64 * RECORD_BYTES);
-  records = 0;
+  readonly table = new WritableTable();
   changed = false;
   readonly #hasher: Hasher;
-  /** The number of the record of each row, and the rows by number. */
-  readonly #numbers = new Map<number, number>();
-  readonly #rows: number[] = [];
 
   constructor(hashKey: Uint8Array) {
     this.#hasher = new Hasher(hashKey);
   }
 
-  put({ row, namespace, identifier, limit, durationMs, isAsync }: PlacedOverride): void {
-    let number = this.#numbers.get(row);
-    if (number === undefined) {
-      number = this.records++;
-      this.#numbers.set(row, number);
-      this.#rows[number] = row;
-      this.#makeRoom();
-    }
+  put(override: PlacedOverride): void {
+    const { limit, durationMs, isAsync } = override;
     this.changed = true;
-    const words = new Int32Array(this.buffer, number * RECORD_BYTES, RECORD_WORDS);
+    this.table.put(this.#identify(override), limit, durationMs, isAsync);
+  }
+
+  remove(override: PlacedOverride): void {
+    this.changed = true;
+    this.table.remove(this.#identify(override));
+  }
+
+  #identify({ namespace, identifier }: PlacedOverride): Identity {
     this.#hasher.hash(this.#hasher.namespace(namespace), identifier);
-    const { h0, h1, h2, h3 } = this.#hasher;
-    words.set([h0, h1, h2, h3], RECORD.hash);
-    const doubles = new Float64Array(this.buffer, number * RECORD_BYTES, RECORD_WORDS / 2);
-    doubles[RECORD.limit] = limit;
-    doubles[RECORD.durationMs] = isAsync ? -durationMs : durationMs;
-  }
-
-  /** The last record takes the place of the one that goes. */
-  remove({ row }: PlacedOverride): void {
-    const number = this.#numbers.get(row)!;
-    const last = --this.records;
-    this.changed = true;
-    new Uint8Array(this.buffer).copyWithin(
-      number * RECORD_BYTES,
-      last * RECORD_BYTES,
-      (last + 1) * RECORD_BYTES,
-    );
-    this.#rows[number] = this.#rows[last];
-    this.#numbers.set(this.#rows[number], number);
-    this.#rows.length = last;
-    this.#numbers.delete(row);
-  }
-
-  #makeRoom(): void {
-    if (this.records * RECORD_BYTES <= this.buffer.byteLength) return;
-    const larger = new SharedArrayBuffer(2 * this.buffer.byteLength);
-    new Uint8Array(larger).set(new Uint8Array(this.buffer));
-    this.buffer = larger;
+    return this.#hasher;
   }
 }
 

@@ -115,9 +115,9 @@ export class OverrideTables {
 
   #job(): CompileJob {
     const job: CompileJob = {};
-    const { records, buffer: register } = this.#exact;
+    const { records, buffer: table } = this.#exact.table;
     if (this.#exact.changed && records > 0) {
-      job.exact = { register, records, spare: this.#exactBuffers.spare };
+      job.exact = { table, records, spare: this.#exactBuffers.spare };
     }
     if (this.#wildcards.changed && this.#wildcards.count > 0) {
       job.trie = { wildcards: this.#wildcards.toWrite(), spare: this.#trieBuffers.spare };

@@ -3,8 +3,6 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { MemoryError } from '../../src/errors.ts';
-import { ExactTable } from '../../src/overrides/exact.ts';
 import type { PublishedTables } from '../../src/overrides/in-force.ts';
 import type { PlacedOverride } from '../../src/overrides/registers.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
@@ -158,23 +156,5 @@ describe('the tables of overrides', () => {
       await made.close();
       removeDirectory(directory);
     }
-  });
-
-  test('are attached to only where they are whole', () => {
-    const { exact } = become([override(1, 'n', 'abc')]);
-    const words = new Int32Array(exact!);
-    for (const [index, value] of [
-      [0, 0],
-      [1, 99],
-      [2, -1],
-      [2, 1_000_000],
-      [3, 3],
-    ]) {
-      const before = words[index];
-      words[index] = value;
-      expect(() => new ExactTable(exact!)).toThrow(MemoryError);
-      words[index] = before;
-    }
-    expect(() => new ExactTable(exact!)).not.toThrow();
   });
 });

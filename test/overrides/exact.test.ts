@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Identity } from '../../src/counters/hash.ts';
+import { MemoryError } from '../../src/errors.ts';
+import { copyExact, ExactTable, WritableTable } from '../../src/overrides/exact.ts';
+
+const published = ({ buffer, records }: WritableTable, spare?: SharedArrayBuffer) => {
+  return copyExact(buffer, records, spare);
+};
+
+/** Identities that want few slots, the last of the table among them. */
+const identity = fc.record({
+  h0: fc.constantFrom(0, 1, 2, 62, 63, -1, 0x7fffffff),
+  h1: fc.integer({ min: 0, max: 3 }),
+  h2: fc.integer({ min: 0, max: 1 }),
+  h3: fc.integer({ min: 1, max: 2 }),
+});
+const change = fc.record({
+  id: identity,
+  limit: fc.integer({ min: 0, max: 1_000 }),
+  durationMs: fc.integer({ min: 1_000, max: 2_000 }),
+  isAsync: fc.boolean(),
+  isRemoval: fc.boolean(),
+});
+
+describe('the table of exact overrides', () => {
+  test('has what was put into it and not removed, in every copy, whatever wants the same slot', () => {
+    fc.assert(
+      fc.property(fc.array(change, { maxLength: 200 }), fc.array(identity), (changes, asked) => {
+        const table = new WritableTable();
+        const model = new Map<string, (typeof changes)[number]>();
+        const keyOf = ({ h0, h1, h2, h3 }: Identity) => [h0, h1, h2, h3].join();
+        for (const one of changes) {
+          const key = keyOf(one.id);
+          if (!one.isRemoval) {
+            table.put(one.id, one.limit, one.durationMs, one.isAsync);
+            model.set(key, one);
+          } else if (model.delete(key)) table.remove(one.id);
+          else expect(() => table.remove(one.id)).toThrow('has not what is to be removed');
+        }
+        expect(table.records).toBe(model.size);
+        if (model.size === 0) return;
+        const read = new ExactTable(published(table));
+        for (const id of [...asked, ...changes.map((one) => one.id)]) {
+          const expected = model.get(keyOf(id));
+          const at = read.find(id);
+          expect(at >= 0).toBe(expected !== undefined);
+          if (expected === undefined) continue;
+          const { limit, durationMs, isAsync } = expected;
+          expect([read.limit(at), read.durationMs(at), read.isAsync(at)]).toEqual([
+            limit,
+            durationMs,
+            isAsync,
+          ]);
+        }
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('is copied into the spare buffer where it fits, else into a larger one', () => {
+    const table = new WritableTable();
+    const put = (h0: number) => table.put({ h0, h1: 1, h2: 1, h3: 1 }, h0, 1_000, false);
+    put(1);
+    const small = published(table);
+    put(2);
+    expect(published(table, small)).toBe(small);
+    for (let h0 = 0; h0 < 1_000; h0++) put(h0);
+    const large = published(table, small);
+    expect(large.byteLength).toBeGreaterThan(small.byteLength);
+    const read = new ExactTable(large);
+    for (let h0 = 0; h0 < 1_000; h0++) {
+      expect(read.limit(read.find({ h0, h1: 1, h2: 1, h3: 1 }))).toBe(h0);
+    }
+    expect(read.find({ h0: 1_000, h1: 1, h2: 1, h3: 1 })).toBe(-1);
+  });
+
+  test('is attached to only where it is whole', () => {
+    const table = new WritableTable();
+    table.put({ h0: 1, h1: 1, h2: 1, h3: 1 }, 5, 1_000, false);
+    const exact = published(table);
+    const words = new Int32Array(exact);
+    for (const [index, value] of [
+      [0, 0],
+      [1, 99],
+      [2, -1],
+      [2, 1_000_000],
+      [3, 3],
+      [3, 1_024],
+    ]) {
+      const before = words[index];
+      words[index] = value;
+      expect(() => new ExactTable(exact)).toThrow(MemoryError);
+      words[index] = before;
+    }
+    expect(() => new ExactTable(exact)).not.toThrow();
+  });
+});
