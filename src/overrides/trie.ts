@@ -5,14 +5,14 @@
  * attach and read.
  *
  * A pattern is a head before its first star, a tail behind its last one, and a middle between: the
- * segments between further stars. A text is read from its begin along the one way that heads lead;
- * at each head that a star follows, from its end along the one way that tails lead backwards; and
- * where both fit, the middles of that head and tail are looked for in what is left. Where they are
- * many, first their needles, each a few units of one of its segments, from each unit on; and then
- * the whole of those whose needle was there, each segment as early as it comes (Knuth, Morris and
- * Pratt). So a text takes at most a few steps for each of its units and each pattern, whatever the
- * patterns are, and no stack. Units are of UTF-16: texts are well-formed, so a star never splits a
- * character.
+ * segments between further stars. A text is read from its beginning along the one way that heads
+ * lead; at each head that a star follows, from its end along the one way that tails lead backwards;
+ * and where both fit, the middles of that head and tail are looked for in what is left. Where they
+ * are many, first their needles, each a few units of one of its segments, from each unit on; and
+ * then the whole of those whose needle was there, each segment as early as it comes (Knuth, Morris
+ * and Pratt). So a text takes at most a few steps for each of its units and each pattern, whatever
+ * the patterns are, and no stack. Units are of UTF-16: texts are well-formed, so a star never
+ * splits a character.
  */
 
 import { MemoryError } from '../errors.ts';
