@@ -1,24 +1,11 @@
-import { execFile, spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { check, errorOf, LASTING_MS, request, requestBytes, takeAnswers } from '../support/http.ts';
 import {
-  check,
-  errorOf,
-  LASTING_MS,
-  type LimitAnswer,
-  request,
-  requestBytes,
-  takeAnswers,
-} from '../support/http.ts';
-import {
-  freePort,
-  MAIN,
   MODES,
   type Options,
-  ROOT_KEY,
   type Running,
   removeDirectory,
   spawnServer,
@@ -30,9 +17,6 @@ import {
 describe.each(MODES)('decided %s:', (mode) => {
   const FAULT = new URL('fault.mjs', import.meta.url).pathname;
   const SMALL = ['--counters', '1024', '--acceptors', '2', '--decide', mode];
-
-  /** Where curl is not installed its test is skipped, but not where nothing may be. */
-  const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
   let dataDir: string;
   const started: Running[] = [];
@@ -66,126 +50,6 @@ describe.each(MODES)('decided %s:', (mode) => {
   const limitBody = (identifier: string) => {
     return JSON.stringify({ identifier, limit: 10, duration: LASTING_MS });
   };
-
-  describe('the first start', () => {
-    test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
-      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
-      const lines = server
-        .stdout()
-        .split('\n')
-        .filter((line) => line.includes('weir_'));
-      expect(lines.length).toBe(1);
-      const { stdout } = await promisify(execFile)('sh', ['-c', lines[0]]);
-      const answer: LimitAnswer = JSON.parse(stdout);
-      expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
-      expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
-
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
-      const key = /weir_[\w-]+/.exec(lines[0])?.[0] ?? '';
-      expect(key.length).toBe(48);
-      expect(server.stderr()).not.toContain(key);
-      for (const name of readdirSync(dataDir)) {
-        expect(readFileSync(join(dataDir, name)).includes(key)).toBe(false);
-      }
-
-      const again = await start({ env: { WEIR_ROOT_KEY: undefined } });
-      expect(again.stdout()).not.toContain('weir_');
-      const { stdout: later } = await promisify(execFile)('sh', [
-        '-c',
-        lines[0].replace(/:\d+\/v1/, `:${again.port}/v1`),
-      ]);
-      expect(JSON.parse(later)).toMatchObject({ success: true });
-    });
-
-    test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
-      const before = process.umask(0);
-      try {
-        dataDir = join(dataDir, 'deep', 'down');
-        await start();
-        expect(statSync(dataDir).mode & 0o777).toBe(0o700);
-        for (const name of readdirSync(dataDir)) {
-          expect([name, statSync(join(dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
-        }
-      } finally {
-        process.umask(before);
-      }
-    });
-
-    test('takes the root key from a file, and then makes none', async () => {
-      const file = join(dataDir, '..', `weir-key-${process.pid}`);
-      writeFileSync(file, `${ROOT_KEY}\n`);
-      const env = { WEIR_ROOT_KEY: undefined, WEIR_ROOT_KEY_FILE: file };
-      const server = await start({ env });
-      removeDirectory(file);
-      expect(server.stdout()).not.toContain('weir_');
-      const body = { identifier: 'a', limit: 5, duration: 1_000 };
-      expect(await check(server.port, body)).toMatchObject({ success: true });
-    });
-
-    test('whose key nobody could read does not keep it: the next start shows another', async () => {
-      const unread = await spawnServer(dataDir);
-      unread.child.stdout?.destroy();
-      const { code } = await unread.exited;
-      expect(code === 0).toBe(false);
-      expect(unread.stderr()).toContain('EPIPE');
-      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
-      expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
-    });
-
-    test('that fails for its port has made nothing, and locked nobody out', async () => {
-      const server = await start();
-      const other = join(dataDir, 'other');
-      const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
-      expect((await failed.exited).code).toBe(1);
-      expect(() => statSync(other)).toThrow('ENOENT');
-    });
-  });
-
-  describe('a second instance refuses to start, with one sentence', () => {
-    const sentenceOf = async (failed: Running) => {
-      expect(await failed.exited).toEqual({ code: 1, signal: null });
-      expect(failed.stdout()).toBe('');
-      expect(failed.stderr().trim().split('\n').length).toBe(1);
-      return failed.stderr();
-    };
-
-    test('on the same port', async () => {
-      const server = await start();
-      const other = temporaryDirectory();
-      const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
-      expect(await sentenceOf(failed)).toContain(`127.0.0.1:${server.port} (WEIR_PORT) is in use`);
-      const admin = new URL(server.adminUrl).port;
-      const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
-      expect(await sentenceOf(failedToo)).toContain(`${admin} (WEIR_ADMIN_PORT) is in use`);
-      removeDirectory(other);
-    });
-
-    test('on the same port, started at the same time', async () => {
-      const other = temporaryDirectory();
-      const port = ['--port', String(await freePort())];
-      const both = await Promise.all([
-        spawnServer(dataDir, { args: [...SMALL, ...port] }),
-        spawnServer(other, { args: [...SMALL, ...port] }),
-      ]);
-      started.push(...both);
-      await until('one serves and one has ended', () => {
-        const serving = both.filter((server) => server.stdout().includes('serves checks'));
-        const ended = both.filter((server) => server.child.exitCode === 1);
-        return serving.length === 1 && ended.length === 1;
-      });
-      expect(both.map((server) => server.stderr()).join('')).toContain('(WEIR_PORT) is in use');
-      removeDirectory(other);
-    });
-
-    test('on the same data directory; it starts when the first was killed', async () => {
-      const server = await start();
-      const failed = await spawnServer(dataDir);
-      expect(await sentenceOf(failed)).toContain(`${dataDir} is in use by another weir`);
-      server.child.kill('SIGKILL');
-      await server.exited;
-      await start();
-    });
-  });
 
   describe('SIGTERM', () => {
     test('answers what is in flight, closes its connections and exits with 0', async () => {
@@ -329,62 +193,6 @@ describe.each(MODES)('decided %s:', (mode) => {
       const body = { identifier: 'a', limit: 5, duration: 1_000 };
       expect(await check(server.port, body)).toMatchObject({ success: true });
       expect(await server.stop()).toEqual({ code: 0, signal: null });
-    });
-  });
-
-  describe('the start', () => {
-    test('on a Node without a binary says which Node to use, in one sentence', async () => {
-      const versions = { ...process.versions, modules: '999', node: '99.0.0' };
-      const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
-      const failed = await spawnServer(dataDir, {
-        execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
-      });
-      expect(await failed.exited).toEqual({ code: 1, signal: null });
-      expect(failed.stderr().trim().split('\n').length).toBe(1);
-      expect(failed.stderr()).toContain('no binary for Node 99.0.0');
-    });
-
-    test('stops at a wrong setting with one sentence, and --help says what there is', () => {
-      const run = (args: string[], env = {}) =>
-        spawnSync(process.execPath, [MAIN, ...args], { env: { PATH: process.env.PATH, ...env } });
-      const failed = run(['--port', 'http']);
-      expect([failed.status, String(failed.stdout)]).toEqual([1, '']);
-      expect(String(failed.stderr)).toBe(
-        'weir: --port must be an integer from 0 to 65535, got "http"\n',
-      );
-      const help = run(['--help']);
-      expect([help.status, String(help.stderr)]).toEqual([0, '']);
-      expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
-    });
-
-    test.each(['lost', 'emptied', 'flipped'])(
-      'refuses a store whose log was %s after a kill, instead of forgetting its last records',
-      async (damage) => {
-        const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
-        await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
-        server.child.kill('SIGKILL');
-        await server.exited;
-        const log = join(dataDir, 'store.db-wal');
-        const bytes = readFileSync(log);
-        bytes[200] ^= 1;
-        if (damage === 'lost') removeDirectory(log);
-        else writeFileSync(log, damage === 'emptied' ? '' : bytes);
-        const failed = await spawnServer(dataDir);
-        expect((await failed.exited).code).toBe(1);
-        expect(failed.stderr()).toContain('was acknowledged');
-        expect(failed.stdout()).toBe('');
-      },
-    );
-
-    test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
-      const foreign = join(dataDir, 'foreign');
-      mkdirSync(foreign, { mode: 0o755 });
-      writeFileSync(join(foreign, 'diary.txt'), '');
-      const failed = await spawnServer(foreign);
-      expect((await failed.exited).code).toBe(1);
-      expect(failed.stderr()).toContain('holds "diary.txt" but no store');
-      expect(readdirSync(foreign)).toEqual(['diary.txt']);
-      expect(statSync(foreign).mode & 0o777).toBe(0o755);
     });
   });
 });
