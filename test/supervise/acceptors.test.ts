@@ -1,30 +1,20 @@
 /** Acceptors that are late, and are not to be taken for hung; whoever decides. */
 
 import { connect } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { operate } from '../support/api.ts';
 import { type Answer, check } from '../support/http.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  spawnServer,
-  startServer,
-  temporaryDirectory,
-  until,
-} from '../support/server.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { ROOT_KEY, spawnServer, until } from '../support/server.ts';
 
 const FAULT = new URL('fault.mjs', import.meta.url).pathname;
 const SMALL = ['--counters', '1024'];
 
-let dataDir: string;
-beforeEach(() => {
-  dataDir = temporaryDirectory();
-});
-afterEach(() => removeDirectory(dataDir));
+const own = eachOnItsOwn(SMALL);
 
 describe('an acceptor', () => {
   test('that has more to do than it can is not taken for hung, also while a change waits for it', async () => {
-    const server = await startServer(dataDir, { args: [...SMALL, '--acceptors', '1'] });
+    const server = await own.start({ args: [...SMALL, '--acceptors', '1'] });
     // Asked before the flood, and published in it.
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
     const change = operate(server.port, 'ratelimits.setOverride', override);
@@ -54,7 +44,8 @@ describe('an acceptor', () => {
     const env = { WEIR_ROOT_KEY: ROOT_KEY, FAULT: 'late' };
     const args = [...SMALL, '--acceptors', '2'];
     const options = { args, execArgv: ['--import', FAULT], env };
-    const server = await spawnServer(dataDir, options);
+    const server = await spawnServer(own.dataDir, options);
+    own.started.push(server);
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
     let answer: Answer | undefined;
     await until('one acceptor takes a change', async () => {

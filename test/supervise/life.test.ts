@@ -1,45 +1,21 @@
 import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { check, errorOf, LASTING_MS, request, requestBytes, takeAnswers } from '../support/http.ts';
-import {
-  MODES,
-  type Options,
-  type Running,
-  removeDirectory,
-  spawnServer,
-  startServer,
-  temporaryDirectory,
-  until,
-} from '../support/server.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { MODES, spawnServer, until } from '../support/server.ts';
 
 describe.each(MODES)('decided %s:', (mode) => {
   const FAULT = new URL('fault.mjs', import.meta.url).pathname;
   const SMALL = ['--counters', '1024', '--acceptors', '2', '--decide', mode];
 
-  let dataDir: string;
-  const started: Running[] = [];
-  const start = async (options: Options = {}) => {
-    const server = await startServer(dataDir, { args: SMALL, ...options });
-    started.push(server);
-    return server;
-  };
-
-  beforeEach(() => {
-    dataDir = temporaryDirectory();
-  });
-  afterEach(async () => {
-    for (const server of started.splice(0)) {
-      server.child.kill('SIGKILL');
-      await server.exited;
-    }
-    removeDirectory(dataDir);
-  });
+  const own = eachOnItsOwn(SMALL);
+  const { start, started } = own;
 
   /** A server in whose first acceptor a fault has struck. */
   const startFaulty = async (fault: string, args: string[]) => {
-    const file = join(dataDir, 'strike');
+    const file = join(own.dataDir, 'strike');
     const env = { FAULT: fault, FAULT_FILE: file };
     const server = await start({ args, execArgv: ['--import', FAULT], env });
     writeFileSync(file, '');
@@ -120,7 +96,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test('as soon as the first acceptor listens stops it in peace', async () => {
-      const server = await spawnServer(dataDir, {
+      const server = await spawnServer(own.dataDir, {
         args: ['--acceptors', '8', '--counters', '1024', '--decide', mode],
       });
       started.push(server);

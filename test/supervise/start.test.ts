@@ -4,17 +4,16 @@ import { execFile, spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { check, type LimitAnswer } from '../support/http.ts';
+import { eachOnItsOwn } from '../support/own.ts';
 import {
   freePort,
   MAIN,
-  type Options,
   ROOT_KEY,
   type Running,
   removeDirectory,
   spawnServer,
-  startServer,
   temporaryDirectory,
   until,
 } from '../support/server.ts';
@@ -24,24 +23,8 @@ const SMALL = ['--counters', '1024', '--acceptors', '2'];
 /** Where curl is not installed its test is skipped, but not where nothing may be. */
 const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
-let dataDir: string;
-const started: Running[] = [];
-const start = async (options: Options = {}) => {
-  const server = await startServer(dataDir, { args: SMALL, ...options });
-  started.push(server);
-  return server;
-};
-
-beforeEach(() => {
-  dataDir = temporaryDirectory();
-});
-afterEach(async () => {
-  for (const server of started.splice(0)) {
-    server.child.kill('SIGKILL');
-    await server.exited;
-  }
-  removeDirectory(dataDir);
-});
+const own = eachOnItsOwn(SMALL);
+const { start, started } = own;
 
 describe('the first start', () => {
   test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
@@ -60,8 +43,8 @@ describe('the first start', () => {
     const key = /weir_[\w-]+/.exec(lines[0])?.[0] ?? '';
     expect(key.length).toBe(48);
     expect(server.stderr()).not.toContain(key);
-    for (const name of readdirSync(dataDir)) {
-      expect(readFileSync(join(dataDir, name)).includes(key)).toBe(false);
+    for (const name of readdirSync(own.dataDir)) {
+      expect(readFileSync(join(own.dataDir, name)).includes(key)).toBe(false);
     }
 
     const again = await start({ env: { WEIR_ROOT_KEY: undefined } });
@@ -76,11 +59,11 @@ describe('the first start', () => {
   test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
     const before = process.umask(0);
     try {
-      dataDir = join(dataDir, 'deep', 'down');
+      own.dataDir = join(own.dataDir, 'deep', 'down');
       await start();
-      expect(statSync(dataDir).mode & 0o777).toBe(0o700);
-      for (const name of readdirSync(dataDir)) {
-        expect([name, statSync(join(dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
+      expect(statSync(own.dataDir).mode & 0o777).toBe(0o700);
+      for (const name of readdirSync(own.dataDir)) {
+        expect([name, statSync(join(own.dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
       }
     } finally {
       process.umask(before);
@@ -88,7 +71,7 @@ describe('the first start', () => {
   });
 
   test('takes the root key from a file, and then makes none', async () => {
-    const file = join(dataDir, '..', `weir-key-${process.pid}`);
+    const file = join(own.dataDir, '..', `weir-key-${process.pid}`);
     writeFileSync(file, `${ROOT_KEY}\n`);
     const env = { WEIR_ROOT_KEY: undefined, WEIR_ROOT_KEY_FILE: file };
     const server = await start({ env });
@@ -99,7 +82,7 @@ describe('the first start', () => {
   });
 
   test('whose key nobody could read does not keep it: the next start shows another', async () => {
-    const unread = await spawnServer(dataDir);
+    const unread = await spawnServer(own.dataDir);
     unread.child.stdout?.destroy();
     const { code } = await unread.exited;
     expect(code === 0).toBe(false);
@@ -110,7 +93,7 @@ describe('the first start', () => {
 
   test('that fails for its port has made nothing, and locked nobody out', async () => {
     const server = await start();
-    const other = join(dataDir, 'other');
+    const other = join(own.dataDir, 'other');
     const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
     expect((await failed.exited).code).toBe(1);
     expect(() => statSync(other)).toThrow('ENOENT');
@@ -140,7 +123,7 @@ describe('a second instance refuses to start, with one sentence', () => {
     const other = temporaryDirectory();
     const port = ['--port', String(await freePort())];
     const both = await Promise.all([
-      spawnServer(dataDir, { args: [...SMALL, ...port] }),
+      spawnServer(own.dataDir, { args: [...SMALL, ...port] }),
       spawnServer(other, { args: [...SMALL, ...port] }),
     ]);
     started.push(...both);
@@ -155,8 +138,8 @@ describe('a second instance refuses to start, with one sentence', () => {
 
   test('on the same data directory; it starts when the first was killed', async () => {
     const server = await start();
-    const failed = await spawnServer(dataDir);
-    expect(await sentenceOf(failed)).toContain(`${dataDir} is in use by another weir`);
+    const failed = await spawnServer(own.dataDir);
+    expect(await sentenceOf(failed)).toContain(`${own.dataDir} is in use by another weir`);
     server.child.kill('SIGKILL');
     await server.exited;
     await start();
@@ -167,7 +150,7 @@ describe('the start', () => {
   test('on a Node without a binary says which Node to use, in one sentence', async () => {
     const versions = { ...process.versions, modules: '999', node: '99.0.0' };
     const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
-    const failed = await spawnServer(dataDir, {
+    const failed = await spawnServer(own.dataDir, {
       execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
     });
     expect(await failed.exited).toEqual({ code: 1, signal: null });
@@ -195,12 +178,12 @@ describe('the start', () => {
       await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
       server.child.kill('SIGKILL');
       await server.exited;
-      const log = join(dataDir, 'store.db-wal');
+      const log = join(own.dataDir, 'store.db-wal');
       const bytes = readFileSync(log);
       bytes[200] ^= 1;
       if (damage === 'lost') removeDirectory(log);
       else writeFileSync(log, damage === 'emptied' ? '' : bytes);
-      const failed = await spawnServer(dataDir);
+      const failed = await spawnServer(own.dataDir);
       expect((await failed.exited).code).toBe(1);
       expect(failed.stderr()).toContain('was acknowledged');
       expect(failed.stdout()).toBe('');
@@ -208,7 +191,7 @@ describe('the start', () => {
   );
 
   test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
-    const foreign = join(dataDir, 'foreign');
+    const foreign = join(own.dataDir, 'foreign');
     mkdirSync(foreign, { mode: 0o755 });
     writeFileSync(join(foreign, 'diary.txt'), '');
     const failed = await spawnServer(foreign);
