@@ -42,18 +42,21 @@ export class Keyring {
     this.#clock = clock;
   }
 
-  /** Holds from now on. A key may be there twice, as a stored one and by the settings. */
+  /**
+   * Holds from now on. What was added and removed is not there any more. A key may be there twice,
+   * as a stored one and by the settings.
+   */
   change({ added, removed }: KeyChanges): void {
     if (added.length === 0 && removed.length === 0) return;
+    for (const { id, digest, permissions, expiresMs } of added) {
+      const key = { id, permissions: new Permissions(permissions), expiresMs, isRevoked: false };
+      this.#byDigest.set(digest, key);
+    }
     for (const { id, digest } of removed) {
       const key = this.#byDigest.get(digest);
       if (key?.id !== id) continue;
       key.isRevoked = true;
       this.#byDigest.delete(digest);
-    }
-    for (const { id, digest, permissions, expiresMs } of added) {
-      const key = { id, permissions: new Permissions(permissions), expiresMs, isRevoked: false };
-      this.#byDigest.set(digest, key);
     }
     this.#verified.clear();
     this.#last = '';

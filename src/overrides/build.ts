@@ -80,7 +80,8 @@ const newHead = (): Head => ({ accepts: 0, starAccepts: 0, tails: undefined });
 const newTail = (): Tail => ({ accepts: 0, middles: [] });
 
 /** So many middles of a head and a tail are looked for one by one, and more by their needles. */
-const UNSORTED_MAX = 4;
+const SINGLY_MAX = 4;
+
 /** A run of texts that lead to the same node. */
 interface Run {
   node: number;
@@ -125,7 +126,7 @@ class Builder {
   #addTails(tails: ReadonlyMap<string, Tail>): number {
     return this.#addTexts(tails, (word, { accepts, middles }) => {
       this.#nodes[word + NODE.accepts] = accepts;
-      if (middles.length <= UNSORTED_MAX) {
+      if (middles.length <= SINGLY_MAX) {
         this.#nodes[word + NODE.middles] = this.#addMiddles(middles);
         return;
       }

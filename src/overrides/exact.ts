@@ -21,9 +21,9 @@ const EXACT = { magic: 0, version: 1, records: 2, slots: 3 } as const;
 const HEADER = { magic: 0x57656578, version: 2 } as const; // "Weex"
 const HEADER_WORDS = 16;
 
-export const SLOT_WORDS = 8;
+const SLOT_WORDS = 8;
 /** Offsets from the start of a slot: of the hash in words, of the numbers in doubles. */
-export const SLOT = { hash: 0, limit: 2, durationMs: 3 } as const;
+const SLOT = { hash: 0, limit: 2, durationMs: 3 } as const;
 
 const NAME = 'the table of exact overrides';
 const FIRST_SLOTS = 64;

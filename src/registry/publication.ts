@@ -37,13 +37,8 @@ export function publisher(
       if (change.table === 'namespaces') {
         registered.push(registry.registered(change.after!));
       } else if (change.table === 'keys') {
-        const { before, after } = change;
-        if (after !== undefined) keys.added.push(after);
-        else if (before !== undefined) {
-          keys.removed.push(before);
-          // Acceptors take removals first, so it must not come in the same publication.
-          keys.added = keys.added.filter(({ id }) => id !== before.id);
-        }
+        if (change.after === undefined) keys.removed.push(change.before!);
+        else keys.added.push(change.after);
       } else {
         const { before, after } = change;
         tables.apply(before && registry.place(before), after && registry.place(after));

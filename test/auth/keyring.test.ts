@@ -63,6 +63,14 @@ describe('a keyring', () => {
     }
   });
 
+  test('takes no key that was added and removed in one change', () => {
+    const key = makeKey();
+    const record = rootRecord(key, 'short', 0);
+    const keyring = keyringOf();
+    keyring.change({ added: [record], removed: [record] });
+    expect(() => keyring.verify(`Bearer ${key}`)).toThrow('revoked');
+  });
+
   test('goes on accepting a key by the settings when its stored twin is removed', () => {
     const key = makeKey();
     const [stored, configured] = [rootRecord(key, 'stored', 0), rootRecord(key, 'set', 0)];
