@@ -92,7 +92,7 @@ function tableFigures(): Figure[] {
   const trieBytes = writeTrie(wildcards.toWrite(), undefined).byteLength / 2;
   const exactBytes = copyExact(buffer, records, undefined).byteLength / 2;
   return [
-    timed('to write the table of exact ones', (spare) => {
+    timed('to copy the table of exact ones', (spare) => {
       return copyExact(buffer, records, spare);
     }),
     timed('to write the trie', (spare) => writeTrie(wildcards.toWrite(), spare)),
