@@ -14,7 +14,7 @@ const decoder = new TextDecoder();
 export let last: unknown;
 
 App()
-  .post('/v1/ratelimits.limit', (res) => {
+  .post('/*', (res) => {
     res.onAborted(() => {});
     res.onData((piece, isLast) => {
       if (!isLast) return;

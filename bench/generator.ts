@@ -6,8 +6,7 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
-import { KEY } from './servers.ts';
-import { NAMESPACE } from './sets.ts';
+import { KEY, NAMESPACE } from './sets.ts';
 
 export interface Load {
   requests: number;
@@ -20,11 +19,36 @@ export interface Load {
   errors: number;
 }
 
+/** What the requests ask. */
+export interface Workload {
+  path: string;
+  body: (identifier: string) => unknown;
+}
+
+const said = { namespace: NAMESPACE, limit: 1_000_000, duration: 60_000, cost: 1 };
+const v1 = (isAsync: boolean): Workload => ({
+  path: '/v1/ratelimits.limit',
+  // `async` is said in both cases: to read it costs more than the difference that it makes.
+  body: (identifier) => ({ ...said, identifier, async: isAsync }),
+});
+export const CHECK = v1(false);
+export const ASYNC_CHECK = v1(true);
+export const CHECK_V2: Workload = {
+  path: '/v2/ratelimit.limit',
+  body: (identifier) => ({ ...said, identifier }),
+};
+/** So many checks, of as many identifiers. */
+export function manyChecks(count: number): Workload {
+  const body = (identifier: string) =>
+    Array.from({ length: count }, () => ({ ...said, identifier }));
+  return { path: '/v2/ratelimit.multiLimit', body };
+}
+
 export interface Wanted {
   port: number;
   connections: number;
   seconds: number;
-  isAsync: boolean;
+  workload: Workload;
 }
 
 const IDENTIFIERS = 10_000;
@@ -37,38 +61,26 @@ export function load(wanted: Wanted): Promise<Load> {
   return hasWrk ? byWrk(wanted) : byAutocannon(wanted);
 }
 
-function bodyOf(identifier: string, isAsync: boolean): string {
-  return JSON.stringify({
-    namespace: NAMESPACE,
-    identifier,
-    limit: 1_000_000,
-    duration: 60_000,
-    cost: 1,
-    // Said in both cases: to read it costs more than the difference that it makes.
-    async: isAsync,
-  });
-}
-
-async function byWrk({ port, connections, seconds, isAsync }: Wanted): Promise<Load> {
+async function byWrk({ port, connections, seconds, workload }: Wanted): Promise<Load> {
   const script = new URL('../../bench/wrk.lua', import.meta.url).pathname;
   const { stdout } = await run('wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
-    `http://127.0.0.1:${port}/v1/ratelimits.limit`,
-    ...['--', KEY, bodyOf('user_%d', isAsync), String(IDENTIFIERS)],
+    `http://127.0.0.1:${port}${workload.path}`,
+    ...['--', KEY, JSON.stringify(workload.body('user_%d')), String(IDENTIFIERS)],
   ]);
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`wrk said: ${stdout}`);
   return JSON.parse(line);
 }
 
-async function byAutocannon({ port, connections, seconds, isAsync }: Wanted): Promise<Load> {
+async function byAutocannon({ port, connections, seconds, workload }: Wanted): Promise<Load> {
   const script = createRequire(import.meta.url).resolve('autocannon/autocannon.js');
   const { stdout } = await run(process.execPath, [
     ...[script, '--json', '--no-progress', '-m', 'POST'],
     ...['-c', String(connections), '-d', String(seconds)],
     ...['-H', `Authorization=Bearer ${KEY}`, '-H', 'Content-Type=application/json'],
-    ...['-b', bodyOf('user_[<id>]', isAsync), '--idReplacement'],
-    `http://127.0.0.1:${port}/v1/ratelimits.limit`,
+    ...['-b', JSON.stringify(workload.body('user_[<id>]')), '--idReplacement'],
+    `http://127.0.0.1:${port}${workload.path}`,
   ]);
   const { requests, latency, duration, non2xx, errors } = JSON.parse(stdout);
   return {

@@ -44,18 +44,20 @@ interface Round extends Load {
 /**
  * @param servers of which the first is what the others are measured against
  * @param progress is told what comes next
+ * @param counts of connections
  */
 export async function measureLoad(
   servers: readonly Server[],
   progress: (what: string) => void,
+  counts = CONNECTIONS,
 ): Promise<LoadResult[]> {
   progress('load: warm up');
   try {
-    for (const { port, isAsync } of servers) {
-      await load({ port, connections: 64, seconds: WARM_UP_SECONDS, isAsync });
+    for (const { port, workload } of servers) {
+      await load({ port, connections: 64, seconds: WARM_UP_SECONDS, workload });
     }
     const results: LoadResult[] = [];
-    for (const connections of CONNECTIONS) {
+    for (const connections of counts) {
       const rounds: Round[][] = servers.map(() => []);
       for (let round = 0; round < ROUNDS; round++) {
         for (const [i, server] of servers.entries()) {
@@ -72,10 +74,10 @@ export async function measureLoad(
 }
 
 async function oneRound(server: Server, connections: number): Promise<Round> {
-  const { port, isAsync } = server;
+  const { port, workload } = server;
   const pid = server.process.pid ?? 0;
   const before = cpuSeconds(pid);
-  const figures = await load({ port, connections, seconds: SECONDS, isAsync });
+  const figures = await load({ port, connections, seconds: SECONDS, workload });
   const after = cpuSeconds(pid);
   if (figures.errors > 0) throw new Error(`${server.name}: ${figures.errors} errors`);
   const cpu =

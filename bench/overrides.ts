@@ -8,11 +8,12 @@ import { writeTrie } from '../src/overrides/build.ts';
 import { copyExact } from '../src/overrides/exact.ts';
 import type { PlacedOverride } from '../src/overrides/registers.ts';
 import { Trie } from '../src/overrides/trie.ts';
-import { load } from './generator.ts';
+import { CHECK, load } from './generator.ts';
 import { type LoadResult, measureLoad } from './load.ts';
-import { KEY, residentBytes, type Server, weir } from './servers.ts';
+import { residentBytes, type Server, weir } from './servers.ts';
 import {
   exactOverrides,
+  KEY,
   NAMESPACE,
   override,
   registersOf,
@@ -58,7 +59,7 @@ export async function measureOverrides(progress: (what: string) => void): Promis
   const servers: Server[] = [];
   for (const [name, overrides] of sets) {
     progress(`overrides: ${name}`);
-    const server = await weir(name, 'in-place', false);
+    const server = await weir(name);
     servers.push(server);
     const before = residentBytes(server.process.pid ?? 0);
     await fill(server, overrides);
@@ -134,7 +135,7 @@ async function changeFigures(server: Server): Promise<Figure[]> {
     figures.push(figure(`change of ${what}, at rest`, await one()));
     let loading = true;
     const { port } = server;
-    const checks = { port, connections: 64, isAsync: false };
+    const checks = { port, connections: 64, workload: CHECK };
     const done = load({ ...checks, seconds: LOAD_SECONDS }).finally(() => {
       loading = false;
     });

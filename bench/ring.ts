@@ -18,6 +18,7 @@ import { HASH_KEY } from './sets.ts';
 import { allocateTables, type Subject } from './subjects.ts';
 
 const BATCH = 64;
+const TERMS = { limit: 1_000_000, durationMs: 60_000, cost: 1, isSliding: false };
 const INCARNATION = 100;
 
 export interface RingBench {
@@ -61,7 +62,7 @@ export function startRing(): RingBench {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
       hasher.hash(state, `user_${serial}`);
-      handoff.put(KIND.check, hasher, state[0], 0, 1_000_000, 60_000, 1);
+      handoff.put(KIND.fixedCheck, hasher, state[0], 0, TERMS);
     }
     handoff.ring();
     for (let answers = 0; answers < checks; ) {

@@ -4,21 +4,21 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-
-export const KEY = 'root-key-of-the-bench';
+import { ASYNC_CHECK, CHECK, type Workload } from './generator.ts';
+import { KEY } from './sets.ts';
 
 export interface Server {
   name: string;
   port: number;
-  /** Whether the checks that it gets are asynchronous. */
-  isAsync: boolean;
+  /** What it is asked. */
+  workload: Workload;
   process: ChildProcess;
   stop: () => Promise<void>;
 }
 
 async function start(
   name: string,
-  isAsync: boolean,
+  workload: Workload,
   file: string,
   args: string[],
   port: RegExp,
@@ -45,18 +45,22 @@ async function start(
     await ended;
     rmSync(directory, { recursive: true, force: true });
   };
-  return { name, port: found, isAsync, process: child, stop };
+  return { name, port: found, workload, process: child, stop };
 }
 
-export function weir(name: string, decide: string, isAsync: boolean): Promise<Server> {
+export function weir(
+  name: string,
+  decide = 'in-place',
+  workload: Workload = CHECK,
+): Promise<Server> {
   // One acceptor, as the bare servers have one thread.
   const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
   args.push('--log-level', 'silent');
-  return start(name, isAsync, '../cli.js', args, /serves checks on \S+:(\d+)/);
+  return start(name, workload, '../cli.js', args, /serves checks on \S+:(\d+)/);
 }
 
-function bare(name: string, what: string): Promise<Server> {
-  return start(name, false, './bare.process.js', [what], /port (\d+)/);
+export function bare(name: string, what: string, workload = CHECK): Promise<Server> {
+  return start(name, workload, './bare.process.js', [what], /port (\d+)/);
 }
 
 /** The first is what the others are measured against. */
@@ -64,9 +68,9 @@ export function startServers(): Promise<Server[]> {
   return Promise.all([
     bare('bare, parses', 'parse'),
     bare('bare, reads', 'read'),
-    weir('weir, in place', 'in-place', false),
-    weir('weir, in place, async', 'in-place', true),
-    weir('weir, by worker', 'worker', false),
+    weir('weir, in place'),
+    weir('weir, in place, async', 'in-place', ASYNC_CHECK),
+    weir('weir, by worker', 'worker'),
   ]);
 }
 

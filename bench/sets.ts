@@ -15,10 +15,13 @@ import {
 
 export const HASH_KEY = Buffer.from('0123456789abcdef');
 export const NAMESPACE = 'api';
+/** The root key of the servers under load. */
+export const KEY = 'root-key-of-the-bench';
 
 export function override(row: number, identifier: string): PlacedOverride {
   const said = { isOfPattern: false, limit: 1_000_000, durationMs: 60_000, isAsync: false };
-  return { row, namespace: NAMESPACE, identifier, ...said };
+  const id = `rlor_${row.toString(16).padStart(24, '0')}`;
+  return { row, id, namespace: NAMESPACE, identifier, ...said };
 }
 
 /** From `user_0` on: 1,000 govern a tenth of the checks, 100,000 all of them. */

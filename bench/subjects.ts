@@ -3,9 +3,9 @@
  * does BATCH of its steps in a call, so that the clock of the bench weighs nothing.
  */
 
+import { NamespaceFinder } from '../src/api/finder.ts';
 import { parseBody } from '../src/api/json.ts';
-import { answerText, LimitBody, LimitReader } from '../src/api/limit.ts';
-import { bodyReader } from '../src/api/schema.ts';
+import { answerV1, limitReader, readV1 } from '../src/api/v1/limit.ts';
 import { Keyring } from '../src/auth/keyring.ts';
 import { rootRecord } from '../src/auth/keys.ts';
 import { allocateControl, Control } from '../src/control.ts';
@@ -15,6 +15,7 @@ import { newDecision, OUTCOME } from '../src/counters/decision.ts';
 import { Hasher } from '../src/counters/hash.ts';
 import { groupsPerShard } from '../src/counters/layout.ts';
 import { CounterTable } from '../src/counters/table.ts';
+import type { Check } from '../src/decide/decider.ts';
 import { InPlace } from '../src/decide/in-place.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../src/limits.ts';
 import { KnownNamespaces } from '../src/namespaces/known.ts';
@@ -81,6 +82,7 @@ export function decideSubject(
   const texts = identifiers(count, first);
   const decision = newDecision();
   const nowMs = 1_700_000_000_000;
+  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: false };
   let at = 0;
   return {
     name,
@@ -90,9 +92,51 @@ export function decideSubject(
         hasher.hash(state, texts[at]);
         at = at + 1 === count ? 0 : at + 1;
         const table = attached[shardOf(hasher)];
-        table.decide(hasher, state[0], nowMs, LIMIT, DURATION_MS, 1, true, decision);
+        table.decide(hasher, state[0], nowMs, terms, true, decision);
       }
       sink.value = decision.remaining;
+    },
+  };
+}
+
+/** The same by the sliding window, with as much use in the window before. */
+function slidingSubject(tables: SharedArrayBuffer[], count: number): Subject {
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const state = counters.namespaceState('sliding');
+  const texts = identifiers(count, 0);
+  const nowMs = 1_700_000_000_000;
+  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
+  const decide = (text: string, atMs: number) => {
+    return counters.decide(counters.identify(state, text), state[0], atMs, terms);
+  };
+  for (const text of texts) decide(text, nowMs - DURATION_MS);
+  let at = 0;
+  return batch(`hash + decide, sliding, ${count.toLocaleString('en')} identifiers`, () => {
+    at = at + 1 === count ? 0 : at + 1;
+    return decide(texts[at], nowMs).remaining;
+  });
+}
+
+/** Hashes and decides so many at once; the count is of checks. */
+function togetherSubject(tables: SharedArrayBuffer[], count: number, many: number): Subject {
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const { together } = counters;
+  const state = counters.namespaceState('together');
+  const texts = identifiers(count, 0);
+  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
+  let at = 0;
+  return {
+    name: `the same, ${many} at once`,
+    count: BATCH,
+    run: () => {
+      for (let request = 0; request < BATCH / many; request++) {
+        together.begin();
+        for (let i = 0; i < many; i++) {
+          together.add(counters.identify(state, texts[at]), state[0], terms);
+          at = at + 1 === count ? 0 : at + 1;
+        }
+        sink.value = together.decide(1_700_000_000_000);
+      }
     },
   };
 }
@@ -129,8 +173,11 @@ function governSubject(name: string, tables: PublishedTables): Subject {
   const checks = identifiers(10_000, 0).map((identifier) => {
     hasher.hash(namespace.state, identifier);
     const { h0, h1, h2, h3 } = hasher;
-    const limits = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isAsync: false };
-    return { check: { namespace, identifier, ...limits }, id: { h0, h1, h2, h3 } };
+    const check: Check = {
+      ...{ namespace, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
+      ...{ isSliding: false, isAsync: false, overrideId: undefined },
+    };
+    return { check, id: { h0, h1, h2, h3 } };
   });
   let at = 0;
   return {
@@ -169,16 +216,16 @@ export function stepSubjects(): Subject[] {
     (row) => lane.row(row),
     () => {},
   );
-  const limits = new LimitReader(namespaces);
+  const finder = new NamespaceFinder(namespaces);
   const overrides = new OverridesInForce();
   const inPlace = new InPlace(counters, [], clock, lane);
   /** As the acceptor does it, without HTTP. */
   const wholeCheck = (bytes: Uint8Array) => {
     const startedMs = clock.monotonicMs();
-    const check = limits.read(key, bytes);
+    const check = readV1(finder, key, bytes);
     const id = counters.identify(check.namespace.state, check.identifier);
     overrides.govern(check, id);
-    const text = answerText(check.limit, inPlace.decide(check, id, startedMs));
+    const text = answerV1(check, inPlace.decide(check, id, startedMs));
     lane.answered(clock.monotonicMs() - startedMs);
     return text;
   };
@@ -197,34 +244,37 @@ export function stepSubjects(): Subject[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   const texts = bodies.map((bytes) => decoder.decode(bytes));
   const parsed = texts.map((text) => JSON.parse(text));
-  const reader = bodyReader(LimitBody);
   const answers = Array.from({ length: BATCH }, (_, i) => {
     return {
       admitted: i % 2 === 0,
       remaining: 900_000 + i,
       reset: 1_700_000_000_000 + i * 60_000,
+      window: 0,
       outcome: OUTCOME.decided,
     };
   });
   const header = 'Bearer bench';
   const key = keyring.verify(header);
+  const checked = readV1(finder, key, bodies[0]);
   return [
     batch('key, seen before', () => keyring.verify(header)),
     batch('decode UTF-8, strictly', (i) => decoder.decode(bodies[i])),
     batch('JSON.parse', (i) => JSON.parse(texts[i])),
     batch('decode, parse, well-formed', (i) => parseBody(bodies[i])),
-    batch('schema', (i) => reader.check(parsed[i])),
+    batch('schema', (i) => limitReader.check(parsed[i])),
     batch('clock', () => clock.nowMs()),
     hashSubject(10_000),
     decideSubject('hash + decide, 1 identifier', tables, 1),
     decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
     decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
+    slidingSubject(tables, 10_000),
+    togetherSubject(tables, 10_000, 100),
     governSubject('there are none', NO_OVERRIDES),
     governSubject('1,000 exact', tablesOf(exactOverrides(1_000))),
     governSubject('100,000 exact', tablesOf(exactOverrides(100_000))),
     governSubject('10,000 with a wildcard', tablesOf(wildcardOverrides(10_000))),
     // Looked into, since a text that nobody reads is never put together.
-    batch('answer', (i) => answerText(1_000_000, answers[i]).charCodeAt(i % 60)),
+    batch('answer', (i) => answerV1(checked, answers[i]).charCodeAt(i % 60)),
     batch('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
   ];
 }

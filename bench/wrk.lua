@@ -1,5 +1,5 @@
 -- Checks for wrk, as whole requests made beforehand: wrk -s wrk.lua URL -- KEY BODY COUNT
--- BODY has a %d for the number of the identifier. Says its figures as one line of JSON.
+-- BODY has a %d for the number of each identifier. Says its figures as one line of JSON.
 
 local requests = {}
 local at = 0
@@ -9,9 +9,15 @@ function init(args)
   wrk.method = "POST"
   wrk.headers["Authorization"] = "Bearer " .. key
   wrk.headers["Content-Type"] = "application/json"
-  for i = 1, count do
-    -- In no order of the identifiers.
-    requests[i] = wrk.format(nil, nil, nil, string.format(body, (i * 7919) % count))
+  local used = 0
+  -- In no order of the identifiers.
+  local function number()
+    used = used + 1
+    return string.format("%d", (used * 7919) % count)
+  end
+  while used < count do
+    local filled = string.gsub(body, "%%d", number)
+    table.insert(requests, wrk.format(nil, nil, nil, filled))
   end
 end
 

@@ -72,13 +72,34 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** Where in a request a fault is, and what would mend it. */
+export interface FaultPlace {
+  /** As in `body.limit`, `body[3].limit`, `header.authorization`. */
+  location: string;
+  fix?: string;
+}
+
 /** An answer that is an error. Thrown inside a request, answered by the route wrapper. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
+  readonly place: FaultPlace | undefined;
 
-  constructor(code: ErrorCode, message: string) {
+  constructor(code: ErrorCode, message: string, place?: FaultPlace) {
     super(message);
     this.code = code;
+    this.place = place;
+  }
+
+  /** The same of one item of a list. @param name of the list, if it has one */
+  inItem(name: string, index: number): ApiError {
+    const item = `${name}[${index}]`;
+    const { location = 'body', ...rest } = this.place ?? {};
+    const field = location.slice('body'.length);
+    const path = name === '' ? `body[${index}]` : `body.${item}`;
+    return new ApiError(this.code, `${item}: ${this.message}`, {
+      ...rest,
+      location: path + field,
+    });
   }
 }
 

@@ -40,6 +40,10 @@ export const COUNT = {
   unheard: 7,
   /** Checks that an override governed. */
   overridden: 8,
+  /** Refunds, the tokens that they gave back, and counters that resets have removed. */
+  refunds: 9,
+  refundedTokens: 10,
+  countersReset: 11,
 } as const;
 
 /** What a shard worker counts. */

@@ -15,6 +15,8 @@ export const NAMESPACE_ID_PREFIX = 'rlns_';
 export const DURATION_MIN_MS = 1_000;
 /** 100 years of 365.25 days. */
 export const DURATION_MAX_MS = 3_155_760_000_000;
+/** Of a check of v2: 30 days. */
+export const V2_DURATION_MAX_MS = 2_592_000_000;
 
 /** Overrides without a star, and with one in the namespace or the identifier. */
 export const EXACT_OVERRIDES_MAX = 100_000;
@@ -25,10 +27,15 @@ export const STARS_MAX = 16;
 export const OVERRIDE_IDENTIFIER_MIN_CHARACTERS = 3;
 
 export const BODY_MAX_BYTES = 65_536;
+/** Checks of one request. */
+export const MULTI_LIMIT_MAX = 100;
+export const MULTI_LIMIT_MAX_BYTES = 1_048_576;
 /** Of a request that imports overrides. */
 export const IMPORT_MAX_BYTES = 1_048_576;
 /** Items of a page of a list, and of an export. */
 export const PAGE_MAX = 100;
+/** Items of a page of v2 that does not say how many. */
+export const V2_PAGE = 50;
 export const EXPORT_PAGE_MAX = 1_000;
 export const RESOURCES_MAX = 32;
 export const RESOURCE_TEXT_MAX_CHARACTERS = 512;

@@ -113,20 +113,18 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const service = new Service(registry, writer, nowMs);
   end = dieAtOnce;
   const { onFull, decide } = settings;
-  const accepting = acceptors.start(
-    {
-      host,
-      port,
-      url,
-      control: controlBuffer,
-      tables,
-      decide,
-      hashKey: store.hashKey,
-      onFull,
-      inForce: inForce(registry, overrides),
-    },
+  const accepting = acceptors.start({
+    host,
+    port,
+    url,
+    control: controlBuffer,
+    tables,
     links,
-  );
+    decide,
+    hashKey: store.hashKey,
+    onFull,
+    inForce: inForce(registry, overrides),
+  });
   const workers = new ShardWorkers(
     { control: controlBuffer, tables, links, onFull },
     control,

@@ -145,7 +145,7 @@ describe('the repository', () => {
     for (const [name, version] of Object.entries(dependencies)) {
       expect([name, version]).toEqual([
         name,
-        expect.stringMatching(/^(npm:[\w-]+@)?\d+\.\d+\.\d+$/),
+        expect.stringMatching(/^(npm:[@\w/-]+@)?\d+\.\d+\.\d+$/),
       ]);
       expect([name, tools.includes(name) || text.includes(`from '${name}`)]).toEqual([name, true]);
       expect([name, readme.includes(`| \`${name}\``)]).toEqual([name, true]);

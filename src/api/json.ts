@@ -5,6 +5,7 @@
 
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
+import { SHOWN_NAME_MAX } from './schema.ts';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -29,11 +30,27 @@ export function parseBody(bytes: ArrayBuffer | Uint8Array): unknown {
 
 function requireWellFormed(body: unknown): void {
   if (isWellFormed(body)) return;
-  const isObject = typeof body === 'object' && !Array.isArray(body);
-  const fields = isObject ? Object.entries(body as object) : [];
-  const name = fields.find((field) => !isWellFormed(field))?.[0];
-  const what = name?.isWellFormed() ? describe(name) : 'the body';
-  throw new ApiError('BAD_REQUEST', `${what} holds text that is not well-formed Unicode`);
+  let path = '';
+  let at = body;
+  // As far as fields of the body, or of one of its items, go.
+  for (let isItem = true; isItem; ) {
+    isItem = Array.isArray(at);
+    const [name, value] = faultyEntry(at) ?? [];
+    if (name === undefined) break;
+    path += isItem ? `[${name}]` : path === '' ? name : `.${name}`;
+    at = value;
+  }
+  const what = path === '' ? 'the body' : describe(path);
+  const location = path.startsWith('[') || path === '' ? `body${path}` : `body.${path}`;
+  const message = `${what} holds text that is not well-formed Unicode`;
+  throw new ApiError('BAD_REQUEST', message, { location });
+}
+
+/** The first item or field that holds such text, unless its own name is of that kind. */
+function faultyEntry(value: unknown): [name: string, value: unknown] | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const entry = Object.entries(value).find((one) => !isWellFormed(one));
+  return entry?.[0].isWellFormed() && entry[0].length <= SHOWN_NAME_MAX ? entry : undefined;
 }
 
 /** Looks at every key and text, however deep, without recursion. */

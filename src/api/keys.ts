@@ -107,7 +107,7 @@ export function addKey(registry: Registry, record: KeyRecord): void {
     if (typeof read === 'boolean' || registry.namespaceById(read.namespaceId) !== undefined) {
       continue;
     }
-    throw noNamespace(read);
+    throw noNamespace({ id: read.namespaceId });
   }
   if (registry.keys().filter((key) => registry.isStored(key)).length >= KEYS_MAX) {
     const message = `there are ${KEYS_MAX} keys already, which is the most that weir keeps`;

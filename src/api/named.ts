@@ -5,13 +5,30 @@ import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
 
+/** How a request names a namespace, or a pattern of names. */
+export type NamesNamespace =
+  | { id: string }
+  /** @param field what the request calls it */
+  | { name: string; field: string };
+
+/** Of a field that takes either. */
+export function idOrName(field: string, text: string): NamesNamespace {
+  return isId(text) ? { id: text } : { name: text, field };
+}
+
+/** Ids are never names. */
+export function isId(text: string): boolean {
+  return text.startsWith(NAMESPACE_ID_PREFIX);
+}
+
 /** @throws ApiError (400) where a name could be taken for an id */
 export function requireName(field: string, name: string): void {
-  if (!name.startsWith(NAMESPACE_ID_PREFIX)) return;
+  if (!isId(name)) return;
   throw new ApiError(
     'BAD_REQUEST',
     `"${field}" must be a name, which does not begin with "${NAMESPACE_ID_PREFIX}",` +
       ` got ${describe(name)}`,
+    { location: `body.${field}` },
   );
 }
 
@@ -24,17 +41,8 @@ export function unknownNamespace(name: string): ApiError {
   );
 }
 
-/** How a request names a namespace; where it does both, the id decides. */
-export interface NamesNamespace {
-  namespaceId?: string;
-  namespaceName?: string;
-}
-
-export function noNamespace({ namespaceId, namespaceName }: NamesNamespace): ApiError {
-  const which =
-    namespaceId === undefined
-      ? JSON.stringify(namespaceName)
-      : `with the id ${describe(namespaceId)}`;
+export function noNamespace(of: NamesNamespace): ApiError {
+  const which = 'id' in of ? `with the id ${describe(of.id)}` : JSON.stringify(of.name);
   return new ApiError('NOT_FOUND', `there is no namespace ${which}`);
 }
 

@@ -1,27 +1,18 @@
 /**
- * The operations on overrides and namespaces: what each takes, who may do it, and what it does to
- * the registry. On the main thread. Failures are ApiErrors, in the order 400, 403, 404; one that is
+ * What is done to overrides, whatever the version that asks: who may do it, and what it does to the
+ * registry. On the main thread. Failures are ApiErrors, in the order 400, 403, 404; one that is
  * thrown in the middle is taken back by whoever called.
  */
 
-import Type, { type Static } from 'typebox';
-import { makeId } from '../auth/keys.ts';
 import type { NamespaceAction } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
 import {
-  AMOUNT_MAX,
-  DURATION_MAX_MS,
-  DURATION_MIN_MS,
   EXACT_OVERRIDES_MAX,
-  EXPORT_PAGE_MAX,
-  IDENTIFIER_MAX_CHARACTERS,
-  NAMESPACE_MAX_CHARACTERS,
   NAMESPACES_MAX,
-  OVERRIDE_IDENTIFIER_MIN_CHARACTERS,
-  PAGE_MAX,
   STARS_MAX,
   WILDCARD_OVERRIDES_MAX,
 } from '../limits.ts';
+import { makeOverrideId } from '../overrides/id.ts';
 import { countStars, isPattern } from '../overrides/pattern.ts';
 import type { Override, Registry } from '../registry/registry.ts';
 import {
@@ -31,126 +22,55 @@ import {
   tooManyNamespaces,
   unknownNamespace,
 } from './named.ts';
-import { pageFields, pageOf } from './pages.ts';
-import { bodyReader, flag, integer, text } from './schema.ts';
-import type { Handler, Job } from './service.ts';
+import type { Job } from './service.ts';
 
-const OVERRIDE_ID_PREFIX = 'rlor_';
-
-const namespaceFields = {
-  namespaceId: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
-  namespaceName: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
-};
-/** The text of an identifier or of a pattern, to find an override by. */
-const identifierText = () => text(0, IDENTIFIER_MAX_CHARACTERS);
-const JSON_OBJECT = { takes: 'a JSON object' };
-const QUERY = { takes: 'a query' };
-
-const SetOverride = Type.Object(
-  {
-    identifier: text(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, IDENTIFIER_MAX_CHARACTERS),
-    limit: integer(1, AMOUNT_MAX),
-    duration: integer(DURATION_MIN_MS, DURATION_MAX_MS),
-    ...namespaceFields,
-    async: Type.Optional(flag()),
-  },
-  JSON_OBJECT,
-);
-const One = { ...namespaceFields, identifier: identifierText() };
-
-const setReader = bodyReader(SetOverride);
-const itemReader = bodyReader(SetOverride, 'an override');
-const deleteReader = bodyReader(Type.Object(One, JSON_OBJECT));
-const getReader = bodyReader(Type.Object(One, QUERY));
-const listReader = bodyReader(Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY));
-const exportReader = bodyReader(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
-const namespacesReader = bodyReader(Type.Object(pageFields(PAGE_MAX), QUERY));
-const importReader = bodyReader(
-  Type.Object(
-    {
-      // Each is looked at by itself, for an error that names it.
-      overrides: Type.Array(Type.Unknown(), { takes: 'an array of overrides' }),
-      dryRun: Type.Optional(flag()),
-    },
-    JSON_OBJECT,
-  ),
-);
-
-export const setOverride: Handler = (job, input) => {
-  const { override } = put(job, setReader.read(input));
-  return { overrideId: override.id };
-};
-
-export const getOverride: Handler = (job, input) => shown(find(job, getReader.read(input), 'read'));
-
-export const deleteOverride: Handler = (job, input) => {
-  job.registry.removeOverride(find(job, deleteReader.read(input), 'delete'));
-  return {};
-};
-
-export const listOverrides: Handler = (job, input) => {
-  const asked = listReader.read(input);
-  const scope = scopeOf(job, asked, 'read_override');
-  if (scope === undefined) throw noNamespace(asked);
-  const { items, rest } = pageOf(job.registry.overridesOf(scope), asked, PAGE_MAX);
-  return { overrides: items.map(shown), ...rest };
-};
-
-/** All overrides of all namespaces, each as setOverride takes it. */
-export const exportOverrides: Handler = ({ registry, permissions }, input) => {
-  const asked = exportReader.read(input);
-  permissions.require('read_override', undefined);
-  const { items, rest } = pageOf(registry.overrides(), asked, EXPORT_PAGE_MAX);
-  const overrides = items.map((override) => {
-    const { id: _, ...fields } = shown(override);
-    const namespaceName = registry.namespaceOf(override);
-    // The name of a namespace that looks like a pattern would be taken for one.
-    const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
-    return { ...(isAmbiguous ? { namespaceId: override.scope } : { namespaceName }), ...fields };
-  });
-  return { overrides, ...rest };
-};
-
-/** Sets many overrides, all or none. */
-export const importOverrides: Handler = (job, input) => {
-  const { overrides, dryRun = false } = importReader.read(input);
-  const done = { created: 0, updated: 0, unchanged: 0 };
-  const { mark } = job.registry;
-  const bodies = overrides.map((body, i) => named(i, () => itemReader.read(body)));
-  bodies.forEach((body, i) => {
-    done[named(i, () => put(job, body)).outcome]++;
-  });
-  if (dryRun) job.registry.rollBack(mark);
-  return { ...done, dryRun };
-};
-
-export const listNamespaces: Handler = ({ registry, permissions }, input) => {
-  const asked = namespacesReader.read(input);
-  if (!permissions.maySomewhere('read_namespace')) permissions.require('read_namespace', undefined);
-  const visible = registry.namespaces().filter(({ id }) => permissions.may('read_namespace', id));
-  const { items, rest } = pageOf(visible, asked, PAGE_MAX);
-  return { namespaces: items.map(({ id, name }) => ({ id, name })), ...rest };
-};
+/** What an override says. */
+type Said = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 
 /** Creates an override, or replaces what it says; its id stays. */
-function put(job: Job, body: Static<typeof SetOverride>) {
+export function putOverride(job: Job, of: NamesNamespace, identifier: string, said: Said) {
   const { registry, nowMs } = job;
-  const { identifier, limit, duration: durationMs, async: isAsync = false } = body;
   requireFewStars('identifier', identifier);
-  const scope = scopeOf(job, body, 'set_override') ?? createNamespace(job, body);
+  const scope = scopeOf(job, of, 'set_override') ?? createNamespace(job, of);
   const before = registry.override(scope, identifier);
-  const change = { limit, durationMs, isAsync };
   if (before === undefined) requireRoom(registry, scope, identifier);
-  else if (isSame(before, change)) return { override: before, outcome: 'unchanged' as const };
-  const created = { id: makeId(OVERRIDE_ID_PREFIX), scope, identifier, createdMs: nowMs() };
-  const override = { ...(before ?? created), ...change };
+  else if (isSame(before, said)) return { override: before, outcome: 'unchanged' as const };
+  const created = { id: makeOverrideId(), scope, identifier, createdMs: nowMs() };
+  const override = { ...(before ?? created), ...said };
   registry.putOverride(override);
   return { override, outcome: before === undefined ? ('created' as const) : ('updated' as const) };
 }
 
-function isSame(before: Override, after: Pick<Override, 'limit' | 'durationMs' | 'isAsync'>) {
-  const { limit, durationMs, isAsync } = before;
-  return limit === after.limit && durationMs === after.durationMs && isAsync === after.isAsync;
+export function removeOverride(job: Job, of: NamesNamespace, identifier: string): void {
+  job.registry.removeOverride(findOverride(job, of, identifier, 'delete_override'));
+}
+
+/** @param identifier the text of the pattern */
+export function findOverride(
+  job: Job,
+  of: NamesNamespace,
+  identifier: string,
+  action: NamespaceAction = 'read_override',
+): Override {
+  const scope = scopeOf(job, of, action);
+  if (scope === undefined) throw noNamespace(of);
+  const override = job.registry.override(scope, identifier);
+  if (override !== undefined) return override;
+  throw new ApiError(
+    'NOT_FOUND',
+    `there is no override of ${JSON.stringify(identifier)} in that namespace`,
+  );
+}
+
+export function overridesOf(job: Job, of: NamesNamespace): Iterable<Override> {
+  const scope = scopeOf(job, of, 'read_override');
+  if (scope === undefined) throw noNamespace(of);
+  return job.registry.overridesOf(scope);
+}
+
+function isSame(before: Override, { limit, durationMs, isAsync }: Said): boolean {
+  if (before.limit !== limit || before.durationMs !== durationMs) return false;
+  return before.isAsync === isAsync;
 }
 
 /**
@@ -158,51 +78,38 @@ function isSame(before: Override, after: Pick<Override, 'limit' | 'durationMs' |
  * @returns undefined where no namespace has the name
  */
 function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: NamespaceAction) {
-  const { namespaceId, namespaceName } = of;
-  if (namespaceId !== undefined) {
-    permissions.require(action, namespaceId);
-    if (registry.namespaceById(namespaceId) === undefined) throw noNamespace(of);
-    return namespaceId;
+  if ('id' in of) {
+    permissions.require(action, of.id);
+    if (registry.namespaceById(of.id) === undefined) throw noNamespace(of);
+    return of.id;
   }
-  if (namespaceName === undefined) {
-    throw new ApiError('BAD_REQUEST', 'one of "namespaceId" and "namespaceName" must be given');
-  }
-  requireName('namespaceName', namespaceName);
-  requireFewStars('namespaceName', namespaceName);
-  if (isPattern(namespaceName)) {
+  const { name, field } = of;
+  requireName(field, name);
+  requireFewStars(field, name);
+  if (isPattern(name)) {
     permissions.require(action, undefined);
-    return namespaceName;
+    return name;
   }
-  const namespace = registry.namespaceByName(namespaceName);
+  const namespace = registry.namespaceByName(name);
   permissions.requireNamed(action, namespace?.id);
   return namespace?.id;
 }
 
 function createNamespace({ registry, permissions, nowMs }: Job, of: NamesNamespace): string {
-  const name = of.namespaceName!;
-  if (!permissions.mayCreateNamespace) throw unknownNamespace(name);
+  if ('id' in of) throw new Error('a namespace is not created by its id');
+  if (!permissions.mayCreateNamespace) throw unknownNamespace(of.name);
   if (registry.namespaceCount >= NAMESPACES_MAX) throw tooManyNamespaces();
-  return registry.addNamespace(name, nowMs()).id;
-}
-
-function find(job: Job, asked: NamesNamespace & { identifier: string }, action: 'read' | 'delete') {
-  const scope = scopeOf(job, asked, `${action}_override`);
-  if (scope === undefined) throw noNamespace(asked);
-  const override = job.registry.override(scope, asked.identifier);
-  if (override !== undefined) return override;
-  throw new ApiError(
-    'NOT_FOUND',
-    `there is no override of ${JSON.stringify(asked.identifier)} in that namespace`,
-  );
+  return registry.addNamespace(of.name, nowMs()).id;
 }
 
 function requireFewStars(field: string, pattern: string): void {
   const stars = countStars(pattern);
   if (stars <= STARS_MAX) return;
-  throw new ApiError(
-    'BAD_REQUEST',
-    `"${field}" must have at most ${STARS_MAX} wildcards "*", got ${stars}`,
-  );
+  const takes = `at most ${STARS_MAX} wildcards "*"`;
+  throw new ApiError('BAD_REQUEST', `"${field}" must have ${takes}, got ${stars}`, {
+    location: `body.${field}`,
+    fix: `give ${takes}`,
+  });
 }
 
 function requireRoom(registry: Registry, scope: string, identifier: string): void {
@@ -216,18 +123,4 @@ function requireRoom(registry: Registry, scope: string, identifier: string): voi
     'BAD_REQUEST',
     `there are ${most} overrides ${kind} already, which is the most that weir keeps`,
   );
-}
-
-function shown({ id, identifier, limit, durationMs, isAsync }: Override) {
-  return { id, identifier, limit, duration: durationMs, async: isAsync };
-}
-
-/** Says of an error in which item of an import it is. */
-function named<T>(index: number, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    throw new ApiError(error.code, `overrides[${index}]: ${error.message}`);
-  }
 }

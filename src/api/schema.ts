@@ -12,22 +12,29 @@ import { Compile } from 'typebox/compile';
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 
-export interface BodyReader<T> {
-  check(body: unknown): body is T;
+/** Longer names of fields that there are not are shown cut. */
+export const SHOWN_NAME_MAX = 64;
+
+export interface BodyReader<S extends TObject> {
+  schema: S;
+  check(body: unknown): body is Static<S>;
   /** The body, when it is in order. @throws ApiError (400) */
-  read(body: unknown): T;
-  /** One sentence: the first field at fault, what it must be and what it was. */
-  fault(body: unknown): string;
+  read(body: unknown): Static<S>;
+  /** For the first field at fault: what it must be and what it was. */
+  fault(body: unknown): ApiError;
+  /** The same, for the field at a JSON pointer; '' for the body itself. */
+  faultAt(path: string, body: unknown): ApiError;
 }
 
-/** @param whole what an error calls that which is read */
-export function bodyReader<S extends TObject>(
-  schema: S,
-  whole = 'the body',
-): BodyReader<Static<S>> {
+/**
+ * Ignores keys that the schema does not have.
+ * @param whole what an error calls that which is read
+ */
+export function bodyReader<S extends TObject>(schema: S, whole = 'the body'): BodyReader<S> {
   const compiled = Compile(schema);
   const fields = Object.keys(schema.properties);
   const check = (body: unknown): body is Static<S> => compiled.Check(body);
+  const faultAt = (path: string, body: unknown) => faultOf(path, schema, body, whole);
   const fault = (body: unknown) => {
     const paths = compiled.Errors(withShortArrays(schema, body)).flatMap((error) => {
       if (error.keyword !== 'required') return [error.instancePath];
@@ -37,13 +44,50 @@ export function bodyReader<S extends TObject>(
     const place = (path: string) => fields.indexOf(path.split('/')[1] ?? '');
     const [first] = paths.toSorted((a, b) => place(a) - place(b));
     if (first === undefined) throw new Error('no fault in a body that failed');
-    return faultSentence(first, schema, body, whole);
+    return faultAt(first, body);
   };
   const read = (body: unknown) => {
     if (check(body)) return body;
-    throw new ApiError('BAD_REQUEST', fault(body));
+    throw fault(body);
   };
-  return { check, read, fault };
+  return { schema, check, read, fault, faultAt };
+}
+
+/** Refuses keys that the schema does not have, before it looks at the others. */
+export function strictReader<S extends TObject>(schema: S, whole = 'the body'): BodyReader<S> {
+  const loose = bodyReader(schema, whole);
+  const fields = new Set(Object.keys(schema.properties));
+  const stranger = (body: object) => {
+    for (const name in body) if (!fields.has(name)) return name;
+    return undefined;
+  };
+  const check = (body: unknown): body is Static<S> => {
+    return loose.check(body) && stranger(body) === undefined;
+  };
+  const fault = (body: unknown) => {
+    const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
+    const name = isObject ? stranger(body) : undefined;
+    if (name === undefined) return loose.fault(body);
+    const fix = `leave it out; the fields are ${[...fields].join(', ')}`;
+    const message = `${describe(name)} is not a field of ${whole}`;
+    const shown = name.length <= SHOWN_NAME_MAX ? name : `${name.slice(0, SHOWN_NAME_MAX)}...`;
+    return new ApiError('BAD_REQUEST', message, { location: `body.${shown}`, fix });
+  };
+  const read = (body: unknown) => {
+    if (check(body)) return body;
+    throw fault(body);
+  };
+  return { ...loose, check, read, fault };
+}
+
+/** @throws ApiError (400) for what `JSON.parse` makes of `-0`, which is an integer to the schema */
+export function requireNoNegativeZero<S extends TObject>(
+  reader: BodyReader<S>,
+  path: string,
+  value: number | undefined,
+  body: Static<S>,
+): void {
+  if (Object.is(value, -0)) throw reader.faultAt(path, body);
 }
 
 /**
@@ -61,12 +105,7 @@ function withShortArrays(schema: TObject, body: unknown): unknown {
 }
 
 /** @param path a JSON pointer to the field at fault, '' for the body itself */
-export function faultSentence(
-  path: string,
-  schema: TSchema,
-  body: unknown,
-  whole = 'the body',
-): string {
+function faultOf(path: string, schema: TSchema, body: unknown, whole: string): ApiError {
   const steps = path.split('/').slice(1);
   let takes = takesOf(schema);
   let at: unknown = schema;
@@ -80,7 +119,9 @@ export function faultSentence(
     name += index ? `[${step}]` : name === '' ? step : `.${step}`;
   }
   const what = name === '' ? whole : `"${name}"`;
-  return `${what} must be ${takes}, got ${describe(value)}`;
+  const location = name === '' ? 'body' : `body.${name}`;
+  const message = `${what} must be ${takes}, got ${describe(value)}`;
+  return new ApiError('BAD_REQUEST', message, { location, fix: `give ${takes}` });
 }
 
 function takesOf(schema: unknown): string {

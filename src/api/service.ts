@@ -14,6 +14,7 @@ import { parseBody } from './json.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import type { OperationName, OperationRequest, OperationResult } from './operations.ts';
 import { OPERATIONS } from './operations.ts';
+import { parseQuery } from './query.ts';
 import {
   deleteOverride,
   exportOverrides,
@@ -22,8 +23,8 @@ import {
   listNamespaces,
   listOverrides,
   setOverride,
-} from './overrides.ts';
-import { parseQuery } from './query.ts';
+} from './v1/overrides.ts';
+import { deleteOverrideV2, getOverrideV2, listOverridesV2, setOverrideV2 } from './v2/overrides.ts';
 
 /** What an operation is done with. */
 export interface Job {
@@ -33,7 +34,7 @@ export interface Job {
   nowMs: () => number;
 }
 
-/** @returns the body of the 200. @throws ApiError */
+/** @returns what the 200 holds. @throws ApiError */
 export type Handler = (job: Job, input: unknown) => object;
 
 const HANDLERS: Record<OperationName, Handler> = {
@@ -47,6 +48,10 @@ const HANDLERS: Record<OperationName, Handler> = {
   'keys.create': createKey,
   'keys.list': listKeys,
   'keys.revoke': revokeKey,
+  'ratelimit.setOverride': setOverrideV2,
+  'ratelimit.getOverride': getOverrideV2,
+  'ratelimit.listOverrides': listOverridesV2,
+  'ratelimit.deleteOverride': deleteOverrideV2,
 };
 
 /** Fields of queries that are numbers. */
@@ -66,14 +71,15 @@ export class Service {
   /** Never rejects. */
   async do({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
-      const { method } = OPERATIONS[operation];
+      const { changes } = OPERATIONS[operation];
       // Read in its turn: while it waits it weighs no more than its bytes.
       const work = () => HANDLERS[operation](this.#job(keyId), read(input));
-      const answer = method === 'GET' ? work() : await this.#writer.submit(input.length, work);
+      const answer = changes ? await this.#writer.submit(input.length, work) : work();
       return { answer: JSON.stringify(answer) };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
-      return { code: error instanceof ApiError ? error.code : undefined, message, stack };
+      const { code, place } = error instanceof ApiError ? error : {};
+      return { code, message, place, stack };
     }
   }
 

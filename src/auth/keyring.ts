@@ -86,14 +86,11 @@ export class Keyring {
 
   #lookUp(authorization: string): Key {
     if (authorization === '') {
-      throw new ApiError('UNAUTHORIZED', 'the header "Authorization: Bearer <key>" is missing');
+      throw malformed('the header "Authorization: Bearer <key>" is missing');
     }
     const token = BEARER.exec(authorization)?.[1];
     if (token === undefined || token.length > KEY_TEXT_MAX) {
-      throw new ApiError(
-        'UNAUTHORIZED',
-        'the header Authorization is not of the form "Bearer <key>"',
-      );
+      throw malformed('the header Authorization is not of the form "Bearer <key>"');
     }
     // By digest: whatever the time of a look-up tells, it tells of the digest of a wrong guess.
     const key = this.#byDigest.get(digestKey(token));
@@ -106,6 +103,12 @@ export class Keyring {
     }
     return key;
   }
+}
+
+/** There is no key to look up: the fault is in the request, as its place says. */
+function malformed(message: string): ApiError {
+  const fix = 'send the header "Authorization: Bearer <key>"';
+  return new ApiError('UNAUTHORIZED', message, { location: 'header.authorization', fix });
 }
 
 /** @throws ApiError (401) for a key that expires at a time */

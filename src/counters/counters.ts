@@ -8,8 +8,12 @@ import { shardOf } from '../shards/shard.ts';
 import { newDecision, type OnFull, type TableDecision } from './decision.ts';
 import { Hasher, type Identity, type NamespaceState } from './hash.ts';
 import { CounterTable } from './table.ts';
+import { Together } from './together.ts';
+import type { Terms } from './window.ts';
 
 export class Counters {
+  /** Decides many checks at once. */
+  readonly together: Together;
   readonly #hasher: Hasher;
   readonly #tables: CounterTable[];
   readonly #decision = newDecision();
@@ -30,6 +34,7 @@ export class Counters {
     this.#tables = buffers.map((buffer, shard) => {
       return new CounterTable(buffer, shard, owner, onFull, waiting);
     });
+    this.together = new Together(this.#tables, onFull);
   }
 
   /** What `identify` takes for a namespace. */
@@ -48,14 +53,11 @@ export class Counters {
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
+    terms: Terms,
     counts = true,
   ): TableDecision {
     const decision = this.#decision;
-    const table = this.#tables[shardOf(id)];
-    table.decide(id, namespaceTag, nowMs, limit, durationMs, cost, counts, decision);
+    this.#tables[shardOf(id)].decide(id, namespaceTag, nowMs, terms, counts, decision);
     return decision;
   }
 
@@ -63,17 +65,19 @@ export class Counters {
    * Judges one check as `CounterTable.look` does, and where that is no answer as `decide` does,
    * without counting it.
    */
-  look(
-    id: Identity,
-    namespaceTag: number,
-    nowMs: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
-  ): TableDecision {
+  look(id: Identity, namespaceTag: number, nowMs: number, terms: Terms): TableDecision {
     const decision = this.#decision;
-    const table = this.#tables[shardOf(id)];
-    if (table.look(id, nowMs, limit, durationMs, cost, decision)) return decision;
-    return this.decide(id, namespaceTag, nowMs, limit, durationMs, cost, false);
+    if (this.#tables[shardOf(id)].look(id, nowMs, terms, decision)) return decision;
+    return this.decide(id, namespaceTag, nowMs, terms, false);
+  }
+
+  /** Gives tokens back, as `CounterTable.refund` does. */
+  refund(id: Identity, nowMs: number, window: number, durationMs: number, cost: number): number {
+    return this.#tables[shardOf(id)].refund(id, nowMs, window, durationMs, cost);
+  }
+
+  /** Removes counters, as `CounterTable.reset` does. */
+  reset(id: Identity, nowMs: number, durationMs: number | undefined): number {
+    return this.#tables[shardOf(id)].reset(id, nowMs, durationMs);
   }
 }

@@ -13,7 +13,7 @@ export interface TableDecision extends Decision {
 }
 
 export function newDecision(): TableDecision {
-  return { admitted: false, remaining: 0, reset: 0, outcome: OUTCOME.decided };
+  return { admitted: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
 }
 
 /** What became of a deduction. `evicted`: it was made, and a live counter made room for it. */

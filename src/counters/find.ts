@@ -29,3 +29,14 @@ export function findSlot(
   }
   return 0;
 }
+
+/**
+ * The slot with the tag of an identity, which is nearly always its own: without a look at it.
+ * @returns an index of doubles, 0 when there is none
+ */
+export function taggedSlot({ words }: Memory, bucket: number, { h3 }: Identity): number {
+  for (let i = 0; i < BUCKET_SLOTS; i++) {
+    if (words[bucket + BUCKET.tags + i] === h3) return slotAt(bucket, i);
+  }
+  return 0;
+}

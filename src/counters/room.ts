@@ -1,7 +1,7 @@
 /**
  * Where a newcomer finds room without anybody making any: in an empty slot or that of an expired
- * counter, of the bucket that has more of them; and how its counter is written there. Called under
- * the lock of the group.
+ * counter, of the bucket that has more of them; how its counter is written there; and how counters
+ * are removed. Called under the lock of the group.
  */
 
 import type { Identity } from './hash.ts';
@@ -82,4 +82,36 @@ export function fillPlace(
   words[slotWords + SLOT_WORD.refused] = 0;
   words[bucket + BUCKET.namespaces + index] = namespaceTag;
   words[tag] = id.h3;
+}
+
+/**
+ * Empties the slots of an identity in a bucket, of one duration or of all.
+ * @returns how many of them had not expired
+ */
+export function emptyPlaces(
+  { words, doubles }: Memory,
+  bucket: number,
+  id: Identity,
+  durationMs: number | undefined,
+  nowMs: number,
+): number {
+  let live = 0;
+  for (let i = 0; i < BUCKET_SLOTS; i++) {
+    const tag = bucket + BUCKET.tags + i;
+    if (words[tag] !== id.h3) continue;
+    const slot = slotAt(bucket, i);
+    const duration = doubles[slot + SLOT.duration];
+    if (!isOf(id, words, slot * 2) || (durationMs !== undefined && duration !== durationMs)) {
+      continue;
+    }
+    words[tag] = 0;
+    if (!isExpired(doubles[slot + SLOT.newest], duration, nowMs)) live++;
+  }
+  return live;
+}
+
+/** Whether a slot, from its first word on, has the first three words of a hash. */
+function isOf({ h0, h1, h2 }: Identity, words: Int32Array, slot: number): boolean {
+  const { hash0, hash1, hash2 } = SLOT_WORD;
+  return words[slot + hash0] === h0 && words[slot + hash1] === h1 && words[slot + hash2] === h2;
 }

@@ -3,13 +3,9 @@
  *
  * Any number of threads attach to the same buffer; each call, but for `look`, holds the lock of one
  * group from its look-up to its last store, so a decision is exact and a group's contents are never
- * seen half-written. What may happen to a thread in between:
- *
- *   descheduled, or dead, in a lock     see `lock.ts`
- *   stores cut off half-way             they are ordered so that what was written before stays
- *                                       true: a new window's number is stored behind its cells, a
- *                                       slot's tag comes last when it is filled, first when it is
- *                                       emptied
+ * seen half-written. `lock.ts` says what happens where a thread is descheduled or dies in there,
+ * `group.ts` what it leaves behind. Checks that are decided together hold several locks:
+ * `together.ts`.
  *
  * Capacity is fixed: no growth, no rehash, no garbage. An identity may lie in two buckets of its
  * group. Where neither has room, `victim.ts` says who goes.
@@ -17,40 +13,32 @@
 
 import { attachTable, type Table } from './buffer.ts';
 import { DEDUCTION, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
-import { findSlot } from './find.ts';
+import { judgeFixed } from './fixed.ts';
+import { Group } from './group.ts';
 import type { Identity } from './hash.ts';
-import {
-  BUCKET_SLOTS,
-  BUCKET_WORDS,
-  bucketsOffset,
-  GROUP_BUCKETS,
-  LOCK,
-  lockOf,
-  NO_PLACE,
-  SLOT,
-  SLOT_WORD,
-} from './layout.ts';
 import { acquire, release } from './lock.ts';
-import { earliestEnd, fillPlace, freePlace } from './room.ts';
-import { chooseVictim } from './victim.ts';
-import { type Cells, decideFixed, deduct, isCurrent, isExpired, NO_WINDOW } from './window.ts';
-
-const TWO_POW_32 = 2 ** 32;
+import { judgeSliding } from './sliding.ts';
+import {
+  type Cells,
+  count,
+  type Decision,
+  isCurrent,
+  isExpired,
+  moveTo,
+  NO_WINDOW,
+  type Terms,
+  usedIn,
+} from './window.ts';
 
 export class CounterTable implements Table {
   readonly groups: number;
   readonly words: Int32Array;
   readonly doubles: Float64Array;
+  readonly group: Group;
   readonly #owner: number;
   readonly #onFull: OnFull;
   readonly #waiting: () => void;
-  /** The first bucket, in words. */
-  readonly #buckets: number;
   readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
-  /** Where the identity in question lies: its group's lock and its two buckets, in words. */
-  #lock = 0;
-  #a = 0;
-  #b = 0;
 
   /**
    * @param owner the incarnation of the calling thread, from 1; its locks carry it
@@ -70,38 +58,38 @@ export class CounterTable implements Table {
     this.words = words;
     this.doubles = doubles;
     this.groups = groups;
+    this.group = new Group(this);
     this.#owner = owner;
     this.#onFull = onFull;
     this.#waiting = waiting;
-    this.#buckets = bucketsOffset(this.groups) / 4;
   }
 
   /**
    * Decides one check of an identity, and counts it.
    * @param namespaceTag the first word of the state of its namespace
-   * @param cost tokens, 0 to look only; a refusal, too, changes no amount
+   * @param terms a cost of 0 only looks; a refusal, too, changes no amount
    * @param counts false: an admitted check gets its counter, but is deducted later, by `deduct`
    */
   decide(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
+    terms: Terms,
     counts: boolean,
     decision: TableDecision,
   ): void {
-    this.#locate(id);
+    const { group } = this;
+    group.seek(id);
     decision.outcome = OUTCOME.decided;
-    acquire(this.words, this.#lock, this.#owner, this.#waiting);
+    const { lock } = group;
+    this.acquire(lock);
     try {
-      const now = this.#advance(nowMs);
-      const slot = this.#find(id, durationMs);
-      if (slot !== 0) this.#decideSlot(slot, now, limit, durationMs, cost, counts, decision);
-      else this.#decideNew(id, namespaceTag, now, limit, durationMs, cost, counts, decision);
+      const now = group.advance(nowMs);
+      const slot = group.find(id, terms.durationMs);
+      if (slot !== 0) this.#decideSlot(slot, now, terms, counts, decision);
+      else this.#decideNew(id, namespaceTag, now, terms, counts, decision);
     } finally {
-      release(this.words, this.#lock);
+      this.release(lock);
     }
   }
 
@@ -112,19 +100,13 @@ export class CounterTable implements Table {
    * to be had from `decide`; an admission is deducted like any other.
    * @returns whether `decision` is one: the check was admitted by a counter that is there
    */
-  look(
-    id: Identity,
-    nowMs: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
-    decision: TableDecision,
-  ): boolean {
-    this.#locate(id);
-    const slot = this.#find(id, durationMs);
+  look(id: Identity, nowMs: number, terms: Terms, decision: TableDecision): boolean {
+    const { group } = this;
+    group.seek(id);
+    const slot = group.find(id, terms.durationMs);
     if (slot === 0) return false;
-    this.#read(slot);
-    decideFixed(this.#cells, nowMs, limit, durationMs, cost, decision);
+    group.read(slot, this.#cells);
+    judge(this.#cells, nowMs, terms, decision);
     decision.outcome = OUTCOME.decided;
     return decision.admitted;
   }
@@ -139,156 +121,163 @@ export class CounterTable implements Table {
     namespaceTag: number,
     nowMs: number,
     window: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
+    { limit, durationMs, cost }: Terms,
   ): number {
-    this.#locate(id);
-    acquire(this.words, this.#lock, this.#owner, this.#waiting);
+    const { group } = this;
+    group.seek(id);
+    const { lock } = group;
+    this.acquire(lock);
     try {
-      const now = this.#advance(nowMs);
+      const now = group.advance(nowMs);
       if (isExpired(window, durationMs, now)) return DEDUCTION.past;
-      const slot = this.#find(id, durationMs);
+      const cells = this.#cells;
+      const slot = group.find(id, durationMs);
       if (slot !== 0) {
-        const newest = this.#read(slot);
-        if (!deduct(this.#cells, window, cost)) return DEDUCTION.past;
-        this.#write(slot, newest, limit);
+        group.read(slot, cells);
+        const { newest } = cells;
+        if (!count(cells, window, cost)) return DEDUCTION.past;
+        group.admittedUnder(slot, limit);
+        group.write(slot, newest, cells);
         return DEDUCTION.applied;
       }
       // Its counter made room for others since; for a window that is over it displaces none.
       if (!isCurrent(window, durationMs, now)) return DEDUCTION.past;
-      this.#clear();
-      deduct(this.#cells, window, cost);
-      const outcome = this.#place(id, namespaceTag, now, durationMs, limit);
+      clear(cells);
+      count(cells, window, cost);
+      const outcome = group.place(id, namespaceTag, now, cells, durationMs, limit);
       if (outcome === OUTCOME.full) return DEDUCTION.noRoom;
       return outcome === OUTCOME.evicted ? DEDUCTION.evicted : DEDUCTION.applied;
     } finally {
-      release(this.words, this.#lock);
+      this.release(lock);
     }
   }
 
-  #locate(id: Identity): void {
-    // 32 x 22 bits: the product is exact.
-    const group = Math.floor(((id.h1 >>> 0) * this.groups) / TWO_POW_32);
-    const first = id.h2 & (GROUP_BUCKETS - 1);
-    // One of the 31 others, by bits that the first has not used.
-    const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
-    const second = (first + step) & (GROUP_BUCKETS - 1);
-    const groupBucket = group * GROUP_BUCKETS;
-    this.#a = this.#buckets + (groupBucket + first) * BUCKET_WORDS;
-    this.#b = this.#buckets + (groupBucket + second) * BUCKET_WORDS;
-    this.#lock = lockOf(group);
+  /**
+   * Gives tokens back to the window in which they were admitted.
+   * @returns how many: no more than were used, and none when the window is past
+   */
+  refund(id: Identity, nowMs: number, window: number, durationMs: number, cost: number): number {
+    const { group } = this;
+    group.seek(id);
+    const { lock } = group;
+    this.acquire(lock);
+    try {
+      const now = group.advance(nowMs);
+      if (!isCurrent(window, durationMs, now)) return 0;
+      const slot = group.find(id, durationMs);
+      if (slot === 0) return 0;
+      const cells = this.#cells;
+      group.read(slot, cells);
+      if (window < cells.newest) return 0;
+      const refunded = Math.min(cost, usedIn(cells, window));
+      if (refunded === 0) return 0;
+      cells.current -= refunded;
+      group.write(slot, cells.newest, cells);
+      return refunded;
+    } finally {
+      this.release(lock);
+    }
   }
 
   /**
-   * Time in a group never runs back. A thread that read the clock and was then stopped for longer
-   * than a window would otherwise open a spent one anew, once its expired counter has been
-   * replaced.
+   * Removes the counter of an identity and a duration, or those of all its durations.
+   * @returns how many there were
    */
-  #advance(nowMs: number): number {
-    const at = this.#lock / 2 + LOCK.now;
-    const latest = this.doubles[at];
-    if (nowMs <= latest) return latest;
-    this.doubles[at] = nowMs;
-    return nowMs;
+  reset(id: Identity, nowMs: number, durationMs: number | undefined): number {
+    const { group } = this;
+    group.seek(id);
+    const { lock } = group;
+    this.acquire(lock);
+    try {
+      return group.remove(id, durationMs, group.advance(nowMs));
+    } finally {
+      this.release(lock);
+    }
   }
 
-  /** The slot of the identity, as an index of `doubles`; 0 when it is not there. */
-  #find(id: Identity, durationMs: number): number {
-    const slot = findSlot(this, this.#a, id, durationMs);
-    return slot !== 0 ? slot : findSlot(this, this.#b, id, durationMs);
+  /**
+   * Whoever is refused keeps its counter as long as what it used counts: in its window, and, where
+   * the sliding window carried it over, in the next. Under the lock.
+   */
+  guard(slot: number, { isSliding }: Terms, window: number): void {
+    const { group } = this;
+    const cells = this.#cells;
+    group.read(slot, cells);
+    const { newest } = cells;
+    if (window > newest) {
+      moveTo(cells, window);
+      if (!isSliding || cells.previous === 0) return;
+      group.write(slot, newest, cells);
+    }
+    group.refusedIn(slot, window);
+  }
+
+  /** @param lock that of a group */
+  acquire(lock: number): void {
+    acquire(this.words, lock, this.#owner, this.#waiting);
+  }
+
+  release(lock: number): void {
+    release(this.words, lock);
   }
 
   #decideSlot(
     slot: number,
     nowMs: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
+    terms: Terms,
     counts: boolean,
     decision: TableDecision,
   ): void {
-    const newest = this.#read(slot);
-    decideFixed(this.#cells, nowMs, limit, durationMs, cost, decision);
-    if (!decision.admitted) {
-      if (isCurrent(newest, durationMs, nowMs)) {
-        this.words[slot * 2 + SLOT_WORD.refused] |= 1 << (newest & 1);
-      }
-    } else if (cost !== 0 && counts) this.#write(slot, newest, limit);
+    const { group } = this;
+    const cells = this.#cells;
+    group.read(slot, cells);
+    const { newest } = cells;
+    judge(cells, nowMs, terms, decision);
+    if (!decision.admitted) this.guard(slot, terms, decision.window);
+    else if (terms.cost !== 0 && counts) {
+      count(cells, decision.window, terms.cost);
+      group.admittedUnder(slot, terms.limit);
+      group.write(slot, newest, cells);
+    }
   }
 
   #decideNew(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
+    terms: Terms,
     counts: boolean,
     decision: TableDecision,
   ): void {
-    this.#clear();
-    decideFixed(this.#cells, nowMs, limit, durationMs, cost, decision);
+    const { group } = this;
+    const cells = this.#cells;
+    const { limit, durationMs, cost } = terms;
+    clear(cells);
+    judge(cells, nowMs, terms, decision);
     // What is refused with nothing used, and what costs nothing, needs no counter.
     if (!decision.admitted || cost === 0) return;
-    if (!counts) this.#cells.current = 0;
-    decision.outcome = this.#place(id, namespaceTag, nowMs, durationMs, limit);
-    if (decision.outcome !== OUTCOME.full || this.#onFull === 'allow') return;
-    decision.admitted = false;
-    decision.remaining = 0;
-    decision.reset = earliestEnd(this, this.#a, this.#b);
+    count(cells, decision.window, counts ? cost : 0);
+    decision.outcome = group.place(id, namespaceTag, nowMs, cells, durationMs, limit);
+    if (decision.outcome === OUTCOME.full) noRoom(group, this.#onFull, decision);
   }
+}
 
-  /** Finds or makes room for the counter in `#cells`. @returns one of OUTCOME */
-  #place(
-    id: Identity,
-    namespaceTag: number,
-    nowMs: number,
-    durationMs: number,
-    limit: number,
-  ): number {
-    let outcome: number = OUTCOME.decided;
-    let place = freePlace(this, this.#a, this.#b, nowMs);
-    if (place === NO_PLACE) {
-      place = chooseVictim(this, this.#a, this.#b, namespaceTag, nowMs);
-      if (place === NO_PLACE) return OUTCOME.full;
-      outcome = OUTCOME.evicted;
-    }
-    const bucket = place < BUCKET_SLOTS ? this.#a : this.#b;
-    fillPlace(this, bucket, place % BUCKET_SLOTS, id, namespaceTag, this.#cells, durationMs, limit);
-    return outcome;
-  }
+/** Makes a counter of one that was never used. */
+export function clear(cells: Cells): void {
+  cells.newest = NO_WINDOW;
+  cells.current = 0;
+  cells.previous = 0;
+}
 
-  #clear(): void {
-    this.#cells.newest = NO_WINDOW;
-    this.#cells.current = 0;
-    this.#cells.previous = 0;
-  }
+export function judge(cells: Cells, nowMs: number, terms: Terms, decision: Decision): void {
+  if (terms.isSliding) judgeSliding(cells, nowMs, terms, decision);
+  else judgeFixed(cells, nowMs, terms, decision);
+}
 
-  /** Reads the ring of a slot into `#cells`. @returns its newest window */
-  #read(slot: number): number {
-    const cells = this.#cells;
-    const ring = slot + SLOT.ring;
-    const newest = this.doubles[slot + SLOT.newest];
-    cells.newest = newest;
-    cells.current = this.doubles[ring + (newest & 1)];
-    cells.previous = this.doubles[ring + (~newest & 1)];
-    return newest;
-  }
-
-  /** Writes `#cells` into a slot whose newest window was `before`. */
-  #write(slot: number, before: number, limit: number): void {
-    const { doubles } = this;
-    const { newest, current, previous } = this.#cells;
-    const ring = slot + SLOT.ring;
-    const cell = newest & 1;
-    doubles[ring + (cell ^ 1)] = previous;
-    doubles[ring + cell] = current;
-    doubles[slot + SLOT.limit] = limit;
-    if (newest === before) return;
-    // The number last: cut off before, no window is the worse for it. The cells that were written
-    // are those of windows that are past, or hold what they held.
-    this.words[slot * 2 + SLOT_WORD.refused] = 0;
-    doubles[slot + SLOT.newest] = newest;
-  }
+/** What a newcomer is answered that would have been admitted, and for whom there is no room. */
+export function noRoom(group: Group, onFull: OnFull, decision: TableDecision): void {
+  if (onFull === 'allow') return;
+  decision.admitted = false;
+  decision.remaining = 0;
+  decision.reset = group.earliestEnd();
 }

@@ -1,11 +1,10 @@
 /**
- * The fixed window, as a pure function of (cells, now, limit, duration, cost). No storage, no clock
- * and no thread in here; the table brings those. The rules are those of the API:
+ * A counter's two window cells, as pure functions: no storage, no clock and no thread in here; the
+ * table brings those. Windows are aligned to the epoch, window = floor(now / duration), so that
+ * machines agree. Cells only move forward.
  *
- *   window = floor(now / duration), aligned to the epoch, so that machines agree
- *   admit when used + cost <= limit, then used += cost; a refusal consumes nothing
- *   remaining = max(0, limit - used) after the decision, also on a refusal
- *   reset = the end of the window, ms; cost 0 always succeeds and changes nothing
+ * There are two ways to judge the cells, `fixed.ts` and `sliding.ts`, behind one interface. What
+ * was admitted is counted in the same way in both, so that both see the same use.
  *
  * All amounts are integers up to 2^53-1. Nothing is ever added before it is known to fit.
  */
@@ -23,56 +22,65 @@ export interface Cells {
 
 export const NO_WINDOW = -2;
 
+/** What a check asks of its counter. */
+export interface Terms {
+  limit: number;
+  durationMs: number;
+  /** Tokens; 0 always passes, and changes nothing. */
+  cost: number;
+  /** Judged by the sliding window, else by the fixed one. */
+  isSliding: boolean;
+}
+
 export interface Decision {
   admitted: boolean;
-  /** Tokens left in the window after the decision. */
+  /** Tokens left after the decision. */
   remaining: number;
   /** Unix time in ms at which the window ends. */
   reset: number;
+  /** The number of the window in which it was judged, and in which its cost counts. */
+  window: number;
+}
+
+/** Decides by the cells as they are, in `windowAt`; to count what was admitted is `count`. */
+export type Judge = (cells: Cells, nowMs: number, terms: Terms, decision: Decision) => void;
+
+/** A thread whose clock is behind the counter's newest window decides in that window. */
+export function windowAt({ newest }: Cells, nowMs: number, durationMs: number): number {
+  return Math.max(Math.floor(nowMs / durationMs), newest);
+}
+
+/** Tokens used in a window that is not before the newest. */
+export function usedIn({ newest, current }: Cells, window: number): number {
+  return window === newest ? current : 0;
+}
+
+/** Tokens used in the window before such a one. */
+export function usedBefore({ newest, current, previous }: Cells, window: number): number {
+  if (window === newest) return previous;
+  return window === newest + 1 ? current : 0;
+}
+
+/** Moves the cells to a window that is not before their newest. */
+export function moveTo(cells: Cells, window: number): void {
+  if (window === cells.newest) return;
+  cells.previous = usedBefore(cells, window);
+  cells.current = 0;
+  cells.newest = window;
 }
 
 /**
- * Decides, and when the cost was admitted moves `cells` to the window it was counted in. A thread
- * whose clock is behind the counter's newest window decides in that window: cells never move back.
- */
-export function decideFixed(
-  cells: Cells,
-  nowMs: number,
-  limit: number,
-  durationMs: number,
-  cost: number,
-  decision: Decision,
-): void {
-  const window = Math.max(Math.floor(nowMs / durationMs), cells.newest);
-  let used = window === cells.newest ? cells.current : 0;
-  // `limit - used` is exact where `used + cost` need not be; it is negative after a lowered limit.
-  const admitted = cost === 0 || cost <= limit - used;
-  if (admitted && cost !== 0) {
-    used += cost;
-    if (window !== cells.newest) {
-      cells.previous = window === cells.newest + 1 ? cells.current : 0;
-      cells.newest = window;
-    }
-    cells.current = used;
-  }
-  decision.admitted = admitted;
-  decision.remaining = used < limit ? limit - used : 0;
-  decision.reset = (window + 1) * durationMs;
-}
-
-/**
- * Adds to `cells` a cost that was admitted in a window before, moving them there if need be.
+ * Counts a cost that was admitted in a window, and moves the cells there if need be.
  * @returns false when that window is past, and with it whatever it could have mattered to
  */
-export function deduct(cells: Cells, window: number, cost: number): boolean {
+export function count(cells: Cells, window: number, cost: number): boolean {
   const { newest } = cells;
   if (window < newest - 1) return false;
-  if (window > newest) {
-    cells.previous = window === newest + 1 ? cells.current : 0;
-    cells.newest = window;
-    cells.current = cost;
-  } else if (window === newest) cells.current = plus(cells.current, cost);
-  else cells.previous = plus(cells.previous, cost);
+  if (window === newest - 1) cells.previous = plus(cells.previous, cost);
+  else {
+    moveTo(cells, window);
+    cells.current = plus(cells.current, cost);
+  }
   return true;
 }
 

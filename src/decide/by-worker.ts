@@ -23,14 +23,13 @@ import { ApiError } from '../errors.ts';
 import type { HttpResponse } from '../http/uws.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
 import { CHECK_DEADLINE_MS, RING_ENTRIES, TAKE_BACK_MS } from '../limits.ts';
-import type { Namespace } from '../namespaces/known.ts';
 import { openDoor } from '../shards/bell.ts';
 import type { Handoff } from '../shards/handoff.ts';
 import { DOOR, ENTRY, KIND, REPLY, TAIL } from '../shards/layout.ts';
 import { Consumer, ENTRIES, itemAt, REPLIES } from '../shards/ring.ts';
 import { shardOf, workerOf } from '../shards/shard.ts';
 import type { Clock } from '../time.ts';
-import { type Check, type Decider, tally, tallyOutcome } from './decider.ts';
+import { type Asker, type Check, type Decider, tally, tallyOutcome } from './decider.ts';
 
 const LOOK_MS = TAKE_BACK_MS / 2;
 
@@ -39,16 +38,9 @@ interface Pending {
   number: number;
   /** Undefined when its client has gone. */
   res: HttpResponse | undefined;
-  namespace: Namespace;
-  limit: number;
-  cost: number;
+  check: Check;
   startedMs: number;
-}
-
-export interface Answers {
-  /** Writes an answer outside of its request's turn. */
-  decision(res: HttpResponse, limit: number, decision: TableDecision): void;
-  error(res: HttpResponse, error: unknown): void;
+  asker: Asker;
 }
 
 export class ByWorker implements Decider {
@@ -56,22 +48,14 @@ export class ByWorker implements Decider {
   readonly #counters: Counters;
   readonly #clock: Clock;
   readonly #lane: AcceptorLane;
-  readonly #answers: Answers;
   #ringing: NodeJS.Immediate | undefined;
   /** Runs while checks wait for their answers, and a turn longer. */
   #looking: NodeJS.Timeout | undefined;
 
-  constructor(
-    counters: Counters,
-    handoffs: readonly Handoff[],
-    clock: Clock,
-    lane: AcceptorLane,
-    answers: Answers,
-  ) {
+  constructor(counters: Counters, handoffs: readonly Handoff[], clock: Clock, lane: AcceptorLane) {
     this.#counters = counters;
     this.#clock = clock;
     this.#lane = lane;
-    this.#answers = answers;
     this.#links = handoffs.map((handoff) => new Link(handoff));
   }
 
@@ -89,22 +73,23 @@ export class ByWorker implements Decider {
     id: Identity,
     startedMs: number,
     res: HttpResponse,
+    asker: Asker,
   ): TableDecision | undefined {
-    const { namespace, limit, durationMs, cost } = check;
-    const tag = namespace.state[0];
+    const tag = check.namespace.state[0];
     const link = this.#links[workerOf(shardOf(id), this.#links.length)];
     if (!link.takes()) {
       this.#lane.count(COUNT.ringFull);
       const nowMs = this.#clock.wallMs(startedMs);
-      const decision = this.#counters.decide(id, tag, nowMs, limit, durationMs, cost);
-      tally(this.#lane, namespace, cost, decision);
+      const decision = this.#counters.decide(id, tag, nowMs, check);
+      tally(this.#lane, check.namespace, check.cost, decision.admitted, decision.outcome);
       return decision;
     }
-    const pending = link.await(res, namespace, limit, cost, startedMs);
+    const pending = link.await(res, check, startedMs, asker);
     res.onAborted(() => {
       if (pending.res === res) pending.res = undefined;
     });
-    link.handoff.put(KIND.check, id, tag, 0, limit, durationMs, cost);
+    const kind = check.isSliding ? KIND.slidingCheck : KIND.fixedCheck;
+    link.handoff.put(kind, id, tag, 0, check);
     this.#lane.count(COUNT.handedOver);
     link.toRing = true;
     this.#ringing ??= setImmediate(() => this.#ring());
@@ -141,15 +126,15 @@ export class ByWorker implements Decider {
   }
 
   #answer(link: Link, pending: Pending, decision: TableDecision): void {
-    const { res, namespace, limit, cost, startedMs } = pending;
+    const { res, check, startedMs, asker } = pending;
     link.settle(pending);
-    tally(this.#lane, namespace, cost, decision);
+    tally(this.#lane, check.namespace, check.cost, decision.admitted, decision.outcome);
     if (res === undefined) {
       this.#lane.count(COUNT.unheard);
       this.#lane.beat();
       return;
     }
-    this.#answers.decision(res, limit, decision);
+    res.cork(() => asker.answer(res, check, decision));
     this.#lane.answered(this.#clock.monotonicMs() - startedMs);
   }
 
@@ -184,15 +169,15 @@ export class ByWorker implements Decider {
   }
 
   #fail(link: Link, pending: Pending, error: unknown): void {
-    const { res } = pending;
+    const { res, asker } = pending;
     link.settle(pending);
     if (res === undefined) this.#lane.count(COUNT.unheard);
-    else this.#answers.error(res, error);
+    else res.cork(() => asker.fail(res, error));
   }
 
-  /** Decides in place what was taken back, by what its entry says. */
-  #decideEntry({ handoff }: Link, { number }: Pending): TableDecision {
-    const { words, doubles } = handoff.memory;
+  /** Decides in place what was taken back, of whom its entry says. */
+  #decideEntry({ handoff }: Link, { number, check }: Pending): TableDecision {
+    const { words } = handoff.memory;
     const at = itemAt(ENTRIES, number);
     const id: Identity = {
       h0: words[at + ENTRY.hash],
@@ -200,14 +185,7 @@ export class ByWorker implements Decider {
       h2: words[at + ENTRY.hash + 2],
       h3: words[at + ENTRY.hash + 3],
     };
-    return this.#counters.decide(
-      id,
-      words[at + ENTRY.namespaceTag],
-      this.#clock.nowMs(),
-      doubles[at / 2 + ENTRY.limit],
-      doubles[at / 2 + ENTRY.durationMs],
-      doubles[at / 2 + ENTRY.cost],
-    );
+    return this.#counters.decide(id, words[at + ENTRY.namespaceTag], this.#clock.nowMs(), check);
   }
 }
 
@@ -248,15 +226,9 @@ class Link {
   }
 
   /** Notes a check that is handed over next. */
-  await(
-    res: HttpResponse,
-    namespace: Namespace,
-    limit: number,
-    cost: number,
-    startedMs: number,
-  ): Pending {
+  await(res: HttpResponse, check: Check, startedMs: number, asker: Asker): Pending {
     const number = this.handoff.next;
-    const pending = { number, res, namespace, limit, cost, startedMs };
+    const pending = { number, res, check, startedMs, asker };
     this.#pending[number & (RING_ENTRIES - 1)] = pending;
     return pending;
   }

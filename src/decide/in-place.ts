@@ -31,18 +31,17 @@ export class InPlace implements Decider {
   }
 
   decide(check: Check, id: Identity, startedMs: number): TableDecision {
-    const { namespace, limit, durationMs, cost } = check;
+    const { namespace, cost } = check;
     const tag = namespace.state[0];
     const nowMs = this.#clock.wallMs(startedMs);
     const handoff = check.isAsync && cost !== 0 ? this.#handoffFor(id) : undefined;
     const decision =
       handoff === undefined
-        ? this.#counters.decide(id, tag, nowMs, limit, durationMs, cost)
-        : this.#counters.look(id, tag, nowMs, limit, durationMs, cost);
-    tally(this.#lane, namespace, cost, decision);
+        ? this.#counters.decide(id, tag, nowMs, check)
+        : this.#counters.look(id, tag, nowMs, check);
+    tally(this.#lane, namespace, cost, decision.admitted, decision.outcome);
     if (handoff !== undefined && decision.admitted && decision.outcome !== OUTCOME.full) {
-      const window = decision.reset / durationMs - 1;
-      handoff.put(KIND.deduction, id, tag, window, limit, durationMs, cost);
+      handoff.put(KIND.deduction, id, tag, decision.window, check);
       handoff.ring();
       this.#lane.count(COUNT.deductions);
       this.#lane.add(COUNT.deductedTokens, cost);

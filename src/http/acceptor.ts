@@ -9,8 +9,10 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { answerText, LimitReader } from '../api/limit.ts';
-import { OPERATION_NAMES, OPERATIONS } from '../api/operations.ts';
+import { FACES, type Face } from '../api/faces.ts';
+import { NamespaceFinder } from '../api/finder.ts';
+import { OPERATION_NAMES, OPERATIONS, pathOf } from '../api/operations.ts';
+import { RequestIds } from '../api/request-ids.ts';
 import { type Key, Keyring } from '../auth/keyring.ts';
 import { Control } from '../control.ts';
 import { Counters } from '../counters/counters.ts';
@@ -18,17 +20,19 @@ import { ByWorker } from '../decide/by-worker.ts';
 import type { Decider } from '../decide/decider.ts';
 import { InPlace } from '../decide/in-place.ts';
 import { ApiError } from '../errors.ts';
-import { COUNT } from '../lanes.ts';
-import { BODY_MAX_BYTES, HEARTBEAT_MS } from '../limits.ts';
+import { BODY_MAX_BYTES, HEARTBEAT_MS, MULTI_LIMIT_MAX_BYTES } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
 import { OverridesInForce } from '../overrides/in-force.ts';
+import { RingsAhead } from '../shards/ahead.ts';
 import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
 import { BodyReader, type OnBody } from './body.ts';
+import { Checks } from './checks.ts';
+import { Corrections } from './corrections.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
-import { Operations } from './operations.ts';
+import { Operations, type Server } from './operations.ts';
 import { Replies } from './reply.ts';
 import { type Handler, mount, type Route } from './route.ts';
 import { App, fixedText, type us_listen_socket, us_listen_socket_close } from './uws.ts';
@@ -54,41 +58,36 @@ const namespaces = new KnownNamespaces(
 );
 const keyring = new Keyring(clock);
 const overrides = new OverridesInForce();
-const reader = new LimitReader(namespaces);
-const replies = new Replies(lane, data.url + DOCS_PATH, (failure) => {
-  tell({ kind: 'failure', failure });
-});
+const finder = new NamespaceFinder(namespaces);
 
-const handoffs = data.links.map((link, worker) => {
-  return new Handoff(attachLink(link, data.index, worker), control.workerLane(worker));
+const ids = new RequestIds();
+const serverOf = (face: Face): Server => {
+  const replies = new Replies(face, ids, lane, data.url + DOCS_PATH, (failure) => {
+    tell({ kind: 'failure', failure });
+  });
+  return { replies, bodies: new BodyReader(lane, (res, error) => replies.error(res, error)) };
+};
+const v1 = serverOf(FACES.v1);
+const v2 = serverOf(FACES.v2);
+
+const links = data.links.map((row, acceptor) => {
+  return row.map((link, worker) => attachLink(link, acceptor, worker));
+});
+const handoffs = links[data.index].map((link, worker) => {
+  return new Handoff(link, control.workerLane(worker));
 });
 const byWorker =
-  data.decide === 'worker'
-    ? new ByWorker(counters, handoffs, clock, lane, {
-        decision: (res, limit, decision) => {
-          res.cork(() => replies.json(res, answerText(limit, decision)));
-        },
-        error: (res, error) => {
-          res.cork(() => replies.error(res, error));
-        },
-      })
-    : undefined;
+  data.decide === 'worker' ? new ByWorker(counters, handoffs, clock, lane) : undefined;
 const decider: Decider = byWorker ?? new InPlace(counters, handoffs, clock, lane);
 
-const bodies = new BodyReader(lane, (res, error) => replies.error(res, error));
-const answerLimit: OnBody<Key> = (res, key, bytes) => {
-  const startedMs = clock.monotonicMs();
-  keyring.requireValid(key);
-  const check = reader.read(key, bytes);
-  const id = counters.identify(check.namespace.state, check.identifier);
-  if (overrides.govern(check, id)) lane.count(COUNT.overridden);
-  const decision = decider.decide(check, id, startedMs, res);
-  if (decision === undefined) return;
-  replies.json(res, answerText(check.limit, decision));
-  lane.answered(clock.monotonicMs() - startedMs);
-};
+const parts = { namespaces: finder, counters, overrides, clock, lane, keyring };
+const replies = { v1: v1.replies, v2: v2.replies };
+const checks = new Checks({ ...parts, decider, ids, replies });
+const rings = new RingsAhead(links, () => clock.monotonicMs());
+const workers = handoffs.length;
+const corrections = new Corrections({ ...parts, rings, workers, replies: v1.replies });
 
-const operations = new Operations(lane, replies, bodies, (number, request) => {
+const operations = new Operations(lane, { v1, v2 }, (number, request) => {
   tell({ kind: 'operation', number, request });
 });
 
@@ -116,16 +115,27 @@ function requireJson(contentType: string): void {
 const AUTHORIZATION = fixedText('authorization');
 const CONTENT_TYPE = fixedText('content-type');
 
+/** A POST that is answered here. */
+function post(
+  path: string,
+  { bodies }: Server,
+  onBody: OnBody<Key>,
+  maxBytes = BODY_MAX_BYTES,
+): Route {
+  const handle: Handler = (res, req) => {
+    const key = keyring.verify(req.getHeader(AUTHORIZATION));
+    requireJson(req.getHeader(CONTENT_TYPE));
+    bodies.read(res, maxBytes, key, onBody);
+  };
+  return { method: 'POST', path, handle };
+}
+
 const routes: Route[] = [
-  {
-    method: 'POST',
-    path: '/v1/ratelimits.limit',
-    handle: (res, req) => {
-      const key = keyring.verify(req.getHeader(AUTHORIZATION));
-      requireJson(req.getHeader(CONTENT_TYPE));
-      bodies.read(res, BODY_MAX_BYTES, key, answerLimit);
-    },
-  },
+  post('/v1/ratelimits.limit', v1, checks.v1),
+  post('/v2/ratelimit.limit', v2, checks.v2),
+  post('/v2/ratelimit.multiLimit', v2, checks.many, MULTI_LIMIT_MAX_BYTES),
+  post('/v1/ratelimits.refund', v1, corrections.refund),
+  post('/v1/ratelimits.reset', v1, corrections.reset),
   ...OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
     const handle: Handler = (res, req) => {
@@ -138,10 +148,10 @@ const routes: Route[] = [
       requireJson(req.getHeader(CONTENT_TYPE));
       operations.post(res, name, key);
     };
-    return { method, path: `/v1/${name}`, handle };
+    return { method, path: pathOf(name), handle };
   }),
   ...docsPages().map(({ code, html }): Route => {
-    const handle: Handler = (res) => replies.page(res, html);
+    const handle: Handler = (res) => v1.replies.page(res, html);
     return { method: 'GET', path: DOCS_PATH + code, handle, isPage: true };
   }),
 ];
@@ -173,7 +183,8 @@ main.on('message', (message: ToAcceptor) => {
       byWorker?.door(message.worker, message.port);
       break;
     case 'drain':
-      replies.draining = true;
+      v1.replies.draining = true;
+      v2.replies.draining = true;
       if (socket) us_listen_socket_close(socket);
       socket = false;
       tell({ kind: 'draining' });

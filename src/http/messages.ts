@@ -18,8 +18,8 @@ export interface AcceptorData {
   url: string;
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
-  /** One for each shard worker. */
-  links: SharedArrayBuffer[];
+  /** By acceptor and shard worker: its own to hand work over, those of others to look at. */
+  links: SharedArrayBuffer[][];
   decide: 'in-place' | 'worker';
   hashKey: Uint8Array;
   onFull: OnFull;

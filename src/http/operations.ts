@@ -6,6 +6,7 @@
  * request on the connection before the first is answered makes uWebSockets.js close it.
  */
 
+import type { ByVersion } from '../api/faces.ts';
 import {
   OPERATIONS,
   type OperationName,
@@ -23,14 +24,20 @@ import type { HttpResponse } from './uws.ts';
 interface Waiting {
   /** Undefined when its client has gone. */
   res: HttpResponse | undefined;
+  replies: Replies;
   bytes: number;
+}
+
+/** What a version of the API is answered with. */
+export interface Server {
+  replies: Replies;
+  bodies: BodyReader;
 }
 
 export class Operations {
   readonly #lane: AcceptorLane;
-  readonly #replies: Replies;
+  readonly #servers: ByVersion<Server>;
   readonly #send: (number: number, request: OperationRequest) => void;
-  readonly #bodies: BodyReader;
   /** Requests that the main thread has not answered, by number. */
   readonly #waiting = new Map<number, Waiting>();
   #waitingBytes = 0;
@@ -39,19 +46,18 @@ export class Operations {
   /** @param send hands a request to the main thread, which brings its result to `answer` */
   constructor(
     lane: AcceptorLane,
-    replies: Replies,
-    bodies: BodyReader,
+    servers: ByVersion<Server>,
     send: (number: number, request: OperationRequest) => void,
   ) {
     this.#lane = lane;
-    this.#replies = replies;
-    this.#bodies = bodies;
+    this.#servers = servers;
     this.#send = send;
   }
 
   /** A POST, whose body is still to come. */
   post(res: HttpResponse, operation: OperationName, key: Key): void {
-    this.#bodies.read(res, OPERATIONS[operation].maxBytes, key, (_res, { id }, bytes) => {
+    const { version, maxBytes } = OPERATIONS[operation];
+    this.#servers[version].bodies.read(res, maxBytes, key, (_res, { id }, bytes) => {
       // uWebSockets.js takes its bytes back after this turn; a view is of a larger buffer.
       const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
       this.#hand(res, { operation, keyId: id, input });
@@ -63,25 +69,26 @@ export class Operations {
   }
 
   answer(number: number, result: OperationResult): void {
-    const { res, bytes } = this.#waiting.get(number)!;
+    const { res, replies, bytes } = this.#waiting.get(number)!;
     this.#waiting.delete(number);
     this.#waitingBytes -= bytes;
     this.#lane.beat();
     if (res === undefined) return;
     res.cork(() => {
-      if ('answer' in result) this.#replies.json(res, result.answer);
-      else this.#replies.error(res, errorOf(result));
+      if ('answer' in result) replies.answer(res, result.answer);
+      else replies.error(res, errorOf(result));
     });
   }
 
   #hand(res: HttpResponse, request: OperationRequest): void {
-    const bytes = request.input.length + OPERATIONS[request.operation].weight;
+    const { version, weight } = OPERATIONS[request.operation];
+    const bytes = request.input.length + weight;
     if (this.#waitingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
       const message = 'too many operations wait to be done; nothing was changed';
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     }
     const number = this.#next++;
-    const waiting: Waiting = { res, bytes };
+    const waiting: Waiting = { res, replies: this.#servers[version].replies, bytes };
     this.#waiting.set(number, waiting);
     this.#waitingBytes += bytes;
     res.onAborted(() => {
@@ -92,8 +99,9 @@ export class Operations {
 }
 
 /** What was thrown on the main thread, to be answered here. */
-function errorOf({ code, message, stack }: Exclude<OperationResult, { answer: string }>): Error {
-  if (code !== undefined) return new ApiError(code, message);
+function errorOf(result: Exclude<OperationResult, { answer: string }>): Error {
+  const { code, message, place, stack } = result;
+  if (code !== undefined) return new ApiError(code, message, place);
   const error = new Error(message);
   if (stack !== undefined) error.stack = stack;
   return error;

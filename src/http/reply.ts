@@ -1,10 +1,11 @@
 /**
- * Writes answers. One `Replies` per acceptor; it knows whether the service is draining, in which
- * case every answer closes its connection, and counts the errors.
+ * Writes answers. One `Replies` per acceptor and version of the API; it knows whether the service
+ * is draining, in which case every answer closes its connection, and counts the errors.
  */
 
-import { makeId } from '../auth/keys.ts';
-import { ApiError, ERRORS, type ErrorCode } from '../errors.ts';
+import type { Face } from '../api/faces.ts';
+import type { RequestIds } from '../api/request-ids.ts';
+import { ApiError, ERRORS } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
@@ -30,12 +31,22 @@ const JSON_TYPE = fixedText('application/json');
 
 export class Replies {
   draining = false;
+  readonly #face: Face;
+  readonly #ids: RequestIds;
   readonly #lane: AcceptorLane;
   readonly #docsUrl: string;
   readonly #report: (failure: Failure) => void;
 
   /** @param docsUrl where the pages about errors are, without the code */
-  constructor(lane: AcceptorLane, docsUrl: string, report: (failure: Failure) => void) {
+  constructor(
+    face: Face,
+    ids: RequestIds,
+    lane: AcceptorLane,
+    docsUrl: string,
+    report: (failure: Failure) => void,
+  ) {
+    this.#face = face;
+    this.#ids = ids;
     this.#lane = lane;
     this.#docsUrl = docsUrl;
     this.#report = report;
@@ -45,6 +56,11 @@ export class Replies {
     res.writeHeader(CONTENT_TYPE, JSON_TYPE).end(body, this.draining);
   }
 
+  /** What an operation answers, as this version has it. */
+  answer(res: HttpResponse, text: string): void {
+    this.json(res, this.#face.answer(text, this.#ids.next()));
+  }
+
   page(res: HttpResponse, html: string): void {
     this.#lane.beat();
     res.writeHeader('Content-Type', 'text/html; charset=utf-8').end(html, this.draining);
@@ -52,17 +68,11 @@ export class Replies {
 
   /** Answers whatever was thrown: an ApiError as it says, anything else with a 500. */
   error(res: HttpResponse, thrown: unknown, { allow, isHead }: ErrorOptions = {}): void {
-    const requestId = makeId('req_');
-    const known = thrown instanceof ApiError;
-    const code: ErrorCode = known ? thrown.code : 'INTERNAL_SERVER_ERROR';
-    const message = known ? thrown.message : 'the service failed; its log says why';
+    const requestId = this.#ids.next();
+    const error = thrown instanceof ApiError ? thrown : this.#ownFailure(thrown, requestId);
+    const code = this.#face.codeOf(error);
+    const body = this.#face.error(error, code, this.#docsUrl + code, requestId);
     this.#lane.error(code);
-    if (!known) {
-      const { message: cause, stack } =
-        thrown instanceof Error ? thrown : new Error(String(thrown));
-      this.#report({ requestId, message: cause, stack });
-    }
-    const docs = this.#docsUrl + code;
     res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
     res.writeHeader('X-Request-Id', requestId);
     if (allow !== undefined) res.writeHeader('Allow', allow);
@@ -71,6 +81,13 @@ export class Replies {
     const close = this.draining || code === 'PAYLOAD_TOO_LARGE';
     // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
     // connection.
-    res.end(isHead ? '' : JSON.stringify({ error: { code, docs, message, requestId } }), close);
+    res.end(isHead ? '' : body, close);
+  }
+
+  /** The client is told nothing of it but where to look. */
+  #ownFailure(thrown: unknown, requestId: string): ApiError {
+    const { message, stack } = thrown instanceof Error ? thrown : new Error(String(thrown));
+    this.#report({ requestId, message, stack });
+    return new ApiError('INTERNAL_SERVER_ERROR', 'the service failed; its log says why');
   }
 }

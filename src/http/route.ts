@@ -6,6 +6,7 @@
  * meet the fallback, which knows doubled slashes, wrong methods and unknown paths.
  */
 
+import { type ByVersion, type Version, versionOf } from '../api/faces.ts';
 import { ApiError } from '../errors.ts';
 import type { Replies } from './reply.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
@@ -26,42 +27,64 @@ const SHOWN_PATH_MAX = 200;
 /** Nothing is left to do when a client goes away: uWebSockets.js calls nothing of ours after it. */
 function ignoreAbort(): void {}
 
-export function mount(app: TemplatedApp, routes: readonly Route[], replies: Replies): void {
-  const guarded = (handle: Handler): Handler => {
-    return (res, req) => {
-      res.onAborted(ignoreAbort);
-      try {
-        handle(res, req);
-      } catch (error) {
-        replies.error(res, error);
-      }
-    };
-  };
+export function mount(
+  app: TemplatedApp,
+  routes: readonly Route[],
+  repliesOf: ByVersion<Replies>,
+): void {
   const byPath = new Map(routes.map((route) => [route.path, route]));
   for (const { method, path, handle } of routes) {
-    if (method === 'GET') app.get(path, guarded(handle));
-    else app.post(path, guarded(handle));
+    const handler = guarded(repliesOf[versionOf(path)], handle);
+    if (method === 'GET') app.get(path, handler);
+    else app.post(path, handler);
   }
-  app.any(
-    '/*',
-    guarded((res, req) => {
-      const method = req.getCaseSensitiveMethod();
-      const path = req.getUrl().replace(/\/{2,}/g, '/');
-      const isHead = method === 'HEAD';
-      const route = byPath.get(path);
-      if (route === undefined) {
-        const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
-        replies.error(res, new ApiError('NOT_FOUND', `there is no ${method} ${shown}`), { isHead });
-      } else if (isHead && route.isPage) {
-        replies.page(res, '');
-      } else if (method !== route.method) {
-        const message = `${path} takes the method ${route.method}, not ${method}`;
-        const error = new ApiError('METHOD_NOT_ALLOWED', message);
-        const allow = route.isPage ? 'GET, HEAD' : route.method;
-        replies.error(res, error, { isHead, allow });
-      } else {
-        route.handle(res, req);
-      }
-    }),
-  );
+  const fallback = (version: Version) => {
+    const replies = repliesOf[version];
+    return guarded(replies, (res, req) => handleOther(byPath, replies, res, req));
+  };
+  const fallbacks = { v1: fallback('v1'), v2: fallback('v2') };
+  app.any('/*', (res, req) => {
+    res.onAborted(ignoreAbort);
+    fallbacks[versionOf(pathOf(req))](res, req);
+  });
+}
+
+function guarded(replies: Replies, handle: Handler): Handler {
+  return (res, req) => {
+    res.onAborted(ignoreAbort);
+    try {
+      handle(res, req);
+    } catch (error) {
+      replies.error(res, error);
+    }
+  };
+}
+
+function pathOf(req: HttpRequest): string {
+  return req.getUrl().replace(/\/{2,}/g, '/');
+}
+
+function handleOther(
+  byPath: ReadonlyMap<string, Route>,
+  replies: Replies,
+  res: HttpResponse,
+  req: HttpRequest,
+): void {
+  const method = req.getCaseSensitiveMethod();
+  const path = pathOf(req);
+  const isHead = method === 'HEAD';
+  const route = byPath.get(path);
+  if (route === undefined) {
+    const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
+    replies.error(res, new ApiError('NOT_FOUND', `there is no ${method} ${shown}`), { isHead });
+  } else if (isHead && route.isPage) {
+    replies.page(res, '');
+  } else if (method !== route.method) {
+    const message = `${path} takes the method ${route.method}, not ${method}`;
+    const error = new ApiError('METHOD_NOT_ALLOWED', message);
+    const allow = route.isPage ? 'GET, HEAD' : route.method;
+    replies.error(res, error, { isHead, allow });
+  } else {
+    route.handle(res, req);
+  }
 }

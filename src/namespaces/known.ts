@@ -32,6 +32,7 @@ const NO_ROOTS = new Int32Array(0);
 
 export class KnownNamespaces {
   readonly #byName = new Map<string, Namespace>();
+  readonly #byId = new Map<string, Namespace>();
   readonly #stateOf: (name: string) => NamespaceState;
   readonly #rowOf: (row: number) => Float64Array;
   readonly #register: (name: string) => void;
@@ -51,14 +52,23 @@ export class KnownNamespaces {
     return this.#byName.get(name);
   }
 
+  byId(id: string): Namespace | undefined {
+    return this.#byId.get(id);
+  }
+
   /** A namespace for one look at it, which is not created. */
   unregistered(name: string): Namespace {
     return this.#make(undefined, name, this.#rowOf(OTHER_ROW));
   }
 
+  /** How many namespaces there may still be. */
+  get room(): number {
+    return NAMESPACES_MAX - this.#byName.size;
+  }
+
   /** Creates a namespace; undefined when there are as many as there may be. */
   create(name: string): Namespace | undefined {
-    if (this.#byName.size >= NAMESPACES_MAX) return undefined;
+    if (this.room <= 0) return undefined;
     const namespace = this.#make(undefined, name, newTally());
     this.#byName.set(name, namespace);
     this.#register(name);
@@ -68,13 +78,11 @@ export class KnownNamespaces {
   /** Namespaces that are durable now, created here or elsewhere. */
   registered(records: readonly RegisteredNamespace[]): void {
     for (const { id, name, row } of records) {
-      const known = this.#byName.get(name);
-      if (known === undefined) {
-        this.#byName.set(name, this.#make(id, name, this.#rowOf(row)));
-      } else {
-        known.id = id;
-        this.#countIn(known, row);
-      }
+      const known = this.#byName.get(name) ?? this.#make(id, name, this.#rowOf(row));
+      known.id = id;
+      this.#countIn(known, row);
+      this.#byName.set(name, known);
+      this.#byId.set(id, known);
     }
   }
 

@@ -220,12 +220,17 @@ export class Metrics {
       [],
       () => [[{}, writer.rounds]],
     );
-    this.#counter(
+    const count = (name: string, help: string, index: number) => {
+      this.#counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
+    };
+    count(
       'weir_overridden_checks_total',
       'Checks whose limit was that of an override.',
-      [],
-      () => [[{}, totalOf(this.#acceptors, COUNT.overridden)]],
+      COUNT.overridden,
     );
+    count('weir_refunds_total', 'Refunds.', COUNT.refunds);
+    count('weir_refunded_tokens_total', 'Tokens given back.', COUNT.refundedTokens);
+    count('weir_counters_reset_total', 'Counters removed by resets.', COUNT.countersReset);
   }
 
   #process({ clock }: MetricSources): void {

@@ -5,6 +5,7 @@
  */
 
 import { reuseMemory, writeHeader } from '../memory.ts';
+import { type OverrideValue, wordsOfId } from './id.ts';
 import {
   MIDDLE,
   MIDDLE_WORDS,
@@ -13,20 +14,34 @@ import {
   sections,
   TRIE,
   TRIE_HEADER,
+  VALUE,
   VALUE_DOUBLES,
 } from './layout.ts';
 import { byNeedle, entryOf, type Middle } from './needles.ts';
 
 /**
  * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is
- * copied to another thread. For each: the lengths of its two texts; limit, duration and 1 for
- * asynchronous.
+ * copied to another thread. For each: the lengths of its two texts, and its value as `layout.ts`
+ * has it.
  */
 export interface Wildcards {
   /** Namespace, identifier, namespace, identifier ... */
   text: string;
   lengths: Int32Array;
   values: Float64Array;
+}
+
+/** What overrides say, in the order in which they are given. */
+export function valuesOf(overrides: readonly OverrideValue[]): Float64Array {
+  const values = new Float64Array(VALUE_DOUBLES * overrides.length);
+  const words = new Int32Array(values.buffer);
+  for (const [rank, { id, limit, durationMs, isAsync }] of overrides.entries()) {
+    const at = VALUE_DOUBLES * rank;
+    values[at + VALUE.limit] = limit;
+    values[at + VALUE.durationMs] = isAsync ? -durationMs : durationMs;
+    words.set(wordsOfId(id), 2 * (at + VALUE.id));
+  }
+  return values;
 }
 
 /** A pattern, and what it accepts: a value and 1, or the root of the trie for identifiers. */

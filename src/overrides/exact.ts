@@ -5,25 +5,27 @@
  * that a task copies it to (`compile.ts`). Acceptors attach to these and read.
  *
  *   header    16 int32    magic | version | records | slots, a power of two
- *   slots     32 bytes each, half a line of the cache:
+ *   slots     48 bytes each:
  *             int32    0-3  hash
  *             float64  2    limit
  *             float64  3    duration, ms; negative where asynchronous, 0 in a free slot
+ *             int32    8-10 id
  *
- * At most half of the slots are taken, so a look-up mostly reads a single line.
+ * At most half of the slots are taken, so a look-up mostly reads a line of the cache or two.
  */
 
 import type { Identity } from '../counters/hash.ts';
 import { MemoryError } from '../errors.ts';
 import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../memory.ts';
+import { idOfWords, type OverrideValue, wordsOfId } from './id.ts';
 
 const EXACT = { magic: 0, version: 1, records: 2, slots: 3 } as const;
-const HEADER = { magic: 0x57656578, version: 2 } as const; // "Weex"
+const HEADER = { magic: 0x57656578, version: 3 } as const; // "Weex"
 const HEADER_WORDS = 16;
 
-const SLOT_WORDS = 8;
-/** Offsets from the start of a slot: of the hash in words, of the numbers in doubles. */
-const SLOT = { hash: 0, limit: 2, durationMs: 3 } as const;
+const SLOT_WORDS = 12;
+/** Offsets from the start of a slot: of hash and id in words, of the numbers in doubles. */
+const SLOT = { hash: 0, limit: 2, durationMs: 3, id: 8 } as const;
 
 const NAME = 'the table of exact overrides';
 const FIRST_SLOTS = 64;
@@ -40,15 +42,16 @@ export class WritableTable {
   #mask = FIRST_SLOTS - 1;
 
   /** Writes the record of an identity, over the one that it has. */
-  put(id: Identity, limit: number, durationMs: number, isAsync: boolean): void {
-    let at = this.#find(id);
+  put(of: Identity, { id, limit, durationMs, isAsync }: OverrideValue): void {
+    let at = this.#find(of);
     if (this.#isFree(at)) {
       if (2 * ++this.records > this.#mask + 1) {
         this.#grow();
-        at = this.#find(id);
+        at = this.#find(of);
       }
-      this.#words.set([id.h0, id.h1, id.h2, id.h3], at + SLOT.hash);
+      this.#words.set([of.h0, of.h1, of.h2, of.h3], at + SLOT.hash);
     }
+    this.#words.set(wordsOfId(id), at + SLOT.id);
     this.#doubles[at / 2 + SLOT.limit] = limit;
     this.#doubles[at / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
   }
@@ -172,5 +175,9 @@ export class ExactTable {
 
   isAsync(at: number): boolean {
     return this.#doubles[at / 2 + SLOT.durationMs] < 0;
+  }
+
+  id(at: number): string {
+    return idOfWords(this.#words, at + SLOT.id);
   }
 }

@@ -22,6 +22,9 @@ export class OverridesInForce {
   #trie: Trie | undefined;
   /** Tells tries apart, for what a namespace remembers of one. */
   #trieVersion = 0;
+  /** Where the override lies that governed the last check: in the one table or the other. */
+  #record = -1;
+  #value = -1;
 
   /** Takes over what has changed; what is left out stays as it is. */
   switchTo({ exact, trie }: Partial<PublishedTables>): void {
@@ -38,6 +41,7 @@ export class OverridesInForce {
    * @returns whether there is an override
    */
   govern(check: Check, id: Identity): boolean {
+    this.#record = -1;
     const exact = this.#exact;
     if (exact !== undefined) {
       // Exact texts come before all patterns.
@@ -46,6 +50,7 @@ export class OverridesInForce {
         check.limit = exact.limit(record);
         check.durationMs = exact.durationMs(record);
         check.isAsync ||= exact.isAsync(record);
+        this.#record = record;
         return true;
       }
     }
@@ -59,7 +64,13 @@ export class OverridesInForce {
     check.limit = trie.limit(value);
     check.durationMs = trie.durationMs(value);
     check.isAsync ||= trie.isAsync(value);
+    this.#value = value;
     return true;
+  }
+
+  /** The id of the override that `govern` has just found. */
+  governingId(): string {
+    return this.#record >= 0 ? this.#exact!.id(this.#record) : this.#trie!.id(this.#value);
   }
 
   /** The patterns of namespaces are matched once for each namespace and trie. */

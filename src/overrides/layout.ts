@@ -4,7 +4,8 @@
  *
  *   header    16 int32    magic | version | values | nodes | middles | units | root
  *   nodes     8 int32 each, half a line of the cache, drawn in NODE; number 0 is none
- *   values    3 float64 each, in order of precedence: limit | duration, ms | asynchronous, 0 or 1
+ *   values    4 float64 each, in order of precedence: limit | duration, ms, negative where it is
+ *             asynchronous | id, as 3 int32
  *   middles   4 int32 each, drawn in MIDDLE
  *   firsts    1 uint16 a node: the unit that leads to it
  *   units     uint16: the units that nodes take behind the first one, and the segments of middles
@@ -19,7 +20,7 @@ export const TRIE = {
   units: 5,
   root: 6,
 } as const;
-export const TRIE_HEADER = { magic: 0x57657472, version: 4 } as const; // "Wetr"
+export const TRIE_HEADER = { magic: 0x57657472, version: 5 } as const; // "Wetr"
 const HEADER_BYTES = 64;
 
 export const NODE_WORDS = 8;
@@ -50,7 +51,9 @@ export const MIDDLE = {
   isLast: 3,
 } as const;
 
-export const VALUE_DOUBLES = 3;
+export const VALUE_DOUBLES = 4;
+/** Offsets in doubles. */
+export const VALUE = { limit: 0, durationMs: 1, id: 2 } as const;
 
 type Counts = Readonly<Record<'values' | 'nodes' | 'middles' | 'units', number>>;
 

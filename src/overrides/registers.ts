@@ -5,9 +5,9 @@
  */
 
 import { Hasher, type Identity } from '../counters/hash.ts';
-import type { Wildcards } from './build.ts';
+import { valuesOf, type Wildcards } from './build.ts';
 import { WritableTable } from './exact.ts';
-import { VALUE_DOUBLES } from './layout.ts';
+import type { OverrideValue } from './id.ts';
 import {
   comparePrecedence,
   isPattern,
@@ -18,16 +18,13 @@ import {
 } from './pattern.ts';
 
 /** An override as the tables hold it. */
-export interface PlacedOverride {
+export interface PlacedOverride extends OverrideValue {
   /** Names it, for as long as it is there. */
   row: number;
   namespace: string;
   /** Whether that is a pattern of names. A name may have a star as well, which means nothing. */
   isOfPattern: boolean;
   identifier: string;
-  limit: number;
-  durationMs: number;
-  isAsync: boolean;
 }
 
 export function isExact({ isOfPattern, identifier }: PlacedOverride): boolean {
@@ -45,9 +42,8 @@ export class ExactRegister {
   }
 
   put(override: PlacedOverride): void {
-    const { limit, durationMs, isAsync } = override;
     this.changed = true;
-    this.table.put(this.#identify(override), limit, durationMs, isAsync);
+    this.table.put(this.#identify(override), override);
   }
 
   remove(override: PlacedOverride): void {
@@ -95,10 +91,9 @@ export class WildcardRegister {
   toWrite(): Wildcards {
     const { count } = this;
     const lengths = new Int32Array(2 * count);
-    const values = new Float64Array(VALUE_DOUBLES * count);
     let text = '';
     for (const [rank, { override }] of this.#sorted.entries()) {
-      const { namespace, isOfPattern, identifier, limit, durationMs, isAsync } = override;
+      const { namespace, isOfPattern, identifier } = override;
       const texts = [isOfPattern ? simplified(namespace) : literal(namespace)];
       texts.push(simplified(identifier));
       text += texts.join('');
@@ -106,9 +101,8 @@ export class WildcardRegister {
         texts.map(({ length }) => length),
         2 * rank,
       );
-      values.set([limit, durationMs, Number(isAsync)], VALUE_DOUBLES * rank);
     }
-    return { text, lengths, values };
+    return { text, lengths, values: valuesOf(this.#sorted.map(({ override }) => override)) };
   }
 
   /** Where it stands, or would. */

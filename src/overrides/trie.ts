@@ -17,6 +17,7 @@
 
 import { MemoryError } from '../errors.ts';
 import { attachMemory } from '../memory.ts';
+import { idOfWords } from './id.ts';
 import {
   MIDDLE,
   MIDDLE_WORDS,
@@ -25,6 +26,7 @@ import {
   sections,
   TRIE,
   TRIE_HEADER,
+  VALUE,
   VALUE_DOUBLES,
 } from './layout.ts';
 import { literal } from './pattern.ts';
@@ -45,6 +47,7 @@ export class Trie {
   /** What a text may lead to: no more steps are taken than a few times its length for each. */
   readonly places: number;
   readonly #values: Float64Array;
+  readonly #valueWords: Int32Array;
   readonly #nodes: Int32Array;
   readonly #middles: Int32Array;
   readonly #firsts: Uint16Array;
@@ -75,6 +78,7 @@ export class Trie {
     }
     this.#nodes = new Int32Array(buffer, nodesAt, NODE_WORDS * nodes);
     this.#values = new Float64Array(buffer, valuesAt, VALUE_DOUBLES * values);
+    this.#valueWords = new Int32Array(buffer, valuesAt, 2 * VALUE_DOUBLES * values);
     this.#middles = new Int32Array(buffer, middlesAt, MIDDLE_WORDS * middles);
     this.#firsts = new Uint16Array(buffer, firstsAt, nodes);
     this.#units = new Uint16Array(buffer, unitsAt, units);
@@ -101,15 +105,19 @@ export class Trie {
   }
 
   limit(value: number): number {
-    return this.#values[VALUE_DOUBLES * value];
+    return this.#values[VALUE_DOUBLES * value + VALUE.limit];
   }
 
   durationMs(value: number): number {
-    return this.#values[VALUE_DOUBLES * value + 1];
+    return Math.abs(this.#values[VALUE_DOUBLES * value + VALUE.durationMs]);
   }
 
   isAsync(value: number): boolean {
-    return this.#values[VALUE_DOUBLES * value + 2] === 1;
+    return this.#values[VALUE_DOUBLES * value + VALUE.durationMs] < 0;
+  }
+
+  id(value: number): string {
+    return idOfWords(this.#valueWords, 2 * (VALUE_DOUBLES * value + VALUE.id));
   }
 
   /** Reads a text along the tries of some roots, and leaves in `#best` what accepts it. */

@@ -4,6 +4,7 @@
  */
 
 import type { Identity } from '../counters/hash.ts';
+import type { Terms } from '../counters/window.ts';
 import { BELL, type WorkerLane } from '../lanes.ts';
 import { ring } from './bell.ts';
 import { ENTRY, STATE } from './layout.ts';
@@ -39,9 +40,7 @@ export class Handoff {
     id: Identity,
     namespaceTag: number,
     window: number,
-    limit: number,
-    durationMs: number,
-    cost: number,
+    { limit, durationMs, cost }: Terms,
   ): void {
     const { words, doubles } = this.memory;
     const at = this.#producer.slot();

@@ -9,6 +9,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { DEDUCTION, newDecision } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
 import type { CounterTable } from '../counters/table.ts';
+import type { Terms } from '../counters/window.ts';
 import { MemoryError } from '../errors.ts';
 import { WORK, type WorkerLane } from '../lanes.ts';
 import type { Clock } from '../time.ts';
@@ -27,6 +28,7 @@ export class Inbox {
   readonly #lane: WorkerLane;
   readonly #door: MessagePort | undefined;
   readonly #id: Mutable<Identity> = { h0: 0, h1: 0, h2: 0, h3: 0 };
+  readonly #terms: Terms = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
   readonly #decision = newDecision();
   #nowMs = 0;
 
@@ -95,30 +97,30 @@ export class Inbox {
   }
 
   #do(at: number): void {
-    const { words } = this.#memory;
+    const { words, doubles } = this.#memory;
     const id = this.#id;
     id.h0 = words[at + ENTRY.hash];
     id.h1 = words[at + ENTRY.hash + 1];
     id.h2 = words[at + ENTRY.hash + 2];
     id.h3 = words[at + ENTRY.hash + 3];
+    const terms = this.#terms;
+    terms.limit = doubles[at / 2 + ENTRY.limit];
+    terms.durationMs = doubles[at / 2 + ENTRY.durationMs];
+    terms.cost = doubles[at / 2 + ENTRY.cost];
     const kind = words[at + ENTRY.kind];
+    terms.isSliding = kind === KIND.slidingCheck;
     if (kind === KIND.deduction) this.#deduct(at);
-    else if (kind === KIND.check) this.#decide(at);
+    else if (kind === KIND.fixedCheck || kind === KIND.slidingCheck) this.#decide(at);
     else throw new MemoryError(`an entry of a ring is of kind ${kind}`);
   }
 
   #deduct(at: number): void {
     const { words, doubles } = this.#memory;
-    const cost = doubles[at / 2 + ENTRY.cost];
-    const outcome = this.#tableOf(this.#id).deduct(
-      this.#id,
-      words[at + ENTRY.namespaceTag],
-      this.#nowMs,
-      doubles[at / 2 + ENTRY.window],
-      doubles[at / 2 + ENTRY.limit],
-      doubles[at / 2 + ENTRY.durationMs],
-      cost,
-    );
+    const { cost } = this.#terms;
+    const tag = words[at + ENTRY.namespaceTag];
+    const window = doubles[at / 2 + ENTRY.window];
+    const table = this.#tableOf(this.#id);
+    const outcome = table.deduct(this.#id, tag, this.#nowMs, window, this.#terms);
     if (outcome === DEDUCTION.past) {
       this.#lane.add(WORK.past, 1);
       this.#lane.add(WORK.pastTokens, cost);
@@ -135,16 +137,9 @@ export class Inbox {
   #decide(at: number): void {
     const { words, doubles } = this.#memory;
     const decision = this.#decision;
-    this.#tableOf(this.#id).decide(
-      this.#id,
-      words[at + ENTRY.namespaceTag],
-      this.#nowMs,
-      doubles[at / 2 + ENTRY.limit],
-      doubles[at / 2 + ENTRY.durationMs],
-      doubles[at / 2 + ENTRY.cost],
-      true,
-      decision,
-    );
+    const tag = words[at + ENTRY.namespaceTag];
+    const table = this.#tableOf(this.#id);
+    table.decide(this.#id, tag, this.#nowMs, this.#terms, true, decision);
     this.#lane.add(WORK.decided, 1);
     // It always has, for there are more places than checks asked at once. Without an answer the
     // acceptor gives one itself, when its deadline has come.

@@ -60,8 +60,8 @@ export const ENTRY = {
 
 export const REPLY = { remaining: 0, reset: 1, number: 4, admitted: 5, outcome: 6 } as const;
 
-/** A deduction has no answer; a check is decided by the worker. */
-export const KIND = { deduction: 1, check: 2 } as const;
+/** A deduction has no answer; a check is decided by the worker, by the one window or the other. */
+export const KIND = { deduction: 1, fixedCheck: 2, slidingCheck: 3 } as const;
 
 /**
  * What has become of an entry. Queued entries are claimed by the worker or withdrawn by the

@@ -61,14 +61,11 @@ export class Acceptors {
   }
 
   /**
-   * Starts an acceptor for each row of links, which go to the shard workers; resolves when all of
-   * them listen.
+   * Starts an acceptor for each row of links to the shard workers; resolves when all of them
+   * listen.
    */
-  async start(
-    data: Omit<AcceptorData, 'index' | 'links'>,
-    links: readonly SharedArrayBuffer[][],
-  ): Promise<void> {
-    const all = links.map((own, index) => this.#startOne({ ...data, index, links: own }));
+  async start(data: Omit<AcceptorData, 'index'>): Promise<void> {
+    const all = data.links.map((_row, index) => this.#startOne({ ...data, index }));
     const stopWaiting = dieAfter(START_MS, () => 'the acceptors do not start');
     await Promise.all(all);
     stopWaiting();

@@ -332,7 +332,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const error = errorOf(answer);
       expect(Object.keys(error)).toEqual(['code', 'docs', 'message', 'requestId']);
       expect(error.code).toBe(code);
-      expect(error.requestId).toMatch(/^req_[0-9a-f]{24}$/);
+      expect(error.requestId).toMatch(/^req_[0-9a-f]{24}_\d+$/);
       expect(answer.headers['x-request-id']).toBe(error.requestId);
       expect(error.docs).toBe(`${server.url}/docs/errors/${code}`);
       for (const part of parts) expect(error.message).toContain(part);

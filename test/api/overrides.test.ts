@@ -8,6 +8,7 @@ import {
 } from '../../src/limits.ts';
 import { done, type Fields, operate } from '../support/api.ts';
 import { check, errorOf, LASTING_MS, metric, request } from '../support/http.ts';
+import { overrideId } from '../support/patterns.ts';
 import {
   MODES,
   type Running,
@@ -447,7 +448,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('set nothing where one is at fault, and name it', async () => {
       const before = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
       const cases: [unknown, number, string][] = [
-        [line(61, { limit: 0 }), 400, 'overrides[1]: "limit" must be'],
+        [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
         ['text', 400, 'overrides[1]: an override must be a JSON object, got "text"'],
         [line(61, { namespaceName: undefined }), 400, 'overrides[1]: one of "namespaceId"'],
         [line(61, { namespaceName: undefined, namespaceId: 'rlns_x' }), 404, 'overrides[1]: there'],
@@ -477,7 +478,8 @@ describe('the bounds of overrides', () => {
       addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'full', createdMs: 1 }]);
       const fill = (count: number, identifier: (i: number) => string) => {
         return Array.from({ length: count }, (_, i) => {
-          return { id: `rlor_${i}`, scope: 'rlns_1', identifier: identifier(i), ...said };
+          const id = overrideId(i);
+          return { id, scope: 'rlns_1', identifier: identifier(i), ...said };
         });
       };
       addRecords(store, 'overrides', [

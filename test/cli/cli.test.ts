@@ -245,7 +245,10 @@ describe('weir overrides', () => {
       return JSON.stringify({ ...said, ...changes });
     };
     const cases: [string, string][] = [
-      [`${line({})}\n\n${line({ limit: 0 })}\n`, 'BAD_REQUEST: line 3: "limit" must be an integer'],
+      [
+        `${line({})}\n\n${line({ limit: -1 })}\n`,
+        'BAD_REQUEST: line 3: "limit" must be an integer',
+      ],
       [`${line({})}\nnot json\n`, 'line 2 is not JSON: "not json"'],
       [`\n${line({ namespaceName: undefined })}`, 'BAD_REQUEST: line 2: one of "namespaceId"'],
       ['5\n', 'BAD_REQUEST: line 1: an override must be a JSON object, got 5'],

@@ -74,16 +74,8 @@ function contend(task: Contender): void {
     const cost = COSTS[next(COSTS.length)];
     hasher.hash(state, ids[id]);
     const now = START_MS + Atomics.load(clock, 0);
-    tables[shardOf(hasher)].decide(
-      hasher,
-      state[0],
-      now,
-      limitOf(id, hot),
-      DURATION_MS,
-      cost,
-      true,
-      decision,
-    );
+    const terms = { limit: limitOf(id, hot), durationMs: DURATION_MS, cost, isSliding: false };
+    tables[shardOf(hasher)].decide(hasher, state[0], now, terms, true, decision);
     if (decision.outcome === OUTCOME.evicted) evicted++;
     const window = (decision.reset - START_MS) / DURATION_MS - 1;
     const at = id * windows + window;

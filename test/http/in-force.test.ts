@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { done, operate } from '../support/api.ts';
 import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
 import { random } from '../support/load.ts';
+import { overrideId } from '../support/patterns.ts';
 import { scaled } from '../support/scale.ts';
 import {
   type Running,
@@ -200,7 +201,7 @@ describe('publications with 100 000 overrides', () => {
       addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'many', createdMs: 1 }]);
       const overrides = Array.from({ length: 99_000 }, (_, i) => {
         const identifier = i < 98_000 ? `user_${i}` : `user_${i}_*`;
-        return { id: `rlor_${i}`, scope: 'rlns_1', identifier, ...said };
+        return { id: overrideId(i), scope: 'rlns_1', identifier, ...said };
       });
       addRecords(store, 'overrides', overrides);
     });

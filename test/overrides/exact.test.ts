@@ -3,9 +3,14 @@ import { describe, expect, test } from 'vitest';
 import type { Identity } from '../../src/counters/hash.ts';
 import { MemoryError } from '../../src/errors.ts';
 import { copyExact, ExactTable, WritableTable } from '../../src/overrides/exact.ts';
+import { overrideId } from '../support/patterns.ts';
 
 const published = ({ buffer, records }: WritableTable, spare?: SharedArrayBuffer) => {
   return copyExact(buffer, records, spare);
+};
+
+const said = (limit: number) => {
+  return { id: overrideId(limit), limit, durationMs: 1_000, isAsync: false };
 };
 
 /** Identities that want few slots, the last of the table among them. */
@@ -16,7 +21,10 @@ const identity = fc.record({
   h3: fc.integer({ min: 1, max: 2 }),
 });
 const change = fc.record({
-  id: identity,
+  of: identity,
+  id: fc.bigInt({ min: 0n, max: 2n ** 96n - 1n }).map((id) => {
+    return `rlor_${id.toString(16).padStart(24, '0')}`;
+  }),
   limit: fc.integer({ min: 0, max: 1_000 }),
   durationMs: fc.integer({ min: 1_000, max: 2_000 }),
   isAsync: fc.boolean(),
@@ -31,27 +39,24 @@ describe('the table of exact overrides', () => {
         const model = new Map<string, (typeof changes)[number]>();
         const keyOf = ({ h0, h1, h2, h3 }: Identity) => [h0, h1, h2, h3].join();
         for (const one of changes) {
-          const key = keyOf(one.id);
+          const key = keyOf(one.of);
           if (!one.isRemoval) {
-            table.put(one.id, one.limit, one.durationMs, one.isAsync);
+            table.put(one.of, one);
             model.set(key, one);
-          } else if (model.delete(key)) table.remove(one.id);
-          else expect(() => table.remove(one.id)).toThrow('has not what is to be removed');
+          } else if (model.delete(key)) table.remove(one.of);
+          else expect(() => table.remove(one.of)).toThrow('has not what is to be removed');
         }
         expect(table.records).toBe(model.size);
         if (model.size === 0) return;
         const read = new ExactTable(published(table));
-        for (const id of [...asked, ...changes.map((one) => one.id)]) {
+        for (const id of [...asked, ...changes.map((one) => one.of)]) {
           const expected = model.get(keyOf(id));
           const at = read.find(id);
           expect(at >= 0).toBe(expected !== undefined);
           if (expected === undefined) continue;
-          const { limit, durationMs, isAsync } = expected;
-          expect([read.limit(at), read.durationMs(at), read.isAsync(at)]).toEqual([
-            limit,
-            durationMs,
-            isAsync,
-          ]);
+          const said = [read.limit(at), read.durationMs(at), read.isAsync(at), read.id(at)];
+          const { limit, durationMs, isAsync, id: name } = expected;
+          expect(said).toEqual([limit, durationMs, isAsync, name]);
         }
       }),
       { numRuns: 1_000 },
@@ -60,7 +65,7 @@ describe('the table of exact overrides', () => {
 
   test('is copied into the spare buffer where it fits, else into a larger one', () => {
     const table = new WritableTable();
-    const put = (h0: number) => table.put({ h0, h1: 1, h2: 1, h3: 1 }, h0, 1_000, false);
+    const put = (h0: number) => table.put({ h0, h1: 1, h2: 1, h3: 1 }, said(h0));
     put(1);
     const small = published(table);
     put(2);
@@ -77,7 +82,7 @@ describe('the table of exact overrides', () => {
 
   test('is attached to only where it is whole', () => {
     const table = new WritableTable();
-    table.put({ h0: 1, h1: 1, h2: 1, h3: 1 }, 5, 1_000, false);
+    table.put({ h0: 1, h1: 1, h2: 1, h3: 1 }, said(5));
     const exact = published(table);
     const words = new Int32Array(exact);
     for (const [index, value] of [

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { PublishedTables } from '../../src/overrides/in-force.ts';
 import type { PlacedOverride } from '../../src/overrides/registers.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
-import { Governor, governing, HASH_KEY } from '../support/patterns.ts';
+import { Governor, governing, HASH_KEY, overrideId } from '../support/patterns.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const TASK = new URL('../../dist/compile.js', import.meta.url);
@@ -29,7 +29,7 @@ const override = (
   identifier: string,
   isOfPattern = namespace.includes('*'),
 ): PlacedOverride => {
-  const said = { limit: row, durationMs: 1_000, isAsync: false };
+  const said = { id: overrideId(row), limit: row, durationMs: 1_000, isAsync: false };
   return { row, namespace, isOfPattern, identifier, ...said };
 };
 

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryError } from '../../src/errors.ts';
 import { STARS_MAX } from '../../src/limits.ts';
-import { type Wildcards, writeTrie } from '../../src/overrides/build.ts';
+import { valuesOf, type Wildcards, writeTrie } from '../../src/overrides/build.ts';
 import { TRIE } from '../../src/overrides/layout.ts';
 import { simplified } from '../../src/overrides/pattern.ts';
 import { Trie } from '../../src/overrides/trie.ts';
 import { random } from '../support/load.ts';
-import { matches } from '../support/patterns.ts';
+import { matches, overrideId } from '../support/patterns.ts';
 
 /** Patterns of a namespace and an identifier, ranked in the order given. */
 function wildcards(pairs: readonly (readonly [string, string])[]): Wildcards {
@@ -14,7 +14,12 @@ function wildcards(pairs: readonly (readonly [string, string])[]): Wildcards {
   return {
     text: texts.join(''),
     lengths: Int32Array.from(texts, ({ length }) => length),
-    values: Float64Array.from(pairs.flatMap((_, rank) => [rank + 1, 1_000 + rank, rank % 2])),
+    values: valuesOf(
+      pairs.map((_, rank) => ({
+        ...{ id: overrideId(rank), limit: rank + 1, durationMs: 1_000 + rank },
+        isAsync: rank % 2 === 1,
+      })),
+    ),
   };
 }
 
@@ -88,11 +93,9 @@ describe('the trie', () => {
         pairs += list.length;
         if (value < 0) continue;
         found++;
-        expect([trie.limit(value), trie.durationMs(value), trie.isAsync(value)]).toEqual([
-          value + 1,
-          1_000 + value,
-          value % 2 === 1,
-        ]);
+        const said = [trie.limit(value), trie.durationMs(value), trie.isAsync(value)];
+        expect(said).toEqual([value + 1, 1_000 + value, value % 2 === 1]);
+        expect(trie.id(value)).toBe(overrideId(value));
       }
     }
     expect(found).toBeGreaterThan(5_000);

@@ -16,6 +16,7 @@ import { SqliteStore } from '../../src/store/sqlite.ts';
 import type { Change } from '../../src/store/store.ts';
 import { done } from '../support/api.ts';
 import { check, LASTING_MS, request } from '../support/http.ts';
+import { overrideId } from '../support/patterns.ts';
 import { removeDirectory, startServer, temporaryDirectory, until } from '../support/server.ts';
 import { addRecords, recordsOf, withStore } from '../support/store.ts';
 
@@ -178,9 +179,9 @@ describe('a writer', () => {
       writer.submit(10, () => {
         const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
         const { id } = registry.namespaceByName('a')!;
-        registry.putOverride({ id: 'rlor_1', scope: id, identifier: 'x*', ...override });
-        registry.putOverride({ id: 'rlor_2', scope: id, identifier: 'xyz', ...override });
-        registry.putOverride({ id: 'rlor_3', scope: 'a*', identifier: 'xyz', ...override });
+        registry.putOverride({ id: overrideId(1), scope: id, identifier: 'x*', ...override });
+        registry.putOverride({ id: overrideId(2), scope: id, identifier: 'xyz', ...override });
+        registry.putOverride({ id: overrideId(3), scope: 'a*', identifier: 'xyz', ...override });
         return {};
       }),
     ];

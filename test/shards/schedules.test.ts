@@ -21,7 +21,12 @@ function handoffOf(world: World): Handoff {
 }
 
 const put = (handoff: Handoff, kind: number, cost: number) => {
-  handoff.put(kind, { h0: 0, h1: 0, h2: 0, h3: 1 }, 0, 0, 1, 1_000, cost);
+  handoff.put(kind, { h0: 0, h1: 0, h2: 0, h3: 1 }, 0, 0, {
+    limit: 1,
+    durationMs: 1_000,
+    cost,
+    isSliding: false,
+  });
 };
 
 /** An acceptor that hands over two deductions, of 1 and 2. */
@@ -41,11 +46,11 @@ function worker(world: World, last: number): void {
     ended = cost === last;
   };
   const table = {
-    deduct: (...args: number[]) => {
-      noted('deducted', args[6]);
+    deduct: (...[, , , , { cost }]: Parameters<CounterTable['deduct']>) => {
+      noted('deducted', cost);
       return DEDUCTION.applied;
     },
-    decide: (...args: number[]) => noted('decided', args[5]),
+    decide: (...[, , , { cost }]: Parameters<CounterTable['decide']>) => noted('decided', cost),
   } as unknown as CounterTable;
   const lane = {
     add: (index: number) => {
@@ -125,7 +130,7 @@ test('an acceptor hears of every answer, though it is told only when its door is
           }
         };
         drain();
-        for (const cost of [1, 2]) put(handoff, KIND.check, cost);
+        for (const cost of [1, 2]) put(handoff, KIND.fixedCheck, cost);
         handoff.ring();
         while (heard < 2) {
           world.receive();
@@ -147,8 +152,8 @@ test('a check that is taken back is decided by one of the two, never by both or 
     threads: [
       (world) => {
         const handoff = handoffOf(world);
-        put(handoff, KIND.check, 1);
-        put(handoff, KIND.check, 2);
+        put(handoff, KIND.fixedCheck, 1);
+        put(handoff, KIND.fixedCheck, 2);
         handoff.ring();
         if (handoff.withdraw(0)) world.event('taken back 1');
       },

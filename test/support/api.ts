@@ -1,22 +1,41 @@
 /** The operations, each in one line. */
 
-import type { OperationName } from '../../src/api/operations.ts';
-import { OPERATIONS } from '../../src/api/operations.ts';
+import { OPERATIONS, type OperationName, pathOf } from '../../src/api/operations.ts';
 import { type Answer, request } from './http.ts';
 import { ROOT_KEY } from './server.ts';
 
 export type Fields = Record<string, unknown>;
 
+/** What acceptors do themselves. */
+const COUNTER_PATHS = {
+  'ratelimits.limit': '/v1/ratelimits.limit',
+  'ratelimits.refund': '/v1/ratelimits.refund',
+  'ratelimits.reset': '/v1/ratelimits.reset',
+  'ratelimit.limit': '/v2/ratelimit.limit',
+  'ratelimit.multiLimit': '/v2/ratelimit.multiLimit',
+} as const;
+export type CounterOperation = keyof typeof COUNTER_PATHS;
+export const COUNTER_OPERATIONS = Object.keys(COUNTER_PATHS) as CounterOperation[];
+export type Operation = OperationName | CounterOperation;
+
+function isCounterOperation(operation: Operation): operation is CounterOperation {
+  return operation in COUNTER_PATHS;
+}
+
+export function pathAndMethodOf(operation: Operation): { path: string; method: 'GET' | 'POST' } {
+  if (isCounterOperation(operation)) return { path: COUNTER_PATHS[operation], method: 'POST' };
+  return { path: pathOf(operation), method: OPERATIONS[operation].method };
+}
+
 /** The fields go into the body of a POST, or the query of a GET. */
 export function operate(
   port: number,
-  operation: OperationName,
-  fields: Fields = {},
+  operation: Operation,
+  fields: Fields | Fields[] = {},
   key: string = ROOT_KEY,
 ): Promise<Answer> {
   const headers = { Authorization: `Bearer ${key}` };
-  const path = `/v1/${operation}`;
-  const { method } = OPERATIONS[operation];
+  const { path, method } = pathAndMethodOf(operation);
   if (method === 'POST') return request(port, { path, headers, body: JSON.stringify(fields) });
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) query.set(name, String(value));
@@ -26,8 +45,8 @@ export function operate(
 /** The answer's body; fails unless it was a 200. */
 export async function done(
   port: number,
-  operation: OperationName,
-  fields: Fields = {},
+  operation: Operation,
+  fields: Fields | Fields[] = {},
   key: string = ROOT_KEY,
 ): Promise<Fields> {
   const answer = await operate(port, operation, fields, key);

@@ -23,6 +23,11 @@ export function matches(pattern: string, text: string): boolean {
   return row[t.length];
 }
 
+/** An id like those of overrides. */
+export function overrideId(number: number): string {
+  return `rlor_${number.toString(16).padStart(24, '0')}`;
+}
+
 type Texts = Pick<PlacedOverride, 'namespace' | 'isOfPattern' | 'identifier'>;
 
 /** What decides, first difference first; of each, the smaller comes first. */
@@ -92,10 +97,17 @@ export class Governor {
       limit: -1,
       durationMs: 1_000,
       cost: 1,
+      isSliding: false,
       isAsync: false,
+      overrideId: undefined,
     };
     this.#hasher.hash(check.namespace.state, identifier);
     return this.inForce.govern(check, this.#hasher) ? check.limit : undefined;
+  }
+
+  /** The id of the override that gave the last limit. */
+  get governingId(): string {
+    return this.inForce.governingId();
   }
 
   #namespace(name: string): Check['namespace'] {

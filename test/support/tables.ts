@@ -19,6 +19,7 @@ interface Options {
   now?: number;
   /** false: the check is deducted later. */
   counts?: boolean;
+  isSliding?: boolean;
 }
 
 /** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
@@ -40,19 +41,22 @@ export class Tables {
 
   decide(identifier: string, options: Options = {}, namespace = 'default') {
     const { limit = 10, duration = MINUTE, cost = 1, now = NOW, counts = true } = options;
+    const { isSliding = false } = options;
     const [tag] = this.#hash(namespace, identifier);
     const table = this.tables[shardOf(this.hasher)];
-    table.decide(this.hasher, tag, now, limit, duration, cost, counts, this.decision);
+    const terms = { limit, durationMs: duration, cost, isSliding };
+    table.decide(this.hasher, tag, now, terms, counts, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
     return this.decision;
   }
 
   look(identifier: string, options: Options = {}) {
-    const { limit = 10, duration = MINUTE, cost = 1, now = NOW } = options;
+    const { limit = 10, duration = MINUTE, cost = 1, now = NOW, isSliding = false } = options;
     this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const isAnswer = table.look(this.hasher, now, limit, duration, cost, this.decision);
+    const terms = { limit, durationMs: duration, cost, isSliding };
+    const isAnswer = table.look(this.hasher, now, terms, this.decision);
     return isAnswer ? this.decision : undefined;
   }
 
@@ -60,7 +64,8 @@ export class Tables {
     const { limit = 10, duration = MINUTE, cost = 1, now = NOW, window } = options;
     const [tag] = this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
-    return table.deduct(this.hasher, tag, now, window, limit, duration, cost);
+    const terms = { limit, durationMs: duration, cost, isSliding: false };
+    return table.deduct(this.hasher, tag, now, window, terms);
   }
 
   /** Sweeps all of it. @returns the counters that live */

@@ -1,0 +1,50 @@
+/**
+ * The two versions of the API, where all operations of one differ from those of the other: how an
+ * error looks, and what an answer is wrapped in. What they do is the same service.
+ */
+
+import type { ApiError, ErrorCode } from '../errors.ts';
+import { ERRORS } from '../errors.ts';
+
+export type Version = 'v1' | 'v2';
+export type ByVersion<T> = Readonly<Record<Version, T>>;
+
+export interface Face {
+  /** The code by which an error is answered and counted. */
+  codeOf(error: ApiError): ErrorCode;
+  /** The body of an error. @param docs a link to the page of its code */
+  error(error: ApiError, code: ErrorCode, docs: string, requestId: string): string;
+  /** The body of a 200, from the object that an operation answers, as text. */
+  answer(text: string, requestId: string): string;
+}
+
+const v1: Face = {
+  codeOf: ({ code }) => code,
+  error: ({ message }, code, docs, requestId) => {
+    return JSON.stringify({ error: { code, docs, message, requestId } });
+  },
+  answer: (text) => text,
+};
+
+const v2: Face = {
+  // A request whose header holds no key is at fault itself; a key that is none is not.
+  codeOf: ({ code, place }) => {
+    return code === 'UNAUTHORIZED' && place !== undefined ? 'BAD_REQUEST' : code;
+  },
+  error: ({ message, place = { location: 'body' } }, code, docs, requestId) => {
+    const status = Number.parseInt(ERRORS[code].status, 10);
+    const title = ERRORS[code].status.slice(`${status} `.length);
+    const { location, ...rest } = place;
+    const errors = code === 'BAD_REQUEST' ? { errors: [{ location, message, ...rest }] } : {};
+    const error = { title, detail: message, status, type: docs, ...errors };
+    return JSON.stringify({ meta: { requestId }, error });
+  },
+  answer: (text, requestId) => `{"meta":{"requestId":"${requestId}"},${text.slice(1)}`,
+};
+
+export const FACES: ByVersion<Face> = { v1, v2 };
+
+/** The version that a path is of, or would be. */
+export function versionOf(path: string): Version {
+  return path.startsWith('/v2/') ? 'v2' : 'v1';
+}

@@ -1,0 +1,172 @@
+/**
+ * One group of a shard's table, by the identity that is looked for in it: where its lock is, and
+ * what is done while that is held. Whoever calls holds it, except where a function says otherwise.
+ *
+ * Stores are ordered so that of a thread that dies between two of them what was written before
+ * stays true: a new window's number is stored behind its cells, a slot's tag comes last when it is
+ * filled, first when it is emptied.
+ */
+
+import type { Table } from './buffer.ts';
+import { OUTCOME } from './decision.ts';
+import { findSlot } from './find.ts';
+import type { Identity } from './hash.ts';
+import {
+  BUCKET_SLOTS,
+  BUCKET_WORDS,
+  bucketsOffset,
+  GROUP_BUCKETS,
+  LOCK,
+  lockOf,
+  NO_PLACE,
+  SLOT,
+  SLOT_WORD,
+} from './layout.ts';
+import { earliestEnd, emptyPlaces, fillPlace, freePlace } from './room.ts';
+import { chooseVictim } from './victim.ts';
+import type { Cells } from './window.ts';
+
+const TWO_POW_32 = 2 ** 32;
+
+/** Where an identity may lie: the lock of its group and its two buckets, as indexes of words. */
+export interface Spot {
+  lock: number;
+  a: number;
+  b: number;
+}
+
+export class Group implements Spot {
+  lock = 0;
+  a = 0;
+  b = 0;
+  readonly #memory: Table;
+  readonly #groups: number;
+  /** The first bucket of the table, in words. */
+  readonly #buckets: number;
+
+  /** Whatever is read and written is so through its words and doubles. */
+  constructor(memory: Table) {
+    this.#memory = memory;
+    this.#groups = memory.groups;
+    this.#buckets = bucketsOffset(memory.groups) / 4;
+  }
+
+  /** Goes to where an identity may lie. Needs no lock. */
+  seek(id: Identity): void {
+    // 32 x 22 bits: the product is exact.
+    const group = Math.floor(((id.h1 >>> 0) * this.#groups) / TWO_POW_32);
+    const first = id.h2 & (GROUP_BUCKETS - 1);
+    // One of the 31 others, by bits that the first has not used.
+    const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
+    const second = (first + step) & (GROUP_BUCKETS - 1);
+    const groupBucket = group * GROUP_BUCKETS;
+    this.a = this.#buckets + (groupBucket + first) * BUCKET_WORDS;
+    this.b = this.#buckets + (groupBucket + second) * BUCKET_WORDS;
+    this.lock = lockOf(group);
+  }
+
+  /** Goes back to where `seek` went. */
+  goTo({ lock, a, b }: Spot): void {
+    this.lock = lock;
+    this.a = a;
+    this.b = b;
+  }
+
+  /**
+   * Time in a group never runs back. A thread that read the clock and was then stopped for longer
+   * than a window would otherwise open a spent one anew, once its expired counter has been
+   * replaced.
+   */
+  advance(nowMs: number): number {
+    const { doubles } = this.#memory;
+    const at = this.lock / 2 + LOCK.now;
+    const latest = doubles[at];
+    if (nowMs <= latest) return latest;
+    doubles[at] = nowMs;
+    return nowMs;
+  }
+
+  /** The slot of the identity, as an index of doubles; 0 when it is not there. Needs no lock. */
+  find(id: Identity, durationMs: number): number {
+    const slot = findSlot(this.#memory, this.a, id, durationMs);
+    return slot !== 0 ? slot : findSlot(this.#memory, this.b, id, durationMs);
+  }
+
+  /** Reads the ring of a slot. Needs no lock, but then may see it half-written. */
+  read(slot: number, cells: Cells): void {
+    const { doubles } = this.#memory;
+    const ring = slot + SLOT.ring;
+    const newest = doubles[slot + SLOT.newest];
+    cells.newest = newest;
+    cells.current = doubles[ring + (newest & 1)];
+    cells.previous = doubles[ring + (~newest & 1)];
+  }
+
+  /**
+   * Writes the ring of a slot.
+   * @param before the newest window that was read from it
+   */
+  write(slot: number, before: number, { newest, current, previous }: Cells): void {
+    const { doubles } = this.#memory;
+    const ring = slot + SLOT.ring;
+    const cell = newest & 1;
+    doubles[ring + (cell ^ 1)] = previous;
+    doubles[ring + cell] = current;
+    if (newest === before) return;
+    // The number last: cut off before, no window is the worse for it. The cells that were written
+    // are those of windows that are past, or hold what they held.
+    this.#memory.words[slot * 2 + SLOT_WORD.refused] = 0;
+    doubles[slot + SLOT.newest] = newest;
+  }
+
+  /** Notes under which limit the last tokens of a slot were admitted. */
+  admittedUnder(slot: number, limit: number): void {
+    this.#memory.doubles[slot + SLOT.limit] = limit;
+  }
+
+  /** Notes that the identity was refused in a window that its slot holds. */
+  refusedIn(slot: number, window: number): void {
+    this.#memory.words[slot * 2 + SLOT_WORD.refused] |= 1 << (window & 1);
+  }
+
+  /**
+   * Finds or makes room for a counter.
+   * @param namespaceTag the first word of the state of its namespace
+   * @returns one of OUTCOME
+   */
+  place(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    cells: Cells,
+    durationMs: number,
+    limit: number,
+  ): number {
+    const memory = this.#memory;
+    let outcome: number = OUTCOME.decided;
+    let place = freePlace(memory, this.a, this.b, nowMs);
+    if (place === NO_PLACE) {
+      place = chooseVictim(memory, this.a, this.b, namespaceTag, nowMs);
+      if (place === NO_PLACE) return OUTCOME.full;
+      outcome = OUTCOME.evicted;
+    }
+    const bucket = place < BUCKET_SLOTS ? this.a : this.b;
+    fillPlace(memory, bucket, place % BUCKET_SLOTS, id, namespaceTag, cells, durationMs, limit);
+    return outcome;
+  }
+
+  /**
+   * Removes the counter of the identity and a duration, or those of all its durations.
+   * @param nowMs only what has not expired then is counted
+   * @returns how many there were
+   */
+  remove(id: Identity, durationMs: number | undefined, nowMs: number): number {
+    const inA = emptyPlaces(this.#memory, this.a, id, durationMs, nowMs);
+    return inA + emptyPlaces(this.#memory, this.b, id, durationMs, nowMs);
+  }
+
+  /** When the first window of the counters in the two buckets ends, ms. */
+  earliestEnd(): number {
+    return earliestEnd(this.#memory, this.a, this.b);
+  }
+}

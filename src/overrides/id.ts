@@ -1,0 +1,40 @@
+/**
+ * What the tables hold of an override; and its id, as text and as the three words that they hold:
+ * an answer may have to name the override that governed it.
+ */
+
+import { makeId } from '../auth/keys.ts';
+
+export interface OverrideValue {
+  id: string;
+  limit: number;
+  durationMs: number;
+  isAsync: boolean;
+}
+
+const PREFIX = 'rlor_';
+const ID = /^rlor_[0-9a-f]{24}$/;
+export const ID_WORDS = 3;
+const WORD_DIGITS = 8;
+
+export function makeOverrideId(): string {
+  return makeId(PREFIX);
+}
+
+/** @throws where a text is no such id */
+export function wordsOfId(id: string): number[] {
+  if (!ID.test(id)) throw new Error(`${id} is no id of an override`);
+  return Array.from({ length: ID_WORDS }, (_, i) => {
+    const at = PREFIX.length + i * WORD_DIGITS;
+    return Number.parseInt(id.slice(at, at + WORD_DIGITS), 16) | 0;
+  });
+}
+
+/** @param at where its words begin */
+export function idOfWords(words: Int32Array, at: number): string {
+  let id = PREFIX;
+  for (let i = at; i < at + ID_WORDS; i++) {
+    id += (words[i] >>> 0).toString(16).padStart(WORD_DIGITS, '0');
+  }
+  return id;
+}

@@ -1,0 +1,272 @@
+/** Refund and reset: what is given back, what is cleared, and that both come behind the rings. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { AMOUNT_MAX } from '../../src/limits.ts';
+import { done, type Fields, operate } from '../support/api.ts';
+import { startOrphaned } from '../support/faults.ts';
+import { check, errorOf, exchange, LASTING_MS, metrics, requestBytes } from '../support/http.ts';
+import {
+  MODES,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addKey, withStore } from '../support/store.ts';
+
+describe.each(MODES)('decided %s:', (mode) => {
+  const dataDir = temporaryDirectory();
+  let server: Running;
+  let limitOnly = '';
+  beforeAll(async () => {
+    withStore(dataDir, (store) => {
+      limitOnly = addKey(store, { permissions: ['ratelimit.*.limit'] });
+    });
+    const args = ['--acceptors', '2', '--counters', '4096', '--decide', mode];
+    server = await startServer(dataDir, { args });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  let serial = 0;
+  const fresh = () => `user_${serial++}`;
+  const body = (identifier: string) => ({ identifier, limit: 10, duration: LASTING_MS });
+  const left = async (identifier: string, changes: object = {}) => {
+    return (await check(server.port, { ...body(identifier), cost: 0, ...changes })).remaining;
+  };
+  const use = (identifier: string, cost: number, changes: object = {}) => {
+    return check(server.port, { ...body(identifier), cost, ...changes });
+  };
+  const refund = (fields: Fields) => {
+    return done(server.port, 'ratelimits.refund', { duration: LASTING_MS, ...fields });
+  };
+  const reset = (fields: Fields) => done(server.port, 'ratelimits.reset', fields);
+
+  describe('a refund', () => {
+    test('gives tokens back to the window of its check, which may be used again', async () => {
+      const identifier = fresh();
+      const { reset } = await use(identifier, 10);
+      expect(await use(identifier, 1)).toMatchObject({ success: false });
+      expect(await refund({ identifier, reset, cost: 4 })).toEqual({ refunded: 4 });
+      expect(await left(identifier)).toBe(4);
+      expect(await use(identifier, 4)).toMatchObject({ success: true, remaining: 0 });
+    });
+
+    test('gives back no more than was used, however often it is asked', async () => {
+      const identifier = fresh();
+      const { reset } = await use(identifier, 3);
+      expect(await refund({ identifier, reset, cost: AMOUNT_MAX })).toEqual({ refunded: 3 });
+      expect(await refund({ identifier, reset, cost: 1 })).toEqual({ refunded: 0 });
+      expect(await left(identifier)).toBe(10);
+    });
+
+    test('of nothing, or to a counter that there is not, is none', async () => {
+      const identifier = fresh();
+      const { reset } = await use(identifier, 3);
+      expect(await refund({ identifier, reset, cost: 0 })).toEqual({ refunded: 0 });
+      expect(await refund({ identifier: fresh(), reset, cost: 1 })).toEqual({ refunded: 0 });
+      const elsewhere = { identifier, namespace: 'never used', reset, cost: 1 };
+      expect(await refund(elsewhere)).toEqual({ refunded: 0 });
+      expect(await left(identifier)).toBe(7);
+      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain('never used');
+    });
+
+    test('comes too late when the window is past, and too early before it', async () => {
+      const identifier = fresh();
+      const short = { duration: 1_000 };
+      const { reset: past } = await use(identifier, 3, short);
+      let now = past;
+      while (now === past) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        now = (await use(identifier, 1, short)).reset;
+      }
+      for (const reset of [past, past + 100_000]) {
+        expect(await refund({ ...short, identifier, reset, cost: 1 })).toEqual({ refunded: 0 });
+      }
+    });
+
+    test('finds the counter of a check that an override gave another window', async () => {
+      const identifier = fresh();
+      const namespace = `refunds ${mode}`;
+      const override = { namespaceName: namespace, identifier, limit: 5, duration: LASTING_MS - 1 };
+      await done(server.port, 'ratelimits.setOverride', override);
+      const { reset } = await use(identifier, 5, { namespace });
+      expect(await refund({ namespace, identifier, reset, cost: 2 })).toEqual({ refunded: 2 });
+      expect(await left(identifier, { namespace })).toBe(2);
+      await done(server.port, 'ratelimits.deleteOverride', {
+        namespaceName: namespace,
+        identifier,
+      });
+      const its = { namespace, identifier, reset, cost: 1, duration: LASTING_MS - 1 };
+      expect(await refund(its)).toEqual({ refunded: 1 });
+    });
+
+    test('is seen by v2 as well, and takes a namespace by its id', async () => {
+      const identifier = fresh();
+      const namespace = `ids ${mode}`;
+      const { reset } = await use(identifier, 6, { namespace, duration: 3_600_000 });
+      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { id } = (namespaces as Fields[]).find(({ name }) => name === namespace)!;
+      const refunded = await refund({
+        ...{ namespace: id, identifier, reset, cost: 2, duration: 3_600_000 },
+      });
+      expect(refunded).toEqual({ refunded: 2 });
+      const v2 = { namespace: id, identifier, limit: 10, duration: 3_600_000, cost: 0 };
+      const { data } = await done(server.port, 'ratelimit.limit', v2);
+      expect(data).toMatchObject({ remaining: 6 });
+    });
+
+    test('is counted', async () => {
+      const before = await metrics(server.adminUrl);
+      const identifier = fresh();
+      const { reset } = await use(identifier, 3);
+      for (const cost of [2, 2]) await refund({ identifier, reset, cost });
+      const after = await metrics(server.adminUrl);
+      const grown = (name: string) => after.get(name)! - before.get(name)!;
+      expect(grown('weir_refunds_total')).toBe(2);
+      expect(grown('weir_refunded_tokens_total')).toBe(3);
+    });
+
+    test.each([
+      ['"reset"', { reset: LASTING_MS + 1 }],
+      ['"reset"', { reset: 0 }],
+      ['"reset"', { reset: undefined }],
+      ['"cost"', { cost: -1 }],
+      ['"cost"', { cost: undefined }],
+      ['"duration"', { duration: 999 }],
+      ['"duration"', { duration: undefined }],
+      ['"identifier"', { identifier: 5 }],
+      ['"namespace"', { namespace: '' }],
+    ])('names %s that is at fault: %j', async (field, changes) => {
+      const fields = {
+        identifier: 'a',
+        duration: LASTING_MS,
+        reset: LASTING_MS,
+        cost: 1,
+        ...changes,
+      };
+      const answer = await operate(server.port, 'ratelimits.refund', fields);
+      expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorOf(answer).message).toContain(`${field} must be`);
+    });
+
+    test('of a cost of -0 is refused', async () => {
+      const text = `{"identifier":"a","duration":${LASTING_MS},"reset":${LASTING_MS},"cost":-0}`;
+      const bytes = requestBytes({ path: '/v1/ratelimits.refund', body: text });
+      const [answer] = await exchange(server.port, [bytes]);
+      expect(errorOf(answer).message).toContain('"cost" must be an integer from 0');
+    });
+  });
+
+  describe('a reset', () => {
+    test('clears the counters of an identifier, of all windows or of one, and of no other', async () => {
+      const [identifier, other] = [fresh(), fresh()];
+      const durations = [LASTING_MS, LASTING_MS - 1, LASTING_MS - 2];
+      const useAll = async () => {
+        for (const duration of durations) await use(identifier, 4, { duration });
+      };
+      const leftOfAll = () => {
+        return Promise.all(durations.map((duration) => left(identifier, { duration })));
+      };
+      await use(other, 4);
+      await useAll();
+      expect(await reset({ identifier, duration: LASTING_MS - 1 })).toEqual({ cleared: 1 });
+      expect(await leftOfAll()).toEqual([6, 10, 6]);
+      expect(await reset({ identifier })).toEqual({ cleared: 2 });
+      expect(await leftOfAll()).toEqual([10, 10, 10]);
+      expect(await reset({ identifier })).toEqual({ cleared: 0 });
+      expect(await left(other)).toBe(6);
+      expect(await left(identifier, { namespace: 'elsewhere' })).toBe(10);
+    });
+
+    test('clears what a check with that duration counts in, where an override has another', async () => {
+      const identifier = fresh();
+      const namespace = `resets ${mode}`;
+      await use(identifier, 3, { namespace });
+      const override = { namespaceName: namespace, identifier, limit: 5, duration: LASTING_MS - 1 };
+      await done(server.port, 'ratelimits.setOverride', override);
+      await use(identifier, 3, { namespace });
+      const cleared = await reset({ namespace, identifier, duration: LASTING_MS });
+      expect(cleared).toEqual({ cleared: 2 });
+      expect(await left(identifier, { namespace })).toBe(5);
+    });
+
+    test('lets in again who was refused, in both versions', async () => {
+      const identifier = fresh();
+      const v2 = { namespace: 'default', identifier, limit: 2, duration: 2_592_000_000 };
+      const ask = async () => {
+        return ((await done(server.port, 'ratelimit.limit', v2)).data as Fields).success;
+      };
+      expect([await ask(), await ask(), await ask()]).toEqual([true, true, false]);
+      expect(await reset({ identifier, duration: 2_592_000_000 })).toEqual({ cleared: 1 });
+      expect([await ask(), await ask(), await ask()]).toEqual([true, true, false]);
+    });
+
+    test('is for those who may, as a refund is', async () => {
+      const fields = { identifier: 'a', duration: LASTING_MS, reset: LASTING_MS, cost: 1 };
+      for (const operation of ['ratelimits.refund', 'ratelimits.reset'] as const) {
+        const answer = await operate(server.port, operation, fields, limitOnly);
+        const action = operation.split('.')[1];
+        expect(answer.status).toBe(403);
+        expect(errorOf(answer).message).toContain(`"ratelimit.*.${action}"`);
+      }
+    });
+  });
+
+  test('both come behind the deductions of checks that were answered before, from any thread', async () => {
+    const after: number[] = [];
+    for (let i = 0; i < 150; i++) {
+      const identifier = fresh();
+      // Each request on a connection of its own, and so on any of the acceptors.
+      const { reset: end } = await use(identifier, 6, { async: true });
+      if (i % 2 === 0) {
+        const refunded = await refund({ identifier, reset: end, cost: 6 });
+        expect([identifier, refunded]).toEqual([identifier, { refunded: 6 }]);
+      } else {
+        expect(await reset({ identifier })).toEqual({ cleared: 1 });
+      }
+      after.push(await left(identifier));
+    }
+    expect(new Set(after)).toEqual(new Set([10]));
+  });
+
+  test('both may be pipelined with checks where nothing lies in the rings', async () => {
+    const identifier = fresh();
+    const { reset: end } = await use(identifier, 5);
+    const bytes = (path: string, fields: object) => {
+      return requestBytes({ path: `/v1/ratelimits.${path}`, body: JSON.stringify(fields) });
+    };
+    const about = { identifier, duration: LASTING_MS };
+    const pieces = [
+      bytes('refund', { ...about, reset: end, cost: 1 }),
+      bytes('reset', about),
+      bytes('reset', about),
+    ];
+    const answers = await exchange(server.port, [Buffer.concat(pieces)], 3);
+    const bodies = answers.map((answer) => JSON.parse(answer.body));
+    expect(bodies).toEqual([{ refunded: 1 }, { cleared: 1 }, { cleared: 0 }]);
+  });
+});
+
+test('behind a deduction that nobody makes, a correction is a 503 and does nothing', async () => {
+  const dataDir = temporaryDirectory();
+  const server = await startOrphaned(dataDir, ['--counters', '1024']);
+  const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
+  const { reset } = await check(server.port, { ...body, cost: 4 });
+  await check(server.port, { ...body, cost: 3, async: true });
+  const answers = await Promise.all([
+    operate(server.port, 'ratelimits.refund', { ...body, reset, cost: 4 }),
+    operate(server.port, 'ratelimits.reset', { identifier: 'a' }),
+  ]);
+  for (const answer of answers) {
+    expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
+    expect(errorOf(answer).message).toContain('nothing was done');
+  }
+  expect(await check(server.port, { ...body, cost: 0 })).toMatchObject({ remaining: 6 });
+  server.child.kill('SIGKILL');
+  await server.exited;
+  removeDirectory(dataDir);
+});

@@ -1,0 +1,573 @@
+/** The v2 surface, as bytes: its envelope, its errors, its strictness, and that it is one service with v1. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  AMOUNT_MAX,
+  BODY_MAX_BYTES,
+  MULTI_LIMIT_MAX_BYTES,
+  NAMESPACES_MAX,
+} from '../../src/limits.ts';
+import { done, type Fields, type Operation, operate, pathAndMethodOf } from '../support/api.ts';
+import { type Answer, check, metric, metrics, request } from '../support/http.ts';
+import {
+  MODES,
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
+
+/** The longest window that v2 takes; it ends every 30 days. */
+const MONTH_MS = 2_592_000_000;
+
+interface V2Error {
+  meta: { requestId: string };
+  error: {
+    title: string;
+    detail: string;
+    status: number;
+    type: string;
+    errors?: { location: string; message: string; fix?: string }[];
+  };
+}
+
+describe.each(MODES)('decided %s:', (mode) => {
+  const dataDir = temporaryDirectory();
+  let server: Running;
+  const keys = { limitOnly: '', oneNamespace: '', expired: '' };
+  beforeAll(async () => {
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
+      keys.limitOnly = addKey(store, { permissions: ['ratelimit.*.limit'] });
+      keys.oneNamespace = addKey(store, { permissions: ['ratelimit.rlns_1.limit'] });
+      keys.expired = addKey(store, { expiresMs: 1_600_000_000_000 });
+    });
+    const args = ['--acceptors', '2', '--counters', '65536', '--decide', mode];
+    server = await startServer(dataDir, { args });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  let serial = 0;
+  const fresh = () => `user_${serial++}`;
+  const item = (changes: Fields = {}): Fields => {
+    return { namespace: 'v2', identifier: fresh(), limit: 10, duration: MONTH_MS, ...changes };
+  };
+  const limit = async (fields: Fields) => {
+    return (await done(server.port, 'ratelimit.limit', fields)).data as Fields;
+  };
+  const many = async (items: Fields[]) => {
+    const { data } = await done(server.port, 'ratelimit.multiLimit', items);
+    return data as { passed: boolean; limits: Fields[] };
+  };
+  const left = async (fields: Fields) => (await limit({ ...fields, cost: 0 })).remaining;
+  const send = (path: string, body: string | Uint8Array, headers: Record<string, string> = {}) => {
+    return request(server.port, { path, body, headers });
+  };
+
+  function expectError(answer: Answer, status: number, detail: string, location?: string): void {
+    const body: V2Error = JSON.parse(answer.body);
+    expect([answer.status, body.error.detail]).toEqual([status, expect.stringContaining(detail)]);
+    expect(answer.headers['content-type']).toBe('application/json');
+    expect(Object.keys(body)).toEqual(['meta', 'error']);
+    expect(body.meta.requestId).toMatch(/^req_/);
+    expect(answer.headers['x-request-id']).toBe(body.meta.requestId);
+    const { title, status: said, type, errors } = body.error;
+    expect([typeof title, said]).toEqual(['string', status]);
+    expect(type.startsWith(`${server.url}/docs/errors/`)).toBe(true);
+    if (status !== 400) expect(errors).toBeUndefined();
+    else expect(errors).toEqual([expect.objectContaining({ message: body.error.detail })]);
+    if (location !== undefined) expect(errors?.[0].location).toBe(location);
+  }
+
+  describe('a check', () => {
+    test('counts down to a refusal, which is a 200, and says exactly what it says', async () => {
+      const fields = item({ limit: 2, cost: 2 });
+      const answer = await operate(server.port, 'ratelimit.limit', fields);
+      expect([answer.status, answer.headers['content-type']]).toEqual([200, 'application/json']);
+      const { meta, data } = JSON.parse(answer.body);
+      expect(Object.keys(JSON.parse(answer.body))).toEqual(['meta', 'data']);
+      expect(meta).toEqual({ requestId: expect.stringMatching(/^req_/) });
+      expect(data).toEqual({ limit: 2, remaining: 0, reset: expect.any(Number), success: true });
+      expect(data.reset % MONTH_MS).toBe(0);
+      expect(await limit(fields)).toEqual({ ...data, success: false });
+      expect(await limit({ ...fields, cost: 0 })).toEqual(data);
+    });
+
+    test('costs 1 unless told otherwise, and is told nothing left when it is refused', async () => {
+      const fields = item();
+      expect(await limit(fields)).toMatchObject({ remaining: 9 });
+      expect(await limit({ ...fields, cost: 10 })).toMatchObject({ success: false, remaining: 0 });
+      expect(await left(fields)).toBe(9);
+    });
+
+    test('has the counter that v1 has, each judging it by its own window', async () => {
+      const fields = item({ duration: 2_000 });
+      for (let tries = 0; ; tries++) {
+        // The whole limit in one window; and a look at it in the next.
+        const { reset } = await check(server.port, { ...fields, cost: 10 });
+        await new Promise((resolve) => setTimeout(resolve, Math.max(0, reset - Date.now()) + 20));
+        const sliding = await limit({ ...fields, cost: 0 });
+        const fixed = await check(server.port, { ...fields, cost: 0 });
+        if (tries < 3 && (sliding.reset !== reset + 2_000 || fixed.reset !== reset + 2_000)) {
+          fields.identifier = fresh();
+          continue;
+        }
+        expect(fixed.remaining).toBe(10);
+        expect(sliding.remaining).toBeLessThan(10);
+        break;
+      }
+    });
+
+    test('names its namespace by name or by id, and makes one that is new', async () => {
+      const fields = item({ namespace: 'stored' });
+      expect(await left(fields)).toBe(10);
+      await limit({ ...fields, namespace: 'rlns_1', cost: 3 });
+      expect(await left(fields)).toBe(7);
+      const namespace = `made ${mode}`;
+      await limit(item({ namespace, cost: 0 }));
+      const names = async () => {
+        const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+        return (namespaces as Fields[]).map(({ name }) => name);
+      };
+      expect(await names()).not.toContain(namespace);
+      await limit(item({ namespace }));
+      await expect.poll(names).toContain(namespace);
+    });
+
+    test('says which override governs it, exact or by a wildcard, and is refused by a limit of 0', async () => {
+      const namespace = `governed ${mode}`;
+      const set = async (identifier: string, max: number) => {
+        const fields = { namespace, identifier, limit: max, duration: MONTH_MS };
+        const { data } = await done(server.port, 'ratelimit.setOverride', fields);
+        return (data as Fields).overrideId;
+      };
+      const wildcard = await set('u*', 5);
+      const exact = await set('u', 7);
+      const zero = await set('none*', 0);
+      const ask = (identifier: string) => limit(item({ namespace, identifier }));
+      expect(await ask('u')).toMatchObject({ limit: 7, remaining: 6, overrideId: exact });
+      expect(await ask('u1')).toMatchObject({ limit: 5, remaining: 4, overrideId: wildcard });
+      expect(await ask('other')).not.toHaveProperty('overrideId');
+      const refusal = { success: false, limit: 0, remaining: 0, overrideId: zero };
+      expect(await ask('none_1')).toMatchObject(refusal);
+      const { limits, passed } = await many([
+        item({ namespace, identifier: 'u' }),
+        item({ namespace, identifier: 'free' }),
+        item({ namespace, identifier: 'none_1' }),
+      ]);
+      expect(passed).toBe(false);
+      expect(limits.map(({ overrideId }) => overrideId)).toEqual([exact, undefined, zero]);
+      expect(limits.map((one) => one.passed)).toEqual([true, true, false]);
+      // v1 has no limit of 0, and yet its checks are governed by it.
+      const v1 = { namespace, identifier: 'none_1', limit: 9, duration: MONTH_MS };
+      expect(await check(server.port, v1)).toMatchObject({ success: false, limit: 0 });
+    });
+
+    test('governed by an asynchronous override of v1 is deducted behind its answer', async () => {
+      const namespace = `async ${mode}`;
+      const fields = { namespaceName: namespace, identifier: 'abc', limit: 5, duration: MONTH_MS };
+      await done(server.port, 'ratelimits.setOverride', { ...fields, async: true });
+      const one = item({ namespace, identifier: 'abc' });
+      expect(await limit(one)).toMatchObject({ success: true, remaining: 4 });
+      await expect.poll(() => left(one)).toBe(4);
+    });
+  });
+
+  describe('many checks', () => {
+    test('all pass and all are counted, in their order where they name one counter', async () => {
+      const [a, b] = [item({ limit: 6, cost: 2 }), item({ cost: 0 })];
+      const { passed, limits } = await many([a, b, a, { ...a, limit: 9 }]);
+      expect(passed).toBe(true);
+      const said = { namespace: 'v2', reset: expect.any(Number), passed: true };
+      expect(limits).toEqual([
+        { ...said, identifier: a.identifier, limit: 6, remaining: 4 },
+        { ...said, identifier: b.identifier, limit: 10, remaining: 10 },
+        { ...said, identifier: a.identifier, limit: 6, remaining: 2 },
+        { ...said, identifier: a.identifier, limit: 9, remaining: 3 },
+      ]);
+      expect([await left(a), await left(b)]).toEqual([0, 10]);
+    });
+
+    test('of which one fails consume nothing, and each says what there was before', async () => {
+      const [a, b, c] = [item({ cost: 4 }), item({ limit: 1 }), item({ cost: 3 })];
+      await limit(b);
+      await limit(c);
+      const { passed, limits } = await many([a, b, c, a, { ...a, cost: 3 }]);
+      expect(passed).toBe(false);
+      const verdicts = limits.map(({ passed, remaining }) => [passed, remaining]);
+      expect(verdicts).toEqual([
+        [true, 10],
+        [false, 0],
+        [true, 7],
+        [true, 10],
+        [false, 0],
+      ]);
+      expect([await left(a), await left(b), await left(c)]).toEqual([10, 0, 7]);
+    });
+
+    test('echo their texts as they came', async () => {
+      const texts = [
+        '"quoted"',
+        'back\\slash',
+        'tab\t\u0000',
+        'é',
+        '😀',
+        "' or 1",
+        '\u2028',
+        'a b',
+      ];
+      const items = texts.map((text) => item({ namespace: `ns ${text}`, identifier: text }));
+      items.push(item({ namespace: 'rlns_1', identifier: 'by id' }));
+      const { limits } = await many(items);
+      for (const [i, { namespace, identifier }] of items.entries()) {
+        expect(limits[i]).toMatchObject({ namespace, identifier, passed: true });
+      }
+    });
+
+    test('are 1 to 100, in up to 1 MiB', async () => {
+      const path = '/v2/ratelimit.multiLimit';
+      const items = Array.from({ length: 101 }, () => item());
+      const takes = 'the body must be an array of 1 to 100 checks';
+      for (const body of [items, [], {}, 5, null, 'text', items[0]]) {
+        expectError(await send(path, JSON.stringify(body)), 400, takes, 'body');
+      }
+      expect((await many(items.slice(1))).limits).toHaveLength(100);
+      expect(await left(items[0])).toBe(10);
+      const long = items.slice(1).map((one) => ({ ...one, identifier: '😀'.repeat(512) }));
+      const text = JSON.stringify(long);
+      const padded = text + ' '.repeat(MULTI_LIMIT_MAX_BYTES - Buffer.byteLength(text));
+      expect((await send(path, padded)).status).toBe(200);
+      expectError(await send(path, `${padded} `), 413, `at most ${MULTI_LIMIT_MAX_BYTES} bytes`);
+    });
+
+    test('of which one is at fault are not counted, and make no namespace', async () => {
+      const namespace = `not made ${mode}`;
+      const good = item({ namespace });
+      const faults: [unknown, string, string][] = [
+        [item({ limit: 0 }), '[1]: "limit" must be an integer from 1', 'body[1].limit'],
+        [item({ cost: undefined, identifier: 5 }), '[1]: "identifier"', 'body[1].identifier'],
+        ['text', '[1]: a check must be a JSON object', 'body[1]'],
+        [null, '[1]: a check must be a JSON object', 'body[1]'],
+        [[good], '[1]: a check must be a JSON object', 'body[1]'],
+        [item({ more: 1 }), '[1]: "more" is not a field', 'body[1].more'],
+      ];
+      for (const [fault, detail, location] of faults) {
+        const answer = await send('/v2/ratelimit.multiLimit', JSON.stringify([good, fault, good]));
+        expectError(answer, 400, detail, location);
+      }
+      const unknown = item({ namespace: 'rlns_unknown' });
+      const answer = await operate(server.port, 'ratelimit.multiLimit', [good, unknown]);
+      expectError(answer, 404, '[1]: there is no namespace with the id "rlns_unknown"');
+      const both = [item({ namespace: 'stored' }), good];
+      const forbidden = await operate(server.port, 'ratelimit.multiLimit', both, keys.oneNamespace);
+      expectError(forbidden, 403, '[1]: the API key lacks the permission "ratelimit.*.limit"');
+      const missing = { ...both[0], namespace: 'rlns_none' };
+      const order = await operate(server.port, 'ratelimit.multiLimit', [missing, good]);
+      expectError(order, 404, '[0]: there is no namespace');
+      const first = [good, missing];
+      const before = await operate(server.port, 'ratelimit.multiLimit', first, keys.limitOnly);
+      expectError(before, 404, '[0]: there is no namespace');
+      const named = await operate(server.port, 'ratelimit.multiLimit', first, keys.oneNamespace);
+      expectError(named, 403, '[0]: the API key lacks');
+      expect(await left(both[0])).toBe(10);
+      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain(namespace);
+    });
+
+    test('are each a decision in the metrics, admitted only where all were', async () => {
+      const namespace = `counted ${mode}`;
+      const figure = (name: string, outcome: string) => {
+        return `${name}{namespace="${namespace}",outcome="${outcome}"}`;
+      };
+      const [a, b] = [item({ namespace, cost: 3 }), item({ namespace, limit: 1 })];
+      expect((await many([a, b])).passed).toBe(true);
+      expect((await many([a, b])).passed).toBe(false);
+      const counted = async () => {
+        const all = await metrics(server.adminUrl);
+        return ['admitted', 'refused'].flatMap((outcome) => [
+          all.get(figure('weir_decisions_total', outcome)),
+          all.get(figure('weir_tokens_total', outcome)),
+        ]);
+      };
+      await expect.poll(counted).toEqual([2, 4, 2, 4]);
+    });
+  });
+
+  describe('overrides', () => {
+    const namespace = `overrides ${mode}`;
+    const said = { limit: 3, duration: 60_000 };
+    const ask = (operation: Operation, fields: Fields) => {
+      return done(server.port, operation, { namespace, ...fields });
+    };
+
+    test('are set, got, listed and deleted, and are those of v1', async () => {
+      const { data } = await ask('ratelimit.setOverride', { identifier: 'a', ...said });
+      const { overrideId } = data as { overrideId: string };
+      const shown = { overrideId, identifier: 'a', ...said };
+      expect((await ask('ratelimit.getOverride', { identifier: 'a' })).data).toEqual(shown);
+      const v1 = { namespaceName: namespace, identifier: 'a' };
+      expect(await done(server.port, 'ratelimits.getOverride', v1)).toEqual({
+        ...{ id: overrideId, identifier: 'a', ...said },
+        async: false,
+      });
+      const again = await ask('ratelimit.setOverride', { identifier: 'a', ...said, limit: 4 });
+      expect(again.data).toEqual({ overrideId });
+      const { data: listed, pagination } = await ask('ratelimit.listOverrides', {});
+      expect([listed, pagination]).toEqual([[{ ...shown, limit: 4 }], { hasMore: false }]);
+      expect((await ask('ratelimit.deleteOverride', { identifier: 'a' })).data).toEqual({});
+      const gone = await operate(server.port, 'ratelimit.getOverride', {
+        namespace,
+        identifier: 'a',
+      });
+      expectError(gone, 404, 'there is no override of "a"');
+    });
+
+    test('are listed in pages of 50 unless told otherwise, each once', async () => {
+      const list = `pages ${mode}`;
+      const overrides = Array.from({ length: 103 }, (_, i) => {
+        return { namespaceName: list, identifier: `u${i}`, limit: 1, duration: 1_000 };
+      });
+      await done(server.port, 'ratelimits.importOverrides', { overrides });
+      for (const [size, pages] of [
+        [undefined, [50, 50, 3]],
+        [100, [100, 3]],
+        [52, [52, 51]],
+      ]) {
+        const seen: Fields[][] = [];
+        let cursor: unknown;
+        do {
+          const fields = { namespace: list, limit: size, cursor };
+          const page = await done(server.port, 'ratelimit.listOverrides', fields);
+          const { hasMore, cursor: next } = page.pagination as Fields;
+          expect(hasMore).toBe(next !== undefined);
+          seen.push(page.data as Fields[]);
+          cursor = next;
+        } while (cursor !== undefined);
+        expect(seen.map(({ length }) => length)).toEqual(pages);
+        const identifiers = seen.flat().map(({ identifier }) => identifier);
+        expect(identifiers).toEqual(overrides.map(({ identifier }) => identifier));
+      }
+    });
+
+    test('take patterns of namespaces, short identifiers and a limit of 0, and export all', async () => {
+      const pattern = `over*${mode} x`;
+      const fields = { namespace: pattern, identifier: '*', limit: 0, duration: 60_000 };
+      const { data } = await done(server.port, 'ratelimit.setOverride', fields);
+      const one = item({ namespace: `overdone ${mode} x`, identifier: 'b' });
+      expect(await limit(one)).toMatchObject({ ...(data as Fields), success: false });
+      const { overrides } = await done(server.port, 'ratelimits.exportOverrides');
+      const { namespace: namespaceName, ...rest } = fields;
+      expect(overrides).toContainEqual({ namespaceName, ...rest, async: false });
+      const imported = await done(server.port, 'ratelimits.importOverrides', { overrides });
+      expect(imported).toMatchObject({ created: 0, updated: 0 });
+      const its = { namespace: pattern, identifier: '*' };
+      await done(server.port, 'ratelimit.deleteOverride', its);
+      expect(await limit(one)).toMatchObject({ success: true });
+    });
+
+    test('that v2 sets are not asynchronous, whatever they were', async () => {
+      const v1 = { namespaceName: namespace, identifier: 'was async', ...said };
+      await done(server.port, 'ratelimits.setOverride', { ...v1, async: true });
+      await ask('ratelimit.setOverride', { identifier: 'was async', ...said });
+      const shown = await done(server.port, 'ratelimits.getOverride', {
+        namespaceName: namespace,
+        identifier: 'was async',
+      });
+      expect(shown.async).toBe(false);
+    });
+  });
+
+  describe('a field at fault is named, with what it takes', () => {
+    const good: Record<string, Fields> = {
+      'ratelimit.limit': item(),
+      'ratelimit.setOverride': { namespace: 'n', identifier: 'i', limit: 1, duration: 1_000 },
+      'ratelimit.getOverride': { namespace: 'n', identifier: 'i' },
+      'ratelimit.deleteOverride': { namespace: 'n', identifier: 'i' },
+      'ratelimit.listOverrides': { namespace: 'n' },
+    };
+    const long = 'x'.repeat(513);
+    const faults: [Operation, string, unknown[]][] = [
+      ['ratelimit.limit', 'namespace', [undefined, '', long, 5, null]],
+      ['ratelimit.limit', 'identifier', [undefined, '', long, {}, null]],
+      ['ratelimit.limit', 'limit', [undefined, 0, -1, 1.5, '1', null, 2 ** 53]],
+      ['ratelimit.limit', 'duration', [undefined, 999, MONTH_MS + 1, 1_000.5, '1s', null]],
+      ['ratelimit.limit', 'cost', [-1, 0.5, '1', null, 2 ** 53]],
+      ['ratelimit.setOverride', 'namespace', [undefined, '', long, 5, '*'.repeat(17)]],
+      ['ratelimit.setOverride', 'identifier', [undefined, '', long, '*'.repeat(17)]],
+      ['ratelimit.setOverride', 'limit', [undefined, -1, 1.5, null]],
+      ['ratelimit.setOverride', 'duration', [undefined, 999, 4e12]],
+      ['ratelimit.getOverride', 'identifier', [undefined, '', long]],
+      ['ratelimit.deleteOverride', 'namespace', [undefined, '', long]],
+      ['ratelimit.listOverrides', 'limit', [0, 101, '5', 1.5]],
+      ['ratelimit.listOverrides', 'cursor', ['', 'x', 5]],
+    ];
+    test.each(faults)('%s: %s', async (operation, field, values) => {
+      for (const value of values) {
+        const fields = { ...good[operation], [field]: value };
+        const answer = await operate(server.port, operation, fields);
+        expectError(answer, 400, `"${field}" must`, `body.${field}`);
+      }
+    });
+
+    test.each(Object.keys(good))('%s: a field that it does not have', async (name) => {
+      const operation = name as Operation;
+      for (const field of ['async', 'Limit', '', 'é', 'namespaceId', 'toString']) {
+        const answer = await operate(server.port, operation, { ...good[name], [field]: 1 });
+        expectError(answer, 400, `${JSON.stringify(field)} is not a field`, `body.${field}`);
+      }
+      const long = { ...good[name], ['x'.repeat(10_000)]: 1 };
+      const cut = await operate(server.port, operation, long);
+      expectError(cut, 400, 'a text of 10000 characters is not a field');
+      expect(cut.body.length).toBeLessThan(1_000);
+      const { path } = pathAndMethodOf(operation);
+      const body = JSON.stringify(good[name]).replace('{', '{"__proto__":{"limit":5},');
+      expectError(await send(path, body), 400, '"__proto__" is not a field', 'body.__proto__');
+    });
+
+    test('negative zero, a body that is no object, no JSON, no UTF-8, or empty', async () => {
+      const path = '/v2/ratelimit.limit';
+      const text = JSON.stringify(item({ cost: 7 }));
+      const negative = await send(path, text.replace('7', '-0'));
+      expectError(negative, 400, '"cost" must be an integer from 0', 'body.cost');
+      for (const body of ['[]', '5', 'null', '"x"']) {
+        expectError(await send(path, body), 400, 'the body must be a JSON object', 'body');
+      }
+      expectError(await send(path, ''), 400, 'the body is not JSON: it is empty', 'body');
+      expectError(await send(path, `${text},`), 400, 'the body is not JSON', 'body');
+      expectError(await send(path, Buffer.of(0x22, 0xff, 0x22)), 400, 'not valid UTF-8', 'body');
+      const lone = JSON.stringify(item({ identifier: 'x' })).replace('"x"', '"\\ud800"');
+      const unicode = 'holds text that is not well-formed Unicode';
+      expectError(await send(path, lone), 400, `"identifier" ${unicode}`, 'body.identifier');
+      const lonely = await send('/v2/ratelimit.multiLimit', `[${text},${lone}]`);
+      expectError(lonely, 400, `"[1].identifier" ${unicode}`, 'body[1].identifier');
+      const zero = `{"namespace":"n","identifier":"i","limit":-0,"duration":1000}`;
+      const set = await send('/v2/ratelimit.setOverride', zero);
+      expectError(set, 400, '"limit" must be an integer from 0', 'body.limit');
+    });
+
+    test('the largest of everything is taken', async () => {
+      const most = { limit: AMOUNT_MAX, cost: AMOUNT_MAX, namespace: '😀'.repeat(512) };
+      expect(await limit(item(most))).toMatchObject({ success: true, remaining: 0 });
+    });
+  });
+
+  describe('the errors', () => {
+    const path = '/v2/ratelimit.limit';
+
+    test('of a path or a method are in the words of v2, key or no key', async () => {
+      const headers = { Authorization: '' };
+      for (const unknown of ['/v2/', '/v2/ratelimits.limit', '/v2/ratelimit.limits', '//v2/x']) {
+        expectError(
+          await request(server.port, { path: unknown, headers }),
+          404,
+          'there is no POST',
+        );
+      }
+      const get = await request(server.port, { method: 'GET', path, headers });
+      expectError(get, 405, 'takes the method POST');
+      expect(get.headers.allow).toBe('POST');
+      // And a doubled slash leads to the same operation.
+      const doubled = await send(`/${path}`, JSON.stringify(item()));
+      expect([doubled.status, JSON.parse(doubled.body).data.remaining]).toEqual([200, 9]);
+      expectError(await send(`/${path}`, '{'), 400, 'the body is not JSON', 'body');
+    });
+
+    test('of the header are 400, and those of the key 401', async () => {
+      const body = JSON.stringify(item());
+      for (const [authorization, detail] of [
+        ['', 'is missing'],
+        [ROOT_KEY, 'not of the form'],
+        [`Basic ${ROOT_KEY}`, 'not of the form'],
+        ['Bearer', 'not of the form'],
+      ]) {
+        const answer = await send(path, body, { Authorization: authorization });
+        expectError(answer, 400, detail, 'header.authorization');
+        expect(answer.body).not.toContain(ROOT_KEY);
+      }
+      for (const [key, detail] of [
+        ['wrong', 'is not known here'],
+        [keys.expired, 'has expired'],
+      ]) {
+        expectError(await send(path, body, { Authorization: `Bearer ${key}` }), 401, detail);
+      }
+    });
+
+    test('come in their order: key, content type, size, body, permission, what is named', async () => {
+      const huge = ' '.repeat(BODY_MAX_BYTES + 1);
+      const text = { 'Content-Type': 'text/plain' };
+      const limited = { Authorization: `Bearer ${keys.limitOnly}` };
+      expectError(await send(path, huge, { Authorization: '', ...text }), 400, 'is missing');
+      expectError(await send(path, huge, text), 415, 'application/json');
+      expectError(await send(path, huge), 413, `at most ${BODY_MAX_BYTES} bytes`);
+      const bad = JSON.stringify(item({ namespace: 'rlns_none', limit: 0 }));
+      const one = { Authorization: `Bearer ${keys.oneNamespace}` };
+      expectError(await send(path, bad, one), 400, '"limit" must be');
+      const other = JSON.stringify(item({ namespace: 'rlns_none' }));
+      expectError(await send(path, other, one), 403, '"ratelimit.rlns_none.limit"');
+      expectError(await send(path, other), 404, 'no namespace with the id "rlns_none"');
+      const created = JSON.stringify(item({ namespace: 'unknown' }));
+      expectError(await send(path, created, limited), 404, 'ratelimit.*.create_namespace');
+    });
+
+    test('link to a page that is served without a key, and are counted by their codes', async () => {
+      const counted = () =>
+        metric(server.adminUrl, 'weir_errors_total{status="404",code="NOT_FOUND"}');
+      const before = await counted();
+      const answer = await request(server.port, { path: '/v2/nowhere' });
+      const { type }: V2Error['error'] = JSON.parse(answer.body).error;
+      expect((await fetch(type)).status).toBe(200);
+      expect(await counted()).toBe(before + 1);
+    });
+
+    test('of v1 paths are as they were', async () => {
+      const answer = await request(server.port, { path: '/v1/nowhere' });
+      expect(Object.keys(JSON.parse(answer.body).error)).toEqual([
+        ...['code', 'docs', 'message', 'requestId'],
+      ]);
+    });
+  });
+
+  test('no two requests have the same id', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, (_, i) => {
+        return operate(server.port, 'ratelimit.limit', i % 2 === 0 ? item() : {});
+      }),
+    );
+    const ids = answers.map(({ body }) => JSON.parse(body).meta.requestId);
+    expect(new Set(ids).size).toBe(60);
+  });
+});
+
+test('many checks for whose namespaces there is no room make none of them', async () => {
+  const dataDir = temporaryDirectory();
+  withStore(dataDir, (store) => {
+    const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
+      return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
+    });
+    addRecords(store, 'namespaces', records);
+  });
+  const server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
+  const of = (names: string[], cost = 1) => {
+    return names.map((namespace) => {
+      return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
+    });
+  };
+  const count = async () => (await done(server.port, 'ratelimits.listNamespaces')).total;
+  const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
+  const answer = await operate(server.port, 'ratelimit.multiLimit', items);
+  expect(answer.status).toBe(400);
+  expect(JSON.parse(answer.body).error.detail).toContain('[5]: there are 10000 namespaces already');
+  expect(await count()).toBe(NAMESPACES_MAX - 3);
+  const looks = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
+  const { data } = await done(server.port, 'ratelimit.multiLimit', looks);
+  expect((data as Fields).passed).toBe(true);
+  await expect.poll(count).toBe(NAMESPACES_MAX);
+  server.child.kill('SIGKILL');
+  await server.exited;
+  removeDirectory(dataDir);
+});

@@ -1,0 +1,697 @@
+/** The public clients of v2, unchanged, against the running server; and what they do not show. */
+
+import { Unkey } from 'unkey-api-v2';
+import type { V2RatelimitLimitRequestBody } from 'unkey-api-v2/models/components';
+import {
+  BadRequestErrorResponse,
+  ForbiddenErrorResponse,
+  NotFoundErrorResponse,
+  UnauthorizedErrorResponse,
+} from 'unkey-api-v2/models/errors';
+import { Overrides, Ratelimit } from 'unkey-ratelimit-v2';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { BODY_MAX_BYTES, MULTI_LIMIT_MAX, V2_DURATION_MAX_MS } from '../../src/limits.ts';
+import { metric, type RequestParts, request } from '../support/http.ts';
+import {
+  MODES,
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+  until,
+} from '../support/server.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
+
+/** The longest window of v2. */
+const LASTING_MS = V2_DURATION_MAX_MS;
+const STORED = { id: 'rlns_stored', name: 'stored' };
+/** Whatever a text may hold that JSON escapes, or that has a meaning elsewhere. */
+const ODD_TEXTS = [
+  'a "quoted" \\ name',
+  "'); DROP TABLE \u00e9 \u044f \u6f22",
+  '\u0000\b\t\n\f\r\u001b\u001f\u007f\u2028\u2029\ufeff\uffff',
+  '\u{1f5dd}'.repeat(512),
+  '__proto__',
+  '</script>',
+];
+
+/** The error of a request that fails; fails itself when there is none, or of another class. */
+async function failure<E extends Error>(
+  kind: new (...parts: never[]) => E,
+  failing: Promise<unknown>,
+): Promise<E> {
+  const error = await failing.then(
+    () => new Error('it was answered'),
+    (reason: unknown) => reason,
+  );
+  if (error instanceof kind) return error;
+  throw new Error(`not a ${kind.name}: ${error}`, { cause: error });
+}
+
+describe.each(MODES)('decided %s:', (mode) => {
+  const dataDir = temporaryDirectory();
+  const keys = { reader: '', ofStored: '' };
+  let server: Running;
+  beforeAll(async () => {
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ ...STORED, createdMs: 1 }]);
+      keys.reader = addKey(store, { permissions: ['ratelimit.*.read_override'] });
+      keys.ofStored = addKey(store, { permissions: [`ratelimit.${STORED.id}.limit`] });
+    });
+    server = await startServer(dataDir, {
+      args: ['--acceptors', '2', '--counters', '1024', '--decide', mode],
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  const checkOf = (identifier: string, changes: Partial<V2RatelimitLimitRequestBody> = {}) => ({
+    ...{ namespace: 'api', identifier, limit: 5, duration: LASTING_MS },
+    ...changes,
+  });
+
+  describe('@unkey/api 2.5.1', () => {
+    const client = (rootKey: string = ROOT_KEY) => {
+      return new Unkey({ serverURL: server.url, rootKey }).ratelimit;
+    };
+    const limit = async (...[identifier, changes]: Parameters<typeof checkOf>) => {
+      return (await client().limit(checkOf(identifier, changes))).data;
+    };
+    const multiLimit = async (checks: V2RatelimitLimitRequestBody[]) => {
+      return (await client().multiLimit(checks)).data;
+    };
+    /** What is left to an identifier, which costs nothing to ask. */
+    const left = async (...[identifier, changes]: Parameters<typeof checkOf>) => {
+      return (await limit(identifier, { ...changes, cost: 0 })).remaining;
+    };
+
+    describe('limit', () => {
+      test('admits until all is used, and then refuses', async () => {
+        for (let remaining = 4; remaining >= 0; remaining--) {
+          const data = await limit('user');
+          expect(data).toEqual({ success: true, limit: 5, remaining, reset: data.reset });
+          expect(data.reset % LASTING_MS).toBe(0);
+        }
+        for (let i = 0; i < 2; i++) {
+          expect(await limit('user')).toMatchObject({ success: false, limit: 5, remaining: 0 });
+        }
+      });
+
+      test('takes its cost if admitted, nothing if refused; what is free passes', async () => {
+        expect(await limit('cost', { cost: 3 })).toMatchObject({ success: true, remaining: 2 });
+        expect(await limit('cost', { cost: 3 })).toMatchObject({ success: false, remaining: 0 });
+        expect(await limit('cost', { cost: 0 })).toMatchObject({ success: true, remaining: 2 });
+        expect(await limit('cost', { cost: 2 })).toMatchObject({ success: true, remaining: 0 });
+        expect(await limit('cost', { cost: 0 })).toMatchObject({ success: true, remaining: 0 });
+      });
+
+      test('counts the same by the name and by the id of a namespace', async () => {
+        const used = [
+          await limit('named', { namespace: STORED.name }),
+          await limit('named', { namespace: STORED.id }),
+          await limit('named', { namespace: STORED.name }),
+          await limit('named'),
+        ];
+        expect(used.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 4]);
+      });
+
+      test('tells texts apart exactly, in namespaces and identifiers', async () => {
+        for (const text of ODD_TEXTS) {
+          expect(await limit(text, { namespace: text })).toMatchObject({ remaining: 4 });
+          expect(await limit(text, { namespace: text })).toMatchObject({ remaining: 3 });
+        }
+      });
+    });
+
+    describe('multiLimit', () => {
+      const summary = ({ limits }: Awaited<ReturnType<typeof multiLimit>>) => {
+        return limits.map(({ passed, remaining }) => [passed, remaining]);
+      };
+
+      test('consumes all when all pass, and shows each in its order', async () => {
+        const checks = [
+          checkOf('all', { cost: 2 }),
+          checkOf('all', { namespace: 'other', limit: 9 }),
+          checkOf('all', { namespace: STORED.id, cost: 0 }),
+        ];
+        const { passed, limits } = await multiLimit(checks);
+        const { reset } = await limit('all', { cost: 0 });
+        expect(passed).toBe(true);
+        expect(limits).toEqual([
+          { ...of(checks[0]), limit: 5, remaining: 3, reset, passed: true },
+          { ...of(checks[1]), limit: 9, remaining: 8, reset, passed: true },
+          { ...of(checks[2]), limit: 5, remaining: 5, reset, passed: true },
+        ]);
+        expect(await left('all')).toBe(3);
+        expect(await left('all', { namespace: 'other', limit: 9 })).toBe(8);
+      });
+
+      test('consumes none when one fails, and shows the state as it stays', async () => {
+        await limit('full', { cost: 5 });
+        await limit('one', { cost: 2 });
+        const checks = [checkOf('one'), checkOf('full'), checkOf('new')];
+        const refused = await multiLimit(checks);
+        expect(refused.passed).toBe(false);
+        expect(refused.limits.map(({ identifier }) => identifier)).toEqual(['one', 'full', 'new']);
+        expect(summary(refused)).toEqual([
+          [true, 3],
+          [false, 0],
+          [true, 5],
+        ]);
+        expect([await left('one'), await left('full'), await left('new')]).toEqual([3, 0, 5]);
+      });
+
+      test('judges checks of the same counter on what those before them leave', async () => {
+        const checks = [
+          checkOf('same', { namespace: STORED.name, cost: 2 }),
+          checkOf('same', { namespace: STORED.id, cost: 3 }),
+        ];
+        const passed = await multiLimit(checks);
+        expect(summary(passed)).toEqual([
+          [true, 3],
+          [true, 0],
+        ]);
+        expect(passed.limits.map(({ namespace }) => namespace)).toEqual([STORED.name, STORED.id]);
+        const tooMuch = [checkOf('twice', { cost: 3 }), checkOf('twice', { cost: 3 })];
+        const refused = await multiLimit(tooMuch);
+        expect(refused.passed).toBe(false);
+        expect(summary(refused)).toEqual([
+          [true, 5],
+          [false, 0],
+        ]);
+        expect(await left('twice')).toBe(5);
+      });
+
+      test('takes 1 to 100 checks', async () => {
+        const checks = Array.from({ length: MULTI_LIMIT_MAX }, (_, i) => {
+          return checkOf(`many_${i % 99}`, { cost: (i % 3) + 1 });
+        });
+        const { passed, limits } = await multiLimit(checks);
+        expect(passed).toBe(true);
+        // The last is the first again, which cost 1: and so does it.
+        expect(limits.map(({ identifier, remaining }) => ({ identifier, remaining }))).toEqual(
+          checks.map(({ identifier, cost }, i) => {
+            return { identifier, remaining: i === MULTI_LIMIT_MAX - 1 ? 3 : 5 - cost! };
+          }),
+        );
+        for (const count of [0, MULTI_LIMIT_MAX + 1]) {
+          const wrong = Array.from({ length: count }, () => checkOf('many_0'));
+          const { error } = await failure(BadRequestErrorResponse, client().multiLimit(wrong));
+          expect(error.errors).toMatchObject([{ location: 'body' }]);
+          expect(error.detail).toContain(`an array of 1 to ${MULTI_LIMIT_MAX} checks`);
+        }
+        expect(await left('many_0')).toBe(3);
+      });
+
+      test('takes 100 checks of the longest texts there are', async () => {
+        const namespace = '\u0000'.repeat(512);
+        const checks = Array.from({ length: MULTI_LIMIT_MAX }, (_, i) => {
+          return checkOf(String.fromCodePoint(0x20000 + i) + '\u0001'.repeat(511), { namespace });
+        });
+        const { passed, limits } = await multiLimit(checks);
+        expect(passed).toBe(true);
+        expect(limits.map(of)).toEqual(checks.map(of));
+      });
+
+      test('shows namespaces and identifiers exactly as they were asked', async () => {
+        const checks = ODD_TEXTS.flatMap((namespace) => {
+          return ODD_TEXTS.map((identifier) => checkOf(identifier, { namespace }));
+        });
+        const { limits } = await multiLimit(checks);
+        expect(limits.map(of)).toEqual(checks.map(of));
+      });
+    });
+
+    describe('overrides', () => {
+      const said = { limit: 3, duration: 60_000 };
+      const setOverride = async (changes: { namespace: string; identifier: string }, limit = 3) => {
+        return (await client().setOverride({ ...said, limit, ...changes })).data.overrideId;
+      };
+
+      test('hold, by name of the identifier and by pattern, and are named in answers', async () => {
+        const exact = await setOverride({ namespace: 'tiers', identifier: 'user_1' }, 7);
+        const pattern = await setOverride({ namespace: 'tiers', identifier: 'user_*' });
+        expect(new Set([exact, pattern]).size).toBe(2);
+        for (const id of [exact, pattern]) expect(id).toMatch(/^rlor_/);
+        const namespace = 'tiers';
+        const ofExact = { success: true, limit: 7, remaining: 6, overrideId: exact };
+        expect(await limit('user_1', { namespace })).toMatchObject(ofExact);
+        const ofPattern = { limit: 3, remaining: 2, overrideId: pattern };
+        expect(await limit('user_\u00e9 2', { namespace })).toMatchObject(ofPattern);
+        expect((await limit('other', { namespace })).overrideId).toBeUndefined();
+        const { limits } = await multiLimit([
+          checkOf('user_1', { namespace }),
+          checkOf('user_3', { namespace }),
+          checkOf('other', { namespace }),
+        ]);
+        expect(limits).toMatchObject([
+          { limit: 7, remaining: 5, overrideId: exact },
+          { limit: 3, remaining: 2, overrideId: pattern },
+          { limit: 5, remaining: 3 },
+        ]);
+        expect(limits[2].overrideId).toBeUndefined();
+      });
+
+      test('hold in all namespaces that a pattern matches, those that come later too', async () => {
+        const of = { namespace: 'tenant_*', identifier: 'burst' };
+        const overrideId = await setOverride(of);
+        expect(await limit('burst', { namespace: 'tenant_1' })).toMatchObject({
+          ...{ limit: 3, remaining: 2, overrideId },
+        });
+        expect((await client().getOverride(of)).data).toMatchObject({ overrideId });
+      });
+
+      test('of limit 0 refuse, which is no error', async () => {
+        const overrideId = await setOverride({ namespace: 'blocked', identifier: 'spammer' }, 0);
+        const blocked = { limit: 0, remaining: 0, overrideId };
+        const check = checkOf('spammer', { namespace: 'blocked' });
+        const { data } = await client().limit(check);
+        expect(data).toMatchObject({ ...blocked, success: false });
+        const { passed, limits } = await multiLimit([checkOf('beside'), check]);
+        expect(passed).toBe(false);
+        expect(limits[1]).toMatchObject({ ...blocked, passed: false });
+        expect(await left('beside')).toBe(5);
+      });
+
+      test('are read and set again under one id; deleted they hold no more', async () => {
+        const of = { namespace: 'sdk', identifier: 'user_*' };
+        const { namespace, identifier } = of;
+        const overrideId = await setOverride(of);
+        const got = await client().getOverride(of);
+        expect(got.data).toEqual({ overrideId, identifier, ...said });
+        expect(await setOverride(of, 4)).toBe(overrideId);
+        expect((await client().getOverride(of)).data).toMatchObject({ overrideId, limit: 4 });
+        expect(await limit('user_1', { namespace })).toMatchObject({ limit: 4, overrideId });
+        expect((await client().deleteOverride(of)).data).toEqual({});
+        for (let i = 0; i < 5; i++) {
+          const { limit: asked, overrideId: none } = await limit(`user_${i}`, { namespace });
+          expect([asked, none]).toEqual([5, undefined]);
+        }
+        for (const operation of ['getOverride', 'deleteOverride'] as const) {
+          const { error } = await failure(NotFoundErrorResponse, client()[operation](of));
+          expect(error.detail).toContain('"user_*"');
+        }
+        expect(await setOverride(of)).not.toBe(overrideId);
+      });
+
+      test('are listed in pages, the last of which says so', async () => {
+        const namespace = 'listed';
+        const identifiers = ['user_1', 'a*', '*', 'quoted " \\', '\u00e9 \n'];
+        const overrides = [];
+        for (const identifier of identifiers) {
+          const overrideId = await setOverride({ namespace, identifier });
+          overrides.push({ overrideId, identifier, ...said });
+        }
+        const pagesOf = async () => {
+          const pages = [];
+          for await (const { result } of await client().listOverrides({ namespace, limit: 2 })) {
+            pages.push(result);
+          }
+          return pages;
+        };
+        const pages = await pagesOf();
+        const [first, second, third] = pages;
+        expect(pages.map(({ data }) => data)).toEqual([
+          overrides.slice(0, 2),
+          overrides.slice(2, 4),
+          overrides.slice(4),
+        ]);
+        const cursor = expect.stringMatching(/./);
+        expect(first.pagination).toEqual({ hasMore: true, cursor });
+        expect(second.pagination).toEqual({ hasMore: true, cursor });
+        expect(third.pagination).toEqual({ hasMore: false });
+        const from = { namespace, limit: 2, cursor: first.pagination.cursor! };
+        const again = await client().listOverrides(from);
+        expect(again.result.data).toEqual(second.data);
+        expect((await again.next())?.result.data).toEqual(third.data);
+        // A last page that is full is the last one all the same.
+        await client().deleteOverride({ namespace, identifier: '*' });
+        expect((await pagesOf()).map(({ data, pagination }) => [data.length, pagination])).toEqual([
+          [2, { hasMore: true, cursor }],
+          [2, { hasMore: false }],
+        ]);
+        const { result } = await client().listOverrides({ namespace });
+        expect(result.data.map(({ identifier }) => identifier)).toEqual(
+          identifiers.filter((identifier) => identifier !== '*'),
+        );
+      });
+    });
+
+    test('each answer has a request id of its own', async () => {
+      const of = { namespace: 'ids', identifier: 'user' };
+      const unkey = client();
+      const answers = [
+        await unkey.setOverride({ ...of, limit: 1, duration: 1_000 }),
+        await unkey.getOverride(of),
+        (await unkey.listOverrides({ namespace: 'ids' })).result,
+        await unkey.limit(checkOf('user')),
+        await unkey.multiLimit([checkOf('user')]),
+        await unkey.deleteOverride(of),
+        await failure(NotFoundErrorResponse, unkey.getOverride(of)),
+        ...(await Promise.all(Array.from({ length: 50 }, () => unkey.limit(checkOf('ids'))))),
+      ];
+      const ids = answers.map(({ meta }) => meta.requestId);
+      for (const id of ids) expect(id).toMatch(/^req_/);
+      expect(new Set(ids).size).toBe(answers.length);
+    });
+
+    test('a server URL may end with a slash', async () => {
+      const unkey = new Unkey({ serverURL: `${server.url}/`, rootKey: ROOT_KEY });
+      const { data } = await unkey.ratelimit.limit(checkOf('slash'));
+      expect(data).toMatchObject({ success: true, remaining: 4 });
+    });
+
+    describe('errors', () => {
+      /** What all errors have, whatever their class. */
+      const expectError = async (
+        { error, meta, headers }: UnauthorizedErrorResponse | BadRequestErrorResponse,
+        status: number,
+        title: string,
+      ) => {
+        expect(error).toMatchObject({ status, title });
+        expect(headers.get('X-Request-Id')).toBe(meta.requestId);
+        expect((await fetch(error.type)).status).toBe(200);
+      };
+
+      test.each([
+        { what: 'no', field: 'limit', changes: { limit: 0 } },
+        { what: 'too short a', field: 'duration', changes: { duration: 999 } },
+        { what: 'too long a', field: 'duration', changes: { duration: LASTING_MS + 1 } },
+        { what: 'a negative', field: 'cost', changes: { cost: -1 } },
+        { what: 'an empty', field: 'identifier', changes: { identifier: '' } },
+        { what: 'too long an', field: 'identifier', changes: { identifier: 'i'.repeat(513) } },
+        { what: 'an empty', field: 'namespace', changes: { namespace: '' } },
+      ])('a check with $what $field is a bad request there', async ({ field, changes }) => {
+        const wrong = checkOf('bad', changes);
+        const one = await failure(BadRequestErrorResponse, client().limit(wrong));
+        await expectError(one, 400, 'Bad Request');
+        const message = expect.stringContaining(`"${field}" must be `);
+        expect(one.error.errors).toEqual([
+          { location: `body.${field}`, message, fix: expect.stringMatching(/^give /) },
+        ]);
+        expect(one.error.detail).toEqual(message);
+        const many = client().multiLimit([checkOf('bad'), wrong]);
+        const second = await failure(BadRequestErrorResponse, many);
+        expect(second.error.errors).toMatchObject([{ location: `body[1].${field}`, message }]);
+        expect(await left('bad')).toBe(5);
+      });
+
+      test('an override that cannot be is a bad request at its field', async () => {
+        const override = { namespace: 'bad', identifier: 'user', limit: 1, duration: 1_000 };
+        for (const [changes, location] of [
+          [{ limit: -1 }, 'body.limit'],
+          [{ duration: 999 }, 'body.duration'],
+          [{ identifier: '' }, 'body.identifier'],
+          [{ identifier: '*-'.repeat(17) }, 'body.identifier'],
+          [{ namespace: '*-'.repeat(17) }, 'body.namespace'],
+        ] as const) {
+          const setting = client().setOverride({ ...override, ...changes });
+          const { error } = await failure(BadRequestErrorResponse, setting);
+          expect(error.errors).toMatchObject([{ location }]);
+        }
+        const listing = client().listOverrides({ namespace: STORED.id, limit: 101 });
+        const { error } = await failure(BadRequestErrorResponse, listing);
+        expect(error.errors).toMatchObject([{ location: 'body.limit' }]);
+      });
+
+      test('an unknown key is unauthorized, a missing one a bad request', async () => {
+        const wrong = await failure(UnauthorizedErrorResponse, client('wrong').limit(checkOf('k')));
+        await expectError(wrong, 401, 'Unauthorized');
+        const none = new Unkey({ serverURL: server.url }).ratelimit.limit(checkOf('k'));
+        const missing = await failure(BadRequestErrorResponse, none);
+        await expectError(missing, 400, 'Bad Request');
+        expect(missing.error.errors).toMatchObject([{ location: 'header.authorization' }]);
+      });
+
+      test('a key without the permission is forbidden, and told what it lacks', async () => {
+        const reader = client(keys.reader);
+        const of = { namespace: STORED.id, identifier: 'user' };
+        expect((await reader.listOverrides(of)).result.data).toEqual([]);
+        for (const [action, ask] of [
+          ['limit', () => reader.limit(checkOf('forbidden', of))],
+          ['limit', () => reader.multiLimit([checkOf('forbidden', of)])],
+          ['set_override', () => reader.setOverride({ ...of, limit: 1, duration: 1_000 })],
+          ['delete_override', () => reader.deleteOverride(of)],
+        ] as const) {
+          const forbidden = await failure(ForbiddenErrorResponse, ask());
+          await expectError(forbidden, 403, 'Forbidden');
+          for (const where of ['*', STORED.id]) {
+            expect(forbidden.error.detail).toContain(`"ratelimit.${where}.${action}"`);
+          }
+        }
+      });
+
+      test('checks of which one is forbidden consume nothing', async () => {
+        const checks = [checkOf('part', { namespace: STORED.id }), checkOf('part')];
+        const unkey = client(keys.ofStored);
+        const { error } = await failure(ForbiddenErrorResponse, unkey.multiLimit(checks));
+        expect(error.detail).toContain('"ratelimit.*.limit"');
+        const { data } = await unkey.multiLimit(checks.slice(0, 1));
+        expect(data.limits).toMatchObject([{ namespace: STORED.id, passed: true, remaining: 4 }]);
+        expect(await left('part')).toBe(5);
+      });
+
+      test('what is asked for by name and is not there is not found', async () => {
+        const namespace = 'rlns_unknown';
+        const of = { namespace: STORED.name, identifier: 'nobody' };
+        const unkey = client();
+        for (const [named, ask] of [
+          ['nobody', () => unkey.getOverride(of)],
+          ['nobody', () => unkey.deleteOverride(of)],
+          [namespace, () => unkey.limit(checkOf('lost', { namespace }))],
+          [namespace, () => unkey.multiLimit([checkOf('lost'), checkOf('lost', { namespace })])],
+          [namespace, () => unkey.setOverride({ ...of, namespace, limit: 1, duration: 1_000 })],
+          [namespace, () => unkey.getOverride({ ...of, namespace })],
+          [namespace, () => unkey.listOverrides({ namespace })],
+          ['no such name', () => unkey.listOverrides({ namespace: 'no such name' })],
+        ] as const) {
+          const missing = await failure(NotFoundErrorResponse, ask());
+          await expectError(missing, 404, 'Not Found');
+          expect(missing.error.detail).toContain(`"${named}"`);
+        }
+        expect(await left('lost')).toBe(5);
+      });
+    });
+  });
+
+  describe('@unkey/ratelimit 2.1.4', () => {
+    const timedOut: string[] = [];
+    const refusal = { success: false, limit: -1, remaining: 0, reset: 0 };
+    const limiter = (changes: Partial<ConstructorParameters<typeof Ratelimit>[0]> = {}) => {
+      return new Ratelimit({
+        ...{ rootKey: ROOT_KEY, baseUrl: server.url, namespace: 'client', limit: 3 },
+        duration: `${LASTING_MS / 86_400_000}d`,
+        timeout: {
+          ms: '5s',
+          fallback: (identifier) => {
+            timedOut.push(identifier);
+            return refusal;
+          },
+        },
+        ...changes,
+      });
+    };
+    /** How many checks the server has decided; of a new namespace it would count later. */
+    const decidedInStored = async () => {
+      const [admitted, refused] = await Promise.all(
+        ['admitted', 'refused'].map((outcome) => {
+          const labels = `{namespace="${STORED.name}",outcome="${outcome}"}`;
+          return metric(server.adminUrl, `weir_decisions_total${labels}`);
+        }),
+      );
+      return admitted + refused;
+    };
+    afterEach(() => {
+      expect(timedOut).toEqual([]);
+    });
+
+    test('admits until all is used, and then refuses', async () => {
+      const ratelimit = limiter();
+      for (let remaining = 2; remaining >= 0; remaining--) {
+        const answer = await ratelimit.limit('user');
+        expect(answer).toMatchObject({ success: true, limit: 3, remaining });
+        expect(answer.reset % LASTING_MS).toBe(0);
+      }
+      const refused = { success: false, limit: 3, remaining: 0 };
+      expect(await ratelimit.limit('user')).toMatchObject(refused);
+    });
+
+    test('takes what a check costs', async () => {
+      const admitted = (remaining: number) => ({ success: true, limit: 3, remaining });
+      const ratelimit = limiter();
+      expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject(admitted(1));
+      expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({ success: false });
+      // Others, which have no denial in mind.
+      expect(await limiter().limit('cost', { cost: 0 })).toMatchObject(admitted(1));
+      expect(await limiter().limit('cost', { cost: 1 })).toMatchObject(admitted(0));
+    });
+
+    test('takes another limit and window for one call', async () => {
+      const ratelimit = limiter();
+      await ratelimit.limit('own', { cost: 3 });
+      const more = { limit: { limit: 5, duration: LASTING_MS } };
+      expect(await ratelimit.limit('own', more)).toMatchObject({ limit: 5, remaining: 1 });
+      // The counters of two windows have nothing to do with each other.
+      const shorter = { limit: { limit: 4, duration: '29 d' as const } };
+      expect(await ratelimit.limit('own', shorter)).toMatchObject({ limit: 4, remaining: 3 });
+      expect(await ratelimit.limit('own')).toMatchObject({ success: false, limit: 3 });
+    });
+
+    test('remembers a denial, and asks no more', async () => {
+      const ratelimit = limiter({ namespace: STORED.name });
+      await ratelimit.limit('naughty', { cost: 3 });
+      const denial = await ratelimit.limit('naughty');
+      expect(denial.success).toBe(false);
+      const before = await decidedInStored();
+      for (let i = 0; i < 5; i++) expect(await ratelimit.limit('naughty')).toEqual(denial);
+      expect(await decidedInStored()).toBe(before);
+      expect(await ratelimit.limit('nice')).toMatchObject({ success: true });
+      expect(await decidedInStored()).toBe(before + 1);
+    });
+
+    test('is told a reset after which an identifier that was denied is admitted', async () => {
+      const ratelimit = limiter({ namespace: STORED.name, limit: 10, duration: '1s' });
+      expect(await ratelimit.limit('short', { cost: 10 })).toMatchObject({ success: true });
+      // All of it again: that is too much in the window after as well, should it have begun.
+      const denial = await ratelimit.limit('short', { cost: 10 });
+      expect(denial).toMatchObject({ success: false, remaining: 0 });
+      await until('the denial is over', () => Date.now() > denial.reset + 20);
+      const before = await decidedInStored();
+      // What was used in the window before weighs less by then, if only by one.
+      const admitted = await ratelimit.limit('short');
+      expect(admitted.success).toBe(true);
+      expect(admitted.reset).toBeGreaterThan(denial.reset);
+      expect(await decidedInStored()).toBe(before + 1);
+    });
+
+    test('hands errors to onError with their reason, and throws them without', async () => {
+      const heard: [string, string][] = [];
+      const onError = (error: Error, identifier: string) => {
+        heard.push([identifier, error.message]);
+        return { ...refusal, limit: 99 };
+      };
+      const wrong = { rootKey: 'wrong' };
+      const answer = await limiter({ ...wrong, onError }).limit('user');
+      expect(answer).toMatchObject({ success: false, limit: 99 });
+      await limiter({ duration: 5, onError }).limit('user');
+      expect(heard).toEqual([
+        ['user', expect.stringContaining('the API key is not known here')],
+        ['user', expect.stringMatching(/\\"duration\\" must be an integer from 1000/)],
+      ]);
+      await expect(limiter(wrong).limit('user')).rejects.toThrow('the API key is not known here');
+    });
+
+    test('Overrides: sets, gets, lists and deletes', async () => {
+      const overrides = new Overrides({ rootKey: ROOT_KEY, baseUrl: server.url });
+      const namespace = 'client-overrides';
+      const of = { namespace, identifier: 'vip_*' };
+      const said = { limit: 8, duration: LASTING_MS };
+      const set = await overrides.setOverride({ ...of, ...said });
+      const { overrideId } = set.data;
+      const answer = { success: true, limit: 8, remaining: 7, overrideId };
+      expect(await limiter({ namespace }).limit('vip_1')).toMatchObject(answer);
+      const override = { overrideId, identifier: of.identifier, ...said };
+      expect((await overrides.getOverride(of)).data).toEqual(override);
+      const listed = await overrides.listOverrides({ namespace });
+      expect(listed).toMatchObject({ data: [override], pagination: { hasMore: false } });
+      expect((await overrides.deleteOverride(of)).data).toEqual({});
+      expect((await overrides.listOverrides({ namespace })).data).toEqual([]);
+      await expect(overrides.getOverride(of)).rejects.toThrow('there is no override');
+      const without = await limiter({ namespace }).limit('vip_1');
+      expect([without.limit, without.overrideId]).toEqual([3, undefined]);
+    });
+  });
+
+  describe('as HTTP,', () => {
+    const path = '/v2/ratelimit.limit';
+    const send = async (parts: RequestParts) => {
+      const { status, headers, body } = await request(server.port, { path, ...parts });
+      return { status, headers, answer: JSON.parse(body) as Record<string, unknown> };
+    };
+    const meta = { requestId: expect.stringMatching(/^req_/) };
+
+    test('answers hold meta and data, and nothing else', async () => {
+      const override = { namespace: 'http', identifier: 'user', limit: 5, duration: LASTING_MS };
+      const { namespace, identifier } = override;
+      const of = { namespace, identifier };
+      const overrideId = expect.stringMatching(/^rlor_/);
+      const reset = expect.any(Number);
+      const decision = { limit: 5, remaining: 4, reset, overrideId };
+      const listed = [{ overrideId, identifier, limit: 5, duration: LASTING_MS }];
+      const many = [{ ...of, ...decision, remaining: 3, passed: true }];
+      for (const [operation, body, answer] of [
+        ['setOverride', override, { data: { overrideId } }],
+        ['getOverride', of, { data: listed[0] }],
+        ['listOverrides', { namespace }, { data: listed, pagination: { hasMore: false } }],
+        ['limit', override, { data: { ...decision, success: true } }],
+        ['multiLimit', [override], { data: { passed: true, limits: many } }],
+        ['deleteOverride', of, { data: {} }],
+      ] as const) {
+        const parts = { path: `/v2/ratelimit.${operation}`, body: JSON.stringify(body) };
+        const { status, headers, answer: answered } = await send(parts);
+        expect([operation, status, answered]).toEqual([operation, 200, { meta, ...answer }]);
+        expect(headers['content-type']).toBe('application/json');
+      }
+    });
+
+    test('a key of the body that is not known is named, and refused', async () => {
+      const stranger = { colour: 'red' };
+      const check = checkOf('strange');
+      for (const [operation, body, location] of [
+        ['limit', { ...check, ...stranger }, 'body.colour'],
+        ['multiLimit', [check, { ...check, ...stranger }], 'body[1].colour'],
+        ['setOverride', { ...check, ...stranger }, 'body.colour'],
+        ['getOverride', { ...of(check), ...stranger }, 'body.colour'],
+        ['listOverrides', { namespace: 'api', ...stranger }, 'body.colour'],
+        ['deleteOverride', { ...of(check), ...stranger }, 'body.colour'],
+      ] as const) {
+        const parts = { path: `/v2/ratelimit.${operation}`, body: JSON.stringify(body) };
+        const { status, answer } = await send(parts);
+        expect([operation, status]).toEqual([operation, 400]);
+        const message = expect.stringContaining('"colour"');
+        const place = { location, message };
+        expect(answer).toMatchObject({ meta, error: { detail: message, errors: [place] } });
+      }
+      // Names that every object has are no fields either.
+      for (const name of ['__proto__', 'constructor']) {
+        const body = JSON.stringify(check).replace('{', `{"${name}":1,`);
+        const { status, answer } = await send({ body });
+        expect([name, status]).toEqual([name, 400]);
+        expect(answer).toMatchObject({ error: { errors: [{ location: `body.${name}` }] } });
+      }
+    });
+
+    const fine = JSON.stringify(checkOf('http'));
+    const withKey = (Authorization: string) => ({ headers: { Authorization }, body: fine });
+    const asText = { headers: { 'Content-Type': 'text/plain' }, body: fine };
+    test.each<[string, number, string, RequestParts]>([
+      ['no JSON', 400, 'Bad Request', { body: '{' }],
+      ['no object', 400, 'Bad Request', { body: '[]' }],
+      ['no key', 400, 'Bad Request', withKey('')],
+      ['a key without its scheme', 400, 'Bad Request', withKey(ROOT_KEY)],
+      ['an unknown key', 401, 'Unauthorized', withKey('Bearer wrong')],
+      ['an unknown path', 404, 'Not Found', { path: '/v2/ratelimit.nothing', body: fine }],
+      ['another method', 405, 'Method Not Allowed', { method: 'GET' }],
+      ['a large body', 413, 'Payload Too Large', { body: ' '.repeat(BODY_MAX_BYTES + 1) }],
+      ['another type', 415, 'Unsupported Media Type', asText],
+    ])('%s: %i, in JSON, its request id in a header too', async (_, status, title, parts) => {
+      const { headers, answer, ...rest } = await send(parts);
+      expect(rest.status).toBe(status);
+      expect(headers['content-type']).toBe('application/json');
+      const error = { status, title, detail: expect.any(String), type: expect.any(String) };
+      const errors = [{ location: expect.any(String), message: expect.any(String) }];
+      const { error: answered } = answer;
+      expect(answer).toEqual({ meta: { requestId: headers['x-request-id'] }, error: answered });
+      expect(headers['x-request-id']).toMatch(/^req_/);
+      expect(answered).toMatchObject(status === 400 ? { ...error, errors } : error);
+    });
+  });
+});
+
+/** What an item of a multiLimit says of what it asks. */
+function of({ namespace, identifier }: { namespace: string; identifier: string }) {
+  return { namespace, identifier };
+}
