@@ -1,15 +1,19 @@
 /**
  * `npm run bench`: what each step of a check costs, how decisions scale to two threads, the ring to
- * a shard worker and back, and HTTP load on weir and on two bare servers. Prints tables, and writes
- * result.json and result.svg beside this file's source.
+ * a shard worker and back, HTTP load on weir and on two bare servers, one check and many in a
+ * request, overrides, and how accurate both windows are. Prints tables, and writes result.json and
+ * result.svg beside this file's source. With names of parts, as in `npm run bench -- accuracy`, it
+ * runs those only, and writes nothing.
  */
 
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
+import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
 import { GENERATOR } from './generator.ts';
 import { type LoadResult, measureLoad, type Spread } from './load.ts';
+import { type ManyResult, measureMany } from './many.ts';
 import { measureOverrides } from './overrides.ts';
 import { startRing } from './ring.ts';
 import { startServers } from './servers.ts';
@@ -55,26 +59,8 @@ async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]>
   return results;
 }
 
-function showLoad(results: readonly LoadResult[]): void {
-  const ratio = ({ median, least, most }: Spread) =>
-    `${median.toFixed(2)} (${least.toFixed(2)}-${most.toFixed(2)})`;
-  const known = (value: number | undefined, digits: number) => value?.toFixed(digits) ?? '-';
-  const table = [
-    ['', 'conn', 'requests/s', 'ratio', 'p50', 'ratio', 'p99', 'p99.9', 'CPU/req', 'ratio', 'RSS'],
-    ...results.map((result) => [
-      result.server,
-      String(result.connections),
-      Math.round(result.requestsPerSecond).toLocaleString('en'),
-      ratio(result.throughputRatio),
-      `${result.p50} us`,
-      known(result.p50Ratio?.median, 2),
-      `${result.p99} us`,
-      `${result.p999} us`,
-      `${known(result.cpuPerRequest, 1)} us`,
-      known(result.cpuRatio?.median, 2),
-      `${known(result.residentMiB, 0)} MiB`,
-    ]),
-  ];
+/** The first row has the names of the columns; the first column is text. */
+function showTable(table: readonly string[][]): void {
   const widths = table[0].map((_, column) => Math.max(...table.map((row) => row[column].length)));
   for (const row of table) {
     const cells = row.map((cell, i) =>
@@ -84,41 +70,130 @@ function showLoad(results: readonly LoadResult[]): void {
   }
 }
 
+const whole = (value: number) => Math.round(value).toLocaleString('en');
+const known = (value: number | undefined, digits: number) => value?.toFixed(digits) ?? '-';
+
+function showLoad(results: readonly LoadResult[]): void {
+  const ratio = ({ median, least, most }: Spread) =>
+    `${median.toFixed(2)} (${least.toFixed(2)}-${most.toFixed(2)})`;
+  showTable([
+    ['', 'conn', 'requests/s', 'ratio', 'p50', 'ratio', 'p99', 'p99.9', 'CPU/req', 'ratio', 'RSS'],
+    ...results.map((result) => [
+      result.server,
+      String(result.connections),
+      whole(result.requestsPerSecond),
+      ratio(result.throughputRatio),
+      `${result.p50} us`,
+      known(result.p50Ratio?.median, 2),
+      `${result.p99} us`,
+      `${result.p999} us`,
+      `${known(result.cpuPerRequest, 1)} us`,
+      known(result.cpuRatio?.median, 2),
+      `${known(result.residentMiB, 0)} MiB`,
+    ]),
+  ]);
+}
+
+function showMany(results: readonly ManyResult[]): void {
+  showTable([
+    ['', 'requests/s', 'checks/s', 'CPU/check', 'checks per CPU second', 'p50', 'p99'],
+    ...results.map(({ what, requestsPerSecond, checksPerSecond, cpuPerCheck, p50, p99 }) => [
+      what,
+      whole(requestsPerSecond),
+      whole(checksPerSecond),
+      `${known(cpuPerCheck, 2)} us`,
+      cpuPerCheck === undefined ? '-' : whole(1e6 / cpuPerCheck),
+      `${p50} us`,
+      `${p99} us`,
+    ]),
+  ]);
+}
+
 const [cpu] = cpus();
 const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`;
-say(`${machine}\n`);
-const steps = await measureSteps(stepSubjects());
-const ring = startRing();
-steps.push(...(await measureSteps(ring.subjects)));
-await ring.stop();
 
-say('\nhash + decide, decisions a second:');
-progress('two threads');
-const scaling = await measureScaling();
-for (const { name, one, two } of scaling) {
-  const millions = (rate: number) => `${(rate / 1e6).toFixed(1)} M`.padStart(7);
-  const ratio = (two / one).toFixed(2);
-  say(`${name.padEnd(40)} 1 thread ${millions(one)}   2 threads ${millions(two)}   ratio ${ratio}`);
+/** What can be run: each part prints its table, and returns what it has found. */
+const PARTS = {
+  steps: async () => {
+    say('');
+    const steps = await measureSteps(stepSubjects());
+    const ring = startRing();
+    steps.push(...(await measureSteps(ring.subjects)));
+    await ring.stop();
+    return steps;
+  },
+  scaling: async () => {
+    say('\nhash + decide, decisions a second:');
+    progress('two threads');
+    const scaling = await measureScaling();
+    for (const { name, one, two } of scaling) {
+      const millions = (rate: number) => `${(rate / 1e6).toFixed(1)} M`.padStart(7);
+      const both = `1 thread ${millions(one)}   2 threads ${millions(two)}`;
+      say(`${name.padEnd(40)} ${both}   ratio ${(two / one).toFixed(2)}`);
+    }
+    return scaling;
+  },
+  load: async () => {
+    const load = await measureLoad(await startServers(), progress);
+    say(`\nHTTP, by ${GENERATOR}; ratios to the bare server that parses, in the same round:`);
+    showLoad(load);
+    return load;
+  },
+  many: async () => {
+    const many = await measureMany(progress);
+    say('\nmany checks in a request, one acceptor, 64 connections:');
+    showMany(many);
+    return many;
+  },
+  overrides: async () => {
+    const overrides = await measureOverrides(progress);
+    say('\noverrides at their bounds, 100,000 exact and 10,000 with a wildcard:');
+    for (const { what, median, p99, unit } of overrides.figures) {
+      const tail = p99 === undefined ? '' : `   p99 ${p99.toFixed(1).padStart(7)} ${unit}`;
+      say(`${what.padEnd(52)} median ${median.toFixed(1).padStart(7)} ${unit}${tail}`);
+    }
+    say('\nHTTP with overrides; ratios to the server that has none, in the same round:');
+    showLoad(overrides.load);
+    return overrides;
+  },
+  accuracy: async () => {
+    progress('accuracy');
+    const accuracy = measureAccuracy();
+    say('\nboth windows beside an exact log, 100 in 60 s; asked and most are in limits:');
+    for (const line of accuracyTable(accuracy)) say(line);
+    return accuracy;
+  },
+};
+
+async function runAll(): Promise<void> {
+  const result = {
+    machine,
+    generator: GENERATOR,
+    steps: await PARTS.steps(),
+    scaling: await PARTS.scaling(),
+    load: await PARTS.load(),
+    many: await PARTS.many(),
+    overrides: await PARTS.overrides(),
+    accuracy: await PARTS.accuracy(),
+  };
+  const beside = (name: string) => new URL(`../../bench/${name}`, import.meta.url);
+  writeFileSync(beside('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);
+  writeFileSync(
+    beside('result.svg'),
+    loadChart(result.load, `${machine}, ${GENERATOR} on the same machine`),
+  );
+  say('\nbench/result.json and bench/result.svg are written');
 }
 
-const load = await measureLoad(await startServers(), progress);
-say(`\nHTTP, by ${GENERATOR}; ratios to the bare server that parses, in the same round:`);
-showLoad(load);
+const isPart = (name: string): name is keyof typeof PARTS => Object.hasOwn(PARTS, name);
 
-const overrides = await measureOverrides(progress);
-say('\noverrides at their bounds, 100,000 exact and 10,000 with a wildcard:');
-for (const { what, median, p99, unit } of overrides.figures) {
-  const tail = p99 === undefined ? '' : `   p99 ${p99.toFixed(1).padStart(7)} ${unit}`;
-  say(`${what.padEnd(52)} median ${median.toFixed(1).padStart(7)} ${unit}${tail}`);
+const asked = process.argv.slice(2);
+const unknown = asked.find((name) => !isPart(name));
+if (unknown !== undefined) {
+  console.error(`there is no "${unknown}"; there are ${Object.keys(PARTS).join(', ')}`);
+  process.exitCode = 2;
+} else {
+  say(machine);
+  if (asked.length === 0) await runAll();
+  for (const name of asked.filter(isPart)) await PARTS[name]();
 }
-say('\nHTTP with overrides; ratios to the server that has none, in the same round:');
-showLoad(overrides.load);
-
-const beside = (name: string) => new URL(`../../bench/${name}`, import.meta.url);
-const result = { machine, generator: GENERATOR, steps, scaling, load, overrides };
-writeFileSync(beside('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);
-writeFileSync(
-  beside('result.svg'),
-  loadChart(load, `${machine}, ${GENERATOR} on the same machine`),
-);
-say('\nbench/result.json and bench/result.svg are written');
