@@ -11,12 +11,14 @@ const COMMANDS: Record<string, () => Promise<(args: readonly string[]) => Promis
   keys: async () => (await import('./cli/keys.ts')).keys,
   overrides: async () => (await import('./cli/overrides.ts')).overrides,
   check: async () => (await import('./cli/check.ts')).check,
+  reset: async () => (await import('./cli/reset.ts')).reset,
 };
 
 const USAGE = `weir: a rate limiting sidecar
 
   weir [serve] [flags]      serve checks; weir serve --help lists the settings
   weir check                one check, for a human: exit code 0 admitted, 1 refused, 2 error
+  weir reset                let an identifier in again
   weir overrides            set, get, list, delete, import or export overrides
   weir keys                 create, list or revoke API keys
 

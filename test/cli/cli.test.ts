@@ -104,6 +104,37 @@ describe('weir check', () => {
   });
 });
 
+describe('weir reset', () => {
+  test('lets in again who was refused, in all windows or in one', async () => {
+    const check = (duration: string, identifier = 'locked out') => {
+      const args = ['--limit', '1', '--duration', duration, '--namespace', 'cli'];
+      return weir(['check', ...args, '--', identifier]);
+    };
+    const reset = (...args: string[]) => weir(['reset', '--namespace', 'cli', ...args]);
+    for (const duration of ['30d', '29d', '30d', '29d']) await check(duration);
+    const one = await reset('locked out', '--duration', '29d');
+    expect([one.code, one.stdout, one.stderr]).toEqual([0, 'cleared: 1 counter\n', '']);
+    expect([(await check('29d')).code, (await check('30d')).code]).toEqual([0, 1]);
+    expect((await reset('locked out')).stdout).toBe('cleared: 2 counters\n');
+    expect((await check('30d')).code).toBe(0);
+    await check('30d', '--help');
+    expect((await reset('--', '--help')).stdout).toBe('cleared: 1 counter\n');
+    expect((await reset('nobody')).stdout).toBe('cleared: 0 counters\n');
+  });
+
+  test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
+    const wrong = await weir(['reset']);
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('<identifier> is')]);
+    const window = await weir(['reset', 'a', '--duration', '1y']);
+    expect([window.code, window.stderr]).toEqual([2, expect.stringContaining('--duration must')]);
+    const help = await weir(['reset', '--help']);
+    expect([help.code, help.stdout]).toEqual([
+      0,
+      expect.stringContaining('weir reset <identifier>'),
+    ]);
+  });
+});
+
 describe('weir check, where something is odd,', () => {
   const args = ['check', '--limit', '1', '--duration', '1h', '--namespace', 'odd'];
 
