@@ -39,8 +39,9 @@ interface Item extends Identity, Spot {
   /** The nearest checks of the same counter, before it and behind it. */
   before: Item | undefined;
   behind: Item | undefined;
-  /** What the checks of its counter take, up to this one. */
+  /** What the checks of its counter take, up to this one, and under which limit the last did. */
   taken: number;
+  limit: number;
   decision: TableDecision;
 }
 
@@ -62,11 +63,7 @@ export class Together {
     if (tables.length !== SHARDS) throw new Error(`${tables.length} tables for ${SHARDS} shards`);
     this.#tables = tables;
     this.#onFull = onFull;
-    this.#items = Array.from({ length: MULTI_LIMIT_MAX }, () => ({
-      ...{ h0: 0, h1: 0, h2: 0, h3: 0, namespaceTag: 0, terms: NO_TERMS, table: tables[0] },
-      ...{ lock: 0, a: 0, b: 0, nowMs: 0, slot: 0, before: undefined, behind: undefined, taken: 0 },
-      decision: newDecision(),
-    }));
+    this.#items = Array.from({ length: MULTI_LIMIT_MAX }, () => newItem(tables[0]));
   }
 
   /** Begins with no checks. */
@@ -185,6 +182,7 @@ export class Together {
       decision.outcome = OUTCOME.decided;
       judge(cells, item.nowMs, terms, decision);
       item.taken = decision.admitted ? taken + terms.cost : taken;
+      item.limit = terms.cost === 0 && before !== undefined ? before.limit : terms.limit;
       if (decision.admitted) continue;
       passed = false;
       if (item.slot !== 0) table.guard(item.slot, terms, decision.window);
@@ -225,8 +223,8 @@ export class Together {
   }
 
   #place(item: Item): void {
-    const { table, terms, namespaceTag, nowMs, decision, taken } = item;
-    const { limit, durationMs } = terms;
+    const { table, terms, namespaceTag, nowMs, decision, taken, limit } = item;
+    const { durationMs } = terms;
     const cells = this.#cells;
     clear(cells);
     count(cells, decision.window, taken);
@@ -261,7 +259,7 @@ export class Together {
       group.read(slot, cells);
       const { newest } = cells;
       count(cells, decision.window, taken);
-      group.admittedUnder(slot, terms.limit);
+      group.admittedUnder(slot, item.limit);
       group.write(slot, newest, cells);
     }
   }
@@ -281,6 +279,14 @@ export class Together {
       judge(this.#cells, item.nowMs, looking, decision);
     }
   }
+}
+
+function newItem(table: CounterTable): Item {
+  return {
+    ...{ h0: 0, h1: 0, h2: 0, h3: 0, namespaceTag: 0, terms: NO_TERMS, table },
+    ...{ lock: 0, a: 0, b: 0, nowMs: 0, slot: 0, before: undefined, behind: undefined },
+    ...{ taken: 0, limit: 0, decision: newDecision() },
+  };
 }
 
 function isSameCounter(a: Item, b: Item): boolean {

@@ -6,7 +6,7 @@ import { HEADER, lockOf, tableBytes } from '../../src/counters/layout.ts';
 import { CounterTable } from '../../src/counters/table.ts';
 import { AMOUNT_MAX, COUNTERS_MIN } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
-import { Tables } from '../support/tables.ts';
+import { guardedTables, Tables } from '../support/tables.ts';
 
 const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
@@ -98,19 +98,8 @@ describe('a table', () => {
     expect(tables.live(now)).toBe(capacity);
   });
 
-  /** Fills a table with counters that have all refused someone, of as many namespaces. */
-  function guardedTable(onFull: 'deny' | 'allow', namespaces: number): Tables {
-    const tables = new Tables(COUNTERS_MIN, onFull);
-    for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
-      const name = `ns_${i % namespaces}`;
-      if (tables.decide(`g${i}`, { limit: 1 }, name).outcome === OUTCOME.full) continue;
-      tables.decide(`g${i}`, { limit: 1 }, name);
-    }
-    return tables;
-  }
-
   test('with room for nobody refuses a newcomer until the earliest reset', () => {
-    const tables = guardedTable('deny', 1_000);
+    const tables = guardedTables('deny', 1_000);
     const before = tables.full;
     const answer = { ...tables.decide('newcomer', { limit: 7, duration: 3_600_000 }, 'fresh') };
     expect(tables.full).toBe(before + 1);
@@ -119,7 +108,7 @@ describe('a table', () => {
   });
 
   test('with room for nobody admits a newcomer uncounted, where it is told to', () => {
-    const tables = guardedTable('allow', 1_000);
+    const tables = guardedTables('allow', 1_000);
     const before = tables.full;
     for (let i = 0; i < 2; i++) {
       const answer = tables.decide('newcomer', { limit: 7, cost: 2 }, 'fresh');
@@ -129,7 +118,7 @@ describe('a table', () => {
   });
 
   test('full of one namespace that refuses all has room for a newcomer of another', () => {
-    const tables = guardedTable('deny', 1);
+    const tables = guardedTables('deny', 1);
     for (let i = 0; i < 100; i++) {
       expect(tables.decide(`n${i}`, {}, 'other').admitted).toBe(true);
       expect(tables.decide(`n${i}`, { cost: 0 }, 'other').remaining).toBe(9);

@@ -1,12 +1,18 @@
 /** The counters of all shards, without threads. */
 
 import { allocateTable } from '../../src/counters/buffer.ts';
-import { newDecision, type OnFull, OUTCOME } from '../../src/counters/decision.ts';
+import {
+  newDecision,
+  type OnFull,
+  OUTCOME,
+  type TableDecision,
+} from '../../src/counters/decision.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { groupsPerShard } from '../../src/counters/layout.ts';
 import { Sweeper } from '../../src/counters/sweep.ts';
 import { CounterTable } from '../../src/counters/table.ts';
-import { SHARDS, SLOTS_PER_COUNTER } from '../../src/limits.ts';
+import { Together } from '../../src/counters/together.ts';
+import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
 
 const NOW = 1_700_000_000_000;
@@ -22,11 +28,18 @@ interface Options {
   isSliding?: boolean;
 }
 
+/** One of those that are decided together. */
+export interface Among extends Omit<Options, 'now' | 'counts'> {
+  identifier: string;
+  namespace?: string;
+}
+
 /** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
 export class Tables {
   readonly hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly tables: CounterTable[];
   readonly sweepers: Sweeper[];
+  readonly together: Together;
   readonly decision = newDecision();
   evicted = 0;
   full = 0;
@@ -37,6 +50,7 @@ export class Tables {
       return new CounterTable(allocateTable(shard, groups), shard, 1, onFull, () => {});
     });
     this.sweepers = this.tables.map((table) => new Sweeper(table, 1));
+    this.together = new Together(this.tables, onFull);
   }
 
   decide(identifier: string, options: Options = {}, namespace = 'default') {
@@ -49,6 +63,20 @@ export class Tables {
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
     return this.decision;
+  }
+
+  /** Decides checks together. @returns whether they pass, and what is said of each */
+  decideTogether(checks: Among[], now = NOW): { passed: boolean; answers: TableDecision[] } {
+    const { together, hasher } = this;
+    together.begin();
+    for (const check of checks) {
+      const { identifier, namespace = 'default', limit = 10, duration = MINUTE } = check;
+      const { cost = 1, isSliding = false } = check;
+      const [tag] = this.#hash(namespace, identifier);
+      together.add(hasher, tag, { limit, durationMs: duration, cost, isSliding });
+    }
+    const passed = together.decide(now);
+    return { passed, answers: checks.map((_, number) => ({ ...together.decision(number) })) };
   }
 
   look(identifier: string, options: Options = {}) {
@@ -84,4 +112,15 @@ export class Tables {
     this.hasher.hash(state, identifier);
     return state;
   }
+}
+
+/** Tables full of counters that have all refused someone, of as many namespaces. */
+export function guardedTables(onFull: OnFull, namespaces: number): Tables {
+  const tables = new Tables(COUNTERS_MIN, onFull);
+  for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
+    const name = `ns_${i % namespaces}`;
+    if (tables.decide(`g${i}`, { limit: 1 }, name).outcome === OUTCOME.full) continue;
+    tables.decide(`g${i}`, { limit: 1 }, name);
+  }
+  return tables;
 }
