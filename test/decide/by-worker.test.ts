@@ -69,6 +69,10 @@ test('checks that a hung worker has not begun are taken back and answered in pla
 test('a check in the hand of a worker that has no successor gets a 503, and others an answer', async () => {
   const running = await startOrphaned(dataDir, ARGS);
   server = running;
+  // What waits for a worker that is not there yet is taken back.
+  await until('the worker runs', async () => {
+    return (await metric(running.adminUrl, 'weir_workers_running')) === 1;
+  });
   const [lost, ...others] = await Promise.all(
     ['lost', 'a', 'b'].map((identifier) => {
       return request(running.port, { body: JSON.stringify(body(identifier)) });
