@@ -39,8 +39,9 @@ export const CHECK_V2: Workload = {
 };
 /** So many checks, of as many identifiers. */
 export function manyChecks(count: number): Workload {
-  const body = (identifier: string) =>
-    Array.from({ length: count }, () => ({ ...said, identifier }));
+  const body = (identifier: string) => {
+    return Array.from({ length: count }, (_, i) => ({ ...said, identifier: `${identifier}_${i}` }));
+  };
   return { path: '/v2/ratelimit.multiLimit', body };
 }
 

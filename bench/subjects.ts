@@ -5,9 +5,10 @@
 
 import { NamespaceFinder } from '../src/api/finder.ts';
 import { parseBody } from '../src/api/json.ts';
+import { RequestIds } from '../src/api/request-ids.ts';
 import { answerV1, limitReader, readV1 } from '../src/api/v1/limit.ts';
 import { Keyring } from '../src/auth/keyring.ts';
-import { rootRecord } from '../src/auth/keys.ts';
+import { makeId, rootRecord } from '../src/auth/keys.ts';
 import { allocateControl, Control } from '../src/control.ts';
 import { allocateTable } from '../src/counters/buffer.ts';
 import { Counters } from '../src/counters/counters.ts';
@@ -253,6 +254,7 @@ export function stepSubjects(): Subject[] {
       outcome: OUTCOME.decided,
     };
   });
+  const ids = new RequestIds();
   const header = 'Bearer bench';
   const key = keyring.verify(header);
   const checked = readV1(finder, key, bodies[0]);
@@ -263,6 +265,8 @@ export function stepSubjects(): Subject[] {
     batch('decode, parse, well-formed', (i) => parseBody(bodies[i])),
     batch('schema', (i) => limitReader.check(parsed[i])),
     batch('clock', () => clock.nowMs()),
+    batch('id of a request', () => ids.next()),
+    batch('the same of random bytes', () => makeId('req_')),
     hashSubject(10_000),
     decideSubject('hash + decide, 1 identifier', tables, 1),
     decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),

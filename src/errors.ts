@@ -14,8 +14,9 @@ export const ERRORS = {
     status: '400 Bad Request',
     title: 'The request was not understood.',
     cure:
-      'The message names the first field at fault, what it must be and what it was. The body ' +
-      'must be one JSON object in UTF-8. Nothing was counted.',
+      'The message (in v2 the detail, and the errors, which have its place) names the first ' +
+      'fault: what was wanted, and what came. The body must be JSON in UTF-8. In v2 a missing or ' +
+      'malformed header Authorization is such a fault as well. Nothing was counted.',
   },
   UNAUTHORIZED: {
     status: '401 Unauthorized',
@@ -72,9 +73,12 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** The place of a fault in the header that carries the key. */
+export const AUTHORIZATION_PLACE = 'header.authorization';
+
 /** Where in a request a fault is, and what would mend it. */
 export interface FaultPlace {
-  /** As in `body.limit`, `body[3].limit`, `header.authorization`. */
+  /** As in `body.limit`, `body[3].limit`, or AUTHORIZATION_PLACE. */
   location: string;
   fix?: string;
 }

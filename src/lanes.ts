@@ -169,7 +169,7 @@ export class AcceptorLane {
     return this.#errors[CODES.indexOf(code)];
   }
 
-  /** A check answered after so long. */
+  /** A request of checks, one or many, answered after so long. */
   answered(durationMs: number): void {
     const latency = this.#latency;
     let bucket = 0;

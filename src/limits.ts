@@ -115,6 +115,11 @@ const agree: readonly [boolean, string][] = [
     PENDING_BYTES_MAX > IMPORT_MAX_BYTES && PENDING_OPERATION_BYTES_MAX > IMPORT_MAX_BYTES,
     'an import may wait',
   ],
+  [V2_DURATION_MAX_MS <= DURATION_MAX_MS && V2_PAGE <= PAGE_MAX, 'v2 takes no more than v1'],
+  [
+    MULTI_LIMIT_MAX * 2 * NAME_MAX_BYTES < MULTI_LIMIT_MAX_BYTES,
+    'a request holds as many checks as it may, of the longest names',
+  ],
   [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
   [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
   [COUNTERS_MAX * SLOTS_PER_COUNTER * 64 <= 2 ** 31 * SHARDS, 'a shard is indexed by int32'],

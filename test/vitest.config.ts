@@ -1,12 +1,47 @@
-/** Files run one after the other: many of them start real servers and load both cores. */
+/**
+ * Tests that load both cores, or strike while they are loaded, run one after the other; all others
+ * two at a time, for they mostly wait.
+ */
 
 import { defineConfig } from 'vitest/config';
 
+const HEAVY = [
+  'test/counters/*contention.test.ts',
+  'test/decide/in-place.test.ts',
+  'test/http/exactness.test.ts',
+  'test/http/in-force.test.ts',
+  'test/http/many.test.ts',
+  'test/http/operations.test.ts',
+  'test/observe/metrics.test.ts',
+  'test/registry/kill.test.ts',
+  'test/shards/supervisor.test.ts',
+  'test/supervise/*.test.ts',
+];
+
+const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    fileParallelism: false,
-    testTimeout: 60_000,
-    hookTimeout: 30_000,
+    projects: [
+      {
+        test: {
+          ...timeouts,
+          name: 'light',
+          include: ['test/**/*.test.ts'],
+          exclude: HEAVY,
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          ...timeouts,
+          name: 'heavy',
+          include: HEAVY,
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
+        },
+      },
+    ],
   },
 });

@@ -3,8 +3,7 @@
  * error looks, and what an answer is wrapped in. What they do is the same service.
  */
 
-import type { ApiError, ErrorCode } from '../errors.ts';
-import { ERRORS } from '../errors.ts';
+import { type ApiError, AUTHORIZATION_PLACE, ERRORS, type ErrorCode } from '../errors.ts';
 
 export type Version = 'v1' | 'v2';
 export type ByVersion<T> = Readonly<Record<Version, T>>;
@@ -29,7 +28,7 @@ const v1: Face = {
 const v2: Face = {
   // A request whose header holds no key is at fault itself; a key that is none is not.
   codeOf: ({ code, place }) => {
-    return code === 'UNAUTHORIZED' && place !== undefined ? 'BAD_REQUEST' : code;
+    return place?.location === AUTHORIZATION_PLACE ? 'BAD_REQUEST' : code;
   },
   error: ({ message, place = { location: 'body' } }, code, docs, requestId) => {
     const status = Number.parseInt(ERRORS[code].status, 10);

@@ -18,10 +18,8 @@ export class NamespaceFinder {
     this.#known = known;
   }
 
-  /** By name, as v1 has it: the path of most checks. @param isUsed else it is only looked at */
+  /** By name, as v1 has it. @param isUsed else it is only looked at */
   byName(key: Key, name: string, isUsed: boolean): Namespace {
-    const known = this.#known.get(name);
-    if (known !== undefined && key.permissions.mayLimitAnywhere) return known;
     requireName('namespace', name);
     return this.find(key, 'limit', name) ?? this.toUse(name, isUsed);
   }

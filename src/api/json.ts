@@ -30,27 +30,18 @@ export function parseBody(bytes: ArrayBuffer | Uint8Array): unknown {
 
 function requireWellFormed(body: unknown): void {
   if (isWellFormed(body)) return;
-  let path = '';
-  let at = body;
-  // As far as fields of the body, or of one of its items, go.
-  for (let isItem = true; isItem; ) {
-    isItem = Array.isArray(at);
-    const [name, value] = faultyEntry(at) ?? [];
-    if (name === undefined) break;
-    path += isItem ? `[${name}]` : path === '' ? name : `.${name}`;
-    at = value;
-  }
-  const what = path === '' ? 'the body' : describe(path);
-  const location = path.startsWith('[') || path === '' ? `body${path}` : `body.${path}`;
-  const message = `${what} holds text that is not well-formed Unicode`;
-  throw new ApiError('BAD_REQUEST', message, { location });
+  if (!Array.isArray(body)) throw illFormed(body, 'the body');
+  const index = body.findIndex((item) => !isWellFormed(item));
+  throw illFormed(body[index], 'it').inItem('', index);
 }
 
-/** The first item or field that holds such text, unless its own name is of that kind. */
-function faultyEntry(value: unknown): [name: string, value: unknown] | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const entry = Object.entries(value).find((one) => !isWellFormed(one));
-  return entry?.[0].isWellFormed() && entry[0].length <= SHOWN_NAME_MAX ? entry : undefined;
+function illFormed(body: unknown, whole: string): ApiError {
+  const isObject = typeof body === 'object' && !Array.isArray(body);
+  const fields = isObject ? Object.entries(body as object) : [];
+  const name = fields.find((field) => !isWellFormed(field))?.[0];
+  const isShown = name?.isWellFormed() && name.length <= SHOWN_NAME_MAX;
+  const message = `${isShown ? describe(name) : whole} holds text that is not well-formed Unicode`;
+  return new ApiError('BAD_REQUEST', message, { location: isShown ? `body.${name}` : 'body' });
 }
 
 /** Looks at every key and text, however deep, without recursion. */

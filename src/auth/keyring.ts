@@ -5,7 +5,7 @@
  * say what is missing, never the key.
  */
 
-import { ApiError } from '../errors.ts';
+import { ApiError, AUTHORIZATION_PLACE } from '../errors.ts';
 import { KEY_TEXT_MAX, VERIFIED_TOKENS_MAX } from '../limits.ts';
 import type { KeyRecord } from '../store/store.ts';
 import type { Clock } from '../time.ts';
@@ -108,7 +108,7 @@ export class Keyring {
 /** There is no key to look up: the fault is in the request, as its place says. */
 function malformed(message: string): ApiError {
   const fix = 'send the header "Authorization: Bearer <key>"';
-  return new ApiError('UNAUTHORIZED', message, { location: 'header.authorization', fix });
+  return new ApiError('UNAUTHORIZED', message, { location: AUTHORIZATION_PLACE, fix });
 }
 
 /** @throws ApiError (401) for a key that expires at a time */

@@ -17,15 +17,7 @@ export function findSlot(
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     if (words[bucket + BUCKET.tags + i] !== id.h3) continue;
     const slot = slotAt(bucket, i);
-    const slotWords = slot * 2;
-    if (
-      words[slotWords + SLOT_WORD.hash0] === id.h0 &&
-      words[slotWords + SLOT_WORD.hash1] === id.h1 &&
-      words[slotWords + SLOT_WORD.hash2] === id.h2 &&
-      doubles[slot + SLOT.duration] === durationMs
-    ) {
-      return slot;
-    }
+    if (isOf(id, words, slot) && doubles[slot + SLOT.duration] === durationMs) return slot;
   }
   return 0;
 }
@@ -39,4 +31,11 @@ export function taggedSlot({ words }: Memory, bucket: number, { h3 }: Identity):
     if (words[bucket + BUCKET.tags + i] === h3) return slotAt(bucket, i);
   }
   return 0;
+}
+
+/** Whether a slot with the tag of an identity has the other words of its hash. */
+export function isOf({ h0, h1, h2 }: Identity, words: Int32Array, slot: number): boolean {
+  const at = slot * 2;
+  const { hash0, hash1, hash2 } = SLOT_WORD;
+  return words[at + hash0] === h0 && words[at + hash1] === h1 && words[at + hash2] === h2;
 }

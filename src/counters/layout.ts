@@ -23,7 +23,7 @@
  * or two); buckets are aligned to their size, so that those lie in two pages.
  *
  * Whoever reads or writes a bucket holds its group's lock, but for the sweep while it only looks,
- * and the look of an asynchronous check.
+ * the look of an asynchronous check, and reads ahead of many checks, which decide nothing.
  */
 
 import { LINE_BYTES } from '../limits.ts';
@@ -44,11 +44,10 @@ export const BUCKET_SLOTS = 8;
 export const GROUP_SLOTS = GROUP_BUCKETS * BUCKET_SLOTS;
 
 export const SLOT_BYTES = 56;
-export const SLOT_DOUBLES = SLOT_BYTES / 8;
+const SLOT_DOUBLES = SLOT_BYTES / 8;
 export const BUCKET_BYTES = LINE_BYTES + BUCKET_SLOTS * SLOT_BYTES;
 export const BUCKET_WORDS = BUCKET_BYTES / 4;
-export const BUCKET_DOUBLES = BUCKET_BYTES / 8;
-export const BUCKET_LINE_DOUBLES = LINE_BYTES / 8;
+const BUCKET_LINE_DOUBLES = LINE_BYTES / 8;
 
 /** Offsets in words from the start of a bucket. */
 export const BUCKET = { tags: 0, namespaces: BUCKET_SLOTS } as const;

@@ -4,6 +4,7 @@
  * are removed. Called under the lock of the group.
  */
 
+import { isOf } from './find.ts';
 import type { Identity } from './hash.ts';
 import {
   BUCKET,
@@ -101,17 +102,11 @@ export function emptyPlaces(
     if (words[tag] !== id.h3) continue;
     const slot = slotAt(bucket, i);
     const duration = doubles[slot + SLOT.duration];
-    if (!isOf(id, words, slot * 2) || (durationMs !== undefined && duration !== durationMs)) {
+    if (!isOf(id, words, slot) || (durationMs !== undefined && duration !== durationMs)) {
       continue;
     }
     words[tag] = 0;
     if (!isExpired(doubles[slot + SLOT.newest], duration, nowMs)) live++;
   }
   return live;
-}
-
-/** Whether a slot, from its first word on, has the first three words of a hash. */
-function isOf({ h0, h1, h2 }: Identity, words: Int32Array, slot: number): boolean {
-  const { hash0, hash1, hash2 } = SLOT_WORD;
-  return words[slot + hash0] === h0 && words[slot + hash1] === h1 && words[slot + hash2] === h2;
 }

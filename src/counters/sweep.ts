@@ -68,7 +68,7 @@ export class Sweeper {
   #sweep(group: number, nowMs: number): boolean {
     const { words, doubles } = this.#table;
     const lock = lockOf(group);
-    // Time in a group never runs back; see `table.ts`.
+    // Time in a group never runs back; see `group.ts`.
     const latestMs = doubles[lock / 2 + LOCK.now];
     if (latestMs <= this.#sweptMs[group] && nowMs < this.#dueMs[group]) return false;
     const atMs = Math.max(latestMs, nowMs);

@@ -8,8 +8,8 @@
  * a lock while it holds one. The work is bounded by the number of checks: each is sought, judged
  * and counted a fixed number of times.
  *
- * Where a newcomer finds no room, and that refuses, the newcomers before it are removed again; a
- * counter that made room for one of those is lost, as it is to any newcomer.
+ * Room is looked for when all would pass. Where a newcomer finds none, and that refuses, those
+ * before it are removed again; a counter that made room for one is lost, as to any newcomer.
  */
 
 import { MULTI_LIMIT_MAX, SHARDS } from '../limits.ts';
@@ -125,7 +125,8 @@ export class Together {
 
   /**
    * Reads a word of each line that will be wanted. None of these reads waits for another, so that
-   * all come from memory together, where one after the other they would take half of all the time.
+   * they come from memory together; one after the other, as they are wanted, they take several
+   * times as long.
    */
   #fetch(): void {
     let read = 0;
@@ -212,10 +213,13 @@ export class Together {
       if (item.behind !== undefined || item.slot !== 0 || item.taken === 0) continue;
       item.table.group.goTo(item);
       this.#place(item);
-      if (item.decision.outcome !== OUTCOME.full || this.#onFull === 'allow') continue;
+      if (item.decision.outcome !== OUTCOME.full) continue;
+      // Each of its checks is answered so.
       for (let of: Item | undefined = item; of !== undefined; of = of.before) {
+        of.decision.outcome = of.terms.cost === 0 ? OUTCOME.decided : OUTCOME.full;
         if (of.terms.cost !== 0) noRoom(of.table.group, this.#onFull, of.decision);
       }
+      if (this.#onFull === 'allow') continue;
       this.#removeNewcomers(number);
       return false;
     }

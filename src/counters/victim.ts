@@ -12,7 +12,8 @@
  *   2. Of all unguarded counters the one with the smallest used share of its limit.
  *   3. Nobody: the table is full for this newcomer.
  *
- * A window that has ended counts as share 0. Of equal shares the one whose window ends first goes.
+ * A window that has ended counts as share 0, also where the sliding window carries some of it over:
+ * the table does not know who will ask. Of equal shares the one whose window ends first goes.
  */
 
 import {

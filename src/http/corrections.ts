@@ -7,7 +7,7 @@
  */
 
 import type { NamespaceFinder } from '../api/finder.ts';
-import { notOfDuration, readRefund, readReset } from '../api/v1/corrections.ts';
+import { type Counted, notOfDuration, readRefund, readReset } from '../api/v1/corrections.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Counters } from '../counters/counters.ts';
 import type { Identity } from '../counters/hash.ts';
@@ -47,13 +47,14 @@ export class Corrections {
   readonly refund: OnBody<Key> = (res, key, bytes) => {
     const { keyring, namespaces, counters, clock, lane } = this.#parts;
     keyring.requireValid(key);
-    const { check, reset } = readRefund(namespaces, key, bytes);
-    const { durationMs: asked, cost } = check;
-    const id = this.#identify(check);
-    const durationMs = [check.durationMs, asked].find((duration) => reset % duration === 0);
-    if (durationMs === undefined) throw notOfDuration(reset, check.durationMs);
+    const refund = readRefund(namespaces, key, bytes);
+    const { reset, cost } = refund;
+    const id = this.#identify(refund);
+    const durations = this.#durations(refund, refund.durationMs, id);
+    const durationMs = durations.find((duration) => reset % duration === 0);
+    if (durationMs === undefined) throw notOfDuration(reset, durations[0]);
     const window = reset / durationMs - 1;
-    this.#behindRings(res, id, () => {
+    this.#behindRings(res, key, id, () => {
       const refunded = counters.refund(id, clock.nowMs(), window, durationMs, cost);
       lane.count(COUNT.refunds);
       lane.add(COUNT.refundedTokens, refunded);
@@ -65,11 +66,11 @@ export class Corrections {
   readonly reset: OnBody<Key> = (res, key, bytes) => {
     const { keyring, namespaces, counters, clock, lane } = this.#parts;
     keyring.requireValid(key);
-    const { check, ofAllDurations } = readReset(namespaces, key, bytes);
-    const { durationMs: asked } = check;
-    const id = this.#identify(check);
-    const durations = ofAllDurations ? [undefined] : new Set([asked, check.durationMs]);
-    this.#behindRings(res, id, () => {
+    const reset = readReset(namespaces, key, bytes);
+    const { durationMs: asked } = reset;
+    const id = this.#identify(reset);
+    const durations = asked === undefined ? [undefined] : this.#durations(reset, asked, id);
+    this.#behindRings(res, key, id, () => {
       let cleared = 0;
       for (const durationMs of durations) cleared += counters.reset(id, clock.nowMs(), durationMs);
       lane.add(COUNT.countersReset, cleared);
@@ -77,17 +78,22 @@ export class Corrections {
     });
   };
 
-  /** Its identity, to keep; and the check as an override has it. */
-  #identify(check: Check): Identity {
-    const { counters, overrides } = this.#parts;
-    const { h0, h1, h2, h3 } = counters.identify(check.namespace.state, check.identifier);
-    const id = { h0, h1, h2, h3 };
-    overrides.govern(check, id);
-    return id;
+  /** Its identity, to keep. */
+  #identify({ namespace, identifier }: Counted): Identity {
+    const { h0, h1, h2, h3 } = this.#parts.counters.identify(namespace.state, identifier);
+    return { h0, h1, h2, h3 };
   }
 
-  #behindRings(res: HttpResponse, id: Identity, correct: () => object): void {
-    const { rings, workers, lane, replies } = this.#parts;
+  /** What a check is counted by: first the duration that an override gives it, where one does. */
+  #durations(counted: Counted, durationMs: number, id: Identity): number[] {
+    const asked = { limit: 0, durationMs, cost: 0, isSliding: false, isAsync: false };
+    const check: Check = { ...counted, ...asked, overrideId: undefined };
+    this.#parts.overrides.govern(check, id);
+    return [...new Set([check.durationMs, durationMs])];
+  }
+
+  #behindRings(res: HttpResponse, key: Key, id: Identity, correct: () => object): void {
+    const { keyring, rings, workers, lane, replies } = this.#parts;
     const ahead = rings.wait(workerOf(shardOf(id), workers));
     if (ahead === undefined) {
       replies.json(res, JSON.stringify(correct()));
@@ -103,6 +109,7 @@ export class Corrections {
     };
     void ahead.then((isDone) => {
       try {
+        keyring.requireValid(key);
         if (!isDone) throw new ApiError('SERVICE_UNAVAILABLE', NOT_DONE);
         const text = JSON.stringify(correct());
         answer(() => replies.json(res, text));

@@ -14,7 +14,7 @@ export interface OverrideValue {
 
 const PREFIX = 'rlor_';
 const ID = /^rlor_[0-9a-f]{24}$/;
-export const ID_WORDS = 3;
+const ID_WORDS = 3;
 const WORD_DIGITS = 8;
 
 export function makeOverrideId(): string {

@@ -257,10 +257,18 @@ test('behind a deduction that nobody makes, a correction is a 503 and does nothi
   const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
   const { reset } = await check(server.port, { ...body, cost: 4 });
   await check(server.port, { ...body, cost: 3, async: true });
-  const answers = await Promise.all([
+  const granted = { name: 'to revoke', permissions: ['ratelimit.*.reset'] };
+  const { keyId, key } = await done(server.port, 'keys.create', granted);
+  const waiting = [
     operate(server.port, 'ratelimits.refund', { ...body, reset, cost: 4 }),
     operate(server.port, 'ratelimits.reset', { identifier: 'a' }),
-  ]);
+  ];
+  const revoked = operate(server.port, 'ratelimits.reset', { identifier: 'a' }, String(key));
+  // Behind it on the same loop, so that it waits by then.
+  await check(server.port, { ...body, cost: 0 });
+  await done(server.port, 'keys.revoke', { keyId });
+  expect(errorOf(await revoked)).toMatchObject({ code: 'UNAUTHORIZED' });
+  const answers = await Promise.all(waiting);
   for (const answer of answers) {
     expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
     expect(errorOf(answer).message).toContain('nothing was done');

@@ -193,7 +193,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect([await left(a), await left(b)]).toEqual([0, 10]);
     });
 
-    test('of which one fails consume nothing, and each says what there was before', async () => {
+    test('of which one fails consume nothing, and say what there was before, or 0 where refused', async () => {
       const [a, b, c] = [item({ cost: 4 }), item({ limit: 1 }), item({ cost: 3 })];
       await limit(b);
       await limit(c);
@@ -444,7 +444,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const unicode = 'holds text that is not well-formed Unicode';
       expectError(await send(path, lone), 400, `"identifier" ${unicode}`, 'body.identifier');
       const lonely = await send('/v2/ratelimit.multiLimit', `[${text},${lone}]`);
-      expectError(lonely, 400, `"[1].identifier" ${unicode}`, 'body[1].identifier');
+      expectError(lonely, 400, `[1]: "identifier" ${unicode}`, 'body[1].identifier');
       const zero = `{"namespace":"n","identifier":"i","limit":-0,"duration":1000}`;
       const set = await send('/v2/ratelimit.setOverride', zero);
       expectError(set, 400, '"limit" must be an integer from 0', 'body.limit');

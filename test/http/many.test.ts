@@ -95,7 +95,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 });
 
-test('100 checks under the worst patterns known keep their thread busy, and nobody takes it for hung', async () => {
+test('a thread that reads 100 checks under the worst patterns known is not taken for hung', async () => {
   const dataDir = temporaryDirectory();
   withStore(dataDir, (store) => {
     addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'many', createdMs: 1 }]);

@@ -5,7 +5,6 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import type { Check } from '../../decide/decider.ts';
 import { ApiError } from '../../errors.ts';
 import {
   AMOUNT_MAX,
@@ -14,6 +13,7 @@ import {
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
 } from '../../limits.ts';
+import type { Namespace } from '../../namespaces/known.ts';
 import type { CounterAction, NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
 import { bodyReader, integer, requireNoNegativeZero, text } from '../schema.ts';
@@ -42,11 +42,23 @@ const resetReader = bodyReader(
   Type.Object({ ...who, duration: Type.Optional(duration) }, JSON_OBJECT),
 );
 
-export interface Refund {
-  /** The check as it was asked: an override may have given it another duration. */
-  check: Check;
-  /** What it was answered, Unix time in ms. */
+/** Whose counters. */
+export interface Counted {
+  namespace: Namespace;
+  identifier: string;
+}
+
+export interface Refund extends Counted {
+  /** As its check was asked: an override may have given it another. */
+  durationMs: number;
+  /** As its check was answered, Unix time in ms. */
   reset: number;
+  cost: number;
+}
+
+export interface Reset extends Counted {
+  /** As its checks are asked; undefined for all durations. */
+  durationMs: number | undefined;
 }
 
 /** @param bytes the complete body */
@@ -56,37 +68,34 @@ export function readRefund(
   bytes: ArrayBuffer | Uint8Array,
 ): Refund {
   const body = refundReader.read(parseBody(bytes));
-  requireNoNegativeZero(refundReader, '/cost', body.cost, body);
-  const check = checkOf(namespaces, key, 'refund', body, body.duration);
-  return { check: { ...check, cost: body.cost }, reset: body.reset };
+  const { duration: durationMs, reset, cost } = body;
+  requireNoNegativeZero(refundReader, '/cost', cost, body);
+  return { ...countedOf(namespaces, key, 'refund', body), durationMs, reset, cost };
 }
 
-/** @param durationMs that which the counters are kept by, as far as is known */
+/** @param durationMs that of the counter which there is */
 export function notOfDuration(reset: number, durationMs: number): ApiError {
   const takes = `the "reset" that a check with this duration was answered, a multiple of it`;
   const message = `"reset" must be ${takes}, got ${reset} for ${durationMs} ms`;
   return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${takes}` });
 }
 
-/** @returns a check of those counters; undefined durations are all of them */
+/** @param bytes the complete body */
 export function readReset(
   namespaces: NamespaceFinder,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
-): { check: Check; ofAllDurations: boolean } {
+): Reset {
   const body = resetReader.read(parseBody(bytes));
-  const check = checkOf(namespaces, key, 'reset', body, body.duration ?? DURATION_MIN_MS);
-  return { check, ofAllDurations: body.duration === undefined };
+  return { ...countedOf(namespaces, key, 'reset', body), durationMs: body.duration };
 }
 
-function checkOf(
+function countedOf(
   namespaces: NamespaceFinder,
   key: Key,
   action: CounterAction,
   { namespace: name = DEFAULT_NAMESPACE, identifier }: { namespace?: string; identifier: string },
-  durationMs: number,
-): Check {
+): Counted {
   const namespace = namespaces.find(key, action, name) ?? namespaces.toUse(name, false);
-  const asked = { limit: 0, durationMs, cost: 0, isSliding: false, isAsync: false };
-  return { namespace, identifier, ...asked, overrideId: undefined };
+  return { namespace, identifier };
 }

@@ -54,7 +54,7 @@ export function readV2(
 }
 
 /** The checks of one request, as it asks them and as they are decided. */
-export interface ManyChecks {
+interface ManyChecks {
   bodies: readonly Body[];
   checks: Check[];
 }
@@ -168,7 +168,7 @@ function overrideText({ overrideId }: Check): string {
   return overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
 }
 
-/** Text of which JSON escapes nothing: most is, and to ask is a quarter of `JSON.stringify`. */
+/** Text of which JSON escapes nothing, as most is: to ask takes less than `JSON.stringify`. */
 const PLAIN = /^[ !#-[\]-~]*$/;
 
 function quoted(text: string): string {
