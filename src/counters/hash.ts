@@ -28,6 +28,9 @@ export interface Identity {
   readonly h3: number;
 }
 
+/** One that is filled in again and again. */
+export type MutableIdentity = { -readonly [word in keyof Identity]: number };
+
 export class Hasher implements Identity {
   /** The hash of the last identifier. */
   h0 = 0;

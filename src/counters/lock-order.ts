@@ -10,30 +10,35 @@ const NUMBERS = 2 ** Math.ceil(Math.log2(MULTI_LIMIT_MAX));
 const LOCKS = 2 ** 32;
 
 export class LockOrder {
-  readonly #all = new Float64Array(MULTI_LIMIT_MAX);
-  #keys = this.#all;
+  readonly #keys = new Float64Array(MULTI_LIMIT_MAX);
+  /** By place in the order: the number of the check, and 1 where its lock is the one before. */
+  readonly #numbers = new Uint8Array(MULTI_LIMIT_MAX);
+  readonly #shared = new Uint8Array(MULTI_LIMIT_MAX);
 
   /** Adds a check; numbers begin at 0. */
   add(number: number, shard: number, lock: number): void {
-    this.#all[number] = (shard * LOCKS + lock) * NUMBERS + number;
+    this.#keys[number] = (shard * LOCKS + lock) * NUMBERS + number;
   }
 
   /** Puts the first checks in order. */
   sort(count: number): void {
-    this.#keys = this.#all.subarray(0, count).sort();
+    const keys = this.#keys.subarray(0, count).sort();
+    let before = -1;
+    for (let place = 0; place < count; place++) {
+      const lock = Math.floor(keys[place] / NUMBERS);
+      this.#numbers[place] = keys[place] - lock * NUMBERS;
+      this.#shared[place] = lock === before ? 1 : 0;
+      before = lock;
+    }
   }
 
   /** The number of the check at a place in the order. */
   at(place: number): number {
-    return this.#keys[place] - this.#lock(place) * NUMBERS;
+    return this.#numbers[place];
   }
 
   /** Whether the check at a place has the lock of the one before it. */
   sharesLock(place: number): boolean {
-    return place > 0 && this.#lock(place) === this.#lock(place - 1);
-  }
-
-  #lock(place: number): number {
-    return Math.floor(this.#keys[place] / NUMBERS);
+    return this.#shared[place] === 1;
   }
 }

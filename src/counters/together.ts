@@ -17,18 +17,14 @@ import { shardOf } from '../shards/shard.ts';
 import { newDecision, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
 import { taggedSlot } from './find.ts';
 import type { Spot } from './group.ts';
-import type { Identity } from './hash.ts';
+import type { Identity, MutableIdentity } from './hash.ts';
 import { SLOT_WORD } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
 import { type CounterTable, clear, judge, noRoom } from './table.ts';
 import { type Cells, count, isExpired, NO_WINDOW, type Terms, windowAt } from './window.ts';
 
 /** A check among others. */
-interface Item extends Identity, Spot {
-  h0: number;
-  h1: number;
-  h2: number;
-  h3: number;
+interface Item extends MutableIdentity, Spot {
   namespaceTag: number;
   terms: Terms;
   table: CounterTable;
@@ -52,6 +48,8 @@ export class Together {
   readonly #onFull: OnFull;
   readonly #items: Item[];
   #length = 0;
+  /** Whether newcomers have got places, which may have been those of others. */
+  #hasPlaced = false;
   readonly #order = new LockOrder();
   readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
   readonly #looking: Terms = { ...NO_TERMS };
@@ -103,6 +101,7 @@ export class Together {
         if (!order.sharesLock(locked)) item.table.acquire(item.lock);
       }
       this.#chain();
+      this.#hasPlaced = false;
       const passed = this.#judge(nowMs) && this.#placeNewcomers();
       if (passed) this.#count();
       else this.#showUnchanged();
@@ -232,6 +231,7 @@ export class Together {
     const cells = this.#cells;
     clear(cells);
     count(cells, decision.window, taken);
+    this.#hasPlaced = true;
     decision.outcome = table.group.place(item, namespaceTag, nowMs, cells, durationMs, limit);
   }
 
@@ -256,7 +256,7 @@ export class Together {
       const { group } = table;
       group.goTo(item);
       // A newcomer among the others may have taken its place.
-      if (group.find(item, terms.durationMs) !== slot) {
+      if (this.#hasPlaced && group.find(item, terms.durationMs) !== slot) {
         this.#place(item);
         continue;
       }

@@ -7,7 +7,7 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import { DEDUCTION, newDecision } from '../counters/decision.ts';
-import type { Identity } from '../counters/hash.ts';
+import type { Identity, MutableIdentity } from '../counters/hash.ts';
 import type { CounterTable } from '../counters/table.ts';
 import type { Terms } from '../counters/window.ts';
 import { MemoryError } from '../errors.ts';
@@ -17,8 +17,6 @@ import { shutDoor } from './bell.ts';
 import { DOOR, ENTRY, KIND, REPLY, STATE } from './layout.ts';
 import { Consumer, ENTRIES, type LinkMemory, Producer, REPLIES } from './ring.ts';
 
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
-
 export class Inbox {
   readonly #memory: LinkMemory;
   readonly #entries: Consumer;
@@ -27,7 +25,7 @@ export class Inbox {
   readonly #clock: Clock;
   readonly #lane: WorkerLane;
   readonly #door: MessagePort | undefined;
-  readonly #id: Mutable<Identity> = { h0: 0, h1: 0, h2: 0, h3: 0 };
+  readonly #id: MutableIdentity = { h0: 0, h1: 0, h2: 0, h3: 0 };
   readonly #terms: Terms = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
   readonly #decision = newDecision();
   #nowMs = 0;

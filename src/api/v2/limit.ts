@@ -82,9 +82,13 @@ export function readMany(
       namespaces.require(key, 'limit', bodies[at].namespace);
     }
     const created = new Set<string>();
+    let last: string | undefined;
+    let namespace: Namespace | undefined;
     for (at = 0; at < bodies.length; at++) {
       const { namespace: name, cost } = bodies[at];
-      const namespace = namespaces.find(key, 'limit', name);
+      // Most name the same: to compare is less than to look up.
+      if (name !== last) namespace = namespaces.find(key, 'limit', name);
+      last = name;
       found.push(namespace);
       if (namespace !== undefined || cost === 0) continue;
       created.add(name);
@@ -136,15 +140,14 @@ export function answerMany(
   decision: (number: number) => Decision,
   requestId: string,
 ): string {
-  let text = `{"meta":{"requestId":"${requestId}"},"data":{"passed":${passed},"limits":[`;
   // Most checks share their namespace, limit and window: what is between is put together once.
   const piece = { name: '', begin: '', limit: -1, middle: '', reset: -1, end: '', refused: '' };
-  for (let i = 0; i < checks.length; i++) {
-    const check = checks[i];
+  const texts = checks.map((check, i) => {
     const { admitted, remaining, reset } = decision(i);
-    if (bodies[i].namespace !== piece.name) {
-      piece.name = bodies[i].namespace;
-      piece.begin = `{"namespace":${quoted(piece.name)},"identifier":`;
+    const { namespace } = bodies[i];
+    if (namespace !== piece.name) {
+      piece.name = namespace;
+      piece.begin = `{"namespace":${quoted(namespace)},"identifier":`;
     }
     if (check.limit !== piece.limit) {
       piece.limit = check.limit;
@@ -155,13 +158,11 @@ export function answerMany(
       piece.end = `,"reset":${reset},"passed":true`;
       piece.refused = `,"reset":${reset},"passed":false`;
     }
-    if (i > 0) text += ',';
-    text += piece.begin;
-    text += quoted(check.identifier) + piece.middle;
-    text += remaining + (admitted ? piece.end : piece.refused) + overrideText(check);
-    text += '}';
-  }
-  return `${text}]}}`;
+    const begin = piece.begin + quoted(check.identifier) + piece.middle + remaining;
+    return `${begin}${admitted ? piece.end : piece.refused}${overrideText(check)}}`;
+  });
+  const meta = `{"meta":{"requestId":"${requestId}"},"data":{"passed":${passed},"limits":[`;
+  return `${meta}${texts.join(',')}]}}`;
 }
 
 function overrideText({ overrideId }: Check): string {
