@@ -8,6 +8,7 @@ import { Hasher, type Identity } from '../counters/hash.ts';
 import { valuesOf, type Wildcards } from './build.ts';
 import { WritableTable } from './exact.ts';
 import type { OverrideValue } from './id.ts';
+import { VALUE_DOUBLES } from './layout.ts';
 import {
   comparePrecedence,
   isPattern,
@@ -61,6 +62,8 @@ interface Wildcard {
   namespace: Ranked;
   identifier: Ranked;
   override: PlacedOverride;
+  /** What the trie holds of it, made once: all are written at each change. */
+  value: Float64Array;
 }
 
 /** The overrides with a star, in order of precedence. */
@@ -91,8 +94,9 @@ export class WildcardRegister {
   toWrite(): Wildcards {
     const { count } = this;
     const lengths = new Int32Array(2 * count);
+    const values = new Float64Array(VALUE_DOUBLES * count);
     let text = '';
-    for (const [rank, { override }] of this.#sorted.entries()) {
+    for (const [rank, { override, value }] of this.#sorted.entries()) {
       const { namespace, isOfPattern, identifier } = override;
       const texts = [isOfPattern ? simplified(namespace) : literal(namespace)];
       texts.push(simplified(identifier));
@@ -101,8 +105,9 @@ export class WildcardRegister {
         texts.map(({ length }) => length),
         2 * rank,
       );
+      values.set(value, VALUE_DOUBLES * rank);
     }
-    return { text, lengths, values: valuesOf(this.#sorted.map(({ override }) => override)) };
+    return { text, lengths, values };
   }
 
   /** Where it stands, or would. */
@@ -134,5 +139,6 @@ function wildcardOf(override: PlacedOverride): Wildcard {
     namespace: ranked(namespace, isOfPattern),
     identifier: ranked(identifier),
     override,
+    value: valuesOf([override]),
   };
 }
