@@ -145,7 +145,7 @@ describe('under load, with shard workers that die', () => {
       most = Math.max(most, admitted - TIGHT_LIMIT);
     }
     expect(most).toBeLessThanOrEqual(bound);
-    expect(windows).toBeGreaterThan(TIGHT * 3);
+    expect(windows).toBeGreaterThan(scaled(TIGHT * 3));
 
     const deaths = deathsOf(server);
     expect(tokens).toBeGreaterThan(scaled(1_000_000));
