@@ -18,16 +18,14 @@ export class NamespaceFinder {
     this.#known = known;
   }
 
-  /** By name, as v1 has it. @param isUsed else it is only looked at */
-  byName(key: Key, name: string, isUsed: boolean): Namespace {
-    requireName('namespace', name);
-    return this.find(key, 'limit', name) ?? this.toUse(name, isUsed);
-  }
-
-  /** By id or name. @returns undefined where it is not there yet, and may be created */
-  find(key: Key, action: CounterAction, text: string): Namespace | undefined {
+  /**
+   * @param takesId else the text has to be a name, as v1 has it
+   * @returns undefined where it is not there yet, and may be created
+   */
+  find(key: Key, action: CounterAction, text: string, takesId = true): Namespace | undefined {
     const known = this.#known.get(text);
     if (known !== undefined && action === 'limit' && key.permissions.mayLimitAnywhere) return known;
+    if (!takesId) requireName('namespace', text);
     this.require(key, action, text);
     if (isId(text)) {
       const byId = this.#known.byId(text);

@@ -22,8 +22,6 @@ export interface BodyReader<S extends TObject> {
   read(body: unknown): Static<S>;
   /** For the first field at fault: what it must be and what it was. */
   fault(body: unknown): ApiError;
-  /** The same, for the field at a JSON pointer; '' for the body itself. */
-  faultAt(path: string, body: unknown): ApiError;
 }
 
 /**
@@ -34,7 +32,6 @@ export function bodyReader<S extends TObject>(schema: S, whole = 'the body'): Bo
   const compiled = Compile(schema);
   const fields = Object.keys(schema.properties);
   const check = (body: unknown): body is Static<S> => compiled.Check(body);
-  const faultAt = (path: string, body: unknown) => faultOf(path, schema, body, whole);
   const fault = (body: unknown) => {
     const paths = compiled.Errors(withShortArrays(schema, body)).flatMap((error) => {
       if (error.keyword !== 'required') return [error.instancePath];
@@ -44,13 +41,13 @@ export function bodyReader<S extends TObject>(schema: S, whole = 'the body'): Bo
     const place = (path: string) => fields.indexOf(path.split('/')[1] ?? '');
     const [first] = paths.toSorted((a, b) => place(a) - place(b));
     if (first === undefined) throw new Error('no fault in a body that failed');
-    return faultAt(first, body);
+    return faultOf(first, schema, body, whole);
   };
   const read = (body: unknown) => {
     if (check(body)) return body;
     throw fault(body);
   };
-  return { schema, check, read, fault, faultAt };
+  return { schema, check, read, fault };
 }
 
 /** Refuses keys that the schema does not have, before it looks at the others. */
@@ -78,16 +75,6 @@ export function strictReader<S extends TObject>(schema: S, whole = 'the body'): 
     throw fault(body);
   };
   return { ...loose, check, read, fault };
-}
-
-/** @throws ApiError (400) for what `JSON.parse` makes of `-0`, which is an integer to the schema */
-export function requireNoNegativeZero<S extends TObject>(
-  reader: BodyReader<S>,
-  path: string,
-  value: number | undefined,
-  body: Static<S>,
-): void {
-  if (Object.is(value, -0)) throw reader.faultAt(path, body);
 }
 
 /**
@@ -136,7 +123,13 @@ function property(value: unknown, name: string): unknown {
 }
 
 export function integer(minimum: number, maximum: number) {
-  return Type.Integer({ minimum, maximum, takes: `an integer from ${minimum} to ${maximum}` });
+  const type = Type.Integer({
+    minimum,
+    maximum,
+    takes: `an integer from ${minimum} to ${maximum}`,
+  });
+  // What `JSON.parse` makes of -0 lies between the bounds.
+  return minimum > 0 ? type : Type.Refine(type, (value) => !Object.is(value, -0));
 }
 
 export function text(minLength: number, maxLength: number) {

@@ -27,7 +27,6 @@ import {
   moveTo,
   NO_WINDOW,
   type Terms,
-  usedIn,
 } from './window.ts';
 
 export class CounterTable implements Table {
@@ -168,8 +167,7 @@ export class CounterTable implements Table {
       if (slot === 0) return 0;
       const cells = this.#cells;
       group.read(slot, cells);
-      if (window < cells.newest) return 0;
-      const refunded = Math.min(cost, usedIn(cells, window));
+      const refunded = window === cells.newest ? Math.min(cost, cells.current) : 0;
       if (refunded === 0) return 0;
       cells.current -= refunded;
       group.write(slot, cells.newest, cells);

@@ -1,7 +1,9 @@
 /**
  * Waiting for what lies in the rings to a shard worker, those of all acceptors, as they stand at a
  * moment: what is to act behind it acts when every tail has passed the head of that moment. An
- * acceptor only looks at the rings of the others.
+ * acceptor only looks at the rings of the others. An entry is published before its check is
+ * answered, so whoever asks behind an answer, from wherever, finds its head; tails are at most too
+ * old, which only waits longer.
  *
  * A worker that hangs or dies is replaced, and its successor goes on with its rings; what waits
  * until then is told when it took too long, and has done nothing.

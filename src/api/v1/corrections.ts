@@ -16,7 +16,7 @@ import {
 import type { Namespace } from '../../namespaces/known.ts';
 import type { CounterAction, NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
-import { bodyReader, integer, requireNoNegativeZero, text } from '../schema.ts';
+import { bodyReader, integer, text } from '../schema.ts';
 import { DEFAULT_NAMESPACE } from './limit.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
@@ -69,7 +69,6 @@ export function readRefund(
 ): Refund {
   const body = refundReader.read(parseBody(bytes));
   const { duration: durationMs, reset, cost } = body;
-  requireNoNegativeZero(refundReader, '/cost', cost, body);
   return { ...countedOf(namespaces, key, 'refund', body), durationMs, reset, cost };
 }
 

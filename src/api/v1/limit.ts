@@ -20,7 +20,7 @@ import {
 } from '../../limits.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
-import { bodyReader, flag, integer, requireNoNegativeZero, text } from '../schema.ts';
+import { bodyReader, flag, integer, text } from '../schema.ts';
 
 export const DEFAULT_NAMESPACE = 'default';
 
@@ -79,9 +79,10 @@ export function readV1(
 ): Check {
   const body = limitReader.read(parseBody(bytes));
   const { identifier, limit, duration, namespace: name = DEFAULT_NAMESPACE, cost = 1 } = body;
-  requireNoNegativeZero(limitReader, '/cost', cost, body);
+  const namespace =
+    namespaces.find(key, 'limit', name, false) ?? namespaces.toUse(name, cost !== 0);
   return {
-    namespace: namespaces.byName(key, name, cost !== 0),
+    namespace,
     identifier,
     limit,
     durationMs: duration,

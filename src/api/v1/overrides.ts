@@ -20,7 +20,7 @@ import type { Override } from '../../registry/registry.ts';
 import type { NamesNamespace } from '../named.ts';
 import { findOverride, overridesOf, putOverride, removeOverride } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { bodyReader, flag, integer, requireNoNegativeZero, text } from '../schema.ts';
+import { bodyReader, flag, integer, text } from '../schema.ts';
 import type { Handler, Job } from '../service.ts';
 
 const namespaceFields = {
@@ -104,7 +104,7 @@ export const importOverrides: Handler = (job, input) => {
   const { overrides, dryRun = false } = importReader.read(input);
   const done = { created: 0, updated: 0, unchanged: 0 };
   const { mark } = job.registry;
-  const bodies = overrides.map((item, i) => inItem(i, () => readItem(item)));
+  const bodies = overrides.map((item, i) => inItem(i, () => itemReader.read(item)));
   bodies.forEach((body, i) => {
     done[inItem(i, () => put(job, body)).outcome]++;
   });
@@ -121,12 +121,6 @@ export const listNamespaces: Handler = ({ registry, permissions }, input) => {
 };
 
 type SetBody = Static<typeof setReader.schema>;
-
-function readItem(item: unknown): SetBody {
-  const body = itemReader.read(item);
-  requireNoNegativeZero(itemReader, '/limit', body.limit, body);
-  return body;
-}
 
 function put(job: Job, body: SetBody) {
   const { identifier, limit, duration: durationMs, async: isAsync = false } = body;

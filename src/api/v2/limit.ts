@@ -23,7 +23,7 @@ import {
 import type { Namespace } from '../../namespaces/known.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
-import { type BodyReader, integer, requireNoNegativeZero, strictReader, text } from '../schema.ts';
+import { integer, strictReader, text } from '../schema.ts';
 
 const Limit = Type.Object(
   {
@@ -36,7 +36,6 @@ const Limit = Type.Object(
   { takes: 'a JSON object' },
 );
 type Body = Static<typeof Limit>;
-type Reader = BodyReader<typeof Limit>;
 
 const reader = strictReader(Limit);
 const itemReader = strictReader(Limit, 'a check');
@@ -47,7 +46,7 @@ export function readV2(
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
 ): Check {
-  const body = read(reader, parseBody(bytes));
+  const body = reader.read(parseBody(bytes));
   const { namespace: name, cost = 1 } = body;
   const namespace = namespaces.find(key, 'limit', name) ?? namespaces.toUse(name, cost !== 0);
   return checkOf(body, namespace);
@@ -75,8 +74,9 @@ export function readMany(
   const checks: Check[] = [];
   let at = 0;
   try {
-    for (at = 0; at < items.length; at++) read(itemReader, items[at]);
+    for (at = 0; at < items.length; at++) itemReader.read(items[at]);
     const bodies: Body[] = items;
+    // A 403 for any of them comes before a 404 for another.
     const mayAll = key.permissions.mayLimitAnywhere;
     for (at = 0; at < bodies.length && !mayAll; at++) {
       namespaces.require(key, 'limit', bodies[at].namespace);
@@ -103,12 +103,6 @@ export function readMany(
   } catch (error) {
     throw error instanceof ApiError ? error.inItem('', at) : error;
   }
-}
-
-function read(reader: Reader, json: unknown): Body {
-  const body = reader.read(json);
-  requireNoNegativeZero(reader, '/cost', body.cost, body);
-  return body;
 }
 
 function checkOf({ identifier, limit, duration, cost = 1 }: Body, namespace: Namespace): Check {

@@ -17,7 +17,7 @@ import type { Override } from '../../registry/registry.ts';
 import { idOrName } from '../named.ts';
 import { findOverride, overridesOf, putOverride, removeOverride } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { integer, requireNoNegativeZero, strictReader, text } from '../schema.ts';
+import { integer, strictReader, text } from '../schema.ts';
 import type { Handler } from '../service.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
@@ -42,7 +42,6 @@ const scopeOf = (body: { namespace: string }) => idOrName('namespace', body.name
 export const setOverrideV2: Handler = (job, input) => {
   const body = setReader.read(input);
   const { identifier, limit, duration: durationMs } = body;
-  requireNoNegativeZero(setReader, '/limit', limit, body);
   const said = { limit, durationMs, isAsync: false };
   const { override } = putOverride(job, scopeOf(body), identifier, said);
   return { data: { overrideId: override.id } };
