@@ -107,6 +107,9 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('is seen by v2 as well, and takes a namespace by its id', async () => {
       const identifier = fresh();
       const namespace = `ids ${mode}`;
+      // Acknowledged, so that its id is known on every acceptor.
+      const said = { namespaceName: namespace, identifier: 'nobody', limit: 1, duration: 1_000 };
+      await done(server.port, 'ratelimits.setOverride', said);
       const { reset } = await use(identifier, 6, { namespace, duration: 3_600_000 });
       const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
       const { id } = (namespaces as Fields[]).find(({ name }) => name === namespace)!;
