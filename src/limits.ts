@@ -30,6 +30,8 @@ export const BODY_MAX_BYTES = 65_536;
 /** Checks of one request. */
 export const MULTI_LIMIT_MAX = 100;
 export const MULTI_LIMIT_MAX_BYTES = 1_048_576;
+/** The longest answer to one: it repeats its names, where an escape makes six bytes of one. */
+export const ANSWER_MAX_BYTES = 1_048_576;
 /** Of a request that imports overrides. */
 export const IMPORT_MAX_BYTES = 1_048_576;
 /** Items of a page of a list, and of an export. */
@@ -106,8 +108,8 @@ export const SWEEP_MS = 5_000;
 /** How often the anchor of the clock is compared with the system's. */
 export const CLOCK_TICK_MS = 100;
 
-/** UTF-8 takes at most four bytes for a code point. */
-const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS);
+/** Of an identifier or the name of a namespace: UTF-8 takes at most four bytes for a code point. */
+export const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS);
 
 const agree: readonly [boolean, string][] = [
   [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body holds the longest namespace and identifier'],
@@ -119,6 +121,10 @@ const agree: readonly [boolean, string][] = [
   [
     MULTI_LIMIT_MAX * 2 * NAME_MAX_BYTES < MULTI_LIMIT_MAX_BYTES,
     'a request holds as many checks as it may, of the longest names',
+  ],
+  [
+    MULTI_LIMIT_MAX * (2 * 6 * IDENTIFIER_MAX_CHARACTERS + 1_024) < ANSWER_MAX_BYTES,
+    'an answer to many checks fits its buffer',
   ],
   [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
   [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],

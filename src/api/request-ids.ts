@@ -5,12 +5,20 @@
  */
 
 import { makeId } from '../auth/keys.ts';
+import { type AnswerWriter, piece } from './answer.ts';
 
 export class RequestIds {
   readonly #beginning = `${makeId('req_')}_`;
+  readonly #piece = piece(this.#beginning);
   #count = 0;
 
   next(): string {
     return this.#beginning + this.#count++;
+  }
+
+  /** Writes the next one. */
+  write(writer: AnswerWriter): void {
+    writer.piece(this.#piece);
+    writer.integer(this.#count++);
   }
 }

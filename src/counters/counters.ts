@@ -3,6 +3,7 @@
  * per thread. A failure in here is a failed assertion; the route wrapper answers it with a 500.
  */
 
+import type { Bytes } from '../bytes.ts';
 import { SHARDS } from '../limits.ts';
 import { shardOf } from '../shards/shard.ts';
 import { newDecision, type OnFull, type TableDecision } from './decision.ts';
@@ -45,6 +46,12 @@ export class Counters {
   /** Hashes an identifier in a namespace. What it returns is overwritten by the next. */
   identify(namespace: NamespaceState, identifier: string): Identity {
     this.#hasher.hash(namespace, identifier);
+    return this.#hasher;
+  }
+
+  /** The same of an identifier that is there in UTF-8. */
+  identifyBytes(namespace: NamespaceState, memory: Bytes, from: number, to: number): Identity {
+    this.#hasher.hashBytes(namespace, memory, from, to);
     return this.#hasher;
   }
 

@@ -10,12 +10,19 @@
  * a check absorbs its identifier only. One `Hasher` belongs to one thread.
  */
 
+import { Bytes } from '../bytes.ts';
+import { NAME_MAX_BYTES } from '../limits.ts';
+
 export const HASH_KEY_BYTES = 16;
 
 const ROUNDS = 8;
 const BLOCK = 16;
 /** Behind the last byte of a message whose last block is not full. */
 const PADDING = 1;
+
+const LENGTH_BYTES = 4;
+/** A namespace, its length before it and zeros behind it. */
+const SCRATCH_BYTES = LENGTH_BYTES + NAME_MAX_BYTES + BLOCK;
 
 /** The state of the hash after a namespace: four words. */
 export type NamespaceState = Int32Array;
@@ -43,8 +50,8 @@ export class Hasher implements Identity {
   readonly #full: Int32Array;
   readonly #padded: Int32Array;
   readonly #inner = new Int32Array(4);
-  /** All characters of the last message or-ed. */
-  #seen = 0;
+  /** For texts that are not bytes yet. */
+  readonly #scratch = new Bytes(SCRATCH_BYTES);
 
   /** @param key 16 bytes; the same key gives the same hashes on every thread and in every run */
   constructor(key: Uint8Array) {
@@ -57,43 +64,48 @@ export class Hasher implements Identity {
 
   /** Absorbs a namespace; what it returns is passed to every `hash` in that namespace. */
   namespace(name: string): NamespaceState {
-    const length = Buffer.byteLength(name);
-    const message = Buffer.alloc(Math.ceil((4 + length) / BLOCK) * BLOCK);
-    message.writeUInt32LE(length);
-    message.write(name, 4);
-    this.#run(this.#key, message.toString('latin1'), false);
+    const scratch = this.#scratch;
+    const end = scratch.write(name, LENGTH_BYTES);
+    scratch.view.setUint32(0, end - LENGTH_BYTES, true);
+    const blocks = Math.ceil(end / BLOCK) * BLOCK;
+    scratch.array.fill(0, end, blocks);
+    this.#run(this.#key, scratch.view, 0, blocks, false);
     return Int32Array.of(this.h0, this.h1, this.h2, this.h3);
   }
 
-  /** Hashes the UTF-8 of an identifier into `h0` to `h3`. Its text is well-formed. */
+  /** Hashes an identifier into `h0` to `h3`. Its text is well-formed. */
   hash(state: NamespaceState, identifier: string): void {
-    this.#run(state, identifier, true);
-    if (this.#seen > 0x7f) this.#run(state, Buffer.from(identifier).toString('latin1'), true);
+    this.hashBytes(state, this.#scratch, 0, this.#scratch.write(identifier, 0));
+  }
+
+  /** The same of an identifier that is there in UTF-8. */
+  hashBytes(state: NamespaceState, { view }: Bytes, from: number, to: number): void {
+    this.#run(state, view, from, to, true);
     // 0 marks an empty slot. Of 2^32 values one is folded into another: 127.99 bits are left.
     if (this.h3 === 0) this.h3 = 1;
   }
 
   /** The tag of a message under the key alone, as the algorithm is published: for its vectors. */
-  chaskey(message: Buffer): Int32Array {
-    this.#run(this.#key, message.toString('latin1'), true);
+  chaskey(message: Uint8Array): Int32Array {
+    this.#scratch.array.set(message);
+    this.#run(this.#key, this.#scratch.view, 0, message.length, true);
     return Int32Array.of(this.h0, this.h1, this.h2, this.h3);
   }
 
-  /** Runs a message of bytes, a character each, from a state. One that goes on has full blocks. */
-  #run(state: Int32Array, text: string, final: boolean): void {
+  /** Runs a message of bytes from a state. One that goes on has full blocks. */
+  #run(state: Int32Array, view: DataView, from: number, to: number, final: boolean): void {
     let v0 = state[0];
     let v1 = state[1];
     let v2 = state[2];
     let v3 = state[3];
-    this.#seen = 0;
-    for (let at = 0; ; at += BLOCK) {
-      const left = text.length - at;
+    for (let at = from; ; at += BLOCK) {
+      const left = to - at;
       const last = left <= BLOCK;
       const around = !(last && final) ? this.#inner : left === BLOCK ? this.#full : this.#padded;
-      v0 ^= around[0] ^ this.#word(text, at, left);
-      v1 ^= around[1] ^ this.#word(text, at + 4, left - 4);
-      v2 ^= around[2] ^ this.#word(text, at + 8, left - 8);
-      v3 ^= around[3] ^ this.#word(text, at + 12, left - 12);
+      v0 ^= around[0] ^ word(view, at, left);
+      v1 ^= around[1] ^ word(view, at + 4, left - 4);
+      v2 ^= around[2] ^ word(view, at + 8, left - 8);
+      v3 ^= around[3] ^ word(view, at + 12, left - 12);
       for (let round = 0; round < ROUNDS; round++) {
         v0 = (v0 + v1) | 0;
         v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
@@ -114,30 +126,14 @@ export class Hasher implements Identity {
       return;
     }
   }
+}
 
-  /**
-   * The next four of `left` characters as a little-endian word, with what padding falls into it.
-   * Made from characters, not by way of a scratch buffer: a 32-bit load behind four byte stores has
-   * to wait for them.
-   */
-  #word(text: string, at: number, left: number): number {
-    if (left >= 4) {
-      const c0 = text.charCodeAt(at);
-      const c1 = text.charCodeAt(at + 1);
-      const c2 = text.charCodeAt(at + 2);
-      const c3 = text.charCodeAt(at + 3);
-      this.#seen |= c0 | c1 | c2 | c3;
-      return c0 | (c1 << 8) | (c2 << 16) | (c3 << 24);
-    }
-    if (left < 0) return 0;
-    let word = PADDING << (8 * left);
-    for (let i = 0; i < left; i++) {
-      const c = text.charCodeAt(at + i);
-      this.#seen |= c;
-      word |= c << (8 * i);
-    }
-    return word;
-  }
+/** The next four of `left` bytes as a little-endian word, with what padding falls into it. */
+function word(view: DataView, at: number, left: number): number {
+  if (left >= 4) return view.getInt32(at, true);
+  if (left < 0) return 0;
+  const shift = 8 * left;
+  return (view.getInt32(at, true) & ((1 << shift) - 1)) | (PADDING << shift);
 }
 
 /** Doubling in the field GF(2^128), as the algorithm derives its subkeys. */

@@ -228,7 +228,9 @@ class Link {
   /** Notes a check that is handed over next. */
   await(res: HttpResponse, check: Check, startedMs: number, asker: Asker): Pending {
     const number = this.handoff.next;
-    const pending = { number, res, check, startedMs, asker };
+    const { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId } = check;
+    const kept = { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId };
+    const pending = { number, res, check: kept, startedMs, asker };
     this.#pending[number & (RING_ENTRIES - 1)] = pending;
     return pending;
   }

@@ -14,7 +14,6 @@ import type { Namespace } from '../namespaces/known.ts';
 /** A check in order, by a key that may ask it, as it stands or as an override has it. */
 export interface Check extends Terms {
   namespace: Namespace;
-  identifier: string;
   /** Answer from the counter as it stands, deduct afterwards. */
   isAsync: boolean;
   /** The override that governs it, where its answer says so. */

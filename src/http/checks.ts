@@ -4,14 +4,18 @@
  * they may belong to the shards of several workers, and are all or nothing.
  */
 
+import { AnswerWriter } from '../api/answer.ts';
+import type { AskedCheck } from '../api/asked.ts';
 import type { ByVersion } from '../api/faces.ts';
 import type { NamespaceFinder } from '../api/finder.ts';
 import type { RequestIds } from '../api/request-ids.ts';
-import { answerV1, readV1 } from '../api/v1/limit.ts';
-import { answerMany, answerV2, readMany, readV2 } from '../api/v2/limit.ts';
+import { Scan } from '../api/scan.ts';
+import { answerV1, ReaderV1 } from '../api/v1/limit.ts';
+import { answerMany, answerV2, ReaderV2 } from '../api/v2/limit.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Counters } from '../counters/counters.ts';
 import type { Identity } from '../counters/hash.ts';
+import type { Decision } from '../counters/window.ts';
 import { type Asker, type Check, type Decider, tally } from '../decide/decider.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
 import type { OverridesInForce } from '../overrides/in-force.ts';
@@ -34,64 +38,70 @@ export interface CheckParts {
 
 export class Checks {
   readonly #parts: CheckParts;
+  readonly #reader1: ReaderV1;
+  readonly #reader2: ReaderV2;
+  readonly #writer = new AnswerWriter();
   readonly #v1: Asker;
   readonly #v2: Asker;
 
   constructor(parts: CheckParts) {
-    const { ids, replies } = parts;
+    const { ids, namespaces, replies } = parts;
+    const writer = this.#writer;
+    const scan = new Scan();
     this.#parts = parts;
-    this.#v1 = asker(replies.v1, answerV1);
-    this.#v2 = asker(replies.v2, (check, decision) => answerV2(check, decision, ids.next()));
+    this.#reader1 = new ReaderV1(scan, namespaces);
+    this.#reader2 = new ReaderV2(scan, namespaces);
+    this.#v1 = asker(replies.v1, (check, decision) => answerV1(writer, check, decision));
+    this.#v2 = asker(replies.v2, (check, decision) => answerV2(writer, ids, check, decision));
   }
 
   readonly v1: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, counters, overrides, clock, lane } = this.#parts;
+    const { keyring, clock } = this.#parts;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const check = readV1(namespaces, key, bytes);
-    const id = counters.identify(check.namespace.state, check.identifier);
-    if (overrides.govern(check, id)) lane.count(COUNT.overridden);
-    this.#decide(res, check, id, startedMs, this.#v1);
+    const check = this.#reader1.read(key, bytes);
+    this.#decide(res, check, this.#identify(check), startedMs, this.#v1);
   };
 
   readonly v2: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, clock } = this.#parts;
+    const { keyring, overrides, clock } = this.#parts;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const check = readV2(namespaces, key, bytes);
-    this.#decide(res, check, this.#identify(check), startedMs, this.#v2);
+    const check = this.#reader2.read(key, bytes);
+    const id = this.#identify(check);
+    check.overrideId = overrides.governingId();
+    this.#decide(res, check, id, startedMs, this.#v2);
   };
 
   readonly many: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, counters, clock, lane, ids, replies } = this.#parts;
+    const { keyring, counters, overrides, clock, lane, ids, replies } = this.#parts;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const many = readMany(namespaces, key, bytes);
+    const checks = this.#reader2.readMany(key, bytes);
     const { together } = counters;
     together.begin();
-    many.checks.forEach((check, number) => {
+    checks.forEach((check, number) => {
       // Patterns made for it keep each check busy for some 20 ms: the thread does not hang.
       if (number % 8 === 0) lane.beat();
       const id = this.#identify(check);
+      check.overrideId = overrides.governingId();
       together.add(id, check.namespace.state[0], check);
     });
     const passed = together.decide(clock.wallMs(startedMs));
     const decision = (number: number) => together.decision(number);
-    many.checks.forEach(({ namespace, cost }, number) => {
+    checks.forEach(({ namespace, cost }, number) => {
       tally(lane, namespace, cost, passed, decision(number).outcome);
     });
-    replies.v2.json(res, answerMany(many, passed, decision, ids.next()));
+    replies.v2.json(res, answerMany(this.#writer, ids, checks, passed, decision));
     lane.answered(clock.monotonicMs() - startedMs);
   };
 
-  /** Its identity, overwritten by the next; and the check as an override has it, by its name. */
-  #identify(check: Check): Identity {
+  /** Its identity, overwritten by the next; and the check as an override has it. */
+  #identify(check: AskedCheck): Identity {
     const { counters, overrides, lane } = this.#parts;
-    const id = counters.identify(check.namespace.state, check.identifier);
-    if (overrides.govern(check, id)) {
-      lane.count(COUNT.overridden);
-      check.overrideId = overrides.governingId();
-    }
+    const { namespace, memory, from, to } = check;
+    const id = counters.identifyBytes(namespace.state, memory, from, to);
+    if (overrides.govern(check, id)) lane.count(COUNT.overridden);
     return id;
   }
 
@@ -104,7 +114,7 @@ export class Checks {
   }
 }
 
-function asker(replies: Replies, text: (...of: Parameters<typeof answerV1>) => string): Asker {
+function asker(replies: Replies, text: (check: Check, decision: Decision) => Uint8Array): Asker {
   return {
     answer: (res, check, decision) => replies.json(res, text(check, decision)),
     fail: (res, error) => replies.error(res, error),

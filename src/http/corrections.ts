@@ -11,10 +11,9 @@ import { type Counted, notOfDuration, readRefund, readReset } from '../api/v1/co
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Counters } from '../counters/counters.ts';
 import type { Identity } from '../counters/hash.ts';
-import type { Check } from '../decide/decider.ts';
 import { ApiError } from '../errors.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
-import type { OverridesInForce } from '../overrides/in-force.ts';
+import type { Governed, OverridesInForce } from '../overrides/in-force.ts';
 import type { RingsAhead } from '../shards/ahead.ts';
 import { shardOf, workerOf } from '../shards/shard.ts';
 import type { Clock } from '../time.ts';
@@ -87,7 +86,7 @@ export class Corrections {
   /** What a check is counted by: first the duration that an override gives it, where one does. */
   #durations(counted: Counted, durationMs: number, id: Identity): number[] {
     const asked = { limit: 0, durationMs, cost: 0, isSliding: false, isAsync: false };
-    const check: Check = { ...counted, ...asked, overrideId: undefined };
+    const check: Governed = { ...counted, ...asked, overrideId: undefined };
     this.#parts.overrides.govern(check, id);
     return [...new Set([check.durationMs, durationMs])];
   }

@@ -52,7 +52,8 @@ export class Replies {
     this.#report = report;
   }
 
-  json(res: HttpResponse, body: string): void {
+  /** @param body copied by uWebSockets.js before this returns */
+  json(res: HttpResponse, body: string | Uint8Array): void {
     res.writeHeader(CONTENT_TYPE, JSON_TYPE).end(body, this.draining);
   }
 

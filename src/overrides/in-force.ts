@@ -17,6 +17,11 @@ export interface PublishedTables {
   trie: SharedArrayBuffer | null;
 }
 
+/** A check with what patterns are matched with, which is asked for only where there are any. */
+export interface Governed extends Check {
+  readonly identifier: string;
+}
+
 export class OverridesInForce {
   #exact: ExactTable | undefined;
   #trie: Trie | undefined;
@@ -40,8 +45,9 @@ export class OverridesInForce {
    * @param id the hash of its namespace and identifier
    * @returns whether there is an override
    */
-  govern(check: Check, id: Identity): boolean {
+  govern(check: Governed, id: Identity): boolean {
     this.#record = -1;
+    this.#value = -1;
     const exact = this.#exact;
     if (exact !== undefined) {
       // Exact texts come before all patterns.
@@ -68,9 +74,10 @@ export class OverridesInForce {
     return true;
   }
 
-  /** The id of the override that `govern` has just found. */
-  governingId(): string {
-    return this.#record >= 0 ? this.#exact!.id(this.#record) : this.#trie!.id(this.#value);
+  /** The id of the override that `govern` has just found, if it did. */
+  governingId(): string | undefined {
+    if (this.#record >= 0) return this.#exact!.id(this.#record);
+    return this.#value >= 0 ? this.#trie!.id(this.#value) : undefined;
   }
 
   /** The patterns of namespaces are matched once for each namespace and trie. */

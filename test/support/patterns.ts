@@ -4,8 +4,11 @@
  */
 
 import { Hasher } from '../../src/counters/hash.ts';
-import type { Check } from '../../src/decide/decider.ts';
-import { OverridesInForce, type PublishedTables } from '../../src/overrides/in-force.ts';
+import {
+  type Governed,
+  OverridesInForce,
+  type PublishedTables,
+} from '../../src/overrides/in-force.ts';
 import type { PlacedOverride } from '../../src/overrides/registers.ts';
 
 /** Whether a pattern matches the whole of a text, by characters. */
@@ -84,14 +87,14 @@ export const HASH_KEY = Buffer.from('0123456789abcdef');
 export class Governor {
   readonly inForce = new OverridesInForce();
   readonly #hasher = new Hasher(HASH_KEY);
-  readonly #namespaces = new Map<string, Check['namespace']>();
+  readonly #namespaces = new Map<string, Governed['namespace']>();
 
   constructor(tables: Partial<PublishedTables> = {}) {
     this.inForce.switchTo(tables);
   }
 
   limit(namespace: string, identifier: string): number | undefined {
-    const check: Check = {
+    const check: Governed = {
       namespace: this.#namespace(namespace),
       identifier,
       limit: -1,
@@ -106,11 +109,11 @@ export class Governor {
   }
 
   /** The id of the override that gave the last limit. */
-  get governingId(): string {
+  get governingId(): string | undefined {
     return this.inForce.governingId();
   }
 
-  #namespace(name: string): Check['namespace'] {
+  #namespace(name: string): Governed['namespace'] {
     let namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
       const state = this.#hasher.namespace(name);

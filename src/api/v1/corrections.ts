@@ -14,10 +14,10 @@ import {
   NAMESPACE_MAX_CHARACTERS,
 } from '../../limits.ts';
 import type { Namespace } from '../../namespaces/known.ts';
+import { DEFAULT_NAMESPACE } from '../asked.ts';
 import type { CounterAction, NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
 import { bodyReader, integer, text } from '../schema.ts';
-import { DEFAULT_NAMESPACE } from './limit.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const duration = integer(DURATION_MIN_MS, DURATION_MAX_MS);

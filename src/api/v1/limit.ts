@@ -18,11 +18,12 @@ import {
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
 } from '../../limits.ts';
+import { type AnswerWriter, piece } from '../answer.ts';
+import { AskedCheck, type Takes } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
+import { FIELD, type Scan } from '../scan.ts';
 import { bodyReader, flag, integer, text } from '../schema.ts';
-
-export const DEFAULT_NAMESPACE = 'default';
 
 const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
 
@@ -51,44 +52,53 @@ export const limitReader = bodyReader(
   ),
 );
 
-/**
- * What stands before `remaining` and after it, of the last answer: most checks have the limit and
- * the window of the one before.
- */
-const made = { limit: 0, admitted: '', refused: '', reset: 0, end: '' };
+const TAKES: Takes = {
+  required: FIELD.identifier | FIELD.limit | FIELD.duration,
+  optional: FIELD.namespace | FIELD.cost | FIELD.async,
+  identifierMin: 0,
+  durationMaxMs: DURATION_MAX_MS,
+};
 
-/** The body of the 200. */
-export function answerV1({ limit }: Check, { admitted, remaining, reset }: Decision): string {
-  if (limit !== made.limit || made.admitted === '') {
-    made.limit = limit;
-    made.admitted = `{"success":true,"limit":${limit},"remaining":`;
-    made.refused = `{"success":false,"limit":${limit},"remaining":`;
+/** Reads the checks of a thread, each into the same object. */
+export class ReaderV1 {
+  readonly #scan: Scan;
+  readonly #namespaces: NamespaceFinder;
+  readonly #check: AskedCheck;
+
+  constructor(scan: Scan, namespaces: NamespaceFinder) {
+    this.#scan = scan;
+    this.#namespaces = namespaces;
+    this.#check = new AskedCheck(scan.memory, false);
   }
-  if (reset !== made.reset) {
-    made.reset = reset;
-    made.end = `,"reset":${reset}}`;
+
+  /** @param bytes the complete body */
+  read(key: Key, bytes: ArrayBuffer | Uint8Array): AskedCheck {
+    const check = this.#check;
+    const namespaces = this.#namespaces;
+    const isTaken = this.#scan.isObject(bytes) && check.take(this.#scan, TAKES);
+    if (!isTaken) check.set(limitReader.read(parseBody(bytes)), 0);
+    const { named, cost } = check;
+    check.namespace =
+      namespaces.find(key, 'limit', named, false) ?? namespaces.toUse(named, cost !== 0);
+    return check;
   }
-  return (admitted ? made.admitted : made.refused) + remaining + made.end;
 }
 
-/** @param bytes the complete body */
-export function readV1(
-  namespaces: NamespaceFinder,
-  key: Key,
-  bytes: ArrayBuffer | Uint8Array,
-): Check {
-  const body = limitReader.read(parseBody(bytes));
-  const { identifier, limit, duration, namespace: name = DEFAULT_NAMESPACE, cost = 1 } = body;
-  const namespace =
-    namespaces.find(key, 'limit', name, false) ?? namespaces.toUse(name, cost !== 0);
-  return {
-    namespace,
-    identifier,
-    limit,
-    durationMs: duration,
-    cost,
-    isSliding: false,
-    isAsync: body.async === true,
-    overrideId: undefined,
-  };
+const ADMITTED = piece('{"success":true,"limit":');
+const REFUSED = piece('{"success":false,"limit":');
+const REMAINING = piece(',"remaining":');
+const RESET = piece(',"reset":');
+const END = piece('}');
+
+/** The body of the 200. */
+export function answerV1(writer: AnswerWriter, { limit }: Check, decision: Decision): Uint8Array {
+  writer.begin();
+  writer.piece(decision.admitted ? ADMITTED : REFUSED);
+  writer.integer(limit);
+  writer.piece(REMAINING);
+  writer.integer(decision.remaining);
+  writer.piece(RESET);
+  writer.integer(decision.reset);
+  writer.piece(END);
+  return writer.end();
 }

@@ -6,7 +6,7 @@
  * 404.
  */
 
-import Type, { type Static } from 'typebox';
+import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
 import type { Decision } from '../../counters/window.ts';
 import type { Check } from '../../decide/decider.ts';
@@ -21,8 +21,12 @@ import {
   V2_DURATION_MAX_MS,
 } from '../../limits.ts';
 import type { Namespace } from '../../namespaces/known.ts';
+import { type AnswerWriter, piece } from '../answer.ts';
+import { AskedCheck, type Takes } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
+import type { RequestIds } from '../request-ids.ts';
+import { FIELD, type Scan, UNUSUAL } from '../scan.ts';
 import { integer, strictReader, text } from '../schema.ts';
 
 const Limit = Type.Object(
@@ -35,137 +39,194 @@ const Limit = Type.Object(
   },
   { takes: 'a JSON object' },
 );
-type Body = Static<typeof Limit>;
 
-const reader = strictReader(Limit);
-const itemReader = strictReader(Limit, 'a check');
+export const limitReader = strictReader(Limit);
+export const itemReader = strictReader(Limit, 'a check');
 
-/** @param bytes the complete body */
-export function readV2(
-  namespaces: NamespaceFinder,
-  key: Key,
-  bytes: ArrayBuffer | Uint8Array,
-): Check {
-  const body = reader.read(parseBody(bytes));
-  const { namespace: name, cost = 1 } = body;
-  const namespace = namespaces.find(key, 'limit', name) ?? namespaces.toUse(name, cost !== 0);
-  return checkOf(body, namespace);
-}
+const TAKES: Takes = {
+  required: FIELD.namespace | FIELD.identifier | FIELD.limit | FIELD.duration,
+  optional: FIELD.cost,
+  identifierMin: 1,
+  durationMaxMs: V2_DURATION_MAX_MS,
+};
 
-/** The checks of one request, as it asks them and as they are decided. */
-interface ManyChecks {
-  bodies: readonly Body[];
-  checks: Check[];
-}
+/** Reads the checks of a thread, each into the same object as the one of its number before. */
+export class ReaderV2 {
+  readonly #scan: Scan;
+  readonly #namespaces: NamespaceFinder;
+  readonly #checks: AskedCheck[];
 
-/** @param bytes the complete body */
-export function readMany(
-  namespaces: NamespaceFinder,
-  key: Key,
-  bytes: ArrayBuffer | Uint8Array,
-): ManyChecks {
-  const items = parseBody(bytes);
-  const takes = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
-  if (!Array.isArray(items) || items.length < 1 || items.length > MULTI_LIMIT_MAX) {
-    const message = `the body must be ${takes}, got ${describe(items)}`;
-    throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: `give ${takes}` });
+  constructor(scan: Scan, namespaces: NamespaceFinder) {
+    this.#scan = scan;
+    this.#namespaces = namespaces;
+    this.#checks = Array.from({ length: MULTI_LIMIT_MAX }, () => new AskedCheck(scan.memory, true));
   }
-  const found: (Namespace | undefined)[] = [];
-  const checks: Check[] = [];
-  let at = 0;
-  try {
-    for (at = 0; at < items.length; at++) itemReader.read(items[at]);
-    const bodies: Body[] = items;
-    // A 403 for any of them comes before a 404 for another.
-    const mayAll = key.permissions.mayLimitAnywhere;
-    for (at = 0; at < bodies.length && !mayAll; at++) {
-      namespaces.require(key, 'limit', bodies[at].namespace);
+
+  /** @param bytes the complete body */
+  read(key: Key, bytes: ArrayBuffer | Uint8Array): AskedCheck {
+    const check = this.#checks[0];
+    const namespaces = this.#namespaces;
+    const isTaken = this.#scan.isObject(bytes) && check.take(this.#scan, TAKES);
+    if (!isTaken) check.set(limitReader.read(parseBody(bytes)), 0);
+    const { named, cost } = check;
+    check.namespace = namespaces.find(key, 'limit', named) ?? namespaces.toUse(named, cost !== 0);
+    return check;
+  }
+
+  /**
+   * The checks of one request.
+   * @param bytes the complete body
+   */
+  readMany(key: Key, bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] {
+    const checks = this.#scanMany(bytes) ?? this.#parseMany(bytes);
+    const namespaces = this.#namespaces;
+    let at = 0;
+    try {
+      // A 403 for any of them comes before a 404 for another.
+      const mayAll = key.permissions.mayLimitAnywhere;
+      for (at = 0; at < checks.length && !mayAll; at++) {
+        namespaces.require(key, 'limit', checks[at].named);
+      }
+      const missing: number[] = [];
+      const created = new Set<string>();
+      let last: string | undefined;
+      let namespace: Namespace | undefined;
+      for (at = 0; at < checks.length; at++) {
+        const check = checks[at];
+        // Most name the same: to compare is less than to look up.
+        if (check.named !== last) namespace = namespaces.find(key, 'limit', check.named);
+        last = check.named;
+        if (namespace !== undefined) {
+          check.namespace = namespace;
+          continue;
+        }
+        missing.push(at);
+        if (check.cost === 0) continue;
+        created.add(check.named);
+        namespaces.requireRoom(created);
+      }
+      for (at of missing) {
+        const check = checks[at];
+        check.namespace = namespaces.toUse(check.named, check.cost !== 0);
+      }
+      return checks;
+    } catch (error) {
+      throw error instanceof ApiError ? error.inItem('', at) : error;
     }
-    const created = new Set<string>();
-    let last: string | undefined;
-    let namespace: Namespace | undefined;
-    for (at = 0; at < bodies.length; at++) {
-      const { namespace: name, cost } = bodies[at];
-      // Most name the same: to compare is less than to look up.
-      if (name !== last) namespace = namespaces.find(key, 'limit', name);
-      last = name;
-      found.push(namespace);
-      if (namespace !== undefined || cost === 0) continue;
-      created.add(name);
-      namespaces.requireRoom(created);
+  }
+
+  /** @returns undefined for what it leaves to the schema */
+  #scanMany(bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] | undefined {
+    const scan = this.#scan;
+    const length = scan.put(bytes);
+    let at = scan.firstItem();
+    for (let count = 0; at !== UNUSUAL && count < MULTI_LIMIT_MAX; at = scan.nextItem(at)) {
+      at = scan.object(at);
+      if (at === UNUSUAL || !this.#checks[count++].take(scan, TAKES)) return undefined;
+      if (scan.isEnd(at, length)) return this.#checks.slice(0, count);
     }
-    for (at = 0; at < bodies.length; at++) {
-      const body = bodies[at];
-      const namespace = found[at] ?? namespaces.toUse(body.namespace, body.cost !== 0);
-      checks.push(checkOf(body, namespace));
+    return undefined;
+  }
+
+  #parseMany(bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] {
+    const items = parseBody(bytes);
+    const takes = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
+    if (!Array.isArray(items) || items.length < 1 || items.length > MULTI_LIMIT_MAX) {
+      const message = `the body must be ${takes}, got ${describe(items)}`;
+      throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: `give ${takes}` });
     }
-    return { bodies, checks };
-  } catch (error) {
-    throw error instanceof ApiError ? error.inItem('', at) : error;
+    let end = 0;
+    return items.map((item, number) => {
+      const check = this.#checks[number];
+      try {
+        end = check.set(itemReader.read(item), end);
+      } catch (error) {
+        throw error instanceof ApiError ? error.inItem('', number) : error;
+      }
+      return check;
+    });
   }
 }
 
-function checkOf({ identifier, limit, duration, cost = 1 }: Body, namespace: Namespace): Check {
-  return {
-    namespace,
-    identifier,
-    limit,
-    durationMs: duration,
-    cost,
-    isSliding: true,
-    isAsync: false,
-    overrideId: undefined,
-  };
-}
+const META = piece('{"meta":{"requestId":"');
+const LIMIT = piece('"},"data":{"limit":');
+const REMAINING = piece(',"remaining":');
+const RESET = piece(',"reset":');
+const ADMITTED = piece(',"success":true');
+const REFUSED = piece(',"success":false');
+const OVERRIDE = piece(',"overrideId":"');
+const QUOTE = piece('"');
+const END = piece('}}');
 
 /** The body of the 200. */
-export function answerV2(check: Check, decision: Decision, requestId: string): string {
-  return (
-    `{"meta":{"requestId":"${requestId}"},"data":{"limit":${check.limit},"remaining":` +
-    `${decision.remaining},"reset":${decision.reset},"success":${decision.admitted}` +
-    `${overrideText(check)}}}`
-  );
+export function answerV2(
+  writer: AnswerWriter,
+  ids: RequestIds,
+  check: Check,
+  decision: Decision,
+): Uint8Array {
+  writer.begin();
+  writer.piece(META);
+  ids.write(writer);
+  writer.piece(LIMIT);
+  writer.integer(check.limit);
+  writer.piece(REMAINING);
+  writer.integer(decision.remaining);
+  writer.piece(RESET);
+  writer.integer(decision.reset);
+  writer.piece(decision.admitted ? ADMITTED : REFUSED);
+  writeOverride(writer, check);
+  writer.piece(END);
+  return writer.end();
 }
+
+const ALL_PASSED = piece('"},"data":{"passed":true,"limits":[');
+const NOT_ALL_PASSED = piece('"},"data":{"passed":false,"limits":[');
+const NAMESPACE = piece('{"namespace":');
+const NEXT_NAMESPACE = piece(',{"namespace":');
+const IDENTIFIER = piece(',"identifier":');
+const ITEM_LIMIT = piece(',"limit":');
+const PASSED = piece(',"passed":true');
+const FAILED = piece(',"passed":false');
+const END_OF_ITEM = piece('}');
+const END_OF_MANY = piece(']}}');
 
 /** @param decision of a check, by its number */
 export function answerMany(
-  { bodies, checks }: ManyChecks,
+  writer: AnswerWriter,
+  ids: RequestIds,
+  checks: readonly AskedCheck[],
   passed: boolean,
   decision: (number: number) => Decision,
-  requestId: string,
-): string {
-  // Most checks share their namespace, limit and window: what is between is put together once.
-  const piece = { name: '', begin: '', limit: -1, middle: '', reset: -1, end: '', refused: '' };
-  const texts = checks.map((check, i) => {
-    const { admitted, remaining, reset } = decision(i);
-    const { namespace } = bodies[i];
-    if (namespace !== piece.name) {
-      piece.name = namespace;
-      piece.begin = `{"namespace":${quoted(namespace)},"identifier":`;
-    }
-    if (check.limit !== piece.limit) {
-      piece.limit = check.limit;
-      piece.middle = `,"limit":${check.limit},"remaining":`;
-    }
-    if (reset !== piece.reset) {
-      piece.reset = reset;
-      piece.end = `,"reset":${reset},"passed":true`;
-      piece.refused = `,"reset":${reset},"passed":false`;
-    }
-    const begin = piece.begin + quoted(check.identifier) + piece.middle + remaining;
-    return `${begin}${admitted ? piece.end : piece.refused}${overrideText(check)}}`;
-  });
-  const meta = `{"meta":{"requestId":"${requestId}"},"data":{"passed":${passed},"limits":[`;
-  return `${meta}${texts.join(',')}]}}`;
+): Uint8Array {
+  writer.begin();
+  writer.piece(META);
+  ids.write(writer);
+  writer.piece(passed ? ALL_PASSED : NOT_ALL_PASSED);
+  for (let number = 0; number < checks.length; number++) {
+    const check = checks[number];
+    const { admitted, remaining, reset } = decision(number);
+    writer.piece(number === 0 ? NAMESPACE : NEXT_NAMESPACE);
+    writer.json(check.named);
+    writer.piece(IDENTIFIER);
+    writer.jsonOf(check.memory, check.from, check.to);
+    writer.piece(ITEM_LIMIT);
+    writer.integer(check.limit);
+    writer.piece(REMAINING);
+    writer.integer(remaining);
+    writer.piece(RESET);
+    writer.integer(reset);
+    writer.piece(admitted ? PASSED : FAILED);
+    writeOverride(writer, check);
+    writer.piece(END_OF_ITEM);
+  }
+  writer.piece(END_OF_MANY);
+  return writer.end();
 }
 
-function overrideText({ overrideId }: Check): string {
-  return overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
-}
-
-/** Text of which JSON escapes nothing, as most is: to ask takes less than `JSON.stringify`. */
-const PLAIN = /^[ !#-[\]-~]*$/;
-
-function quoted(text: string): string {
-  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+function writeOverride(writer: AnswerWriter, { overrideId }: Check): void {
+  if (overrideId === undefined) return;
+  writer.piece(OVERRIDE);
+  writer.ascii(overrideId);
+  writer.piece(QUOTE);
 }

@@ -1,0 +1,106 @@
+/**
+ * The text of an answer, put together as bytes in one buffer that is used for all answers of a
+ * thread: no string is built, and what is handed to uWebSockets.js is copied once, by it.
+ */
+
+import type { Bytes } from '../bytes.ts';
+import { ANSWER_MAX_BYTES } from '../limits.ts';
+
+/** A piece of text that stands in many answers. */
+export function piece(text: string): Buffer {
+  return Buffer.from(text);
+}
+
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const ZERO = 0x30;
+const BACKSLASH = 0x5c;
+/** A number is written as two or three of so many digits, each by arithmetic on 32 bits. */
+const CHUNK_DIGITS = 9;
+const CHUNK = 10 ** CHUNK_DIGITS;
+/** Answers up to that length have views of their own, which need not be made each time. */
+const SHORT_BYTES = 256;
+
+export class AnswerWriter {
+  readonly #bytes = Buffer.alloc(ANSWER_MAX_BYTES);
+  readonly #short = Array.from({ length: SHORT_BYTES }, (_, n) => this.#bytes.subarray(0, n));
+  #at = 0;
+  /** The last text that was written as JSON. */
+  #text = '';
+  #quoted = piece('""');
+
+  begin(): void {
+    this.#at = 0;
+  }
+
+  piece(text: Buffer): void {
+    const bytes = this.#bytes;
+    const { length } = text;
+    const at = this.#at;
+    for (let i = 0; i < length; i++) bytes[at + i] = text[i];
+    this.#at = at + length;
+  }
+
+  /** Text of ASCII, of which JSON escapes nothing. */
+  ascii(text: string): void {
+    for (let i = 0; i < text.length; i++) this.#bytes[this.#at++] = text.charCodeAt(i);
+  }
+
+  /** Any text, as JSON has it: mostly the one before. */
+  json(text: string): void {
+    if (text !== this.#text) {
+      this.#text = text;
+      this.#quoted = piece(JSON.stringify(text));
+    }
+    this.piece(this.#quoted);
+  }
+
+  /** The same of a text that lies somewhere in UTF-8. */
+  jsonOf(memory: Bytes, from: number, to: number): void {
+    const { array } = memory;
+    const bytes = this.#bytes;
+    let at = this.#at;
+    bytes[at++] = QUOTE;
+    for (let i = from; i < to; i++) {
+      const byte = array[i];
+      if (byte < SPACE || byte === QUOTE || byte === BACKSLASH) {
+        this.json(memory.text(from, to));
+        return;
+      }
+      bytes[at++] = byte;
+    }
+    bytes[at++] = QUOTE;
+    this.#at = at;
+  }
+
+  /** @param value a safe integer from 0 on */
+  integer(value: number): void {
+    if (value >= CHUNK) {
+      const high = Math.floor(value / CHUNK);
+      this.integer(high);
+      this.#digits(value - high * CHUNK, CHUNK_DIGITS);
+    } else {
+      let digits = 1;
+      for (let power = 10; value >= power; power *= 10) digits++;
+      this.#digits(value, digits);
+    }
+  }
+
+  /** @returns all of it, which the next answer overwrites */
+  end(): Buffer {
+    const length = this.#at;
+    return length < SHORT_BYTES ? this.#short[length] : this.#bytes.subarray(0, length);
+  }
+
+  #digits(value: number, count: number): void {
+    const bytes = this.#bytes;
+    const from = this.#at;
+    let left = value | 0;
+    for (let at = from + count - 1; at >= from; at--) {
+      const tenth = (left / 10) | 0;
+      bytes[at] = ZERO + left - 10 * tenth;
+      left = tenth;
+    }
+    this.#at = from + count;
+  }
+}
