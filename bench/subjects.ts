@@ -3,7 +3,6 @@
  * does BATCH of its steps in a call, so that the clock of the bench weighs nothing.
  */
 
-import { AnswerWriter } from '../src/api/answer.ts';
 import { NamespaceFinder } from '../src/api/finder.ts';
 import { parseBody } from '../src/api/json.ts';
 import { RequestIds } from '../src/api/request-ids.ts';
@@ -73,14 +72,26 @@ function identifiers(count: number, first: number): string[] {
 }
 
 /** Texts one behind the other, as bytes, as they are hashed. */
-function inMemory(texts: readonly string[]): { memory: Bytes; ends: Uint32Array } {
-  const memory = new Bytes(texts.reduce((sum, { length }) => sum + length, 0));
-  let end = 0;
-  const ends = Uint32Array.from(texts, (text) => {
-    end = memory.write(text, end);
-    return end;
-  });
-  return { memory, ends };
+class Texts {
+  readonly memory: Bytes;
+  readonly #ends: Uint32Array;
+
+  constructor(texts: readonly string[]) {
+    this.memory = new Bytes(texts.reduce((sum, { length }) => sum + length, 0));
+    let end = 0;
+    this.#ends = Uint32Array.from(texts, (text) => {
+      end = this.memory.write(text, end);
+      return end;
+    });
+  }
+
+  from(at: number): number {
+    return at === 0 ? 0 : this.#ends[at - 1];
+  }
+
+  to(at: number): number {
+    return this.#ends[at];
+  }
 }
 
 /** Hashes and decides on `count` identifiers, from number `first` on. */
@@ -96,7 +107,7 @@ export function decideSubject(
   const attached = tables.map((buffer, shard) => {
     return new CounterTable(buffer, shard, owner, 'deny', () => {});
   });
-  const { memory, ends } = inMemory(identifiers(count, first));
+  const texts = new Texts(identifiers(count, first));
   const decision = newDecision();
   const nowMs = 1_700_000_000_000;
   const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: false };
@@ -106,7 +117,7 @@ export function decideSubject(
     count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) {
-        hasher.hashBytes(state, memory, at === 0 ? 0 : ends[at - 1], ends[at]);
+        hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
         at = at + 1 === count ? 0 : at + 1;
         const table = attached[shardOf(hasher)];
         table.decide(hasher, state[0], nowMs, terms, true, decision);
@@ -120,17 +131,18 @@ export function decideSubject(
 function slidingSubject(tables: SharedArrayBuffer[], count: number): Subject {
   const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
   const state = counters.namespaceState('sliding');
-  const texts = identifiers(count, 0);
+  const texts = new Texts(identifiers(count, 0));
   const nowMs = 1_700_000_000_000;
   const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
-  const decide = (text: string, atMs: number) => {
-    return counters.decide(counters.identify(state, text), state[0], atMs, terms);
+  const decide = (at: number, atMs: number) => {
+    const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
+    return counters.decide(id, state[0], atMs, terms);
   };
-  for (const text of texts) decide(text, nowMs - DURATION_MS);
+  for (let i = 0; i < count; i++) decide(i, nowMs - DURATION_MS);
   let at = 0;
   return batch(`hash + decide, sliding, ${count.toLocaleString('en')} identifiers`, () => {
     at = at + 1 === count ? 0 : at + 1;
-    return decide(texts[at], nowMs).remaining;
+    return decide(at, nowMs).remaining;
   });
 }
 
@@ -139,7 +151,7 @@ function togetherSubject(tables: SharedArrayBuffer[], count: number, many: numbe
   const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
   const { together } = counters;
   const state = counters.namespaceState('together');
-  const texts = identifiers(count, 0);
+  const texts = new Texts(identifiers(count, 0));
   const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
   let at = 0;
   return {
@@ -149,7 +161,8 @@ function togetherSubject(tables: SharedArrayBuffer[], count: number, many: numbe
       for (let request = 0; request < BATCH / many; request++) {
         together.begin();
         for (let i = 0; i < many; i++) {
-          together.add(counters.identify(state, texts[at]), state[0], terms);
+          const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
+          together.add(id, state[0], terms);
           at = at + 1 === count ? 0 : at + 1;
         }
         sink.value = together.decide(1_700_000_000_000);
@@ -161,14 +174,14 @@ function togetherSubject(tables: SharedArrayBuffer[], count: number, many: numbe
 function hashSubject(count: number): Subject {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
-  const { memory, ends } = inMemory(identifiers(count, 0));
+  const texts = new Texts(identifiers(count, 0));
   let at = 0;
   return {
     name: `hash, ${count.toLocaleString('en')} identifiers`,
     count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) {
-        hasher.hashBytes(state, memory, at === 0 ? 0 : ends[at - 1], ends[at]);
+        hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
         at = at + 1 === count ? 0 : at + 1;
       }
       sink.value = hasher.h0;
@@ -235,7 +248,6 @@ export function stepSubjects(): Subject[] {
   );
   const scan = new Scan();
   const reader = new ReaderV1(scan, new NamespaceFinder(namespaces));
-  const writer = new AnswerWriter();
   const overrides = new OverridesInForce();
   const inPlace = new InPlace(counters, [], clock, lane);
   /** As the acceptor does it, without HTTP. */
@@ -245,7 +257,7 @@ export function stepSubjects(): Subject[] {
     const { namespace, memory, from, to } = check;
     const id = counters.identifyBytes(namespace.state, memory, from, to);
     overrides.govern(check, id);
-    const answer = answerV1(writer, check, inPlace.decide(check, id, startedMs));
+    const answer = answerV1(check, inPlace.decide(check, id, startedMs));
     lane.answered(clock.monotonicMs() - startedMs);
     return answer;
   };
@@ -298,7 +310,7 @@ export function stepSubjects(): Subject[] {
     governSubject('1,000 exact', tablesOf(exactOverrides(1_000))),
     governSubject('100,000 exact', tablesOf(exactOverrides(100_000))),
     governSubject('10,000 with a wildcard', tablesOf(wildcardOverrides(10_000))),
-    batch('answer', (i) => answerV1(writer, checked, answers[i])),
+    batch('answer', (i) => answerV1(checked, answers[i])),
     batch('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
   ];
 }

@@ -4,7 +4,6 @@
  */
 
 import type { Bytes } from '../bytes.ts';
-import { ANSWER_MAX_BYTES } from '../limits.ts';
 
 /** A piece of text that stands in many answers. */
 export function piece(text: string): Buffer {
@@ -22,15 +21,27 @@ const CHUNK = 10 ** CHUNK_DIGITS;
 const SHORT_BYTES = 256;
 
 export class AnswerWriter {
-  readonly #bytes = Buffer.alloc(ANSWER_MAX_BYTES);
-  readonly #short = Array.from({ length: SHORT_BYTES }, (_, n) => this.#bytes.subarray(0, n));
+  readonly #bytes: Buffer;
+  readonly #short: Buffer[];
   #at = 0;
   /** The last text that was written as JSON. */
   #text = '';
   #quoted = piece('""');
 
-  begin(): void {
-    this.#at = 0;
+  /** @param length the most bytes of an answer */
+  constructor(length: number) {
+    this.#bytes = Buffer.alloc(length);
+    this.#short = Array.from({ length: SHORT_BYTES }, (_, n) => this.#bytes.subarray(0, n));
+  }
+
+  /** How much is written. */
+  get at(): number {
+    return this.#at;
+  }
+
+  /** Goes on behind so much of what was written before, which stays; from 0 on anew. */
+  begin(at: number): void {
+    this.#at = at;
   }
 
   piece(text: Buffer): void {
@@ -87,8 +98,11 @@ export class AnswerWriter {
   }
 
   /** @returns all of it, which the next answer overwrites */
-  end(): Buffer {
-    const length = this.#at;
+  all(): Buffer {
+    return this.upTo(this.#at);
+  }
+
+  upTo(length: number): Buffer {
     return length < SHORT_BYTES ? this.#short[length] : this.#bytes.subarray(0, length);
   }
 

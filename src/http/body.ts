@@ -17,9 +17,30 @@ export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uin
 
 const FIRST_BUFFER_BYTES = 1_024;
 
+/**
+ * A body on its way. Nearly all come whole with their head, so that the same one, with the same
+ * function for uWebSockets.js, serves one request after the other. One that takes longer serves no
+ * other before its last piece, and goes with its request when that is aborted.
+ */
+class Gathering {
+  /** Undefined when it is answered. */
+  res: HttpResponse | undefined;
+  maxBytes = 0;
+  context: unknown;
+  onBody: OnBody<unknown> = () => {};
+  copy: Uint8Array | undefined;
+  size = 0;
+  readonly onPiece: (piece: ArrayBuffer, isLast: boolean) => void;
+
+  constructor(take: (gathering: Gathering, piece: ArrayBuffer, isLast: boolean) => void) {
+    this.onPiece = (piece, isLast) => take(this, piece, isLast);
+  }
+}
+
 export class BodyReader {
   readonly #lane: AcceptorLane;
   readonly #fail: (res: HttpResponse, error: unknown) => void;
+  #free: Gathering | undefined;
 
   constructor(lane: AcceptorLane, fail: (res: HttpResponse, error: unknown) => void) {
     this.#lane = lane;
@@ -27,33 +48,49 @@ export class BodyReader {
   }
 
   read<T>(res: HttpResponse, maxBytes: number, context: T, onBody: OnBody<T>): void {
-    let copy: Uint8Array | undefined;
-    let size = 0;
-    let answered = false;
-    res.onData((piece, isLast) => {
-      if (answered) return;
-      try {
-        const end = size + piece.byteLength;
-        if (end > maxBytes) {
-          const message = `the body must be at most ${maxBytes} bytes`;
-          throw new ApiError('PAYLOAD_TOO_LARGE', message);
-        }
-        if (isLast && copy === undefined) {
-          answered = true;
-          onBody(res, context, piece);
-          return;
-        }
-        copy = append(copy, size, piece, maxBytes);
-        size = end;
-        this.#lane.beat();
-        if (!isLast) return;
-        answered = true;
-        onBody(res, context, copy.subarray(0, size));
-      } catch (error) {
-        answered = true;
-        this.#fail(res, error);
-      }
-    });
+    const gathering = this.#free ?? new Gathering(this.#take);
+    this.#free = undefined;
+    gathering.res = res;
+    gathering.maxBytes = maxBytes;
+    gathering.context = context;
+    gathering.onBody = onBody as OnBody<unknown>;
+    res.onData(gathering.onPiece);
+  }
+
+  readonly #take = (gathering: Gathering, piece: ArrayBuffer, isLast: boolean): void => {
+    const { res, context, onBody } = gathering;
+    if (res === undefined) return;
+    try {
+      const body = this.#gather(gathering, piece, isLast);
+      if (body === undefined) return;
+      gathering.res = undefined;
+      gathering.copy = undefined;
+      gathering.size = 0;
+      this.#free = gathering;
+      onBody(res, context, body);
+    } catch (error) {
+      gathering.res = undefined;
+      this.#fail(res, error);
+    }
+  };
+
+  /** @returns the whole body, when it is there */
+  #gather(
+    gathering: Gathering,
+    piece: ArrayBuffer,
+    isLast: boolean,
+  ): ArrayBuffer | Uint8Array | undefined {
+    const { maxBytes, copy, size } = gathering;
+    const end = size + piece.byteLength;
+    if (end > maxBytes) {
+      throw new ApiError('PAYLOAD_TOO_LARGE', `the body must be at most ${maxBytes} bytes`);
+    }
+    if (isLast && copy === undefined) return piece;
+    const whole = append(copy, size, piece, maxBytes);
+    gathering.copy = whole;
+    gathering.size = end;
+    this.#lane.beat();
+    return isLast ? whole.subarray(0, end) : undefined;
   }
 }
 

@@ -18,6 +18,7 @@ import type { Identity } from '../counters/hash.ts';
 import type { Decision } from '../counters/window.ts';
 import { type Asker, type Check, type Decider, tally } from '../decide/decider.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
+import { ANSWER_MAX_BYTES } from '../limits.ts';
 import type { OverridesInForce } from '../overrides/in-force.ts';
 import type { Clock } from '../time.ts';
 import type { OnBody } from './body.ts';
@@ -40,7 +41,7 @@ export class Checks {
   readonly #parts: CheckParts;
   readonly #reader1: ReaderV1;
   readonly #reader2: ReaderV2;
-  readonly #writer = new AnswerWriter();
+  readonly #writer = new AnswerWriter(ANSWER_MAX_BYTES);
   readonly #v1: Asker;
   readonly #v2: Asker;
 
@@ -51,7 +52,7 @@ export class Checks {
     this.#parts = parts;
     this.#reader1 = new ReaderV1(scan, namespaces);
     this.#reader2 = new ReaderV2(scan, namespaces);
-    this.#v1 = asker(replies.v1, (check, decision) => answerV1(writer, check, decision));
+    this.#v1 = asker(replies.v1, answerV1);
     this.#v2 = asker(replies.v2, (check, decision) => answerV2(writer, ids, check, decision));
   }
 

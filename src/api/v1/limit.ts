@@ -18,7 +18,7 @@ import {
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
 } from '../../limits.ts';
-import { type AnswerWriter, piece } from '../answer.ts';
+import { AnswerWriter, piece } from '../answer.ts';
 import { AskedCheck, type Takes } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
@@ -84,21 +84,56 @@ export class ReaderV1 {
   }
 }
 
-const ADMITTED = piece('{"success":true,"limit":');
-const REFUSED = piece('{"success":false,"limit":');
 const REMAINING = piece(',"remaining":');
 const RESET = piece(',"reset":');
 const END = piece('}');
+const ANSWER_BYTES = 128;
+
+/** `{"success":…,"limit":…,"remaining":` and `,"reset":…}` stay in place where they are the same. */
+class Answer {
+  readonly #writer = new AnswerWriter(ANSWER_BYTES);
+  readonly #begin: Buffer;
+  #limit = -1;
+  #reset = -1;
+  /** Where the last `remaining` began and ended, and the answer did. */
+  #remainingFrom = 0;
+  #remainingTo = -1;
+  #end = 0;
+
+  constructor(begin: Buffer) {
+    this.#begin = begin;
+  }
+
+  write(limit: number, remaining: number, reset: number): Uint8Array {
+    const writer = this.#writer;
+    if (limit !== this.#limit) {
+      writer.begin(0);
+      writer.piece(this.#begin);
+      writer.integer(limit);
+      writer.piece(REMAINING);
+      this.#limit = limit;
+      this.#remainingFrom = writer.at;
+      this.#remainingTo = -1;
+    }
+    writer.begin(this.#remainingFrom);
+    writer.integer(remaining);
+    if (writer.at !== this.#remainingTo || reset !== this.#reset) {
+      this.#remainingTo = writer.at;
+      this.#reset = reset;
+      writer.piece(RESET);
+      writer.integer(reset);
+      writer.piece(END);
+      this.#end = writer.at;
+    }
+    return writer.upTo(this.#end);
+  }
+}
+
+const admitted = new Answer(piece('{"success":true,"limit":'));
+const refused = new Answer(piece('{"success":false,"limit":'));
 
 /** The body of the 200. */
-export function answerV1(writer: AnswerWriter, { limit }: Check, decision: Decision): Uint8Array {
-  writer.begin();
-  writer.piece(decision.admitted ? ADMITTED : REFUSED);
-  writer.integer(limit);
-  writer.piece(REMAINING);
-  writer.integer(decision.remaining);
-  writer.piece(RESET);
-  writer.integer(decision.reset);
-  writer.piece(END);
-  return writer.end();
+export function answerV1({ limit }: Check, decision: Decision): Uint8Array {
+  const answer = decision.admitted ? admitted : refused;
+  return answer.write(limit, decision.remaining, decision.reset);
 }

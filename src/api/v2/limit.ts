@@ -165,7 +165,7 @@ export function answerV2(
   check: Check,
   decision: Decision,
 ): Uint8Array {
-  writer.begin();
+  writer.begin(0);
   writer.piece(META);
   ids.write(writer);
   writer.piece(LIMIT);
@@ -177,7 +177,7 @@ export function answerV2(
   writer.piece(decision.admitted ? ADMITTED : REFUSED);
   writeOverride(writer, check);
   writer.piece(END);
-  return writer.end();
+  return writer.all();
 }
 
 const ALL_PASSED = piece('"},"data":{"passed":true,"limits":[');
@@ -199,7 +199,7 @@ export function answerMany(
   passed: boolean,
   decision: (number: number) => Decision,
 ): Uint8Array {
-  writer.begin();
+  writer.begin(0);
   writer.piece(META);
   ids.write(writer);
   writer.piece(passed ? ALL_PASSED : NOT_ALL_PASSED);
@@ -221,7 +221,7 @@ export function answerMany(
     writer.piece(END_OF_ITEM);
   }
   writer.piece(END_OF_MANY);
-  return writer.end();
+  return writer.all();
 }
 
 function writeOverride(writer: AnswerWriter, { overrideId }: Check): void {
