@@ -11,15 +11,21 @@ export class Bytes {
   readonly array: Buffer;
   readonly view: DataView;
 
+  readonly #length: number;
+
   /** @param length the most bytes that are ever put in */
   constructor(length: number) {
+    this.#length = length;
     this.array = Buffer.alloc(length + SLACK_BYTES);
     this.view = new DataView(this.array.buffer);
   }
 
-  /** Writes the UTF-8 of a text, which fits. @returns behind its last byte */
+  /** Writes the UTF-8 of a text. @returns behind its last byte */
   write(text: string, at: number): number {
-    return at + this.array.write(text, at);
+    // What is cut off ends in the slack.
+    const end = at + this.array.write(text, at);
+    if (end > this.#length) throw new Error(`a text of ${text.length} does not fit at ${at}`);
+    return end;
   }
 
   /** The text of bytes that are UTF-8. */

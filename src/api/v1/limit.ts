@@ -89,7 +89,7 @@ const RESET = piece(',"reset":');
 const END = piece('}');
 const ANSWER_BYTES = 128;
 
-/** `{"success":…,"limit":…,"remaining":` and `,"reset":…}` stay in place where they are the same. */
+/** Answers of one kind. Before and behind `remaining` only what has changed is written anew. */
 class Answer {
   readonly #writer = new AnswerWriter(ANSWER_BYTES);
   readonly #begin: Buffer;
