@@ -3,17 +3,29 @@
  * thread: no string is built, and what is handed to uWebSockets.js is copied once, by it.
  */
 
-import type { Bytes } from '../bytes.ts';
+import { Bytes } from '../bytes.ts';
 
-/** A piece of text that stands in many answers. */
-export function piece(text: string): Buffer {
-  return Buffer.from(text);
+/** A piece of text that stands in many answers, by words; its last one may go beyond it. */
+export interface Piece {
+  readonly words: Int32Array;
+  readonly length: number;
+}
+
+export function piece(text: string): Piece {
+  const bytes = Buffer.from(text);
+  const words = new Int32Array(Math.ceil(bytes.length / 4));
+  new Uint8Array(words.buffer).set(bytes);
+  return { words, length: bytes.length };
 }
 
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const ZERO = 0x30;
 const BACKSLASH = 0x5c;
+/** The digits of 0 to 99, as two bytes. */
+const PAIRS = Uint16Array.from({ length: 100 }, (_, value) => {
+  return Buffer.from(String(value).padStart(2, '0')).readUInt16LE();
+});
 /** A number is written as two or three of so many digits, each by arithmetic on 32 bits. */
 const CHUNK_DIGITS = 9;
 const CHUNK = 10 ** CHUNK_DIGITS;
@@ -21,7 +33,7 @@ const CHUNK = 10 ** CHUNK_DIGITS;
 const SHORT_BYTES = 256;
 
 export class AnswerWriter {
-  readonly #bytes: Buffer;
+  readonly #memory: Bytes;
   readonly #short: Buffer[];
   #at = 0;
   /** The last text that was written as JSON. */
@@ -30,8 +42,9 @@ export class AnswerWriter {
 
   /** @param length the most bytes of an answer */
   constructor(length: number) {
-    this.#bytes = Buffer.alloc(length);
-    this.#short = Array.from({ length: SHORT_BYTES }, (_, n) => this.#bytes.subarray(0, n));
+    this.#memory = new Bytes(length);
+    const { array } = this.#memory;
+    this.#short = Array.from({ length: SHORT_BYTES }, (_, n) => array.subarray(0, n));
   }
 
   /** How much is written. */
@@ -44,17 +57,17 @@ export class AnswerWriter {
     this.#at = at;
   }
 
-  piece(text: Buffer): void {
-    const bytes = this.#bytes;
-    const { length } = text;
+  piece({ words, length }: Piece): void {
+    const { view } = this.#memory;
     const at = this.#at;
-    for (let i = 0; i < length; i++) bytes[at + i] = text[i];
+    for (let i = 0; i < words.length; i++) view.setInt32(at + 4 * i, words[i], true);
     this.#at = at + length;
   }
 
   /** Text of ASCII, of which JSON escapes nothing. */
   ascii(text: string): void {
-    for (let i = 0; i < text.length; i++) this.#bytes[this.#at++] = text.charCodeAt(i);
+    const { array } = this.#memory;
+    for (let i = 0; i < text.length; i++) array[this.#at++] = text.charCodeAt(i);
   }
 
   /** Any text, as JSON has it: mostly the one before. */
@@ -69,7 +82,7 @@ export class AnswerWriter {
   /** The same of a text that lies somewhere in UTF-8. */
   jsonOf(memory: Bytes, from: number, to: number): void {
     const { array } = memory;
-    const bytes = this.#bytes;
+    const bytes = this.#memory.array;
     let at = this.#at;
     bytes[at++] = QUOTE;
     for (let i = from; i < to; i++) {
@@ -103,18 +116,20 @@ export class AnswerWriter {
   }
 
   upTo(length: number): Buffer {
-    return length < SHORT_BYTES ? this.#short[length] : this.#bytes.subarray(0, length);
+    return length < SHORT_BYTES ? this.#short[length] : this.#memory.array.subarray(0, length);
   }
 
   #digits(value: number, count: number): void {
-    const bytes = this.#bytes;
+    const { array, view } = this.#memory;
     const from = this.#at;
     let left = value | 0;
-    for (let at = from + count - 1; at >= from; at--) {
-      const tenth = (left / 10) | 0;
-      bytes[at] = ZERO + left - 10 * tenth;
-      left = tenth;
+    let at = from + count;
+    for (this.#at = at; at - from >= 2; ) {
+      const rest = (left / 100) | 0;
+      at -= 2;
+      view.setUint16(at, PAIRS[left - 100 * rest], true);
+      left = rest;
     }
-    this.#at = from + count;
+    if (at > from) array[from] = ZERO + left;
   }
 }

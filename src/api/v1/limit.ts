@@ -18,7 +18,7 @@ import {
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
 } from '../../limits.ts';
-import { AnswerWriter, piece } from '../answer.ts';
+import { AnswerWriter, type Piece, piece } from '../answer.ts';
 import { AskedCheck, type Takes } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
@@ -92,7 +92,7 @@ const ANSWER_BYTES = 128;
 /** Answers of one kind. Before and behind `remaining` only what has changed is written anew. */
 class Answer {
   readonly #writer = new AnswerWriter(ANSWER_BYTES);
-  readonly #begin: Buffer;
+  readonly #begin: Piece;
   #limit = -1;
   #reset = -1;
   /** Where the last `remaining` began and ended, and the answer did. */
@@ -100,7 +100,7 @@ class Answer {
   #remainingTo = -1;
   #end = 0;
 
-  constructor(begin: Buffer) {
+  constructor(begin: Piece) {
     this.#begin = begin;
   }
 
