@@ -1,6 +1,7 @@
 /**
  * Load over HTTP: wrk where it is installed, else autocannon, which needs more CPU than the servers
- * do and knows latencies by the millisecond. Identifiers are drawn from 10 000.
+ * do and knows latencies by the millisecond. Identifiers are drawn from 10 000 where nothing else
+ * is said.
  */
 
 import { execFile, spawnSync } from 'node:child_process';
@@ -23,6 +24,10 @@ export interface Load {
 export interface Workload {
   path: string;
   body: (identifier: string) => unknown;
+  /** Whether a header X-Identifier says it too, for servers that do not look into bodies. */
+  hasHeader?: boolean;
+  /** Of the number that is in each identifier, with zeros before it; else as many as it has. */
+  digits?: number;
 }
 
 const said = { namespace: NAMESPACE, limit: 1_000_000, duration: 60_000, cost: 1 };
@@ -50,6 +55,12 @@ export interface Wanted {
   connections: number;
   seconds: number;
   workload: Workload;
+  /** Others, request by request in turn with it. */
+  beside?: readonly Workload[];
+  /** Requests that are written at once on a connection; 1 if left out. */
+  pipelining?: number;
+  /** How many identifiers; beyond 20 000 the workload must have `digits`. */
+  identifiers?: number;
 }
 
 const IDENTIFIERS = 10_000;
@@ -62,22 +73,30 @@ export function load(wanted: Wanted): Promise<Load> {
   return hasWrk ? byWrk(wanted) : byAutocannon(wanted);
 }
 
-async function byWrk({ port, connections, seconds, workload }: Wanted): Promise<Load> {
+async function byWrk(wanted: Wanted): Promise<Load> {
+  const { port, connections, seconds, workload, beside = [], pipelining = 1 } = wanted;
+  const { identifiers = IDENTIFIERS } = wanted;
   const script = new URL('../../bench/wrk.lua', import.meta.url).pathname;
+  const kinds = [workload, ...beside].flatMap(({ path, body, hasHeader, digits }) => {
+    const identifier = digits === undefined ? 'user_%d' : `user_%0${digits}d`;
+    return [path, JSON.stringify(body(identifier)), hasHeader === true ? identifier : ''];
+  });
   const { stdout } = await run('wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
-    `http://127.0.0.1:${port}${workload.path}`,
-    ...['--', KEY, JSON.stringify(workload.body('user_%d')), String(IDENTIFIERS)],
+    ...[`http://127.0.0.1:${port}${workload.path}`, '--'],
+    ...[KEY, String(identifiers), String(pipelining), ...kinds],
   ]);
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`wrk said: ${stdout}`);
   return JSON.parse(line);
 }
 
-async function byAutocannon({ port, connections, seconds, workload }: Wanted): Promise<Load> {
+/** Of what can be wanted it has no several workloads, and no bound of identifiers. */
+async function byAutocannon(wanted: Wanted): Promise<Load> {
+  const { port, connections, seconds, workload, pipelining = 1 } = wanted;
   const script = createRequire(import.meta.url).resolve('autocannon/autocannon.js');
   const { stdout } = await run(process.execPath, [
-    ...[script, '--json', '--no-progress', '-m', 'POST'],
+    ...[script, '--json', '--no-progress', '-m', 'POST', '-p', String(pipelining)],
     ...['-c', String(connections), '-d', String(seconds)],
     ...['-H', `Authorization=Bearer ${KEY}`, '-H', 'Content-Type=application/json'],
     ...['-b', JSON.stringify(workload.body('user_[<id>]')), '--idReplacement'],

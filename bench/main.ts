@@ -12,29 +12,19 @@ import { Bench } from 'tinybench';
 import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
 import { GENERATOR } from './generator.ts';
-import { type LoadResult, measureLoad, type Spread } from './load.ts';
+import { measureLoad } from './load.ts';
 import { type ManyResult, measureMany } from './many.ts';
 import { measureOverrides } from './overrides.ts';
 import { startRing } from './ring.ts';
 import { startServers } from './servers.ts';
 import { type Subject, stepSubjects } from './subjects.ts';
+import { known, progress, say, showLoad, showTable, whole } from './table.ts';
 import { measureScaling } from './threads.ts';
 
 interface StepResult {
   name: string;
   medianNs: number;
   p99Ns: number;
-}
-
-/** Says what is being done, over the last such line where that can be. */
-function progress(what: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[2K${what === '' ? '' : `... ${what}`}`);
-  else if (what !== '') process.stderr.write(`... ${what}\n`);
-}
-
-function say(line: string): void {
-  progress('');
-  console.log(line);
 }
 
 async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]> {
@@ -57,41 +47,6 @@ async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]>
   });
   await bench.run();
   return results;
-}
-
-/** The first row has the names of the columns; the first column is text. */
-function showTable(table: readonly string[][]): void {
-  const widths = table[0].map((_, column) => Math.max(...table.map((row) => row[column].length)));
-  for (const row of table) {
-    const cells = row.map((cell, i) =>
-      i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]),
-    );
-    say(cells.join('  '));
-  }
-}
-
-const whole = (value: number) => Math.round(value).toLocaleString('en');
-const known = (value: number | undefined, digits: number) => value?.toFixed(digits) ?? '-';
-
-function showLoad(results: readonly LoadResult[]): void {
-  const ratio = ({ median, least, most }: Spread) =>
-    `${median.toFixed(2)} (${least.toFixed(2)}-${most.toFixed(2)})`;
-  showTable([
-    ['', 'conn', 'requests/s', 'ratio', 'p50', 'ratio', 'p99', 'p99.9', 'CPU/req', 'ratio', 'RSS'],
-    ...results.map((result) => [
-      result.server,
-      String(result.connections),
-      whole(result.requestsPerSecond),
-      ratio(result.throughputRatio),
-      `${result.p50} us`,
-      known(result.p50Ratio?.median, 2),
-      `${result.p99} us`,
-      `${result.p999} us`,
-      `${known(result.cpuPerRequest, 1)} us`,
-      known(result.cpuRatio?.median, 2),
-      `${known(result.residentMiB, 0)} MiB`,
-    ]),
-  ]);
 }
 
 function showMany(results: readonly ManyResult[]): void {

@@ -13,6 +13,8 @@ export interface Server {
   /** What it is asked. */
   workload: Workload;
   process: ChildProcess;
+  /** Of all processes that serve. */
+  pids: readonly number[];
   stop: () => Promise<void>;
 }
 
@@ -45,7 +47,7 @@ async function start(
     await ended;
     rmSync(directory, { recursive: true, force: true });
   };
-  return { name, port: found, workload, process: child, stop };
+  return { name, port: found, workload, process: child, pids: [child.pid ?? 0], stop };
 }
 
 export function weir(

@@ -1,0 +1,115 @@
+/**
+ * Several that are measured in turn, round after round, so that what else the machine does strikes
+ * all of them alike. A ratio is made within a round; what is reported are the medians over the
+ * rounds, and of a ratio its smallest and largest as well.
+ */
+
+import type { Load } from './generator.ts';
+import { cpuSeconds, residentBytes } from './servers.ts';
+import { median } from './threads.ts';
+
+export interface Contestant {
+  name: string;
+  /** Of all processes that serve it. */
+  pids: readonly number[];
+  run: () => Promise<Load>;
+}
+
+export interface Spread {
+  median: number;
+  least: number;
+  most: number;
+}
+
+/** What was found of one of them; latencies in us. */
+export interface Figures {
+  requestsPerSecond: number;
+  p50: number;
+  p99: number;
+  p999: number;
+  /** us of CPU, all threads of the server, user and system. */
+  cpuPerRequest: number | undefined;
+  residentMiB: number | undefined;
+  /** To the first contestant, in the same round. */
+  throughputRatio: Spread;
+  /** Undefined where the generator knows latencies by the millisecond, and it took none. */
+  p50Ratio: Spread | undefined;
+  p99Ratio: Spread | undefined;
+  cpuRatio: Spread | undefined;
+}
+
+interface Round extends Load {
+  rate: number;
+  cpu: number | undefined;
+}
+
+/**
+ * @param contestants of which the first is what the others are measured against
+ * @param progress is told what comes next
+ */
+export async function measureInTurn(
+  contestants: readonly Contestant[],
+  rounds: number,
+  progress: (what: string) => void,
+): Promise<Figures[]> {
+  const all: Round[][] = contestants.map(() => []);
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, contestant] of contestants.entries()) {
+      progress(`round ${round + 1}, ${contestant.name}`);
+      all[i].push(await oneRound(contestant));
+    }
+  }
+  return contestants.map(({ pids }, i) => sumUp(pids, all[i], all[0]));
+}
+
+async function oneRound({ name, pids, run }: Contestant): Promise<Round> {
+  const before = sumOf(pids, cpuSeconds);
+  const figures = await run();
+  const after = sumOf(pids, cpuSeconds);
+  if (figures.errors > 0) throw new Error(`${name}: ${figures.errors} errors`);
+  const cpu =
+    before === undefined || after === undefined
+      ? undefined
+      : ((after - before) / figures.requests) * 1e6;
+  return { ...figures, rate: figures.requests / figures.seconds, cpu };
+}
+
+function sumUp(
+  pids: readonly number[],
+  rounds: readonly Round[],
+  baseline: readonly Round[],
+): Figures {
+  const bytes = sumOf(pids, residentBytes);
+  const cpus = rounds.flatMap(({ cpu }) => cpu ?? []);
+  const ratio = (of: (round: Round) => number): Spread | undefined => {
+    if (baseline.some((round) => of(round) === 0)) return undefined;
+    return spread(rounds.map((round, i) => of(round) / of(baseline[i])));
+  };
+  return {
+    requestsPerSecond: median(rounds.map(({ rate }) => rate)),
+    p50: median(rounds.map(({ p50 }) => p50)),
+    p99: median(rounds.map(({ p99 }) => p99)),
+    p999: median(rounds.map(({ p999 }) => p999)),
+    cpuPerRequest: cpus.length === 0 ? undefined : median(cpus),
+    residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
+    throughputRatio: spread(rounds.map(({ rate }, i) => rate / baseline[i].rate)),
+    p50Ratio: ratio(({ p50 }) => p50),
+    p99Ratio: ratio(({ p99 }) => p99),
+    cpuRatio: cpus.length === 0 ? undefined : ratio(({ cpu }) => cpu ?? 0),
+  };
+}
+
+/** Undefined where it is not known of each. */
+function sumOf(
+  pids: readonly number[],
+  what: (pid: number) => number | undefined,
+): number | undefined {
+  const values = pids.map(what);
+  return values.every((value) => value !== undefined)
+    ? values.reduce((sum, value) => sum + value, 0)
+    : undefined;
+}
+
+export function spread(values: number[]): Spread {
+  return { median: median(values), least: Math.min(...values), most: Math.max(...values) };
+}
