@@ -5,8 +5,8 @@
  */
 
 import { App, us_socket_local_port } from 'uWebSockets.js';
+import { ANSWER } from './answer.ts';
 
-const ANSWER = '{"success":true,"limit":1000000,"remaining":999999,"reset":1700000060000}';
 const parses = process.argv[2] === 'parse';
 const decoder = new TextDecoder();
 

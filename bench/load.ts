@@ -1,11 +1,13 @@
 /**
- * The HTTP load: this server in its modes beside the bare ones, and whatever other servers are
- * given, in turn. A scenario is what is asked of which server, and how.
+ * The HTTP load: this server in its modes beside the yardsticks, which are two bare servers and,
+ * where it is installed, nginx; or whatever servers are given. A scenario is what is asked of which
+ * server, and how.
  */
 
-import { type Load, load, type Workload } from './generator.ts';
+import { ASYNC_CHECK, type Load, load, type Workload } from './generator.ts';
+import { hasNginx, nginx } from './nginx.ts';
 import { type Contestant, type Figures, measureInTurn } from './rounds.ts';
-import type { Server } from './servers.ts';
+import { bare, type Server, weir } from './servers.ts';
 
 const ROUNDS = 5;
 const SECONDS = 2;
@@ -33,6 +35,18 @@ export function contestant(scenario: Scenario): Contestant {
 
 export function runScenario({ server, ...wanted }: Scenario): Promise<Load> {
   return load({ ...wanted, port: server.port });
+}
+
+/** The first is what the others are measured against. */
+export function startServers(): Promise<Server[]> {
+  return Promise.all([
+    bare('bare, parses', 'parse'),
+    bare('bare, reads', 'read'),
+    ...(hasNginx ? [nginx('nginx, limit_req')] : []),
+    weir('weir, in place'),
+    weir('weir, in place, async', 'in-place', ASYNC_CHECK),
+    weir('weir, by worker', 'worker'),
+  ]);
 }
 
 /**

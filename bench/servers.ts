@@ -1,10 +1,10 @@
-/** The servers under load: weir in both modes and two bare ones, each a process of its own. */
+/** The servers under load: weir and the bare ones, each a process of its own. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ASYNC_CHECK, CHECK, type Workload } from './generator.ts';
+import { CHECK, type Workload } from './generator.ts';
 import { KEY } from './sets.ts';
 
 export interface Server {
@@ -63,17 +63,6 @@ export function weir(
 
 export function bare(name: string, what: string, workload = CHECK): Promise<Server> {
   return start(name, workload, './bare.process.js', [what], /port (\d+)/);
-}
-
-/** The first is what the others are measured against. */
-export function startServers(): Promise<Server[]> {
-  return Promise.all([
-    bare('bare, parses', 'parse'),
-    bare('bare, reads', 'read'),
-    weir('weir, in place'),
-    weir('weir, in place, async', 'in-place', ASYNC_CHECK),
-    weir('weir, by worker', 'worker'),
-  ]);
 }
 
 /** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */
