@@ -16,6 +16,8 @@ export interface Load {
   p50: number;
   p99: number;
   p999: number;
+  /** Where the generator tells it. */
+  p9999?: number;
   /** Answers other than 200, and connections that broke. */
   errors: number;
 }
@@ -42,6 +44,16 @@ export const CHECK_V2: Workload = {
   path: '/v2/ratelimit.limit',
   body: (identifier) => ({ ...said, identifier }),
 };
+/** Requests of one length; the limit holds for a minute of checks of one identifier. */
+const sized = (limit: number, duration: number): Workload => ({
+  path: CHECK.path,
+  digits: 7,
+  body: (identifier) => ({ ...said, identifier, limit, duration }),
+});
+export const ADMITTED = sized(50_000_000, 60_000);
+/** All but the first of each identifier, for ten years. */
+export const REFUSED = sized(1, 300_000_000_000);
+
 /** So many checks, of as many identifiers. */
 export function manyChecks(count: number): Workload {
   const body = (identifier: string) => {

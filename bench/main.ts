@@ -12,13 +12,16 @@ import { Bench } from 'tinybench';
 import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
 import { GENERATOR } from './generator.ts';
+import { hasH2load } from './h2load.ts';
 import { measureLoad, startServers } from './load.ts';
 import { type ManyResult, measureMany } from './many.ts';
+import { measureOpen, type OpenResult } from './open.ts';
 import { measureOverrides } from './overrides.ts';
 import { startRing } from './ring.ts';
 import { type Subject, stepSubjects } from './subjects.ts';
-import { known, progress, say, showLoad, showTable, whole } from './table.ts';
+import { known, progress, ratio, say, showLoad, showTable, whole } from './table.ts';
 import { measureScaling } from './threads.ts';
+import { measureUnix } from './unix.ts';
 
 interface StepResult {
   name: string;
@@ -59,6 +62,22 @@ function showMany(results: readonly ManyResult[]): void {
       cpuPerCheck === undefined ? '-' : whole(1e6 / cpuPerCheck),
       `${p50} us`,
       `${p99} us`,
+    ]),
+  ]);
+}
+
+function showOpen({ servers }: OpenResult): void {
+  showTable([
+    ['', 'requests/s', 'p50', 'p99', 'p99.9', 'p99.99', 'p99 ratio', 'CPU/req'],
+    ...servers.map((result) => [
+      result.server,
+      whole(result.requestsPerSecond),
+      `${result.p50} us`,
+      `${result.p99} us`,
+      `${result.p999} us`,
+      `${known(result.p9999, 0)} us`,
+      ratio(result.p99Ratio),
+      `${known(result.cpuPerRequest, 1)} us`,
     ]),
   ]);
 }
@@ -110,6 +129,20 @@ const PARTS = {
     showLoad(overrides.load);
     return overrides;
   },
+  unix: async () => {
+    const unix = hasH2load ? await measureUnix(progress) : undefined;
+    say('\nUnix socket beside loopback TCP, one identifier, by h2load:');
+    if (unix === undefined) say('skipped: weir serves no Unix socket here, or there is no h2load');
+    else showLoad(unix);
+    return unix;
+  },
+  open: async () => {
+    if (!hasH2load) return say('\nopen loop: skipped, there is no h2load');
+    const open = await measureOpen(progress);
+    say(`\nopen loop, ${whole(open.rate)} requests a second, 64 connections, by h2load:`);
+    showOpen(open);
+    return open;
+  },
   accuracy: async () => {
     progress('accuracy');
     const accuracy = measureAccuracy();
@@ -128,6 +161,8 @@ async function runAll(): Promise<void> {
     load: await PARTS.load(),
     many: await PARTS.many(),
     overrides: await PARTS.overrides(),
+    unix: await PARTS.unix(),
+    open: await PARTS.open(),
     accuracy: await PARTS.accuracy(),
   };
   const beside = (name: string) => new URL(`../../bench/${name}`, import.meta.url);

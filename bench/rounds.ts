@@ -27,6 +27,7 @@ export interface Figures {
   p50: number;
   p99: number;
   p999: number;
+  p9999: number | undefined;
   /** us of CPU, all threads of the server, user and system. */
   cpuPerRequest: number | undefined;
   residentMiB: number | undefined;
@@ -81,6 +82,7 @@ function sumUp(
 ): Figures {
   const bytes = sumOf(pids, residentBytes);
   const cpus = rounds.flatMap(({ cpu }) => cpu ?? []);
+  const p9999s = rounds.flatMap(({ p9999 }) => p9999 ?? []);
   const ratio = (of: (round: Round) => number): Spread | undefined => {
     if (baseline.some((round) => of(round) === 0)) return undefined;
     return spread(rounds.map((round, i) => of(round) / of(baseline[i])));
@@ -90,6 +92,7 @@ function sumUp(
     p50: median(rounds.map(({ p50 }) => p50)),
     p99: median(rounds.map(({ p99 }) => p99)),
     p999: median(rounds.map(({ p999 }) => p999)),
+    p9999: p9999s.length === 0 ? undefined : median(p9999s),
     cpuPerRequest: cpus.length === 0 ? undefined : median(cpus),
     residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
     throughputRatio: spread(rounds.map(({ rate }, i) => rate / baseline[i].rate)),

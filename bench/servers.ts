@@ -54,15 +54,22 @@ export function weir(
   name: string,
   decide = 'in-place',
   workload: Workload = CHECK,
+  more: readonly string[] = [],
 ): Promise<Server> {
   // One acceptor, as the bare servers have one thread.
   const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
-  args.push('--log-level', 'silent');
+  args.push('--log-level', 'silent', ...more);
   return start(name, workload, '../cli.js', args, /serves checks on \S+:(\d+)/);
 }
 
-export function bare(name: string, what: string, workload = CHECK): Promise<Server> {
-  return start(name, workload, './bare.process.js', [what], /port (\d+)/);
+/** @param socket a path where it listens besides */
+export function bare(
+  name: string,
+  what: string,
+  workload = CHECK,
+  ...socket: [] | [string]
+): Promise<Server> {
+  return start(name, workload, './bare.process.js', [what, ...socket], /port (\d+)/);
 }
 
 /** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */

@@ -1,0 +1,73 @@
+/**
+ * Load by h2load, which can do what wrk cannot: a Unix socket, and a rate that does not wait for
+ * answers. It says how long each request took, from which any percentile is computed. All its
+ * requests are the same, so it asks about one identifier. At a rate each connection looks every
+ * 10 ms what it has to send; what is due then goes out one by one, each behind the answer before.
+ * So its arrivals are bursts, and what a request waits in the generator is not in its latency.
+ */
+
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Load, Workload } from './generator.ts';
+import { KEY } from './sets.ts';
+
+const run = promisify(execFile);
+
+export const hasH2load = spawnSync('h2load', ['--version']).error === undefined;
+
+export interface Asked {
+  /** A port of this machine, or the path of a socket. */
+  at: number | string;
+  workload: Workload;
+  connections: number;
+  seconds: number;
+  /** Requests a second of all connections; as fast as answers come if left out. */
+  rate?: number;
+}
+
+export async function h2load(asked: Asked): Promise<Load> {
+  const { at, workload, connections, seconds, rate } = asked;
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const body = join(directory, 'body');
+  const log = join(directory, 'log');
+  try {
+    writeFileSync(body, JSON.stringify(workload.body(identifierOf(workload))));
+    await run('h2load', [
+      ...['--h1', '-t', '1', '-c', String(connections), '-D', String(seconds)],
+      ...(rate === undefined ? [] : ['--rps', String(rate / connections)]),
+      ...['-H', `Authorization: Bearer ${KEY}`, '-H', 'Content-Type: application/json'],
+      ...['-d', body, `--log-file=${log}`],
+      ...(typeof at === 'string' ? [`--base-uri=unix:${at}`] : []),
+      `http://127.0.0.1${typeof at === 'number' ? `:${at}` : ''}${workload.path}`,
+    ]);
+    return figuresOf(readFileSync(log, 'latin1'), seconds);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+const identifierOf = ({ digits = 1 }: Workload) => `user_${'1'.padStart(digits, '0')}`;
+
+/** @param log lines of when it began, the status, and how many us it took */
+function figuresOf(log: string, seconds: number): Load {
+  const rows = log.trimEnd().split('\n');
+  let errors = 0;
+  const times = Float64Array.from(rows, (row) => {
+    const [, status, took] = row.split('\t');
+    if (status !== '200') errors++;
+    return Number(took);
+  }).sort();
+  const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))];
+  return {
+    requests: times.length,
+    seconds,
+    p50: at(0.5),
+    p99: at(0.99),
+    p999: at(0.999),
+    p9999: at(0.9999),
+    errors,
+  };
+}
