@@ -44,7 +44,7 @@ export function startServers(): Promise<Server[]> {
     bare('bare, reads', 'read'),
     ...(hasNginx ? [nginx('nginx, limit_req')] : []),
     weir('weir, in place'),
-    weir('weir, in place, async', 'in-place', ASYNC_CHECK),
+    weir('weir, in place, async', 'in-place', { workload: ASYNC_CHECK }),
     weir('weir, by worker', 'worker'),
   ]);
 }

@@ -11,15 +11,30 @@ import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
 import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
+import { DISTINCT_DEFAULT, measureDistinct, swing } from './distinct.ts';
+import { measureGarbage } from './garbage.ts';
 import { GENERATOR } from './generator.ts';
 import { hasH2load } from './h2load.ts';
 import { measureLoad, startServers } from './load.ts';
-import { type ManyResult, measureMany } from './many.ts';
-import { measureOpen, type OpenResult } from './open.ts';
+import { measureMany } from './many.ts';
+import { measureOpen } from './open.ts';
 import { measureOverrides } from './overrides.ts';
 import { startRing } from './ring.ts';
+import { measureShapes } from './shapes.ts';
+import { SOAK_MINUTES, soak } from './soak.ts';
 import { type Subject, stepSubjects } from './subjects.ts';
-import { known, progress, ratio, say, showLoad, showTable, whole } from './table.ts';
+import {
+  distinctLine,
+  progress,
+  say,
+  showGarbage,
+  showLoad,
+  showMany,
+  showOpen,
+  showShapes,
+  soakLine,
+  whole,
+} from './table.ts';
 import { measureScaling } from './threads.ts';
 import { measureUnix } from './unix.ts';
 
@@ -51,37 +66,6 @@ async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]>
   return results;
 }
 
-function showMany(results: readonly ManyResult[]): void {
-  showTable([
-    ['', 'requests/s', 'checks/s', 'CPU/check', 'checks per CPU second', 'p50', 'p99'],
-    ...results.map(({ what, requestsPerSecond, checksPerSecond, cpuPerCheck, p50, p99 }) => [
-      what,
-      whole(requestsPerSecond),
-      whole(checksPerSecond),
-      `${known(cpuPerCheck, 2)} us`,
-      cpuPerCheck === undefined ? '-' : whole(1e6 / cpuPerCheck),
-      `${p50} us`,
-      `${p99} us`,
-    ]),
-  ]);
-}
-
-function showOpen({ servers }: OpenResult): void {
-  showTable([
-    ['', 'requests/s', 'p50', 'p99', 'p99.9', 'p99.99', 'p99 ratio', 'CPU/req'],
-    ...servers.map((result) => [
-      result.server,
-      whole(result.requestsPerSecond),
-      `${result.p50} us`,
-      `${result.p99} us`,
-      `${result.p999} us`,
-      `${known(result.p9999, 0)} us`,
-      ratio(result.p99Ratio),
-      `${known(result.cpuPerRequest, 1)} us`,
-    ]),
-  ]);
-}
-
 const [cpu] = cpus();
 const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`;
 
@@ -111,6 +95,18 @@ const PARTS = {
     say(`\nHTTP, by ${GENERATOR}; ratios to the bare server that parses, in the same round:`);
     showLoad(load);
     return load;
+  },
+  shapes: async () => {
+    const shapes = await measureShapes(progress);
+    say('\nHTTP in other shapes; weir in place, ratio to the bare server, in the same round:');
+    showShapes(shapes);
+    return shapes;
+  },
+  garbage: async () => {
+    const garbage = await measureGarbage(progress);
+    say('\ngarbage under load, 64 connections:');
+    showGarbage(garbage);
+    return garbage;
   },
   many: async () => {
     const many = await measureMany(progress);
@@ -159,6 +155,8 @@ async function runAll(): Promise<void> {
     steps: await PARTS.steps(),
     scaling: await PARTS.scaling(),
     load: await PARTS.load(),
+    shapes: await PARTS.shapes(),
+    garbage: await PARTS.garbage(),
     many: await PARTS.many(),
     overrides: await PARTS.overrides(),
     unix: await PARTS.unix(),
@@ -174,15 +172,41 @@ async function runAll(): Promise<void> {
   say('\nbench/result.json and bench/result.svg are written');
 }
 
+/** What runs for minutes, and only when it is asked for; a number behind the name says how much. */
+const LONG = {
+  distinct: async (identifiers = DISTINCT_DEFAULT) => {
+    say(`\n${whole(identifiers)} distinct identifiers through 1,048,576 counters, at each tenth:`);
+    const tenths = await measureDistinct(identifiers, (tenth) => say(distinctLine(tenth)));
+    const behindFirst = tenths.slice(1);
+    const memory = swing(behindFirst.map(({ residentMiB }) => residentMiB)).toFixed(1);
+    const rate = swing(behindFirst.map(({ checksPerSecond }) => checksPerSecond)).toFixed(1);
+    say(`from the second on memory is within ${memory} %, the rate within ${rate} %`);
+  },
+  soak: async (minutes = SOAK_MINUTES) => {
+    say(`\n${minutes} minutes of mixed load, 64 connections:`);
+    await soak(minutes, (minute) => say(soakLine(minute)));
+  },
+};
+
 const isPart = (name: string): name is keyof typeof PARTS => Object.hasOwn(PARTS, name);
+const isLong = (name: string): name is keyof typeof LONG => Object.hasOwn(LONG, name);
+/** Behind the name of a long one. */
+const isAmount = (text: string, i: number) => {
+  return /^[1-9]\d*$/.test(text) && i > 0 && isLong(asked[i - 1]);
+};
 
 const asked = process.argv.slice(2);
-const unknown = asked.find((name) => !isPart(name));
+const unknown = asked.find((name, i) => !isPart(name) && !isLong(name) && !isAmount(name, i));
 if (unknown !== undefined) {
-  console.error(`there is no "${unknown}"; there are ${Object.keys(PARTS).join(', ')}`);
+  const names = [...Object.keys(PARTS), ...Object.keys(LONG)];
+  console.error(`there is no "${unknown}"; there are ${names.join(', ')}`);
   process.exitCode = 2;
 } else {
   say(machine);
   if (asked.length === 0) await runAll();
-  for (const name of asked.filter(isPart)) await PARTS[name]();
+  for (const [i, name] of asked.entries()) {
+    if (isPart(name)) await PARTS[name]();
+    if (isLong(name))
+      await LONG[name](isAmount(asked[i + 1] ?? '', i + 1) ? Number(asked[i + 1]) : undefined);
+  }
 }

@@ -4,7 +4,7 @@
  * answers a constant, which is what there is to lose.
  */
 
-import { CHECK, CHECK_V2, manyChecks } from './generator.ts';
+import { CHECK_V2, manyChecks } from './generator.ts';
 import { measureLoad } from './load.ts';
 import { bare, type Server, weir } from './servers.ts';
 
@@ -26,13 +26,13 @@ export async function measureMany(progress: (what: string) => void): Promise<Man
   const of = (name: string, checks: number, server: Promise<Server>) => ({ name, checks, server });
   const many = (count: number) => {
     const name = `${count} in a request`;
-    return of(name, count, weir(name, 'in-place', manyChecks(count)));
+    return of(name, count, weir(name, 'in-place', { workload: manyChecks(count) }));
   };
   const cases = [
-    of('v1, one', 1, weir('v1, one', 'in-place', CHECK)),
-    of('v2, one', 1, weir('v2, one', 'in-place', CHECK_V2)),
+    of('v1, one', 1, weir('v1, one')),
+    of('v2, one', 1, weir('v2, one', 'in-place', { workload: CHECK_V2 })),
     ...[1, 10, MOST].map(many),
-    of('bare, parses 100', MOST, bare('bare, parses 100', 'parse', manyChecks(MOST))),
+    of('bare, parses 100', MOST, bare('bare, parses 100', 'parse', { workload: manyChecks(MOST) })),
   ];
   const servers = await Promise.all(cases.map(({ server }) => server));
   const results = await measureLoad(servers, progress, [CONNECTIONS]);

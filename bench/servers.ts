@@ -18,16 +18,23 @@ export interface Server {
   stop: () => Promise<void>;
 }
 
+/** What a server is started with besides. */
+export interface Extra {
+  args?: readonly string[];
+  nodeFlags?: readonly string[];
+  workload?: Workload;
+}
+
 async function start(
   name: string,
-  workload: Workload,
   file: string,
-  args: string[],
+  args: readonly string[],
   port: RegExp,
+  { args: moreArgs = [], nodeFlags = [], workload = CHECK }: Extra,
 ): Promise<Server> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const path = new URL(file, import.meta.url).pathname;
-  const child = spawn(process.execPath, [path, ...args], {
+  const child = spawn(process.execPath, [...nodeFlags, path, ...args, ...moreArgs], {
     cwd: directory,
     env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -36,11 +43,14 @@ async function start(
   let said = '';
   const found = await new Promise<number>((resolve, reject) => {
     child.once('exit', () => reject(new Error(`${name} did not start`)));
-    child.stdout.on('data', (data) => {
+    const listen = (data: Buffer) => {
       said += data;
       const match = port.exec(said);
-      if (match !== null) resolve(Number(match[1]));
-    });
+      if (match === null) return;
+      child.stdout.off('data', listen).resume();
+      resolve(Number(match[1]));
+    };
+    child.stdout.on('data', listen);
   });
   const stop = async () => {
     child.kill('SIGTERM');
@@ -50,26 +60,16 @@ async function start(
   return { name, port: found, workload, process: child, pids: [child.pid ?? 0], stop };
 }
 
-export function weir(
-  name: string,
-  decide = 'in-place',
-  workload: Workload = CHECK,
-  more: readonly string[] = [],
-): Promise<Server> {
+export function weir(name: string, decide = 'in-place', extra: Extra = {}): Promise<Server> {
   // One acceptor, as the bare servers have one thread.
   const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
-  args.push('--log-level', 'silent', ...more);
-  return start(name, workload, '../cli.js', args, /serves checks on \S+:(\d+)/);
+  args.push('--log-level', 'silent');
+  return start(name, '../cli.js', args, /serves checks on \S+:(\d+)/, extra);
 }
 
-/** @param socket a path where it listens besides */
-export function bare(
-  name: string,
-  what: string,
-  workload = CHECK,
-  ...socket: [] | [string]
-): Promise<Server> {
-  return start(name, workload, './bare.process.js', [what, ...socket], /port (\d+)/);
+/** An argument besides is the path of a Unix socket. */
+export function bare(name: string, what: string, extra: Extra = {}): Promise<Server> {
+  return start(name, './bare.process.js', [what], /port (\d+)/, extra);
 }
 
 /** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */

@@ -1,7 +1,13 @@
 /** What the benchmarks say: what is being done, and tables of what was found. */
 
+import type { DistinctTenth } from './distinct.ts';
+import type { GarbageResult } from './garbage.ts';
 import type { LoadResult } from './load.ts';
+import type { ManyResult } from './many.ts';
+import type { OpenResult } from './open.ts';
 import type { Spread } from './rounds.ts';
+import type { ShapeResult } from './shapes.ts';
+import type { SoakMinute } from './soak.ts';
 
 /** Says what is being done, over the last such line where that can be. */
 export function progress(what: string): void {
@@ -49,4 +55,81 @@ export function showLoad(results: readonly LoadResult[]): void {
       `${known(result.residentMiB, 0)} MiB`,
     ]),
   ]);
+}
+
+export function showMany(results: readonly ManyResult[]): void {
+  showTable([
+    ['', 'requests/s', 'checks/s', 'CPU/check', 'checks per CPU second', 'p50', 'p99'],
+    ...results.map(({ what, requestsPerSecond, checksPerSecond, cpuPerCheck, p50, p99 }) => [
+      what,
+      whole(requestsPerSecond),
+      whole(checksPerSecond),
+      `${known(cpuPerCheck, 2)} us`,
+      cpuPerCheck === undefined ? '-' : whole(1e6 / cpuPerCheck),
+      `${p50} us`,
+      `${p99} us`,
+    ]),
+  ]);
+}
+
+export function showOpen({ servers }: OpenResult): void {
+  showTable([
+    ['', 'requests/s', 'p50', 'p99', 'p99.9', 'p99.99', 'p99 ratio', 'CPU/req'],
+    ...servers.map((result) => [
+      result.server,
+      whole(result.requestsPerSecond),
+      `${result.p50} us`,
+      `${result.p99} us`,
+      `${result.p999} us`,
+      `${known(result.p9999, 0)} us`,
+      ratio(result.p99Ratio),
+      `${known(result.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showShapes(results: readonly ShapeResult[]): void {
+  showTable([
+    ['connections', 'at once', 'identifiers', '', 'bare', 'weir', 'ratio', 'p50', 'p99', 'CPU/req'],
+    ...results.map(({ connections, pipelining, identifiers, isRefused, bare, weir }) => [
+      String(connections),
+      String(pipelining),
+      whole(identifiers),
+      isRefused ? 'refused' : 'admitted',
+      whole(bare.requestsPerSecond),
+      whole(weir.requestsPerSecond),
+      ratio(weir.throughputRatio),
+      weir.p50 === 0 ? '-' : `${weir.p50} us`,
+      weir.p99 === 0 ? '-' : `${weir.p99} us`,
+      `${known(weir.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showGarbage(results: readonly GarbageResult[]): void {
+  showTable([
+    ['', 'bytes/check', 'collections/s', 'longest pause', 'paused'],
+    ...results.map((result) => [
+      result.server,
+      whole(result.bytesPerCheck),
+      result.collectionsPerSecond.toFixed(1),
+      `${result.longestPauseMs.toFixed(1)} ms`,
+      `${result.pausedPercent.toFixed(2)} %`,
+    ]),
+  ]);
+}
+
+export function distinctLine(tenth: DistinctTenth): string {
+  const { identifiers, checksPerSecond, cpuPerCheck, residentMiB } = tenth;
+  const rate = whole(checksPerSecond).padStart(9);
+  const cpu = cpuPerCheck.toFixed(2);
+  const memory = residentMiB.toFixed(1).padStart(6);
+  return `${whole(identifiers).padStart(13)}  ${rate} checks/s  ${cpu} us CPU/check  ${memory} MiB`;
+}
+
+export function soakLine(of: SoakMinute): string {
+  const rate = whole(of.requestsPerSecond).padStart(8);
+  const latencies = `p50 ${of.p50} us  p99 ${of.p99} us`;
+  const kept = `${of.residentMiB.toFixed(1)} MiB  ${of.descriptors} descriptors`;
+  return `minute ${String(of.minute).padStart(2)}  ${rate} requests/s  ${latencies}  ${kept}`;
 }

@@ -24,8 +24,8 @@ export async function measureUnix(
   const path = (name: string) => join(directory, name);
   const servers: Server[] = [];
   try {
-    servers.push(await bare('bare, parses', 'parse', ADMITTED, path('bare')));
-    servers.push(await weir('weir', 'in-place', ADMITTED, ['--socket', path('weir')]));
+    servers.push(await bare('bare, parses', 'parse', { args: [path('bare')] }));
+    servers.push(await weir('weir', 'in-place', { args: ['--socket', path('weir')] }));
     if (!existsSync(path('weir'))) return undefined;
     const results: LoadResult[] = [];
     for (const connections of CONNECTIONS) {

@@ -26,27 +26,33 @@ local function numbers(count)
   end
 end
 
-local function prebuilt(kinds, count, pipelining)
+local function requestsOf(kind, count)
+  local following, used, last = numbers(count), 0, 0
+  local function number()
+    used = used + 1
+    last = following()
+    return last
+  end
   local requests = {}
-  for _, kind in ipairs(kinds) do
-    local following, used, last = numbers(count), 0, 0
-    local function number()
-      used = used + 1
-      last = following()
-      return last
-    end
-    local made = 0
-    while used < count do
-      local body = fill(kind.body, number)
-      wrk.headers["X-Identifier"] = kind.header and fill(kind.header, function() return last end)
-      made = made + 1
-      requests[made] = requests[made] or {}
-      table.insert(requests[made], wrk.format(nil, kind.path, nil, body))
-    end
+  while used < count do
+    local body = fill(kind.body, number)
+    wrk.headers["X-Identifier"] = kind.header and fill(kind.header, function() return last end)
+    table.insert(requests, wrk.format(nil, kind.path, nil, body))
+  end
+  return requests
+end
+
+local function prebuilt(kinds, count, pipelining)
+  local ofKinds, most = {}, 0
+  for i, kind in ipairs(kinds) do
+    ofKinds[i] = requestsOf(kind, count)
+    most = math.max(most, #ofKinds[i])
   end
   local inTurn = {}
-  for _, ofKinds in ipairs(requests) do
-    for _, one in ipairs(ofKinds) do table.insert(inTurn, one) end
+  for i = 0, most - 1 do
+    for _, requests in ipairs(ofKinds) do
+      table.insert(inTurn, requests[i % #requests + 1])
+    end
   end
   -- As many as are written at once, the last ones with some of the first.
   for first = 1, #inTurn, pipelining do
