@@ -25,7 +25,7 @@ export interface Extra {
   workload?: Workload;
 }
 
-async function start(
+export async function start(
   name: string,
   file: string,
   args: readonly string[],
@@ -36,7 +36,7 @@ async function start(
   const path = new URL(file, import.meta.url).pathname;
   const child = spawn(process.execPath, [...nodeFlags, path, ...args, ...moreArgs], {
     cwd: directory,
-    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY },
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY, NODE_ENV: 'production' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));

@@ -15,7 +15,8 @@ const tracked = readdirSync(ROOT, { withFileTypes: true })
     if (!entry.isDirectory()) return [entry.name];
     return readdirSync(join(ROOT, entry.name), { recursive: true, withFileTypes: true })
       .filter((inner) => inner.isFile())
-      .map((inner) => relative(ROOT, join(inner.parentPath, inner.name)));
+      .map((inner) => relative(ROOT, join(inner.parentPath, inner.name)))
+      .filter((path) => !path.includes('node_modules/'));
   });
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 const code = tracked
@@ -34,6 +35,8 @@ function findings(files: typeof code, pattern: RegExp, allowed: string[] = []): 
 }
 
 const SELF = 'test/tidy.test.ts';
+/** What weir is measured beside, with packages of its own. */
+const PEERS = 'bench/peers';
 
 describe('the sources', () => {
   test('read clocks in time.ts only', () => {
@@ -153,10 +156,26 @@ describe('the repository', () => {
   });
 
   test('locks packages by hash, without the address of a registry', () => {
-    const lock = JSON.parse(read('package-lock.json'));
-    for (const [path, entry] of Object.entries<Record<string, unknown>>(lock.packages)) {
-      if (path === '' || entry.link) continue;
-      expect([path, typeof entry.integrity, entry.resolved]).toEqual([path, 'string', undefined]);
+    for (const file of ['package-lock.json', `${PEERS}/package-lock.json`]) {
+      const lock = JSON.parse(read(file));
+      for (const [path, entry] of Object.entries<Record<string, unknown>>(lock.packages)) {
+        if (path === '' || entry.link) continue;
+        expect([path, typeof entry.integrity, entry.resolved]).toEqual([path, 'string', undefined]);
+      }
+    }
+  });
+
+  test('pins what it is measured beside, and says there why', () => {
+    const { dependencies } = JSON.parse(read(`${PEERS}/package.json`));
+    const why = read(`${PEERS}/README.md`);
+    const text = tracked
+      .filter((path) => path.startsWith(`${PEERS}/`) && path.endsWith('.mjs'))
+      .map(read)
+      .join('\n');
+    for (const [name, version] of Object.entries(dependencies)) {
+      expect([name, version]).toEqual([name, expect.stringMatching(/^\d+\.\d+\.\d+$/)]);
+      expect([name, text.includes(`from '${name}'`)]).toEqual([name, true]);
+      expect([name, why.includes(`\`${name}\``)]).toEqual([name, true]);
     }
   });
 });
