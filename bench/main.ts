@@ -1,9 +1,10 @@
 /**
  * `npm run bench`: what each step of a check costs, how decisions scale to two threads, the ring to
- * a shard worker and back, HTTP load on weir and on two bare servers, one check and many in a
- * request, overrides, and how accurate both windows are. Prints tables, and writes result.json and
- * result.svg beside this file's source. With names of parts, as in `npm run bench -- accuracy`, it
- * runs those only, and writes nothing.
+ * a shard worker and back, HTTP load on weir and on what it is measured against, in several shapes,
+ * garbage, one check and many in a request, overrides, a Unix socket, an open loop, and how exact
+ * both windows are. Prints tables, and writes result.json and result.svg beside this file's source.
+ * With names of parts, as in `npm run bench -- accuracy`, it runs those only, and writes nothing.
+ * The long ones are run only so; `npm run bench -- distinct 1000000` says of how many as well.
  */
 
 import { writeFileSync } from 'node:fs';

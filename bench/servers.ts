@@ -18,6 +18,8 @@ export interface Server {
   stop: () => Promise<void>;
 }
 
+const START_MS = 30_000;
+
 /** What a server is started with besides. */
 export interface Extra {
   args?: readonly string[];
@@ -41,8 +43,15 @@ export async function start(
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
   let said = '';
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+    rmSync(directory, { recursive: true, force: true });
+  };
   const found = await new Promise<number>((resolve, reject) => {
-    child.once('exit', () => reject(new Error(`${name} did not start`)));
+    const fail = () => reject(new Error(`${name} did not start`));
+    child.once('exit', fail);
+    setTimeout(fail, START_MS).unref();
     const listen = (data: Buffer) => {
       said += data;
       const match = port.exec(said);
@@ -51,12 +60,10 @@ export async function start(
       resolve(Number(match[1]));
     };
     child.stdout.on('data', listen);
+  }).catch(async (error) => {
+    await stop();
+    throw error;
   });
-  const stop = async () => {
-    child.kill('SIGTERM');
-    await ended;
-    rmSync(directory, { recursive: true, force: true });
-  };
   return { name, port: found, workload, process: child, pids: [child.pid ?? 0], stop };
 }
 
