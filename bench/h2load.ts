@@ -3,7 +3,8 @@
  * answers. It says how long each request took, from which any percentile is computed. All its
  * requests are the same, so it asks about one identifier. At a rate each connection looks every
  * 10 ms what it has to send; what is due then goes out one by one, each behind the answer before.
- * So its arrivals are bursts, and what a request waits in the generator is not in its latency.
+ * So its arrivals are bursts, and what a request waits in the generator is not in its latency;
+ * poisson.ts does better.
  */
 
 import { execFile, spawnSync } from 'node:child_process';

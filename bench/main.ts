@@ -134,9 +134,8 @@ const PARTS = {
     return unix;
   },
   open: async () => {
-    if (!hasH2load) return say('\nopen loop: skipped, there is no h2load');
     const open = await measureOpen(progress);
-    say(`\nopen loop, ${whole(open.rate)} requests a second, 64 connections, by h2load:`);
+    say(`\nopen loop, ${whole(open.rate)} requests a second, 64 connections:`);
     showOpen(open);
     return open;
   },
@@ -207,7 +206,7 @@ if (unknown !== undefined) {
   if (asked.length === 0) await runAll();
   for (const [i, name] of asked.entries()) {
     if (isPart(name)) await PARTS[name]();
-    if (isLong(name))
-      await LONG[name](isAmount(asked[i + 1] ?? '', i + 1) ? Number(asked[i + 1]) : undefined);
+    if (!isLong(name)) continue;
+    await LONG[name](isAmount(asked[i + 1] ?? '', i + 1) ? Number(asked[i + 1]) : undefined);
   }
 }

@@ -72,11 +72,12 @@ export function showMany(results: readonly ManyResult[]): void {
   ]);
 }
 
-export function showOpen({ servers }: OpenResult): void {
+export function showOpen({ rows }: OpenResult): void {
   showTable([
-    ['', 'requests/s', 'p50', 'p99', 'p99.9', 'p99.99', 'p99 ratio', 'CPU/req'],
-    ...servers.map((result) => [
+    ['', 'arrivals', 'requests/s', 'p50', 'p99', 'p99.9', 'p99.99', 'p99 ratio', 'CPU/req'],
+    ...rows.map((result) => [
       result.server,
+      result.generator,
       whole(result.requestsPerSecond),
       `${result.p50} us`,
       `${result.p99} us`,
