@@ -14,7 +14,7 @@
 import { type Load, load } from './generator.ts';
 import { bare, type Server, weir } from './servers.ts';
 
-const SECONDS = 8;
+const SECONDS = 6;
 const CONNECTIONS = 64;
 
 export interface GarbageResult {
@@ -55,7 +55,7 @@ export async function measureGarbage(progress: (what: string) => void): Promise<
     for (const server of servers) {
       progress(`garbage: ${server.name}`);
       const wanted = { port: server.port, connections: CONNECTIONS, workload: server.workload };
-      await load({ ...wanted, seconds: 2 });
+      await load({ ...wanted, seconds: 1 });
       const { traced, figures } = await tracedDuring(server, () => {
         return load({ ...wanted, seconds: SECONDS });
       });

@@ -12,7 +12,7 @@ import { type Figures, measureInTurn } from './rounds.ts';
 import { bare, weir } from './servers.ts';
 
 const ROUNDS = 5;
-const SECONDS = 4;
+const SECONDS = 3;
 const CONNECTIONS = 64;
 
 export interface OpenResult {

@@ -11,7 +11,7 @@ import { type Figures, measureInTurn } from './rounds.ts';
 import { bare, type Server, weir } from './servers.ts';
 import { KEY } from './sets.ts';
 
-const ROUNDS = 5;
+const ROUNDS = 3;
 const SECONDS = 1;
 
 interface Shape {

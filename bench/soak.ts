@@ -26,7 +26,6 @@ export interface SoakMinute {
 export async function soak(
   minutes: number,
   onMinute: (minute: SoakMinute) => void,
-  secondsEach = MINUTE_S,
 ): Promise<SoakMinute[]> {
   const server = await weir('weir');
   const pid = server.process.pid ?? 0;
@@ -36,12 +35,12 @@ export async function soak(
       const loaded = load({
         port: server.port,
         connections: CONNECTIONS,
-        seconds: secondsEach,
+        seconds: MINUTE_S,
         workload: CHECK,
         beside: [CHECK_V2, ASYNC_CHECK, REFUSED, manyChecks(10)],
       });
       // Both while the load's connections are open.
-      await sleep((secondsEach - 1) * 1e3);
+      await sleep((MINUTE_S - 1) * 1e3);
       const residentMiB = (residentBytes(pid) ?? 0) / 2 ** 20;
       const descriptors = openDescriptors(pid);
       const { requests, seconds, p50, p99, errors } = await loaded;

@@ -13,7 +13,7 @@ import { measureInTurn } from './rounds.ts';
 import { bare, type Server, weir } from './servers.ts';
 
 const ROUNDS = 5;
-const SECONDS = 2;
+const SECONDS = 1;
 const CONNECTIONS = [64, 1];
 
 /** @returns undefined where weir serves no Unix socket */
