@@ -14,6 +14,8 @@
 import { type Load, load } from './generator.ts';
 import { bare, type Server, weir } from './servers.ts';
 
+/** Until all that matters is compiled: what V8 makes meanwhile is no garbage of a check. */
+const WARM_UP_SECONDS = 3;
 const SECONDS = 6;
 const CONNECTIONS = 64;
 
@@ -55,7 +57,7 @@ export async function measureGarbage(progress: (what: string) => void): Promise<
     for (const server of servers) {
       progress(`garbage: ${server.name}`);
       const wanted = { port: server.port, connections: CONNECTIONS, workload: server.workload };
-      await load({ ...wanted, seconds: 1 });
+      await load({ ...wanted, seconds: WARM_UP_SECONDS });
       const { traced, figures } = await tracedDuring(server, () => {
         return load({ ...wanted, seconds: SECONDS });
       });
