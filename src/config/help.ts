@@ -8,7 +8,8 @@ Usage: weir [serve] [flags]     or, in a clone, npm start -- [flags]
 weir help lists the other commands.
 
 A setting is taken from its flag, else from its environment variable, else from the JSON file
-named by --config, else it has its default.
+named by --config, else it has its default. The cores allowed are those that weir may run on, or
+fewer where its control group, as that of a container, has a limit of CPU time.
 `;
 
 export function helpText(): string {

@@ -4,7 +4,6 @@
  * schema.
  */
 
-import { availableParallelism } from 'node:os';
 import Type, { type Static } from 'typebox';
 import {
   ACCEPTORS_MAX,
@@ -14,8 +13,9 @@ import {
   KEY_TEXT_MAX,
   WORKERS_MAX,
 } from '../limits.ts';
+import { coresAllowed } from './cores.ts';
 
-const cores = availableParallelism();
+const cores = coresAllowed();
 
 const text = (takes: string, meaning: string) => Type.String({ minLength: 1, takes, meaning });
 const integer = (minimum: number, maximum: number, initial: number, meaning: string) =>
@@ -64,13 +64,13 @@ export const Settings = Type.Object({
     1,
     ACCEPTORS_MAX,
     Math.min(8, Math.max(1, Math.floor(cores / 2))),
-    'threads that answer checks (default: half of the cores, at most 8)',
+    'threads that answer checks (default: half of the cores allowed, at most 8)',
   ),
   workers: integer(
     1,
     WORKERS_MAX,
     Math.min(4, Math.max(1, Math.floor(cores / 4))),
-    'threads that look after the counters (default: a quarter of the cores, at most 4)',
+    'threads that look after the counters (default: a quarter of the cores allowed, at most 4)',
   ),
   decide: oneOf(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
   counters: integer(
