@@ -114,8 +114,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   end = dieAtOnce;
   const { onFull, decide } = settings;
   const accepting = acceptors.start({
-    host,
-    port,
+    places: { host, port, socket: undefined },
     url,
     control: controlBuffer,
     tables,

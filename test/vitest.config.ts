@@ -10,6 +10,7 @@ const HEAVY = [
   'test/decide/in-place.test.ts',
   'test/http/exactness.test.ts',
   'test/http/in-force.test.ts',
+  'test/http/listener.test.ts',
   'test/http/many.test.ts',
   'test/http/operations.test.ts',
   'test/observe/metrics.test.ts',

@@ -1,11 +1,11 @@
 /**
- * An acceptor: the thread that takes connections and answers checks, decided here or by a shard
- * worker. Started by the main thread, which it tells when it listens; it shares its port with the
- * other acceptors and the counters with all of them.
+ * An acceptor: the thread that answers checks on its connections, decided here or by a shard
+ * worker. Started by the main thread, which it tells when it is ready; one of them is told to
+ * listen for all (`listener.ts`). It shares the counters with all of them.
  *
  * Whatever it does not catch is fatal for the process: a limiter with half of its threads is worse
- * than a restarted one. The main thread hears of it and ends the process. A thread must not end
- * with an open App, which would take the process down with a native dump.
+ * than a restarted one. The main thread hears of it and ends the process; where the thread itself
+ * ends untold, it does so before its App is gone, to which connections would still be handed on.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -26,16 +26,18 @@ import { OverridesInForce } from '../overrides/in-force.ts';
 import { RingsAhead } from '../shards/ahead.ts';
 import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
+import { dieAtOnce } from '../supervise/fatal.ts';
 import { Clock } from '../time.ts';
 import { BodyReader, type OnBody } from './body.ts';
 import { Checks } from './checks.ts';
 import { Corrections } from './corrections.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
+import { Listener } from './listener.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
 import { Operations, type Server } from './operations.ts';
 import { Replies } from './reply.ts';
 import { type Handler, mount, type Route } from './route.ts';
-import { App, fixedText, type us_listen_socket, us_listen_socket_close } from './uws.ts';
+import { App, descriptorOf, fixedText } from './uws.ts';
 
 const data: AcceptorData = workerData;
 const main = parentPort!;
@@ -158,20 +160,28 @@ const routes: Route[] = [
 
 const app = App();
 mount(app, routes, replies);
-process.on('exit', () => app.close());
+let toldToEnd = false;
+process.on('exit', (code) => {
+  // Connections would still be handed on to the App that ends with the thread.
+  if (!toldToEnd) dieAtOnce(`acceptor ${data.index} ended by itself, with code ${code}`);
+  app.close();
+});
 app.filter((_res, change) => lane.connection(change));
 
-let socket: us_listen_socket | false = false;
-app.listen(data.host, data.port, (listening) => {
-  socket = listening;
-  if (listening) tell({ kind: 'listening' });
-  else tell({ kind: 'fatal', sentence: `cannot listen on ${data.host}:${data.port}` });
-});
+const listener = new Listener(app);
+function listen(apps: readonly number[]): void {
+  const failed = listener.open(data.places, apps);
+  if (failed === undefined) tell({ kind: 'listening' });
+  else tell({ kind: 'fatal', sentence: `cannot listen on ${failed}` });
+}
 
 setInterval(() => lane.beat(), HEARTBEAT_MS);
 
 main.on('message', (message: ToAcceptor) => {
   switch (message.kind) {
+    case 'listen':
+      listen(message.apps);
+      break;
     case 'publication':
       switchTo(message.publication);
       tell({ kind: 'switched', version: message.version });
@@ -185,12 +195,15 @@ main.on('message', (message: ToAcceptor) => {
     case 'drain':
       v1.replies.draining = true;
       v2.replies.draining = true;
-      if (socket) us_listen_socket_close(socket);
-      socket = false;
-      tell({ kind: 'draining' });
+      listener.close();
+      // What was handed on before this message came is taken over in this turn of the loop.
+      setImmediate(() => tell({ kind: 'draining' }));
       break;
     case 'close':
+      toldToEnd = true;
       process.exit(0);
       break;
   }
 });
+
+tell({ kind: 'ready', app: descriptorOf(app) });

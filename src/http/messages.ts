@@ -6,14 +6,14 @@ import type { KeyChanges } from '../auth/keyring.ts';
 import type { OnFull } from '../counters/decision.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { PublishedTables } from '../overrides/in-force.ts';
+import type { Places } from './listener.ts';
 import type { Failure } from './reply.ts';
 
 /** What an acceptor is started with. */
 export interface AcceptorData {
   /** From 0; its lane, and one less than the incarnation that its locks carry. */
   index: number;
-  host: string;
-  port: number;
+  places: Places;
   /** Base address of the service in links. */
   url: string;
   control: SharedArrayBuffer;
@@ -35,10 +35,12 @@ export interface Publication extends Partial<PublishedTables> {
 }
 
 export type ToMain =
+  /** It can serve; its App is for the one that listens. */
+  | { kind: 'ready'; app: number }
   | { kind: 'listening' }
   /** It cannot serve, or go on serving: the process has to end with this sentence. */
   | { kind: 'fatal'; sentence: string }
-  /** No connection comes any more; those that are open go on. */
+  /** No connection comes any more, of those that were handed on neither; who is open goes on. */
   | { kind: 'draining' }
   | { kind: 'namespace'; name: string }
   | { kind: 'failure'; failure: Failure }
@@ -48,6 +50,8 @@ export type ToMain =
   | { kind: 'switched'; version: number };
 
 export type ToAcceptor =
+  /** Listen, and hand connections on to these Apps in turn. */
+  | { kind: 'listen'; apps: number[] }
   /** Holds from the next check on; to be answered with `switched`. */
   | { kind: 'publication'; version: number; publication: Publication }
   | { kind: 'result'; number: number; result: OperationResult }

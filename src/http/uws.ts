@@ -3,6 +3,8 @@
  * there is none for the running Node. Upstream's own package can be put in its place.
  */
 
+import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
+
 export {
   App,
   type HttpRequest,
@@ -11,6 +13,39 @@ export {
   type us_listen_socket,
   us_listen_socket_close,
 } from 'uWebSockets.js';
+
+/** LIBUS_LISTEN_EXCLUSIVE_PORT: nobody else may listen there, not even with SO_REUSEPORT. */
+const EXCLUSIVE = 1;
+
+export type OnListening = (listening: us_listen_socket | false) => void;
+
+/** What the binary has and its typings have not. */
+interface Untyped {
+  listen(host: string, port: number, options: number, onListening: OnListening): void;
+  /** The address of an App, its bits in a double; it holds in all threads while the App is open. */
+  getDescriptor(): number;
+  addChildAppDescriptor(descriptor: number): void;
+}
+const untyped = (app: TemplatedApp) => app as TemplatedApp & Untyped;
+
+/** Within the call it is known whether it listens. */
+export function listenAlone(
+  app: TemplatedApp,
+  host: string,
+  port: number,
+  onListening: OnListening,
+): void {
+  untyped(app).listen(host, port, EXCLUSIVE, onListening);
+}
+
+export function descriptorOf(app: TemplatedApp): number {
+  return untyped(app).getDescriptor();
+}
+
+/** Connections to an App go in turn to the children that it has, which may be of other threads. */
+export function addChildApp(app: TemplatedApp, descriptor: number): void {
+  untyped(app).addChildAppDescriptor(descriptor);
+}
 
 /**
  * Text that every request hands over to uWebSockets.js, as bytes: 18 ns less than a string, which

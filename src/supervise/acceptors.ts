@@ -23,6 +23,8 @@ interface Acceptor {
   draining: boolean;
   /** The last publication that it has in force. */
   version: number;
+  /** Its App, for the one that listens; undefined until it is ready. */
+  app: number | undefined;
 }
 
 export interface AcceptorEvents {
@@ -52,6 +54,8 @@ export class Acceptors {
   #watch: NodeJS.Timeout | undefined;
   #closing = false;
   #version = 0;
+  /** Called when connections are taken. */
+  #listens = () => {};
   /** Called when an acceptor has switched. */
   #switched = () => {};
 
@@ -61,13 +65,16 @@ export class Acceptors {
   }
 
   /**
-   * Starts an acceptor for each row of links to the shard workers; resolves when all of them
-   * listen.
+   * Starts an acceptor for each row of links to the shard workers; resolves when the first of them
+   * listens, which it does when all of them are ready.
    */
   async start(data: Omit<AcceptorData, 'index'>): Promise<void> {
-    const all = data.links.map((_row, index) => this.#startOne({ ...data, index }));
+    const listens = new Promise<void>((resolve) => {
+      this.#listens = resolve;
+    });
+    for (const index of data.links.keys()) this.#startOne({ ...data, index });
     const stopWaiting = dieAfter(START_MS, () => 'the acceptors do not start');
-    await Promise.all(all);
+    await listens;
     stopWaiting();
     this.#watch = setInterval(() => this.#look(), HEARTBEAT_MS);
   }
@@ -92,8 +99,15 @@ export class Acceptors {
     });
   }
 
-  #tell(message: ToAcceptor): void {
-    for (const { worker } of this.#acceptors) worker.postMessage(message);
+  #tell(message: ToAcceptor, acceptors: readonly Acceptor[] = this.#acceptors): void {
+    for (const { worker } of acceptors) worker.postMessage(message);
+  }
+
+  /** The first one listens for all, once every App is there. */
+  #ready(): void {
+    const apps = this.#acceptors.flatMap(({ app }) => app ?? []);
+    if (apps.length < this.#acceptors.length) return;
+    this.#tell({ kind: 'listen', apps }, this.#acceptors.slice(0, 1));
   }
 
   /** Gives each acceptor one end of a new channel from a shard worker. @returns the other ends */
@@ -108,61 +122,78 @@ export class Acceptors {
 
   /**
    * Stops accepting, goes on answering until no connection is open, for `drainMs` at most, and then
-   * ends the threads.
+   * ends the threads. The one that listens hears of it first: what it has handed on by then, the
+   * others have when they hear of it.
    */
   async drain(drainMs: number): Promise<void> {
-    this.#tell({ kind: 'drain' });
-    for (let waited = 0; waited < drainMs; waited += DRAIN_LOOK_MS) {
+    this.#tell({ kind: 'drain' }, this.#acceptors.slice(0, 1));
+    const late = () => 'an acceptor did not end when it was told to';
+    const stopWaitingToDrain = dieAfter(drainMs + HUNG_MS, late);
+    for (let waited = DRAIN_LOOK_MS; ; waited += DRAIN_LOOK_MS) {
       await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
-      if (this.#acceptors.every(({ lane, draining }) => draining && lane.connections === 0)) break;
+      // Nobody is closed to whom a connection may still be handed on.
+      if (!this.#acceptors.every(({ draining }) => draining)) continue;
+      if (waited >= drainMs || this.#acceptors.every(({ lane }) => lane.connections === 0)) break;
     }
+    stopWaitingToDrain();
     this.#closing = true;
     clearInterval(this.#watch);
     const ended = this.#acceptors.map(({ worker }) => {
       return new Promise((resolve) => worker.once('exit', resolve));
     });
     this.#tell({ kind: 'close' });
-    const stopWaiting = dieAfter(HUNG_MS, () => 'an acceptor did not end when it was told to');
+    const stopWaiting = dieAfter(HUNG_MS, late);
     await Promise.all(ended);
     stopWaiting();
   }
 
-  #startOne(data: AcceptorData): Promise<void> {
+  #startOne(data: AcceptorData): void {
     const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
     const lane = this.#control.acceptorLane(data.index);
-    const acceptor = { worker, lane, signs: 0, missed: 0, draining: false, version: 0 };
+    const acceptor: Acceptor = {
+      worker,
+      lane,
+      signs: 0,
+      missed: 0,
+      draining: false,
+      version: 0,
+      app: undefined,
+    };
     this.#acceptors.push(acceptor);
-    return new Promise((resolve) => {
-      worker.on('message', (message: ToMain) => {
-        switch (message.kind) {
-          case 'listening':
-            resolve();
-            break;
-          case 'fatal':
-            dieAtOnce(message.sentence);
-            break;
-          case 'draining':
-            acceptor.draining = true;
-            break;
-          case 'namespace':
-            this.#events.namespace(message.name);
-            break;
-          case 'failure':
-            this.#events.failure(message.failure);
-            break;
-          case 'switched':
-            acceptor.version = message.version;
-            this.#switched();
-            break;
-          case 'operation':
-            void this.#operate(worker, message.number, message.request);
-            break;
-        }
-      });
-      worker.on('error', (error) => dieAtOnce(`acceptor ${data.index} failed: ${error.stack}`));
-      worker.on('exit', (code) => {
-        if (!this.#closing) dieAtOnce(`acceptor ${data.index} ended by itself, with code ${code}`);
-      });
+    worker.on('message', (message: ToMain) => {
+      switch (message.kind) {
+        case 'ready':
+          acceptor.app = message.app;
+          this.#ready();
+          break;
+        case 'listening':
+          this.#listens();
+          break;
+        case 'fatal':
+          dieAtOnce(message.sentence);
+          break;
+        case 'draining':
+          acceptor.draining = true;
+          if (data.index === 0) this.#tell({ kind: 'drain' }, this.#acceptors.slice(1));
+          break;
+        case 'namespace':
+          this.#events.namespace(message.name);
+          break;
+        case 'failure':
+          this.#events.failure(message.failure);
+          break;
+        case 'switched':
+          acceptor.version = message.version;
+          this.#switched();
+          break;
+        case 'operation':
+          void this.#operate(worker, message.number, message.request);
+          break;
+      }
+    });
+    worker.on('error', (error) => dieAtOnce(`acceptor ${data.index} failed: ${error.stack}`));
+    worker.on('exit', (code) => {
+      if (!this.#closing) dieAtOnce(`acceptor ${data.index} ended, with code ${code}`);
     });
   }
 

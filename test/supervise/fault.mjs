@@ -1,12 +1,15 @@
 /**
- * Preloaded into every thread of a server under test by `node --import`. In the first acceptor it
- * causes the fault named by FAULT when there is a file FAULT_FILE, and says so on standard error;
- * anywhere else it does nothing. `late` is a first acceptor that takes longer to start than one may
- * hang.
+ * Preloaded into every thread of a server under test by `node --import`. In the first acceptor,
+ * or that of FAULT_ACCEPTOR, it causes the fault named by FAULT when there is a file FAULT_FILE, and
+ * says so on standard error; anywhere else it does nothing. `late` is an acceptor that hears of
+ * changes later than one may hang.
  */
 
 import { existsSync, writeSync } from 'node:fs';
-import { workerData } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
+
+/** Which acceptor it strikes. */
+const STRUCK = Number(process.env.FAULT_ACCEPTOR ?? 0);
 
 const FAULTS = {
   throw: () => {
@@ -26,9 +29,11 @@ const FAULTS = {
   },
 };
 
-if (workerData?.index === 0 && process.env.FAULT === 'late') {
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
-} else if (workerData?.index === 0) {
+if (workerData?.index === STRUCK && process.env.FAULT === 'late') {
+  const on = parentPort.on.bind(parentPort);
+  parentPort.on = (name, hear) =>
+    on(name, (message) => setTimeout(hear, message.kind === 'publication' ? 1_500 : 0, message));
+} else if (workerData?.index === STRUCK) {
   const looking = setInterval(() => {
     if (!existsSync(process.env.FAULT_FILE)) return;
     clearInterval(looking);

@@ -1,0 +1,44 @@
+/** Which acceptors have which connections: told apart by how the ids of their requests begin. */
+
+import { connect, type NetConnectOpts, type Socket } from 'node:net';
+import { requestBytes } from './http.ts';
+
+const ASK = requestBytes({
+  path: '/v2/ratelimit.limit',
+  body: '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}',
+});
+
+export interface Connected {
+  socket: Socket;
+  acceptor: string;
+}
+
+/** Opens a connection that stays open, and has a check answered on it. */
+export function connected(to: NetConnectOpts): Promise<Connected> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(to, () => socket.write(ASK));
+    let received = '';
+    socket.on('error', reject);
+    socket.on('close', () => reject(new Error(`closed after: ${received}`)));
+    socket.on('data', (data) => {
+      received += data;
+      const [, acceptor] = /"req_([0-9a-f]+)_/.exec(received) ?? [];
+      if (acceptor !== undefined) resolve({ socket, acceptor });
+    });
+  });
+}
+
+/** How many of these each acceptor has, most first. */
+export function countsOf(all: readonly Connected[]): number[] {
+  const counts = new Map<string, number>();
+  for (const { acceptor } of all) counts.set(acceptor, (counts.get(acceptor) ?? 0) + 1);
+  return [...counts.values()].sort((a, b) => b - a);
+}
+
+/** Opens connections one after the other, and closes them. @returns how many each acceptor had */
+export async function spreadOf(to: readonly NetConnectOpts[]): Promise<number[]> {
+  const all: Connected[] = [];
+  for (const options of to) all.push(await connected(options));
+  for (const { socket } of all) socket.destroy();
+  return countsOf(all);
+}
