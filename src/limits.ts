@@ -54,6 +54,9 @@ export const VERIFIED_TOKENS_MAX = 4_096;
 /** The head of a request, in bytes; gateways forward cookies. uWebSockets.js enforces it. */
 export const HEAD_MAX_BYTES = 32_768;
 
+/** The longest path of a Unix socket that the kernel takes. */
+export const SOCKET_PATH_MAX_BYTES = process.platform === 'linux' ? 107 : 103;
+
 export const COUNTERS_MIN = 1_024;
 export const COUNTERS_MAX = 16_777_216;
 /** Slots a table has for each counter that it promises to hold. */

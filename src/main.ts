@@ -31,6 +31,7 @@ import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
 import { takePort } from './supervise/port.ts';
+import { UnixSocket } from './supervise/socket.ts';
 import { Clock, ClockKeeper } from './time.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
@@ -73,6 +74,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const admin = new Admin(settings.adminHost);
   const adminListens = admin.listen(settings.adminHost, settings.adminPort);
   await needPort('WEIR_ADMIN_PORT', settings.adminHost, settings.adminPort, adminListens);
+  const socket = settings.socket === undefined ? undefined : await UnixSocket.take(settings.socket);
 
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
@@ -114,7 +116,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   end = dieAtOnce;
   const { onFull, decide } = settings;
   const accepting = acceptors.start({
-    places: { host, port, socket: undefined },
+    places: { host, port, socket: socket?.path },
     url,
     control: controlBuffer,
     tables,
@@ -144,20 +146,23 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   admin.observed = { workers, metrics };
   const capacity = new CapacityWatch(control, settings.counters, log);
   await accepting;
+  socket?.open(settings.socketMode);
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
-  greet(url, firstKey);
+  greet(url, socket?.path, firstKey);
   if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
   overrides.warmUp();
   const { acceptors: threads, counters } = settings;
   const loaded = { namespaces: registry.namespaceCount, keys: registry.keys().length };
   log.info({ ...loaded, overrides: registry.overrideCounts }, 'loaded');
-  log.info({ url, acceptors: threads, workers: workers.wanted, decide, counters }, 'serving');
+  const served = { url, socket: socket?.path, acceptors: threads, workers: workers.wanted };
+  log.info({ ...served, decide, counters }, 'serving');
 
   return async () => {
     admin.state = 'draining';
     log.info('draining');
+    socket?.remove();
     await acceptors.drain(settings.drainMs);
     await workers.stop();
     capacity.close();
@@ -210,19 +215,22 @@ function print(text: string): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(1, bytes, at);
 }
 
-function greet(url: string, firstKey: string | undefined): void {
+function greet(url: string, socket: string | undefined, firstKey: string | undefined): void {
   const body = '{"identifier":"user_1","limit":10,"duration":60000}';
+  // In quotes of a shell.
+  const quoted = `'${socket?.replaceAll("'", "'\\''")}'`;
+  const also = socket === undefined ? '' : ` and by curl --unix-socket ${quoted} http://localhost`;
   if (firstKey === undefined) {
     try {
-      print(`weir serves checks on ${url}\n`);
+      print(`weir serves checks on ${url}${also}\n`);
     } catch {
       // Nobody listens on standard output; the log has the same line.
     }
     return;
   }
   print(
-    `weir serves checks on ${url}. This is its first start: the line below holds its root key,\n` +
-      'which is shown this once and kept nowhere. Keep it.\n\n' +
+    `weir serves checks on ${url}${also}. This is its first start: the line below holds its root` +
+      ' key, which is shown this once and kept nowhere. Keep it.\n\n' +
       `curl -s ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
       ` -H 'Content-Type: application/json' -d '${body}'\n`,
   );

@@ -11,6 +11,7 @@ import {
   COUNTERS_MIN,
   DRAIN_MAX_MS,
   KEY_TEXT_MAX,
+  SOCKET_PATH_MAX_BYTES,
   WORKERS_MAX,
 } from '../limits.ts';
 import { coresAllowed } from './cores.ts';
@@ -38,6 +39,19 @@ export const Settings = Type.Object({
     meaning: 'where checks are served',
   }),
   port: integer(0, 65_535, 7070, 'port of the checks; 0 takes a free one'),
+  socket: Type.Optional(
+    Type.String({
+      pattern: '^[^\\0]+$',
+      takes: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
+      meaning: 'Unix socket on which checks are served as well',
+    }),
+  ),
+  socketMode: Type.String({
+    pattern: '^0?[0-7]{3}$',
+    default: '0660',
+    takes: 'three octal digits, as in 0660',
+    meaning: 'who may connect to it: owner, group, others',
+  }),
   adminHost: Type.String({
     minLength: 1,
     default: '127.0.0.1',

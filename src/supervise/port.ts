@@ -1,8 +1,7 @@
 /**
- * Having a port alone. Acceptors share their port among themselves, and the kernel would let a
- * second weir join them and split the counters. So the port is tried once without sharing, which
- * finds whoever listens already; and a name made from it is held as long as the process lives,
- * which keeps apart two that start at the same time.
+ * Having a port alone. It is tried before anything is made, which finds whoever listens already;
+ * and a name made from it is held as long as the process lives, which keeps apart two that start at
+ * the same time. The acceptor that listens in the end does so without sharing.
  */
 
 import { type AddressInfo, createServer, type Server } from 'node:net';
@@ -12,13 +11,17 @@ export async function takePort(host: string, port: number): Promise<number> {
   const probe = await listen({ host, port, exclusive: true });
   const { port: found } = probe.address() as AddressInfo;
   await new Promise((resolve) => probe.close(resolve));
-  if (process.platform === 'linux') {
-    // A name in the abstract space of Unix sockets: no file, gone with the process.
-    const held = await listen({ path: `\0weir:${host}:${found}` });
-    held.on('connection', (socket) => socket.destroy());
-    held.unref();
-  }
+  await holdName(`${host}:${found}`);
   return found;
+}
+
+/** Holds a name as long as the process lives. Rejects with EADDRINUSE when another one has it. */
+export async function holdName(name: string): Promise<void> {
+  if (process.platform !== 'linux') return;
+  // In the abstract space of Unix sockets: no file, gone with the process.
+  const held = await listen({ path: `\0weir:${name}` });
+  held.on('connection', (socket) => socket.destroy());
+  held.unref();
 }
 
 function listen(options: object): Promise<Server> {

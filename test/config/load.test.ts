@@ -21,6 +21,7 @@ describe('settings', () => {
     expect(loadSettings([], {})).toMatchObject({
       host: '127.0.0.1',
       port: 7070,
+      socketMode: '0660',
       adminHost: '127.0.0.1',
       adminPort: 7071,
       dataDir: './weir-data',
@@ -90,6 +91,18 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [['--on-full', 'maybe'], {}, '--on-full must be deny or allow, got "maybe"'],
     [['--drain-ms', '-1'], {}, '--drain-ms must be an integer from 0 to 600000, got "-1"'],
     [['--port', '7071'], {}, 'WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ'],
+    [
+      ['--socket-mode', '888'],
+      {},
+      '--socket-mode must be three octal digits, as in 0660, got "888"',
+    ],
+    [['--socket='], {}, '--socket must be a path of at most 107 bytes, got ""'],
+    [
+      ['--config', file('{"socketMode":660}')],
+      {},
+      'must be three octal digits, as in 0660, got 660',
+    ],
+    [['--config', file('{"socket":"\\u0000a"}')], {}, 'must be a path of at most 107 bytes, got'],
     [['--config='], {}, '--config must be a path, got ""'],
     [[], { WEIR_ROOT_KEY: '' }, 'without spaces, got nothing'],
     [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
