@@ -17,15 +17,11 @@ import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
 import { StartError } from './errors.ts';
 import { CLOCK_TICK_MS, HEAD_MAX_BYTES, SHARDS, SLOTS_PER_COUNTER } from './limits.ts';
 import { Admin } from './observe/admin.ts';
-import { openLog } from './observe/log.ts';
-import { Metrics } from './observe/metrics.ts';
 import { OverrideTables } from './overrides/tables.ts';
 import { inForce, publisher } from './registry/publication.ts';
 import { Registry } from './registry/registry.ts';
 import { Writer } from './registry/writer.ts';
-import { CapacityWatch } from './shards/capacity.ts';
 import { allocateLink } from './shards/ring.ts';
-import { ShardWorkers } from './shards/supervisor.ts';
 import { DataDirectory } from './store/directory.ts';
 import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
@@ -69,7 +65,6 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   await requireBinary();
 
   const { host } = settings;
-  const log = openLog(settings.logLevel);
   const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));
   const admin = new Admin(settings.adminHost);
   const adminListens = admin.listen(settings.adminHost, settings.adminPort);
@@ -82,7 +77,6 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const controlBuffer = allocateControl(settings.acceptors, settings.workers);
   const control = new Control(controlBuffer);
   const clockKeeper = new ClockKeeper(control);
-  const clockTimer = setInterval(() => clockKeeper.tick(), CLOCK_TICK_MS);
   const clock = new Clock(control);
   const nowMs = () => clock.nowMs();
   const groups = groupsPerShard(settings.counters * SLOTS_PER_COUNTER, SHARDS);
@@ -110,12 +104,9 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const overrides = new OverrideTables(store.hashKey, compileTask, (error) => {
     log.error({ err: error }, 'the task that compiles overrides failed; done on the main thread');
   });
-  const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
-  const writer = new Writer(registry, store, publish, log, nowMs);
-  const service = new Service(registry, writer, nowMs);
   end = dieAtOnce;
   const { onFull, decide } = settings;
-  const accepting = acceptors.start({
+  acceptors.start({
     places: { host, port, socket: socket?.path },
     url,
     control: controlBuffer,
@@ -126,12 +117,24 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     onFull,
     inForce: inForce(registry, overrides),
   });
+
+  // While the acceptors load, so does what they need not wait for: half of all there is to load.
+  const { openLog } = await import('./observe/log.ts');
+  const { ShardWorkers } = await import('./shards/supervisor.ts');
+  const { CapacityWatch } = await import('./shards/capacity.ts');
+  const { Metrics } = await import('./observe/metrics.ts');
+  const log = openLog(settings.logLevel);
+  const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
+  const writer = new Writer(registry, store, publish, log, nowMs);
+  const service = new Service(registry, writer, nowMs);
   const workers = new ShardWorkers(
     { control: controlBuffer, tables, links, onFull },
     control,
     (worker) => (decide === 'worker' ? acceptors.doors(worker) : []),
     log,
   );
+  // In the turn in which the workers begin to be watched, as often: then one waking does for both.
+  const clockTimer = setInterval(() => clockKeeper.tick(), CLOCK_TICK_MS);
   const metrics = new Metrics({
     control,
     links,
@@ -145,7 +148,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   });
   admin.observed = { workers, metrics };
   const capacity = new CapacityWatch(control, settings.counters, log);
-  await accepting;
+  await acceptors.listen();
   socket?.open(settings.socketMode);
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.

@@ -5,7 +5,7 @@
  * that has become too small is left for another of twice the size.
  */
 
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
 import { COMPILE_MAX_MS } from '../limits.ts';
 import compile, { type Compiled, type CompileJob } from './compile.ts';
 import type { PublishedTables } from './in-force.ts';
@@ -23,7 +23,8 @@ export class OverrideTables {
   readonly #wildcards = new WildcardRegister();
   readonly #exactBuffers = new Buffers();
   readonly #trieBuffers = new Buffers();
-  readonly #pool: Piscina;
+  readonly #task: URL;
+  #pool: Promise<Piscina> | undefined;
   readonly #taskFailed: (error: Error) => void;
   /** How often the task failed in a row, and how many changes it is not tried for. */
   #failures = 0;
@@ -39,8 +40,14 @@ export class OverrideTables {
   constructor(hashKey: Uint8Array, task: URL, taskFailed: (error: Error) => void) {
     this.#exact = new ExactRegister(hashKey);
     this.#taskFailed = taskFailed;
-    this.#pool = new Piscina({
-      filename: task.href,
+    this.#task = task;
+  }
+
+  /** Not needed, and not loaded, until the first change is near. */
+  async #open(): Promise<Piscina> {
+    const { Piscina } = await import('piscina');
+    const pool = new Piscina({
+      filename: this.#task.href,
       minThreads: 0,
       maxThreads: 1,
       concurrentTasksPerWorker: 1,
@@ -49,12 +56,18 @@ export class OverrideTables {
       recordTiming: false,
       atomics: 'disabled',
     });
-    this.#pool.on('error', (error) => this.#threadFailed(error));
+    pool.on('error', (error) => this.#threadFailed(error));
+    return pool;
+  }
+
+  async #run(job: CompileJob, signal?: AbortSignal): Promise<Compiled> {
+    this.#pool ??= this.#open();
+    return (await this.#pool).run(job, { ...(signal && { signal }) });
   }
 
   /** Starts the thread of the task, so that the first change does not wait for it. */
   warmUp(): void {
-    this.#pool.run({}).catch((error) => {
+    this.#run({}).catch((error) => {
       if (!this.#closed) this.#taskFailed(error);
     });
   }
@@ -83,7 +96,7 @@ export class OverrideTables {
       this.#threadFailed(new Error(`it took more than ${COMPILE_MAX_MS} ms`));
     }, COMPILE_MAX_MS);
     try {
-      const compiled = await Promise.race([this.#pool.run(job, { signal: abort.signal }), failure]);
+      const compiled = await Promise.race([this.#run(job, abort.signal), failure]);
       this.#failures = 0;
       return compiled;
     } catch (error) {
@@ -110,7 +123,7 @@ export class OverrideTables {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#pool.destroy();
+    await (await this.#pool)?.destroy();
   }
 
   #job(): CompileJob {

@@ -23,8 +23,8 @@ interface Acceptor {
   draining: boolean;
   /** The last publication that it has in force. */
   version: number;
-  /** Its App, for the one that listens; undefined until it is ready. */
-  app: number | undefined;
+  /** Its App, for the one that listens. */
+  ready: Promise<number>;
 }
 
 export interface AcceptorEvents {
@@ -64,16 +64,23 @@ export class Acceptors {
     this.#events = events;
   }
 
+  /** Starts an acceptor for each row of links to the shard workers. */
+  start(data: Omit<AcceptorData, 'index'>): void {
+    for (const index of data.links.keys()) this.#startOne({ ...data, index });
+  }
+
   /**
-   * Starts an acceptor for each row of links to the shard workers; resolves when the first of them
-   * listens, which it does when all of them are ready.
+   * Has the first of them listen, when all are ready; resolves when it does. Nothing is heard of
+   * acceptors before, unless they fail.
    */
-  async start(data: Omit<AcceptorData, 'index'>): Promise<void> {
+  async listen(): Promise<void> {
+    const stopWaiting = dieAfter(START_MS, () => 'the acceptors do not start');
+    const [first] = this.#acceptors;
+    const apps = await Promise.all(this.#acceptors.map(({ ready }) => ready));
     const listens = new Promise<void>((resolve) => {
       this.#listens = resolve;
     });
-    for (const index of data.links.keys()) this.#startOne({ ...data, index });
-    const stopWaiting = dieAfter(START_MS, () => 'the acceptors do not start');
+    this.#tell({ kind: 'listen', apps }, [first]);
     await listens;
     stopWaiting();
     this.#watch = setInterval(() => this.#look(), HEARTBEAT_MS);
@@ -101,13 +108,6 @@ export class Acceptors {
 
   #tell(message: ToAcceptor, acceptors: readonly Acceptor[] = this.#acceptors): void {
     for (const { worker } of acceptors) worker.postMessage(message);
-  }
-
-  /** The first one listens for all, once every App is there. */
-  #ready(): void {
-    const apps = this.#acceptors.flatMap(({ app }) => app ?? []);
-    if (apps.length < this.#acceptors.length) return;
-    this.#tell({ kind: 'listen', apps }, this.#acceptors.slice(0, 1));
   }
 
   /** Gives each acceptor one end of a new channel from a shard worker. @returns the other ends */
@@ -150,21 +150,16 @@ export class Acceptors {
   #startOne(data: AcceptorData): void {
     const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
     const lane = this.#control.acceptorLane(data.index);
-    const acceptor: Acceptor = {
-      worker,
-      lane,
-      signs: 0,
-      missed: 0,
-      draining: false,
-      version: 0,
-      app: undefined,
-    };
+    let isReady = (_app: number) => {};
+    const ready = new Promise<number>((resolve) => {
+      isReady = resolve;
+    });
+    const acceptor = { worker, lane, signs: 0, missed: 0, draining: false, version: 0, ready };
     this.#acceptors.push(acceptor);
     worker.on('message', (message: ToMain) => {
       switch (message.kind) {
         case 'ready':
-          acceptor.app = message.app;
-          this.#ready();
+          isReady(message.app);
           break;
         case 'listening':
           this.#listens();
