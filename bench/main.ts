@@ -1,8 +1,9 @@
 /**
  * `npm run bench`: what each step of a check costs, how decisions scale to two threads, the ring to
  * a shard worker and back, HTTP load on weir and on what it is measured against, in several shapes,
- * garbage, one check and many in a request, overrides, a Unix socket, an open loop, and how exact
- * both windows are. Prints tables, and writes result.json and result.svg beside this file's source.
+ * garbage, one check and many in a request, overrides, a Unix socket, an open loop, how accurate
+ * both windows are, how connections spread, and what is taken at rest. Prints tables, and writes
+ * result.json and result.svg beside this file's source.
  * With names of parts, as in `npm run bench -- accuracy`, it runs those only, and writes nothing.
  * The long ones are run only so; `npm run bench -- distinct 1000000` says of how many as well.
  */
@@ -20,12 +21,15 @@ import { measureLoad, startServers } from './load.ts';
 import { measureMany } from './many.ts';
 import { measureOpen } from './open.ts';
 import { measureOverrides } from './overrides.ts';
+import { measureRest } from './rest.ts';
 import { startRing } from './ring.ts';
 import { measureShapes } from './shapes.ts';
 import { SOAK_MINUTES, soak } from './soak.ts';
+import { measureSpread } from './spread.ts';
 import { type Subject, stepSubjects } from './subjects.ts';
 import {
   distinctLine,
+  known,
   progress,
   say,
   showGarbage,
@@ -146,6 +150,28 @@ const PARTS = {
     for (const line of accuracyTable(accuracy)) say(line);
     return accuracy;
   },
+  spread: async () => {
+    const spread = await measureSpread(progress);
+    say('\nshare of the busiest acceptor, of connections that stay:');
+    for (const { acceptors, connections, meanShare, mostShare } of spread) {
+      const shares = `mean ${whole(100 * meanShare)} %   most ${whole(100 * mostShare)} %`;
+      say(`${acceptors} acceptors, ${connections} connections   ${shares}`);
+    }
+    return spread;
+  },
+  rest: async () => {
+    const rest = await measureRest(progress);
+    say('\nfrom the start of the process to its first answer, and at rest:');
+    for (const { what, medianMs, mostMs } of rest.starts) {
+      say(`${what.padEnd(32)} median ${whole(medianMs)} ms   most ${whole(mostMs)} ms`);
+    }
+    for (const { counters, residentMiB, cpuShare } of rest.rests) {
+      const cpu = known(cpuShare === undefined ? undefined : 100 * cpuShare, 1);
+      const memory = `${known(residentMiB, 0)} MiB`;
+      say(`${`${whole(counters)} counters`.padEnd(32)} ${memory}   ${cpu} % of a core`);
+    }
+    return rest;
+  },
 };
 
 async function runAll(): Promise<void> {
@@ -162,6 +188,8 @@ async function runAll(): Promise<void> {
     unix: await PARTS.unix(),
     open: await PARTS.open(),
     accuracy: await PARTS.accuracy(),
+    spread: await PARTS.spread(),
+    rest: await PARTS.rest(),
   };
   const beside = (name: string) => new URL(`../../bench/${name}`, import.meta.url);
   writeFileSync(beside('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);

@@ -1,0 +1,120 @@
+/**
+ * What the server takes before it has anything to do: from its start to its first answer, with a
+ * directory that it makes and with one that is there; resident memory at rest, and CPU.
+ */
+
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { request } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as after } from 'node:timers/promises';
+import { cpuSeconds, residentBytes } from './servers.ts';
+import { KEY } from './sets.ts';
+import { median } from './threads.ts';
+
+const STARTS = 10;
+/** Until V8 has tidied up behind the start, which it does when nothing comes for some seconds. */
+const SETTLE_MS = 12_000;
+const REST_MS = 10_000;
+const COUNTERS = [1_048_576, 65_536];
+
+export interface RestResult {
+  starts: { what: string; medianMs: number; mostMs: number }[];
+  /** Undefined where there is no /proc. */
+  rests: { counters: number; residentMiB: number | undefined; cpuShare: number | undefined }[];
+}
+
+export async function measureRest(progress: (what: string) => void): Promise<RestResult> {
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  try {
+    const first: number[] = [];
+    const again: number[] = [];
+    for (let i = 0; i < STARTS; i++) {
+      progress(`starts, ${i + 1} of ${STARTS}`);
+      for (const times of [first, again]) {
+        const server = await start(join(directory, String(i)));
+        times.push(server.startMs);
+        await server.stop();
+      }
+    }
+    const rests = [];
+    for (const counters of COUNTERS) {
+      progress(`at rest, ${counters} counters`);
+      const server = await start(join(directory, 'rest'), ['--counters', String(counters)]);
+      await after(SETTLE_MS);
+      const before = cpuSeconds(server.pid);
+      await after(REST_MS);
+      const seconds = (cpuSeconds(server.pid) ?? Number.NaN) - (before ?? Number.NaN);
+      const bytes = residentBytes(server.pid);
+      await server.stop();
+      rests.push({
+        counters,
+        residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
+        cpuShare: before === undefined ? undefined : seconds / (REST_MS / 1e3),
+      });
+    }
+    const starts = [
+      { what: 'a first start', times: first },
+      { what: 'with a directory that is there', times: again },
+    ].map(({ what, times }) => {
+      return { what, medianMs: median(times), mostMs: Math.max(...times) };
+    });
+    return { starts, rests };
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+interface Started {
+  pid: number;
+  /** From the start of the process to its first answer. */
+  startMs: number;
+  stop: () => Promise<void>;
+}
+
+async function start(dataDir: string, more: string[] = []): Promise<Started> {
+  const port = await freePort();
+  const cli = new URL('../cli.js', import.meta.url).pathname;
+  const ports = ['--port', String(port), '--admin-port', '0', '--log-level', 'silent'];
+  const begun = performance.now();
+  const child = spawn(process.execPath, [cli, ...ports, '--data-dir', dataDir, ...more], {
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  while ((await check(port)) !== 200) {
+    if (child.exitCode !== null) throw new Error('weir did not start');
+    await after(1);
+  }
+  const startMs = performance.now() - begun;
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+  };
+  return { pid: child.pid ?? 0, startMs, stop };
+}
+
+/** @returns the status, 0 while nobody listens */
+function check(port: number): Promise<number> {
+  const headers = { Authorization: `Bearer ${KEY}`, 'Content-Type': 'application/json' };
+  const to = { host: '127.0.0.1', port, method: 'POST', path: '/v1/ratelimits.limit' };
+  return new Promise((resolve) => {
+    const asking = request({ ...to, headers, agent: false }, (answer) => {
+      answer.resume();
+      answer.on('end', () => resolve(answer.statusCode ?? 0));
+    });
+    asking.on('error', () => resolve(0));
+    asking.end('{"identifier":"a","limit":10,"duration":60000}');
+  });
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}
