@@ -4,8 +4,8 @@
  * listen for all (`listener.ts`). It shares the counters with all of them.
  *
  * Whatever it does not catch is fatal for the process: a limiter with half of its threads is worse
- * than a restarted one. The main thread hears of it and ends the process; where the thread itself
- * ends untold, it does so before its App is gone, to which connections would still be handed on.
+ * than a restarted one. The main thread hears of it and ends the process; a thread that would end
+ * untold waits for that, since connections are still handed on to its App.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -26,7 +26,6 @@ import { OverridesInForce } from '../overrides/in-force.ts';
 import { RingsAhead } from '../shards/ahead.ts';
 import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
-import { dieAtOnce } from '../supervise/fatal.ts';
 import { Clock } from '../time.ts';
 import { BodyReader, type OnBody } from './body.ts';
 import { Checks } from './checks.ts';
@@ -162,8 +161,11 @@ const app = App();
 mount(app, routes, replies);
 let toldToEnd = false;
 process.on('exit', (code) => {
-  // Connections would still be handed on to the App that ends with the thread.
-  if (!toldToEnd) dieAtOnce(`acceptor ${data.index} ended by itself, with code ${code}`);
+  if (!toldToEnd) {
+    tell({ kind: 'fatal', sentence: `acceptor ${data.index} ended by itself, with code ${code}` });
+    // Connections are still handed on to the App, which so has to be there until the process ends.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+  }
   app.close();
 });
 app.filter((_res, change) => lane.connection(change));

@@ -5,7 +5,7 @@
  * a gateway keeps three would often be in one place; and of a Unix socket there is only one.
  *
  * What is handed to an App that is closed takes the process down with a native fault. So listening
- * ends first, and an acceptor that ends untold ends the process itself, at once.
+ * ends first, and an acceptor that would end untold stays until the process has ended.
  */
 
 import {

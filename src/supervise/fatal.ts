@@ -13,9 +13,9 @@ export function say(sentence: string): void {
 
 /**
  * Ends the process at once, by SIGKILL. `process.exit` would abort with a dump while an acceptor
- * has an open App, and one that hangs cannot be asked to close it. The store needs no farewell:
- * what was acknowledged is on disk. The first process of a container cannot kill itself so; it
- * aborts, with nowhere to write a dump to, which only the main thread can: it hears of the others.
+ * has an open App, and an acceptor that hangs cannot be asked to close it. The store needs no
+ * farewell: what was acknowledged is on disk. The first process of a container cannot kill itself
+ * so; it aborts, with nowhere to write a dump to.
  */
 export function dieAtOnce(sentence: string): never {
   say(sentence);
