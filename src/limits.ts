@@ -131,7 +131,10 @@ const agree: readonly [boolean, string][] = [
   ],
   [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
   [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
-  [COUNTERS_MAX * SLOTS_PER_COUNTER * 64 <= 2 ** 31 * SHARDS, 'a shard is indexed by int32'],
+  [
+    COUNTERS_MAX * SLOTS_PER_COUNTER * LINE_BYTES <= 2 ** 31 * SHARDS,
+    'a shard, whose slots are lines, is indexed by int32',
+  ],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
   [(RING_ENTRIES & (RING_ENTRIES - 1)) === 0, 'a ring is indexed by a mask'],
   [RING_REPLIES > RING_ENTRIES, 'every check that is asked at once has room for its answer'],

@@ -5,37 +5,29 @@
  */
 
 import type { Identity } from './hash.ts';
-import { BUCKET, BUCKET_SLOTS, type Memory, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 
-/** @returns an index of doubles, 0 when it is not there */
-export function findSlot(
-  { words, doubles }: Memory,
-  bucket: number,
-  id: Identity,
-  durationMs: number,
-): number {
+/** @returns an index of doubles, NO_SLOT when it is not there */
+export function findSlot(memory: Memory, bucket: number, id: Identity, durationMs: number): number {
   for (let i = 0; i < BUCKET_SLOTS; i++) {
-    if (words[bucket + BUCKET.tags + i] !== id.h3) continue;
     const slot = slotAt(bucket, i);
-    if (isOf(id, words, slot) && doubles[slot + SLOT.duration] === durationMs) return slot;
+    if (isCounter(memory, slot, id, durationMs)) return slot;
   }
-  return 0;
+  return NO_SLOT;
 }
 
-/**
- * The slot with the tag of an identity, which is nearly always its own: without a look at it.
- * @returns an index of doubles, 0 when there is none
- */
-export function taggedSlot({ words }: Memory, bucket: number, { h3 }: Identity): number {
-  for (let i = 0; i < BUCKET_SLOTS; i++) {
-    if (words[bucket + BUCKET.tags + i] === h3) return slotAt(bucket, i);
-  }
-  return 0;
+/** Whether a slot is that of an identity and a duration. */
+export function isCounter(memory: Memory, slot: number, id: Identity, durationMs: number): boolean {
+  return isOf(memory, slot, id) && memory.doubles[slot + SLOT.duration] === durationMs;
 }
 
-/** Whether a slot with the tag of an identity has the other words of its hash. */
-export function isOf({ h0, h1, h2 }: Identity, words: Int32Array, slot: number): boolean {
+/** Whether a slot is that of an identity. */
+export function isOf({ words }: Memory, slot: number, id: Identity): boolean {
   const at = slot * 2;
-  const { hash0, hash1, hash2 } = SLOT_WORD;
-  return words[at + hash0] === h0 && words[at + hash1] === h1 && words[at + hash2] === h2;
+  return (
+    words[at + SLOT_WORD.tag] === id.h3 &&
+    words[at + SLOT_WORD.hash0] === id.h0 &&
+    words[at + SLOT_WORD.hash1] === id.h1 &&
+    words[at + SLOT_WORD.hash2] === id.h2
+  );
 }

@@ -9,46 +9,49 @@
 
 import type { Table } from './buffer.ts';
 import { OUTCOME } from './decision.ts';
-import { findSlot } from './find.ts';
+import { findSlot, isCounter } from './find.ts';
 import type { Identity } from './hash.ts';
 import {
   BUCKET_SLOTS,
-  BUCKET_WORDS,
-  bucketsOffset,
+  bucketAt,
   GROUP_BUCKETS,
+  GROUP_SLOTS,
   LOCK,
   lockOf,
-  NO_PLACE,
+  NO_SLOT,
   SLOT,
   SLOT_WORD,
+  slotAt,
 } from './layout.ts';
-import { earliestEnd, emptyPlaces, fillPlace, freePlace } from './room.ts';
+import { type Candidates, earliestEnd, emptySlots, fillSlot, freeSlot } from './room.ts';
 import { chooseVictim } from './victim.ts';
 import type { Cells } from './window.ts';
 
 const TWO_POW_32 = 2 ** 32;
 
-/** Where an identity may lie: the lock of its group and its two buckets, as indexes of words. */
-export interface Spot {
+/** Where an identity may lie, and the lock of its group as an index of words. */
+export interface Spot extends Candidates {
   lock: number;
-  a: number;
-  b: number;
 }
 
 export class Group implements Spot {
   lock = 0;
   a = 0;
   b = 0;
+  ownA = 0;
+  ownB = 0;
+  /** Nobody's: a read that led to nothing would be left out. */
+  fetched = 0;
   readonly #memory: Table;
   readonly #groups: number;
-  /** The first bucket of the table, in words. */
+  /** The first bucket of the table. */
   readonly #buckets: number;
 
   /** Whatever is read and written is so through its words and doubles. */
   constructor(memory: Table) {
     this.#memory = memory;
     this.#groups = memory.groups;
-    this.#buckets = bucketsOffset(memory.groups) / 4;
+    this.#buckets = bucketAt(memory.groups, 0);
   }
 
   /** Goes to where an identity may lie. Needs no lock. */
@@ -59,17 +62,31 @@ export class Group implements Spot {
     // One of the 31 others, by bits that the first has not used.
     const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
     const second = (first + step) & (GROUP_BUCKETS - 1);
-    const groupBucket = group * GROUP_BUCKETS;
-    this.a = this.#buckets + (groupBucket + first) * BUCKET_WORDS;
-    this.b = this.#buckets + (groupBucket + second) * BUCKET_WORDS;
+    const own = (id.h2 >>> 21) & (BUCKET_SLOTS - 1);
+    const slots = slotAt(this.#buckets, group * GROUP_SLOTS);
+    this.a = slotAt(slots, first * BUCKET_SLOTS);
+    this.b = slotAt(slots, second * BUCKET_SLOTS);
+    this.ownA = slotAt(this.a, own);
+    this.ownB = slotAt(this.b, own);
     this.lock = lockOf(group);
   }
 
   /** Goes back to where `seek` went. */
-  goTo({ lock, a, b }: Spot): void {
+  goTo({ lock, a, b, ownA, ownB }: Spot): void {
     this.lock = lock;
     this.a = a;
     this.b = b;
+    this.ownA = ownA;
+    this.ownB = ownB;
+  }
+
+  /**
+   * Reads a word of each line that a decision is likely to want, before the lock: these reads do
+   * not wait for another, so that the lines come from memory together.
+   */
+  fetch(): void {
+    const { words } = this.#memory;
+    this.fetched = words[this.lock] ^ words[this.ownA * 2] ^ words[this.ownB * 2];
   }
 
   /**
@@ -86,10 +103,13 @@ export class Group implements Spot {
     return nowMs;
   }
 
-  /** The slot of the identity, as an index of doubles; 0 when it is not there. Needs no lock. */
+  /** The slot of the identity, an index of doubles; NO_SLOT when it is not there. Needs no lock. */
   find(id: Identity, durationMs: number): number {
-    const slot = findSlot(this.#memory, this.a, id, durationMs);
-    return slot !== 0 ? slot : findSlot(this.#memory, this.b, id, durationMs);
+    const memory = this.#memory;
+    if (isCounter(memory, this.ownA, id, durationMs)) return this.ownA;
+    if (isCounter(memory, this.ownB, id, durationMs)) return this.ownB;
+    const slot = findSlot(memory, this.a, id, durationMs);
+    return slot !== NO_SLOT ? slot : findSlot(memory, this.b, id, durationMs);
   }
 
   /** Reads the ring of a slot. Needs no lock, but then may see it half-written. */
@@ -144,14 +164,13 @@ export class Group implements Spot {
   ): number {
     const memory = this.#memory;
     let outcome: number = OUTCOME.decided;
-    let place = freePlace(memory, this.a, this.b, nowMs);
-    if (place === NO_PLACE) {
-      place = chooseVictim(memory, this.a, this.b, namespaceTag, nowMs);
-      if (place === NO_PLACE) return OUTCOME.full;
+    let slot = freeSlot(memory, this, nowMs);
+    if (slot === NO_SLOT) {
+      slot = chooseVictim(memory, this.a, this.b, namespaceTag, nowMs);
+      if (slot === NO_SLOT) return OUTCOME.full;
       outcome = OUTCOME.evicted;
     }
-    const bucket = place < BUCKET_SLOTS ? this.a : this.b;
-    fillPlace(memory, bucket, place % BUCKET_SLOTS, id, namespaceTag, cells, durationMs, limit);
+    fillSlot(memory, slot, id, namespaceTag, cells, durationMs, limit);
     return outcome;
   }
 
@@ -161,8 +180,8 @@ export class Group implements Spot {
    * @returns how many there were
    */
   remove(id: Identity, durationMs: number | undefined, nowMs: number): number {
-    const inA = emptyPlaces(this.#memory, this.a, id, durationMs, nowMs);
-    return inA + emptyPlaces(this.#memory, this.b, id, durationMs, nowMs);
+    const inA = emptySlots(this.#memory, this.a, id, durationMs, nowMs);
+    return inA + emptySlots(this.#memory, this.b, id, durationMs, nowMs);
   }
 
   /** When the first window of the counters in the two buckets ends, ms. */

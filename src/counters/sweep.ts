@@ -9,14 +9,13 @@
 
 import type { Table } from './buffer.ts';
 import {
-  BUCKET,
-  BUCKET_SLOTS,
-  BUCKET_WORDS,
-  bucketsOffset,
+  bucketAt,
   GROUP_BUCKETS,
+  GROUP_SLOTS,
   LOCK,
   lockOf,
   SLOT,
+  SLOT_WORD,
   slotAt,
 } from './layout.ts';
 import { release, tryAcquire } from './lock.ts';
@@ -99,7 +98,7 @@ export class Sweeper {
     let live = 0;
     let due = Number.POSITIVE_INFINITY;
     let expired = false;
-    this.#forEach(group, (_tag, slot) => {
+    this.#forEach(group, (slot) => {
       const durationMs = doubles[slot + SLOT.duration];
       const newest = doubles[slot + SLOT.newest];
       if (isExpired(newest, durationMs, nowMs)) expired = true;
@@ -115,22 +114,20 @@ export class Sweeper {
 
   #remove(group: number, nowMs: number): void {
     const { words, doubles } = this.#table;
-    this.#forEach(group, (tag, slot) => {
+    this.#forEach(group, (slot) => {
       if (!isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs)) return;
-      words[tag] = 0;
+      words[slot * 2 + SLOT_WORD.tag] = 0;
       this.removed++;
     });
   }
 
-  #forEach(group: number, visit: (tag: number, slot: number) => void): void {
+  #forEach(group: number, visit: (slot: number) => void): void {
     const { words, groups } = this.#table;
-    const first = bucketsOffset(groups) / 4 + group * GROUP_BUCKETS * BUCKET_WORDS;
-    for (let i = 0; i < GROUP_BUCKETS; i++) {
-      const bucket = first + i * BUCKET_WORDS;
-      for (let index = 0; index < BUCKET_SLOTS; index++) {
-        const tag = bucket + BUCKET.tags + index;
-        if (words[tag] !== 0) visit(tag, slotAt(bucket, index));
-      }
+    // The slots of a group lie in a row.
+    const first = bucketAt(groups, group * GROUP_BUCKETS);
+    for (let i = 0; i < GROUP_SLOTS; i++) {
+      const slot = slotAt(first, i);
+      if (words[slot * 2 + SLOT_WORD.tag] !== 0) visit(slot);
     }
   }
 }

@@ -16,6 +16,7 @@ import { DEDUCTION, type OnFull, OUTCOME, type TableDecision } from './decision.
 import { judgeFixed } from './fixed.ts';
 import { Group } from './group.ts';
 import type { Identity } from './hash.ts';
+import { NO_SLOT } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { judgeSliding } from './sliding.ts';
 import {
@@ -81,11 +82,12 @@ export class CounterTable implements Table {
     group.seek(id);
     decision.outcome = OUTCOME.decided;
     const { lock } = group;
+    group.fetch();
     this.acquire(lock);
     try {
       const now = group.advance(nowMs);
       const slot = group.find(id, terms.durationMs);
-      if (slot !== 0) this.#decideSlot(slot, now, terms, counts, decision);
+      if (slot !== NO_SLOT) this.#decideSlot(slot, now, terms, counts, decision);
       else this.#decideNew(id, namespaceTag, now, terms, counts, decision);
     } finally {
       this.release(lock);
@@ -103,7 +105,7 @@ export class CounterTable implements Table {
     const { group } = this;
     group.seek(id);
     const slot = group.find(id, terms.durationMs);
-    if (slot === 0) return false;
+    if (slot === NO_SLOT) return false;
     group.read(slot, this.#cells);
     judge(this.#cells, nowMs, terms, decision);
     decision.outcome = OUTCOME.decided;
@@ -131,7 +133,7 @@ export class CounterTable implements Table {
       if (isExpired(window, durationMs, now)) return DEDUCTION.past;
       const cells = this.#cells;
       const slot = group.find(id, durationMs);
-      if (slot !== 0) {
+      if (slot !== NO_SLOT) {
         group.read(slot, cells);
         const { newest } = cells;
         if (!count(cells, window, cost)) return DEDUCTION.past;
@@ -164,7 +166,7 @@ export class CounterTable implements Table {
       const now = group.advance(nowMs);
       if (!isCurrent(window, durationMs, now)) return 0;
       const slot = group.find(id, durationMs);
-      if (slot === 0) return 0;
+      if (slot === NO_SLOT) return 0;
       const cells = this.#cells;
       group.read(slot, cells);
       const refunded = window === cells.newest ? Math.min(cost, cells.current) : 0;

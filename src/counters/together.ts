@@ -15,10 +15,9 @@
 import { MULTI_LIMIT_MAX, SHARDS } from '../limits.ts';
 import { shardOf } from '../shards/shard.ts';
 import { newDecision, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
-import { taggedSlot } from './find.ts';
 import type { Spot } from './group.ts';
 import type { Identity, MutableIdentity } from './hash.ts';
-import { SLOT_WORD } from './layout.ts';
+import { NO_SLOT } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
 import { type CounterTable, clear, judge, noRoom } from './table.ts';
 import { type Cells, count, isExpired, NO_WINDOW, type Terms, windowAt } from './window.ts';
@@ -30,7 +29,7 @@ interface Item extends MutableIdentity, Spot {
   table: CounterTable;
   /** The time in its group. */
   nowMs: number;
-  /** Where its counter lies, 0 for a newcomer. */
+  /** Where its counter lies, NO_SLOT for a newcomer. */
   slot: number;
   /** The nearest checks of the same counter, before it and behind it. */
   before: Item | undefined;
@@ -53,8 +52,6 @@ export class Together {
   readonly #order = new LockOrder();
   readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
   readonly #looking: Terms = { ...NO_TERMS };
-  /** Nobody's: a read that led to nothing would be left out. */
-  fetched = 0;
 
   /** @param tables one for each shard */
   constructor(tables: readonly CounterTable[], onFull: OnFull) {
@@ -86,6 +83,8 @@ export class Together {
     item.lock = group.lock;
     item.a = group.a;
     item.b = group.b;
+    item.ownA = group.ownA;
+    item.ownB = group.ownB;
     this.#order.add(number, shard, item.lock);
   }
 
@@ -123,25 +122,16 @@ export class Together {
   }
 
   /**
-   * Reads a word of each line that will be wanted. None of these reads waits for another, so that
-   * they come from memory together; one after the other, as they are wanted, they take several
-   * times as long.
+   * Has all lines come from memory together; one after the other, as they are wanted, they take
+   * several times as long.
    */
   #fetch(): void {
-    let read = 0;
-    for (let number = 0; number < this.#length; number++) {
-      const { table, lock, a, b } = this.#items[number];
-      const { words } = table;
-      read ^= words[lock] ^ words[a] ^ words[b];
-    }
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { words } = item.table;
-      const slot =
-        2 * (taggedSlot(item.table, item.a, item) || taggedSlot(item.table, item.b, item));
-      read ^= words[slot] ^ words[slot + SLOT_WORD.refused];
+      const { group } = item.table;
+      group.goTo(item);
+      group.fetch();
     }
-    this.fetched = read;
   }
 
   #at(place: number): Item {
@@ -185,7 +175,7 @@ export class Together {
       item.limit = terms.cost === 0 && before !== undefined ? before.limit : terms.limit;
       if (decision.admitted) continue;
       passed = false;
-      if (item.slot !== 0) table.guard(item.slot, terms, decision.window);
+      if (item.slot !== NO_SLOT) table.guard(item.slot, terms, decision.window);
     }
     return passed;
   }
@@ -196,11 +186,11 @@ export class Together {
     const { group } = table;
     const cells = this.#cells;
     item.slot = group.find(item, terms.durationMs);
-    if (item.slot !== 0) {
+    if (item.slot !== NO_SLOT) {
       group.read(item.slot, cells);
       if (!isExpired(cells.newest, terms.durationMs, nowMs)) return;
       group.remove(item, terms.durationMs, nowMs);
-      item.slot = 0;
+      item.slot = NO_SLOT;
     }
     clear(cells);
   }
@@ -209,7 +199,7 @@ export class Together {
   #placeNewcomers(): boolean {
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      if (item.behind !== undefined || item.slot !== 0 || item.taken === 0) continue;
+      if (item.behind !== undefined || item.slot !== NO_SLOT || item.taken === 0) continue;
       item.table.group.goTo(item);
       this.#place(item);
       if (item.decision.outcome !== OUTCOME.full) continue;
@@ -240,7 +230,7 @@ export class Together {
     for (let number = 0; number < end; number++) {
       const item = this.#items[number];
       const { table, terms, nowMs } = item;
-      if (item.behind !== undefined || item.slot !== 0 || item.taken === 0) continue;
+      if (item.behind !== undefined || item.slot !== NO_SLOT || item.taken === 0) continue;
       table.group.goTo(item);
       table.group.remove(item, terms.durationMs, nowMs);
     }
@@ -252,7 +242,7 @@ export class Together {
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
       const { table, terms, decision, taken, slot } = item;
-      if (item.behind !== undefined || slot === 0 || taken === 0) continue;
+      if (item.behind !== undefined || slot === NO_SLOT || taken === 0) continue;
       const { group } = table;
       group.goTo(item);
       // A newcomer among the others may have taken its place.
@@ -288,7 +278,17 @@ export class Together {
 function newItem(table: CounterTable): Item {
   return {
     ...{ h0: 0, h1: 0, h2: 0, h3: 0, namespaceTag: 0, terms: NO_TERMS, table },
-    ...{ lock: 0, a: 0, b: 0, nowMs: 0, slot: 0, before: undefined, behind: undefined },
+    ...{
+      lock: 0,
+      a: 0,
+      b: 0,
+      ownA: 0,
+      ownB: 0,
+      nowMs: 0,
+      slot: NO_SLOT,
+      before: undefined,
+      behind: undefined,
+    },
     ...{ taken: 0, limit: 0, decision: newDecision() },
   };
 }

@@ -16,27 +16,18 @@
  * the table does not know who will ask. Of equal shares the one whose window ends first goes.
  */
 
-import {
-  BUCKET,
-  BUCKET_SLOTS,
-  type Memory,
-  NO_PLACE,
-  PLACES,
-  SLOT,
-  SLOT_WORD,
-  slotAt,
-} from './layout.ts';
+import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { isCurrent } from './window.ts';
 
 interface Place {
-  index: number;
+  slot: number;
   namespace: number;
   guarded: boolean;
   share: number;
   endMs: number;
 }
 
-/** @returns one of the places in two full buckets, or NO_PLACE */
+/** @returns one of the slots in two full buckets, or NO_SLOT */
 export function chooseVictim(
   memory: Memory,
   a: number,
@@ -45,32 +36,30 @@ export function chooseVictim(
   nowMs: number,
 ): number {
   const places: Place[] = [];
-  for (let i = 0; i < PLACES; i++) {
-    places.push(readPlace(memory, i < BUCKET_SLOTS ? a : b, i, nowMs));
+  for (const bucket of [a, b]) {
+    for (let i = 0; i < BUCKET_SLOTS; i++) places.push(readPlace(memory, slotAt(bucket, i), nowMs));
   }
   const unguarded = places.filter((place) => !place.guarded);
   const crowd = majority(places);
   if (crowd !== undefined) {
     const own = smallestShare(unguarded.filter((place) => place.namespace === crowd));
-    if (own !== undefined) return own.index;
+    if (own !== undefined) return own.slot;
     if (crowd !== newcomer) {
       const guarded = smallestShare(places.filter((place) => place.namespace === crowd));
-      if (guarded !== undefined) return guarded.index;
+      if (guarded !== undefined) return guarded.slot;
     }
   }
-  return smallestShare(unguarded)?.index ?? NO_PLACE;
+  return smallestShare(unguarded)?.slot ?? NO_SLOT;
 }
 
-function readPlace(memory: Memory, bucket: number, index: number, nowMs: number): Place {
-  const { words, doubles } = memory;
-  const slot = slotAt(bucket, index % BUCKET_SLOTS);
+function readPlace({ words, doubles }: Memory, slot: number, nowMs: number): Place {
   const newest = doubles[slot + SLOT.newest];
   const durationMs = doubles[slot + SLOT.duration];
   const cell = newest & 1;
   const current = isCurrent(newest, durationMs, nowMs);
   return {
-    index,
-    namespace: words[bucket + BUCKET.namespaces + (index % BUCKET_SLOTS)],
+    slot,
+    namespace: words[slot * 2 + SLOT_WORD.namespace],
     guarded: current && (words[slot * 2 + SLOT_WORD.refused] & (1 << cell)) !== 0,
     share: current ? doubles[slot + SLOT.ring + cell] / doubles[slot + SLOT.limit] : 0,
     endMs: (newest + 1) * durationMs,

@@ -1,14 +1,15 @@
 import { expect, test } from 'vitest';
 import {
-  BUCKET,
   BUCKET_BYTES,
   BUCKET_SLOTS,
+  bucketAt,
   bucketsOffset,
   GROUP_BUCKETS,
   GROUP_SLOTS,
   groupsPerShard,
   HEADER,
   LOCK,
+  lockOf,
   SLOT,
   SLOT_BYTES,
   SLOT_WORD,
@@ -17,18 +18,20 @@ import {
   tableBytes,
 } from '../../src/counters/layout.ts';
 
-test('the numbers of the layout are those of version 1', () => {
-  expect(TABLE_VERSION).toBe(1);
+/** What the C library keeps to itself at the beginning of a large mapping. */
+const KEPT = 16;
+const LINE = 64;
+
+test('the numbers of the layout are those of version 2', () => {
+  expect(TABLE_VERSION).toBe(2);
   expect(HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3 });
   expect(LOCK).toEqual({ owner: 0, now: 1 });
-  expect(BUCKET).toEqual({ tags: 0, namespaces: 8 });
-  expect(SLOT).toEqual({ duration: 0, newest: 1, ring: 2, limit: 4 });
-  expect(SLOT_WORD).toEqual({ hash0: 10, hash1: 11, hash2: 12, refused: 13 });
-  expect([BUCKET_SLOTS, SLOT_BYTES, BUCKET_BYTES, GROUP_BUCKETS]).toEqual([8, 56, 512, 32]);
+  expect(SLOT_WORD).toEqual({ tag: 0, hash0: 1, hash1: 2, hash2: 3, namespace: 4, refused: 5 });
+  expect(SLOT).toEqual({ duration: 3, newest: 4, ring: 5, limit: 7 });
+  expect([BUCKET_SLOTS, SLOT_BYTES, BUCKET_BYTES, GROUP_BUCKETS]).toEqual([8, 64, 512, 32]);
 });
 
-test('a slot costs at most 64 bytes, its share of the bucket line included', () => {
-  expect(BUCKET_BYTES / BUCKET_SLOTS).toBe(64);
+test('a slot costs 64 bytes', () => {
   const slots = 2_097_152;
   const groups = groupsPerShard(slots, 16);
   expect(groups * 16 * GROUP_SLOTS).toBe(slots);
@@ -36,14 +39,25 @@ test('a slot costs at most 64 bytes, its share of the bucket line included', () 
   expect((16 * tableBytes(groups)) / slots).toBeLessThan(64.3);
 });
 
-test('buckets are aligned to their size, and their last slot ends where the next begins', () => {
+test('locks and slots are whole lines of memory, and no bucket lies in two pages', () => {
   for (const groups of [1, 7, 512]) {
-    expect(bucketsOffset(groups) % BUCKET_BYTES).toBe(0);
-    expect(bucketsOffset(groups)).toBeGreaterThanOrEqual(64 + groups * 64);
+    expect(bucketsOffset(groups)).toBeGreaterThanOrEqual(lockOf(groups) * 4);
+    expect((KEPT + bucketsOffset(groups)) % BUCKET_BYTES).toBe(0);
+    expect(bucketAt(groups, 0) * 8).toBe(bucketsOffset(groups));
+    const last = slotAt(bucketAt(groups, groups * GROUP_BUCKETS - 1), BUCKET_SLOTS - 1);
+    expect(last * 8 + SLOT_BYTES).toBe(tableBytes(groups));
   }
-  expect(slotAt(0, 0) * 8).toBe(64);
-  expect(slotAt(0, BUCKET_SLOTS - 1) * 8 + SLOT_BYTES).toBe(BUCKET_BYTES);
-  // The words of a slot lie behind its five doubles.
-  expect(SLOT_WORD.hash0 * 4).toBe((SLOT.limit + 1) * 8);
-  expect((SLOT_WORD.refused + 1) * 4).toBe(SLOT_BYTES);
+  // The header ends before the first lock.
+  expect(lockOf(0) * 4).toBeGreaterThanOrEqual((HEADER.groups + 1) * 4);
+  for (const group of [0, 1, 511]) expect((KEPT + lockOf(group) * 4) % LINE).toBe(0);
+});
+
+test('the fields of a slot fill it, none over another', () => {
+  const bytes = new Set<number>();
+  const take = (at: number, length: number) => {
+    for (let i = 0; i < length; i++) bytes.add(at + i);
+  };
+  for (const word of Object.values(SLOT_WORD)) take(word * 4, 4);
+  for (const double of [...Object.values(SLOT), SLOT.ring + 1]) take(double * 8, 8);
+  expect([...bytes].sort((a, b) => a - b)).toEqual([...Array(SLOT_BYTES).keys()]);
 });

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type OnFull, OUTCOME } from '../../src/counters/decision.ts';
-import { BUCKET_SLOTS, PLACES } from '../../src/counters/layout.ts';
+import { BUCKET_SLOTS } from '../../src/counters/layout.ts';
 import type { CounterTable } from '../../src/counters/table.ts';
 import type { Together } from '../../src/counters/together.ts';
 import { COUNTERS_MIN } from '../../src/limits.ts';
@@ -206,7 +206,9 @@ describe('counters of the same two buckets', () => {
   /** Both buckets but for one place full of counters; of those that are guarded nobody goes. */
   function filled(onFull: OnFull, areGuarded: boolean) {
     const { tables, together } = newTables(1, onFull);
-    const others = Array.from({ length: PLACES - 1 }, (_, i) => check(100 + i, { cost: 6 }));
+    const others = Array.from({ length: 2 * BUCKET_SLOTS - 1 }, (_, i) =>
+      check(100 + i, { cost: 6 }),
+    );
     for (const other of others) {
       decideAlone(tables, other, START);
       if (areGuarded) decideAlone(tables, other, START);
@@ -226,7 +228,7 @@ describe('counters of the same two buckets', () => {
       const short = check(old, { durationMs: 1_000, cost: 3 });
       const now = START + 2_000;
       for (const { tables } of [one, other]) decideAlone(tables, short, START);
-      expect(slotsTaken(one.tables)).toBe(PLACES);
+      expect(slotsTaken(one.tables)).toBe(2 * BUCKET_SLOTS);
       const request = order.map((h3) => (h3 === old ? { ...short, cost: 1 } : check(h3)));
       const { passed, answers } = decideTogether(one.together, request, now);
       expect(passed).toBe(true);
@@ -236,7 +238,7 @@ describe('counters of the same two buckets', () => {
       expect(request.map((check) => use(one.tables, check))).toEqual([undefined, 1n]);
       expect(request.map((check) => use(other.tables, check))).toEqual([undefined, 1n]);
       expect(one.areUnchanged()).toBe(true);
-      expect(slotsTaken(one.tables)).toBe(PLACES);
+      expect(slotsTaken(one.tables)).toBe(2 * BUCKET_SLOTS);
     }
   });
 
@@ -254,7 +256,7 @@ describe('counters of the same two buckets', () => {
       // Of the two one can stay, which is as if they had come one after the other.
       expect([use(tables, check(old)), use(tables, check(newcomer))]).toEqual([1n, undefined]);
       expect(areUnchanged()).toBe(true);
-      expect(slotsTaken(tables)).toBe(PLACES);
+      expect(slotsTaken(tables)).toBe(2 * BUCKET_SLOTS);
     },
   );
 
@@ -262,7 +264,7 @@ describe('counters of the same two buckets', () => {
     const { tables, together, areUnchanged } = filled('deny', true);
     decideAlone(tables, check(old, { cost: 3 }), START);
     // Nobody goes from the other two buckets.
-    const elsewhere = Array.from({ length: PLACES + 1 }, (_, i) => {
+    const elsewhere = Array.from({ length: 2 * BUCKET_SLOTS + 1 }, (_, i) => {
       const where = { shard: 5, group: 0, groups: 1, first: 2, second: 3, h3: i + 1 };
       return { ...terms, cost: 10, id: made({ ...where, namespaceTag: i + 1 }) };
     });
@@ -280,7 +282,7 @@ describe('counters of the same two buckets', () => {
     ]);
     expect([use(tables, check(old)), use(tables, check(newcomer))]).toEqual([undefined, undefined]);
     expect(areUnchanged()).toBe(true);
-    expect(slotsTaken(tables)).toBe(2 * PLACES - 1);
+    expect(slotsTaken(tables)).toBe(4 * BUCKET_SLOTS - 1);
   });
 
   test('stay when they have refused together, as when they have alone', () => {

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import {
-  BUCKET,
+  BUCKET_BYTES,
   BUCKET_SLOTS,
-  BUCKET_WORDS,
-  NO_PLACE,
+  NO_SLOT,
   SLOT,
   SLOT_WORD,
   slotAt,
@@ -22,23 +21,30 @@ interface Counter {
   duration?: number;
 }
 
-/** Sixteen counters with a limit of 100 in two buckets; slots 0-7 are in the first. */
+/** No counter. */
+const NOBODY = -1;
+
+/**
+ * Sixteen counters with a limit of 100 in two buckets, the first eight in the first.
+ * @returns the number of one, or NOBODY
+ */
 function victimOf(counters: Counter[], newcomer: number): number {
   expect(counters.length).toBe(2 * BUCKET_SLOTS);
-  const buffer = new ArrayBuffer(2 * BUCKET_WORDS * 4);
+  const [a, b] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
+  const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
   const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
   counters.forEach(({ namespace, used, refused, window = 1_000, duration = 1_000 }, i) => {
-    const bucket = i < BUCKET_SLOTS ? 0 : BUCKET_WORDS;
-    const slot = slotAt(bucket, i % BUCKET_SLOTS);
-    memory.words[bucket + BUCKET.tags + (i % BUCKET_SLOTS)] = 7;
-    memory.words[bucket + BUCKET.namespaces + (i % BUCKET_SLOTS)] = namespace;
+    const slot = slotAt(a, i);
+    memory.words[slot * 2 + SLOT_WORD.tag] = 7;
+    memory.words[slot * 2 + SLOT_WORD.namespace] = namespace;
     memory.doubles[slot + SLOT.duration] = duration;
     memory.doubles[slot + SLOT.newest] = window;
     memory.doubles[slot + SLOT.ring + (window & 1)] = used;
     memory.doubles[slot + SLOT.limit] = 100;
     memory.words[slot * 2 + SLOT_WORD.refused] = refused ? 1 << (window & 1) : 0;
   });
-  return chooseVictim(memory, 0, BUCKET_WORDS, newcomer, NOW);
+  const victim = chooseVictim(memory, a, b, newcomer, NOW);
+  return victim === NO_SLOT ? NOBODY : counters.findIndex((_, i) => slotAt(a, i) === victim);
 }
 
 /** Counters of so many namespaces in turn, all half used, with some of them changed. */
@@ -85,8 +91,8 @@ describe('the victim', () => {
 
   test('is nobody when all are guarded and no namespace holds more than half', () => {
     const places = counters([MINE, OTHER]).map((place) => ({ ...place, refused: true }));
-    expect(victimOf(places, MINE)).toBe(NO_PLACE);
-    expect(victimOf(places, CROWD)).toBe(NO_PLACE);
+    expect(victimOf(places, MINE)).toBe(NOBODY);
+    expect(victimOf(places, CROWD)).toBe(NOBODY);
   });
 
   test('comes from a namespace with more than half of the places, even if others used less', () => {
@@ -111,6 +117,6 @@ describe('the victim', () => {
     for (let i = 0; i < 9; i++) Object.assign(places[i], { refused: true });
     expect(victimOf(places, CROWD)).toBe(12);
     for (const place of places) place.refused = true;
-    expect(victimOf(places, CROWD)).toBe(NO_PLACE);
+    expect(victimOf(places, CROWD)).toBe(NOBODY);
   });
 });

@@ -8,12 +8,12 @@ import { allocateTable } from '../../src/counters/buffer.ts';
 import { type OnFull, OUTCOME, type TableDecision } from '../../src/counters/decision.ts';
 import type { Identity } from '../../src/counters/hash.ts';
 import {
-  BUCKET,
-  BUCKET_SLOTS,
-  BUCKET_WORDS,
-  bucketsOffset,
+  bucketAt,
   GROUP_BUCKETS,
+  GROUP_SLOTS,
   LOCK,
+  SLOT_WORD,
+  slotAt,
 } from '../../src/counters/layout.ts';
 import { CounterTable } from '../../src/counters/table.ts';
 import { Together } from '../../src/counters/together.ts';
@@ -205,10 +205,9 @@ export function stored(
 export function slotsTaken(tables: readonly CounterTable[]): number {
   let taken = 0;
   for (const { words, groups } of tables) {
-    const first = bucketsOffset(groups) / 4;
-    for (let bucket = 0; bucket < groups * GROUP_BUCKETS; bucket++) {
-      const tags = first + bucket * BUCKET_WORDS + BUCKET.tags;
-      for (let i = 0; i < BUCKET_SLOTS; i++) if (words[tags + i] !== 0) taken++;
+    for (let i = 0; i < groups * GROUP_SLOTS; i++) {
+      const slot = slotAt(bucketAt(groups, 0), i);
+      if (words[slot * 2 + SLOT_WORD.tag] !== 0) taken++;
     }
   }
   return taken;
