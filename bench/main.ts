@@ -40,7 +40,7 @@ import {
   soakLine,
   whole,
 } from './table.ts';
-import { measureScaling } from './threads.ts';
+import { measureCrowd, measureScaling } from './threads.ts';
 import { measureUnix } from './unix.ts';
 
 interface StepResult {
@@ -93,7 +93,14 @@ const PARTS = {
       const both = `1 thread ${millions(one)}   2 threads ${millions(two)}`;
       say(`${name.padEnd(40)} ${both}   ratio ${(two / one).toFixed(2)}`);
     }
-    return scaling;
+    progress('more threads than cores');
+    const crowd = await measureCrowd();
+    say('\nhow long one takes with more threads than cores:');
+    for (const { name, medianUs, p999Us, mostUs } of crowd) {
+      const tail = `p99.9 ${p999Us.toFixed(1)} us   most ${(mostUs / 1_000).toFixed(1)} ms`;
+      say(`${name.padEnd(40)} median ${medianUs.toFixed(2)} us   ${tail}`);
+    }
+    return { scaling, crowd };
   },
   load: async () => {
     const load = await measureLoad(await startServers(), progress);

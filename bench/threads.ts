@@ -1,8 +1,13 @@
-/** Decisions by one thread and by two at once, in turn, several rounds: medians and their ratio. */
+/**
+ * Decisions by one thread and by two at once, in turn, several rounds: medians and their ratio. And
+ * how long one takes where there are more threads than cores, which stop each other anywhere, also
+ * while they hold a lock.
+ */
 
 import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
-import type { DecideThread } from './decide.thread.ts';
+import type { DecideResult, DecideThread } from './decide.thread.ts';
 import { allocateTables } from './subjects.ts';
 
 const ROUNDS = 5;
@@ -14,8 +19,21 @@ export interface Scaling {
   two: number;
 }
 
-/** @returns decisions a second by so many threads together */
-async function rate(threads: number, count: number, apart: boolean): Promise<number> {
+export interface Crowd {
+  name: string;
+  medianUs: number;
+  p999Us: number;
+  mostUs: number;
+}
+
+interface Run {
+  /** Decisions a second by all threads together. */
+  rate: number;
+  /** How long each took, in us, where that was asked for. */
+  tookUs: Float64Array;
+}
+
+async function run(threads: number, count: number, apart: boolean, timed = false): Promise<Run> {
   const tables = allocateTables();
   const phase = new SharedArrayBuffer(4);
   const words = new Int32Array(phase);
@@ -26,6 +44,7 @@ async function rate(threads: number, count: number, apart: boolean): Promise<num
       count,
       first: apart ? i * count : 0,
       phase,
+      timed,
     };
     return new Worker(new URL('./decide.thread.js', import.meta.url), { workerData });
   });
@@ -38,9 +57,16 @@ async function rate(threads: number, count: number, apart: boolean): Promise<num
   await new Promise((resolve) => setTimeout(resolve, ROUND_MS));
   Atomics.store(words, 0, 2);
   const seconds = (performance.now() - start) / 1_000;
-  const decisions = await Promise.all(counts);
+  const results = (await Promise.all(counts)).map(([result]): DecideResult => result);
   await Promise.all(exits);
-  return decisions.reduce((sum, [made]) => sum + made, 0) / seconds;
+  const decisions = results.reduce((sum, result) => sum + result.decisions, 0);
+  const tookUs = new Float64Array(results.reduce((sum, result) => sum + result.tookUs.length, 0));
+  let at = 0;
+  for (const result of results) {
+    tookUs.set(result.tookUs, at);
+    at += result.tookUs.length;
+  }
+  return { rate: decisions / seconds, tookUs };
 }
 
 export function median(values: number[]): number {
@@ -57,9 +83,25 @@ export async function measureScaling(): Promise<Scaling[]> {
   for (const { name, count, apart } of cases) {
     const rates: number[][] = [[], []];
     for (let round = 0; round < ROUNDS; round++) {
-      for (const threads of [1, 2]) rates[threads - 1].push(await rate(threads, count, apart));
+      for (const threads of [1, 2]) {
+        rates[threads - 1].push((await run(threads, count, apart)).rate);
+      }
     }
     results.push({ name, one: median(rates[0]), two: median(rates[1]) });
+  }
+  return results;
+}
+
+/** Four threads for each core; those whose identifiers lie apart show what is the scheduler's. */
+export async function measureCrowd(): Promise<Crowd[]> {
+  const threads = 4 * availableParallelism();
+  const results: Crowd[] = [];
+  for (const apart of [true, false]) {
+    const { tookUs } = await run(threads, 4, apart, true);
+    tookUs.sort();
+    const quantile = (share: number) => tookUs[Math.floor(share * (tookUs.length - 1))];
+    const name = `${threads} threads, ${apart ? '4 identifiers each' : 'the same 4 identifiers'}`;
+    results.push({ name, medianUs: quantile(0.5), p999Us: quantile(0.999), mostUs: quantile(1) });
   }
   return results;
 }

@@ -81,8 +81,9 @@ export class Group implements Spot {
   }
 
   /**
-   * Reads a word of each line that a decision is likely to want, before the lock: these reads do
-   * not wait for another, so that the lines come from memory together.
+   * Reads a word of each line that a decision is likely to want, ahead of it: these reads do not
+   * wait for one another, so that the lines come from memory together. Not worth it for one check,
+   * for which the second slot of its own is mostly read in vain.
    */
   fetch(): void {
     const { words } = this.#memory;

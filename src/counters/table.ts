@@ -82,7 +82,6 @@ export class CounterTable implements Table {
     group.seek(id);
     decision.outcome = OUTCOME.decided;
     const { lock } = group;
-    group.fetch();
     this.acquire(lock);
     try {
       const now = group.advance(nowMs);
