@@ -9,8 +9,11 @@ import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './l
 
 /** @returns an index of doubles, NO_SLOT when it is not there */
 export function findSlot(memory: Memory, bucket: number, id: Identity, durationMs: number): number {
+  const { words } = memory;
+  const tag = id.h3;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     const slot = slotAt(bucket, i);
+    if (words[slot * 2 + SLOT_WORD.tag] !== tag) continue;
     if (isCounter(memory, slot, id, durationMs)) return slot;
   }
   return NO_SLOT;
