@@ -18,6 +18,8 @@ import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from '.
 const FAILURES_MAX = 3;
 const PAUSE_CHANGES = 100;
 
+const after = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
+
 export class OverrideTables {
   readonly #exact: ExactRegister;
   readonly #wildcards = new WildcardRegister();
@@ -25,6 +27,8 @@ export class OverrideTables {
   readonly #trieBuffers = new Buffers();
   readonly #task: URL;
   #pool: Promise<Piscina> | undefined;
+  /** Resolves however it ends. */
+  #lastRun: Promise<unknown> = Promise.resolve();
   readonly #taskFailed: (error: Error) => void;
   /** How often the task failed in a row, and how many changes it is not tried for. */
   #failures = 0;
@@ -60,9 +64,11 @@ export class OverrideTables {
     return pool;
   }
 
-  async #run(job: CompileJob, signal?: AbortSignal): Promise<Compiled> {
+  #run(job: CompileJob, signal?: AbortSignal): Promise<Compiled> {
     this.#pool ??= this.#open();
-    return (await this.#pool).run(job, { ...(signal && { signal }) });
+    const run = this.#pool.then((pool) => pool.run(job, { ...(signal && { signal }) }));
+    this.#lastRun = run.catch(() => {});
+    return run;
   }
 
   /** Starts the thread of the task, so that the first change does not wait for it. */
@@ -121,8 +127,10 @@ export class OverrideTables {
     return { exact: null, trie: null, ...this.#finish(job, compile(job)) };
   }
 
+  /** Node aborts the process when a thread is ended that is still loading its file. */
   async close(): Promise<void> {
     this.#closed = true;
+    await Promise.race([this.#lastRun, after(COMPILE_MAX_MS)]);
     await (await this.#pool)?.destroy();
   }
 
