@@ -157,4 +157,14 @@ describe('the tables of overrides', () => {
       removeDirectory(directory);
     }
   });
+
+  test('are closed in peace while the thread of the task still loads its file', async () => {
+    // Node 20 would end this process where the thread was ended at such a moment.
+    for (let i = 0; i < 60; i++) {
+      const made = new OverrideTables(HASH_KEY, TASK, () => {});
+      made.warmUp();
+      await new Promise((next) => setTimeout(next, i));
+      await made.close();
+    }
+  });
 });
