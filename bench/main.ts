@@ -11,6 +11,7 @@
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
+import { inlineMore } from '../src/inlining.ts';
 import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
 import { DISTINCT_DEFAULT, measureDistinct, swing } from './distinct.ts';
@@ -70,6 +71,9 @@ async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]>
   await bench.run();
   return results;
 }
+
+// As the server does, in the threads of the benchmarks too.
+inlineMore();
 
 const [cpu] = cpus();
 const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`;

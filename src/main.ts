@@ -15,6 +15,7 @@ import { allocateControl, Control } from './control.ts';
 import { allocateTable } from './counters/buffer.ts';
 import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
 import { StartError } from './errors.ts';
+import { inlineMore } from './inlining.ts';
 import { CLOCK_TICK_MS, HEAD_MAX_BYTES, SHARDS, SLOTS_PER_COUNTER } from './limits.ts';
 import { Admin } from './observe/admin.ts';
 import { OverrideTables } from './overrides/tables.ts';
@@ -63,6 +64,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   // Read by the addon when it loads, from the real environment, which only this thread has.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
   await requireBinary();
+  inlineMore();
 
   const { host } = settings;
   const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));

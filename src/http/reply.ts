@@ -26,8 +26,8 @@ interface ErrorOptions {
   isHead?: boolean;
 }
 
-const CONTENT_TYPE = fixedText('Content-Type');
-const JSON_TYPE = fixedText('application/json');
+/** The status line and the header of nearly all answers: in one piece, which takes less to copy. */
+const OK = fixedText('200 OK\r\nContent-Type: application/json');
 
 export class Replies {
   draining = false;
@@ -54,7 +54,7 @@ export class Replies {
 
   /** @param body copied by uWebSockets.js before this returns */
   json(res: HttpResponse, body: string | Uint8Array): void {
-    res.writeHeader(CONTENT_TYPE, JSON_TYPE).end(body, this.draining);
+    res.writeStatus(OK).end(body, this.draining);
   }
 
   /** What an operation answers, as this version has it. */
