@@ -94,13 +94,17 @@ class Texts {
   }
 }
 
-/** Hashes and decides on `count` identifiers, from number `first` on, whose counters are there. */
+/**
+ * Hashes and decides on `count` identifiers, from number `first` on, whose counters are there.
+ * @param cost of each check; LIMIT, where each is to be refused
+ */
 export function decideSubject(
   name: string,
   tables: SharedArrayBuffer[],
   count: number,
   first = 0,
   owner = 1,
+  cost = 1,
 ): Subject {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
@@ -123,6 +127,7 @@ export function decideSubject(
   };
   // Else what is measured of many is how they are made, and how the kernel clears their pages.
   for (let made = 0; made < count; made += BATCH) run();
+  terms.cost = cost;
   return { name, count: BATCH, run };
 }
 
@@ -302,6 +307,7 @@ export function stepSubjects(): Subject[] {
     hashSubject(10_000),
     decideSubject('hash + decide, 1 identifier', tables, 1),
     decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
+    decideSubject('the same, refused', tables, 10_000, 0, 1, LIMIT),
     decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
     slidingSubject(tables, 10_000),
     togetherSubject(tables, 10_000, 100),
