@@ -7,8 +7,8 @@
  * V8 says sizes to 0.1 MB; what that is wrong by goes both ways, and little is left of it over the
  * hundred collections of a run.
  * Of the load only what lies between a thread's first and last collection counts, by its clock; a
- * thread that collects less than twice in it allocates too little to matter. Beside weir the bare
- * server that parses.
+ * thread that collects but a few times in it allocates too little to matter, and in too short a
+ * while to say how much. Beside weir the bare server that parses.
  */
 
 import { type Load, load } from './generator.ts';
@@ -18,6 +18,7 @@ import { bare, type Server, weir } from './servers.ts';
 const WARM_UP_SECONDS = 3;
 const SECONDS = 6;
 const CONNECTIONS = 64;
+const COLLECTIONS_MIN = 20;
 
 export interface GarbageResult {
   server: string;
@@ -106,7 +107,7 @@ function sumUp(traced: string, { requests, seconds }: Load): Omit<GarbageResult,
 
 /** In bytes a second. */
 function allocatedBy(collections: readonly Collection[]): number {
-  if (collections.length < 2) return 0;
+  if (collections.length < COLLECTIONS_MIN) return 0;
   const bytes = collections.slice(1).reduce((sum, { before }, i) => {
     return sum + before - collections[i].after;
   }, 0);

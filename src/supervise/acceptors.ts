@@ -44,6 +44,12 @@ const START_MS = 30_000;
 /** Of a change that is not in force after so long, and again after as long, the log tells. */
 const LATE_MS = 1_000;
 
+/**
+ * What requests leave behind is dead when it is collected: a larger heap for it would only be more
+ * memory, which V8 takes and gives back as it sees fit.
+ */
+const YOUNG_MB = 12;
+
 /** How often a drain looks whether the last connection is gone. */
 const DRAIN_LOOK_MS = 10;
 
@@ -148,7 +154,10 @@ export class Acceptors {
   }
 
   #startOne(data: AcceptorData): void {
-    const worker = new Worker(new URL('./acceptor.js', import.meta.url), { workerData: data });
+    const worker = new Worker(new URL('./acceptor.js', import.meta.url), {
+      workerData: data,
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
+    });
     const lane = this.#control.acceptorLane(data.index);
     let isReady = (_app: number) => {};
     const ready = new Promise<number>((resolve) => {
