@@ -7,9 +7,8 @@
  */
 
 import { connect } from 'node:net';
-import { manyChecks } from './generator.ts';
+import { manyChecks, requestText } from './generator.ts';
 import { cpuSeconds, residentBytes, type Server, weir } from './servers.ts';
-import { KEY } from './sets.ts';
 
 const COUNTERS = 1_048_576;
 const PER_REQUEST = 100;
@@ -108,14 +107,7 @@ function converse(port: number, next: () => number | undefined): Promise<void> {
 function prepared(): { bytes: Buffer; places: number[] } {
   const { path, body } = manyChecks(PER_REQUEST, { limit: 1_000_000, duration: 2_592_000_000 });
   const text = JSON.stringify(body(MARK));
-  const head = [
-    `POST ${path} HTTP/1.1`,
-    'Host: 127.0.0.1',
-    `Authorization: Bearer ${KEY}`,
-    'Content-Type: application/json',
-    `Content-Length: ${text.length}`,
-  ];
-  const whole = `${head.join('\r\n')}\r\n\r\n${text}`;
+  const whole = requestText(path, text);
   const places = [...whole.matchAll(new RegExp(MARK, 'g'))].map(({ index }) => index);
   return { bytes: Buffer.from(whole, 'latin1'), places };
 }

@@ -54,6 +54,18 @@ export const ADMITTED = sized(50_000_000, 60_000);
 /** All but the first of each identifier, for ten years. */
 export const REFUSED = sized(1, 300_000_000_000);
 
+/** A request as it goes over the wire, for whoever writes it there without a generator. */
+export function requestText(path: string, body: string): string {
+  const head = [
+    `POST ${path} HTTP/1.1`,
+    'Host: 127.0.0.1',
+    `Authorization: Bearer ${KEY}`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+  ];
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
+}
+
 /** So many checks, of as many identifiers. */
 export function manyChecks(count: number, more: Partial<typeof said> = {}): Workload {
   const body = (identifier: string) => {

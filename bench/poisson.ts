@@ -6,8 +6,7 @@
  */
 
 import { connect, type Socket } from 'node:net';
-import type { Load, Workload } from './generator.ts';
-import { KEY } from './sets.ts';
+import { type Load, requestText, type Workload } from './generator.ts';
 
 export interface Rated {
   port: number;
@@ -93,12 +92,5 @@ function open(port: number, onAnswer: (bytes: Uint8Array) => void): Promise<Sock
 
 function requestOf({ path, body }: Workload, i: number): Buffer {
   const text = JSON.stringify(body(`user_${String(i).padStart(7, '0')}`));
-  const head = [
-    `POST ${path} HTTP/1.1`,
-    'Host: 127.0.0.1',
-    `Authorization: Bearer ${KEY}`,
-    'Content-Type: application/json',
-    `Content-Length: ${text.length}`,
-  ];
-  return Buffer.from(`${head.join('\r\n')}\r\n\r\n${text}`, 'latin1');
+  return Buffer.from(requestText(path, text), 'latin1');
 }

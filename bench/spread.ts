@@ -1,8 +1,8 @@
 /** How few connections that stay are spread over the acceptors: what share the busiest one has. */
 
 import { connect, type Socket } from 'node:net';
+import { requestText } from './generator.ts';
 import { weir } from './servers.ts';
-import { KEY } from './sets.ts';
 
 const ACCEPTORS = [2, 4];
 const CONNECTIONS = [2, 4, 8];
@@ -47,15 +47,9 @@ async function busiest(port: number, connections: number): Promise<number> {
 /** A connection on which a check was answered, and by whom: the ids of its requests begin alike. */
 function connected(port: number): Promise<{ socket: Socket; acceptor: string }> {
   const body = '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}';
-  const head = [
-    'POST /v2/ratelimit.limit HTTP/1.1',
-    'Host: 127.0.0.1',
-    `Authorization: Bearer ${KEY}`,
-    `Content-Length: ${body.length}`,
-  ];
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1', () => {
-      socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+      socket.write(requestText('/v2/ratelimit.limit', body));
     });
     let received = '';
     socket.on('error', reject);

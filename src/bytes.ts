@@ -10,7 +10,6 @@ const SLACK_BYTES = 16;
 export class Bytes {
   readonly array: Buffer;
   readonly view: DataView;
-
   readonly #length: number;
 
   /** @param length the most bytes that are ever put in */

@@ -5,6 +5,7 @@
  * that has become too small is left for another of twice the size.
  */
 
+import { setTimeout as after } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { COMPILE_MAX_MS } from '../limits.ts';
 import compile, { type Compiled, type CompileJob } from './compile.ts';
@@ -17,8 +18,6 @@ import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from '.
  */
 const FAILURES_MAX = 3;
 const PAUSE_CHANGES = 100;
-
-const after = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
 
 export class OverrideTables {
   readonly #exact: ExactRegister;
@@ -130,7 +129,7 @@ export class OverrideTables {
   /** Node aborts the process when a thread is ended that is still loading its file. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.race([this.#lastRun, after(COMPILE_MAX_MS)]);
+    await Promise.race([this.#lastRun, after(COMPILE_MAX_MS, undefined, { ref: false })]);
     await (await this.#pool)?.destroy();
   }
 
