@@ -4,6 +4,7 @@
  */
 
 import { defineConfig } from 'vitest/config';
+import PromiseTable from './faults/reporter.ts';
 
 const HEAVY = [
   'test/counters/*contention.test.ts',
@@ -14,22 +15,25 @@ const HEAVY = [
   'test/http/many.test.ts',
   'test/http/operations.test.ts',
   'test/observe/metrics.test.ts',
-  'test/registry/kill.test.ts',
   'test/shards/supervisor.test.ts',
   'test/supervise/*.test.ts',
 ];
+
+/** Faults of all kinds on real processes: a quick set of them, or all of `npm run test:faults`. */
+const FAULTS = ['test/faults/**/*.test.ts'];
 
 const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
 
 export default defineConfig({
   test: {
+    reporters: ['default', new PromiseTable()],
     projects: [
       {
         test: {
           ...timeouts,
           name: 'light',
           include: ['test/**/*.test.ts'],
-          exclude: HEAVY,
+          exclude: [...HEAVY, ...FAULTS],
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
@@ -41,6 +45,15 @@ export default defineConfig({
           include: HEAVY,
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        test: {
+          ...timeouts,
+          name: 'faults',
+          include: FAULTS,
+          maxWorkers: 1,
+          sequence: { groupOrder: 3 },
         },
       },
     ],
