@@ -4,7 +4,7 @@
  *
  * Stores are ordered so that of a thread that dies between two of them what was written before
  * stays true: a new window's number is stored behind its cells, a slot's tag comes last when it is
- * filled, first when it is emptied.
+ * filled, first when it is emptied, and its bit in the lock line before it is filled.
  */
 
 import type { Table } from './buffer.ts';
@@ -16,8 +16,10 @@ import {
   bucketAt,
   GROUP_BUCKETS,
   GROUP_SLOTS,
+  indexInGroup,
   LOCK,
   lockOf,
+  markUsed,
   NO_SLOT,
   SLOT,
   SLOT_WORD,
@@ -171,6 +173,7 @@ export class Group implements Spot {
       if (slot === NO_SLOT) return OUTCOME.full;
       outcome = OUTCOME.evicted;
     }
+    markUsed(memory.words, this.lock, indexInGroup(this.#buckets, slot));
     fillSlot(memory, slot, id, namespaceTag, cells, durationMs, limit);
     return outcome;
   }

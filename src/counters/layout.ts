@@ -2,12 +2,14 @@
  * The words of a counter table in shared memory: the one file that both the thread that allocates a
  * table and every thread that attaches to it import. A test pins the numbers.
  *
- *   byte 0     header         magic | version | shard | groups
+ *   byte 0     header         magic | version | shard | groups | checkpoint, the last whole one
  *   byte 48    lock lines     one line of 64 bytes per group; its first word is the lock
  *   aligned    buckets        32 buckets of 8 slots per group; a slot is one line
  *
  *   lock line  int32  0        owner           incarnation of the thread that holds it, or 0
  *              float64 1      now             the latest time decided at in this group, ms
+ *              int32  4-11    used            a bit for each slot that may hold a counter: set
+ *                                             before it is filled, cleared when it is found empty
  *
  *   slot       int32  0        tag             hash 3; 0 is an empty slot
  *              int32  1-3      hash 0-2        with the tag: 128 bits of identity
@@ -29,9 +31,9 @@
 import { LINE_BYTES } from '../limits.ts';
 
 export const TABLE_MAGIC = 0x57656972; // "Weir"
-export const TABLE_VERSION = 2;
+export const TABLE_VERSION = 3;
 
-export const HEADER = { magic: 0, version: 1, shard: 2, groups: 3 } as const;
+export const HEADER = { magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 } as const;
 
 const LINE_WORDS = LINE_BYTES / 4;
 
@@ -42,12 +44,13 @@ const LINE_WORDS = LINE_BYTES / 4;
  */
 const FIRST_LINE = 48;
 
-/** Offsets from the start of a lock line: the owner in words, the time in doubles. */
-export const LOCK = { owner: 0, now: 1 } as const;
+/** Offsets from the start of a lock line: the owner and the bits in words, the time in doubles. */
+export const LOCK = { owner: 0, now: 1, used: 4 } as const;
 
 export const GROUP_BUCKETS = 32;
 export const BUCKET_SLOTS = 8;
 export const GROUP_SLOTS = GROUP_BUCKETS * BUCKET_SLOTS;
+const USED_WORDS = GROUP_SLOTS / 32;
 
 export const SLOT_BYTES = LINE_BYTES;
 const SLOT_DOUBLES = SLOT_BYTES / 8;
@@ -95,6 +98,11 @@ export function slotAt(bucket: number, index: number): number {
   return bucket + index * SLOT_DOUBLES;
 }
 
+/** Which one a slot is among those of its group. @param first the first slot of the table */
+export function indexInGroup(first: number, slot: number): number {
+  return ((slot - first) / SLOT_DOUBLES) & (GROUP_SLOTS - 1);
+}
+
 /** A table as int32 and as float64 from its first byte. */
 export interface Memory {
   readonly words: Int32Array;
@@ -104,4 +112,26 @@ export interface Memory {
 /** The lock line of a group, as an index of words. */
 export function lockOf(group: number): number {
   return FIRST_LINE / 4 + group * LINE_WORDS;
+}
+
+/** Notes that a slot of a group may hold a counter. @param index among the slots of the group */
+export function markUsed(words: Int32Array, lock: number, index: number): void {
+  words[lock + LOCK.used + (index >>> 5)] |= 1 << (index & 31);
+}
+
+/** Notes that a slot of a group holds none. */
+export function markEmpty(words: Int32Array, lock: number, index: number): void {
+  words[lock + LOCK.used + (index >>> 5)] &= ~(1 << (index & 31));
+}
+
+/** The first slot from `index` on that may hold a counter; GROUP_SLOTS when there is none. */
+export function nextUsed(words: Int32Array, lock: number, index: number): number {
+  let mask = -1 << (index & 31);
+  for (let word = index >>> 5; word < USED_WORDS; word++) {
+    const bits = words[lock + LOCK.used + word] & mask;
+    // The lowest of them.
+    if (bits !== 0) return word * 32 + 31 - Math.clz32(bits & -bits);
+    mask = -1;
+  }
+  return GROUP_SLOTS;
 }

@@ -14,6 +14,8 @@ import {
   GROUP_SLOTS,
   LOCK,
   lockOf,
+  markEmpty,
+  nextUsed,
   SLOT,
   SLOT_WORD,
   slotAt,
@@ -94,11 +96,15 @@ export class Sweeper {
    * see a slot as it was or as it will be. @returns whether an expired one is there
    */
   #look(group: number, nowMs: number): boolean {
-    const { doubles } = this.#table;
+    const { words, doubles, groups } = this.#table;
+    const lock = lockOf(group);
+    const slots = bucketAt(groups, group * GROUP_BUCKETS);
     let live = 0;
     let due = Number.POSITIVE_INFINITY;
     let expired = false;
-    this.#forEach(group, (slot) => {
+    for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+      const slot = slotAt(slots, i);
+      if (words[slot * 2 + SLOT_WORD.tag] === 0) continue;
       const durationMs = doubles[slot + SLOT.duration];
       const newest = doubles[slot + SLOT.newest];
       if (isExpired(newest, durationMs, nowMs)) expired = true;
@@ -106,28 +112,26 @@ export class Sweeper {
         live++;
         due = Math.min(due, (newest + 2) * durationMs);
       }
-    });
+    }
     this.#live[group] = live;
     this.#dueMs[group] = due;
     return expired;
   }
 
   #remove(group: number, nowMs: number): void {
-    const { words, doubles } = this.#table;
-    this.#forEach(group, (slot) => {
-      if (!isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs)) return;
-      words[slot * 2 + SLOT_WORD.tag] = 0;
-      this.removed++;
-    });
-  }
-
-  #forEach(group: number, visit: (slot: number) => void): void {
-    const { words, groups } = this.#table;
-    // The slots of a group lie in a row.
-    const first = bucketAt(groups, group * GROUP_BUCKETS);
-    for (let i = 0; i < GROUP_SLOTS; i++) {
-      const slot = slotAt(first, i);
-      if (words[slot * 2 + SLOT_WORD.tag] !== 0) visit(slot);
+    const { words, doubles, groups } = this.#table;
+    const lock = lockOf(group);
+    const slots = bucketAt(groups, group * GROUP_BUCKETS);
+    for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+      const slot = slotAt(slots, i);
+      const tag = slot * 2 + SLOT_WORD.tag;
+      const isUsed = words[tag] !== 0;
+      if (isUsed && !isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs)) {
+        continue;
+      }
+      words[tag] = 0;
+      markEmpty(words, lock, i);
+      if (isUsed) this.removed++;
     }
   }
 }

@@ -10,6 +10,9 @@ import {
   HEADER,
   LOCK,
   lockOf,
+  markEmpty,
+  markUsed,
+  nextUsed,
   SLOT,
   SLOT_BYTES,
   SLOT_WORD,
@@ -22,10 +25,10 @@ import {
 const KEPT = 16;
 const LINE = 64;
 
-test('the numbers of the layout are those of version 2', () => {
-  expect(TABLE_VERSION).toBe(2);
-  expect(HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3 });
-  expect(LOCK).toEqual({ owner: 0, now: 1 });
+test('the numbers of the layout are those of version 3', () => {
+  expect(TABLE_VERSION).toBe(3);
+  expect(HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 });
+  expect(LOCK).toEqual({ owner: 0, now: 1, used: 4 });
   expect(SLOT_WORD).toEqual({ tag: 0, hash0: 1, hash1: 2, hash2: 3, namespace: 4, refused: 5 });
   expect(SLOT).toEqual({ duration: 3, newest: 4, ring: 5, limit: 7 });
   expect([BUCKET_SLOTS, SLOT_BYTES, BUCKET_BYTES, GROUP_BUCKETS]).toEqual([8, 64, 512, 32]);
@@ -48,8 +51,30 @@ test('locks and slots are whole lines of memory, and no bucket lies in two pages
     expect(last * 8 + SLOT_BYTES).toBe(tableBytes(groups));
   }
   // The header ends before the first lock.
-  expect(lockOf(0) * 4).toBeGreaterThanOrEqual((HEADER.groups + 1) * 4);
+  expect(lockOf(0) * 4).toBeGreaterThanOrEqual((HEADER.checkpoint + 1) * 4);
   for (const group of [0, 1, 511]) expect((KEPT + lockOf(group) * 4) % LINE).toBe(0);
+});
+
+test('the bits of used slots fit their lock line, and are found one after the other', () => {
+  const words = new Int32Array(lockOf(2));
+  const lock = lockOf(1);
+  const found = () => {
+    const indexes = [];
+    for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+      indexes.push(i);
+    }
+    return indexes;
+  };
+  expect(found()).toEqual([]);
+  for (const index of [255, 0, 31, 32, 64, 100]) markUsed(words, lock, index);
+  expect(found()).toEqual([0, 31, 32, 64, 100, 255]);
+  for (const index of [31, 255]) markEmpty(words, lock, index);
+  expect(found()).toEqual([0, 32, 64, 100]);
+  for (let index = 0; index < GROUP_SLOTS; index++) markUsed(words, lock, index);
+  expect(found()).toEqual([...Array(GROUP_SLOTS).keys()]);
+  // Neither the owner nor the time is touched, nor anybody else's line.
+  const touched = [...words.keys()].filter((at) => words[at] !== 0);
+  expect([touched[0], touched.at(-1)]).toEqual([lock + LOCK.used, lock + LOCK.used + 7]);
 });
 
 test('the fields of a slot fill it, none over another', () => {
