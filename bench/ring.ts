@@ -3,11 +3,15 @@
  * of its own, and its decision awaited here by looking for it.
  */
 
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { MessageChannel } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { allocateControl, Control } from '../src/control.ts';
 import { Hasher } from '../src/counters/hash.ts';
 import { BELL } from '../src/lanes.ts';
+import { CHECKPOINT_MAX_MS } from '../src/limits.ts';
 import { ring } from '../src/shards/bell.ts';
 import { Handoff } from '../src/shards/handoff.ts';
 import { KIND } from '../src/shards/layout.ts';
@@ -31,11 +35,13 @@ export function startRing(): RingBench {
   const control = new Control(buffer);
   new ClockKeeper(control);
   const link = allocateLink(0, 0);
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const workerData: ShardWorkerData = {
     control: buffer,
     tables: allocateTables(),
     links: [[link]],
     onFull: 'deny',
+    checkpoints: { directory, everyMs: CHECKPOINT_MAX_MS, key: [0, 0] },
   };
   const pool = new Piscina({
     filename: new URL('../worker.js', import.meta.url).href,
@@ -90,6 +96,7 @@ export function startRing(): RingBench {
       ring(lane.words, BELL);
       await ended;
       await pool.destroy();
+      rmSync(directory, { recursive: true });
     },
   };
 }

@@ -66,6 +66,12 @@ export const WORK = {
   /** Expired counters removed; live ones seen in the last round, which is no running count. */
   swept: 10,
   live: 11,
+  /** Files of checkpoints written; files that could not be, and the number of the last error. */
+  checkpoints: 12,
+  checkpointFailures: 13,
+  checkpointError: 14,
+  /** What was decided before, in weir's time in ms, is in a file; 0 when nothing is yet. */
+  checkpointedMs: 15,
 } as const;
 
 /** Upper bounds of the histogram of durations, in us. */

@@ -108,6 +108,15 @@ export const CHECK_DEADLINE_MS = 2_000;
 /** How often expired counters are looked for. */
 export const SWEEP_MS = 5_000;
 
+/** How often counters are written to files, and no more often than this. */
+export const CHECKPOINT_MIN_MS = 100;
+export const CHECKPOINT_MAX_MS = 3_600_000;
+/**
+ * Checkpoints that are further ahead of the system's clock were made under a clock that went wrong:
+ * to go on from there would be to share its error.
+ */
+export const CLOCK_AHEAD_MAX_MS = 172_800_000;
+
 /** How often the anchor of the clock is compared with the system's. */
 export const CLOCK_TICK_MS = 100;
 

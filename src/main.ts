@@ -12,11 +12,19 @@ import { helpText } from './config/help.ts';
 import { loadSettings } from './config/load.ts';
 import type { Settings } from './config/schema.ts';
 import { allocateControl, Control } from './control.ts';
-import { allocateTable } from './counters/buffer.ts';
+import { allocateTable, attachTable } from './counters/buffer.ts';
+import { keyWordsOf } from './counters/checkpoint.ts';
 import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
+import { LastRun } from './counters/restore.ts';
 import { StartError } from './errors.ts';
 import { inlineMore } from './inlining.ts';
-import { CLOCK_TICK_MS, HEAD_MAX_BYTES, SHARDS, SLOTS_PER_COUNTER } from './limits.ts';
+import {
+  CLOCK_AHEAD_MAX_MS,
+  CLOCK_TICK_MS,
+  HEAD_MAX_BYTES,
+  SHARDS,
+  SLOTS_PER_COUNTER,
+} from './limits.ts';
 import { Admin } from './observe/admin.ts';
 import { OverrideTables } from './overrides/tables.ts';
 import { inForce, publisher } from './registry/publication.ts';
@@ -29,7 +37,7 @@ import { Acceptors } from './supervise/acceptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
 import { takePort } from './supervise/port.ts';
 import { UnixSocket } from './supervise/socket.ts';
-import { Clock, ClockKeeper } from './time.ts';
+import { Clock, ClockKeeper, systemMs } from './time.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
 let end = (sentence: string): never => {
@@ -78,11 +86,14 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
 
   const controlBuffer = allocateControl(settings.acceptors, settings.workers);
   const control = new Control(controlBuffer);
-  const clockKeeper = new ClockKeeper(control);
+  const key = keyWordsOf(store.hashKey);
+  const lastRun = new LastRun(directory.path, key, systemMs() + CLOCK_AHEAD_MAX_MS);
+  const clockKeeper = new ClockKeeper(control, lastRun.atMs);
   const clock = new Clock(control);
   const nowMs = () => clock.nowMs();
   const groups = groupsPerShard(settings.counters * SLOTS_PER_COUNTER, SHARDS);
   const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+  const restored = lastRun.into(tables.map(attachTable), clock.nowMs());
   const links = Array.from({ length: settings.acceptors }, (_row, acceptor) => {
     return Array.from({ length: settings.workers }, (_, worker) => allocateLink(acceptor, worker));
   });
@@ -124,13 +135,15 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const { openLog } = await import('./observe/log.ts');
   const { ShardWorkers } = await import('./shards/supervisor.ts');
   const { CapacityWatch } = await import('./shards/capacity.ts');
+  const { CheckpointWatch } = await import('./shards/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
   const log = openLog(settings.logLevel);
   const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
   const writer = new Writer(registry, store, publish, log, nowMs);
   const service = new Service(registry, writer, nowMs);
+  const checkpoints = { directory: directory.path, everyMs: settings.checkpointMs, key };
   const workers = new ShardWorkers(
-    { control: controlBuffer, tables, links, onFull },
+    { control: controlBuffer, tables, links, onFull, checkpoints },
     control,
     (worker) => (decide === 'worker' ? acceptors.doors(worker) : []),
     log,
@@ -150,6 +163,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   });
   admin.observed = { workers, metrics };
   const capacity = new CapacityWatch(control, settings.counters, log);
+  const checkpointWatch = new CheckpointWatch(control, directory.path, log);
   await acceptors.listen();
   socket?.open(settings.socketMode);
 
@@ -160,7 +174,10 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   overrides.warmUp();
   const { acceptors: threads, counters } = settings;
   const loaded = { namespaces: registry.namespaceCount, keys: registry.keys().length };
-  log.info({ ...loaded, overrides: registry.overrideCounts }, 'loaded');
+  const { counters: live, noRoom, damage } = restored;
+  for (const sentence of damage) log.warn(sentence);
+  if (noRoom > 0) log.warn({ noRoom }, 'counters of the last run found no room');
+  log.info({ ...loaded, overrides: registry.overrideCounts, counters: live }, 'loaded');
   const served = { url, socket: socket?.path, acceptors: threads, workers: workers.wanted };
   log.info({ ...served, decide, counters }, 'serving');
 
@@ -171,6 +188,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     await acceptors.drain(settings.drainMs);
     await workers.stop();
     capacity.close();
+    checkpointWatch.close();
     writer.flush();
     await overrides.close();
     clearInterval(clockTimer);

@@ -130,10 +130,11 @@ export class ClockKeeper {
   #anchor: Anchor;
   #sequence = 0;
 
-  constructor(control: Control) {
+  /** @param lastMs weir's time in its last run: should the system's be behind it, that goes on */
+  constructor(control: Control, lastMs = 0) {
     this.#control = control;
     const { value, atMs } = this.#read();
-    this.#anchor = { monotonicMs: atMs, wallMs: value, rate: 1 };
+    this.#anchor = { monotonicMs: atMs, wallMs: Math.max(value, lastMs), rate: 1 };
     this.#publish();
   }
 
@@ -145,6 +146,11 @@ export class ClockKeeper {
     if (levelStill && !stepped) return;
     this.#anchor = next;
     this.#publish();
+  }
+
+  /** Weir's time, in ms with a fraction. */
+  nowMs(): number {
+    return wallAt(this.#anchor, this.#monotonic.nowMs());
   }
 
   /** How far weir's time is ahead of the system's, ms. */

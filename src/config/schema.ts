@@ -7,6 +7,8 @@
 import Type, { type Static } from 'typebox';
 import {
   ACCEPTORS_MAX,
+  CHECKPOINT_MAX_MS,
+  CHECKPOINT_MIN_MS,
   COUNTERS_MAX,
   COUNTERS_MIN,
   DRAIN_MAX_MS,
@@ -94,6 +96,12 @@ export const Settings = Type.Object({
     'live counters held without evicting one; 128 bytes each',
   ),
   onFull: oneOf(['deny', 'allow'], 'deny', 'the answer to a newcomer for whom there is no room'),
+  checkpointMs: integer(
+    CHECKPOINT_MIN_MS,
+    CHECKPOINT_MAX_MS,
+    1_000,
+    'how often counters are written to files, from which the next start takes them, ms',
+  ),
   drainMs: integer(0, DRAIN_MAX_MS, 1_000, 'how long SIGTERM goes on answering, ms'),
   logLevel: oneOf(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],

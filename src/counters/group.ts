@@ -93,12 +93,13 @@ export class Group implements Spot {
   }
 
   /**
-   * Time in a group never runs back. A thread that read the clock and was then stopped for longer
-   * than a window would otherwise open a spent one anew, once its expired counter has been
-   * replaced.
+   * Begins a decision. Time in a group never runs back: a thread that read the clock and was then
+   * stopped for longer than a window would otherwise open a spent one anew, once its expired
+   * counter has been replaced. That something may change is noted before anything does.
    */
   advance(nowMs: number): number {
-    const { doubles } = this.#memory;
+    const { words, doubles } = this.#memory;
+    words[this.lock + LOCK.changed] = 1;
     const at = this.lock / 2 + LOCK.now;
     const latest = doubles[at];
     if (nowMs <= latest) return latest;

@@ -10,6 +10,7 @@
  *              float64 1      now             the latest time decided at in this group, ms
  *              int32  4-11    used            a bit for each slot that may hold a counter: set
  *                                             before it is filled, cleared when it is found empty
+ *              int32  12      changed         1: decided in since its last checkpoint
  *
  *   slot       int32  0        tag             hash 3; 0 is an empty slot
  *              int32  1-3      hash 0-2        with the tag: 128 bits of identity
@@ -45,7 +46,7 @@ const LINE_WORDS = LINE_BYTES / 4;
 const FIRST_LINE = 48;
 
 /** Offsets from the start of a lock line: the owner and the bits in words, the time in doubles. */
-export const LOCK = { owner: 0, now: 1, used: 4 } as const;
+export const LOCK = { owner: 0, now: 1, used: 4, changed: 12 } as const;
 
 export const GROUP_BUCKETS = 32;
 export const BUCKET_SLOTS = 8;

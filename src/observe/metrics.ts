@@ -7,7 +7,6 @@
  * share OTHER_NAMESPACE, a name that no namespace can have. A new one appears when it is durable.
  */
 
-import { Counter, Gauge, type LabelValues, Registry as Series } from 'prom-client';
 import type { Control } from '../control.ts';
 import type { OnFull } from '../counters/decision.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
@@ -19,6 +18,7 @@ import { ENTRIES, ringDepth } from '../shards/ring.ts';
 import type { ShardWorkers } from '../shards/supervisor.ts';
 import type { ClockKeeper } from '../time.ts';
 import { Durations } from './durations.ts';
+import { type Sample, Series } from './series.ts';
 
 export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
@@ -35,25 +35,24 @@ export interface MetricSources {
   onFull: OnFull;
 }
 
-type Sample = [labels: LabelValues<string>, value: number];
-
 export class Metrics {
   readonly contentType: string;
-  readonly #registry = new Series();
+  readonly #series = new Series();
   readonly #acceptors: AcceptorLane[];
 
   constructor(sources: MetricSources) {
-    this.contentType = this.#registry.contentType;
+    this.contentType = this.#series.contentType;
     this.#acceptors = sources.control.acceptorLanes();
     this.#decisions(sources);
     this.#table(sources);
+    this.#checkpoints(sources);
     this.#rings(sources);
     this.#records(sources);
     this.#process(sources);
   }
 
   text(): Promise<string> {
-    return this.#registry.metrics();
+    return this.#series.text();
   }
 
   #decisions({ registry }: MetricSources): void {
@@ -69,25 +68,25 @@ export class Metrics {
         ];
       });
     };
-    this.#counter(
+    this.#series.counter(
       'weir_decisions_total',
       'Checks decided, by namespace and outcome.',
       ['namespace', 'outcome'],
       rows(TALLY.admitted, TALLY.refused),
     );
-    this.#counter(
+    this.#series.counter(
       'weir_tokens_total',
       'Costs of the checks decided, by namespace and outcome.',
       ['namespace', 'outcome'],
       rows(TALLY.tokensAdmitted, TALLY.tokensRefused),
     );
-    this.#registry.registerMetric(
+    this.#series.register(
       new Durations(
         () => this.#acceptors.map((lane) => lane.durations),
         () => this.#sum((lane) => lane.durationSumMs),
       ),
     );
-    this.#counter(
+    this.#series.counter(
       'weir_errors_total',
       'Requests answered with an error, by HTTP status and code.',
       ['status', 'code'],
@@ -97,7 +96,7 @@ export class Metrics {
           return [{ status, code }, this.#sum((lane) => lane.errors(code))];
         }),
     );
-    this.#gauge('weir_connections', 'Connections open to the acceptors.', [], () => [
+    this.#series.gauge('weir_connections', 'Connections open to the acceptors.', [], () => [
       [{}, this.#sum((lane) => lane.connections)],
     ]);
   }
@@ -106,10 +105,10 @@ export class Metrics {
     const workers = control.workerLanes();
     const work = (index: number) => totalOf(workers, index);
     const gauge = (name: string, help: string, value: () => number) => {
-      this.#gauge(name, help, [], () => [[{}, value()]]);
+      this.#series.gauge(name, help, [], () => [[{}, value()]]);
     };
     const counter = (name: string, help: string, value: () => number) => {
-      this.#counter(name, help, [], () => [[{}, value()]]);
+      this.#series.counter(name, help, [], () => [[{}, value()]]);
     };
     gauge('weir_counters_live', 'Live counters in the last sweep.', () => work(WORK.live));
     gauge('weir_counters_capacity', 'Live counters held without evicting one.', () => capacity);
@@ -120,7 +119,7 @@ export class Metrics {
       'Live counters that made room for a newcomer: limits are exact while this is 0.',
       () => totalOf(this.#acceptors, COUNT.liveEvictions) + work(WORK.liveEvictions),
     );
-    this.#counter(
+    this.#series.counter(
       'weir_full_table_answers_total',
       'Checks for which there was no room, by what WEIR_ON_FULL had them answered.',
       ['answer'],
@@ -131,14 +130,14 @@ export class Metrics {
       [{ outcome: 'past' }, work(past)],
       [{ outcome: 'no_room' }, work(noRoom)],
     ];
-    this.#counter(
+    this.#series.counter(
       'weir_deductions_total',
       'Deductions of asynchronous checks by what became of them: applied, too late for their' +
         ' window, or without room for their counter.',
       ['outcome'],
       outcomes(WORK.applied, WORK.past, WORK.noRoom),
     );
-    this.#counter(
+    this.#series.counter(
       'weir_deduction_tokens_total',
       'The tokens of those deductions.',
       ['outcome'],
@@ -159,9 +158,31 @@ export class Metrics {
     );
   }
 
+  #checkpoints({ control, clock }: MetricSources): void {
+    const workers = control.workerLanes();
+    const counter = (name: string, help: string, index: number) => {
+      this.#series.counter(name, help, [], () => [[{}, totalOf(workers, index)]]);
+    };
+    counter('weir_checkpoints_total', 'Checkpoints of a shard written.', WORK.checkpoints);
+    counter(
+      'weir_checkpoint_failures_total',
+      'Checkpoints of a shard that could not be written.',
+      WORK.checkpointFailures,
+    );
+    this.#series.gauge(
+      'weir_checkpoint_age_seconds',
+      'What was decided longer ago is in a file; absent until that is so of all shards.',
+      [],
+      () => {
+        const atMs = Math.min(...workers.map((lane) => lane.counted(WORK.checkpointedMs)));
+        return atMs === 0 ? [] : [[{}, (clock.nowMs() - atMs) / 1e3]];
+      },
+    );
+  }
+
   #rings({ links, workers }: MetricSources): void {
     const words = links.map((row) => row.map((link) => new Int32Array(link)));
-    this.#gauge(
+    this.#series.gauge(
       'weir_ring_entries',
       'Entries that wait in the rings, by shard worker.',
       ['worker'],
@@ -172,7 +193,7 @@ export class Metrics {
         }),
     );
     const counter = (name: string, help: string, index: number) => {
-      this.#counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
+      this.#series.counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
     };
     counter('weir_ring_checks_total', 'Checks put into the rings.', COUNT.handedOver);
     counter('weir_ring_deductions_total', 'Deductions put into the rings.', COUNT.deductions);
@@ -192,13 +213,13 @@ export class Metrics {
       'Checks whose client had gone before the answer came back.',
       COUNT.unheard,
     );
-    this.#gauge(
+    this.#series.gauge(
       'weir_workers_running',
       'Shard workers that run and show that they live.',
       [],
       () => [[{}, workers.running]],
     );
-    this.#counter(
+    this.#series.counter(
       'weir_workers_replaced_total',
       'Runs of shard workers that failed, or failed to begin, and were followed by another.',
       [],
@@ -207,21 +228,26 @@ export class Metrics {
   }
 
   #records({ registry, writer }: MetricSources): void {
-    this.#gauge('weir_overrides', 'Overrides, without a wildcard and with one.', ['kind'], () => {
-      return Object.entries(registry.overrideCounts).map(([kind, count]): Sample => {
-        return [{ kind }, count];
-      });
-    });
-    this.#gauge('weir_keys', 'API keys.', [], () => [[{}, registry.keys().length]]);
-    this.#gauge('weir_namespaces', 'Namespaces.', [], () => [[{}, registry.namespaceCount]]);
-    this.#counter(
+    this.#series.gauge(
+      'weir_overrides',
+      'Overrides, without a wildcard and with one.',
+      ['kind'],
+      () => {
+        return Object.entries(registry.overrideCounts).map(([kind, count]): Sample => {
+          return [{ kind }, count];
+        });
+      },
+    );
+    this.#series.gauge('weir_keys', 'API keys.', [], () => [[{}, registry.keys().length]]);
+    this.#series.gauge('weir_namespaces', 'Namespaces.', [], () => [[{}, registry.namespaceCount]]);
+    this.#series.counter(
       'weir_write_rounds_total',
       'Rounds in which changes were written, each one transaction and one publication.',
       [],
       () => [[{}, writer.rounds]],
     );
     const count = (name: string, help: string, index: number) => {
-      this.#counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
+      this.#series.counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
     };
     count(
       'weir_overridden_checks_total',
@@ -234,47 +260,27 @@ export class Metrics {
   }
 
   #process({ clock }: MetricSources): void {
-    this.#gauge(
+    this.#series.gauge(
       'weir_clock_offset_seconds',
       "How far weir's time is ahead of the system's.",
       [],
       () => [[{}, clock.offsetMs() / 1e3]],
     );
-    this.#gauge('process_resident_memory_bytes', 'Resident memory.', [], () => [
+    this.#series.gauge('process_resident_memory_bytes', 'Resident memory.', [], () => [
       [{}, process.memoryUsage.rss()],
     ]);
-    this.#counter('process_cpu_seconds_total', 'User and system time of all threads.', [], () => {
-      const { user, system } = process.cpuUsage();
-      return [[{}, (user + system) / 1e6]];
-    });
+    this.#series.counter(
+      'process_cpu_seconds_total',
+      'User and system time of all threads.',
+      [],
+      () => {
+        const { user, system } = process.cpuUsage();
+        return [[{}, (user + system) / 1e6]];
+      },
+    );
   }
 
   #sum(read: (lane: AcceptorLane) => number): number {
     return this.#acceptors.reduce((sum, lane) => sum + read(lane), 0);
-  }
-
-  #counter(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
-    new Counter({
-      name,
-      help,
-      labelNames,
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        for (const [labels, value] of read()) this.inc(labels, value);
-      },
-    });
-  }
-
-  #gauge(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
-    new Gauge({
-      name,
-      help,
-      labelNames,
-      registers: [this.#registry],
-      collect() {
-        for (const [labels, value] of read()) this.set(labels, value);
-      },
-    });
   }
 }

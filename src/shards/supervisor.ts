@@ -36,8 +36,8 @@ const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
 /** A run that went on for so many looks was no early end. */
 const SETTLED_LOOKS = 3;
 
-/** How long the workers may take to empty their rings at the end. */
-const STOP_MS = 2_000;
+/** How long the workers may take to empty their rings and to write all counters at the end. */
+const STOP_MS = 20_000;
 
 /** How long a thread may take to end when it is told to, before it is left alone. */
 const END_MS = 1_000;
@@ -121,8 +121,8 @@ export class ShardWorkers {
   }
 
   /**
-   * Lets the workers empty their rings, which nobody fills any more, and ends them. One that dies
-   * over it is still followed by another.
+   * Lets the workers empty their rings, which nobody fills any more, and write the last checkpoint,
+   * and ends them. One that dies over it is still followed by another.
    */
   async stop(): Promise<void> {
     for (const { lane } of this.#workers) {

@@ -1,7 +1,7 @@
 /**
  * A shard worker: a task of the piscina pool that ends only when it is told to. It holds some of
- * the shards, does what acceptors hand over for them, and sweeps them. It sleeps when there is
- * nothing to do, and shows in its lane that it lives.
+ * the shards, does what acceptors hand over for them, sweeps them and writes their checkpoints. It
+ * sleeps when there is nothing to do, and shows in its lane that it lives.
  *
  * It may die at any point: the supervisor breaks its locks and starts the task again, which goes on
  * where the rings stand. Damaged shared memory is its result, and the end of the process.
@@ -12,16 +12,17 @@ import { workerData } from 'piscina';
 import { Control } from '../control.ts';
 import type { OnFull } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
-import { Sweeper } from '../counters/sweep.ts';
 import { CounterTable } from '../counters/table.ts';
 import { MemoryError } from '../errors.ts';
-import { BELL, WORK, type WorkerLane } from '../lanes.ts';
-import { SWEEP_MS, WORKER_LOOK_MS } from '../limits.ts';
+import { BELL, type WorkerLane } from '../lanes.ts';
+import { WORKER_LOOK_MS } from '../limits.ts';
 import { Clock } from '../time.ts';
 import { nap, sleep } from './bell.ts';
+import { type CheckpointPlan, Checkpoints } from './checkpoints.ts';
 import { Inbox } from './inbox.ts';
 import { attachLink } from './ring.ts';
 import { shardOf, workerOf } from './shard.ts';
+import { Sweeps } from './sweeps.ts';
 
 /** What every thread of the pool is started with. */
 export interface ShardWorkerData {
@@ -30,6 +31,7 @@ export interface ShardWorkerData {
   /** By acceptor and worker. */
   links: SharedArrayBuffer[][];
   onFull: OnFull;
+  checkpoints: CheckpointPlan;
 }
 
 /** One run of a worker. */
@@ -75,11 +77,17 @@ export default function run({ index, incarnation, doors }: Run): string | undefi
       const link = attachLink(links[index], acceptor, index);
       return new Inbox(link, tableOf, clock, lane, doors[acceptor]);
     });
-    const sweepers = tables.flatMap((table) => {
-      return table === undefined ? [] : [new Sweeper(table, incarnation)];
-    });
-    const rounds = new Rounds(sweepers, lane);
-    work(inboxes, rounds, clock, lane, doors.length === 0 ? NAPS : 0);
+    const own = tables.filter((table) => table !== undefined);
+    const sweeps = new Sweeps(own, incarnation, lane);
+    const checkpoints = new Checkpoints(own, incarnation, data.checkpoints, lane);
+    const naps = doors.length === 0 ? NAPS : 0;
+    try {
+      work(inboxes, sweeps, checkpoints, clock, lane, naps);
+      // Nobody decides any more, and what was handed over is done: this one forgets nothing.
+      checkpoints.writeLast(clock.nowMs());
+    } finally {
+      checkpoints.close();
+    }
     return undefined;
   } catch (error) {
     if (error instanceof MemoryError) return error.message;
@@ -93,7 +101,8 @@ export default function run({ index, incarnation, doors }: Run): string | undefi
 /** @param naps how often to rest in vain before going to sleep */
 function work(
   inboxes: readonly Inbox[],
-  rounds: Rounds,
+  sweeps: Sweeps,
+  checkpoints: Checkpoints,
   clock: Clock,
   lane: WorkerLane,
   naps: number,
@@ -108,7 +117,8 @@ function work(
     for (const inbox of inboxes) served += inbox.serve(SERVE_MOST);
     if (served === 0 && isStopping) return;
     if (served > 0) napsLeft = naps;
-    const sleepMs = rounds.step(clock.nowMs());
+    const nowMs = clock.nowMs();
+    const sleepMs = Math.min(sweeps.step(nowMs), checkpoints.step(nowMs));
     if (sleepMs === 0 || served >= SERVE_MOST) continue;
     if (napsLeft > 0) {
       napsLeft--;
@@ -116,35 +126,5 @@ function work(
     } else if (served === 0) {
       sleep(lane.words, BELL, Math.min(sleepMs, WORKER_LOOK_MS), hasWork);
     }
-  }
-}
-
-/** Sweeps all shards of a worker in turn, a step at a time, and rests between two rounds. */
-class Rounds {
-  readonly #sweepers: readonly Sweeper[];
-  readonly #lane: WorkerLane;
-  #at = 0;
-  #nextMs = 0;
-
-  constructor(sweepers: readonly Sweeper[], lane: WorkerLane) {
-    this.#sweepers = sweepers;
-    this.#lane = lane;
-  }
-
-  /** @returns how long there is nothing to sweep, 0 in the middle of a round */
-  step(nowMs: number): number {
-    if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
-    const sweeper = this.#sweepers[this.#at];
-    const before = sweeper.removed;
-    if (sweeper.step(nowMs)) this.#at++;
-    this.#lane.add(WORK.swept, sweeper.removed - before);
-    if (this.#at < this.#sweepers.length) return 0;
-    this.#at = 0;
-    this.#nextMs = nowMs + SWEEP_MS;
-    this.#lane.set(
-      WORK.live,
-      this.#sweepers.reduce((sum, { live }) => sum + live, 0),
-    );
-    return SWEEP_MS;
   }
 }

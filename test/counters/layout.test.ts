@@ -28,7 +28,7 @@ const LINE = 64;
 test('the numbers of the layout are those of version 3', () => {
   expect(TABLE_VERSION).toBe(3);
   expect(HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 });
-  expect(LOCK).toEqual({ owner: 0, now: 1, used: 4 });
+  expect(LOCK).toEqual({ owner: 0, now: 1, used: 4, changed: 12 });
   expect(SLOT_WORD).toEqual({ tag: 0, hash0: 1, hash1: 2, hash2: 3, namespace: 4, refused: 5 });
   expect(SLOT).toEqual({ duration: 3, newest: 4, ring: 5, limit: 7 });
   expect([BUCKET_SLOTS, SLOT_BYTES, BUCKET_BYTES, GROUP_BUCKETS]).toEqual([8, 64, 512, 32]);

@@ -1,0 +1,117 @@
+/**
+ * The files in which the counters of a shard outlive the process: two for each shard, written in
+ * turn, so that one of them is whole at any moment. The shard's worker writes them
+ * (`checkpointer.ts`), the main thread reads them at the next start (`restore.ts`).
+ *
+ *   byte 0    int32    magic | version | number | CRC-32 of all that counts | key, two words
+ *             float64  3  count of entries   4  weir's time when it was begun, ms
+ *   byte 64   entries  64 bytes each: a slot as it lies in the table, drawn in `layout.ts`
+ *
+ * The header is written last: a file that was not finished has the header of an older checkpoint,
+ * or none, over newer entries, which the CRC tells. What lies behind the last entry is of no
+ * account.
+ *
+ * An entry has the whole hash, so that a table of another capacity, or other shards, can take it
+ * in. The key words are made with the key of the hash: entries of another one mean nothing here.
+ *
+ * Nothing is forced to the disk. The files outlive the process however it ends, for the kernel has
+ * them; when the machine ends, what it had not written by itself is gone.
+ */
+
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { LINE_BYTES } from '../limits.ts';
+import { Hasher } from './hash.ts';
+
+const MAGIC = 0x57656370; // "Wecp"
+const VERSION = 1;
+
+export const HEADER_BYTES = LINE_BYTES;
+export const ENTRY_BYTES = LINE_BYTES;
+
+const WORD = { magic: 0, version: 1, number: 2, crc: 3, key: 4 } as const;
+const DOUBLE = { count: 3, atMs: 4 } as const;
+
+const NAME = /^counters-(\d+)\.[01]$/;
+
+/** What a header says. */
+export interface Checkpoint {
+  /** Of this shard, from 1. */
+  number: number;
+  /** Weir's time when it was begun: what was decided before is in it. */
+  atMs: number;
+  count: number;
+}
+
+/** Made with the key of the hash. */
+export type KeyWords = readonly [number, number];
+
+export function keyWordsOf(hashKey: Uint8Array): KeyWords {
+  const [first, second] = new Hasher(hashKey).chaskey(Buffer.from('checkpoint'));
+  return [first, second];
+}
+
+/** Where the checkpoint of a number is written: over the one before the last. */
+export function checkpointPath(directory: string, shard: number, number: number): string {
+  return join(directory, `counters-${shard}.${number & 1}`);
+}
+
+/** The shard whose checkpoint a file of this name is; undefined when it is something else. */
+export function shardOfName(name: string): number | undefined {
+  const shard = NAME.exec(name)?.[1];
+  return shard === undefined ? undefined : Number(shard);
+}
+
+/** @param entriesCrc of all entries, in their order */
+export function headerOf(
+  { number, atMs, count }: Checkpoint,
+  key: KeyWords,
+  entriesCrc: number,
+): Uint8Array {
+  const { bytes, words, doubles } = views(new ArrayBuffer(HEADER_BYTES));
+  words[WORD.magic] = MAGIC;
+  words[WORD.version] = VERSION;
+  words[WORD.number] = number;
+  words.set(key, WORD.key);
+  doubles[DOUBLE.count] = count;
+  doubles[DOUBLE.atMs] = atMs;
+  words[WORD.crc] = crc32(bytes, entriesCrc);
+  return bytes;
+}
+
+/** What is wrong with a file, for the log. */
+export class Damage extends Error {}
+
+/** @throws Damage when the bytes are no header of this version and key */
+export function readHeader(header: ArrayBuffer, key: KeyWords): Checkpoint {
+  const { words, doubles } = views(header);
+  if (words[WORD.magic] !== MAGIC) throw new Damage('it was never finished');
+  if (words[WORD.version] !== VERSION) {
+    throw new Damage(`it is of version ${words[WORD.version]}, not ${VERSION}`);
+  }
+  if (words[WORD.key] !== key[0] || words[WORD.key + 1] !== key[1]) {
+    throw new Damage('its counters are of another store');
+  }
+  const count = doubles[DOUBLE.count];
+  const atMs = doubles[DOUBLE.atMs];
+  if (!Number.isSafeInteger(count) || !(count >= 0) || !Number.isFinite(atMs)) {
+    throw new Damage('its header is damaged');
+  }
+  return { number: words[WORD.number], atMs, count };
+}
+
+/** @throws Damage when these are not the entries that the header was written for */
+export function requireWhole(header: ArrayBuffer, entries: Uint8Array): void {
+  const { bytes, words } = views(header.slice(0));
+  const written = words[WORD.crc];
+  words[WORD.crc] = 0;
+  if ((crc32(bytes, crc32(entries)) | 0) !== written) throw new Damage('it is not whole');
+}
+
+function views(buffer: ArrayBuffer) {
+  return {
+    bytes: new Uint8Array(buffer),
+    words: new Int32Array(buffer),
+    doubles: new Float64Array(buffer),
+  };
+}

@@ -1,0 +1,48 @@
+/** Series of metrics, each of which is read from its source when somebody asks. */
+
+import { Counter, Gauge, type LabelValues, type Metric, Registry } from 'prom-client';
+
+export type Sample = [labels: LabelValues<string>, value: number];
+
+export class Series {
+  readonly contentType: string;
+  readonly #registry = new Registry();
+
+  constructor() {
+    this.contentType = this.#registry.contentType;
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  register(metric: Metric): void {
+    this.#registry.registerMetric(metric);
+  }
+
+  counter(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
+    new Counter({
+      name,
+      help,
+      labelNames,
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const [labels, value] of read()) this.inc(labels, value);
+      },
+    });
+  }
+
+  gauge(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const [labels, value] of read()) this.set(labels, value);
+      },
+    });
+  }
+}

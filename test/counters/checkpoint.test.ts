@@ -1,0 +1,310 @@
+/** Counters that go to files and come back: whole, cut, damaged, into other tables. */
+
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { keyWordsOf } from '../../src/counters/checkpoint.ts';
+import { Checkpointer, Part } from '../../src/counters/checkpointer.ts';
+import { HEADER } from '../../src/counters/layout.ts';
+import { LastRun } from '../../src/counters/restore.ts';
+import { COUNTERS_MIN } from '../../src/limits.ts';
+import { scaled } from '../support/scale.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { Tables } from '../support/tables.ts';
+
+const NOW = 1_700_000_000_000;
+const MINUTE = 60_000;
+const KEY = keyWordsOf(Buffer.from('0123456789abcdef'));
+const FOR_EVER = Number.POSITIVE_INFINITY;
+
+let directory: string;
+beforeEach(() => {
+  directory = temporaryDirectory();
+});
+afterEach(() => removeDirectory(directory));
+
+class Written {
+  readonly checkpointers: Checkpointer[];
+
+  constructor({ tables }: Tables, key = KEY) {
+    const part = new Part();
+    this.checkpointers = tables.map((table) => {
+      return new Checkpointer(table, 1, directory, key, part, () => {});
+    });
+  }
+
+  /** Writes all shards that are behind. @returns how many were */
+  write(now = NOW): number {
+    const behind = this.checkpointers.filter((checkpointer) => checkpointer.isBehind());
+    for (const checkpointer of behind) {
+      checkpointer.begin(now);
+      while (!checkpointer.step(now));
+    }
+    return behind.length;
+  }
+}
+
+const restore = (tables: Tables, now = NOW, key = KEY, latest = FOR_EVER) => {
+  return new LastRun(directory, key, latest).into(tables.tables, now);
+};
+
+const used = (tables: Tables, identifier: string, now = NOW, duration = MINUTE) => {
+  return 10 - tables.decide(identifier, { cost: 0, now, duration }).remaining;
+};
+
+describe('counters', () => {
+  test('come back with what was used, in both windows, and with their durations', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    const users = Array.from({ length: 900 }, (_, i) => ({ name: `user_${i}`, cost: 1 + (i % 9) }));
+    for (const { name, cost } of users) tables.decide(name, { cost, now: NOW - MINUTE });
+    for (const { name } of users) tables.decide(name);
+    tables.decide('user_0', { cost: 7, duration: 5_000 });
+    new Written(tables).write();
+    const again = new Tables(COUNTERS_MIN);
+    expect(restore(again)).toEqual({ counters: 901, noRoom: 0, damage: [] });
+    for (const { name } of users) {
+      expect(used(again, name)).toBe(1);
+      // The window before lets the sliding one admit less, by its share.
+      const options = { limit: 20, isSliding: true, cost: 0 };
+      expect(again.decide(name, options)).toEqual(tables.decide(name, options));
+    }
+    expect(used(again, 'user_0', NOW, 5_000)).toBe(7);
+    expect(again.live(NOW)).toBe(901);
+  });
+
+  test('that are expired stay behind, when they are written and when they are read', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    for (let i = 0; i < 50; i++) tables.decide(`short_${i}`, { duration: 1_000 });
+    for (let i = 0; i < 50; i++) tables.decide(`middle_${i}`, { duration: 10_000 });
+    for (let i = 0; i < 50; i++) tables.decide(`long_${i}`);
+    new Written(tables).write(NOW + 5_000);
+    const sizes = readdirSync(directory).map((name) => statSync(join(directory, name)).size);
+    expect(sizes.reduce((sum, size) => sum + size - 64, 0)).toBe(100 * 64);
+    expect(restore(new Tables(COUNTERS_MIN), NOW + 30_000).counters).toBe(50);
+  });
+
+  test('go into a table of another capacity, and from files of other shards', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    for (let i = 0; i < 1_000; i++) tables.decide(`user_${i}`, { cost: 3 });
+    new Written(tables).write();
+    for (const name of readdirSync(directory)) {
+      renameSync(
+        join(directory, name),
+        join(
+          directory,
+          name.replace(/-\d+/, (n) => `${n}7`),
+        ),
+      );
+    }
+    const larger = new Tables(65_536);
+    expect(restore(larger)).toEqual({ counters: 1_000, noRoom: 0, damage: [] });
+    for (let i = 0; i < 1_000; i++) expect(used(larger, `user_${i}`)).toBe(3);
+  });
+
+  test('that find no room in a smaller table are counted, and all others are there', () => {
+    const tables = new Tables(8_192);
+    for (let i = 0; i < 8_000; i++) tables.decide(`user_${i}`, { cost: 3 });
+    new Written(tables).write();
+    const smaller = new Tables(COUNTERS_MIN);
+    const { counters, noRoom, damage } = restore(smaller);
+    expect(noRoom).toBeGreaterThan(3_000);
+    expect([damage, smaller.live(NOW) + noRoom]).toEqual([[], 8_000]);
+    expect(counters).toBeGreaterThanOrEqual(smaller.live(NOW));
+  });
+
+  test('that were refused keep their places as before', () => {
+    const refuse = (tables: Tables) =>
+      tables.decide('refused', { cost: 11 - used(tables, 'refused') });
+    const tables = new Tables(COUNTERS_MIN);
+    tables.decide('refused', { cost: 1 });
+    expect(refuse(tables).admitted).toBe(false);
+    new Written(tables).write();
+    const again = new Tables(COUNTERS_MIN);
+    restore(again);
+    // Others fill the table ten times over, each with more of its limit used.
+    for (let i = 0; i < 10 * COUNTERS_MIN; i++) again.decide(`user_${i}`, { cost: 9 });
+    expect(again.evicted).toBeGreaterThan(COUNTERS_MIN);
+    expect(used(again, 'refused')).toBe(1);
+  });
+
+  test('equal those of the table, whatever was decided, in any number of checkpoints', () => {
+    const step = fc.record({
+      identifier: fc.integer({ min: 0, max: 40 }).map((i) => `user_${i}`),
+      cost: fc.integer({ min: 0, max: 4 }),
+      duration: fc.constantFrom(1_000, 5_000, MINUTE),
+      later: fc.integer({ min: 0, max: 700 }),
+      writes: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1, maxLength: 60 }), (steps) => {
+        for (const name of readdirSync(directory)) truncateSync(join(directory, name), 0);
+        const tables = new Tables(COUNTERS_MIN);
+        const written = new Written(tables);
+        let now = NOW;
+        for (const { identifier, cost, duration, later, writes } of steps) {
+          now += later;
+          tables.decide(identifier, { cost, duration, now });
+          if (writes) written.write(now);
+        }
+        written.write(now + 1);
+        const again = new Tables(COUNTERS_MIN);
+        restore(again, now + 1);
+        for (const { identifier, duration } of steps) {
+          const look = { cost: 0, duration, now: now + 1, isSliding: true };
+          expect(again.decide(identifier, look)).toEqual(tables.decide(identifier, look));
+        }
+      }),
+      { numRuns: scaled(100) },
+    );
+  });
+});
+
+describe('a shard', () => {
+  test('in which nothing was decided is not written again, and one that was is', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    const written = new Written(tables);
+    // Once, since nobody knows what the worker before has finished.
+    expect([written.write(), written.write()]).toEqual([16, 0]);
+    tables.decide('a');
+    expect([written.write(), written.write()]).toEqual([1, 0]);
+    // By a thread that read the clock long ago, too.
+    tables.decide('a', { now: NOW - MINUTE });
+    expect([written.write(NOW + 1), written.write(NOW + 2)]).toEqual([1, 0]);
+    const again = new Tables(COUNTERS_MIN);
+    restore(again);
+    expect(used(again, 'a')).toBe(2);
+  });
+});
+
+describe('a checkpoint', () => {
+  /** One shard with a checkpoint of one token, and one of two. */
+  function writeTwo(identifier = 'a') {
+    const tables = new Tables(COUNTERS_MIN);
+    const written = new Written(tables);
+    for (let i = 1; i <= 2; i++) {
+      tables.decide(identifier);
+      for (let other = 0; other < 20; other++) tables.decide(`${identifier} ${other}`);
+      written.write(NOW + i);
+    }
+    const names = readdirSync(directory);
+    const shard = tables.tables.findIndex(({ words }) => words[HEADER.checkpoint] === 2);
+    expect(shard).toBeGreaterThanOrEqual(0);
+    return { tables, written, names };
+  }
+
+  test('that was cut anywhere is left out with a warning, and the one before is taken', () => {
+    const { tables } = writeTwo();
+    tables.decide('a', { cost: 0 });
+    const [shard] = tables.tables.flatMap(({ words }, i) =>
+      words[HEADER.checkpoint] > 0 ? [i] : [],
+    );
+    const last = join(directory, `counters-${shard}.0`);
+    const bytes = readFileSync(last);
+    const count = (checkpoint: Buffer) => {
+      writeFileSync(last, checkpoint);
+      const { counters, damage } = restore(new Tables(COUNTERS_MIN));
+      return { counters, damage };
+    };
+    const whole = count(bytes);
+    expect(whole.damage).toEqual([]);
+    for (let length = 0; length < bytes.length; length += length < 64 ? 1 : 7) {
+      const { counters, damage } = count(bytes.subarray(0, length));
+      expect([length, damage.length]).toEqual([length, 1]);
+      expect(damage[0]).toContain(last);
+      expect(counters).toBe(whole.counters);
+    }
+  });
+
+  test('of which any bit flips is left out with a warning, and the one before is taken', () => {
+    const { tables } = writeTwo();
+    const [shard] = tables.tables.flatMap(({ words }, i) =>
+      words[HEADER.checkpoint] > 0 ? [i] : [],
+    );
+    const last = join(directory, `counters-${shard}.0`);
+    const bytes = readFileSync(last);
+    let left = 0;
+    let tried = 0;
+    // Every bit of the header, and some of all entries.
+    for (let bit = 0; bit < bytes.length * 8; bit += bit < 512 ? 1 : 37) {
+      tried++;
+      const flipped = Buffer.from(bytes);
+      flipped[bit >> 3] ^= 1 << (bit & 7);
+      writeFileSync(last, flipped);
+      const { counters, damage } = restore(new Tables(COUNTERS_MIN));
+      expect(counters).toBeGreaterThan(0);
+      if (damage.length === 1) left++;
+      // A number that is lower now makes it the older one, which nobody looks at.
+      else expect([bit, bit >= 64 && bit < 96]).toEqual([bit, true]);
+    }
+    expect(left).toBeGreaterThan(tried - 33);
+  });
+
+  test('that is begun and not finished leaves the one before in force', () => {
+    const { tables, written } = writeTwo();
+    tables.decide('a', { now: NOW + 5 });
+    for (const checkpointer of written.checkpointers) {
+      checkpointer.begin(NOW + 6);
+      checkpointer.abandon();
+    }
+    const again = new Tables(COUNTERS_MIN);
+    // Of the shards that had one checkpoint only, the second was never finished.
+    for (const sentence of restore(again).damage) expect(sentence).toContain('it is cut off');
+    expect(used(again, 'a')).toBe(2);
+  });
+
+  test('torn while it was written over an older one is no loss', () => {
+    const { tables, names } = writeTwo();
+    // The header of the older one, over entries of the next: as a worker leaves it that is killed.
+    for (const name of names.filter((name) => name.endsWith('.1'))) {
+      const file = openSync(join(directory, name), 'r+');
+      writeSync(file, Buffer.alloc(64, 0x5a), 0, 64, 64);
+      closeSync(file);
+    }
+    const again = new Tables(COUNTERS_MIN);
+    const { damage } = restore(again);
+    expect(damage.length).toBeLessThan(names.length);
+    expect(used(again, 'a')).toBe(used(tables, 'a'));
+  });
+
+  test('of another store, another version or a far future is left out, with a sentence', () => {
+    writeTwo();
+    const files = readdirSync(directory).length;
+    expect(files).toBeGreaterThan(16);
+    const other = keyWordsOf(Buffer.from('fedcba9876543210'));
+    const of = (key = KEY, latest = FOR_EVER) => {
+      const { counters, damage } = restore(new Tables(COUNTERS_MIN), NOW, key, latest);
+      return {
+        counters,
+        sentences: [...new Set(damage.map((text) => text.replace(/.*: /, '')))],
+        n: damage.length,
+      };
+    };
+    expect(of(other)).toEqual({
+      counters: 0,
+      sentences: ['its counters are of another store'],
+      n: files,
+    });
+    expect(of(KEY, NOW - MINUTE)).toEqual({
+      counters: 0,
+      sentences: ["it is of a time far ahead of this machine's"],
+      n: files,
+    });
+    for (const name of readdirSync(directory)) {
+      const file = openSync(join(directory, name), 'r+');
+      writeSync(file, Buffer.from([9]), 0, 1, 4);
+      closeSync(file);
+    }
+    expect(of().sentences).toEqual(['it is of version 9, not 1']);
+  });
+});

@@ -1,0 +1,190 @@
+/** What a restart forgets: every answer is noted with its time, and compared with what is left. */
+
+import { rmSync, symlinkSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { SHARDS } from '../../src/limits.ts';
+import { check, exchange, LASTING_MS, metric, requestBytes } from '../support/http.ts';
+import { random } from '../support/load.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { MODES, type Running, until } from '../support/server.ts';
+import { figure, newSeed, trials } from './promises.ts';
+
+const COUNTERS = 400;
+const CONNECTIONS = 8;
+const LIMIT = 1_000_000_000;
+const EVERY_MS = 300;
+
+const ARGS = [
+  ...['--acceptors', '2', '--workers', '2', '--counters', '16384'],
+  ...['--checkpoint-ms', String(EVERY_MS), '--drain-ms', '1000'],
+];
+const own = eachOnItsOwn(ARGS);
+
+const bodyOf = (id: number) => ({ identifier: `id_${id}`, limit: LIMIT, duration: LASTING_MS });
+const requests = Array.from({ length: COUNTERS }, (_, id) => {
+  return requestBytes({ body: JSON.stringify(bodyOf(id)) });
+});
+
+/** An admission that was answered. */
+interface Admission {
+  id: number;
+  atMs: number;
+}
+
+/** Asks on one connection, one check after the other, until it ends. @returns what was sent last */
+async function ask(
+  server: Running,
+  below: (n: number) => number,
+  admit: (id: number) => void,
+): Promise<number | undefined> {
+  const socket = connect(server.port, '127.0.0.1');
+  socket.setNoDelay(true);
+  let onItsWay: number | undefined;
+  const send = () => {
+    onItsWay = below(COUNTERS);
+    socket.write(requests[onItsWay]);
+  };
+  socket.on('connect', send);
+  socket.on('error', () => {});
+  socket.on('data', (data) => {
+    if (!data.includes('"success":true')) throw new Error(`${data}`);
+    admit(onItsWay!);
+    onItsWay = undefined;
+    // The last answer of a server that drains says so.
+    if (data.includes('Connection: close') || data.includes('connection: close')) socket.end();
+    else send();
+  });
+  await new Promise((closed) => socket.on('close', closed));
+  return onItsWay;
+}
+
+/** What is used of each counter, by looks that cost nothing. */
+async function usedOf(server: Running): Promise<number[]> {
+  const looks = Array.from({ length: COUNTERS }, (_, id) => {
+    return requestBytes({ body: JSON.stringify({ ...bodyOf(id), cost: 0 }) });
+  });
+  const answers = await exchange(server.port, looks, COUNTERS, true);
+  return answers.map(({ body }) => LIMIT - JSON.parse(body).remaining);
+}
+
+interface Outcome {
+  admissions: number;
+  /** Tokens of answered admissions that are not counted any more, and the age of the oldest. */
+  forgotten: number;
+  oldestMs: number;
+}
+
+/** Lets clients ask, ends the server as told, starts another, and counts what it has forgotten. */
+async function lose(
+  mode: (typeof MODES)[number],
+  below: (n: number) => number,
+  end: (server: Running) => void,
+): Promise<Outcome> {
+  const options = { args: [...ARGS, '--decide', mode] };
+  const first = await own.start(options);
+  const before = await usedOf(first);
+  const admissions: Admission[] = [];
+  const clients = Array.from({ length: CONNECTIONS }, () =>
+    ask(first, below, (id) => admissions.push({ id, atMs: performance.now() })),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 2 * EVERY_MS + below(2 * EVERY_MS)));
+  end(first);
+  const endedMs = performance.now();
+  await first.exited;
+  const onTheirWay = (await Promise.all(clients)).filter((id) => id !== undefined);
+  const second = await own.start(options);
+  const after = await usedOf(second);
+  expect(await second.stop()).toEqual({ code: 0, signal: null });
+
+  let forgotten = 0;
+  let oldestMs = 0;
+  for (let id = 0; id < COUNTERS; id++) {
+    const answered = admissions.filter((admission) => admission.id === id);
+    const counted = after[id] - before[id];
+    const unanswered = onTheirWay.filter((sent) => sent === id).length;
+    // What was counted and not answered was on its way when the server ended.
+    expect(counted).toBeLessThanOrEqual(answered.length + unanswered);
+    const lost = Math.max(0, answered.length - counted);
+    forgotten += lost;
+    if (lost > 0) oldestMs = Math.max(oldestMs, endedMs - answered[answered.length - lost].atMs);
+  }
+  return { admissions: admissions.length, forgotten, oldestMs };
+}
+
+const sum = (outcomes: Outcome[], of: (outcome: Outcome) => number) => {
+  return outcomes.reduce((total, outcome) => total + of(outcome), 0);
+};
+
+test('kill -9 under load forgets at most one interval of checkpoints and the writing of one', async () => {
+  const kills = trials(2, 100);
+  const seed = newSeed();
+  const below = random(seed);
+  const outcomes: Outcome[] = [];
+  for (let kill = 0; kill < kills; kill++) {
+    const outcome = await lose(MODES[kill % 2], below, ({ child }) => child.kill('SIGKILL'));
+    outcomes.push(outcome);
+    // A checkpoint of this size is written in some milliseconds; a busy machine may take longer.
+    expect(outcome.oldestMs).toBeLessThan(EVERY_MS + 1_000);
+  }
+  const ages = outcomes.map(({ oldestMs }) => oldestMs).toSorted((a, b) => a - b);
+  const forgotten = sum(outcomes, (outcome) => outcome.forgotten);
+  const admissions = sum(outcomes, (outcome) => outcome.admissions);
+  figure(
+    'P6',
+    `kill -9 under load, checkpoints every ${EVERY_MS} ms`,
+    `${kills} kills, ${admissions} admissions`,
+    `${forgotten} forgotten, the oldest ${Math.round(ages.at(-1)!)} ms before` +
+      ` (median ${Math.round(ages[ages.length >> 1])}); seed ${seed}`,
+  );
+  expect(admissions).toBeGreaterThan(kills * 100);
+}, 600_000);
+
+test('SIGTERM under load forgets nothing', async () => {
+  const stops = trials(1, 50);
+  const seed = newSeed();
+  const below = random(seed);
+  const outcomes: Outcome[] = [];
+  for (let stop = 0; stop < stops; stop++) {
+    outcomes.push(await lose(MODES[stop % 2], below, ({ child }) => child.kill('SIGTERM')));
+  }
+  const admissions = sum(outcomes, (outcome) => outcome.admissions);
+  const forgotten = sum(outcomes, (outcome) => outcome.forgotten);
+  figure(
+    'P6',
+    'SIGTERM under load',
+    `${stops} stops, ${admissions} admissions`,
+    `${forgotten} forgotten; seed ${seed}`,
+  );
+  expect(forgotten).toBe(0);
+}, 600_000);
+
+test('a full disk under checkpoints is counted and logged, checks go on, and files come back', async () => {
+  expect(await (await own.start()).stop()).toEqual({ code: 0, signal: null });
+  // Every write to /dev/full fails for want of space.
+  const names = Array.from({ length: SHARDS }, (_, shard) => [0, 1].map((n) => `${shard}.${n}`));
+  const paths = names.flat().map((name) => join(own.dataDir, `counters-${name}`));
+  for (const path of paths) {
+    rmSync(path, { force: true });
+    symlinkSync('/dev/full', path);
+  }
+  const server = await own.start();
+  const failures = () => metric(server.adminUrl, 'weir_checkpoint_failures_total');
+  await until('it has failed', async () => (await failures()) >= SHARDS);
+  for (let id = 0; id < 50; id++) await check(server.port, bodyOf(id));
+  const failing = 'counters cannot be written; a restart would forget them';
+  await until('the log says so', () => server.stderr().includes(failing));
+  expect(server.stderr()).toContain('"error":"ENOSPC"');
+  expect(await metric(server.adminUrl, 'weir_checkpoints_total')).toBe(0);
+  expect(server.stderr().split(' is left out: it is cut off').length - 1).toBe(paths.length);
+  for (const path of paths) rmSync(path);
+  await until('the log says so', () => server.stderr().includes('counters are written again'));
+  for (let id = 0; id < 50; id++) await check(server.port, bodyOf(id));
+  const failed = await failures();
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  const again = await own.start();
+  expect((await usedOf(again)).slice(0, 51)).toEqual([...Array(50).fill(2), 0]);
+  const tried = `${failed} writes that failed`;
+  figure('P6', 'no space on the disk, and space again', tried, '0 forgotten by the stop behind it');
+}, 60_000);
