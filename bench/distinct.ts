@@ -11,7 +11,7 @@ import { manyChecks, requestText } from './generator.ts';
 import { cpuSeconds, residentBytes, type Server, weir } from './servers.ts';
 
 const COUNTERS = 1_048_576;
-const PER_REQUEST = 100;
+export const PER_REQUEST = 100;
 const CONNECTIONS = 8;
 const TENTHS = 10;
 const MARK = '########';
@@ -60,7 +60,7 @@ export function swing(values: readonly number[]): number {
 }
 
 /** So many requests from this number on, by all connections together. */
-async function ask(server: Server, first: number, requests: number): Promise<void> {
+export async function ask(server: Server, first: number, requests: number): Promise<void> {
   let following = first;
   const next = () => (following < first + requests ? following++ : undefined);
   await Promise.all(Array.from({ length: CONNECTIONS }, () => converse(server.port, next)));

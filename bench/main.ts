@@ -14,6 +14,7 @@ import { Bench } from 'tinybench';
 import { inlineMore } from '../src/inlining.ts';
 import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
+import { measureCheckpoints } from './checkpoints.ts';
 import { DISTINCT_DEFAULT, measureDistinct, swing } from './distinct.ts';
 import { measureGarbage } from './garbage.ts';
 import { GENERATOR } from './generator.ts';
@@ -33,6 +34,7 @@ import {
   known,
   progress,
   say,
+  showCheckpoints,
   showGarbage,
   showLoad,
   showMany,
@@ -220,6 +222,11 @@ const LONG = {
     const memory = swing(behindFirst.map(({ residentMiB }) => residentMiB)).toFixed(1);
     const rate = swing(behindFirst.map(({ checksPerSecond }) => checksPerSecond)).toFixed(1);
     say(`from the second on memory is within ${memory} %, the rate within ${rate} %`);
+  },
+  checkpoints: async () => {
+    const rows = await measureCheckpoints(progress);
+    say('\nwith checkpoints and without, 64 connections; ratios in the same round:');
+    showCheckpoints(rows);
   },
   soak: async (minutes = SOAK_MINUTES) => {
     say(`\n${minutes} minutes of mixed load, 64 connections:`);

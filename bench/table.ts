@@ -1,5 +1,6 @@
 /** What the benchmarks say: what is being done, and tables of what was found. */
 
+import type { CheckpointRow } from './checkpoints.ts';
 import type { DistinctTenth } from './distinct.ts';
 import type { GarbageResult } from './garbage.ts';
 import type { LoadResult } from './load.ts';
@@ -85,6 +86,35 @@ export function showOpen({ rows }: OpenResult): void {
       `${known(result.p9999, 0)} us`,
       ratio(result.p99Ratio),
       `${known(result.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showCheckpoints(rows: readonly CheckpointRow[]): void {
+  showTable([
+    [
+      'counters',
+      'load',
+      'checkpoints',
+      'requests/s',
+      'ratio',
+      'p50',
+      'p99',
+      'ratio',
+      'CPU/req',
+      '',
+    ],
+    ...rows.map((row) => [
+      whole(row.live),
+      row.load,
+      row.server,
+      whole(row.requestsPerSecond),
+      ratio(row.throughputRatio),
+      `${row.p50} us`,
+      `${row.p99} us`,
+      ratio(row.p99Ratio),
+      `${known(row.cpuPerRequest, 1)} us`,
+      ratio(row.cpuRatio),
     ]),
   ]);
 }

@@ -52,6 +52,22 @@ describe('the clock', () => {
     );
   });
 
+  test('goes on from its last run where the system is behind it, and runs slow until level', () => {
+    const control = new Control(allocateControl(1, 1));
+    const ahead = 50_000;
+    const keeper = new ClockKeeper(control, Date.now() + ahead);
+    const clock = new Clock(control);
+    expect(clock.nowMs() - Date.now()).toBeGreaterThan(ahead - 100);
+    keeper.tick();
+    const before = keeper.offsetMs();
+    expect(before).toBeGreaterThan(ahead - 1_000);
+    const until = performance.now() + 200;
+    while (performance.now() < until);
+    expect(before - keeper.offsetMs()).toBeGreaterThan(15);
+    // A last run that is behind the system says nothing.
+    expect(new ClockKeeper(control, 1).offsetMs()).toBeLessThan(5);
+  });
+
   test('shows the time of the system, from the anchor in the control words', () => {
     const control = new Control(allocateControl(1, 1));
     const keeper = new ClockKeeper(control);

@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { SHARDS } from '../../src/limits.ts';
+import { deathsOf, startFaulty } from '../support/faults.ts';
 import { check, exchange, LASTING_MS, metric, requestBytes } from '../support/http.ts';
 import { random } from '../support/load.ts';
 import { eachOnItsOwn } from '../support/own.ts';
@@ -76,14 +77,18 @@ interface Outcome {
   oldestMs: number;
 }
 
-/** Lets clients ask, ends the server as told, starts another, and counts what it has forgotten. */
+/**
+ * Lets clients ask, ends the server as told, starts another, and counts what it has forgotten.
+ * @param start starts the first
+ */
 async function lose(
   mode: (typeof MODES)[number],
   below: (n: number) => number,
   end: (server: Running) => void,
+  start: (options: { args: string[] }) => Promise<Running> = own.start,
 ): Promise<Outcome> {
   const options = { args: [...ARGS, '--decide', mode] };
-  const first = await own.start(options);
+  const first = await start(options);
   const before = await usedOf(first);
   const admissions: Admission[] = [];
   const clients = Array.from({ length: CONNECTIONS }, () =>
@@ -157,6 +162,30 @@ test('SIGTERM under load forgets nothing', async () => {
     `${stops} stops, ${admissions} admissions`,
     `${forgotten} forgotten; seed ${seed}`,
   );
+  expect(forgotten).toBe(0);
+}, 600_000);
+
+test('SIGTERM while shard workers die, amid their checkpoints too, forgets nothing', async () => {
+  const stops = trials(1, 20);
+  const seed = newSeed();
+  const below = random(seed);
+  let deaths = 0;
+  const outcomes: Outcome[] = [];
+  for (let stop = 0; stop < stops; stop++) {
+    let faulty: Running | undefined;
+    const start = async ({ args }: { args: string[] }) => {
+      faulty = await startFaulty(own.dataDir, args, 60, ['exit', 'throw', 'loop']);
+      own.started.push(faulty);
+      return faulty;
+    };
+    const end = ({ child }: Running) => child.kill('SIGTERM');
+    outcomes.push(await lose('in-place', below, end, start));
+    deaths += deathsOf(faulty!).total;
+  }
+  const forgotten = sum(outcomes, (outcome) => outcome.forgotten);
+  const tried = `${stops} stops, ${deaths} deaths`;
+  figure('P6', 'SIGTERM while shard workers die', tried, `${forgotten} forgotten; seed ${seed}`);
+  expect(deaths).toBeGreaterThan(stops);
   expect(forgotten).toBe(0);
 }, 600_000);
 
