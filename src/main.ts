@@ -37,6 +37,7 @@ import { Acceptors } from './supervise/acceptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
 import { takePort } from './supervise/port.ts';
 import { UnixSocket } from './supervise/socket.ts';
+import { Tls } from './supervise/tls.ts';
 import { Clock, ClockKeeper, systemMs } from './time.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
@@ -61,13 +62,24 @@ export async function main(args: readonly string[]): Promise<void> {
     process.on('SIGTERM', obey);
     process.on('SIGINT', obey);
   });
-  const stop = await serve(settings);
+  const serving = serve(settings);
+  let reloading: Promise<unknown> = serving;
+  process.on('SIGHUP', () => {
+    reloading = reloading.then(async () => (await serving).reload());
+  });
+  const { stop } = await serving;
   await signal;
   await stop();
 }
 
-/** @returns what stops it again, in peace */
-async function serve(settings: Settings): Promise<() => Promise<void>> {
+interface Serving {
+  /** Takes over what may change while it serves. */
+  reload: () => Promise<void>;
+  /** Ends the process, in peace. */
+  stop: () => Promise<void>;
+}
+
+async function serve(settings: Settings): Promise<Serving> {
   process.umask(0o077);
   // Read by the addon when it loads, from the real environment, which only this thread has.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
@@ -75,6 +87,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   inlineMore();
 
   const { host } = settings;
+  const tls = Tls.open(settings);
   const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));
   const admin = new Admin(settings.adminHost);
   const adminListens = admin.listen(settings.adminHost, settings.adminPort);
@@ -106,7 +119,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const firstKey = registry.keys().length === 0 ? makeKey() : undefined;
   if (firstKey !== undefined) registry.addKey(rootRecord(firstKey, 'first root key', nowMs()));
 
-  const url = `http://${reachable(host)}:${port}`;
+  const url = `${tls === undefined ? 'http' : 'https'}://${reachable(host)}:${port}`;
   const acceptors = new Acceptors(control, {
     namespace: (name) => writer.register(name),
     failure: (failure) => log.error(failure, 'a request failed'),
@@ -121,6 +134,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const { onFull, decide } = settings;
   acceptors.start({
     places: { host, port, socket: socket?.path },
+    tls: tls?.files,
     url,
     control: controlBuffer,
     tables,
@@ -168,7 +182,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   socket?.open(settings.socketMode);
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
-  greet(url, socket?.path, firstKey);
+  greet(url, socket?.path, firstKey, tls?.isSelfSigned ? tls.files.cert : undefined);
   if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
   overrides.warmUp();
@@ -181,7 +195,17 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
   const served = { url, socket: socket?.path, acceptors: threads, workers: workers.wanted };
   log.info({ ...served, decide, counters }, 'serving');
 
-  return async () => {
+  const reload = async () => {
+    if (tls === undefined) return log.info('SIGHUP: there is nothing to reload');
+    try {
+      const isNew = await tls.reload((unchanged) => acceptors.renewTls(unchanged));
+      const said = isNew ? 'the certificate was reloaded' : 'the certificate has not changed';
+      log.info({ cert: tls.files.cert, expires: tls.expires }, `SIGHUP: ${said}`);
+    } catch (error) {
+      log.error(`SIGHUP: the certificate in force stays: ${(error as Error).message}`);
+    }
+  };
+  const stop = async () => {
     admin.state = 'draining';
     log.info('draining');
     socket?.remove();
@@ -198,6 +222,7 @@ async function serve(settings: Settings): Promise<() => Promise<void>> {
     log.info('stopped');
     process.exit(0);
   };
+  return { reload, stop };
 }
 
 /** Says so in one sentence where the running Node has no binary of uWebSockets.js. */
@@ -238,11 +263,19 @@ function print(text: string): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(1, bytes, at);
 }
 
-function greet(url: string, socket: string | undefined, firstKey: string | undefined): void {
+/** @param trusted a certificate that nobody trusts yet, since it is signed by itself */
+function greet(
+  url: string,
+  socket: string | undefined,
+  firstKey: string | undefined,
+  trusted: string | undefined,
+): void {
   const body = '{"identifier":"user_1","limit":10,"duration":60000}';
   // In quotes of a shell.
-  const quoted = `'${socket?.replaceAll("'", "'\\''")}'`;
-  const also = socket === undefined ? '' : ` and by curl --unix-socket ${quoted} http://localhost`;
+  const quoted = (path: string) => `'${path.replaceAll("'", "'\\''")}'`;
+  const plain = (path: string) => ` and by curl --unix-socket ${quoted(path)} http://localhost`;
+  const also = socket === undefined ? '' : plain(socket);
+  const trusting = trusted === undefined ? '' : ` --cacert ${quoted(trusted)}`;
   if (firstKey === undefined) {
     try {
       print(`weir serves checks on ${url}${also}\n`);
@@ -254,7 +287,7 @@ function greet(url: string, socket: string | undefined, firstKey: string | undef
   print(
     `weir serves checks on ${url}${also}. This is its first start: the line below holds its root` +
       ' key, which is shown this once and kept nowhere. Keep it.\n\n' +
-      `curl -s ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
+      `curl -s${trusting} ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
       ` -H 'Content-Type: application/json' -d '${body}'\n`,
   );
 }

@@ -56,6 +56,10 @@ export function loadSettings(
     const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
     loaded.rootKey = check('rootKey', { source, value }) as string;
   }
+  if ((loaded.tlsCert === undefined) !== (loaded.tlsKey === undefined)) {
+    const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
+    throw new StartError(`WEIR_TLS_${set} needs WEIR_TLS_${missing} beside it, which is not set`);
+  }
   if (loaded.port === loaded.adminPort && loaded.port !== 0) {
     throw new StartError(`WEIR_PORT and WEIR_ADMIN_PORT are both ${loaded.port}: they must differ`);
   }

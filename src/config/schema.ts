@@ -54,6 +54,10 @@ export const Settings = Type.Object({
     takes: 'three octal digits, as in 0660',
     meaning: 'who may connect to it: owner, group, others',
   }),
+  tlsCert: Type.Optional(
+    text('a path', 'certificate and its chain, PEM: TLS on the port; read again on SIGHUP'),
+  ),
+  tlsKey: Type.Optional(text('a path', 'its private key, PEM without a passphrase')),
   adminHost: Type.String({
     minLength: 1,
     default: '127.0.0.1',

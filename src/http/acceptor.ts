@@ -19,7 +19,7 @@ import { Counters } from '../counters/counters.ts';
 import { ByWorker } from '../decide/by-worker.ts';
 import type { Decider } from '../decide/decider.ts';
 import { InPlace } from '../decide/in-place.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError, StartError } from '../errors.ts';
 import { BODY_MAX_BYTES, HEARTBEAT_MS, MULTI_LIMIT_MAX_BYTES } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
 import { OverridesInForce } from '../overrides/in-force.ts';
@@ -27,6 +27,7 @@ import { RingsAhead } from '../shards/ahead.ts';
 import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
+import { type AppDescriptors, Apps } from './apps.ts';
 import { BodyReader, type OnBody } from './body.ts';
 import { Checks } from './checks.ts';
 import { Corrections } from './corrections.ts';
@@ -36,14 +37,15 @@ import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.t
 import { Operations, type Server } from './operations.ts';
 import { Replies } from './reply.ts';
 import { type Handler, mount, type Route } from './route.ts';
-import { App, descriptorOf, fixedText } from './uws.ts';
+import { fixedText } from './uws.ts';
 
 const data: AcceptorData = workerData;
 const main = parentPort!;
 const tell = (message: ToMain) => main.postMessage(message);
 
 process.on('uncaughtException', (error) => {
-  tell({ kind: 'fatal', sentence: `acceptor ${data.index} failed: ${error.stack}` });
+  const why = `acceptor ${data.index} failed: ${error.stack}`;
+  tell({ kind: 'fatal', sentence: error instanceof StartError ? error.message : why });
 });
 
 const control = new Control(data.control);
@@ -157,24 +159,33 @@ const routes: Route[] = [
   }),
 ];
 
-const app = App();
-mount(app, routes, replies);
+const apps = new Apps(data.tls, (app) => {
+  mount(app, routes, replies);
+  app.filter((_res, change) => lane.connection(change));
+});
 let toldToEnd = false;
 process.on('exit', (code) => {
   if (!toldToEnd) {
     tell({ kind: 'fatal', sentence: `acceptor ${data.index} ended by itself, with code ${code}` });
-    // Connections are still handed on to the App, which so has to be there until the process ends.
+    // Connections are still handed on to the Apps, which so have to be there until the end.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   }
-  app.close();
+  apps.close();
 });
-app.filter((_res, change) => lane.connection(change));
 
-const listener = new Listener(app);
-function listen(apps: readonly number[]): void {
-  const failed = listener.open(data.places, apps);
+const listener = new Listener(apps);
+function listen(all: readonly AppDescriptors[]): void {
+  const failed = listener.open(data.places, all);
   if (failed === undefined) tell({ kind: 'listening' });
   else tell({ kind: 'fatal', sentence: `cannot listen on ${failed}` });
+}
+
+function renew(): void {
+  try {
+    tell({ kind: 'renewed', app: apps.renew(data.tls!) });
+  } catch (error) {
+    tell({ kind: 'kept', sentence: (error as Error).message });
+  }
 }
 
 setInterval(() => lane.beat(), HEARTBEAT_MS);
@@ -183,6 +194,13 @@ main.on('message', (message: ToAcceptor) => {
   switch (message.kind) {
     case 'listen':
       listen(message.apps);
+      break;
+    case 'renew':
+      renew();
+      break;
+    case 'handOn':
+      listener.handOnTo(message.apps);
+      tell({ kind: 'handsOn' });
       break;
     case 'publication':
       switchTo(message.publication);
@@ -208,4 +226,4 @@ main.on('message', (message: ToAcceptor) => {
   }
 });
 
-tell({ kind: 'ready', app: descriptorOf(app) });
+tell({ kind: 'ready', apps: apps.descriptors() });

@@ -6,6 +6,7 @@ import type { KeyChanges } from '../auth/keyring.ts';
 import type { OnFull } from '../counters/decision.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { PublishedTables } from '../overrides/in-force.ts';
+import type { AppDescriptors, TlsFiles } from './apps.ts';
 import type { Places } from './listener.ts';
 import type { Failure } from './reply.ts';
 
@@ -14,6 +15,8 @@ export interface AcceptorData {
   /** From 0; its lane, and one less than the incarnation that its locks carry. */
   index: number;
   places: Places;
+  /** For TLS on the port. */
+  tls: TlsFiles | undefined;
   /** Base address of the service in links. */
   url: string;
   control: SharedArrayBuffer;
@@ -35,8 +38,8 @@ export interface Publication extends Partial<PublishedTables> {
 }
 
 export type ToMain =
-  /** It can serve; its App is for the one that listens. */
-  | { kind: 'ready'; app: number }
+  /** It can serve; its Apps are for the one that listens. */
+  | { kind: 'ready'; apps: AppDescriptors }
   | { kind: 'listening' }
   /** It cannot serve, or go on serving: the process has to end with this sentence. */
   | { kind: 'fatal'; sentence: string }
@@ -46,12 +49,21 @@ export type ToMain =
   | { kind: 'failure'; failure: Failure }
   /** To be answered with a `result` of the same number. */
   | { kind: 'operation'; number: number; request: OperationRequest }
+  /** It has an App with the files for TLS as they are now, or says why not. */
+  | { kind: 'renewed'; app: number }
+  | { kind: 'kept'; sentence: string }
+  /** Who connects now comes to the Apps named last. */
+  | { kind: 'handsOn' }
   /** A publication is in force here. */
   | { kind: 'switched'; version: number };
 
 export type ToAcceptor =
   /** Listen, and hand connections on to these Apps in turn. */
-  | { kind: 'listen'; apps: number[] }
+  | { kind: 'listen'; apps: AppDescriptors[] }
+  /** Make an App with the files for TLS as they are now; answered with `renewed` or `kept`. */
+  | { kind: 'renew' }
+  /** Hand connections to the port on to these instead; to be answered with `handsOn`. */
+  | { kind: 'handOn'; apps: number[] }
   /** Holds from the next check on; to be answered with `switched`. */
   | { kind: 'publication'; version: number; publication: Publication }
   | { kind: 'result'; number: number; result: OperationResult }

@@ -9,6 +9,7 @@ export {
   App,
   type HttpRequest,
   type HttpResponse,
+  SSLApp,
   type TemplatedApp,
   type us_listen_socket,
   us_listen_socket_close,
@@ -25,6 +26,7 @@ interface Untyped {
   /** The address of an App, its bits in a double; it holds in all threads while the App is open. */
   getDescriptor(): number;
   addChildAppDescriptor(descriptor: number): void;
+  removeChildAppDescriptor(descriptor: number): void;
 }
 const untyped = (app: TemplatedApp) => app as TemplatedApp & Untyped;
 
@@ -42,9 +44,17 @@ export function descriptorOf(app: TemplatedApp): number {
   return untyped(app).getDescriptor();
 }
 
-/** Connections to an App go in turn to the children that it has, which may be of other threads. */
+/**
+ * Connections to an App go in turn to the children that it has, which may be of other threads. All
+ * of them have TLS, or none.
+ */
 export function addChildApp(app: TemplatedApp, descriptor: number): void {
   untyped(app).addChildAppDescriptor(descriptor);
+}
+
+/** What was handed on to the child by then still comes to it. */
+export function removeChildApp(app: TemplatedApp, descriptor: number): void {
+  untyped(app).removeChildAppDescriptor(descriptor);
 }
 
 /**

@@ -9,6 +9,8 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { OperationRequest, OperationResult } from '../api/operations.ts';
 import type { Control } from '../control.ts';
+import { StartError } from '../errors.ts';
+import type { AppDescriptors } from '../http/apps.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from '../http/messages.ts';
 import type { Failure } from '../http/reply.ts';
 import type { AcceptorLane } from '../lanes.ts';
@@ -23,8 +25,10 @@ interface Acceptor {
   draining: boolean;
   /** The last publication that it has in force. */
   version: number;
-  /** Its App, for the one that listens. */
-  ready: Promise<number>;
+  /** Its Apps, for the one that listens. */
+  ready: Promise<AppDescriptors>;
+  /** Called with an App that it was told to make, or with why it could not. */
+  renewed: (app: number | StartError) => void;
 }
 
 export interface AcceptorEvents {
@@ -64,6 +68,8 @@ export class Acceptors {
   #listens = () => {};
   /** Called when an acceptor has switched. */
   #switched = () => {};
+  /** Called when connections go to other Apps. */
+  #handsOn = () => {};
 
   constructor(control: Control, events: AcceptorEvents) {
     this.#control = control;
@@ -110,6 +116,32 @@ export class Acceptors {
         resolve();
       };
     });
+  }
+
+  /**
+   * Who connects from now on gets the certificate that is in the files now; who is connected stays
+   * so. Resolves when that is so.
+   * @param unchanged whether the files are still those that were meant
+   * @throws StartError where an acceptor cannot use them; then nothing has changed
+   */
+  async renewTls(unchanged: () => boolean): Promise<void> {
+    const renewed = this.#acceptors.map((acceptor) => {
+      return new Promise<number | StartError>((resolve) => {
+        acceptor.renewed = resolve;
+      });
+    });
+    this.#tell({ kind: 'renew' });
+    const made = await Promise.all(renewed);
+    const apps = made.map((app) => {
+      if (app instanceof StartError) throw app;
+      return app;
+    });
+    if (!unchanged()) throw new StartError('the files for TLS changed while they were read');
+    const handsOn = new Promise<void>((resolve) => {
+      this.#handsOn = resolve;
+    });
+    this.#tell({ kind: 'handOn', apps }, this.#acceptors.slice(0, 1));
+    await handsOn;
   }
 
   #tell(message: ToAcceptor, acceptors: readonly Acceptor[] = this.#acceptors): void {
@@ -159,19 +191,31 @@ export class Acceptors {
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
     });
     const lane = this.#control.acceptorLane(data.index);
-    let isReady = (_app: number) => {};
-    const ready = new Promise<number>((resolve) => {
+    let isReady = (_apps: AppDescriptors) => {};
+    const ready = new Promise<AppDescriptors>((resolve) => {
       isReady = resolve;
     });
-    const acceptor = { worker, lane, signs: 0, missed: 0, draining: false, version: 0, ready };
+    const acceptor: Acceptor = {
+      ...{ worker, lane, signs: 0, missed: 0, draining: false, version: 0, ready },
+      renewed: () => {},
+    };
     this.#acceptors.push(acceptor);
     worker.on('message', (message: ToMain) => {
       switch (message.kind) {
         case 'ready':
-          isReady(message.app);
+          isReady(message.apps);
           break;
         case 'listening':
           this.#listens();
+          break;
+        case 'renewed':
+          acceptor.renewed(message.app);
+          break;
+        case 'kept':
+          acceptor.renewed(new StartError(message.sentence));
+          break;
+        case 'handsOn':
+          this.#handsOn();
           break;
         case 'fatal':
           dieAtOnce(message.sentence);

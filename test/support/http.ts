@@ -70,16 +70,17 @@ export function takeAnswers(received: string): { answers: Answer[]; rest: string
 
 /**
  * Sends pieces on one connection, each in a packet of its own, and waits for so many answers.
+ * @param to a port, or a connection that begins
  * @param inTurn each piece is a request, and goes out when the one before is answered
  */
 export function exchange(
-  port: number,
+  to: number | Socket,
   pieces: Uint8Array[],
   count = 1,
   inTurn = false,
 ): Promise<Answer[]> {
   return new Promise((resolve, reject) => {
-    const socket: Socket = connect(port, '127.0.0.1');
+    const socket = typeof to === 'number' ? connect(to, '127.0.0.1') : to;
     socket.setNoDelay(true);
     socket.setTimeout(20_000, () => finish(new Error('no answer within 20 s')));
     let received = '';
