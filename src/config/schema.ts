@@ -106,7 +106,7 @@ export const Settings = Type.Object({
     1_000,
     'how often counters are written to files, from which the next start takes them, ms',
   ),
-  drainMs: integer(0, DRAIN_MAX_MS, 1_000, 'how long SIGTERM goes on answering, ms'),
+  drainMs: integer(0, DRAIN_MAX_MS, 250, 'how long SIGTERM goes on answering, ms'),
   logLevel: oneOf(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
     'info',

@@ -27,7 +27,7 @@ describe('settings', () => {
       dataDir: './weir-data',
       counters: 1_048_576,
       onFull: 'deny',
-      drainMs: 1_000,
+      drainMs: 250,
       logLevel: 'info',
     });
     expect(loadSettings([], {})?.rootKey).toBeUndefined();
