@@ -1,0 +1,113 @@
+/**
+ * A restart while clients call: the official ones, with the retries that they bring, and raw ones
+ * without any, whose requests under way are answered before the server goes.
+ */
+
+import { connect } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { LASTING_MS } from '../support/http.ts';
+import { officialClients } from '../support/official.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { freePort, until } from '../support/server.ts';
+import { type Outcome, steady } from '../support/steady.ts';
+import { figure, trials } from './promises.ts';
+
+const RESTARTS = trials(2, 20);
+/** Of each kind. */
+const CALLERS = 3;
+const RAW = 8;
+/** Connections that are kept and not used, as gateways have them: nothing ends them but weir. */
+const IDLE = 4;
+const PAUSE_MS = 25;
+
+const own = eachOnItsOwn([]);
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Clients of v1 say on the console when they try again. */
+let retries = 0;
+beforeEach(() => {
+  retries = 0;
+  vi.spyOn(console, 'debug').mockImplementation(() => {
+    retries++;
+  });
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
+  const port = await freePort();
+  const args = ['--counters', '1024', '--acceptors', '2', '--port', String(port)];
+  let server = await own.start({ args });
+  let going = true;
+
+  let calls = 0;
+  /** Errors that callers have seen since the last restart, by how long their client tries. */
+  let errors: { patienceMs: number; message: string }[] = [];
+  /** Who has been answered since the last restart. */
+  const served = new Set<string>();
+  const url = `http://127.0.0.1:${port}`;
+  const callers = officialClients(url).flatMap(({ name, patienceMs, call }) => {
+    return Array.from({ length: CALLERS }, async (_, i) => {
+      while (going) {
+        calls++;
+        await call(`${name} ${i}`).then(
+          () => served.add(`${name} ${i}`),
+          (error: Error) => errors.push({ patienceMs, message: `${name}: ${error.message}` }),
+        );
+        await pause(PAUSE_MS);
+      }
+    });
+  });
+
+  const body = JSON.stringify({ identifier: 'raw', limit: 1_000_000_000, duration: LASTING_MS });
+  const to = () => connect(port, '127.0.0.1');
+  const raw: Outcome[] = [];
+  const rawCallers = Array.from({ length: RAW }, async () => {
+    while (going) {
+      raw.push(await steady({ connect: to, body, pauseMs: PAUSE_MS, goesOn: () => going }));
+      await pause(PAUSE_MS);
+    }
+  });
+
+  const awayMs: number[] = [];
+  const startMs: number[] = [];
+  let outlasted = 0;
+  for (let i = 0; i <= RESTARTS; i++) {
+    served.clear();
+    await until('every client is answered', () => served.size === callers.length);
+    const away = awayMs.at(-1) ?? 0;
+    // One that gave up while weir was still away has done what it does.
+    expect(errors.filter(({ patienceMs }) => patienceMs > away)).toEqual([]);
+    outlasted += errors.length;
+    if (i === RESTARTS) break;
+    for (let j = 0; j < IDLE; j++) to().on('error', () => {});
+    await pause(100);
+    errors = [];
+    const atMs = performance.now();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    const goneMs = performance.now();
+    server = await own.start({ args });
+    awayMs.push(performance.now() - atMs);
+    startMs.push(performance.now() - goneMs);
+  }
+  going = false;
+  await Promise.all([...callers, ...rawCallers]);
+
+  // Whoever finds nobody listening has no request under way.
+  const lost = raw.flatMap((outcome) => outcome.lost).filter((why) => !why.includes('REFUSED'));
+  const answered = raw.reduce((n, outcome) => n + outcome.answered, 0);
+  const middle = (times: number[]) => Math.round(times.toSorted((a, b) => a - b)[RESTARTS >> 1]);
+  const tried = `${RESTARTS} restarts`;
+  const ready = `${middle(awayMs)} ms after SIGTERM, of which ${middle(startMs)} ms to start`;
+  figure('P8', 'restart under load', tried, `ready ${ready} (median)`);
+  const seen = `${calls} calls, ${retries} retries of v1, 0 errors`;
+  const away = `${outlasted} while weir was away for longer than v1 tries`;
+  figure('P3', 'restart, official clients', tried, `${seen}, but for ${away}`);
+  const cut = `${answered} answered, ${lost.length} refused or reset under way`;
+  figure('P3', 'restart, raw keep-alive', tried, cut);
+  expect(lost).toEqual([]);
+  expect(answered).toBeGreaterThan(RAW);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+}, 300_000);

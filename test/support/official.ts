@@ -1,0 +1,74 @@
+/** The official clients, unchanged and with the retries that they bring, behind one way to call. */
+
+import { Unkey } from '@unkey/api';
+import { Ratelimit } from '@unkey/ratelimit';
+import { Unkey as UnkeyV2 } from 'unkey-api-v2';
+import { Ratelimit as RatelimitV2 } from 'unkey-ratelimit-v2';
+import { ROOT_KEY } from './server.ts';
+
+/** Never reached: whoever is refused was not answered by weir. */
+const LIMIT = 1_000_000_000;
+const DURATION_MS = 2_592_000_000;
+const NAMESPACE = 'official';
+
+/** Tries 6 times, 10, 27, 74, 201 and 546 ms after one another. */
+const V1_PATIENCE_MS = 850;
+/** Tries once a second or more often, for 10 s; `Ratelimit` waits for 5 of them. */
+const V2_PATIENCE_MS = 3_500;
+
+export interface Official {
+  name: string;
+  /** How long it goes on trying, at least, while nobody answers. */
+  patienceMs: number;
+  /** Rejects where a caller would see an error, or a refusal that weir did not mean. */
+  call: (identifier: string) => Promise<void>;
+}
+
+interface Answered {
+  success: boolean;
+  limit: number;
+}
+
+function expectAdmitted(answer: Answered | undefined, why: unknown): void {
+  if (answer?.success && answer.limit === LIMIT) return;
+  throw new Error(`not admitted: ${JSON.stringify(answer)} ${JSON.stringify(why)}`);
+}
+
+export function officialClients(baseUrl: string): Official[] {
+  const rootKey = ROOT_KEY;
+  const said = { limit: LIMIT, duration: DURATION_MS };
+  const config = { rootKey, baseUrl, namespace: NAMESPACE, ...said };
+  const apiV1 = new Unkey({ rootKey, baseUrl });
+  const ratelimitV1 = new Ratelimit(config);
+  const apiV2 = new UnkeyV2({ serverURL: baseUrl, rootKey });
+  const ratelimitV2 = new RatelimitV2(config);
+  return [
+    {
+      name: '@unkey/api 0.38.0',
+      patienceMs: V1_PATIENCE_MS,
+      call: async (identifier) => {
+        const request = { namespace: NAMESPACE, identifier, ...said };
+        const { result, error } = await apiV1.ratelimits.limit(request);
+        expectAdmitted(result, error);
+      },
+    },
+    {
+      name: '@unkey/ratelimit 0.5.5',
+      patienceMs: V1_PATIENCE_MS,
+      call: async (identifier) => expectAdmitted(await ratelimitV1.limit(identifier), ''),
+    },
+    {
+      name: '@unkey/api 2.5.1',
+      patienceMs: V2_PATIENCE_MS,
+      call: async (identifier) => {
+        const request = { namespace: NAMESPACE, identifier, ...said };
+        expectAdmitted((await apiV2.ratelimit.limit(request)).data, '');
+      },
+    },
+    {
+      name: '@unkey/ratelimit 2.1.4',
+      patienceMs: V2_PATIENCE_MS,
+      call: async (identifier) => expectAdmitted(await ratelimitV2.limit(identifier), ''),
+    },
+  ];
+}
