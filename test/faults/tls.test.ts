@@ -47,11 +47,20 @@ async function exchangeOnce(server: Running): Promise<LimitAnswer> {
   return JSON.parse(answer.body);
 }
 
-/** Clients that stay, and clients that come for one check. @returns what ends them */
+/**
+ * Clients that stay for a while, so that at any time there are some of each of the last
+ * certificates, and clients that come for one check.
+ * @returns what ends them
+ */
 function load(server: Running): () => Promise<{ kept: Outcome[]; came: Outcome[] }> {
   let going = true;
-  const kept = Array.from({ length: KEPT }, () => {
-    return steady({ connect: () => secure(server), body, pauseMs: 10, goesOn: () => going });
+  const kept: Outcome[] = [];
+  const stayers = Array.from({ length: KEPT }, async (_, i) => {
+    while (going) {
+      let left = 10 + i;
+      const goesOn = () => going && left-- > 0;
+      kept.push(await steady({ connect: () => secure(server), body, pauseMs: 10, goesOn }));
+    }
   });
   const came: Outcome[] = [];
   const newcomers = Array.from({ length: 2 }, async () => {
@@ -62,8 +71,8 @@ function load(server: Running): () => Promise<{ kept: Outcome[]; came: Outcome[]
   });
   return async () => {
     going = false;
-    await Promise.all(newcomers);
-    return { kept: await Promise.all(kept), came };
+    await Promise.all([...stayers, ...newcomers]);
+    return { kept, came };
   };
 }
 
