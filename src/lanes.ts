@@ -44,6 +44,11 @@ export const COUNT = {
   refunds: 9,
   refundedTokens: 10,
   countersReset: 11,
+  /** Not served, for a bound: connections, bodies, operations, clients that do not read. */
+  shedConnections: 12,
+  shedBodies: 13,
+  shedOperations: 14,
+  shedUnread: 15,
 } as const;
 
 /** What a shard worker counts. */

@@ -82,6 +82,20 @@ export const DRAIN_MAX_MS = 600_000;
 export const PENDING_CHANGES_MAX = 1_024;
 export const PENDING_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 
+/** Connections that are open, unless the descriptors are fewer. */
+export const CONNECTIONS_MAX = 1_000_000;
+/** Descriptors kept from connections: for the process and its threads, files, the admin port. */
+export const DESCRIPTORS_KEPT = 128;
+export const DESCRIPTORS_KEPT_FOR_THREAD = 4;
+/** Of the admin port, and how long one may take to ask. */
+export const ADMIN_CONNECTIONS_MAX = 32;
+export const ADMIN_REQUEST_MS = 5_000;
+
+/** Buffers of the bodies of one acceptor that have not come whole. */
+export const GATHERED_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
+/** What of the answers of one acceptor waits for clients to take it. */
+export const HELD_ANSWER_BYTES_MAX = 16 * ANSWER_MAX_BYTES;
+
 /** What operations of one acceptor weigh, bodies and all, that the main thread has not answered. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
 
@@ -129,6 +143,12 @@ const agree: readonly [boolean, string][] = [
     PENDING_BYTES_MAX > IMPORT_MAX_BYTES && PENDING_OPERATION_BYTES_MAX > IMPORT_MAX_BYTES,
     'an import may wait',
   ],
+  [
+    GATHERED_BYTES_MAX > 2 * Math.max(IMPORT_MAX_BYTES, MULTI_LIMIT_MAX_BYTES),
+    'the largest body fits beside its half',
+  ],
+  [HELD_ANSWER_BYTES_MAX > ANSWER_MAX_BYTES, 'the longest answer may wait'],
+  [DESCRIPTORS_KEPT > 2 * ADMIN_CONNECTIONS_MAX, 'the admin port has descriptors'],
   [V2_DURATION_MAX_MS <= DURATION_MAX_MS && V2_PAGE <= PAGE_MAX, 'v2 takes no more than v1'],
   [
     MULTI_LIMIT_MAX * 2 * NAME_MAX_BYTES < MULTI_LIMIT_MAX_BYTES,

@@ -34,6 +34,7 @@ import { allocateLink } from './shards/ring.ts';
 import { DataDirectory } from './store/directory.ts';
 import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
+import { connectionsWithin, descriptorLimit } from './supervise/descriptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
 import { takePort } from './supervise/port.ts';
 import { UnixSocket } from './supervise/socket.ts';
@@ -86,6 +87,10 @@ async function serve(settings: Settings): Promise<Serving> {
   await requireBinary();
   inlineMore();
 
+  const descriptors = descriptorLimit();
+  const threads = settings.acceptors + settings.workers;
+  const connections = connectionsWithin(descriptors, settings.connections, threads);
+
   const { host } = settings;
   const tls = Tls.open(settings);
   const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));
@@ -135,6 +140,7 @@ async function serve(settings: Settings): Promise<Serving> {
   acceptors.start({
     places: { host, port, socket: socket?.path },
     tls: tls?.files,
+    connections: Math.ceil(connections / settings.acceptors),
     url,
     control: controlBuffer,
     tables,
@@ -171,6 +177,7 @@ async function serve(settings: Settings): Promise<Serving> {
     clock: clockKeeper,
     registry,
     writer,
+    connections,
     capacity: settings.counters,
     slots: groups * GROUP_SLOTS * SHARDS,
     onFull,
@@ -186,13 +193,25 @@ async function serve(settings: Settings): Promise<Serving> {
   if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
   overrides.warmUp();
-  const { acceptors: threads, counters } = settings;
+  if (connections < settings.connections) {
+    const asked = settings.connections;
+    log.warn(
+      { connections, asked, descriptors },
+      'the limit of open files allows fewer connections',
+    );
+  }
+  const { counters } = settings;
   const loaded = { namespaces: registry.namespaceCount, keys: registry.keys().length };
   const { counters: live, noRoom, damage } = restored;
   for (const sentence of damage) log.warn(sentence);
   if (noRoom > 0) log.warn({ noRoom }, 'counters of the last run found no room');
   log.info({ ...loaded, overrides: registry.overrideCounts, counters: live }, 'loaded');
-  const served = { url, socket: socket?.path, acceptors: threads, workers: workers.wanted };
+  const served = {
+    url,
+    socket: socket?.path,
+    acceptors: settings.acceptors,
+    workers: workers.wanted,
+  };
   log.info({ ...served, decide, counters }, 'serving');
 
   const reload = async () => {

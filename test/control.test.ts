@@ -38,7 +38,7 @@ test('lanes, and what they hold, do not touch each other', () => {
   worker.beat();
   expect(first.signsOfLife).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(12).fill(1));
+  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(16).fill(1));
   expect([first.errors('NOT_FOUND'), first.errors('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.durations[3], first.durationSumMs]).toEqual([1, 0.02]);
   expect(Object.values(WORK).map((index) => worker.counted(index))).toEqual([

@@ -9,6 +9,7 @@ import {
   ACCEPTORS_MAX,
   CHECKPOINT_MAX_MS,
   CHECKPOINT_MIN_MS,
+  CONNECTIONS_MAX,
   COUNTERS_MAX,
   COUNTERS_MIN,
   DRAIN_MAX_MS,
@@ -91,6 +92,12 @@ export const Settings = Type.Object({
     WORKERS_MAX,
     Math.min(4, Math.max(1, Math.floor(cores / 4))),
     'threads that look after the counters (default: a quarter of the cores allowed, at most 4)',
+  ),
+  connections: integer(
+    1,
+    CONNECTIONS_MAX,
+    10_000,
+    'connections open at once, or fewer where the limit of open files is lower',
   ),
   decide: oneOf(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
   counters: integer(

@@ -20,6 +20,7 @@ import { ByWorker } from '../decide/by-worker.ts';
 import type { Decider } from '../decide/decider.ts';
 import { InPlace } from '../decide/in-place.ts';
 import { ApiError, StartError } from '../errors.ts';
+import { COUNT } from '../lanes.ts';
 import { BODY_MAX_BYTES, HEARTBEAT_MS, MULTI_LIMIT_MAX_BYTES } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
 import { OverridesInForce } from '../overrides/in-force.ts';
@@ -28,16 +29,17 @@ import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
 import { type AppDescriptors, Apps } from './apps.ts';
-import { BodyReader, type OnBody } from './body.ts';
+import { BodyReader, BodyRoom, type OnBody } from './body.ts';
 import { Checks } from './checks.ts';
 import { Corrections } from './corrections.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
 import { Listener } from './listener.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
 import { Operations, type Server } from './operations.ts';
+import { Outlet } from './outlet.ts';
 import { Replies } from './reply.ts';
 import { type Handler, mount, type Route } from './route.ts';
-import { fixedText } from './uws.ts';
+import { fixedText, type HttpResponse } from './uws.ts';
 
 const data: AcceptorData = workerData;
 const main = parentPort!;
@@ -64,11 +66,16 @@ const overrides = new OverridesInForce();
 const finder = new NamespaceFinder(namespaces);
 
 const ids = new RequestIds();
+const outlet = new Outlet(lane);
+const room = new BodyRoom();
 const serverOf = (face: Face): Server => {
-  const replies = new Replies(face, ids, lane, data.url + DOCS_PATH, (failure) => {
+  const replies = new Replies(face, ids, lane, outlet, data.url + DOCS_PATH, (failure) => {
     tell({ kind: 'failure', failure });
   });
-  return { replies, bodies: new BodyReader(lane, (res, error) => replies.error(res, error)) };
+  const bodies = new BodyReader(lane, room, (res, error, close) => {
+    replies.error(res, error, { close });
+  });
+  return { replies, bodies };
 };
 const v1 = serverOf(FACES.v1);
 const v2 = serverOf(FACES.v2);
@@ -159,9 +166,17 @@ const routes: Route[] = [
   }),
 ];
 
+const tooMany = new ApiError('SERVICE_UNAVAILABLE', 'as many connections are open as may be');
+function onConnection(res: HttpResponse, change: number): void {
+  lane.connection(change);
+  if (change < 0 || lane.connections <= data.connections) return;
+  lane.count(COUNT.shedConnections);
+  // Told before it asks, in whatever version: then nothing of what it asks is begun.
+  res.cork(() => v1.replies.error(res, tooMany, { close: true }));
+}
 const apps = new Apps(data.tls, (app) => {
   mount(app, routes, replies);
-  app.filter((_res, change) => lane.connection(change));
+  app.filter(onConnection);
 });
 let toldToEnd = false;
 process.on('exit', (code) => {

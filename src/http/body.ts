@@ -1,7 +1,8 @@
 /**
  * Reads the whole body of a request, in however many pieces it comes, up to a bound. A piece is
  * gone after its callback, so it is copied unless it is all there is; the copies share one buffer,
- * since pieces of a byte each would weigh hundreds of times their size.
+ * since pieces of a byte each would weigh hundreds of times their size. The buffers of an acceptor
+ * have a bound together; a body for which there is no room is answered with a 503 and cut off.
  *
  * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
  * one write, together with those of other requests in the same packet (watched with strace). After
@@ -9,7 +10,8 @@
  */
 
 import { ApiError } from '../errors.ts';
-import type { AcceptorLane } from '../lanes.ts';
+import { type AcceptorLane, COUNT } from '../lanes.ts';
+import { GATHERED_BYTES_MAX } from '../limits.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** Called once with a whole body; what it throws is answered by `fail`. */
@@ -37,13 +39,25 @@ class Gathering {
   }
 }
 
+/** What all bodies of an acceptor that have not come whole may still take up. */
+export class BodyRoom {
+  bytes = GATHERED_BYTES_MAX;
+}
+
 export class BodyReader {
   readonly #lane: AcceptorLane;
-  readonly #fail: (res: HttpResponse, error: unknown) => void;
+  readonly #room: BodyRoom;
+  readonly #fail: (res: HttpResponse, error: unknown, isCut: boolean) => void;
   #free: Gathering | undefined;
 
-  constructor(lane: AcceptorLane, fail: (res: HttpResponse, error: unknown) => void) {
+  /** @param fail answers an error; `isCut` where more of the body would come */
+  constructor(
+    lane: AcceptorLane,
+    room: BodyRoom,
+    fail: (res: HttpResponse, error: unknown, isCut: boolean) => void,
+  ) {
     this.#lane = lane;
+    this.#room = room;
     this.#fail = fail;
   }
 
@@ -64,13 +78,14 @@ export class BodyReader {
       const body = this.#gather(gathering, piece, isLast);
       if (body === undefined) return;
       gathering.res = undefined;
-      gathering.copy = undefined;
-      gathering.size = 0;
-      this.#free = gathering;
+      // What is told of the end of a connection may know one that has gathered: it serves no other.
+      if (gathering.copy === undefined) this.#free = gathering;
+      else this.#release(gathering);
       onBody(res, context, body);
     } catch (error) {
       gathering.res = undefined;
-      this.#fail(res, error);
+      this.#release(gathering);
+      this.#fail(res, error, !isLast);
     }
   };
 
@@ -86,27 +101,35 @@ export class BodyReader {
       throw new ApiError('PAYLOAD_TOO_LARGE', `the body must be at most ${maxBytes} bytes`);
     }
     if (isLast && copy === undefined) return piece;
-    const whole = append(copy, size, piece, maxBytes);
-    gathering.copy = whole;
+    if (copy === undefined) gathering.res!.onAborted(() => this.#release(gathering));
+    const whole = copy !== undefined && copy.length >= end ? copy : this.#grow(gathering, end);
+    whole.set(new Uint8Array(piece), size);
     gathering.size = end;
     this.#lane.beat();
     return isLast ? whole.subarray(0, end) : undefined;
   }
-}
 
-function append(
-  copy: Uint8Array | undefined,
-  size: number,
-  piece: ArrayBuffer,
-  maxBytes: number,
-): Uint8Array {
-  const end = size + piece.byteLength;
-  let whole = copy;
-  if (whole === undefined || whole.length < end) {
-    const length = Math.max(FIRST_BUFFER_BYTES, 2 * size, end);
-    whole = new Uint8Array(Math.min(length, maxBytes));
+  /** A buffer with room up to `end`, which has what there is. */
+  #grow(gathering: Gathering, end: number): Uint8Array {
+    const { copy, size, maxBytes } = gathering;
+    const length = Math.min(Math.max(FIRST_BUFFER_BYTES, 2 * size, end), maxBytes);
+    const more = length - (copy?.length ?? 0);
+    if (more > this.#room.bytes) {
+      this.#lane.count(COUNT.shedBodies);
+      throw new ApiError(
+        'SERVICE_UNAVAILABLE',
+        'too many bodies are on their way; nothing was done',
+      );
+    }
+    this.#room.bytes -= more;
+    const whole = new Uint8Array(length);
     if (copy !== undefined) whole.set(copy.subarray(0, size));
+    gathering.copy = whole;
+    return whole;
   }
-  whole.set(new Uint8Array(piece), size);
-  return whole;
+
+  #release(gathering: Gathering): void {
+    this.#room.bytes += gathering.copy?.length ?? 0;
+    gathering.copy = undefined;
+  }
 }

@@ -17,6 +17,8 @@ export interface AcceptorData {
   places: Places;
   /** For TLS on the port. */
   tls: TlsFiles | undefined;
+  /** How many it may have open at once. */
+  connections: number;
   /** Base address of the service in links. */
   url: string;
   control: SharedArrayBuffer;

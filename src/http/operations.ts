@@ -15,7 +15,7 @@ import {
 } from '../api/operations.ts';
 import type { Key } from '../auth/keyring.ts';
 import { ApiError } from '../errors.ts';
-import type { AcceptorLane } from '../lanes.ts';
+import { type AcceptorLane, COUNT } from '../lanes.ts';
 import { PENDING_OPERATION_BYTES_MAX } from '../limits.ts';
 import type { BodyReader } from './body.ts';
 import type { Replies } from './reply.ts';
@@ -84,6 +84,7 @@ export class Operations {
     const { version, weight } = OPERATIONS[request.operation];
     const bytes = request.input.length + weight;
     if (this.#waitingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
+      this.#lane.count(COUNT.shedOperations);
       const message = 'too many operations wait to be done; nothing was changed';
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     }

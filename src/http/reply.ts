@@ -7,6 +7,7 @@ import type { Face } from '../api/faces.ts';
 import type { RequestIds } from '../api/request-ids.ts';
 import { ApiError, ERRORS } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
+import type { Outlet } from './outlet.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
 /** A failure of ours, for the log. */
@@ -24,6 +25,8 @@ interface ErrorOptions {
   allow?: string;
   /** The request was a HEAD: a body behind the answer would be read as the next one. */
   isHead?: boolean;
+  /** What the client has still to send is not wanted. */
+  close?: boolean;
 }
 
 /**
@@ -40,6 +43,7 @@ export class Replies {
   readonly #face: Face;
   readonly #ids: RequestIds;
   readonly #lane: AcceptorLane;
+  readonly #outlet: Outlet;
   readonly #docsUrl: string;
   readonly #report: (failure: Failure) => void;
 
@@ -48,19 +52,21 @@ export class Replies {
     face: Face,
     ids: RequestIds,
     lane: AcceptorLane,
+    outlet: Outlet,
     docsUrl: string,
     report: (failure: Failure) => void,
   ) {
     this.#face = face;
     this.#ids = ids;
     this.#lane = lane;
+    this.#outlet = outlet;
     this.#docsUrl = docsUrl;
     this.#report = report;
   }
 
-  /** @param body copied by uWebSockets.js before this returns */
+  /** @param body copied before this returns */
   json(res: HttpResponse, body: string | Uint8Array): void {
-    res.writeStatus(OK).end(body, this.draining);
+    this.#outlet.end(res.writeStatus(OK), body, this.draining);
   }
 
   /** What an operation answers, as this version has it. */
@@ -71,11 +77,13 @@ export class Replies {
   page(res: HttpResponse, html: string): void {
     this.#lane.beat();
     res.writeHeader('Content-Type', 'text/html; charset=utf-8');
-    res.writeHeader('Keep-Alive', KEEP_ALIVE).end(html, this.draining);
+    res.writeHeader('Keep-Alive', KEEP_ALIVE);
+    this.#outlet.endLooking(res, html, this.draining);
   }
 
   /** Answers whatever was thrown: an ApiError as it says, anything else with a 500. */
-  error(res: HttpResponse, thrown: unknown, { allow, isHead }: ErrorOptions = {}): void {
+  error(res: HttpResponse, thrown: unknown, options: ErrorOptions = {}): void {
+    const { allow, isHead } = options;
     const requestId = this.#ids.next();
     const error = thrown instanceof ApiError ? thrown : this.#ownFailure(thrown, requestId);
     const code = this.#face.codeOf(error);
@@ -86,11 +94,11 @@ export class Replies {
     if (allow !== undefined) res.writeHeader('Allow', allow);
     if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
     // A body that is too large is still arriving: the connection is of no more use.
-    const close = this.draining || code === 'PAYLOAD_TOO_LARGE';
+    const close = this.draining || options.close === true || code === 'PAYLOAD_TOO_LARGE';
     if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
     // connection.
-    res.end(isHead ? '' : body, close);
+    this.#outlet.endLooking(res, isHead ? '' : body, close);
   }
 
   /** The client is told nothing of it but where to look. */

@@ -5,11 +5,13 @@
  * answered all the same. `/metrics`: see `metrics.ts`.
  *
  * A browser on this machine could be made to call it under a name of an attacker's, so a request is
- * refused that names a foreign `Host`, other than by address, or comes from another `Origin`.
+ * refused that names a foreign `Host`, other than by address, or comes from another `Origin`. Its
+ * connections are bounded, and those beyond closed; one has not long to ask.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, isIP } from 'node:net';
+import { ADMIN_CONNECTIONS_MAX, ADMIN_REQUEST_MS } from '../limits.ts';
 
 export type State = 'starting' | 'ready' | 'draining';
 
@@ -28,7 +30,14 @@ export class Admin {
   /** @param host the configured address, which callers may name beside those of this machine */
   constructor(host: string) {
     this.#names = new Set(['localhost', host.toLowerCase()]);
-    this.#server = createServer((req, res) => this.#answer(req, res));
+    const options = {
+      headersTimeout: ADMIN_REQUEST_MS,
+      requestTimeout: ADMIN_REQUEST_MS,
+      keepAliveTimeout: ADMIN_REQUEST_MS,
+      connectionsCheckingInterval: ADMIN_REQUEST_MS / 5,
+    };
+    this.#server = createServer(options, (req, res) => this.#answer(req, res));
+    this.#server.maxConnections = ADMIN_CONNECTIONS_MAX;
   }
 
   /** @returns the port. Rejects when it cannot be had. */

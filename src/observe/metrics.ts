@@ -30,6 +30,8 @@ export interface MetricSources {
   clock: ClockKeeper;
   registry: Registry;
   writer: Writer;
+  /** How many may be open at once. */
+  connections: number;
   capacity: number;
   slots: number;
   onFull: OnFull;
@@ -55,7 +57,7 @@ export class Metrics {
     return this.#series.text();
   }
 
-  #decisions({ registry }: MetricSources): void {
+  #decisions({ registry, writer, connections }: MetricSources): void {
     const rows = (admitted: number, refused: number) => () => {
       const names = registry.rowNames();
       const indexes = [...names.keys(), OTHER_ROW];
@@ -98,6 +100,20 @@ export class Metrics {
     );
     this.#series.gauge('weir_connections', 'Connections open to the acceptors.', [], () => [
       [{}, this.#sum((lane) => lane.connections)],
+    ]);
+    this.#series.gauge(
+      'weir_connections_capacity',
+      'Connections that may be open at once.',
+      [],
+      () => [[{}, connections]],
+    );
+    const shed = (index: number) => totalOf(this.#acceptors, index);
+    this.#series.counter('weir_shed_total', 'What was not served, by the bound.', ['bound'], () => [
+      [{ bound: 'connections' }, shed(COUNT.shedConnections)],
+      [{ bound: 'bodies' }, shed(COUNT.shedBodies)],
+      [{ bound: 'operations' }, shed(COUNT.shedOperations)],
+      [{ bound: 'changes' }, writer.shed],
+      [{ bound: 'unread' }, shed(COUNT.shedUnread)],
     ]);
   }
 

@@ -39,6 +39,8 @@ export type Publish = (changes: readonly Change[], rejected: string[]) => Promis
 
 export class Writer {
   rounds = 0;
+  /** Changes that were not taken, since too many waited. */
+  shed = 0;
   readonly #registry: Registry;
   readonly #store: Store;
   readonly #publish: Publish;
@@ -68,6 +70,7 @@ export class Writer {
     const full =
       this.#waiting.length >= PENDING_CHANGES_MAX || this.#waitingBytes + bytes > PENDING_BYTES_MAX;
     if (full) {
+      this.shed++;
       const message = 'too many changes wait to be written; nothing was changed';
       return Promise.reject(new ApiError('SERVICE_UNAVAILABLE', message));
     }

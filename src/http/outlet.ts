@@ -1,0 +1,73 @@
+/**
+ * Where answers leave an acceptor, and what keeps clients that do not read them from filling its
+ * memory: uWebSockets.js itself keeps whatever the kernel does not take, and goes on reading
+ * requests.
+ *
+ * So an answer is now and then sent in a way that tells whether the kernel took it: every error,
+ * which needs no key, every large answer, and one of LOOK_EVERY others. Where bytes of earlier
+ * answers still wait, the client is not reading, and its connection is closed. An answer that is
+ * itself more than the kernel takes at once is held here and sent bit by bit; a client that takes
+ * nothing of it for ten seconds is closed by uWebSockets.js. All that is held is bounded; where
+ * there is no room, the connection is closed.
+ */
+
+import { type AcceptorLane, COUNT } from '../lanes.ts';
+import { HELD_ANSWER_BYTES_MAX } from '../limits.ts';
+import type { HttpResponse } from './uws.ts';
+
+/** To look at one takes as long as to make a few small values. */
+const LOOK_EVERY = 16;
+
+/** An answer of so many bytes is not left to uWebSockets.js. */
+const LARGE_BYTES = 4_096;
+
+export class Outlet {
+  readonly #lane: AcceptorLane;
+  #answers = 0;
+  #heldBytes = 0;
+
+  constructor(lane: AcceptorLane) {
+    this.#lane = lane;
+  }
+
+  /**
+   * @param body copied before this returns
+   * @param close with this answer, which is then the last and needs no look
+   */
+  end(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
+    if (body.length >= LARGE_BYTES || ++this.#answers % LOOK_EVERY === 0) {
+      this.endLooking(res, body, close);
+    } else {
+      res.end(body, close);
+    }
+  }
+
+  endLooking(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
+    if (close) {
+      res.end(body, true);
+      return;
+    }
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    const size = bytes.length;
+    const [taken, done] = res.tryEnd(bytes, size);
+    if (taken || done) return;
+    const sent = res.getWriteOffset();
+    const held = size - sent;
+    if (sent === 0 || this.#heldBytes + held > HELD_ANSWER_BYTES_MAX) {
+      this.#lane.count(COUNT.shedUnread);
+      res.close();
+      return;
+    }
+    const rest = new Uint8Array(bytes.subarray(sent));
+    this.#heldBytes += held;
+    // Another request before all is sent closes the connection, which is an abort as well.
+    res.onAborted(() => {
+      this.#heldBytes -= held;
+    });
+    res.onWritable((offset) => {
+      const [, done] = res.tryEnd(rest.subarray(offset - sent), size);
+      if (done) this.#heldBytes -= held;
+      return true;
+    });
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * How many connections may be open: as many as asked for, or as the process's limit of descriptors
+ * leaves beside what else it opens. So a connection too many is accepted and told so, while there
+ * are descriptors for it, for the store and for the admin port. Read on the main thread, once.
+ */
+
+import { readFileSync } from 'node:fs';
+import { StartError } from '../errors.ts';
+import { DESCRIPTORS_KEPT, DESCRIPTORS_KEPT_FOR_THREAD } from '../limits.ts';
+
+/** @returns undefined where the system does not say; Node has raised it as far as it may */
+export function descriptorLimit(): number | undefined {
+  try {
+    const [, soft] =
+      /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    return soft === undefined ? undefined : Number(soft);
+  } catch {
+    return undefined;
+  }
+}
+
+/** @throws StartError when there are too few descriptors to serve anybody */
+export function connectionsWithin(
+  descriptors: number | undefined,
+  asked: number,
+  threads: number,
+): number {
+  if (descriptors === undefined) return asked;
+  const kept = DESCRIPTORS_KEPT + threads * DESCRIPTORS_KEPT_FOR_THREAD;
+  if (descriptors <= kept) {
+    throw new StartError(
+      `the process may open ${descriptors} files (ulimit -n), of which weir keeps ${kept} for` +
+        ' itself: allow more',
+    );
+  }
+  return Math.min(asked, descriptors - kept);
+}
