@@ -140,7 +140,7 @@ async function serve(settings: Settings): Promise<Serving> {
   acceptors.start({
     places: { host, port, socket: socket?.path },
     tls: tls?.files,
-    connections: Math.ceil(connections / settings.acceptors),
+    connections,
     url,
     control: controlBuffer,
     tables,

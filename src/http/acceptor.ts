@@ -167,9 +167,12 @@ const routes: Route[] = [
 ];
 
 const tooMany = new ApiError('SERVICE_UNAVAILABLE', 'as many connections are open as may be');
+const lanes = control.acceptorLanes();
 function onConnection(res: HttpResponse, change: number): void {
   lane.connection(change);
-  if (change < 0 || lane.connections <= data.connections) return;
+  if (change < 0) return;
+  const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
+  if (open <= data.connections) return;
   lane.count(COUNT.shedConnections);
   // Told before it asks, in whatever version: then nothing of what it asks is begun.
   res.cork(() => v1.replies.error(res, tooMany, { close: true }));

@@ -17,7 +17,7 @@ export interface AcceptorData {
   places: Places;
   /** For TLS on the port. */
   tls: TlsFiles | undefined;
-  /** How many it may have open at once. */
+  /** How many all of them may have open at once. */
   connections: number;
   /** Base address of the service in links. */
   url: string;

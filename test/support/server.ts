@@ -42,6 +42,8 @@ export interface Options {
   env?: Record<string, string | undefined>;
   /** Node's own flags, for faults that a preloaded file brings into the threads. */
   execArgv?: string[];
+  /** How many files it may open, where not as many as the tests themselves. */
+  descriptors?: number;
 }
 
 export function temporaryDirectory(): string {
@@ -94,7 +96,10 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
     ...(options.args ?? []),
   ];
   const env = { ...cleanEnvironment(), ...options.env } as NodeJS.ProcessEnv;
-  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const { descriptors } = options;
+  const command = [process.execPath, ...args];
+  if (descriptors !== undefined) command.unshift('prlimit', `--nofile=${descriptors}`);
+  const child = spawn(command[0], command.slice(1), { env, stdio: ['ignore', 'pipe', 'pipe'] });
   // A test that fails before it stops its server leaves none behind.
   children.add(child);
   child.once('exit', () => children.delete(child));

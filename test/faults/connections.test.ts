@@ -1,0 +1,254 @@
+/** More connections than there may be, and connections that are slow: nobody else feels them. */
+
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { GATHERED_BYTES_MAX, MULTI_LIMIT_MAX_BYTES, V2_DURATION_MAX_MS } from '../../src/limits.ts';
+import { done } from '../support/api.ts';
+import {
+  bytesOf,
+  type Caller,
+  callers,
+  limited,
+  residentMiB,
+  used,
+  wait,
+} from '../support/crowd.ts';
+import { check, errorOf, metric, request, requestBytes } from '../support/http.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { type Running, until } from '../support/server.ts';
+import { figure, IS_LONG, trials } from './promises.ts';
+
+const ARGS = ['--acceptors', '2', '--workers', '1', '--counters', '65536'];
+const own = eachOnItsOwn(ARGS);
+
+const shed = ({ adminUrl }: Running, bound: string) => {
+  return metric(adminUrl, `weir_shed_total{bound="${bound}"}`);
+};
+/** Each is answered one check. */
+async function served(all: readonly Caller[], identifier: string): Promise<number> {
+  const answers = await Promise.all(all.map((caller) => caller.ask(bytesOf(identifier))));
+  return answers.filter(({ status }) => status === 200).length;
+}
+
+/** How many were told to come again, and how many had their connection reset before they heard. */
+async function turnedAway(all: readonly Caller[]) {
+  const answers = await Promise.all(all.map((caller) => caller.heard()));
+  const told = answers.filter((answer) => answer !== undefined);
+  for (const answer of told) {
+    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+    expect(errorOf(answer).code).toBe('SERVICE_UNAVAILABLE');
+  }
+  await Promise.all(all.map((caller) => caller.closed));
+  return { told: told.length, reset: all.length - told.length };
+}
+
+describe('connections beyond the bound', () => {
+  const bound = 100;
+  const start = () => own.start({ args: [...ARGS, '--connections', String(bound)] });
+
+  test('are told so and closed; those within it are unharmed, and places are free again', async () => {
+    const server = await start();
+    const within = callers(server.port, bound);
+    expect(await served(within, 'a')).toBe(bound);
+    const more = trials(200, 2_000);
+    const silent = await turnedAway(callers(server.port, more));
+    const eager = callers(server.port, more);
+    for (const { socket } of eager) socket.write(bytesOf('eager'));
+    const told = await turnedAway(eager);
+    expect(await shed(server, 'connections')).toBe(2 * more);
+    expect(await served(within, 'a')).toBe(bound);
+    for (const { socket } of within.slice(0, 10)) socket.destroy();
+    await until('they are gone', async () => {
+      return (await metric(server.adminUrl, 'weir_connections')) === bound - 10;
+    });
+    expect(await served(callers(server.port, 10), 'a')).toBe(10);
+    for (const { socket } of within) socket.destroy();
+    await until('all are gone', async () => {
+      return (await metric(server.adminUrl, 'weir_connections')) <= 10;
+    });
+    figure(
+      'P3',
+      `connections beyond ${bound}`,
+      `${2 * more}, half of them sending at once`,
+      `503 read by ${silent.told}, and ${told.told} of those that sent; ${told.reset} reset; ` +
+        `${2 * bound + 10} checks within the bound answered`,
+    );
+    expect(silent).toEqual({ told: more, reset: 0 });
+    expect(await used(server, 'a')).toBe(2 * bound + 10);
+    expect(await used(server, 'eager')).toBe(0);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('descriptors', () => {
+  test('that are few make the connections fewer, and leave some for everything else', async () => {
+    // 128 and four for each of three threads are kept.
+    const server = await own.start({ descriptors: 200 });
+    await until('the log says so', () => {
+      return /"connections":60,"asked":10000,"descriptors":200/.test(server.stderr());
+    });
+    const within = callers(server.port, 60);
+    expect(await served(within, 'a')).toBe(60);
+    expect((await turnedAway(callers(server.port, 200))).told).toBe(200);
+    expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
+    within[0].socket.destroy();
+    await until('there is a place', async () => {
+      return (await metric(server.adminUrl, 'weir_connections')) === 59;
+    });
+    await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    expect(await served(within.slice(1), 'a')).toBe(59);
+    for (const { socket } of within) socket.destroy();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('that are too few to serve anybody stop the start, in one sentence', async () => {
+    await expect(own.start({ descriptors: 140 })).rejects.toThrow(
+      'the process may open 140 files (ulimit -n), of which weir keeps 140 for itself: allow more',
+    );
+  });
+
+  /** Descriptors that newcomers still get, beside some that are free now and then. */
+  const FREE = 5;
+
+  test('that are all in use keep newcomers waiting, and nobody else', async () => {
+    const server = await own.start();
+    const pid = String(server.child.pid);
+    const within = callers(server.port, 20);
+    expect(await served(within, 'a')).toBe(20);
+    const open = new Set(readdirSync(`/proc/${pid}/fd`).map(Number));
+    let number = 0;
+    for (let free = 0; free < FREE; number++) if (!open.has(number)) free++;
+    const allow = (count: number) => {
+      execFileSync('prlimit', ['--pid', pid, `--nofile=${count}:20000`]);
+    };
+    allow(number);
+    const late = callers(server.port, 50);
+    for (const { socket } of late) socket.write(bytesOf('late'));
+    await wait(200);
+    const taken = late.filter(({ answers }) => answers.length > 0).length;
+    const ticks = () => {
+      const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+      return Number(fields[11]) + Number(fields[12]);
+    };
+    const before = ticks();
+    await wait(1_000);
+    const busy = ticks() - before;
+    let rounds = 0;
+    for (; rounds < trials(20, 200); rounds++) expect(await served(within, 'a')).toBe(20);
+    expect(late.filter(({ isClosed }) => isClosed).length).toBe(0);
+    allow(20_000);
+    const answers = await Promise.all(late.map((caller) => caller.heard()));
+    figure(
+      'P3',
+      'no descriptor left',
+      `50 newcomers, ${20 * rounds} checks on 20 open connections`,
+      `${taken} newcomers at once, ${50 - taken} later, all answered; ${busy} % of a core meanwhile`,
+    );
+    expect(taken).toBeLessThan(50);
+    expect(answers.map((answer) => answer?.status)).toEqual(Array(50).fill(200));
+    expect(await used(server, 'late')).toBe(50);
+    for (const { socket } of [...within, ...late]) socket.destroy();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('slow connections', () => {
+  test('of heads and bodies, a byte a second, are closed, charge nothing and disturb nobody', async () => {
+    const server = await own.start();
+    const count = trials(200, 5_000);
+    const seconds = IS_LONG ? 20 : 2;
+    const whole = bytesOf('slow');
+    const head = whole.indexOf('\r\n\r\n') + 4;
+    const startedMiB = residentMiB(server);
+    const slow = callers(server.port, count);
+    slow.forEach(({ socket }, i) => {
+      if (i % 2 === 0) socket.write(whole.subarray(0, head));
+    });
+    let checks = 0;
+    let lastClosedMs = 0;
+    const began = performance.now();
+    for (let second = 0; second < seconds; second++) {
+      slow.forEach(({ socket, isClosed }, i) => {
+        if (isClosed) return;
+        lastClosedMs = performance.now() - began;
+        const at = i % 2 === 0 ? head + second : second;
+        socket.write(whole.subarray(at, at + 1));
+      });
+      while (performance.now() - began < (second + 1) * 1_000) {
+        await check(server.port, limited('beside'));
+        checks++;
+      }
+    }
+    const moreMiB = residentMiB(server) - startedMiB;
+    const open = slow.filter(({ isClosed }) => !isClosed).length;
+    for (const { socket } of slow) socket.destroy();
+    figure(
+      'P3',
+      'a byte a second',
+      `${count} connections for ${seconds} s`,
+      `${open} open at the end, the last closed after ${Math.round(lastClosedMs / 1_000)} s;` +
+        ` ${checks} checks beside them, ${Math.round(moreMiB)} MiB more`,
+    );
+    if (IS_LONG) expect(open).toBe(0);
+    expect(checks).toBeGreaterThan(seconds);
+    expect(moreMiB).toBeLessThan(256);
+    expect(await used(server, 'beside')).toBe(checks);
+    expect(await used(server, 'slow')).toBe(0);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  }, 60_000);
+
+  test('of large bodies have a bound together: beyond it a 503, and nothing is charged', async () => {
+    const server = await own.start({ args: [...ARGS, '--acceptors', '1'] });
+    const duration = V2_DURATION_MAX_MS;
+    const item = { namespace: 'n', identifier: 'large', limit: 1e12, duration };
+    const json = JSON.stringify([item]);
+    const body = json.padEnd(MULTI_LIMIT_MAX_BYTES, ' ');
+    const whole = requestBytes({ path: '/v2/ratelimit.multiLimit', body });
+    const startedMiB = residentMiB(server);
+    const count = trials(40, 400);
+    const all = callers(server.port, count);
+    for (const { socket } of all) socket.write(whole.subarray(0, -1));
+    const fit = GATHERED_BYTES_MAX / MULTI_LIMIT_MAX_BYTES;
+    await until('as many are told so as do not fit', () => {
+      return all.filter(({ isClosed }) => isClosed).length === count - fit;
+    });
+    const moreMiB = residentMiB(server) - startedMiB;
+    const told = all.flatMap(({ answers }) => answers);
+    for (const answer of told) {
+      expect(answer).toMatchObject({ status: 503, headers: { connection: 'close' } });
+    }
+    expect(await shed(server, 'bodies')).toBe(count - fit);
+    // Who holds back a byte holds up no check, and those that fit are answered when they are whole.
+    await check(server.port, limited('beside'));
+    const held = all.filter(({ isClosed }) => !isClosed);
+    const half = held.slice(0, fit / 2);
+    const answers = await Promise.all(half.map((caller) => caller.ask(whole.subarray(-1))));
+    expect(answers.map(({ status }) => status)).toEqual(Array(fit / 2).fill(200));
+    for (const { socket } of all) socket.destroy();
+    await until('room is free again', async () => {
+      const pieces = callers(server.port, fit);
+      for (const { socket } of pieces) socket.write(whole.subarray(0, 1_000_000));
+      await wait(20);
+      for (const { socket } of pieces) socket.write(whole.subarray(1_000_000));
+      const heard = await Promise.all(pieces.map((caller) => caller.heard()));
+      for (const { socket } of pieces) socket.destroy();
+      return heard.every((answer) => answer?.status === 200);
+    });
+    figure(
+      'P7',
+      'large bodies without their last byte',
+      `${count} of 1 MiB`,
+      `${fit} held, ${told.length} told by a 503, ${Math.round(moreMiB)} MiB more`,
+    );
+    const answer = await request(server.port, {
+      path: '/v2/ratelimit.limit',
+      body: JSON.stringify({ ...item, cost: 0 }),
+    });
+    const consumed = 1e12 - JSON.parse(answer.body).data.remaining;
+    expect(consumed % (fit / 2)).toBe(0);
+    expect(consumed).toBeLessThanOrEqual(fit / 2 + 20 * fit);
+    expect(moreMiB).toBeLessThan(128);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+});

@@ -1,0 +1,128 @@
+/** Ten times as many checks as a small server can answer: all are answered, and it is soon well. */
+
+import { execFile, spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { LASTING_MS, metrics, request } from '../support/http.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { limitCpu } from '../support/quota.ts';
+import { ROOT_KEY, type Running } from '../support/server.ts';
+import { figure, IS_LONG } from './promises.ts';
+
+const run = promisify(execFile);
+const hasH2load = spawnSync('h2load', ['--version']).error === undefined;
+
+/** Of a core. */
+const SHARE = 0.1;
+const SECONDS = IS_LONG ? 60 : 3;
+const CONNECTIONS = { some: 32, many: 512 };
+const LOAD_TIMES = 10;
+
+const own = eachOnItsOwn(['--acceptors', '1', '--workers', '1', '--counters', '65536']);
+
+interface Load {
+  connections: number;
+  seconds?: number;
+  requests?: number;
+  /** Requests a second of all connections, whether or not they are answered. */
+  rate?: number;
+}
+
+interface Answered {
+  statuses: Record<string, number>;
+  answers: number;
+  perSecond: number;
+  medianMs: number;
+  p99Ms: number;
+}
+
+async function h2load(server: Running, load: Load): Promise<Answered> {
+  const { connections, seconds, requests, rate } = load;
+  const body = join(own.dataDir, 'body');
+  const log = join(own.dataDir, `log-${performance.now()}`);
+  writeFileSync(body, JSON.stringify({ identifier: 'a', limit: 1e12, duration: LASTING_MS }));
+  const began = performance.now();
+  await run('h2load', [
+    ...['--h1', '-t', '1', '-c', String(connections)],
+    ...(requests === undefined ? ['-D', String(seconds)] : ['-n', String(requests)]),
+    ...(rate === undefined ? [] : ['--rps', String(rate / connections)]),
+    ...['-H', `Authorization: Bearer ${ROOT_KEY}`, '-d', body, `--log-file=${log}`],
+    `${server.url}/v1/ratelimits.limit`,
+  ]);
+  const tookS = (performance.now() - began) / 1_000;
+  const rows = readFileSync(log, 'latin1').trimEnd().split('\n');
+  const statuses: Record<string, number> = {};
+  const times = Float64Array.from(rows, (row) => {
+    const [, status, us] = row.split('\t');
+    statuses[status] = (statuses[status] ?? 0) + 1;
+    return Number(us) / 1_000;
+  }).sort();
+  const at = (share: number) => Math.round(times[Math.floor((times.length - 1) * share)] * 10) / 10;
+  const perSecond = Math.round(rows.length / (seconds ?? tookS));
+  return { statuses, answers: rows.length, perSecond, medianMs: at(0.5), p99Ms: at(0.99) };
+}
+
+test.runIf(hasH2load)(
+  'ten times capacity: all is answered, as much as ever is done, and soon it is as before',
+  async () => {
+    const server = await own.start();
+    const normal = { connections: CONNECTIONS.some, seconds: 1 };
+    // Compiled while it has time.
+    await h2load(server, normal);
+    const quota = limitCpu(server.child, SHARE);
+    const before = await h2load(server, normal);
+    const requests = before.perSecond * SECONDS;
+    const rate = before.perSecond * LOAD_TIMES;
+    // Somebody else, and a look at the admin port, in the midst of it.
+    let beside = 0;
+    let slowestMs = 0;
+    let over = false;
+    const aside = (async () => {
+      while (!over) {
+        const began = performance.now();
+        const body = JSON.stringify({ identifier: 'b', limit: 1e12, duration: LASTING_MS });
+        expect((await request(server.port, { body })).status).toBe(200);
+        expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
+        slowestMs = Math.max(slowestMs, performance.now() - began);
+        beside++;
+      }
+    })();
+    const loaded = await h2load(server, { connections: CONNECTIONS.many, requests, rate });
+    over = true;
+    await aside;
+    const after = await h2load(server, normal);
+
+    const figures = await metrics(server.adminUrl);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    quota.end();
+    const share = (load: Answered) => `${Math.round((100 * load.perSecond) / before.perSecond)} %`;
+    const fault = `${LOAD_TIMES} times capacity for ${SECONDS} s, ${SHARE} of a core`;
+    const counts = JSON.stringify(loaded.statuses);
+    figure(
+      'P3',
+      fault,
+      `${requests} checks by ${CONNECTIONS.many} connections`,
+      `answered ${loaded.answers} ${counts}, p50 ${loaded.medianMs} ms, p99 ${loaded.p99Ms} ms;` +
+        ` ${beside} beside them, the slowest in ${Math.round(slowestMs)} ms`,
+    );
+    figure(
+      'P8',
+      fault,
+      `small by ${quota.by}: ${before.perSecond} checks/s, p99 ${before.p99Ms} ms`,
+      `under it ${share(loaded)} of that, right after it ${share(after)}, p99 ${after.p99Ms} ms`,
+    );
+    expect(loaded.answers).toBe(requests);
+    expect(
+      Object.keys(loaded.statuses).filter((status) => !['200', '503'].includes(status)),
+    ).toEqual([]);
+    expect(beside).toBeGreaterThan(0);
+    expect(figures.get('weir_connections')).toBe(0);
+    expect(figures.get('weir_live_evictions_total')).toBe(0);
+    // A server that breaks down under load does a fraction, or nothing.
+    expect(loaded.perSecond).toBeGreaterThan(before.perSecond / 2);
+    expect(after.perSecond).toBeGreaterThan(before.perSecond / 2);
+  },
+  300_000,
+);
