@@ -98,14 +98,13 @@ export class Metrics {
           return [{ status, code }, this.#sum((lane) => lane.errors(code))];
         }),
     );
-    this.#series.gauge('weir_connections', 'Connections open to the acceptors.', [], () => [
-      [{}, this.#sum((lane) => lane.connections)],
-    ]);
-    this.#series.gauge(
+    this.#series.value('weir_connections', 'Connections open to the acceptors.', () =>
+      this.#sum((lane) => lane.connections),
+    );
+    this.#series.value(
       'weir_connections_capacity',
       'Connections that may be open at once.',
-      [],
-      () => [[{}, connections]],
+      () => connections,
     );
     const shed = (index: number) => totalOf(this.#acceptors, index);
     this.#series.counter('weir_shed_total', 'What was not served, by the bound.', ['bound'], () => [
@@ -120,17 +119,19 @@ export class Metrics {
   #table({ control, capacity, slots, onFull }: MetricSources): void {
     const workers = control.workerLanes();
     const work = (index: number) => totalOf(workers, index);
-    const gauge = (name: string, help: string, value: () => number) => {
-      this.#series.gauge(name, help, [], () => [[{}, value()]]);
-    };
-    const counter = (name: string, help: string, value: () => number) => {
-      this.#series.counter(name, help, [], () => [[{}, value()]]);
-    };
-    gauge('weir_counters_live', 'Live counters in the last sweep.', () => work(WORK.live));
-    gauge('weir_counters_capacity', 'Live counters held without evicting one.', () => capacity);
-    gauge('weir_counter_slots', 'Slots of the table.', () => slots);
-    counter('weir_expired_counters_total', 'Expired counters removed.', () => work(WORK.swept));
-    counter(
+    this.#series.value('weir_counters_live', 'Live counters in the last sweep.', () =>
+      work(WORK.live),
+    );
+    this.#series.value(
+      'weir_counters_capacity',
+      'Live counters held without evicting one.',
+      () => capacity,
+    );
+    this.#series.value('weir_counter_slots', 'Slots of the table.', () => slots);
+    this.#series.total('weir_expired_counters_total', 'Expired counters removed.', () =>
+      work(WORK.swept),
+    );
+    this.#series.total(
       'weir_live_evictions_total',
       'Live counters that made room for a newcomer: limits are exact while this is 0.',
       () => totalOf(this.#acceptors, COUNT.liveEvictions) + work(WORK.liveEvictions),
@@ -159,15 +160,15 @@ export class Metrics {
       ['outcome'],
       outcomes(WORK.appliedTokens, WORK.pastTokens, WORK.noRoomTokens),
     );
-    counter('weir_worker_decisions_total', 'Checks decided by shard workers.', () =>
+    this.#series.total('weir_worker_decisions_total', 'Checks decided by shard workers.', () =>
       work(WORK.decided),
     );
-    counter(
+    this.#series.total(
       'weir_entries_repeated_total',
       'Ring entries that a shard worker had in hand when it died, done again by its successor.',
       () => work(WORK.repeated),
     );
-    counter(
+    this.#series.total(
       'weir_entries_lost_total',
       'Ring entries given up, since two shard workers died over them.',
       () => work(WORK.lost),
@@ -177,7 +178,7 @@ export class Metrics {
   #checkpoints({ control, clock }: MetricSources): void {
     const workers = control.workerLanes();
     const counter = (name: string, help: string, index: number) => {
-      this.#series.counter(name, help, [], () => [[{}, totalOf(workers, index)]]);
+      this.#series.total(name, help, () => totalOf(workers, index));
     };
     counter('weir_checkpoints_total', 'Checkpoints of a shard written.', WORK.checkpoints);
     counter(
@@ -209,7 +210,7 @@ export class Metrics {
         }),
     );
     const counter = (name: string, help: string, index: number) => {
-      this.#series.counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
+      this.#series.total(name, help, () => totalOf(this.#acceptors, index));
     };
     counter('weir_ring_checks_total', 'Checks put into the rings.', COUNT.handedOver);
     counter('weir_ring_deductions_total', 'Deductions put into the rings.', COUNT.deductions);
@@ -229,17 +230,15 @@ export class Metrics {
       'Checks whose client had gone before the answer came back.',
       COUNT.unheard,
     );
-    this.#series.gauge(
+    this.#series.value(
       'weir_workers_running',
       'Shard workers that run and show that they live.',
-      [],
-      () => [[{}, workers.running]],
+      () => workers.running,
     );
-    this.#series.counter(
+    this.#series.total(
       'weir_workers_replaced_total',
       'Runs of shard workers that failed, or failed to begin, and were followed by another.',
-      [],
-      () => [[{}, workers.replaced]],
+      () => workers.replaced,
     );
   }
 
@@ -254,16 +253,15 @@ export class Metrics {
         });
       },
     );
-    this.#series.gauge('weir_keys', 'API keys.', [], () => [[{}, registry.keys().length]]);
-    this.#series.gauge('weir_namespaces', 'Namespaces.', [], () => [[{}, registry.namespaceCount]]);
-    this.#series.counter(
+    this.#series.value('weir_keys', 'API keys.', () => registry.keys().length);
+    this.#series.value('weir_namespaces', 'Namespaces.', () => registry.namespaceCount);
+    this.#series.total(
       'weir_write_rounds_total',
       'Rounds in which changes were written, each one transaction and one publication.',
-      [],
-      () => [[{}, writer.rounds]],
+      () => writer.rounds,
     );
     const count = (name: string, help: string, index: number) => {
-      this.#series.counter(name, help, [], () => [[{}, totalOf(this.#acceptors, index)]]);
+      this.#series.total(name, help, () => totalOf(this.#acceptors, index));
     };
     count(
       'weir_overridden_checks_total',
@@ -276,15 +274,14 @@ export class Metrics {
   }
 
   #process({ clock }: MetricSources): void {
-    this.#series.gauge(
+    this.#series.value(
       'weir_clock_offset_seconds',
       "How far weir's time is ahead of the system's.",
-      [],
-      () => [[{}, clock.offsetMs() / 1e3]],
+      () => clock.offsetMs() / 1e3,
     );
-    this.#series.gauge('process_resident_memory_bytes', 'Resident memory.', [], () => [
-      [{}, process.memoryUsage.rss()],
-    ]);
+    this.#series.value('process_resident_memory_bytes', 'Resident memory.', () =>
+      process.memoryUsage.rss(),
+    );
     this.#series.counter(
       'process_cpu_seconds_total',
       'User and system time of all threads.',

@@ -20,6 +20,16 @@ export class Series {
     this.#registry.registerMetric(metric);
   }
 
+  /** A counter without labels. */
+  total(name: string, help: string, read: () => number): void {
+    this.counter(name, help, [], () => [[{}, read()]]);
+  }
+
+  /** A gauge without labels. */
+  value(name: string, help: string, read: () => number): void {
+    this.gauge(name, help, [], () => [[{}, read()]]);
+  }
+
   counter(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
     new Counter({
       name,
