@@ -135,7 +135,7 @@ function post(
   const handle: Handler = (res, req) => {
     const key = keyring.verify(req.getHeader(AUTHORIZATION));
     requireJson(req.getHeader(CONTENT_TYPE));
-    bodies.read(res, maxBytes, key, onBody);
+    bodies.read(res, req, maxBytes, key, onBody);
   };
   return { method: 'POST', path, handle };
 }
@@ -156,7 +156,7 @@ const routes: Route[] = [
         return;
       }
       requireJson(req.getHeader(CONTENT_TYPE));
-      operations.post(res, name, key);
+      operations.post(res, req, name, key);
     };
     return { method, path: pathOf(name), handle };
   }),

@@ -6,18 +6,23 @@
  *
  * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
  * one write, together with those of other requests in the same packet (watched with strace). After
- * an abort it never calls back, so a body that did not come whole has no effect at all.
+ * an abort it never calls back, so a body that did not come whole has no effect at all. Nor does it
+ * where the length is 0 and the head came in two packets, so such a body is not waited for.
  */
 
 import { ApiError } from '../errors.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
 import { GATHERED_BYTES_MAX } from '../limits.ts';
-import type { HttpResponse } from './uws.ts';
+import { fixedText, type HttpRequest, type HttpResponse } from './uws.ts';
 
 /** Called once with a whole body; what it throws is answered by `fail`. */
 export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uint8Array) => void;
 
 const FIRST_BUFFER_BYTES = 1_024;
+
+const CONTENT_LENGTH = fixedText('content-length');
+const TRANSFER_ENCODING = fixedText('transfer-encoding');
+const NO_BYTES = new Uint8Array(0);
 
 /**
  * A body on its way. Nearly all come whole with their head, so that the same one, with the same
@@ -61,7 +66,17 @@ export class BodyReader {
     this.#fail = fail;
   }
 
-  read<T>(res: HttpResponse, maxBytes: number, context: T, onBody: OnBody<T>): void {
+  read<T>(
+    res: HttpResponse,
+    req: HttpRequest,
+    maxBytes: number,
+    context: T,
+    onBody: OnBody<T>,
+  ): void {
+    if (isEmpty(req)) {
+      onBody(res, context, NO_BYTES);
+      return;
+    }
     const gathering = this.#free ?? new Gathering(this.#take);
     this.#free = undefined;
     gathering.res = res;
@@ -132,4 +147,11 @@ export class BodyReader {
     this.#room.bytes += gathering.copy?.length ?? 0;
     gathering.copy = undefined;
   }
+}
+
+/** Where both are given, uWebSockets.js refuses the request itself. */
+function isEmpty(req: HttpRequest): boolean {
+  const length = req.getHeader(CONTENT_LENGTH);
+  if (!length.startsWith('0')) return false;
+  return /^0+$/.test(length) && req.getHeader(TRANSFER_ENCODING) === '';
 }

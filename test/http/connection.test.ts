@@ -94,6 +94,16 @@ describe.each(MODES)('decided %s:', (mode) => {
       }
     });
 
+    test('of no length is answered, wherever its head is split behind the first line', async () => {
+      const empty = requestBytes({ body: '' });
+      for (let at = empty.indexOf('\r\n') + 2; at <= empty.length; at++) {
+        const pieces = [empty.subarray(0, at), empty.subarray(at)];
+        const [answer] = await exchange(server.port, pieces);
+        expect([at, answer.status]).toEqual([at, 400]);
+        expect(answer.body).toContain('it is empty');
+      }
+    });
+
     test('that is chunked and too large is answered with a 413', async () => {
       const text = JSON.stringify({
         identifier: 'large',
