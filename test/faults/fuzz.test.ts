@@ -1,0 +1,622 @@
+/**
+ * Mutated requests, by the thousand: nothing ends the process or makes it fail, what is well-formed
+ * HTTP has one answer, a body is taken exactly where JSON.parse and its schema take it, and what is
+ * counted is what was answered with a 200.
+ */
+
+import { connect, type Socket } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { parseBody } from '../../src/api/json.ts';
+import { OPERATION_NAMES, OPERATIONS, pathOf } from '../../src/api/operations.ts';
+import { limitReader as readerV1 } from '../../src/api/v1/limit.ts';
+import { itemReader, limitReader as readerV2 } from '../../src/api/v2/limit.ts';
+import { ApiError } from '../../src/errors.ts';
+import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../src/limits.ts';
+import { done } from '../support/api.ts';
+import {
+  type Answer,
+  LASTING_MS,
+  type LimitAnswer,
+  metrics,
+  type RequestParts,
+  requestBytes,
+  takeAnswers,
+} from '../support/http.ts';
+import { random } from '../support/load.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { MODES, type Running } from '../support/server.ts';
+import {
+  type Below,
+  isOneRequest,
+  mutate,
+  NAUGHTY,
+  OF_HEADS,
+  OF_JSON,
+  pick,
+  shuffleLines,
+} from './mutate.ts';
+import { figure, newSeed, trials } from './promises.ts';
+
+/** Requests of each mode and table. */
+const REQUESTS = trials(1_300, 130_000);
+/** Of each connection, between two looks at the whole. */
+const BATCH = 400;
+const CONNECTIONS = 12;
+/** How long a connection is heard on which what was sent may be the beginning of something. */
+const PATIENCE_MS = 40;
+
+/** A connection that is used again and again, as long as the server keeps it. */
+class Line {
+  readonly #port: number;
+  #socket: Socket | undefined;
+  #hear: ((answers: Answer[], closed: boolean) => void) | undefined;
+
+  constructor(port: number) {
+    this.#port = port;
+  }
+
+  #open(): Socket {
+    const socket = connect(this.#port, '127.0.0.1');
+    let received = '';
+    const gone = () => {
+      if (this.#socket === socket) this.#socket = undefined;
+      this.#hear?.([], true);
+    };
+    socket.setNoDelay(true);
+    socket.setEncoding('latin1');
+    socket.on('data', (data) => {
+      const { answers, rest } = takeAnswers(received + data);
+      received = rest;
+      if (answers.length > 0) this.#hear?.(answers, false);
+    });
+    socket.on('error', gone);
+    socket.on('close', gone);
+    return socket;
+  }
+
+  /**
+   * Writes one piece or two, each in a packet of its own.
+   * @param patienceMs how long after the last answer no other is waited for
+   * @returns so many answers, or fewer where the connection was closed or patience is over
+   */
+  ask(pieces: Buffer[], count: number, patienceMs = 20_000): Promise<Answer[]> {
+    this.#socket ??= this.#open();
+    const socket = this.#socket;
+    return new Promise((resolve) => {
+      const heard: Answer[] = [];
+      const finish = () => {
+        clearTimeout(patience);
+        this.#hear = undefined;
+        if (socket.destroyed && this.#socket === socket) this.#socket = undefined;
+        resolve(heard);
+      };
+      const patience = setTimeout(finish, patienceMs);
+      let isWritten = pieces.length === 1;
+      this.#hear = (answers, closed) => {
+        heard.push(...answers);
+        if (closed || (isWritten && heard.length >= count)) finish();
+      };
+      socket.write(pieces[0]);
+      if (isWritten) return;
+      // What ends a chunked body is not waited for: its answer may be here before.
+      setImmediate(() => {
+        socket.write(pieces[1]);
+        isWritten = true;
+        this.#hear?.([], socket.destroyed);
+      });
+    });
+  }
+
+  /** One check of v1, which is taken. */
+  async check(body: object): Promise<LimitAnswer> {
+    const [answer] = await this.ask([requestBytes({ body: JSON.stringify(body) })], 1);
+    expect(answer).toMatchObject({ status: 200 });
+    return JSON.parse(answer.body);
+  }
+
+  close(): void {
+    this.#hear = undefined;
+    this.#socket?.resetAndDestroy();
+    this.#socket = undefined;
+  }
+}
+
+/** What the answers say is used, by counter. */
+class Used {
+  readonly #tokens = new Map<string, number>();
+  readonly #touched = new Set<string>();
+
+  add(namespace: string, identifier: string, duration: number, cost: number): void {
+    // The others may begin anew meanwhile.
+    if (duration < V2_DURATION_MAX_MS) return;
+    const key = JSON.stringify([namespace, identifier, duration]);
+    this.#tokens.set(key, (this.#tokens.get(key) ?? 0) + cost);
+    this.#touched.add(key);
+  }
+
+  /** @returns how many counters of which something was said since the last time */
+  async verify(line: Line): Promise<number> {
+    const { size } = this.#touched;
+    for (const key of this.#touched) {
+      const [namespace, identifier, duration] = JSON.parse(key);
+      const body = { namespace, identifier, limit: AMOUNT_MAX, duration, cost: 0 };
+      let used = -1;
+      // Deductions behind answers take some milliseconds.
+      for (let tries = 0; tries < 50 && used !== this.#tokens.get(key); tries++) {
+        if (tries > 0) await new Promise((next) => setTimeout(next, 10));
+        used = AMOUNT_MAX - (await line.check(body)).remaining;
+      }
+      expect([key, used]).toEqual([key, this.#tokens.get(key)]);
+    }
+    this.#touched.clear();
+    return size;
+  }
+}
+
+/** A kind of request: how its body is made, and what comes of one. */
+interface Kind {
+  parts: RequestParts;
+  body: (below: Below) => string;
+  /** Of a body that came whole. */
+  statuses: (bytes: Buffer) => number[];
+  /** Notes what a 200 says was used. */
+  note?: (used: Used, bytes: Buffer, answer: Answer) => void;
+  /** Whether it is answered in its turn, so that others may follow at once. */
+  pipelines: boolean;
+}
+
+const isId = (namespace: string | undefined) => namespace?.startsWith('rlns_') ?? false;
+
+/** What JSON.parse and a schema say of a body. */
+function read<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof ApiError) return undefined;
+    throw error;
+  }
+}
+
+const text = (below: Below) => {
+  return JSON.stringify(below(8) === 0 ? pick(below, NAUGHTY) : `user_${below(40)}`);
+};
+const checkFields = (below: Below, durations: readonly number[]) => {
+  const fields = [
+    `"namespace":"${pick(below, ['fuzz', 'other', 'default'])}"`,
+    `"identifier":${text(below)}`,
+    `"limit":${pick(below, [10, 1_000, 1_000_000, AMOUNT_MAX])}`,
+    `"duration":${pick(below, durations)}`,
+  ];
+  if (below(2) === 0) fields.push(`"cost":${pick(below, [0, 1, 2, 5])}`);
+  return fields;
+};
+const V1_DURATIONS = [LASTING_MS, V2_DURATION_MAX_MS, 60_000];
+const V2_DURATIONS = [V2_DURATION_MAX_MS, 60_000];
+
+const parsedV1 = (bytes: Buffer) => read(() => readerV1.read(parseBody(bytes)));
+const parsedV2 = (bytes: Buffer) => read(() => readerV2.read(parseBody(bytes)));
+const parsedMany = (bytes: Buffer) => {
+  const items = read(() => parseBody(bytes));
+  if (!Array.isArray(items) || items.length < 1 || items.length > 100) return undefined;
+  return read(() => items.map((item) => itemReader.read(item)));
+};
+
+const CHECKS: Kind[] = [
+  {
+    parts: { path: '/v1/ratelimits.limit' },
+    pipelines: true,
+    body: (below) => {
+      const fields = checkFields(below, V1_DURATIONS);
+      if (below(3) === 0) fields.push(`"async":${below(2) === 0}`);
+      if (below(4) === 0) fields.push(`"meta":{"a":[1,{"b":null}]}`, `"resources":[{"id":"a"}]`);
+      return `{${fields.join()}}`;
+    },
+    statuses: (bytes) => {
+      const body = parsedV1(bytes);
+      return [body === undefined || isId(body.namespace) ? 400 : 200];
+    },
+    note: (used, bytes, { body: answer }) => {
+      const { namespace = 'default', identifier, duration, cost = 1 } = parsedV1(bytes)!;
+      const { success } = JSON.parse(answer);
+      if (success) used.add(namespace, identifier, duration, cost);
+    },
+  },
+  {
+    parts: { path: '/v2/ratelimit.limit' },
+    pipelines: true,
+    body: (below) => `{${checkFields(below, V2_DURATIONS).join()}}`,
+    statuses: (bytes) => {
+      const body = parsedV2(bytes);
+      if (body === undefined) return [400];
+      return [isId(body.namespace) ? 404 : 200];
+    },
+    note: (used, bytes, { body: answer }) => {
+      const { namespace, identifier, duration, cost = 1 } = parsedV2(bytes)!;
+      if (JSON.parse(answer).data.success) used.add(namespace, identifier, duration, cost);
+    },
+  },
+  {
+    parts: { path: '/v2/ratelimit.multiLimit' },
+    pipelines: true,
+    body: (below) => {
+      const count = pick(below, [1, 2, 3, 10]);
+      const items = Array.from({ length: count }, () => checkFields(below, V2_DURATIONS).join());
+      return `[{${items.join('},{')}}]`;
+    },
+    statuses: (bytes) => {
+      const items = parsedMany(bytes);
+      if (items === undefined) return [400];
+      return [items.some(({ namespace }) => isId(namespace)) ? 404 : 200];
+    },
+    note: (used, bytes, { body: answer }) => {
+      if (!JSON.parse(answer).data.passed) return;
+      for (const { namespace, identifier, duration, cost = 1 } of parsedMany(bytes)!) {
+        used.add(namespace, identifier, duration, cost);
+      }
+    },
+  },
+  {
+    parts: { path: '/v1/ratelimits.refund' },
+    pipelines: false,
+    body: (below) => {
+      const duration = pick(below, V1_DURATIONS.slice(0, 2));
+      const reset = (Math.floor(Date.now() / duration) + 1) * duration;
+      const namespace = pick(below, ['fuzz', 'other']);
+      const cost = below(3);
+      return (
+        `{"namespace":"${namespace}","identifier":${text(below)},"duration":${duration},` +
+        `"reset":${reset},"cost":${cost}}`
+      );
+    },
+    statuses: (bytes) => (isObject(bytes) ? [200, 400] : [400]),
+    note: (used, bytes, { body: answer }) => {
+      const body = parseBody(bytes) as Record<string, string>;
+      const { namespace = 'default', identifier, duration } = body;
+      used.add(namespace, identifier, Number(duration), -JSON.parse(answer).refunded);
+    },
+  },
+];
+
+function isObject(bytes: Buffer): boolean {
+  const body = read(() => parseBody(bytes));
+  return typeof body === 'object' && body !== null && !Array.isArray(body);
+}
+
+const namespaceOf = (below: Below) => pick(below, ['fuzz', 'other', 'fuz*', '*']);
+
+/** All others: what they take is theirs, but for what is no JSON object. */
+const OTHERS: Kind[] = [
+  ...[
+    ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(pathOf),
+    '/v1/ratelimits.reset',
+  ].map(
+    (path): Kind => ({
+      parts: { path },
+      pipelines: false,
+      body: (below) => {
+        const isV2 = path.startsWith('/v2/');
+        const identifier = text(below);
+        const fields = {
+          key: `"name":${identifier},"permissions":["ratelimit.*.limit"]`,
+          revoke: `"keyId":${identifier}`,
+          find: `"namespace${isV2 ? '' : 'Name'}":"${namespaceOf(below)}","identifier":${identifier}`,
+          set: `"limit":5,"duration":60000`,
+        };
+        if (path.endsWith('keys.create')) return `{${fields.key}}`;
+        if (path.endsWith('keys.revoke')) return `{${fields.revoke}}`;
+        if (path.endsWith('listOverrides')) return `{"namespace":"fuzz","limit":2,"cursor":"1"}`;
+        if (path.endsWith('setOverride')) return `{${fields.find},${fields.set}}`;
+        if (!path.endsWith('importOverrides')) return `{${fields.find}}`;
+        const dryRun = below(2) === 0;
+        return `{"overrides":[{${fields.find},${fields.set}}],"dryRun":${dryRun}}`;
+      },
+      statuses: (bytes) => (isObject(bytes) ? [200, 400, 404, 409] : [400]),
+    }),
+  ),
+  ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'GET').map(
+    (name): Kind => ({
+      parts: { path: pathOf(name), method: 'GET' },
+      pipelines: false,
+      body: (below) => {
+        return `namespaceName=${namespaceOf(below)}&identifier=user_${below(40)}&limit=3&cursor=1`;
+      },
+      statuses: () => [200, 400, 404],
+    }),
+  ),
+  {
+    parts: { path: '/docs/errors/BAD_REQUEST', method: 'GET' },
+    pipelines: true,
+    body: (below) => text(below),
+    statuses: () => [200],
+  },
+];
+
+/** Puts a body where a method has it: whatever it is, the request is well-formed. */
+function requestOf({ parts }: Kind, body: Buffer): Buffer {
+  if (parts.method !== 'GET') return requestBytes({ ...parts, body });
+  const query = body
+    .toString('latin1')
+    .replace(/[^\w=&%+.-]/g, (c) => `%${c.charCodeAt(0).toString(16).padStart(2, '0')}`);
+  return requestBytes({ ...parts, path: `${parts.path}?${query}` });
+}
+
+/** The same body in chunks of some sizes. */
+function chunked(below: Below, { parts }: Kind, body: Buffer): Buffer {
+  const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < body.length; ) {
+    const piece = body.subarray(at, at + 1 + below(60));
+    pieces.push(Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from('\r\n'));
+    at += piece.length;
+  }
+  const head = requestBytes({ ...parts, headers });
+  return Buffer.concat([head, ...pieces, Buffer.from('0\r\n\r\n')]);
+}
+
+interface Counts {
+  sent: number;
+  answered: number;
+  /** With a 200. */
+  taken: number;
+  /** Requests that nobody has to understand. */
+  broken: number;
+  /** Answers 505 of uWebSockets.js itself. */
+  versions: number;
+}
+
+interface Fuzzed {
+  server: Running;
+  kinds: Kind[];
+  isPipelined: boolean;
+  /** Where every counter has room, and no override comes between. */
+  used?: Used;
+}
+
+/** One connection's share: what it sends depends on its seed alone. */
+class Fuzz {
+  readonly counts: Counts = { sent: 0, answered: 0, taken: 0, broken: 0, versions: 0 };
+  readonly #fuzzed: Fuzzed;
+  readonly #number: number;
+  readonly #below: Below;
+  readonly #line: Line;
+  /** Identifiers of requests with a mutated head, and what came of each. */
+  readonly #heads = new Map<string, 'well-formed' | 'broken' | 'taken'>();
+  #nextHead = 0;
+
+  constructor(fuzzed: Fuzzed, number: number, seed: number) {
+    this.#fuzzed = fuzzed;
+    this.#number = number;
+    this.#below = random(seed + 7_919 * number);
+    this.#line = new Line(fuzzed.server.port);
+  }
+
+  async run(count: number): Promise<void> {
+    const end = this.counts.sent + count;
+    while (this.counts.sent < end) {
+      if (this.#below(3) === 0) await this.#head();
+      else await this.#bodies();
+    }
+    if (this.#fuzzed.used !== undefined) await this.#verifyHeads();
+    this.#line.close();
+  }
+
+  #body(kind: Kind): Buffer {
+    const below = this.#below;
+    const whole = Buffer.from(kind.body(below));
+    return below(5) === 0 ? whole : mutate(below, OF_JSON, whole);
+  }
+
+  /** One request or several, all of them well-formed HTTP; whole, in chunks, or split. */
+  async #bodies(): Promise<void> {
+    const below = this.#below;
+    const { counts } = this;
+    // What an export weighs lets only a few of them wait.
+    const kinds = this.#fuzzed.kinds.filter(({ parts }) => {
+      return this.#number === 0 || !parts.path?.endsWith('exportOverrides');
+    });
+    const first = pick(below, kinds);
+    const together = kinds.filter(({ pipelines }) => pipelines);
+    const depth = first.pipelines && this.#fuzzed.isPipelined ? 1 + below(6) : 1;
+    const asked = Array.from({ length: depth }, (_, i) => {
+      const one = i === 0 ? first : pick(below, together);
+      const body = this.#body(one);
+      const isChunked = one.parts.method !== 'GET' && below(4) === 0;
+      return {
+        kind: one,
+        body,
+        bytes: isChunked ? chunked(below, one, body) : requestOf(one, body),
+      };
+    });
+    const bytes = Buffer.concat(asked.map((one) => one.bytes));
+    // Behind the first line, in which uWebSockets.js takes no cut: the README says so.
+    const last = bytes.length - asked.at(-1)!.bytes.length;
+    const from = last + bytes.subarray(last).indexOf('\r\n') + 2;
+    const cut = from + below(bytes.length - from);
+    const pieces = below(2) === 0 ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
+    counts.sent += asked.length;
+    const answers = await this.#line.ask(pieces, asked.length);
+    const said = asked.map((one) => `${one.kind.parts.path} ${one.body}`);
+    expect([said, answers.length]).toEqual([said, asked.length]);
+    for (const [i, { kind, body }] of asked.entries()) this.#judge(kind, body, answers[i]);
+  }
+
+  #judge(kind: Kind, body: Buffer, answer: Answer): void {
+    const { status } = answer;
+    this.counts.answered++;
+    if (status === 200) this.counts.taken++;
+    // There may be 10 000 namespaces, and 1 000 keys.
+    if (status === 400 && / already, which is the most/.test(answer.body)) return;
+    const said = `${kind.parts.path} ${JSON.stringify(body.toString('latin1'))}`;
+    expect([said, kind.statuses(body), answer.body]).toEqual([
+      said,
+      expect.arrayContaining([status]),
+      answer.body,
+    ]);
+    const { used } = this.#fuzzed;
+    if (status === 200 && used !== undefined) kind.note?.(used, body, answer);
+  }
+
+  /** One request whose head is mutated, on a connection of its own. */
+  async #head(): Promise<void> {
+    const below = this.#below;
+    const { counts } = this;
+    const { server, kinds, used } = this.#fuzzed;
+    const identifier = `head_${this.#number}_${this.#nextHead++}`;
+    this.#heads.set(identifier, 'broken');
+    const limit = 5;
+    const body = JSON.stringify({ namespace: 'heads', identifier, limit, duration: LASTING_MS });
+    const parts = used === undefined ? pick(below, kinds).parts : {};
+    const whole = requestBytes({ ...parts, body });
+    const end = whole.indexOf('\r\n\r\n') + 4;
+    let head = whole.subarray(0, end);
+    if (below(3) === 0) head = Buffer.from(shuffleLines(below, head.toString('latin1')), 'latin1');
+    if (below(4) !== 0) head = mutate(below, OF_HEADS, head);
+    const bytes = Buffer.concat([head, whole.subarray(end)]);
+    const isOne = isOneRequest(bytes);
+    const cut = below(bytes.length);
+    const isSplit = below(4) === 0 && (!isOne || cut > head.indexOf('\r\n') + 1);
+    const pieces = isSplit ? [bytes.subarray(0, cut), bytes.subarray(cut)] : [bytes];
+    const line = new Line(server.port);
+    counts.sent++;
+    const answers = await line.ask(pieces, isOne ? 1 : 2, isOne ? 20_000 : PATIENCE_MS);
+    line.close();
+    const said = JSON.stringify(pieces.map((piece) => piece.toString('latin1')));
+    const statuses = answers.map(({ status }) => status);
+    const wrong = statuses.filter((status) => status >= 500 && status !== 505);
+    expect([said, wrong]).toEqual([said, []]);
+    counts.versions += statuses.filter((status) => status === 505).length;
+    if (isOne) {
+      expect([said, statuses]).toEqual([said, [expect.any(Number)]]);
+      expect([said, statuses[0] < 500]).toEqual([said, true]);
+      counts.answered++;
+      this.#heads.set(identifier, 'well-formed');
+    } else {
+      counts.broken++;
+    }
+    if (answers.some(({ body: answer }) => answer.startsWith('{"success":true'))) {
+      this.#heads.set(identifier, 'taken');
+      counts.taken++;
+    }
+  }
+
+  /** No request was decided twice; a well-formed one exactly if its answer says so. */
+  async #verifyHeads(): Promise<void> {
+    for (const [identifier, state] of this.#heads) {
+      const body = { namespace: 'heads', identifier, limit: 5, duration: LASTING_MS, cost: 0 };
+      const used = 5 - (await this.#line.check(body)).remaining;
+      const most = state === 'well-formed' ? 0 : 1;
+      const least = state === 'taken' ? 1 : 0;
+      expect([identifier, state, used >= least && used <= most]).toEqual([identifier, state, true]);
+    }
+    this.#heads.clear();
+  }
+}
+
+/** Mutated requests on some connections, in batches, each followed by what has to hold. */
+async function fuzz(fuzzed: Fuzzed, seed: number, holds: () => Promise<void>): Promise<Counts> {
+  const all = Array.from({ length: CONNECTIONS }, (_, number) => new Fuzz(fuzzed, number, seed));
+  const share = Math.ceil(REQUESTS / CONNECTIONS);
+  for (let done = 0; done < share; done += BATCH) {
+    await Promise.all(all.map((one) => one.run(Math.min(BATCH, share - done))));
+    await holds();
+  }
+  const total: Counts = { sent: 0, answered: 0, taken: 0, broken: 0, versions: 0 };
+  for (const { counts } of all) {
+    for (const name of Object.keys(total) as (keyof Counts)[]) total[name] += counts[name];
+  }
+  expect(await errorsOf(fuzzed.server)).toEqual([]);
+  expect(await fuzzed.server.stop()).toEqual({ code: 0, signal: null });
+  expect(total.answered).toBe(total.sent - total.broken);
+  expect([total.taken > REQUESTS / 20, total.broken > REQUESTS / 20]).toEqual([true, true]);
+  return total;
+}
+
+const errorsOf = async ({ adminUrl }: Running) => {
+  const all = [...(await metrics(adminUrl))];
+  return all.filter(([name, count]) => /^weir_errors_total.*status="5/.test(name) && count > 0);
+};
+
+const wellFormed = ({ sent, broken, answered }: Counts) => {
+  return `${sent - broken} well-formed, ${answered} answered`;
+};
+const noFault = ({ versions }: Counts) => {
+  return `0 exits, 0 5xx of ours (${versions} 505 of uWebSockets.js)`;
+};
+
+describe('mutated requests', () => {
+  const own = eachOnItsOwn([]);
+  const startSmall = (mode: string, counters: number) => {
+    const args = ['--acceptors', '2', '--decide', mode, '--counters', String(counters)];
+    return own.start({ args });
+  };
+
+  test.each(MODES)(
+    'are charged as they are answered, deciding %s',
+    async (mode) => {
+      const seed = newSeed();
+      const server = await startSmall(mode, 262_144);
+      const used = new Used();
+      const line = new Line(server.port);
+      let counters = 0;
+      const isPipelined = mode === 'in-place';
+      const counts = await fuzz({ server, kinds: CHECKS, isPipelined, used }, seed, async () => {
+        counters += await used.verify(line);
+      });
+      line.close();
+      const fault = `mutated checks, ${mode}; seed ${seed}`;
+      const tried = `${counts.sent} requests`;
+      figure('P3', fault, tried, wellFormed(counts));
+      const compared = `${counts.taken} taken, 0 charged otherwise in ${counters} counters`;
+      figure('P3', fault, tried, compared);
+      figure('P10', fault, tried, noFault(counts));
+    },
+    900_000,
+  );
+
+  test.each(MODES)(
+    'of every operation upon a full table do no harm, deciding %s',
+    async (mode) => {
+      const seed = newSeed();
+      const server = await startSmall(mode, COUNTERS);
+      await fill(server.port);
+      const line = new Line(server.port);
+      const kinds = [...CHECKS, ...OTHERS];
+      let number = 0;
+      const counts = await fuzz(
+        { server, kinds, isPipelined: mode === 'in-place' },
+        seed,
+        async () => {
+          const identifier = `after ${number++}`;
+          const said = { namespaceName: 'after', identifier, limit: 3, duration: LASTING_MS };
+          await done(server.port, 'ratelimits.setOverride', said);
+          const body = { namespace: 'after', identifier, limit: 9, duration: 1_000 };
+          expect(await line.check(body)).toMatchObject({ limit: 3 });
+        },
+      );
+      line.close();
+      const fault = `mutated requests, full table, ${mode}; seed ${seed}`;
+      const tried = `${counts.sent} requests`;
+      figure('P3', fault, tried, wellFormed(counts));
+      figure('P10', fault, tried, noFault(counts));
+    },
+    900_000,
+  );
+});
+
+const COUNTERS = 1_024;
+
+/** More counters than there are slots, each of which refuses in its window: none gives way. */
+async function fill(port: number): Promise<void> {
+  const each = Math.ceil((COUNTERS * SLOTS_PER_COUNTER * 1.2) / CONNECTIONS);
+  const lines = Array.from({ length: CONNECTIONS }, async (_, number) => {
+    const line = new Line(port);
+    for (let i = 0; i < each; i++) {
+      const identifier = `${number}/${i}`;
+      const body = { namespace: 'full', identifier, limit: 1, duration: LASTING_MS };
+      await line.check(body);
+      expect(await line.check(body)).toMatchObject({ success: false, remaining: 0 });
+    }
+    line.close();
+  });
+  await Promise.all(lines);
+}

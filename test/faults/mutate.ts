@@ -1,0 +1,282 @@
+/** Bytes that somebody might send on purpose: known ones, changed a little, from a seed. */
+
+export type Below = (below: number) => number;
+
+export const pick = <T>(below: Below, values: readonly T[]): T => values[below(values.length)];
+
+/** Texts that have broken other services. All are well-formed. */
+export const NAUGHTY: readonly string[] = [
+  '',
+  ' ',
+  '\t\r\n',
+  '\u0000',
+  'a\u0000b',
+  '\u0001\u0002\u001f\u007f\u0080\u009f',
+  '\ufeff',
+  '\ufeffa',
+  '\ufffd',
+  '\ufffe\uffff',
+  '\u2028\u2029\u0085',
+  '\u200b\u200c\u200d\u2060',
+  '\u202e\u0623\u0644\u202c\u200f',
+  'e\u0301',
+  'é',
+  'E',
+  'Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢',
+  '\u0301'.repeat(200),
+  '👩‍👩‍👧‍👦🏳️‍🌈🇩🇪',
+  '😀'.repeat(512),
+  '\u{10ffff}',
+  'ﬃ ſ İ ı ß ẞ Å Å',
+  '__proto__',
+  'constructor',
+  'prototype',
+  'toString',
+  'hasOwnProperty',
+  '__defineGetter__',
+  'null',
+  'undefined',
+  'NaN',
+  '-0',
+  'true',
+  '0x10',
+  '1e400',
+  "' OR '1'='1",
+  "'; DROP TABLE namespaces; --",
+  '" or ""="',
+  '<script>alert(1)</script>',
+  '"><img src=x onerror=alert(1)>',
+  '$(reboot)',
+  '`id`',
+  '; rm -rf /',
+  '|| true',
+  '%s%n%x%d',
+  '{0}{{7*7}}#{7*7}',
+  '../../../../etc/passwd',
+  '..\\..\\boot.ini',
+  '%00%2e%2e%2f',
+  'file:///dev/zero',
+  'CON',
+  'a\r\nX-Injected: 1\r\n\r\n',
+  '\\',
+  '\\\\u0041',
+  '"',
+  '{"identifier":"a"}',
+  '*',
+  '**',
+  'a*b',
+  '?[a-z]+(x)+$',
+  'default',
+  'rlns',
+  'a:b',
+  'a/b',
+  'x'.repeat(512),
+];
+
+/** Pieces of JSON, in order and not. */
+const JSON_TOKENS: readonly string[] = [
+  '{',
+  '}',
+  '[',
+  ']',
+  ',',
+  ':',
+  '"',
+  '\\',
+  'null',
+  'true',
+  'false',
+  '-0',
+  '-1',
+  '0',
+  '1.0',
+  '1e3',
+  '1e400',
+  '-1e400',
+  '0.1',
+  '1.',
+  '.5',
+  '01',
+  '+1',
+  '0x10',
+  '1_000',
+  'NaN',
+  'Infinity',
+  '9007199254740991',
+  '9007199254740992',
+  '9007199254740993',
+  '18446744073709551616',
+  '0.30000000000000004e1',
+  '9'.repeat(400),
+  '"\\ud800"',
+  '"\\udc00\\ud800"',
+  '"\\u0000"',
+  '\\u0041',
+  '"__proto__":{"limit":1},',
+  '"constructor":{"prototype":{}},',
+  '"identifier":"twice",',
+  '"limit":7,',
+  '"cost":0,',
+  '"cost":2,',
+  '"duration":1000,',
+  '"async":true,',
+  '"namespace":"other",',
+  '/* */',
+  '//\n',
+  "'",
+  ' ',
+  '\ufeff',
+  '\u00a0',
+  '\u2028',
+  '['.repeat(300),
+  '{"a":'.repeat(300),
+  ']'.repeat(300),
+  'A'.repeat(3_000),
+  '*a'.repeat(16),
+  ...NAUGHTY.slice(0, 40),
+];
+
+/** Bytes that are no UTF-8: overlong, surrogates, cut, beyond the last code point, and never. */
+const NO_UTF8: readonly Uint8Array[] = [
+  [0xc0, 0x80],
+  [0xc1, 0xbf],
+  [0xe0, 0x80, 0xaf],
+  [0xf0, 0x80, 0x80, 0xaf],
+  [0xed, 0xa0, 0x80],
+  [0xed, 0xbf, 0xbf],
+  [0xf4, 0x90, 0x80, 0x80],
+  [0xe2, 0x82],
+  [0xf0, 0x9f, 0x98],
+  [0x80],
+  [0xff],
+  [0xfe, 0xff],
+  [0x00],
+].map((bytes) => Uint8Array.from(bytes));
+
+/** Pieces of the head of a request, in order and not. */
+const HEAD_TOKENS: readonly string[] = [
+  '\r\n',
+  '\n',
+  '\r',
+  '\r\n\r\n',
+  ' ',
+  '\t',
+  ':',
+  '\u0000',
+  '%00',
+  '%2e%2e/',
+  '//',
+  '?a=b',
+  '#',
+  '*',
+  'HTTP/1.0',
+  'HTTP/1.1',
+  'HTTP/2.0',
+  'HTTP/9.9',
+  'GET ',
+  'CONNECT ',
+  'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
+  'Content-Length: 5\r\n',
+  'Content-Length: 0\r\n',
+  'Content-Length: -1\r\n',
+  'Content-Length: 18446744073709551617\r\n',
+  'Content-Length: 1, 2\r\n',
+  'Transfer-Encoding: chunked\r\n',
+  'Transfer-Encoding: identity\r\n',
+  'Transfer-Encoding : chunked\r\n',
+  'Transfer-Encoding:\tchunked, chunked\r\n',
+  'Expect: 100-continue\r\n',
+  'Expect: nothing\r\n',
+  'Connection: close\r\n',
+  'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n',
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n',
+  'Host: other\r\n',
+  'Authorization: Bearer other\r\n',
+  'Content-Type: text/plain\r\n',
+  'X: folded\r\n more\r\n',
+  ': no name\r\n',
+  'X-Long: '.concat('v'.repeat(2_000), '\r\n'),
+  'ffffffffffffffff\r\n',
+  '0\r\n\r\n',
+  '1;ext="\n"\r\n',
+];
+
+export interface Tokens {
+  readonly tokens: readonly Uint8Array[];
+}
+const encoded = (texts: readonly string[]) => texts.map((text) => Buffer.from(text));
+export const OF_JSON: Tokens = { tokens: [...encoded(JSON_TOKENS), ...NO_UTF8] };
+export const OF_HEADS: Tokens = { tokens: encoded(HEAD_TOKENS) };
+
+/** Some bits flipped, bytes replaced, cut out, doubled or exchanged, pieces put in, or the end off. */
+export function mutate(below: Below, { tokens }: Tokens, bytes: Uint8Array): Buffer {
+  let result = Buffer.from(bytes);
+  const put = (at: number, skip: number, piece: Uint8Array) => {
+    result = Buffer.concat([result.subarray(0, at), piece, result.subarray(at + skip)]);
+  };
+  const change = (at: number, byte: number) => put(at, 1, Uint8Array.of(byte));
+  for (let changes = 1 + below(3); changes > 0; changes--) {
+    const at = below(result.length + 1);
+    const length = Math.min(1 + below(20), result.length - at);
+    switch (below(8)) {
+      case 0:
+        change(at, (result[at] ?? 0) ^ (1 << below(8)));
+        break;
+      case 1:
+        change(at, below(256));
+        break;
+      case 2:
+        put(at, length, Buffer.alloc(0));
+        break;
+      case 3:
+        put(at, 0, Buffer.from(result.subarray(at, at + length)));
+        break;
+      case 4: {
+        const from = below(result.length + 1);
+        put(at, length, Buffer.from(result.subarray(from, from + length)));
+        break;
+      }
+      case 5:
+      case 6:
+        put(at, below(2) * length, pick(below, tokens));
+        break;
+      case 7:
+        if (below(4) === 0) result = result.subarray(0, at);
+        else put(at, 0, pick(below, tokens));
+        break;
+    }
+  }
+  return result;
+}
+
+/** The lines of a head, in another order or doubled; the first stays. */
+export function shuffleLines(below: Below, head: string): string {
+  const [first, ...lines] = head.split('\r\n');
+  const [a, b] = [below(lines.length), below(lines.length)];
+  if (below(3) === 0) lines.splice(a, 0, lines[b]);
+  else [lines[a], lines[b]] = [lines[b], lines[a]];
+  return [first, ...lines].join('\r\n');
+}
+
+const REQUEST_LINE = /^[A-Z]{1,20} \/[\x21-\x7e]* HTTP\/1\.1$/;
+const HEADER_LINE = /^[\w!#$%&'*+.^`|~-]+:[ \t]*[\x20-\x7e\t]*$/;
+
+/**
+ * Whether bytes are one whole request about whose end nobody can be in doubt. It is stricter than
+ * HTTP, so that whoever serves HTTP has to answer what it takes.
+ */
+export function isOneRequest(bytes: Buffer): boolean {
+  const text = bytes.toString('latin1');
+  const end = text.indexOf('\r\n\r\n');
+  if (end < 0 || end > 16_000) return false;
+  const [first, ...lines] = text.slice(0, end).split('\r\n');
+  if (!REQUEST_LINE.test(first) || !lines.every((line) => HEADER_LINE.test(line))) return false;
+  const of = (name: string) => {
+    return lines.filter((line) => line.toLowerCase().startsWith(`${name}:`));
+  };
+  if (of('host').length !== 1 || !/:[ \t]*\S/.test(of('host')[0])) return false;
+  if (of('transfer-encoding').length > 0 || of('content-length').length !== 1) return false;
+  if (/^(CONNECT|HEAD) /.test(first) || lines.length > 50) return false;
+  const length = /^[^:]+:[ \t]*(\d{1,6})[ \t]*$/.exec(of('content-length')[0])?.[1];
+  return length !== undefined && Number(length) === text.length - end - 4;
+}
