@@ -67,7 +67,9 @@ class Line {
     socket.on('data', (data) => {
       const { answers, rest } = takeAnswers(received + data);
       received = rest;
-      if (answers.length > 0) this.#hear?.(answers, false);
+      // To go on, which uWebSockets.js says to who expects it, is no answer.
+      const whole = answers.filter(({ status }) => status !== 100);
+      if (whole.length > 0) this.#hear?.(whole, false);
     });
     socket.on('error', gone);
     socket.on('close', gone);
