@@ -30,10 +30,14 @@ export const BODY_MAX_BYTES = 65_536;
 /** Checks of one request. */
 export const MULTI_LIMIT_MAX = 100;
 export const MULTI_LIMIT_MAX_BYTES = 1_048_576;
+/** What begins a value in them; those of a right request are some thousand at most. */
+export const MULTI_LIMIT_VALUES_MAX = 10_000;
 /** The longest answer to one: it repeats its names, where an escape makes six bytes of one. */
 export const ANSWER_MAX_BYTES = 1_048_576;
 /** Of a request that imports overrides. */
 export const IMPORT_MAX_BYTES = 1_048_576;
+/** The shortest overrides that fill it have half as many. */
+export const IMPORT_VALUES_MAX = 200_000;
 /** Items of a page of a list, and of an export. */
 export const PAGE_MAX = 100;
 /** Items of a page of v2 that does not say how many. */

@@ -5,17 +5,33 @@
 
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
+import { BODY_MAX_BYTES } from '../limits.ts';
 import { SHOWN_NAME_MAX } from './schema.ts';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-export function parseBody(bytes: ArrayBuffer | Uint8Array): unknown {
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
+/** `{` and `[`, but for the bit in which they differ. */
+const OPENING = 0x5b;
+const OPENING_BITS = 0xdf;
+
+/**
+ * @param valuesMax how many values a body may hold that is longer than most bodies may be: a
+ * million brackets would keep the thread busy for a third of a second
+ */
+export function parseBody(
+  bytes: ArrayBuffer | Uint8Array,
+  valuesMax = Number.POSITIVE_INFINITY,
+): unknown {
   let text: string;
   try {
     text = decoder.decode(bytes);
   } catch {
     throw new ApiError('BAD_REQUEST', 'the body is not valid UTF-8');
   }
+  if (bytes.byteLength > BODY_MAX_BYTES) requireFewValues(new Uint8Array(bytes), valuesMax);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -26,6 +42,21 @@ export function parseBody(bytes: ArrayBuffer | Uint8Array): unknown {
   // Valid UTF-8 holds no lone surrogate: only an escape can bring one in.
   if (text.includes('\\u')) requireWellFormed(value);
   return value;
+}
+
+/** Counts what begins a value, as far as the text is JSON; what is behind a fault is not read. */
+function requireFewValues(bytes: Uint8Array, valuesMax: number): void {
+  let values = 0;
+  let isText = false;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === QUOTE) isText = !isText;
+    else if (isText) i += byte === BACKSLASH ? 1 : 0;
+    else if (byte === COMMA || (byte & OPENING_BITS) === OPENING) values++;
+  }
+  if (values <= valuesMax) return;
+  const message = `the body must hold at most ${valuesMax} values, got ${values}`;
+  throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: 'send less in a request' });
 }
 
 function requireWellFormed(body: unknown): void {

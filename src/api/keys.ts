@@ -80,7 +80,8 @@ export const revokeKey: Handler = ({ registry, permissions, nowMs }, input) => {
   const { keyId } = revokeReader.read(input);
   permissions.requireKeys('keys.revoke');
   const key = registry.key(keyId);
-  if (key === undefined) throw new ApiError('NOT_FOUND', `there is no key ${describe(keyId)}`);
+  // The id is not repeated: it may be a key, by mistake.
+  if (key === undefined) throw new ApiError('NOT_FOUND', 'there is no key of that id');
   if (!registry.isStored(key)) {
     const message = `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`;
     throw new ApiError('CONFLICT', message);

@@ -8,6 +8,7 @@
 import { requireTime } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
+import { IMPORT_VALUES_MAX } from '../limits.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
 import { parseBody } from './json.ts';
@@ -93,5 +94,7 @@ export class Service {
 }
 
 function read(input: OperationRequest['input']): unknown {
-  return typeof input === 'string' ? parseQuery(input, QUERY_INTEGERS) : parseBody(input);
+  return typeof input === 'string'
+    ? parseQuery(input, QUERY_INTEGERS)
+    : parseBody(input, IMPORT_VALUES_MAX);
 }

@@ -17,6 +17,7 @@ import {
   DURATION_MIN_MS,
   IDENTIFIER_MAX_CHARACTERS,
   MULTI_LIMIT_MAX,
+  MULTI_LIMIT_VALUES_MAX,
   NAMESPACE_MAX_CHARACTERS,
   V2_DURATION_MAX_MS,
 } from '../../limits.ts';
@@ -129,7 +130,7 @@ export class ReaderV2 {
   }
 
   #parseMany(bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] {
-    const items = parseBody(bytes);
+    const items = parseBody(bytes, MULTI_LIMIT_VALUES_MAX);
     const takes = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
     if (!Array.isArray(items) || items.length < 1 || items.length > MULTI_LIMIT_MAX) {
       const message = `the body must be ${takes}, got ${describe(items)}`;
