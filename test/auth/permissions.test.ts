@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_NAMES } from '../../src/api/operations.ts';
 import { Permissions, readPermission } from '../../src/auth/permissions.ts';
+import { figure } from '../faults/promises.ts';
 import {
   COUNTER_OPERATIONS,
   done,
@@ -285,7 +286,7 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
       }
     }
   }
-  console.info(`permissions: ${cells} cells, ${wrong.length} wrong`);
+  figure('P5', 'operation x key x namespace', `${cells} cells`, `${wrong.length} wrong`);
   expect(wrong).toEqual([]);
   expect(await overrides()).toBe(2);
 });

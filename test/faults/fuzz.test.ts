@@ -4,7 +4,6 @@
  * counted is what was answered with a 200.
  */
 
-import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { parseBody } from '../../src/api/json.ts';
 import { OPERATION_NAMES, OPERATIONS, pathOf } from '../../src/api/operations.ts';
@@ -16,12 +15,11 @@ import { done } from '../support/api.ts';
 import {
   type Answer,
   LASTING_MS,
-  type LimitAnswer,
   metrics,
   type RequestParts,
   requestBytes,
-  takeAnswers,
 } from '../support/http.ts';
+import { Line } from '../support/line.ts';
 import { random } from '../support/load.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import { MODES, type Running } from '../support/server.ts';
@@ -44,84 +42,6 @@ const BATCH = 400;
 const CONNECTIONS = 12;
 /** How long a connection is heard on which what was sent may be the beginning of something. */
 const PATIENCE_MS = 40;
-
-/** A connection that is used again and again, as long as the server keeps it. */
-class Line {
-  readonly #port: number;
-  #socket: Socket | undefined;
-  #hear: ((answers: Answer[], closed: boolean) => void) | undefined;
-
-  constructor(port: number) {
-    this.#port = port;
-  }
-
-  #open(): Socket {
-    const socket = connect(this.#port, '127.0.0.1');
-    let received = '';
-    const gone = () => {
-      if (this.#socket === socket) this.#socket = undefined;
-      this.#hear?.([], true);
-    };
-    socket.setNoDelay(true);
-    socket.setEncoding('latin1');
-    socket.on('data', (data) => {
-      const { answers, rest } = takeAnswers(received + data);
-      received = rest;
-      // To go on, which uWebSockets.js says to who expects it, is no answer.
-      const whole = answers.filter(({ status }) => status !== 100);
-      if (whole.length > 0) this.#hear?.(whole, false);
-    });
-    socket.on('error', gone);
-    socket.on('close', gone);
-    return socket;
-  }
-
-  /**
-   * Writes one piece or two, each in a packet of its own.
-   * @param patienceMs how long after the last answer no other is waited for
-   * @returns so many answers, or fewer where the connection was closed or patience is over
-   */
-  ask(pieces: Buffer[], count: number, patienceMs = 20_000): Promise<Answer[]> {
-    this.#socket ??= this.#open();
-    const socket = this.#socket;
-    return new Promise((resolve) => {
-      const heard: Answer[] = [];
-      const finish = () => {
-        clearTimeout(patience);
-        this.#hear = undefined;
-        if (socket.destroyed && this.#socket === socket) this.#socket = undefined;
-        resolve(heard);
-      };
-      const patience = setTimeout(finish, patienceMs);
-      let isWritten = pieces.length === 1;
-      this.#hear = (answers, closed) => {
-        heard.push(...answers);
-        if (closed || (isWritten && heard.length >= count)) finish();
-      };
-      socket.write(pieces[0]);
-      if (isWritten) return;
-      // What ends a chunked body is not waited for: its answer may be here before.
-      setImmediate(() => {
-        socket.write(pieces[1]);
-        isWritten = true;
-        this.#hear?.([], socket.destroyed);
-      });
-    });
-  }
-
-  /** One check of v1, which is taken. */
-  async check(body: object): Promise<LimitAnswer> {
-    const [answer] = await this.ask([requestBytes({ body: JSON.stringify(body) })], 1);
-    expect(answer).toMatchObject({ status: 200 });
-    return JSON.parse(answer.body);
-  }
-
-  close(): void {
-    this.#hear = undefined;
-    this.#socket?.resetAndDestroy();
-    this.#socket = undefined;
-  }
-}
 
 /** What the answers say is used, by counter. */
 class Used {
