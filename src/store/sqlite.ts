@@ -8,7 +8,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { chmodSync, closeSync, fsyncSync, openSync, renameSync } from 'node:fs';
+import { chmodSync, closeSync, fsyncSync, openSync, renameSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import Database from 'libsql';
@@ -48,6 +48,8 @@ export class SqliteStore implements Store {
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
   readonly #transaction: Database.Transaction<(changes: readonly Change[]) => void>;
+  /** The store and its log, by path, as they were opened. */
+  readonly #files: ReadonlyMap<string, number>;
 
   private constructor(path: string, directory: DataDirectory) {
     this.#path = path;
@@ -59,6 +61,8 @@ export class SqliteStore implements Store {
       chmodSync(path, 0o600);
       this.#verify();
       this.hashKey = Buffer.from(this.#meta('hashKey'), 'hex');
+      const paths = [path, `${path}-wal`];
+      this.#files = new Map(paths.map((file) => [file, statSync(file).ino]));
     } catch (error) {
       this.#database.close();
       throw error;
@@ -89,6 +93,7 @@ export class SqliteStore implements Store {
   }
 
   commit(changes: readonly Change[]): void {
+    this.#requireFiles();
     try {
       this.#transaction.immediate(changes);
     } catch (error) {
@@ -107,6 +112,13 @@ export class SqliteStore implements Store {
     // For whoever copies the one file: all is durable in the log beside it.
     this.#emptyLog();
     this.#database.close();
+  }
+
+  /** What is written to a file that was removed is gone with the process, and without an error. */
+  #requireFiles(): void {
+    for (const [file, inode] of this.#files) {
+      if (statSync(file).ino !== inode) throw new Error(`${file} is not the file it was`);
+    }
   }
 
   /**
