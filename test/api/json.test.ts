@@ -6,7 +6,7 @@ const long = (json: string) => Buffer.from(json + ' '.repeat(BODY_MAX_BYTES));
 const MESSAGE = 'the body must hold at most 5 values';
 
 test('a long body holds so many values, which are what begins and what is behind a comma', () => {
-  const right = ['[1,2,3,4,5]', '[[[[[]]]]]', '{"a":[1,2],"b":{}}', '[[],[],[]]'];
+  const right = ['[1,2,3,4,5]', '[[[[[]]]]]', '{"a":[1,2],"b":{}}', '[[],[]]'];
   for (const json of right) expect(parseBody(long(json), 5)).toEqual(JSON.parse(json));
   const wrong = ['[1,2,3,4,5,6]', '[[[[[[]]]]]]', '{"a":[1,2],"b":{},"c":1}', '[[[[[[', ',,,,,,'];
   for (const json of wrong) expect(() => parseBody(long(json), 5)).toThrow(MESSAGE);

@@ -1,10 +1,12 @@
-/** Disks that fail a real server, at its start and while it runs. */
+/** Disks that fail a real server, at its start and while it runs: it refuses, and loses nothing. */
 
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   truncateSync,
@@ -14,9 +16,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { done, type Fields, operate } from '../support/api.ts';
 import { check, errorOf, LASTING_MS } from '../support/http.ts';
+import { random } from '../support/load.ts';
 import {
   cleanEnvironment,
   MAIN,
+  ROOT_KEY,
   type Running,
   removeDirectory,
   spawnServer,
@@ -24,8 +28,13 @@ import {
   temporaryDirectory,
   until,
 } from '../support/server.ts';
+import { figure, newSeed, trials } from './promises.ts';
 
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
+
+const CUTS = trials(3, 100);
+/** At least one of each of the three files. */
+const DAMAGES = trials(3, 300);
 
 let dataDir: string;
 beforeEach(() => {
@@ -51,6 +60,29 @@ async function fill(directory: string): Promise<void> {
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }
 
+/** All that a store has, as the operations tell it. */
+async function contents(server: Running): Promise<unknown[]> {
+  const { overrides } = await done(server.port, 'ratelimits.exportOverrides', { limit: 1_000 });
+  const { keys } = await done(server.port, 'keys.list');
+  const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+  return [
+    overrides,
+    (keys as Fields[]).map(({ keyId, name }) => [keyId, name]).slice(1),
+    namespaces,
+  ];
+}
+
+/** A server that serves, or the sentence with which it has ended. */
+async function startedOr(directory: string): Promise<Running | string> {
+  const server = await spawnServer(directory, { args: ARGS, env: { WEIR_ROOT_KEY: ROOT_KEY } });
+  await until('it serves or has ended', () => {
+    return server.child.exitCode !== null || server.stdout().includes('serves checks');
+  });
+  if (server.child.exitCode === null) return server;
+  expect([await server.exited, server.stdout()]).toEqual([{ code: 1, signal: null }, '']);
+  return server.stderr().trim();
+}
+
 /** What a start that must not succeed said; the code is 1 and nothing was printed. */
 async function refusal(): Promise<string> {
   const server = await spawnServer(dataDir, { args: ARGS });
@@ -62,13 +94,13 @@ async function refusal(): Promise<string> {
 }
 
 describe('a start on a store that is damaged ends with one sentence', () => {
-  test('emptied, truncated at every tenth, gone, or a directory', async () => {
+  test(`emptied, truncated at ${CUTS} places, gone, or a directory`, async () => {
     await fill(dataDir);
     const path = join(dataDir, 'store.db');
     const whole = readFileSync(path);
     const { size } = statSync(path);
-    for (let tenth = 0; tenth < 10; tenth++) {
-      truncateSync(path, Math.floor((size * tenth) / 10));
+    for (let cut = 0; cut < CUTS; cut++) {
+      truncateSync(path, Math.floor((size * cut) / CUTS));
       expect(await refusal()).toMatch(new RegExp(`^weir: the store ${path} cannot be trusted: `));
       writeFileSync(path, whole);
     }
@@ -81,6 +113,65 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const server = await startServer(dataDir, { args: ARGS });
     expect(await limitOf(server, 'user_7')).toBe(5);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    figure('P4', 'a store cut, gone, or no file', `${CUTS + 2} starts`, 'each refused');
+  }, 300_000);
+
+  test(`flipped, cut or overwritten in any file, ${DAMAGES} times: refused, or all is there`, async () => {
+    const seed = newSeed();
+    const below = random(seed);
+    await fill(dataDir);
+    // Killed, so that there is a log with something in it.
+    const server = await startServer(dataDir, { args: ARGS });
+    for (let i = 50; i < 60; i++) expect((await set(server, `user_${i}`)).status).toBe(200);
+    const before = await contents(server);
+    server.child.kill('SIGKILL');
+    await server.exited;
+    const files = readdirSync(dataDir).map((name) => join(dataDir, name));
+    const whole = new Map(files.map((file) => [file, readFileSync(file)]));
+    let refused = 0;
+    for (let i = 0; i < DAMAGES; i++) {
+      const file = files.filter((one) => whole.get(one)!.length > 0)[i % 3];
+      const bytes = Buffer.from(whole.get(file)!);
+      const at = below(bytes.length);
+      const kind = below(3);
+      if (kind === 0) bytes[at] ^= 1 << below(8);
+      else if (kind === 1)
+        bytes.fill(below(256), at, Math.min(at + 1 + below(5_000), bytes.length));
+      writeFileSync(file, kind === 2 ? bytes.subarray(0, at) : bytes);
+      const found = await startedOr(dataDir);
+      if (typeof found === 'string') {
+        refused++;
+        const named = new RegExp(`^weir: (the store|the data directory|${dataDir})`);
+        expect([file, at, kind, found]).toEqual([file, at, kind, expect.stringMatching(named)]);
+        expect(found).toContain(dataDir);
+      } else {
+        const after = await contents(found);
+        expect([file, at, kind, await found.stop()]).toEqual([
+          file,
+          at,
+          kind,
+          { code: 0, signal: null },
+        ]);
+        expect([file, at, kind, after]).toEqual([file, at, kind, before]);
+      }
+      for (const name of readdirSync(dataDir)) rmSync(join(dataDir, name));
+      for (const [path, content] of whole) writeFileSync(path, content, { mode: 0o600 });
+    }
+    const measured = `${refused} refused, ${DAMAGES - refused} whole, 0 empty; seed ${seed}`;
+    figure('P4', 'damaged files', `${DAMAGES} starts`, measured);
+  }, 900_000);
+
+  test('below a file, or in a place where nothing can be made', async () => {
+    const file = join(dataDir, 'file');
+    writeFileSync(file, '');
+    const outer = dataDir;
+    for (const path of [join(file, 'data'), '/proc/weir', '/dev/null']) {
+      dataDir = path;
+      expect(await refusal()).toMatch(
+        new RegExp(`^weir: the data directory ${path} cannot be used`),
+      );
+    }
+    dataDir = outer;
   });
 
   test('unreadable', async () => {
@@ -182,6 +273,21 @@ const WRITES = 40;
 /** Where no strace is installed, or may be attached, the one test with it is skipped. */
 const withoutTrace = spawnSync('strace', ['-qq', '-e', 'trace=none', 'true']).status !== 0;
 
+/** System calls of a server that fail from now on, until it or the trace ends. */
+async function traced({ child: { pid } }: Running, calls: string, fault: string) {
+  const options = ['-f', '-qq', '-e', `trace=${calls}`, '-e', `inject=${calls}:${fault}`];
+  const trace = spawn('strace', [...options, '-p', String(pid)], { stdio: 'ignore' });
+  const ended = new Promise((resolve) => trace.on('close', resolve));
+  await until('it is traced', () => {
+    return !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  });
+  const end = () => {
+    trace.kill('SIGINT');
+    return ended;
+  };
+  return { ended, end };
+}
+
 describe('a disk that fails while the server runs', () => {
   test.skipIf(withoutMount)(
     'because it is full: changes get a 503, checks go on, and all is well when there is room',
@@ -230,26 +336,50 @@ describe('a disk that fails while the server runs', () => {
     }),
   );
 
+  test.skipIf(withoutTrace)('because it became read-only: the same', async () => {
+    const server = await startServer(dataDir, { args: ARGS });
+    expect((await set(server, 'kept')).status).toBe(200);
+    // Nobody may make a file system so while a file is open for writing, but for the kernel itself.
+    const trace = await traced(server, 'pwrite64,ftruncate', 'error=EROFS');
+    await expectNoChange(server);
+    await trace.end();
+    await expectRecovery(server);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('because it was removed, moved away, or put in another place: nothing is acknowledged', async () => {
+    const removals: ((directory: string) => void)[] = [
+      (directory) => rmSync(directory, { recursive: true }),
+      (directory) => renameSync(directory, `${directory}.moved`),
+      (directory) => rmSync(join(directory, 'store.db')),
+      (directory) => rmSync(join(directory, 'store.db-wal')),
+      (directory) => {
+        const path = join(directory, 'store.db');
+        const copy = readFileSync(path);
+        rmSync(path);
+        writeFileSync(path, copy);
+      },
+    ];
+    for (const [i, remove] of removals.entries()) {
+      const directory = join(dataDir, String(i));
+      const server = await startServer(directory, { args: ARGS });
+      expect((await set(server, 'kept')).status).toBe(200);
+      remove(directory);
+      await expectNoChange(server);
+      expect(server.stderr()).toContain('the store cannot be written to');
+      server.child.kill('SIGKILL');
+      await server.exited;
+    }
+    const tried = `${removals.length} ways`;
+    figure('P4', 'removed while it runs', tried, 'checks answered, changes 503, 0 acknowledged');
+  });
+
   test.skipIf(withoutTrace)(
     'to make a change durable: it is refused, and does not come back after a crash',
     async () => {
       const server = await startServer(dataDir, { args: ARGS });
       expect((await set(server, 'kept')).status).toBe(200);
-      const pid = String(server.child.pid);
-      const calls = 'fsync,fdatasync';
-      const options = [
-        '-f',
-        '-qq',
-        '-e',
-        `trace=${calls}`,
-        '-e',
-        `inject=${calls}:error=EIO:when=1`,
-      ];
-      const trace = spawn('strace', [...options, '-p', pid], { stdio: 'ignore' });
-      const traced = new Promise((resolve) => trace.on('close', resolve));
-      await until('it is traced', () => {
-        return !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
-      });
+      const trace = await traced(server, 'fsync,fdatasync', 'error=EIO:when=1');
       const answer = await set(server, 'kept', { limit: 9 });
       expect([answer.status, errorOf(answer).message]).toEqual([
         503,
@@ -257,7 +387,7 @@ describe('a disk that fails while the server runs', () => {
       ]);
       server.child.kill('SIGKILL');
       await server.exited;
-      await traced;
+      await trace.ended;
       const again = await startServer(dataDir, { args: ARGS });
       expect(await limitOf(again, 'kept')).toBe(5);
       expect(await again.stop()).toEqual({ code: 0, signal: null });
