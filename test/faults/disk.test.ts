@@ -32,9 +32,9 @@ import { figure, newSeed, trials } from './promises.ts';
 
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
 
-const CUTS = trials(3, 100);
+const CUTS = trials(3, 50);
 /** At least one of each of the three files. */
-const DAMAGES = trials(3, 300);
+const DAMAGES = trials(3, 120);
 
 let dataDir: string;
 beforeEach(() => {

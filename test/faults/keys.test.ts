@@ -19,8 +19,8 @@ import { figure, trials } from './promises.ts';
 const ACCEPTORS = 3;
 /** So many connections that each acceptor has some, with hardly a doubt. */
 const CONNECTIONS = 24;
-const REVOCATIONS = trials(30, 1_000);
-const EXPIRIES = trials(3, 30);
+const REVOCATIONS = trials(30, 300);
+const EXPIRIES = trials(3, 15);
 
 const own = eachOnItsOwn(['--acceptors', String(ACCEPTORS), '--counters', '1024']);
 
