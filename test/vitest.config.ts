@@ -8,14 +8,11 @@ import PromiseTable from './faults/reporter.ts';
 
 const HEAVY = [
   'test/counters/*contention.test.ts',
-  'test/decide/in-place.test.ts',
-  'test/http/exactness.test.ts',
   'test/http/in-force.test.ts',
   'test/http/listener.test.ts',
   'test/http/many.test.ts',
   'test/http/operations.test.ts',
   'test/observe/metrics.test.ts',
-  'test/shards/supervisor.test.ts',
   'test/supervise/*.test.ts',
 ];
 

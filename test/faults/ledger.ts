@@ -18,6 +18,8 @@ export interface Verdict {
   excess: number;
   /** Windows that refused what would have fitted: 0 where P2 holds. */
   falseRefusals: number;
+  /** Tokens that these windows had left. */
+  missing: number;
   /** A few of what is wrong, in words. */
   wrong: string[];
 }
@@ -26,7 +28,8 @@ const SHOWN = 5;
 
 export class Ledger {
   decisions = 0;
-  readonly #windows = new Map<string, Window>();
+  /** By reset, and by id. */
+  readonly #windows = new Map<number, Map<number, Window>>();
   readonly #limitOf: (id: number) => number;
 
   /** @param limitOf the limit of each counter */
@@ -36,11 +39,15 @@ export class Ledger {
 
   note(id: number, reset: number, cost: number, admitted: boolean): void {
     this.decisions++;
-    const key = `${id}/${reset}`;
-    let window = this.#windows.get(key);
+    let windows = this.#windows.get(reset);
+    if (windows === undefined) {
+      windows = new Map();
+      this.#windows.set(reset, windows);
+    }
+    let window = windows.get(id);
     if (window === undefined) {
       window = { admitted: 0, refused: Number.POSITIVE_INFINITY };
-      this.#windows.set(key, window);
+      windows.set(id, window);
     }
     if (admitted) window.admitted += cost;
     else window.refused = Math.min(window.refused, cost);
@@ -48,23 +55,30 @@ export class Ledger {
 
   /** What was admitted of a counter in a window. */
   admitted(id: number, reset: number): number {
-    return this.#windows.get(`${id}/${reset}`)?.admitted ?? 0;
+    return this.#windows.get(reset)?.get(id)?.admitted ?? 0;
   }
 
   verdict(): Verdict {
     let excess = Number.NEGATIVE_INFINITY;
     let falseRefusals = 0;
+    let missing = 0;
+    let windows = 0;
     const wrong: string[] = [];
-    for (const [key, { admitted, refused }] of this.#windows) {
-      const limit = this.#limitOf(Number(key.split('/')[0]));
-      excess = Math.max(excess, admitted - limit);
-      if (admitted > limit) wrong.push(`${key}: ${admitted} of ${limit} admitted`);
-      if (admitted + refused > limit) continue;
-      falseRefusals++;
-      wrong.push(`${key}: ${refused} refused at ${admitted} of ${limit}`);
+    for (const [reset, byId] of this.#windows) {
+      windows += byId.size;
+      for (const [id, { admitted, refused }] of byId) {
+        const limit = this.#limitOf(id);
+        const name = `${id}/${reset}`;
+        excess = Math.max(excess, admitted - limit);
+        if (admitted > limit) wrong.push(`${name}: ${admitted} of ${limit} admitted`);
+        if (admitted + refused > limit) continue;
+        falseRefusals++;
+        missing += limit - admitted;
+        wrong.push(`${name}: ${refused} refused at ${admitted} of ${limit}`);
+      }
     }
     const { decisions } = this;
-    const windows = this.#windows.size;
-    return { decisions, windows, excess, falseRefusals, wrong: wrong.slice(0, SHOWN) };
+    const shown = wrong.slice(0, SHOWN);
+    return { decisions, windows, excess, falseRefusals, missing, wrong: shown };
   }
 }

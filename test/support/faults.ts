@@ -1,9 +1,9 @@
-/** A server whose shard workers die again and again: see `test/shards/fault.mjs`. */
+/** A server whose shard workers die again and again: see `test/faults/worker-fault.mjs`. */
 
 import { join } from 'node:path';
 import { type Running, startServer } from './server.ts';
 
-const FAULT = new URL('../shards/fault.mjs', import.meta.url).pathname;
+const FAULT = new URL('../faults/worker-fault.mjs', import.meta.url).pathname;
 
 export const KINDS = ['throw', 'exit', 'memory', 'loop', 'bootstrap'];
 

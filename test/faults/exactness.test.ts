@@ -1,0 +1,101 @@
+/** No fault but load: every decision is replayed, and no window admits more or less than it may. */
+
+import { describe, expect, test } from 'vitest';
+import { done } from '../support/api.ts';
+import { metrics } from '../support/http.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { MODES } from '../support/server.ts';
+import { Ledger } from './ledger.ts';
+import { figure, newSeed, trials } from './promises.ts';
+import { askOf, Traffic } from './traffic.ts';
+import { expectPeacefulStop } from './unharmed.ts';
+
+const CONNECTIONS = 64;
+/** uWebSockets.js takes one request at a time where answers come later. */
+const DEPTH = { 'in-place': 16, worker: 1 } as const;
+/** Whole packets on all connections. */
+const CHECKS = {
+  'in-place': 16 * 64 * trials(98, 9_900),
+  worker: 64 * trials(1_000, 16_000),
+} as const;
+const HOT = 6;
+const COLD = 3_000;
+const DURATION_MS = 2_000;
+const COSTS = [1, 1, 1, 1, 2, 3, 7, 0];
+
+const limitOf = (id: number) => (id < HOT ? 9_000 + id : 15 + (id % 11));
+const namespaceOf = (id: number) => id % 3;
+
+const asks = Array.from({ length: HOT + COLD }, (_, id) =>
+  COSTS.map((cost) => {
+    const body = { namespace: `exact_${namespaceOf(id)}`, identifier: `id_${id}`, cost };
+    return askOf(id, { ...body, limit: limitOf(id), duration: DURATION_MS });
+  }),
+);
+
+const own = eachOnItsOwn([]);
+
+describe.each(MODES)('decided %s, by two acceptors:', (mode) => {
+  test(`in ${CHECKS[mode]} checks no window admits more than its limit, none less, and the metrics are the sums of the answers`, async () => {
+    const threads = ['--acceptors', '2', '--workers', '2'];
+    const server = await own.start({ args: [...threads, '--counters', '65536', '--decide', mode] });
+    // A look into a namespace that is not there yet is counted with those of all others; what an
+    // override has made is known to every acceptor.
+    for (const i of [0, 1, 2]) {
+      const said = { identifier: 'nobody', limit: 1, duration: 1_000 };
+      await done(server.port, 'ratelimits.setOverride', { namespaceName: `exact_${i}`, ...said });
+    }
+    const seed = newSeed();
+    const ledger = new Ledger(limitOf);
+    /** By namespace: decisions and tokens, admitted and refused. */
+    const sums = Array.from({ length: 3 }, () => ({ admitted: [0, 0], refused: [0, 0] }));
+    const traffic = new Traffic({
+      port: server.port,
+      connections: CONNECTIONS,
+      depth: DEPTH[mode],
+      seed,
+      checks: CHECKS[mode],
+      ledger,
+      next: (below) => {
+        const id = below(3) === 0 ? HOT + below(COLD) : below(HOT);
+        return asks[id][below(COSTS.length)];
+      },
+      heard: ({ id, cost }, admitted) => {
+        const sum = sums[namespaceOf(id)][admitted ? 'admitted' : 'refused'];
+        sum[0]++;
+        sum[1] += cost;
+      },
+    });
+    await traffic.ended;
+    const measured = await metrics(server.adminUrl);
+    await expectPeacefulStop(server);
+
+    const total = CHECKS[mode];
+    const verdict = ledger.verdict();
+    const tried = `${verdict.decisions} decisions ${mode}, ${verdict.windows} windows`;
+    figure('P1', 'load', tried, `most beyond a limit: ${verdict.excess}; seed ${seed}`);
+    figure('P2', 'load', tried, `${verdict.falseRefusals} false refusals`);
+    figure('P3', 'load', `${traffic.sent} sent ${mode}`, `${traffic.unanswered} unanswered`);
+    expect([traffic.sent, traffic.answered, traffic.broken]).toEqual([total, total, []]);
+    expect(verdict.decisions).toBe(total);
+    expect(verdict).toMatchObject({ excess: 0, falseRefusals: 0, wrong: [] });
+    expect(server.stderr()).not.toContain('raise WEIR_COUNTERS');
+
+    for (const [i, sum] of sums.entries()) {
+      for (const outcome of ['admitted', 'refused'] as const) {
+        const labels = `{namespace="exact_${i}",outcome="${outcome}"}`;
+        expect([
+          measured.get(`weir_decisions_total${labels}`),
+          measured.get(`weir_tokens_total${labels}`),
+        ]).toEqual(sum[outcome]);
+      }
+    }
+    expect(measured.get('weir_check_duration_seconds_count')).toBe(total);
+    expect(measured.get('weir_live_evictions_total')).toBe(0);
+    const inPlace = measured.get('weir_ring_full_total')!;
+    const takenBack = measured.get('weir_ring_taken_back_total')!;
+    const handedOver = measured.get('weir_ring_checks_total')!;
+    expect(handedOver + inPlace).toBe(mode === 'worker' ? total : 0);
+    expect(measured.get('weir_worker_decisions_total')! + takenBack).toBe(handedOver);
+  }, 600_000);
+});

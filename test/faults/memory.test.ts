@@ -1,0 +1,217 @@
+/** More identifiers than there is room for, at full rate: who is forgotten, and what grows. */
+
+import { describe, expect, test } from 'vitest';
+import { check, LASTING_MS, metric, request } from '../support/http.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { MODES, type Running } from '../support/server.ts';
+import { figure, IS_LONG, trials } from './promises.ts';
+import { type Ask, askOf, Traffic } from './traffic.ts';
+import { expectPeacefulStop } from './unharmed.ts';
+
+const COUNTERS = IS_LONG ? 65_536 : 4_096;
+const CONNECTIONS = 32;
+const DEPTH = { 'in-place': 16, worker: 1 } as const;
+/** Clients whose treatment is looked at before and after. */
+const CLIENTS = 100;
+const LIMITS = [1, 1_000];
+
+const own = eachOnItsOwn([]);
+
+interface Spray {
+  namespace: (n: number) => string;
+  limit: number;
+  cost?: number;
+  /** How often each identifier asks in a row. */
+  times?: number;
+  mode?: keyof typeof DEPTH;
+}
+
+/** Asks for so many identifiers that nobody has asked for before. */
+let sprayed = 0;
+async function spray(server: Running, identifiers: number, spray: Spray): Promise<Traffic> {
+  const { namespace, limit, cost = 1, times = 1, mode = 'in-place' } = spray;
+  const first = sprayed;
+  const asks: Ask[] = [];
+  const next = () => {
+    if (asks.length === 0) {
+      const n = sprayed++;
+      const body = { namespace: namespace(n - first), identifier: `s_${n}`, cost };
+      const ask = askOf(n, { ...body, limit, duration: LASTING_MS });
+      for (let i = 0; i < times; i++) asks.push(ask);
+    }
+    return asks.pop()!;
+  };
+  const packets = Math.ceil((identifiers * times) / DEPTH[mode]);
+  const traffic = new Traffic({
+    port: server.port,
+    connections: CONNECTIONS,
+    depth: DEPTH[mode],
+    seed: 1,
+    checks: packets * DEPTH[mode],
+    next,
+  });
+  await traffic.ended;
+  expect([traffic.unanswered, traffic.broken, [...traffic.errors]]).toEqual([0, [], []]);
+  return traffic;
+}
+
+/** How long single checks of others take, one after the other, until it is told to stop. */
+function probe(server: Running) {
+  const took: number[] = [];
+  let isOver = false;
+  const over = (async () => {
+    for (let i = 0; !isOver; i++) {
+      const since = performance.now();
+      const body = {
+        namespace: 'probe',
+        identifier: `p_${i % 10}`,
+        limit: 1e9,
+        duration: LASTING_MS,
+      };
+      await check(server.port, body);
+      took.push(performance.now() - since);
+    }
+  })();
+  return async () => {
+    isOver = true;
+    await over;
+    took.sort((a, b) => a - b);
+    return `p99 ${took[Math.floor((took.length - 1) * 0.99)].toFixed(1)} ms of ${took.length}`;
+  };
+}
+
+const start = (mode: keyof typeof DEPTH = 'in-place', counters = COUNTERS) => {
+  const threads = ['--acceptors', '2', '--workers', '1', '--decide', mode];
+  return own.start({ args: [...threads, '--counters', String(counters)] });
+};
+
+const PROPER = (identifiers: number) => `${identifiers} identifiers for ${COUNTERS} counters`;
+
+describe.each(MODES)(
+  'decided %s, sprayed with ten times more identifiers than counters:',
+  (mode) => {
+    test('who is being refused stays refused, by limits of 1 and of 1 000', async () => {
+      const server = await start(mode);
+      const refused = LIMITS.flatMap((limit) =>
+        Array.from({ length: CLIENTS }, (_, i) => ({
+          namespace: i % 2 === 0 ? 'mine' : 'sprayed',
+          identifier: `refused_${limit}_${i}`,
+          limit,
+          duration: LASTING_MS,
+        })),
+      );
+      for (const body of refused) {
+        expect((await check(server.port, { ...body, cost: body.limit })).success).toBe(true);
+        expect((await check(server.port, body)).success).toBe(false);
+      }
+      const idle = probe(server);
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const alone = await idle();
+      const finish = probe(server);
+      for (const limit of LIMITS) {
+        await spray(server, 5 * COUNTERS, { namespace: () => 'sprayed', limit, mode });
+      }
+      const beside = await finish();
+      let forgotten = 0;
+      for (const body of refused) if ((await check(server.port, body)).success) forgotten++;
+      const evicted = await metric(server.adminUrl, 'weir_live_evictions_total');
+      const fault = `spraying, ${mode}`;
+      const tried = PROPER(10 * COUNTERS);
+      figure('P1', fault, tried, `${forgotten} of ${refused.length} refused clients let in again`);
+      figure('P8', fault, tried, `others: ${beside}; without it ${alone}`);
+      expect(evicted).toBeGreaterThan(6 * COUNTERS);
+      expect(forgotten).toBe(0);
+      await expectPeacefulStop(server);
+    }, 300_000);
+  },
+);
+
+describe('sprayed with ten times more identifiers than counters,', () => {
+  test.each(LIMITS)(
+    'one namespace cannot make another refuse newcomers: limit %i',
+    async (limit) => {
+      const server = await start();
+      // All of them are refused once, so that none is forgotten for another of them.
+      const each = { namespace: () => 'crowd', limit, cost: limit, times: 2 };
+      await spray(server, 10 * COUNTERS, each);
+      let lockedOut = 0;
+      const newcomers = trials(500, 5_000);
+      for (let i = 0; i < newcomers; i++) {
+        const body = {
+          namespace: 'others',
+          identifier: `new_${i}`,
+          limit: 5,
+          duration: LASTING_MS,
+        };
+        if (!(await check(server.port, body)).success) lockedOut++;
+      }
+      const tried = `${PROPER(10 * COUNTERS)}, limit ${limit}`;
+      figure(
+        'P2',
+        'one namespace fills the table',
+        tried,
+        `${lockedOut} of ${newcomers} newcomers of another refused`,
+      );
+      expect(lockedOut).toBe(0);
+      await expectPeacefulStop(server);
+    },
+    300_000,
+  );
+
+  test('whoever stays one token under the limit gets no second budget for less than a full table', async () => {
+    const server = await start();
+    const LIMIT = 1_000;
+    const body = { namespace: 'sly', identifier: 'sly', limit: LIMIT, duration: LASTING_MS };
+    await check(server.port, { ...body, cost: LIMIT - 1 });
+    const isForgotten = async () => {
+      return (await check(server.port, { ...body, cost: 0 })).remaining > 1;
+    };
+    // Sprayed counters that have used less go before: whatever their number.
+    await spray(server, 10 * COUNTERS, { namespace: () => 'sly', limit: LIMIT });
+    expect(await isForgotten()).toBe(false);
+    // Those that have used all of a limit of 1 go after it; they have to fill the table first.
+    const step = COUNTERS / 32;
+    let needed = 0;
+    while (!(await isForgotten()) && needed < 10 * COUNTERS) {
+      await spray(server, step, { namespace: () => 'sly', limit: 1 });
+      needed += step;
+    }
+    const tried = `${PROPER(10 * COUNTERS)} of the same limit`;
+    figure(
+      'P1',
+      'one token under the limit, spraying',
+      tried,
+      `0 second budgets; one of ${LIMIT} for ${needed} exhausted counters of a limit of 1`,
+    );
+    expect(needed).toBeGreaterThanOrEqual(COUNTERS);
+    await expectPeacefulStop(server);
+  }, 300_000);
+
+  test('a process grows no further', async () => {
+    const server = await start();
+    const rss = async () => {
+      // Of all that is about to be collected something is left, now more, now less.
+      let least = Number.POSITIVE_INFINITY;
+      for (let i = 0; i < 5; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        least = Math.min(least, await metric(server.adminUrl, 'process_resident_memory_bytes'));
+      }
+      return least;
+    };
+    const slots = await metric(server.adminUrl, 'weir_counter_slots');
+    const [filled, more] = [trials(10, 15) * COUNTERS, trials(20, 153) * COUNTERS];
+    const namespace = (n: number) => `ns_${n % 7}`;
+    await spray(server, filled, { namespace, limit: 10 });
+    const before = await rss();
+    await spray(server, more, { namespace, limit: 10 });
+    const after = await rss();
+    const growth = (100 * (after - before)) / before;
+    const mib = (before / 2 ** 20).toFixed(0);
+    const tried = `${filled} identifiers, then ${more} more`;
+    figure('P7', 'distinct identifiers', tried, `${growth.toFixed(1)} % on ${mib} MiB`);
+    expect(await metric(server.adminUrl, 'weir_counter_slots')).toBe(slots);
+    expect(growth).toBeLessThan(IS_LONG ? 2 : 10);
+    expect((await request(server.port, { path: '/nowhere' })).status).toBe(404);
+    await expectPeacefulStop(server);
+  }, 600_000);
+});

@@ -1,0 +1,173 @@
+/** The whole process stopped, told to end, or short of a worker, under load. */
+
+import { connect } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { deathsOf, startFaulty } from '../support/faults.ts';
+import { metric, takeAnswers } from '../support/http.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { MODES, type Running, until } from '../support/server.ts';
+import { Ledger } from './ledger.ts';
+import { figure, IS_LONG, newSeed, trials } from './promises.ts';
+import { askOf, Traffic } from './traffic.ts';
+import { expectPeacefulStop, expectUnharmed } from './unharmed.ts';
+
+const IDS = 400;
+const DEPTH = { 'in-place': 16, worker: 1 } as const;
+const limitOf = (id: number) => (id < 4 ? 3_000 + id : 20 + (id % 5));
+const asks = Array.from({ length: IDS }, (_, id) =>
+  askOf(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 2_000, cost: 1 }),
+);
+const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A rate before a fault and after it is measured over so long. */
+const RATE_MS = IS_LONG ? 2_000 : 700;
+
+const own = eachOnItsOwn(SIZES);
+
+function load({ port }: Running, ledger: Ledger, mode: keyof typeof DEPTH, seed: number): Traffic {
+  return new Traffic({
+    port,
+    connections: 32,
+    depth: DEPTH[mode],
+    seed,
+    ledger,
+    next: (below) => asks[below(3) === 0 ? below(IDS) : below(4)],
+  });
+}
+
+/** Every request was answered with a decision, and every decision was right. */
+function expectAllRight(traffic: Traffic, ledger: Ledger): void {
+  expect([traffic.unanswered, traffic.broken, [...traffic.errors]]).toEqual([0, [], []]);
+  expect(ledger.verdict()).toMatchObject({ falseRefusals: 0, wrong: [] });
+}
+
+function inPercent(after: number, before: number): string {
+  return `${Math.round((100 * after) / before)} % of ${Math.round(before)} checks/s`;
+}
+
+describe.each(MODES)('decided %s, under load:', (mode) => {
+  const STOPPED_MS = IS_LONG ? 10_000 : 2_000;
+  test(`a process that was stopped for ${STOPPED_MS} ms goes on as before`, async () => {
+    const server = await own.start({ args: [...SIZES, '--decide', mode] });
+    const seed = newSeed();
+    const ledger = new Ledger(limitOf);
+    const traffic = load(server, ledger, mode, seed);
+    await traffic.rate(RATE_MS / 2);
+    const before = await traffic.rate(RATE_MS);
+    server.child.kill('SIGSTOP');
+    await pause(STOPPED_MS);
+    server.child.kill('SIGCONT');
+    const after = await traffic.rate(RATE_MS);
+    await traffic.stop();
+    const replaced = await metric(server.adminUrl, 'weir_workers_replaced_total');
+    const fault = `SIGSTOP, SIGCONT, ${mode}`;
+    const tried = `${STOPPED_MS} ms`;
+    const { excess, falseRefusals, decisions } = ledger.verdict();
+    figure('P1', fault, `${decisions} decisions`, `most beyond a limit: ${excess}; seed ${seed}`);
+    figure('P2', fault, `${decisions} decisions`, `${falseRefusals} false refusals`);
+    figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
+    figure('P8', fault, tried, `${inPercent(after, before)} within ${RATE_MS} ms`);
+    expectAllRight(traffic, ledger);
+    expect(replaced).toBe(0);
+    expect(after).toBeGreaterThan(0);
+    await expectPeacefulStop(server);
+  });
+
+  const STOPS = trials(3, 50);
+  test(`SIGTERM, ${STOPS} times: what has reached the server is answered, on old connections and new ones`, async () => {
+    const seed = newSeed();
+    let sent = 0;
+    const lost: string[] = [];
+    for (let stop = 0; stop < STOPS; stop++) {
+      const server = await own.start({ args: [...SIZES, '--decide', mode] });
+      const newcomers = Array.from({ length: 4 }, () => arrive(server.port, lost));
+      const ledger = new Ledger(limitOf);
+      const kept = new Traffic({
+        port: server.port,
+        connections: 32,
+        depth: 1,
+        seed: seed + stop,
+        ledger,
+        next: (below) => asks[below(IDS)],
+      });
+      await pause(100 + ((seed + 37 * stop) % 100));
+      expectUnharmed(server);
+      await expectPeacefulStop(server);
+      await kept.stop();
+      for (const one of await Promise.all(newcomers)) sent += one;
+      sent += kept.sent;
+      lost.push(...kept.broken);
+      expect(ledger.verdict()).toMatchObject({ falseRefusals: 0, wrong: [] });
+    }
+    const tried = `${STOPS} stops, ${sent} requests`;
+    figure('P3', `SIGTERM, ${mode}`, tried, `${lost.length} lost; seed ${seed}`);
+    expect(lost).toEqual([]);
+  }, 300_000);
+
+  const DEATHS = trials(1, 10);
+  test('the rate is back when a shard worker is', async () => {
+    const args = [...SIZES, '--decide', mode];
+    const server = await startFaulty(own.dataDir, args, 3 * RATE_MS, ['exit']);
+    own.started.push(server);
+    const ledger = new Ledger(limitOf);
+    const seed = newSeed();
+    const traffic = load(server, ledger, mode, seed);
+    const shares: number[] = [];
+    let before = 0;
+    for (let death = 1; death <= DEATHS; death++) {
+      before = await traffic.rate(RATE_MS);
+      await until('a worker dies', () => deathsOf(server).total >= death);
+      shares.push((await traffic.rate(RATE_MS)) / before);
+    }
+    await traffic.stop();
+    const { excess, decisions } = ledger.verdict();
+    const least = Math.min(...shares);
+    const median = shares.toSorted((a, b) => a - b)[Math.floor(shares.length / 2)];
+    const fault = `a worker exits, ${mode}`;
+    const rates = `${inPercent(median * before, before)} (median), ${inPercent(least * before, before)} (least)`;
+    figure('P8', fault, `${DEATHS} deaths`, `${rates}, within ${RATE_MS} ms`);
+    figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered; seed ${seed}`);
+    expect([traffic.unanswered, traffic.broken]).toEqual([0, []]);
+    expect(decisions).toBeGreaterThan(0);
+    expect(excess).toBeLessThanOrEqual(0);
+    expect(least).toBeGreaterThan(0);
+    await expectPeacefulStop(server);
+  }, 120_000);
+});
+
+/**
+ * Opens connections, one after the other, and asks once on each, until no more are taken.
+ * @param lost what became of requests on connections that were open
+ * @returns how many requests were sent
+ */
+async function arrive(port: number, lost: string[]): Promise<number> {
+  for (let sent = 0; ; sent++) {
+    const taken = await new Promise<boolean>((resolve) => {
+      let isOpen = false;
+      let received = '';
+      const socket = connect(port, '127.0.0.1', () => {
+        isOpen = true;
+        socket.write(asks[sent % IDS].bytes);
+      });
+      socket.setEncoding('latin1');
+      socket.on('data', (data) => {
+        received += data;
+        const [answer] = takeAnswers(received).answers;
+        if (answer === undefined) return;
+        if (answer.status !== 200) lost.push(`${answer.status}`);
+        socket.destroy();
+        resolve(true);
+      });
+      socket.on('error', (error) => {
+        if (isOpen) lost.push(error.message);
+        resolve(isOpen);
+      });
+      socket.on('end', () => {
+        lost.push('closed without an answer');
+        resolve(true);
+      });
+    });
+    if (!taken) return sent;
+  }
+}

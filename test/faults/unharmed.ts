@@ -1,0 +1,22 @@
+/** What is asked of a server after every fault that it should outlive. */
+
+import { expect } from 'vitest';
+import type { Running } from '../support/server.ts';
+
+/** The process lives, and has said nothing that it says when it ends. */
+export function expectUnharmed(server: Running): void {
+  expect([server.child.exitCode, server.child.signalCode]).toEqual([null, null]);
+  expect(
+    server
+      .stderr()
+      .split('\n')
+      .filter((line) => line.startsWith('weir: ')),
+  ).toEqual([]);
+}
+
+/** The same, and it ends in peace when it is told to. */
+export async function expectPeacefulStop(server: Running): Promise<void> {
+  expectUnharmed(server);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  expect(server.stderr()).not.toMatch(/^weir: |"level":60/m);
+}
