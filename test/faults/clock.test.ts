@@ -2,10 +2,10 @@
 
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { check, metric } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
-import { until } from '../support/server.ts';
+import { removeDirectory, temporaryDirectory, until } from '../support/server.ts';
 import { Ledger } from './ledger.ts';
 import { figure, IS_LONG, newSeed } from './promises.ts';
 import { askOf, Traffic } from './traffic.ts';
@@ -48,6 +48,8 @@ const NOISE_MS = 100;
 const LEVEL_MS = 3;
 
 const own = eachOnItsOwn([]);
+const elsewhere = temporaryDirectory();
+afterAll(() => removeDirectory(elsewhere));
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A system's clock for the server, and what it shows now. */
@@ -111,11 +113,11 @@ class Windows {
 }
 
 test('a system clock that steps, stands or runs gives at most one fresh window, keeps nobody waiting and hands no spent window out again', async () => {
-  const clock = new SystemClock(own.dataDir);
+  const clock = new SystemClock(elsewhere);
   const server = await own.start({
     args: ['--acceptors', '2', '--workers', '1', '--counters', '4096'],
     execArgv: ['--import', CLOCK_FAULT],
-    env: { CLOCK_FILE: clock.path, WEIR_DATA_DIR: own.dataDir },
+    env: { CLOCK_FILE: clock.path },
   });
   const offsetMs = async () => {
     return 1_000 * (await metric(server.adminUrl, 'weir_clock_offset_seconds'));

@@ -21,7 +21,9 @@ const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A rate before a fault and after it is measured over so long. */
-const RATE_MS = IS_LONG ? 2_000 : 700;
+const RATE_MS = IS_LONG ? 2_000 : 300;
+/** What comes first: it is slower. */
+const WARM_MS = IS_LONG ? 4_000 : 300;
 
 const own = eachOnItsOwn(SIZES);
 
@@ -47,13 +49,13 @@ function inPercent(after: number, before: number): string {
 }
 
 describe.each(MODES)('decided %s, under load:', (mode) => {
-  const STOPPED_MS = IS_LONG ? 10_000 : 2_000;
+  const STOPPED_MS = IS_LONG ? 10_000 : 1_200;
   test(`a process that was stopped for ${STOPPED_MS} ms goes on as before`, async () => {
     const server = await own.start({ args: [...SIZES, '--decide', mode] });
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
     const traffic = load(server, ledger, mode, seed);
-    await traffic.rate(RATE_MS / 2);
+    await traffic.rate(WARM_MS);
     const before = await traffic.rate(RATE_MS);
     server.child.kill('SIGSTOP');
     await pause(STOPPED_MS);
@@ -74,7 +76,7 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
     await expectPeacefulStop(server);
   });
 
-  const STOPS = trials(3, 50);
+  const STOPS = trials(2, 50);
   test(`SIGTERM, ${STOPS} times: what has reached the server is answered, on old connections and new ones`, async () => {
     const seed = newSeed();
     let sent = 0;
@@ -104,37 +106,41 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
     figure('P3', `SIGTERM, ${mode}`, tried, `${lost.length} lost; seed ${seed}`);
     expect(lost).toEqual([]);
   }, 300_000);
-
-  const DEATHS = trials(1, 10);
-  test('the rate is back when a shard worker is', async () => {
-    const args = [...SIZES, '--decide', mode];
-    const server = await startFaulty(own.dataDir, args, 3 * RATE_MS, ['exit']);
-    own.started.push(server);
-    const ledger = new Ledger(limitOf);
-    const seed = newSeed();
-    const traffic = load(server, ledger, mode, seed);
-    const shares: number[] = [];
-    let before = 0;
-    for (let death = 1; death <= DEATHS; death++) {
-      before = await traffic.rate(RATE_MS);
-      await until('a worker dies', () => deathsOf(server).total >= death);
-      shares.push((await traffic.rate(RATE_MS)) / before);
-    }
-    await traffic.stop();
-    const { excess, decisions } = ledger.verdict();
-    const least = Math.min(...shares);
-    const median = shares.toSorted((a, b) => a - b)[Math.floor(shares.length / 2)];
-    const fault = `a worker exits, ${mode}`;
-    const rates = `${inPercent(median * before, before)} (median), ${inPercent(least * before, before)} (least)`;
-    figure('P8', fault, `${DEATHS} deaths`, `${rates}, within ${RATE_MS} ms`);
-    figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered; seed ${seed}`);
-    expect([traffic.unanswered, traffic.broken]).toEqual([0, []]);
-    expect(decisions).toBeGreaterThan(0);
-    expect(excess).toBeLessThanOrEqual(0);
-    expect(least).toBeGreaterThan(0);
-    await expectPeacefulStop(server);
-  }, 120_000);
 });
+
+const DEATHS = trials(1, 10);
+test('the rate is back when a shard worker that decides is', async () => {
+  const mode = 'worker';
+  const lifeMs = WARM_MS + 2 * RATE_MS;
+  const server = await startFaulty(own.dataDir, [...SIZES, '--decide', mode], lifeMs, ['exit']);
+  own.started.push(server);
+  const ledger = new Ledger(limitOf);
+  const seed = newSeed();
+  const traffic = load(server, ledger, mode, seed);
+  await traffic.rate(WARM_MS / 2);
+  const shares: number[] = [];
+  let before = 0;
+  for (let death = 1; death <= DEATHS; death++) {
+    before = await traffic.rate(RATE_MS);
+    const deaths = deathsOf(server).total;
+    await until('a worker dies', () => deathsOf(server).total > deaths);
+    shares.push((await traffic.rate(RATE_MS)) / before);
+  }
+  await traffic.stop();
+  const { excess, decisions } = ledger.verdict();
+  const fault = `a worker exits, ${mode}`;
+  const all = shares
+    .map((share) => `${Math.round(100 * share)} %`)
+    .sort()
+    .join(', ');
+  figure('P8', fault, `${DEATHS} deaths`, `${all} within ${RATE_MS} ms`);
+  figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered; seed ${seed}`);
+  expect([traffic.unanswered, traffic.broken]).toEqual([0, []]);
+  expect(decisions).toBeGreaterThan(0);
+  expect(excess).toBeLessThanOrEqual(0);
+  expect(Math.min(...shares)).toBeGreaterThan(0);
+  await expectPeacefulStop(server);
+}, 120_000);
 
 /**
  * Opens connections, one after the other, and asks once on each, until no more are taken.
