@@ -19,6 +19,32 @@ function run(ticks: number, offset: (ms: number) => number) {
   return seen;
 }
 
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** The last tenth of a second is not run off at the full rate. */
+const SETTLING_MS = 6_000;
+const LEVEL_MS = 2;
+
+/**
+ * @param offset how far the system's clock is from where it started, at each tick
+ * @returns the ticks until both show the same, after so many at least; fails where weir's time
+ * stands or runs back on the way
+ */
+function ticksUntilLevel(offset: (tick: number) => number, least: number): number {
+  let anchor = START;
+  let { wallMs } = START;
+  for (let tick = 1; ; tick++) {
+    const ms = tick * CLOCK_TICK_MS;
+    const system = START.wallMs + ms + offset(tick);
+    anchor = nextAnchor(anchor, START.monotonicMs + ms, system);
+    const now = wallAt(anchor, START.monotonicMs + ms);
+    if (now - wallMs < 0.899 * CLOCK_TICK_MS) throw new Error(`${now - wallMs} ms at ${tick}`);
+    wallMs = now;
+    if (tick > least && Math.abs(now - system) <= LEVEL_MS) return tick;
+    if (tick > (20 * DAY_MS) / CLOCK_TICK_MS) throw new Error('it is never level');
+  }
+}
+
 describe('the clock', () => {
   test('follows a forward step of the system at the next tick', () => {
     for (const step of [1_000, 3_600_000, 86_400_000]) {
@@ -66,6 +92,30 @@ describe('the clock', () => {
     expect(before - keeper.offsetMs()).toBeGreaterThan(15);
     // A last run that is behind the system says nothing.
     expect(new ClockKeeper(control, 1).offsetMs()).toBeLessThan(5);
+  });
+
+  test('is level with the system again after steps back: ten times as long later, and some seconds', () => {
+    const steps = fc.array(fc.integer({ min: -HOUR_MS, max: HOUR_MS }), {
+      minLength: 1,
+      maxLength: 4,
+    });
+    fc.assert(
+      fc.property(steps, fc.integer({ min: 0, max: 50 }), (offsets, apart) => {
+        // Each offset holds for some ticks, the last one from then on.
+        const at = (tick: number) =>
+          offsets[Math.min(offsets.length - 1, Math.floor(tick / (apart + 1)))];
+        expect(ticksUntilLevel(at, offsets.length * (apart + 1))).toBeLessThanOrEqual(
+          (10 * 2 * HOUR_MS + SETTLING_MS) / CLOCK_TICK_MS,
+        );
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test('is level again ten days after a step back of a day', () => {
+    const ticks = ticksUntilLevel(() => -DAY_MS, 0);
+    expect(ticks).toBeLessThanOrEqual((10 * DAY_MS + SETTLING_MS) / CLOCK_TICK_MS);
+    expect(ticks).toBeGreaterThan((9.9 * DAY_MS) / CLOCK_TICK_MS);
   });
 
   test('shows the time of the system, from the anchor in the control words', () => {
