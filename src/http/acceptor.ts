@@ -233,9 +233,11 @@ main.on('message', (message: ToAcceptor) => {
     case 'drain':
       v1.replies.draining = true;
       v2.replies.draining = true;
-      listener.close();
-      // What was handed on before this message came is taken over in this turn of the loop.
-      setImmediate(() => tell({ kind: 'draining' }));
+      listener.close(
+        () => clock.monotonicMs(),
+        // What was handed on before this message came is taken over in this turn of the loop.
+        () => setImmediate(() => tell({ kind: 'draining' })),
+      );
       break;
     case 'close':
       toldToEnd = true;

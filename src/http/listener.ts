@@ -4,6 +4,10 @@
  * Were each to listen on the port, the kernel would spread connections by a hash, and of four that
  * a gateway keeps three would often be in one place; and of a Unix socket there is only one.
  *
+ * The kernel resets connections that it has taken and nobody has accepted when listening ends. So it
+ * ends in a moment in which none waits: behind a turn of the loop that had nothing to do. One that
+ * comes in the microseconds between may still be reset; nobody can rule that out.
+ *
  * What is handed to an App that is closed takes the process down with a native fault. So listening
  * ends first, and an acceptor that would end untold stays until the process has ended.
  */
@@ -23,6 +27,11 @@ export interface Places {
   port: number;
   socket: string | undefined;
 }
+
+/** A turn of the loop in which a connection was accepted, or anything read, takes longer. */
+const IDLE_TURN_MS = 0.03;
+/** How long to wait for a turn that had nothing to do. */
+const IDLE_WAIT_MS = 100;
 
 export class Listener {
   readonly #plain: TemplatedApp;
@@ -65,7 +74,21 @@ export class Listener {
     this.#children = children;
   }
 
-  close(): void {
-    for (const listening of this.#open.splice(0)) us_listen_socket_close(listening);
+  /** Ends listening a little later, and tells when it has ended. */
+  close(monotonicMs: () => number, ended: () => void): void {
+    const toldMs = monotonicMs();
+    let turnMs = toldMs;
+    const turn = () => {
+      const now = monotonicMs();
+      const isIdle = now - turnMs < IDLE_TURN_MS;
+      turnMs = now;
+      if (!isIdle && now - toldMs < IDLE_WAIT_MS) {
+        setImmediate(turn);
+        return;
+      }
+      for (const listening of this.#open.splice(0)) us_listen_socket_close(listening);
+      ended();
+    };
+    setImmediate(turn);
   }
 }
