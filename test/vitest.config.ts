@@ -4,6 +4,7 @@
  */
 
 import { defineConfig } from 'vitest/config';
+import { IS_LONG } from './faults/promises.ts';
 import PromiseTable from './faults/reporter.ts';
 
 const HEAVY = [
@@ -18,6 +19,13 @@ const HEAVY = [
 
 /** Faults of all kinds on real processes: a quick set of them, or all of `npm run test:faults`. */
 const FAULTS = ['test/faults/**/*.test.ts'];
+
+/** What is tried more often there as well, though it is no fault. */
+const LONGER = [
+  'test/api/scan.test.ts',
+  'test/http/in-force.test.ts',
+  'test/http/listener.test.ts',
+];
 
 const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
 
@@ -48,7 +56,7 @@ export default defineConfig({
         test: {
           ...timeouts,
           name: 'faults',
-          include: FAULTS,
+          include: IS_LONG ? [...FAULTS, ...LONGER] : FAULTS,
           maxWorkers: 1,
           sequence: { groupOrder: 3 },
         },

@@ -4,9 +4,9 @@
  * Were each to listen on the port, the kernel would spread connections by a hash, and of four that
  * a gateway keeps three would often be in one place; and of a Unix socket there is only one.
  *
- * The kernel resets connections that it has taken and nobody has accepted when listening ends. So it
- * ends in a moment in which none waits: behind a turn of the loop that had nothing to do. One that
- * comes in the microseconds between may still be reset; nobody can rule that out.
+ * The kernel resets connections that it has taken and nobody has accepted when listening ends. So
+ * it ends in a moment in which none waits: behind a turn of the loop that had nothing to do. One
+ * that comes in the microseconds between may still be reset; nobody can rule that out.
  *
  * What is handed to an App that is closed takes the process down with a native fault. So listening
  * ends first, and an acceptor that would end untold stays until the process has ended.

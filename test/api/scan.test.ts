@@ -9,8 +9,8 @@ import { Permissions } from '../../src/auth/permissions.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { ApiError } from '../../src/errors.ts';
 import { KnownNamespaces } from '../../src/namespaces/known.ts';
+import { trials } from '../faults/promises.ts';
 import { random } from '../support/load.ts';
-import { scaled } from '../support/scale.ts';
 
 /** A namespace that is read is known from then on, and there may be 10 000. */
 const PER_READER = 5_000;
@@ -66,7 +66,7 @@ interface Operation {
 const operations: Operation[] = [
   {
     name: 'v1, one check',
-    bodies: scaled(650_000),
+    bodies: trials(130_000, 650_000),
     isList: false,
     reader: () => {
       const reader = new ReaderV1(scan, finder());
@@ -76,7 +76,7 @@ const operations: Operation[] = [
   },
   {
     name: 'v2, one check',
-    bodies: scaled(350_000),
+    bodies: trials(70_000, 350_000),
     isList: false,
     reader: () => {
       const reader = new ReaderV2(scan, finder());
@@ -86,7 +86,7 @@ const operations: Operation[] = [
   },
   {
     name: 'v2, many checks',
-    bodies: scaled(50_000),
+    bodies: trials(10_000, 50_000),
     isList: true,
     reader: () => {
       const reader = new ReaderV2(scan, finder());

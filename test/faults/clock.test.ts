@@ -41,7 +41,7 @@ const FAULTS = IS_LONG
     ]
   : [step('+1 h', HOUR), step('-1 day', -DAY), runs('frozen', 0), runs('twice as fast', 2)];
 /** How long each lasts: some windows. */
-const FAULT_MS = IS_LONG ? 8_500 : 1_500;
+const FAULT_MS = IS_LONG ? 8_500 : 1_200;
 /** How exactly the test knows what the time was when the server looked. */
 const NOISE_MS = 100;
 /** How far apart two clocks of whole milliseconds are that show the same. */

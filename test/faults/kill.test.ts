@@ -13,7 +13,7 @@ import {
 } from '../support/server.ts';
 import { figure, newSeed, trials } from './promises.ts';
 
-const KILLS = trials(25, 200);
+const KILLS = trials(10, 200);
 const CLIENTS = 6;
 /** Things that each client changes. */
 const THINGS = 12;

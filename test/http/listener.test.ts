@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { trials } from '../faults/promises.ts';
 import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import { type Running, until } from '../support/server.ts';
@@ -96,7 +97,7 @@ async function crowd(server: Running): Promise<() => Promise<void>> {
 
 describe('while connections come in,', () => {
   test.each([0, 200])('a stop ends in peace, drained for %i ms', async (drainMs) => {
-    for (let round = 0; round < 8; round++) {
+    for (let round = 0; round < trials(2, 8); round++) {
       const server = await own.start({ args: [...args(4), '--drain-ms', String(drainMs)] });
       const leave = await crowd(server);
       expect(await server.stop()).toEqual({ code: 0, signal: null });

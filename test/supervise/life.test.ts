@@ -159,16 +159,5 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect(await check(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
-
-    test('is not taken for hung after the whole process was stopped for a while', async () => {
-      const server = await start();
-      server.child.kill('SIGSTOP');
-      await new Promise((resolve) => setTimeout(resolve, 2_500));
-      server.child.kill('SIGCONT');
-      await new Promise((resolve) => setTimeout(resolve, 500));
-      const body = { identifier: 'a', limit: 5, duration: 1_000 };
-      expect(await check(server.port, body)).toMatchObject({ success: true });
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
-    });
   });
 });
