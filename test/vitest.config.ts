@@ -25,6 +25,7 @@ const LONGER = [
   'test/api/scan.test.ts',
   'test/http/in-force.test.ts',
   'test/http/listener.test.ts',
+  'test/supervise/life.test.ts',
 ];
 
 const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
