@@ -115,12 +115,13 @@ export class Traffic {
       socket.on('data', (data) => {
         const bytes = rest === undefined ? data : Buffer.concat([rest, data]);
         let at = 0;
-        while (at < bytes.length) {
+        while (at < bytes.length && waiting > 0) {
           const end = this.#take(bytes, at, batch[depth - waiting], connection);
           if (end < 0) break;
           waiting--;
           at = end;
         }
+        if (waiting === 0 && at < bytes.length) this.broken.push('more answers than requests');
         rest = at < bytes.length ? bytes.subarray(at) : undefined;
         // The last answer of a connection says so.
         isToClose ||= bytes.includes(CLOSES);
