@@ -24,7 +24,7 @@ const DURATION_MS = 2_000;
 const COSTS = [1, 1, 1, 1, 2, 3, 7, 0];
 
 /** So little that the hot ones are exhausted however slow the machine is. */
-const HOT_LIMIT = IS_LONG ? 9_000 : 900;
+const HOT_LIMIT = IS_LONG ? 9_000 : 300;
 const limitOf = (id: number) => (id < HOT ? HOT_LIMIT + id : 15 + (id % 11));
 const namespaceOf = (id: number) => id % 3;
 
