@@ -73,12 +73,12 @@ async function besides(server: Running, load: () => Promise<unknown>): Promise<s
   return `p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`;
 }
 
-const start = (mode: keyof typeof DEPTH = 'in-place', counters = COUNTERS) => {
+const start = (mode: keyof typeof DEPTH = 'in-place') => {
   const threads = ['--acceptors', '2', '--workers', '1', '--decide', mode];
-  return own.start({ args: [...threads, '--counters', String(counters)] });
+  return own.start({ args: [...threads, '--counters', String(COUNTERS)] });
 };
 
-const PROPER = (identifiers: number) => `${identifiers} identifiers for ${COUNTERS} counters`;
+const TEN_TIMES = `${10 * COUNTERS} identifiers for ${COUNTERS} counters`;
 
 /** The table is the same, whoever decides. */
 const SPRAYED = IS_LONG ? MODES : MODES.slice(0, 1);
@@ -111,7 +111,7 @@ describe.each(SPRAYED)(
       for (const body of refused) if ((await check(server.port, body)).success) forgotten++;
       const evicted = await metric(server.adminUrl, 'weir_live_evictions_total');
       const fault = `spraying, ${mode}`;
-      const tried = PROPER(10 * COUNTERS);
+      const tried = TEN_TIMES;
       figure('P1', fault, tried, `${forgotten} of ${refused.length} refused clients let in again`);
       figure('P7', fault, tried, `others: ${beside}; by few identifiers ${without}`);
       expect(evicted).toBeGreaterThan(6 * COUNTERS);
@@ -129,6 +129,8 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       // All of them are refused once, so that none is forgotten for another of them.
       const each = { namespace: () => 'crowd', limit, cost: limit, times: 2 };
       await spray(server, 10 * COUNTERS, each);
+      const full = 'weir_full_table_answers_total{answer="deny"}';
+      expect(await metric(server.adminUrl, full)).toBeGreaterThan(COUNTERS);
       let lockedOut = 0;
       const newcomers = trials(500, 5_000);
       for (let i = 0; i < newcomers; i++) {
@@ -140,7 +142,7 @@ describe('sprayed with ten times more identifiers than counters,', () => {
         };
         if (!(await check(server.port, body)).success) lockedOut++;
       }
-      const tried = `${PROPER(10 * COUNTERS)}, limit ${limit}`;
+      const tried = `${TEN_TIMES}, limit ${limit}`;
       figure(
         'P2',
         'one namespace fills the table',
@@ -171,7 +173,7 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       await spray(server, step, { namespace: () => 'sly', limit: 1 });
       needed += step;
     }
-    const tried = `${PROPER(10 * COUNTERS)} of the same limit`;
+    const tried = `${TEN_TIMES} of the same limit`;
     figure(
       'P1',
       'one token under the limit, spraying',
