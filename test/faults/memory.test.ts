@@ -29,18 +29,36 @@ interface Spray {
   mode?: keyof typeof DEPTH;
 }
 
+const DIGITS = 9;
+
+/** Makes checks of numbered identifiers, each a copy with another number. */
+function numbered(limit: number, cost: number): (namespace: string, n: number) => Ask {
+  const templates = new Map<string, Ask>();
+  return (namespace, n) => {
+    let template = templates.get(namespace);
+    if (template === undefined) {
+      const identifier = `s_${'#'.repeat(DIGITS)}`;
+      template = askOf(0, { namespace, identifier, cost, limit, duration: LASTING_MS });
+      templates.set(namespace, template);
+    }
+    const bytes = Buffer.from(template.bytes);
+    bytes.write(String(n).padStart(DIGITS, '0'), bytes.indexOf('#'), 'latin1');
+    return { id: n, cost, bytes };
+  };
+}
+
 /** Asks for so many identifiers that nobody has asked for before. */
 let sprayed = 0;
 async function spray(server: Running, count: number, spray: Spray): Promise<Traffic> {
   const { namespace, limit, cost = 1, times = 1, mode = 'in-place' } = spray;
   const { identifiers = Number.POSITIVE_INFINITY } = spray;
   const first = sprayed;
+  const askFor = numbered(limit, cost);
   const asks: Ask[] = [];
   const next = () => {
     if (asks.length === 0) {
       const n = sprayed++;
-      const body = { namespace: namespace(n - first), identifier: `s_${n % identifiers}`, cost };
-      const ask = askOf(n, { ...body, limit, duration: LASTING_MS });
+      const ask = askFor(namespace(n - first), n % identifiers);
       for (let i = 0; i < times; i++) asks.push(ask);
     }
     return asks.pop()!;
