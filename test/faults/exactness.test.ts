@@ -99,5 +99,5 @@ describe.each(MODES)('decided %s, by two acceptors:', (mode) => {
     const handedOver = measured.get('weir_ring_checks_total')!;
     expect(handedOver + inPlace).toBe(mode === 'worker' ? total : 0);
     expect(measured.get('weir_worker_decisions_total')! + takenBack).toBe(handedOver);
-  }, 600_000);
+  }, 1_200_000);
 });
