@@ -1,205 +1,474 @@
 /**
  * Runs the real code of a few threads in every order that there is, on a model of shared memory.
  *
- * `Atomics` is replaced for the time, and the memory that the code is given is the model's; each
- * access to it, plain ones too, is a step. A thread is moved by one step by running its code anew
- * from the start: accesses made before give what they gave then, one more is made, and the next one
- * stops it. What a thread keeps to itself follows from what it has read, so two states with the
- * same memory and the same readings are the same, and each is gone on from once.
+ * `Atomics` is replaced for the time, and the memory that the code is given is seen through the
+ * model; each access to it, plain ones too, is a step. A thread is moved by one step by running its
+ * code anew from the start: accesses made before give what they gave then, and more are made until
+ * the next step. What a thread keeps to itself follows from what it has read, so two states with
+ * the same memory and the same readings are the same, and each is gone on from once.
  *
- * A wait has no timeout here: a thread that nobody wakes stays where it is.
+ * An access to a place that no two threads use, or that none writes, changes nothing for others and
+ * sees nothing of them: it needs no order of its own, and is made with the step before it. Which
+ * places those are is found out: begin with all; when a second thread is seen at one that is
+ * written, it is none of them, and everything begins anew. A place is eight bytes. Of a thread that
+ * may die each store is a step, for it may be the last one.
+ *
+ * What it does not try: a processor or a compiler that changes the order of plain accesses, and
+ * half of a double, which is written at once by every processor that weir runs on.
  */
 
-type Values = Record<number, number>;
-
-/** What is in the memory: words, doubles, the messages that were sent, and a list of events. */
-interface Memory {
-  words: Values;
-  doubles: Values;
-  /** The words of another buffer. */
-  lane: Values;
-  messages: number;
-  events: string[];
-}
-
-interface Thread {
-  readings: unknown[];
-  state: 'runs' | 'waits' | 'receives' | 'ended' | 'dead';
-  /** The buffer and the word. */
-  waitsAt: string;
-}
-
-interface State {
-  memory: Memory;
-  threads: Thread[];
+export interface Memory {
+  words: Int32Array;
+  doubles: Float64Array;
 }
 
 /** What the code of a thread may use. Events are visible in the end, in their order. */
 export interface World {
-  words: Int32Array;
-  doubles: Float64Array;
-  lane: Int32Array;
-  event(what: string): void;
-  send(): void;
+  memories: Memory[];
+  /** What happened may be told by a look at the memory itself, at that moment. */
+  event(what: string | (() => string)): void;
+  send(channel?: number): void;
   /** Waits for a message. */
-  receive(): void;
+  receive(channel?: number): void;
+}
+
+type Code = (world: World) => unknown;
+
+export interface Actor {
+  /** What it returns is its result. */
+  run: Code;
+  /** Whether it may stop for ever, at any step. */
+  isMortal?: boolean;
+  /** Runs when it has done so. */
+  successor?: Code;
+}
+
+export interface Shared {
+  /** As it is in the beginning, and again in the end. */
+  buffer: SharedArrayBuffer;
+  /**
+   * notified: a wait ends when somebody notifies, however long that takes.
+   * polled: it ends when the word has changed; to read the same word again and again is one step.
+   */
+  waits: 'notified' | 'polled';
 }
 
 export interface Scenario {
-  /** The threads of the start, by the code they run. */
-  threads: ((world: World) => void)[];
-  /** Which of them may die, at any step, to be followed by another run of the same code. */
-  mortal?: number;
+  memories: Shared[];
+  actors: Actor[];
+  /** How often a thread that could go on may be interrupted by another; as often as you like. */
+  preemptions?: number;
 }
 
 export interface Ending {
-  events: string[];
-  words: Values;
+  events: readonly string[];
+  /** By thread; undefined where it has not come to its end. */
+  results: unknown[];
   /** Threads that wait and will never be woken. */
   stuck: number[];
   deaths: number;
+  /** The memory at the end. */
+  memories: Memory[];
 }
 
 export interface Explored {
   states: number;
-  endings: Ending[];
+  endings: number;
+}
+
+/** What a thread has read so far: a leaf of the tree of all that it could have. */
+interface History {
+  id: number;
+  depth: number;
+  before: History | undefined;
+  reading: unknown;
+  children: Map<unknown, History>;
+}
+
+interface Thread {
+  history: History;
+  state: 'runs' | 'waits' | 'polls' | 'receives' | 'ended' | 'dead';
+  /** The word in a memory, and what it holds; or the channel. */
+  at: number;
+  value: number;
+  life: number;
+  result: unknown;
+}
+
+interface State {
+  /** What is not as in the beginning, as pairs of words in the order of `places`. */
+  words: Int32Array;
+  messages: number[];
+  events: readonly string[];
+  threads: Thread[];
+  /** The thread that ran last, and how often one was interrupted. */
+  last: number;
+  preempted: number;
+  before: State | undefined;
+  /** What led here from there, for who reads a schedule. */
+  by: string;
 }
 
 const STOPPED = Symbol('stopped');
 
-/** Runs every schedule. @returns every ending, once */
-export function explore({ threads, mortal }: Scenario): Explored {
-  const fresh = (): Thread => ({ readings: [], state: 'runs', waitsAt: '' });
-  const first: State = {
-    memory: { words: {}, doubles: {}, lane: {}, messages: 0, events: [] },
-    threads: threads.map(fresh),
-  };
-  const seen = new Set<string>();
-  const endings = new Map<string, Ending>();
-  const left: State[] = [first];
-  while (left.length > 0) {
-    const state = left.pop()!;
-    const key = JSON.stringify(state);
-    if (seen.has(key)) continue;
-    seen.add(key);
-    const able = [...state.threads.keys()].filter((i) => state.threads[i].state === 'runs');
-    for (const i of able) {
-      const next = structuredClone(state);
-      step(next, i, threads[i]);
-      left.push(next);
-    }
-    const victim = mortal === undefined ? undefined : state.threads[mortal];
-    const deaths = state.memory.events.filter((event) => event === 'death').length;
-    if (mortal !== undefined && deaths === 0 && victim !== undefined && isAlive(victim)) {
-      const next = structuredClone(state);
-      next.memory.events.push('death');
-      next.threads[mortal] = fresh();
-      left.push(next);
-    }
-    if (able.length > 0) continue;
-    const { words, events } = state.memory;
-    const stuck = [...state.threads.keys()].filter((i) => state.threads[i].state !== 'ended');
-    endings.set(key, { events, words, stuck, deaths });
+/** Places of eight bytes, and words, are numbered over all memories. */
+const PLACES = 2 ** 24;
+/** What all threads see, in no memory. */
+const EVERYWHERE = -1;
+const CHANNELS = 2;
+const NOBODY = -1;
+
+/**
+ * Runs every schedule.
+ * @param check sees every ending once; what it throws is said with the schedule that led to it
+ */
+export function explore(scenario: Scenario, check: (ending: Ending) => void): Explored {
+  const contended = new Set<number>();
+  for (;;) {
+    const known = contended.size;
+    const explored = new Exploration(scenario, contended).run(check);
+    if (contended.size === known) return explored;
   }
-  return { states: seen.size, endings: [...endings.values()] };
 }
 
-function isAlive({ state }: Thread): boolean {
-  return state === 'runs' || state === 'waits' || state === 'receives';
-}
+class Exploration {
+  readonly #actors: readonly Actor[];
+  readonly #preemptions: number;
+  readonly #waits: Shared['waits'][];
+  /** The memories themselves: of the state that is gone on from. */
+  readonly #memories: Memory[];
+  readonly #first: Int32Array[];
+  /** The places that were ever written, and where each is among them. */
+  readonly #places: number[] = [];
+  readonly #written = new Set<number>();
+  /** Who uses a place, and who writes it, in bits. */
+  readonly #users = new Map<number, { all: number; writers: number }>();
+  readonly #contended: Set<number>;
+  readonly #known: number;
+  readonly #roots = new Map<number, History>();
+  #histories = 0;
 
-/** Moves one thread by one access. */
-function step(state: State, index: number, code: (world: World) => void): void {
-  const { memory, threads } = state;
-  const thread = threads[index];
-  let at = 0;
-  let moved = false;
-  /** One access: given again where it was made before, made, or not made yet. */
-  const access = <T>(make: () => T): T => {
-    if (at < thread.readings.length) return thread.readings[at++] as T;
-    if (moved) throw STOPPED;
-    moved = true;
-    const reading = make();
-    thread.readings.push(reading ?? null);
-    at++;
-    return reading;
-  };
-  const waitFor = (what: 'waits' | 'receives', waitsAt = ''): never => {
-    thread.state = what;
-    thread.waitsAt = waitsAt;
-    throw STOPPED;
-  };
-  const wake = (which: (other: Thread) => boolean) => {
-    for (const other of threads.filter(which)) {
-      other.state = 'runs';
-      other.readings.push('ok');
-    }
-  };
-  const views = new Map<unknown, 'words' | 'doubles' | 'lane'>();
-  const view = (name: 'words' | 'doubles' | 'lane') => {
-    const values = memory[name];
-    const proxy = new Proxy(values, {
-      get: (_, key) => access(() => values[Number(key)] ?? 0),
-      set: (_, key, value) => {
-        access(() => {
-          values[Number(key)] = value;
-        });
-        return true;
+  constructor({ memories, actors, preemptions }: Scenario, contended: Set<number>) {
+    this.#actors = actors;
+    this.#preemptions = preemptions ?? Number.POSITIVE_INFINITY;
+    this.#waits = memories.map(({ waits }) => waits);
+    this.#memories = memories.map(({ buffer }) => {
+      return { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+    });
+    this.#first = this.#memories.map(({ words }) => words.slice());
+    this.#contended = contended;
+    this.#known = contended.size;
+  }
+
+  /** Ends early when there are more contended places than were known. */
+  run(check: (ending: Ending) => void): Explored {
+    /** By state: how few interruptions led to it. */
+    const seen = new Map<string, number>();
+    let endings = 0;
+    const left: State[] = [
+      {
+        words: new Int32Array(0),
+        messages: Array.from({ length: CHANNELS }, () => 0),
+        events: [],
+        threads: this.#actors.map((_, index) => this.#newThread(index, 0)),
+        last: NOBODY,
+        preempted: 0,
+        before: undefined,
+        by: '',
       },
-    });
-    views.set(proxy, name);
-    return proxy;
-  };
-  const change = (of: unknown, at: number, to: (was: number) => number) =>
-    access(() => {
-      const values = memory[views.get(of)!];
-      const was = values[at] ?? 0;
-      values[at] = to(was) | 0;
-      return was;
-    });
-  const real = globalThis.Atomics;
-  const model = {
-    load: (of: unknown, at: number) => change(of, at, (was) => was),
-    store: (of: unknown, at: number, value: number) => change(of, at, () => value),
-    add: (of: unknown, at: number, value: number) => change(of, at, (was) => was + value),
-    exchange: (of: unknown, at: number, value: number) => change(of, at, () => value),
-    compareExchange: (of: unknown, at: number, expected: number, value: number) =>
-      change(of, at, (was) => (was === expected ? value : was)),
-    wait: (of: unknown, at: number, value: number) =>
-      access(() => {
-        const name = views.get(of)!;
-        return (memory[name][at] ?? 0) === value ? waitFor('waits', `${name} ${at}`) : 'not-equal';
-      }),
-    notify: (of: unknown, at: number) =>
-      access(() => {
-        const place = `${views.get(of)} ${at}`;
-        wake((other) => other.state === 'waits' && other.waitsAt === place);
-      }),
-  };
-  const world: World = {
-    words: view('words') as unknown as Int32Array,
-    doubles: view('doubles') as unknown as Float64Array,
-    lane: view('lane') as unknown as Int32Array,
-    event: (what) => access(() => void memory.events.push(what)),
-    send: () =>
-      access(() => {
-        if (threads.some((other) => other.state === 'receives')) {
-          wake((other) => other.state === 'receives');
-        } else memory.messages++;
-      }),
-    receive: () =>
-      access(() => {
-        if (memory.messages === 0) waitFor('receives');
-        memory.messages--;
-      }),
-  };
-  globalThis.Atomics = model as unknown as Atomics;
-  try {
-    code(world);
-    thread.state = 'ended';
-  } catch (thrown) {
-    if (thrown !== STOPPED) throw thrown;
-  } finally {
-    globalThis.Atomics = real;
+    ];
+    while (left.length > 0) {
+      const state = left.pop()!;
+      const key = this.#keyOf(state);
+      if ((seen.get(key) ?? Number.POSITIVE_INFINITY) <= state.preempted) continue;
+      const isNew = !seen.has(key);
+      seen.set(key, state.preempted);
+      this.#restore(state);
+      const able = state.threads.map((thread) => this.#isAble(thread));
+      const goesOn = able[state.last] === true;
+      for (const index of able.keys()) {
+        if (!able[index]) continue;
+        const preempted = state.preempted + Number(goesOn && index !== state.last);
+        if (preempted <= this.#preemptions) left.push(this.#step(state, index, preempted));
+      }
+      left.push(...this.#deaths(state));
+      if (able.includes(true) || !isNew) continue;
+      if (this.#contended.size > this.#known) break;
+      endings++;
+      this.#restore(state);
+      this.#judge(state, check);
+    }
+    for (const [i, { words }] of this.#memories.entries()) words.set(this.#first[i]);
+    return { states: seen.size, endings };
   }
+
+  #judge(state: State, check: (ending: Ending) => void): void {
+    const { threads, events } = state;
+    const isStuck = ({ state }: Thread) => state !== 'ended' && state !== 'dead';
+    try {
+      check({
+        events,
+        results: threads.map(({ result }) => result),
+        stuck: [...threads.keys()].filter((index) => isStuck(threads[index])),
+        deaths: threads.filter(({ life, state }) => life > 0 || state === 'dead').length,
+        memories: this.#memories,
+      });
+    } catch (error) {
+      if (error instanceof Error) error.message += `\n\nin the schedule ${scheduleOf(state)}`;
+      throw error;
+    }
+  }
+
+  #newThread(index: number, life: number): Thread {
+    const of = index * 2 + life;
+    const history = this.#roots.get(of) ?? this.#newHistory(undefined, undefined);
+    this.#roots.set(of, history);
+    return { history, state: 'runs', at: 0, value: 0, life, result: undefined };
+  }
+
+  #newHistory(before: History | undefined, reading: unknown): History {
+    const depth = before === undefined ? 0 : before.depth + 1;
+    return { id: this.#histories++, depth, before, reading, children: new Map() };
+  }
+
+  #goOn(thread: Thread, reading: unknown): void {
+    const { history } = thread;
+    const next = history.children.get(reading) ?? this.#newHistory(history, reading);
+    history.children.set(reading, next);
+    thread.history = next;
+  }
+
+  #keyOf({ words, messages, events, threads, last }: State): string {
+    let key = this.#preemptions === Number.POSITIVE_INFINITY ? '' : `${last}`;
+    for (let i = 0; i < words.length; i += 2) {
+      const place = this.#places[i / 2];
+      const first = this.#first[Math.floor(place / PLACES)];
+      const at = (place % PLACES) * 2;
+      if (words[i] === first[at] && words[i + 1] === first[at + 1]) continue;
+      key += ` ${i}:${words[i]}:${words[i + 1]}`;
+    }
+    for (const { state, life, history } of threads) key += `|${state}${life}:${history.id}`;
+    return `${key}|${messages.join()}|${events.join()}`;
+  }
+
+  #restore({ words }: State): void {
+    for (const [i, place] of this.#places.entries()) {
+      const memory = Math.floor(place / PLACES);
+      const at = (place % PLACES) * 2;
+      const from = i * 2 < words.length ? words : this.#first[memory];
+      const of = from === words ? i * 2 : at;
+      this.#memories[memory].words[at] = from[of];
+      this.#memories[memory].words[at + 1] = from[of + 1];
+    }
+  }
+
+  #captured(): Int32Array {
+    const words = new Int32Array(this.#places.length * 2);
+    for (const [i, place] of this.#places.entries()) {
+      const from = this.#memories[Math.floor(place / PLACES)].words;
+      const at = (place % PLACES) * 2;
+      words[i * 2] = from[at];
+      words[i * 2 + 1] = from[at + 1];
+    }
+    return words;
+  }
+
+  /** Whether a thread has a step to make, in the state that is in the memories. */
+  #isAble({ state, at, value }: Thread): boolean {
+    if (state !== 'polls') return state === 'runs';
+    return this.#memories[Math.floor(at / PLACES)].words[at % PLACES] !== value;
+  }
+
+  #deaths(state: State): State[] {
+    return state.threads.flatMap((thread, index) => {
+      const { isMortal, successor } = this.#actors[index];
+      if (isMortal !== true || thread.life > 0) return [];
+      if (thread.state === 'ended' || thread.state === 'dead') return [];
+      const threads = [...state.threads];
+      threads[index] =
+        successor === undefined ? { ...thread, state: 'dead' } : this.#newThread(index, 1);
+      const last = state.last === index ? NOBODY : state.last;
+      return [{ ...state, threads, last, before: state, by: `death of ${index}` }];
+    });
+  }
+
+  /** Notes who is at a place, and whether it is one where the order matters. */
+  #note(place: number, thread: number, writes: boolean): void {
+    const users = this.#users.get(place) ?? { all: 0, writers: 0 };
+    this.#users.set(place, users);
+    users.all |= 1 << thread;
+    if (writes) users.writers |= 1 << thread;
+    const isAlone = (users.all & (users.all - 1)) === 0;
+    if (!isAlone && users.writers !== 0) this.#contended.add(place);
+  }
+
+  /** Moves one thread by one step. */
+  #step(from: State, index: number, preempted: number): State {
+    this.#restore(from);
+    const threads = from.threads.map((thread) => ({ ...thread }));
+    const messages = [...from.messages];
+    let { events } = from;
+    const thread = threads[index];
+    if (thread.state === 'polls') {
+      thread.state = 'runs';
+      this.#goOn(thread, 'timed-out');
+    }
+    const { run, successor, isMortal } = this.#actors[index];
+    const storesCount = isMortal === true && thread.life === 0;
+    const made = readingsOf(thread.history);
+    // Where no other may run before it waits or ends, it makes all its steps at once.
+    const isOver = ({ state }: Thread) => state === 'ended' || state === 'dead';
+    const isAlone = threads.every((other) => other === thread || isOver(other));
+    const runsOn = (preempted === this.#preemptions || isAlone) && !storesCount;
+    let at = 0;
+    let moved = false;
+    let stopped = false;
+    /** The word that was read last, where nothing was done since, and what it was. */
+    let lastRead = EVERYWHERE;
+    let lastValue = 0;
+    const stop = (): never => {
+      stopped = true;
+      throw STOPPED;
+    };
+    /** One access: given again where it was made before, made, or not made yet. */
+    const access = <T>(place: number, writes: boolean, make: () => T): T => {
+      // On its way out it may pass by a `finally`.
+      if (stopped) throw STOPPED;
+      lastRead = EVERYWHERE;
+      if (at < made.length) return made[at++] as T;
+      if (place !== EVERYWHERE) this.#note(place, index * 2 + thread.life, writes);
+      const isStep = place === EVERYWHERE || this.#contended.has(place) || (writes && storesCount);
+      if (isStep && moved && !runsOn) stop();
+      moved ||= isStep;
+      if (writes && place !== EVERYWHERE && !this.#written.has(place)) {
+        this.#written.add(place);
+        this.#places.push(place);
+      }
+      const reading = make();
+      this.#goOn(thread, reading);
+      at++;
+      return reading;
+    };
+    const waitFor = (what: 'waits' | 'polls' | 'receives', where: number, value: number): never => {
+      thread.state = what;
+      thread.at = where;
+      thread.value = value;
+      return stop();
+    };
+    const wake = (what: 'waits' | 'receives', where: number): boolean => {
+      const woken = threads.filter(({ state, at }) => state === what && at === where);
+      for (const other of woken) {
+        other.state = 'runs';
+        this.#goOn(other, 'ok');
+      }
+      return woken.length > 0;
+    };
+    const memoryOf = new Map<unknown, number>();
+    const view = <T extends Int32Array | Float64Array>(memory: number, real: T): T => {
+      const wordsEach = real.BYTES_PER_ELEMENT / 4;
+      const placeOf = (key: string | symbol) =>
+        memory * PLACES + Math.floor((Number(key) * wordsEach) / 2);
+      const proxy = new Proxy({} as T, {
+        get: (_, key) => access(placeOf(key), false, () => real[Number(key)]),
+        set: (_, key, value) => {
+          access(placeOf(key), true, () => {
+            real[Number(key)] = value;
+          });
+          return true;
+        },
+      });
+      memoryOf.set(proxy, memory);
+      return proxy;
+    };
+    const change = (of: unknown, word: number, to: (was: number) => number, writes = true) => {
+      const memory = memoryOf.get(of)!;
+      const { words } = this.#memories[memory];
+      return access(memory * PLACES + (word >> 1), writes, () => {
+        const was = words[word];
+        words[word] = to(was);
+        return was;
+      });
+    };
+    const model = {
+      load: (of: unknown, word: number) => {
+        const memory = memoryOf.get(of)!;
+        const wordAt = memory * PLACES + word;
+        if (lastRead === wordAt) return lastValue;
+        const value = change(of, word, (was) => was, false);
+        if (this.#waits[memory] === 'polled') {
+          lastRead = wordAt;
+          lastValue = value;
+        }
+        return value;
+      },
+      store: (of: unknown, word: number, value: number) => change(of, word, () => value),
+      add: (of: unknown, word: number, value: number) => change(of, word, (was) => was + value),
+      exchange: (of: unknown, word: number, value: number) => change(of, word, () => value),
+      compareExchange: (of: unknown, word: number, expected: number, value: number) =>
+        change(of, word, (was) => (was === expected ? value : was)),
+      wait: (of: unknown, word: number, value: number) => {
+        const memory = memoryOf.get(of)!;
+        return access(memory * PLACES + (word >> 1), false, () => {
+          if (this.#memories[memory].words[word] !== value) return 'not-equal';
+          const how = this.#waits[memory] === 'polled' ? 'polls' : 'waits';
+          return waitFor(how, memory * PLACES + word, value);
+        });
+      },
+      notify: (of: unknown, word: number) =>
+        access(EVERYWHERE, true, () => void wake('waits', memoryOf.get(of)! * PLACES + word)),
+    };
+    const world: World = {
+      memories: this.#memories.map(({ words, doubles }, memory) => {
+        return { words: view(memory, words), doubles: view(memory, doubles) };
+      }),
+      event: (what) =>
+        access(EVERYWHERE, true, () => {
+          events = [...events, typeof what === 'string' ? what : what()];
+        }),
+      send: (channel = 0) =>
+        access(EVERYWHERE, true, () => {
+          if (!wake('receives', channel)) messages[channel]++;
+        }),
+      receive: (channel = 0) =>
+        access(EVERYWHERE, true, () => {
+          if (messages[channel] === 0) waitFor('receives', channel, 0);
+          messages[channel]--;
+        }),
+    };
+    const real = globalThis.Atomics;
+    globalThis.Atomics = model as unknown as Atomics;
+    try {
+      thread.result = (thread.life === 0 ? run : successor!)(world);
+      thread.state = 'ended';
+    } catch (thrown) {
+      if (thrown !== STOPPED) throw thrown;
+    } finally {
+      globalThis.Atomics = real;
+    }
+    const words = this.#captured();
+    const by = `${index}`;
+    return { words, messages, events, threads, last: index, preempted, before: from, by };
+  }
+}
+
+function readingsOf(history: History): unknown[] {
+  const readings = new Array<unknown>(history.depth);
+  for (let of = history; of.before !== undefined; of = of.before) {
+    readings[of.depth - 1] = of.reading;
+  }
+  return readings;
+}
+
+/** Which thread made how many steps, in their order. */
+function scheduleOf(state: State): string {
+  const runs: { by: string; steps: number }[] = [];
+  for (let of: State | undefined = state; of?.before !== undefined; of = of.before) {
+    const run = runs.at(-1);
+    if (run?.by === of.by) run.steps++;
+    else runs.push({ by: of.by, steps: 1 });
+  }
+  return runs
+    .reverse()
+    .map(({ by, steps }) => (steps === 1 ? by : `${by} x ${steps}`))
+    .join(', ');
 }
