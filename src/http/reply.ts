@@ -35,7 +35,7 @@ interface ErrorOptions {
  */
 const KEEP_ALIVE = 'timeout=7';
 
-/** The status line and the headers of nearly all answers: in one piece, which takes less to copy. */
+/** How nearly all answers begin: in one piece, which takes less to copy. */
 const OK = fixedText(`200 OK\r\nContent-Type: application/json\r\nKeep-Alive: ${KEEP_ALIVE}`);
 
 export class Replies {
