@@ -30,8 +30,8 @@ export interface Places {
 
 /** A turn of the loop in which a connection was accepted, or anything read, takes longer. */
 const IDLE_TURN_MS = 0.03;
-/** How long to wait for a turn that had nothing to do. */
-const IDLE_WAIT_MS = 100;
+/** How long to wait for a turn that had nothing to do: a starved thread has few turns at all. */
+const IDLE_WAIT_MS = 400;
 
 export class Listener {
   readonly #plain: TemplatedApp;
