@@ -134,9 +134,11 @@ describe('descriptors', () => {
     const before = ticks();
     await wait(1_000);
     const busy = ticks() - before;
-    let rounds = 0;
-    for (; rounds < trials(20, 200); rounds++) expect(await served(within, 'a')).toBe(20);
-    expect(late.filter(({ isClosed }) => isClosed).length).toBe(0);
+    const rounds = trials(20, 100);
+    for (let round = 0; round < rounds; round++) expect(await served(within, 'a')).toBe(20);
+    // Those that were taken are idle meanwhile, and may be closed for that.
+    const lost = late.filter(({ isClosed, answers }) => isClosed && answers.length === 0);
+    expect(lost.length).toBe(0);
     allow(20_000);
     const answers = await Promise.all(late.map((caller) => caller.heard()));
     figure(

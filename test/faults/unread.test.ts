@@ -49,6 +49,10 @@ describe('a client that does not read', () => {
         }),
       );
       clearInterval(watch);
+      expect([server.child.signalCode, server.stderr()]).toEqual([
+        null,
+        expect.not.stringContaining('weir:'),
+      ]);
       const unread = await metric(server.adminUrl, 'weir_shed_total{bound="unread"}');
       figure(
         'P7',
@@ -83,7 +87,7 @@ describe('a client that does not read', () => {
   /** Asks until an answer does not fit what the kernel keeps. @returns how often it has asked */
   async function fill(server: Running, late: Caller, bytes: Buffer): Promise<number> {
     await late.ask(bytes);
-    const size = late.received.length;
+    const size = late.receivedBytes;
     late.socket.pause();
     let asked = 1;
     // A client that pauses has taken a piece of the next one all the same.

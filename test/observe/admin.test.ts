@@ -1,6 +1,9 @@
 import { request } from 'node:http';
+import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ADMIN_CONNECTIONS_MAX } from '../../src/limits.ts';
 import { Admin } from '../../src/observe/admin.ts';
+import { until } from '../support/server.ts';
 
 const admin = new Admin('127.0.0.1');
 let port: number;
@@ -57,5 +60,25 @@ describe('the admin port', () => {
 
   test('is not shared with another process', async () => {
     await expect(new Admin('127.0.0.1').listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
+  });
+
+  test('has so many connections, closes those beyond, and those that do not ask in time', async () => {
+    const beyond = 10;
+    let open = ADMIN_CONNECTIONS_MAX + beyond;
+    const closed = Array.from({ length: open }, () => {
+      const socket = connect(port, '127.0.0.1').resume();
+      socket.on('error', () => {});
+      return new Promise<void>((resolve) => {
+        socket.on('close', () => {
+          open--;
+          resolve();
+        });
+      });
+    });
+    await until('those beyond are closed', () => open <= ADMIN_CONNECTIONS_MAX);
+    // The others go together, and later.
+    expect(open).toBeGreaterThan(0);
+    await Promise.all(closed);
+    expect((await ask('/livez')).status).toBe(200);
   });
 });

@@ -7,7 +7,9 @@ import type { Running } from './server.ts';
 
 export class Caller {
   readonly socket: Socket;
-  received = '';
+  /** Whole answers so far, and the bytes of all that came. */
+  readonly answers: Answer[] = [];
+  receivedBytes = 0;
   isClosed = false;
   readonly closed: Promise<void>;
 
@@ -15,8 +17,12 @@ export class Caller {
     this.socket = connect(to);
     this.socket.setNoDelay(true);
     this.socket.setEncoding('latin1');
+    let rest = '';
     this.socket.on('data', (data) => {
-      this.received += data;
+      const taken = takeAnswers(rest + data);
+      rest = taken.rest;
+      this.answers.push(...taken.answers);
+      this.receivedBytes += data.length;
     });
     this.socket.on('error', () => {});
     this.closed = new Promise((resolve) => {
@@ -27,17 +33,12 @@ export class Caller {
     });
   }
 
-  /** Whole answers so far. */
-  get answers(): Answer[] {
-    return takeAnswers(this.received).answers;
-  }
-
   /** Sends, and waits for one more whole answer. Rejects when there will be none. */
   async ask(bytes: Uint8Array): Promise<Answer> {
     const had = this.answers.length;
     this.socket.write(bytes);
     while (this.answers.length === had) {
-      if (this.isClosed) throw new Error(`closed after ${had} answers: ${this.received}`);
+      if (this.isClosed) throw new Error(`closed after ${had} answers`);
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
     return this.answers[had];
@@ -72,9 +73,10 @@ export async function used({ port }: Running, identifier: string): Promise<numbe
   return PLENTY - (await check(port, { ...limited(identifier), cost: 0 })).remaining;
 }
 
+/** Resident memory; 0 when it has ended. */
 export function residentMiB({ child }: Running): number {
   const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)![1]) / 1_024;
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1_024;
 }
 
 export function wait(ms: number): Promise<void> {
