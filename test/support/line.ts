@@ -3,9 +3,13 @@
 import { connect, type Socket } from 'node:net';
 import { type Answer, type LimitAnswer, requestBytes, takeAnswers } from './http.ts';
 
+/** One that was idle for long may just be closed by the server, which does so after 10 s. */
+const IDLE_MAX_MS = 4_000;
+
 /** A connection that is used again and again, as long as the server keeps it. */
 export class Line {
   readonly #port: number;
+  #usedMs = 0;
   #socket: Socket | undefined;
   #hear: ((answers: Answer[], closed: boolean) => void) | undefined;
 
@@ -17,7 +21,9 @@ export class Line {
     const socket = connect(this.#port, '127.0.0.1');
     let received = '';
     const gone = () => {
-      if (this.#socket === socket) this.#socket = undefined;
+      // One that was given up may be gone only when the next is in use.
+      if (this.#socket !== socket) return;
+      this.#socket = undefined;
       this.#hear?.([], true);
     };
     socket.setNoDelay(true);
@@ -40,6 +46,7 @@ export class Line {
    * @returns so many answers, or fewer where the connection was closed or patience is over
    */
   ask(pieces: Buffer[], count: number, patienceMs = 20_000): Promise<Answer[]> {
+    if (performance.now() - this.#usedMs > IDLE_MAX_MS) this.close();
     this.#socket ??= this.#open();
     const socket = this.#socket;
     return new Promise((resolve) => {
@@ -47,7 +54,7 @@ export class Line {
       const finish = () => {
         clearTimeout(patience);
         this.#hear = undefined;
-        if (socket.destroyed && this.#socket === socket) this.#socket = undefined;
+        this.#usedMs = performance.now();
         resolve(heard);
       };
       const patience = setTimeout(finish, patienceMs);
@@ -62,7 +69,7 @@ export class Line {
       setImmediate(() => {
         socket.write(pieces[1]);
         isWritten = true;
-        this.#hear?.([], socket.destroyed);
+        this.#hear?.([], this.#socket !== socket);
       });
     });
   }
