@@ -1,8 +1,14 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { allocateControl, Control } from '../src/control.ts';
 import { CLOCK_TICK_MS } from '../src/limits.ts';
 import { type Anchor, Clock, ClockKeeper, nextAnchor, wallAt } from '../src/time.ts';
+import { figure } from './faults/promises.ts';
+import { explore, type World } from './support/schedules.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
 const START: Anchor = { monotonicMs: 5_000, wallMs: 1_700_000_000_000, rate: 1 };
 
@@ -130,5 +136,86 @@ describe('the clock', () => {
       expect(Number.isInteger(now)).toBe(true);
       keeper.tick();
     }
+  });
+
+  test('is never read half from one anchor and half from another, in every order', () => {
+    let [monotonicMs, systemMs] = [0, 0];
+    const setTo = (times: readonly number[]) => {
+      [monotonicMs, systemMs] = times;
+    };
+    vi.spyOn(performance, 'now').mockImplementation(() => monotonicMs);
+    vi.spyOn(process, 'hrtime').mockReturnValue([0, 0]);
+    vi.spyOn(Date, 'now').mockImplementation(() => systemMs);
+    // The system's clock goes ahead, back and ahead again: an anchor each.
+    const first = [0, 1_000_000];
+    const others = [
+      [100, 2_000_000],
+      [200, 1_500_000],
+      [300, 7_000_000],
+    ];
+    const keep = (control: Control, published: () => void) => {
+      setTo(first);
+      const keeper = new ClockKeeper(control);
+      published();
+      for (const times of others) {
+        setTo(times);
+        keeper.tick();
+        published();
+      }
+    };
+    const readAt = (control: Control) => {
+      setTo(first);
+      return new Clock(control).wallMs(1_000);
+    };
+
+    const buffer = allocateControl(1, 1);
+    const alone = new Control(allocateControl(1, 1));
+    const whole: number[] = [];
+    keep(alone, () => {
+      const times = [monotonicMs, systemMs];
+      whole.push(readAt(alone));
+      setTo(times);
+    });
+    expect(new Set(whole).size).toBe(4);
+
+    const controlOf = ({ memories: [{ words, doubles }] }: World) => {
+      const from = new Control(buffer);
+      const anchor = (index: 0 | 1) => {
+        const first = from.anchor(index).byteOffset / 8;
+        return new Proxy(doubles, {
+          get: (_, at) => doubles[first + Number(at)],
+          set: (_, at, value) => {
+            doubles[first + Number(at)] = value;
+            return true;
+          },
+        });
+      };
+      return { words, anchor } as unknown as Control;
+    };
+    const read = new Set<unknown>();
+    const actors = [
+      {
+        run: (world: World) => {
+          let isBegun = false;
+          keep(controlOf(world), () => {
+            if (!isBegun) world.send();
+            isBegun = true;
+          });
+        },
+      },
+      {
+        run: (world: World) => {
+          world.receive();
+          return readAt(controlOf(world));
+        },
+      },
+    ];
+    const { states, endings } = explore(
+      { memories: [{ buffer, waits: 'notified' }], actors },
+      ({ results }) => read.add(results[1]),
+    );
+    expect([...read].sort()).toEqual(whole.toSorted());
+    const tried = `${states} states, ${endings} endings`;
+    figure('P1', 'the clock is set while it is read, every order', tried, '0 broken');
   });
 });

@@ -17,8 +17,11 @@ const HEAVY = [
   'test/supervise/*.test.ts',
 ];
 
-/** Faults of all kinds on real processes: a quick set of them, or all of `npm run test:faults`. */
-const FAULTS = ['test/faults/**/*.test.ts'];
+/**
+ * Faults of all kinds on real processes, and orders of threads: a quick set of them, or all of
+ * `npm run test:faults`.
+ */
+const FAULTS = ['test/faults/**/*.test.ts', 'test/**/schedules.test.ts'];
 
 /** What is tried more often there as well, though it is no fault. */
 const LONGER = [

@@ -8,16 +8,19 @@
  * the same memory and the same readings are the same, and each is gone on from once.
  *
  * An access to a place that no two threads use, or that none writes, changes nothing for others and
- * sees nothing of them: it needs no order of its own, and is made with the step before it. Which
- * places those are is found out: begin with all; when a second thread is seen at one that is
- * written, it is none of them, and everything begins anew. A place is eight bytes. Of a thread that
- * may die each store is a step, for it may be the last one.
+ * sees nothing of them: it needs no order of its own, and is made with the step before it. What
+ * nobody writes needs no remembering either. Which places those are is found out: begin with what
+ * the threads do one after the other; when one is seen to write another place, or a second to use
+ * one that is written, everything begins anew. A place is eight bytes. Of a thread that may die
+ * each store is a step, for it may be the last one.
  *
  * What it does not try: a processor or a compiler that changes the order of plain accesses, and
  * half of a double, which is written at once by every processor that weir runs on.
  */
 
 export interface Memory {
+  /** To attach to: what is read and written through it is no step. */
+  buffer: SharedArrayBuffer;
   words: Int32Array;
   doubles: Float64Array;
 }
@@ -25,8 +28,8 @@ export interface Memory {
 /** What the code of a thread may use. Events are visible in the end, in their order. */
 export interface World {
   memories: Memory[];
-  /** What happened may be told by a look at the memory itself, at that moment. */
-  event(what: string | (() => string)): void;
+  /** What happened, or what can be seen in the memory at that moment. */
+  event(what: string | ((memories: Memory[]) => string)): void;
   send(channel?: number): void;
   /** Waits for a message. */
   receive(channel?: number): void;
@@ -123,61 +126,77 @@ const NOBODY = -1;
  * @param check sees every ending once; what it throws is said with the schedule that led to it
  */
 export function explore(scenario: Scenario, check: (ending: Ending) => void): Explored {
-  const contended = new Set<number>();
+  const places: Places = { written: new Set(), contended: new Set() };
+  new Exploration(scenario, places).survey();
   for (;;) {
-    const known = contended.size;
-    const explored = new Exploration(scenario, contended).run(check);
-    if (contended.size === known) return explored;
+    const exploration = new Exploration(scenario, places);
+    const explored = exploration.run(check);
+    if (!exploration.hasFound) return explored;
   }
 }
 
+/** What is known of all places, from one exploration to the next. */
+interface Places {
+  written: Set<number>;
+  /** Used by more than one thread, and written. */
+  contended: Set<number>;
+}
+
 class Exploration {
+  /** Whether more is known of places than in the beginning. */
+  hasFound = false;
   readonly #actors: readonly Actor[];
   readonly #preemptions: number;
   readonly #waits: Shared['waits'][];
   /** The memories themselves: of the state that is gone on from. */
   readonly #memories: Memory[];
   readonly #first: Int32Array[];
-  /** The places that were ever written, and where each is among them. */
-  readonly #places: number[] = [];
-  readonly #written = new Set<number>();
+  /** Those that are written, in the order in which states have them. */
+  readonly #places: number[];
   /** Who uses a place, and who writes it, in bits. */
   readonly #users = new Map<number, { all: number; writers: number }>();
-  readonly #contended: Set<number>;
-  readonly #known: number;
+  readonly #known: Places;
   readonly #roots = new Map<number, History>();
   #histories = 0;
 
-  constructor({ memories, actors, preemptions }: Scenario, contended: Set<number>) {
+  constructor({ memories, actors, preemptions }: Scenario, known: Places) {
     this.#actors = actors;
     this.#preemptions = preemptions ?? Number.POSITIVE_INFINITY;
     this.#waits = memories.map(({ waits }) => waits);
     this.#memories = memories.map(({ buffer }) => {
-      return { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+      return { buffer, words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
     });
     this.#first = this.#memories.map(({ words }) => words.slice());
-    this.#contended = contended;
-    this.#known = contended.size;
+    this.#known = known;
+    this.#places = [...known.written];
   }
 
-  /** Ends early when there are more contended places than were known. */
+  /** Runs the threads one after the other, in a few orders. */
+  survey(): void {
+    const lives = this.#actors.flatMap(({ successor }, index) => {
+      return successor === undefined
+        ? [{ index, life: 0 }]
+        : [0, 1].map((life) => ({ index, life }));
+    });
+    for (let from = 0; from < lives.length; from++) {
+      let state = this.#begin();
+      for (const { index, life } of [...lives.slice(from), ...lives.slice(0, from)]) {
+        const threads = [...state.threads];
+        threads[index] = this.#newThread(index, life);
+        state = this.#step({ ...state, threads }, index, 0, true);
+      }
+    }
+    this.#leave();
+  }
+
+  /** Ends early when more is found out about places. */
   run(check: (ending: Ending) => void): Explored {
     /** By state: how few interruptions led to it. */
     const seen = new Map<string, number>();
     let endings = 0;
-    const left: State[] = [
-      {
-        words: new Int32Array(0),
-        messages: Array.from({ length: CHANNELS }, () => 0),
-        events: [],
-        threads: this.#actors.map((_, index) => this.#newThread(index, 0)),
-        last: NOBODY,
-        preempted: 0,
-        before: undefined,
-        by: '',
-      },
-    ];
+    const left = [this.#begin()];
     while (left.length > 0) {
+      if (this.hasFound) break;
       const state = left.pop()!;
       const key = this.#keyOf(state);
       if ((seen.get(key) ?? Number.POSITIVE_INFINITY) <= state.preempted) continue;
@@ -189,17 +208,34 @@ class Exploration {
       for (const index of able.keys()) {
         if (!able[index]) continue;
         const preempted = state.preempted + Number(goesOn && index !== state.last);
-        if (preempted <= this.#preemptions) left.push(this.#step(state, index, preempted));
+        if (preempted > this.#preemptions || this.hasFound) continue;
+        left.push(this.#step(state, index, preempted));
       }
       left.push(...this.#deaths(state));
       if (able.includes(true) || !isNew) continue;
-      if (this.#contended.size > this.#known) break;
       endings++;
       this.#restore(state);
       this.#judge(state, check);
     }
-    for (const [i, { words }] of this.#memories.entries()) words.set(this.#first[i]);
+    this.#leave();
     return { states: seen.size, endings };
+  }
+
+  #begin(): State {
+    return {
+      words: new Int32Array(0),
+      messages: Array.from({ length: CHANNELS }, () => 0),
+      events: [],
+      threads: this.#actors.map((_, index) => this.#newThread(index, 0)),
+      last: NOBODY,
+      preempted: 0,
+      before: undefined,
+      by: '',
+    };
+  }
+
+  #leave(): void {
+    for (const [i, { words }] of this.#memories.entries()) words.set(this.#first[i]);
   }
 
   #judge(state: State, check: (ending: Ending) => void): void {
@@ -299,11 +335,13 @@ class Exploration {
     users.all |= 1 << thread;
     if (writes) users.writers |= 1 << thread;
     const isAlone = (users.all & (users.all - 1)) === 0;
-    if (!isAlone && users.writers !== 0) this.#contended.add(place);
+    if (isAlone || users.writers === 0 || this.#known.contended.has(place)) return;
+    this.#known.contended.add(place);
+    this.hasFound = true;
   }
 
-  /** Moves one thread by one step. */
-  #step(from: State, index: number, preempted: number): State {
+  /** Moves one thread by one step, or to where it waits or ends. */
+  #step(from: State, index: number, preempted: number, toItsEnd = false): State {
     this.#restore(from);
     const threads = from.threads.map((thread) => ({ ...thread }));
     const messages = [...from.messages];
@@ -319,7 +357,8 @@ class Exploration {
     // Where no other may run before it waits or ends, it makes all its steps at once.
     const isOver = ({ state }: Thread) => state === 'ended' || state === 'dead';
     const isAlone = threads.every((other) => other === thread || isOver(other));
-    const runsOn = (preempted === this.#preemptions || isAlone) && !storesCount;
+    const isLast = (preempted === this.#preemptions || isAlone) && !storesCount;
+    const runsOn = toItsEnd || isLast;
     let at = 0;
     let moved = false;
     let stopped = false;
@@ -335,14 +374,21 @@ class Exploration {
       // On its way out it may pass by a `finally`.
       if (stopped) throw STOPPED;
       lastRead = EVERYWHERE;
+      const isConstant = place !== EVERYWHERE && !this.#known.written.has(place);
+      if (isConstant && !writes) {
+        this.#note(place, index * 2 + thread.life, false);
+        return make();
+      }
       if (at < made.length) return made[at++] as T;
       if (place !== EVERYWHERE) this.#note(place, index * 2 + thread.life, writes);
-      const isStep = place === EVERYWHERE || this.#contended.has(place) || (writes && storesCount);
+      const { contended } = this.#known;
+      const isStep = place === EVERYWHERE || contended.has(place) || (writes && storesCount);
       if (isStep && moved && !runsOn) stop();
       moved ||= isStep;
-      if (writes && place !== EVERYWHERE && !this.#written.has(place)) {
-        this.#written.add(place);
+      if (isConstant) {
+        this.#known.written.add(place);
         this.#places.push(place);
+        this.hasFound = true;
       }
       const reading = make();
       this.#goOn(thread, reading);
@@ -418,12 +464,12 @@ class Exploration {
         access(EVERYWHERE, true, () => void wake('waits', memoryOf.get(of)! * PLACES + word)),
     };
     const world: World = {
-      memories: this.#memories.map(({ words, doubles }, memory) => {
-        return { words: view(memory, words), doubles: view(memory, doubles) };
+      memories: this.#memories.map(({ buffer, words, doubles }, memory) => {
+        return { buffer, words: view(memory, words), doubles: view(memory, doubles) };
       }),
       event: (what) =>
         access(EVERYWHERE, true, () => {
-          events = [...events, typeof what === 'string' ? what : what()];
+          events = [...events, typeof what === 'string' ? what : what(this.#memories)];
         }),
       send: (channel = 0) =>
         access(EVERYWHERE, true, () => {
