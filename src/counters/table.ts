@@ -95,7 +95,8 @@ export class CounterTable implements Table {
 
   /**
    * Judges a check by its counter as it stands, without the lock, and counts nothing. A counter
-   * that is being written may look as before, which is what `async` allows; one that makes room for
+   * that is being written may look as before, which is what `async` allows, but to a clock that is
+   * still in the window before without what was carried over there; one that makes room for
    * another just now, as that other or as none ever was. A refusal is no answer therefore, and has
    * to be had from `decide`; an admission is deducted like any other.
    * @returns whether `decision` is one: the check was admitted by a counter that is there

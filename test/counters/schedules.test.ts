@@ -3,7 +3,7 @@
  * interruptions; and threads that stop for ever at any point.
  */
 
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { DEDUCTION, newDecision } from '../../src/counters/decision.ts';
 import { lockOf } from '../../src/counters/layout.ts';
 import { figure, IS_LONG, type PromiseName } from '../faults/promises.ts';
@@ -48,6 +48,8 @@ import {
 import type { Made } from '../support/together.ts';
 
 const EVERY_ORDER = Number.POSITIVE_INFINITY;
+vi.setConfig({ testTimeout: 600_000 });
+
 /** How often one of three threads is interrupted, at most. */
 const THREE = 3;
 /** Where there are most orders, only the long form tries them in every setup. */
@@ -223,6 +225,23 @@ test('a look says of a counter that is being written what it was, or nothing', (
     );
   }
   trials.note('P1', 'a look while its counter is written, every order');
+});
+
+test('a look with an old time, while a window is opened, misses at most what was carried', () => {
+  const trials = new Trials();
+  const { memory } = SETUPS['in a new window, sliding']();
+  // 4 were used in the window before, and 3 are carried there: 4 + 3 + 1, or 1 + 4 + 1 behind it.
+  const answers = (limit: number) => {
+    const seen = new Set<boolean>();
+    const looks = does(1, (table) => look(table, X, sliding(limit), NOW - WINDOW_MS));
+    trials.of(memory, [{ run: looks }, { run: decides(2, X, sliding(3)) }], ({ results }) => {
+      seen.add(results[0] !== undefined);
+    });
+    return [...seen].sort();
+  };
+  expect(answers(4)).toEqual([false]);
+  expect(answers(5)).toEqual([false, true]);
+  trials.note('P1', 'a look with an old time, every order');
 });
 
 test('a look admits what its counter has not only where that makes room for another', () => {

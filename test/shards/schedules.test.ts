@@ -4,7 +4,7 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { DEDUCTION } from '../../src/counters/decision.ts';
 import type { CounterTable } from '../../src/counters/table.ts';
 import { BELL, WORK, WORKER_LANE_BYTES, type WorkerLane } from '../../src/lanes.ts';
@@ -23,6 +23,8 @@ import {
   type Shared,
   type World,
 } from '../support/schedules.ts';
+
+vi.setConfig({ testTimeout: 600_000 });
 
 /** How often one of three threads is interrupted: up to three times in the long form. */
 const THREE = { preemptions: IS_LONG ? 3 : 2 };
