@@ -246,7 +246,11 @@ test('a look with an old time, while a window is opened, misses at most what was
 
 test('a look admits what its counter has not only where that makes room for another', () => {
   const trials = new Trials();
-  const stranger: Made = { ...Y, h3: X.h3, h1: 77 };
+  // Of two that meet in one place, the tag of one and words of the other.
+  const strangers: Made[] = [
+    { ...Y, h3: X.h3, h1: 77 },
+    { ...X, h3: Y.h3 },
+  ];
   const displaced = () =>
     prepared((table) => {
       spend(table, X, 1, NOW, 100);
@@ -271,9 +275,11 @@ test('a look admits what its counter has not only where that makes room for anot
     trials.of(memories[i], [looks(X), { run: writer }], (ending) => {
       must(!ending.events.includes('there'), 'it is no answer', told(ending));
     });
-    trials.of(memories[i], [looks(stranger), { run: writer }], (ending) => {
-      must(ending.events.length === 0, 'who has no counter is not found', told(ending));
-    });
+    for (const stranger of strangers) {
+      trials.of(memories[i], [looks(stranger), { run: writer }], (ending) => {
+        must(ending.events.length === 0, 'who has no counter is not found', told(ending));
+      });
+    }
   }
   trials.note('P1', 'a look while its counter makes room, every order');
 });
@@ -281,42 +287,57 @@ test('a look admits what its counter has not only where that makes room for anot
 test('checks together: no deadlock, all or nothing, and nobody sees a part', () => {
   const trials = new Trials();
   const [a, b] = [identity(1, 0, 2), identity(1, 1, 2)];
-  const [checkA, checkB] = [a, b].map((id) => ({ id, ...fixed(1) }));
-  const seeA = { ...checkA, cost: 0 };
-  const seeB = { ...checkB, cost: 0 };
-  const empty = () => prepared(() => {}, 2);
-  const counted = (ending: Ending) => [usedNow(ending, a), usedNow(ending, b)].join();
   const passed = (ending: Ending, thread: number) => {
     must(ending.stuck.length === 0, 'all end', told(ending));
     return (ending.results[thread] as { passed: boolean }).passed;
   };
-  const both = { run: decidesTogether(1, [checkA, checkB]) };
+  // Newcomers, and counters that are there: one more token fits into each.
+  for (const used of [0, 1]) {
+    const terms = fixed(used + 1);
+    const counters = () =>
+      prepared((table) => {
+        for (const id of used === 0 ? [] : [a, b]) spend(table, id, used, NOW - 1);
+      }, 2);
+    const counted = (ending: Ending) => [usedNow(ending, a) - used, usedNow(ending, b) - used];
+    const [checkA, checkB] = [a, b].map((id) => ({ id, ...terms }));
+    const both = { run: decidesTogether(1, [checkA, checkB]) };
 
-  const reverse = { run: decidesTogether(2, [checkB, checkA]) };
-  trials.of(empty(), [both, reverse], (ending) => {
-    must(passed(ending, 0) !== passed(ending, 1), 'one passes', told(ending));
-    must(counted(ending) === '1,1', 'all of it is counted', counted(ending));
-  });
+    const reverse = { run: decidesTogether(2, [checkB, checkA]) };
+    trials.of(counters(), [both, reverse], (ending) => {
+      must(passed(ending, 0) !== passed(ending, 1), 'one passes', told(ending));
+      must(counted(ending).join() === '1,1', 'all of it is counted', counted(ending));
+    });
 
-  trials.of(empty(), [both, { run: decides(2, b, fixed(1)) }], (ending) => {
-    must(passed(ending, 0) === (admitted(ending, 1) === 0), 'one passes', told(ending));
-    const expected = passed(ending, 0) ? '1,1' : '0,1';
-    must(counted(ending) === expected, 'all or nothing', counted(ending), told(ending));
-  });
+    for (const [i, id] of [a, b].entries()) {
+      trials.of(counters(), [both, { run: decides(2, id, terms) }], (ending) => {
+        must(passed(ending, 0) === (admitted(ending, 1) === 0), 'one passes', told(ending));
+        const expected = [0, 1].map((n) => (passed(ending, 0) || n === i ? 1 : 0));
+        const is = counted(ending);
+        must(is.join() === expected.join(), 'all or nothing', is, told(ending));
+      });
+    }
 
-  trials.of(empty(), [both, { run: decidesTogether(2, [seeB, seeA]) }], (ending) => {
-    passed(ending, 0);
-    const { remaining } = ending.results[1] as { remaining: number[] };
-    must(remaining[0] === remaining[1], 'nobody sees a part', told(ending));
-  });
+    const [seeA, seeB] = [checkA, checkB].map((check) => ({ ...check, cost: 0 }));
+    trials.of(counters(), [both, { run: decidesTogether(2, [seeB, seeA]) }], (ending) => {
+      passed(ending, 0);
+      const { remaining } = ending.results[1] as { remaining: number[] };
+      must(remaining[0] === remaining[1], 'nobody sees a part', told(ending));
+    });
 
-  const oneByOne = does(2, (table) => {
-    return [decide(table, a, fixed(1, 0)), decide(table, b, fixed(1, 0))];
-  });
-  trials.of(empty(), [both, { run: oneByOne }], (ending) => {
-    const [first, second] = ending.results[1] as Told[];
-    must(first.remaining >= second.remaining, 'nobody sees a part', told(ending));
-  });
+    for (const [first, second] of [
+      [a, b],
+      [b, a],
+    ]) {
+      const seeing = { ...terms, cost: 0 };
+      const oneByOne = does(2, (table) => {
+        return [decide(table, first, seeing), decide(table, second, seeing)];
+      });
+      trials.of(counters(), [both, { run: oneByOne }], (ending) => {
+        const [before, behind] = ending.results[1] as Told[];
+        must(before.remaining >= behind.remaining, 'nobody sees a part', told(ending));
+      });
+    }
+  }
 
   // The second finds no room, so the first is taken back.
   const full = prepared((table) => {
@@ -325,9 +346,16 @@ test('checks together: no deadlock, all or nothing, and nobody sees a part', () 
       decide(table, identity(h3, 1, 2), fixed(1));
     }
   }, 2);
+  const both = {
+    run: decidesTogether(
+      1,
+      [a, b].map((id) => ({ id, ...fixed(1) })),
+    ),
+  };
   trials.of(full, [both, { run: decides(2, a, fixed(1)) }], (ending) => {
     must(!passed(ending, 0) && admitted(ending, 1) === 1, 'nothing is taken', told(ending));
-    must(counted(ending) === '1,0', 'it is counted', counted(ending));
+    must(usedNow(ending, a) === 1, 'it is counted', told(ending));
+    must(usedNow(ending, b) === 0, 'nothing is left', told(ending));
   });
   trials.note('P1', 'checks together in opposite order, every order');
 });
@@ -368,14 +396,19 @@ test('a worker that dies over a deduction, at any point, leaves no less than was
 
 test('a worker that dies over another counter or a sweep, at any point, does no harm', () => {
   const trials = new Trials();
-  for (const name of ['a deduction of a newcomer', 'a sweep']) {
+  const newcomer = 'a deduction of a newcomer';
+  for (const [name, again] of [
+    [newcomer, true],
+    [newcomer, false],
+    ['a sweep', true],
+  ] as const) {
     trials.inEverySetup(
-      (setup) => [{ run: decides(1, X, setup.terms) }, dies(name, setup)],
+      (setup) => [{ run: decides(1, X, setup.terms) }, dies(name, setup, again)],
       (ending, setup) => {
         must(isNobodyElse(ending), 'no half of a counter is found', seen(ending));
         mustBeExact(ending, setup, [0]);
       },
-      name === 'a sweep' ? undefined : isTried,
+      name === newcomer && again ? isTried : undefined,
     );
   }
   trials.note('P1', 'a worker dies over a newcomer or a sweep, at every step');

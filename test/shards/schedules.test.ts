@@ -150,7 +150,7 @@ function expectAtMostOneMore({ events, stuck, deaths }: Ending, costs: number[],
 }
 
 function note(fault: string, { states, endings }: Explored): void {
-  figure('P1', fault, `${states} states, ${endings} endings`, '0 broken');
+  figure('P3', fault, `${states} states, ${endings} endings`, '0 broken');
 }
 
 test('a ring loses and repeats nothing, and is never written over', () => {
