@@ -71,7 +71,7 @@ export const WORK = {
   /** Expired counters removed; live ones seen in the last round, which is no running count. */
   swept: 10,
   live: 11,
-  /** Files of checkpoints written; files that could not be, and the number of the last error. */
+  /** Files of checkpoints written; those that could not be, and the system's error, 0 for none. */
   checkpoints: 12,
   checkpointFailures: 13,
   checkpointError: 14,

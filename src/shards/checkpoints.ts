@@ -4,7 +4,7 @@
  * shard in which nothing was decided since its last one is left as it is.
  *
  * Where the disk fails, the shard's turn comes again in the next round. It is counted, and the
- * lane has the number of the last error; checks go on.
+ * lane has the number of the error until a round is whole again; checks go on.
  */
 
 import type { KeyWords } from '../counters/checkpoint.ts';
@@ -95,6 +95,7 @@ export class Checkpoints {
     }
     if (!this.#isAmidst() && this.#isWhole) {
       this.#lane.set(WORK.checkpointedMs, this.#startedMs);
+      this.#lane.set(WORK.checkpointError, 0);
     }
   }
 
