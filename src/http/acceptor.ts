@@ -168,18 +168,20 @@ const routes: Route[] = [
 
 const tooMany = new ApiError('SERVICE_UNAVAILABLE', 'as many connections are open as may be');
 const lanes = control.acceptorLanes();
-function onConnection(res: HttpResponse, change: number): void {
+function onConnection(res: HttpResponse, change: number, isTls: boolean): void {
   lane.connection(change);
   if (change < 0) return;
   const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
   if (open <= data.connections) return;
   lane.count(COUNT.shedConnections);
+  // Behind TLS nobody can be told before a handshake, which is what costs most.
+  if (isTls) res.close();
   // Told before it asks, in whatever version: then nothing of what it asks is begun.
-  res.cork(() => v1.replies.error(res, tooMany, { close: true }));
+  else res.cork(() => v1.replies.error(res, tooMany, { close: true }));
 }
-const apps = new Apps(data.tls, (app) => {
+const apps = new Apps(data.tls, (app, isTls) => {
   mount(app, routes, replies);
-  app.filter(onConnection);
+  app.filter((res, change) => onConnection(res, change, isTls));
 });
 let toldToEnd = false;
 process.on('exit', (code) => {

@@ -28,16 +28,16 @@ export class Apps {
   /** The first one with TLS, which stays the one that listens. */
   readonly tls: TemplatedApp | undefined;
   readonly #open: TemplatedApp[] = [];
-  readonly #furnish: (app: TemplatedApp) => void;
+  readonly #furnish: (app: TemplatedApp, isTls: boolean) => void;
 
   /**
    * @param furnish gives an App its routes
    * @throws StartError where uWebSockets.js does not take the files
    */
-  constructor(files: TlsFiles | undefined, furnish: (app: TemplatedApp) => void) {
+  constructor(files: TlsFiles | undefined, furnish: (app: TemplatedApp, isTls: boolean) => void) {
     this.#furnish = furnish;
-    this.plain = this.#add(App());
-    this.tls = files === undefined ? undefined : this.#add(withTls(files));
+    this.plain = this.#add(App(), false);
+    this.tls = files === undefined ? undefined : this.#add(withTls(files), true);
   }
 
   descriptors(): AppDescriptors {
@@ -50,7 +50,7 @@ export class Apps {
    * @throws StartError where uWebSockets.js does not take them
    */
   renew(files: TlsFiles): number {
-    return descriptorOf(this.#add(withTls(files)));
+    return descriptorOf(this.#add(withTls(files), true));
   }
 
   /** Nothing may be handed on to them any more. */
@@ -58,8 +58,8 @@ export class Apps {
     for (const app of this.#open) app.close();
   }
 
-  #add(app: TemplatedApp): TemplatedApp {
-    this.#furnish(app);
+  #add(app: TemplatedApp, isTls: boolean): TemplatedApp {
+    this.#furnish(app, isTls);
     this.#open.push(app);
     return app;
   }

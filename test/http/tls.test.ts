@@ -1,6 +1,7 @@
 /** TLS on the port: the same service behind it, and what files a start refuses. */
 
 import { execFile, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
@@ -111,6 +112,23 @@ describe('with TLS,', () => {
     await expect(plain).rejects.toThrow(/closed after 0 answers|ECONNRESET/);
     const [answer] = await exchange(secure(server), [requestBytes({ body: body('plain') })]);
     expect(remainingOf(answer.body)).toBe(999);
+  });
+
+  test('a connection too many is closed before its handshake, and counts no longer', async () => {
+    const server = await startTls(['--connections', '3', '--acceptors', '2']);
+    const ask = (socket: TLSSocket) => exchange(socket, [requestBytes({ body: body('many') })]);
+    const held = Array.from({ length: 3 }, () => secure(server));
+    await Promise.all(held.map((socket) => once(socket, 'secureConnect')));
+    for (let i = 0; i < 20; i++) await expect(ask(secure(server))).rejects.toThrow();
+    expect(held.filter((socket) => socket.destroyed)).toEqual([]);
+    for (const socket of held) socket.destroy();
+    await until(
+      'they are gone',
+      async () => (await metric(server.adminUrl, 'weir_connections')) === 0,
+    );
+    expect(remainingOf((await ask(secure(server)))[0].body)).toBe(999);
+    expect(await metric(server.adminUrl, 'weir_shed_total{bound="connections"}')).toBe(20);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
   test('a Unix socket beside it speaks without, and counts on the same counters', async () => {
