@@ -41,12 +41,11 @@ test('lanes, and what they hold, do not touch each other', () => {
   expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(16).fill(1));
   expect([first.errors('NOT_FOUND'), first.errors('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.durations[3], first.durationSumMs]).toEqual([1, 0.02]);
-  expect(Object.values(WORK).map((index) => worker.counted(index))).toEqual([
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
-  ]);
+  const works = Object.values(WORK);
+  expect(works.map((index) => worker.counted(index))).toEqual(works.map((_, i) => i + 1));
   expect(worker.beats).toBe(1);
   expect([second.signsOfLife, second.connections, second.row(0)[0]]).toEqual([0, 0, 0]);
-  expect(Object.values(WORK).map((index) => idle.counted(index))).toEqual(Array(12).fill(0));
+  expect(works.map((index) => idle.counted(index))).toEqual(works.map(() => 0));
   expect(control.anchor(1)).toEqual(new Float64Array(3));
 });
 

@@ -22,6 +22,11 @@ const HEAVY = [
  * `npm run test:faults`.
  */
 const FAULTS = ['test/faults/**/*.test.ts', 'test/**/schedules.test.ts'];
+/** Of these, the ones whose faults need load, and which measure what becomes of it. */
+const FAULTS_UNDER_LOAD = [
+  ...['aborts', 'clock', 'connections', 'exactness', 'load', 'memory', 'process', 'threads'],
+  ...['restart', 'tls', 'unread'],
+].map((name) => `test/faults/${name}.test.ts`);
 
 /** What is tried more often there as well, though it is no fault. */
 const LONGER = [
@@ -61,8 +66,18 @@ export default defineConfig({
           ...timeouts,
           name: 'faults',
           include: IS_LONG ? [...FAULTS, ...LONGER] : FAULTS,
-          maxWorkers: 1,
+          exclude: FAULTS_UNDER_LOAD,
+          maxWorkers: IS_LONG ? 1 : 2,
           sequence: { groupOrder: 3 },
+        },
+      },
+      {
+        test: {
+          ...timeouts,
+          name: 'faults under load',
+          include: FAULTS_UNDER_LOAD,
+          maxWorkers: 1,
+          sequence: { groupOrder: 4 },
         },
       },
     ],

@@ -80,10 +80,11 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
   test(`SIGTERM, ${STOPS} times: what has reached the server is answered, on old connections and new ones`, async () => {
     const seed = newSeed();
     const [kept, opened] = [newTally(), newTally()];
+    // One for all of them: counters outlive a stop.
+    const ledger = new Ledger(limitOf);
     for (let stop = 0; stop < STOPS; stop++) {
       const server = await own.start({ args: [...SIZES, '--decide', mode] });
       const newcomers = Array.from({ length: 4 }, () => arrive(server.port, opened));
-      const ledger = new Ledger(limitOf);
       const traffic = new Traffic({
         port: server.port,
         connections: 32,
@@ -103,6 +104,13 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
     }
     const inWords = ({ sent, lost }: Tally) => `${lost.length} of ${sent} lost`;
     const tried = `${STOPS} stops; seed ${seed}`;
+    const { decisions, excess } = ledger.verdict();
+    figure(
+      'P1',
+      `SIGTERM and starts, ${mode}`,
+      `${decisions} decisions`,
+      `most beyond a limit: ${excess}`,
+    );
     figure('P3', `SIGTERM, ${mode}`, tried, `${inWords(kept)} on connections that were there`);
     figure('P3', `SIGTERM, ${mode}`, tried, `${inWords(opened)} on those opened meanwhile`);
     expect(kept.lost).toEqual([]);
