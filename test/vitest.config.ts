@@ -14,7 +14,8 @@ const HEAVY = [
   'test/http/many.test.ts',
   'test/http/operations.test.ts',
   'test/observe/metrics.test.ts',
-  'test/supervise/*.test.ts',
+  'test/supervise/acceptors.test.ts',
+  'test/supervise/life.test.ts',
 ];
 
 /**

@@ -36,8 +36,12 @@ const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
 /** A run that went on for so many looks was no early end. */
 const SETTLED_LOOKS = 3;
 
-/** How long the workers may take to empty their rings and to write all counters at the end. */
-const STOP_MS = 20_000;
+/**
+ * How long the workers may take to empty their rings and to write all counters at the end; and how
+ * long none of them may be at it.
+ */
+const STOP_MOST_MS = 20_000;
+const STOP_IDLE_MS = 2_000;
 
 /** How long a thread may take to end when it is told to, before it is left alone. */
 const END_MS = 1_000;
@@ -129,7 +133,12 @@ export class ShardWorkers {
       lane.stop();
       ring(lane.words, BELL);
     }
-    await Promise.race([Promise.all(this.#workers.map(({ kept }) => kept)), after(STOP_MS)]);
+    const ended = Promise.all(this.#workers.map(({ kept }) => kept)).then(() => true);
+    for (let waitedMs = 0; waitedMs < STOP_MOST_MS; waitedMs += STOP_IDLE_MS) {
+      const isIdle = () => this.#workers.every(({ lane }) => lane.thread === 0);
+      const wait = after(STOP_IDLE_MS).then(isIdle);
+      if (await Promise.race([ended, wait])) break;
+    }
     this.#ended = true;
     clearInterval(this.#watch);
     const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
