@@ -4,9 +4,9 @@
  */
 
 import { Agent, request as httpRequest } from 'node:http';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { LASTING_MS } from '../support/http.ts';
-import { officialClients } from '../support/official.ts';
+import { countRetries, officialClients } from '../support/official.ts';
 import {
   ROOT_KEY,
   type Running,
@@ -36,17 +36,7 @@ afterAll(async () => {
   removeDirectory(dataDir);
 });
 
-/** Clients of v1 say on the console when they try again. */
-let retries = 0;
-beforeEach(() => {
-  retries = 0;
-  vi.spyOn(console, 'debug').mockImplementation(() => {
-    retries++;
-  });
-});
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+const retries = countRetries();
 
 const body = JSON.stringify({ identifier: 'raw', limit: 1_000_000_000, duration: LASTING_MS });
 const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
@@ -105,7 +95,7 @@ test('no error reaches a caller that calls about as seldom as connections are cl
     ),
   );
   const gaps = `${GAPS_MS[0] / 1_000} to ${GAPS_MS[GAPS_MS.length - 1] / 1_000} s apart`;
-  const said = `${calls} calls, ${retries} retries of v1, ${errors.length} errors`;
+  const said = `${calls} calls, ${retries()} retries of v1, ${errors.length} errors`;
   figure('P3', 'calls around the idle close', gaps, said);
   // A server that ended itself has said why.
   expect(server.stderr()).not.toContain('weir: ');

@@ -57,6 +57,15 @@ interface Shape {
   integers?: Record<string, { min: number; max: number }>;
 }
 const one = { identifier: 'shape', duration: 60_000 };
+const CHECK_V2: Shape = {
+  fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
+  texts: { identifier: text(512), namespace: text(512) },
+  integers: {
+    limit: { min: 1, max: AMOUNT_MAX },
+    duration: { min: 1_000, max: V2_DURATION_MAX_MS },
+    cost: { min: 0, max: AMOUNT_MAX },
+  },
+};
 const SHAPES: Partial<Record<Operation, Shape>> = {
   'ratelimits.limit': {
     fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
@@ -67,24 +76,8 @@ const SHAPES: Partial<Record<Operation, Shape>> = {
       cost: { min: 0, max: AMOUNT_MAX },
     },
   },
-  'ratelimit.limit': {
-    fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
-    texts: { identifier: text(512), namespace: text(512) },
-    integers: {
-      limit: { min: 1, max: AMOUNT_MAX },
-      duration: { min: 1_000, max: V2_DURATION_MAX_MS },
-      cost: { min: 0, max: AMOUNT_MAX },
-    },
-  },
-  'ratelimit.multiLimit': {
-    fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
-    texts: { identifier: text(512), namespace: text(512) },
-    integers: {
-      limit: { min: 1, max: AMOUNT_MAX },
-      duration: { min: 1_000, max: V2_DURATION_MAX_MS },
-      cost: { min: 0, max: AMOUNT_MAX },
-    },
-  },
+  'ratelimit.limit': CHECK_V2,
+  'ratelimit.multiLimit': CHECK_V2,
   'ratelimits.refund': {
     fields: { ...one, namespace: 'shapes', reset: 60_000, cost: 1 },
     texts: { identifier: text(512, 0), namespace: text(512) },

@@ -5,9 +5,9 @@
 
 import { connect } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { check, LASTING_MS } from '../support/http.ts';
-import { officialClients } from '../support/official.ts';
+import { countRetries, officialClients } from '../support/official.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import { freePort, until } from '../support/server.ts';
 import { type Outcome, steady } from '../support/steady.ts';
@@ -26,17 +26,7 @@ const RAW_CHECK = { identifier: 'raw', limit: 1_000_000_000, duration: LASTING_M
 const own = eachOnItsOwn([]);
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Clients of v1 say on the console when they try again. */
-let retries = 0;
-beforeEach(() => {
-  retries = 0;
-  vi.spyOn(console, 'debug').mockImplementation(() => {
-    retries++;
-  });
-});
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+const retries = countRetries();
 
 test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   const port = await freePort();
@@ -104,7 +94,7 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   const tried = `${RESTARTS} restarts`;
   const ready = `${middle(awayMs)} ms after SIGTERM, of which ${middle(startMs)} ms to start`;
   figure('P8', 'restart under load', tried, `ready ${ready} (median)`);
-  const seen = `${calls} calls, ${retries} retries of v1, 0 errors`;
+  const seen = `${calls} calls, ${retries()} retries of v1, 0 errors`;
   const away = `${outlasted} while weir was away for longer than v1 tries`;
   figure('P3', 'restart, official clients', tried, `${seen}, but for ${away}`);
   const cut = `${answered} answered, ${lost.length} refused or reset under way`;

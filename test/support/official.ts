@@ -4,6 +4,7 @@ import { Unkey } from '@unkey/api';
 import { Ratelimit } from '@unkey/ratelimit';
 import { Unkey as UnkeyV2 } from 'unkey-api-v2';
 import { Ratelimit as RatelimitV2 } from 'unkey-ratelimit-v2';
+import { afterEach, beforeEach, vi } from 'vitest';
 import { ROOT_KEY } from './server.ts';
 
 /** Never reached: whoever is refused was not answered by weir. */
@@ -71,4 +72,22 @@ export function officialClients(baseUrl: string): Official[] {
       call: async (identifier) => expectAdmitted(await ratelimitV2.limit(identifier), ''),
     },
   ];
+}
+
+/**
+ * Clients of v1 say on the console when they try again. To be called where tests are described.
+ * @returns how often they did in the test that runs
+ */
+export function countRetries(): () => number {
+  let retries = 0;
+  beforeEach(() => {
+    retries = 0;
+    vi.spyOn(console, 'debug').mockImplementation(() => {
+      retries++;
+    });
+  });
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+  return () => retries;
 }
