@@ -11,7 +11,7 @@
  *                          the sum of all durations in ms
  *               then       float64: namespaces, a row of TALLY each; the last row is of all others
  *
- *   worker      line 0     int32: heartbeat, wraps | incarnation | thread
+ *   worker      line 0     int32: heartbeat, wraps | incarnation | thread | at the disk
  *               line 1     int32: bell, of `bell.ts` | stop
  *               then       float64: counts, one for each name in WORK
  *
@@ -108,6 +108,7 @@ const CONNECTIONS = 1;
 
 const INCARNATION = 1;
 const THREAD = 2;
+const AT_DISK = 3;
 /** Offsets in words. */
 export const BELL = LINE_BYTES / 4;
 const STOP = BELL + 1;
@@ -238,6 +239,7 @@ export class WorkerLane {
   /** A run of this incarnation may begin from now on, and no other; `thread` is 0 until it does. */
   expect(incarnation: number): void {
     Atomics.store(this.words, THREAD, 0);
+    this.atDisk(false);
     Atomics.store(this.words, INCARNATION, incarnation);
   }
 
@@ -250,6 +252,15 @@ export class WorkerLane {
 
   get thread(): number {
     return Atomics.load(this.words, THREAD);
+  }
+
+  /** What it does from now on may wait for the disk, without a sign of life. */
+  atDisk(isSo: boolean): void {
+    Atomics.store(this.words, AT_DISK, isSo ? 1 : 0);
+  }
+
+  get isAtDisk(): boolean {
+    return Atomics.load(this.words, AT_DISK) === 1;
   }
 
   /** Tells the worker to end when its rings are empty. It has to be rung for behind it. */

@@ -113,6 +113,8 @@ export const HEARTBEATS_MISSED = 5;
 /** The same for a shard worker, which has to be back within a second. */
 export const WORKER_LOOK_MS = 100;
 export const WORKER_LOOKS_MISSED = 5;
+/** The same for one that waits for the disk: some take long, and there is another way to decide. */
+export const DISK_LOOKS_MISSED = 50;
 /** How long a thread may take until its shard worker runs. */
 export const WORKER_BOOT_MS = 5_000;
 /** What a shard worker that died at once waits before it is replaced; doubled each time. */

@@ -3,8 +3,9 @@
  * turn, so that one of them is whole at any moment. The shard's worker writes them
  * (`checkpointer.ts`), the main thread reads them at the next start (`restore.ts`).
  *
- *   byte 0    int32    magic | version | number | CRC-32 of all that counts | key, two words
+ *   byte 0    int32    magic | version | number | CRC-32 of the entries | key, two words
  *             float64  3  count of entries   4  weir's time when it was begun, ms
+ *             int32    15  CRC-32 of the header before it
  *   byte 64   entries  64 bytes each: a slot as it lies in the table, drawn in `layout.ts`
  *
  * The header is written last: a file that was not finished has the header of an older checkpoint,
@@ -29,7 +30,7 @@ const VERSION = 1;
 export const HEADER_BYTES = LINE_BYTES;
 export const ENTRY_BYTES = LINE_BYTES;
 
-const WORD = { magic: 0, version: 1, number: 2, crc: 3, key: 4 } as const;
+const WORD = { magic: 0, version: 1, number: 2, crc: 3, key: 4, headerCrc: 15 } as const;
 const DOUBLE = { count: 3, atMs: 4 } as const;
 
 const NAME = /^counters-(\d+)\.[01]$/;
@@ -75,7 +76,8 @@ export function headerOf(
   words.set(key, WORD.key);
   doubles[DOUBLE.count] = count;
   doubles[DOUBLE.atMs] = atMs;
-  words[WORD.crc] = crc32(bytes, entriesCrc);
+  words[WORD.crc] = entriesCrc;
+  words[WORD.headerCrc] = headerCrc(bytes);
   return bytes;
 }
 
@@ -84,28 +86,31 @@ export class Damage extends Error {}
 
 /** @throws Damage when the bytes are no header of this version and key */
 export function readHeader(header: ArrayBuffer, key: KeyWords): Checkpoint {
-  const { words, doubles } = views(header);
+  const { bytes, words, doubles } = views(header);
   if (words[WORD.magic] !== MAGIC) throw new Damage('it was never finished');
   if (words[WORD.version] !== VERSION) {
     throw new Damage(`it is of version ${words[WORD.version]}, not ${VERSION}`);
   }
+  if (words[WORD.headerCrc] !== headerCrc(bytes)) throw new Damage('its header is damaged');
   if (words[WORD.key] !== key[0] || words[WORD.key + 1] !== key[1]) {
     throw new Damage('its counters are of another store');
   }
-  const count = doubles[DOUBLE.count];
-  const atMs = doubles[DOUBLE.atMs];
-  if (!Number.isSafeInteger(count) || !(count >= 0) || !Number.isFinite(atMs)) {
-    throw new Damage('its header is damaged');
-  }
-  return { number: words[WORD.number], atMs, count };
+  return {
+    number: words[WORD.number],
+    atMs: doubles[DOUBLE.atMs],
+    count: doubles[DOUBLE.count],
+  };
 }
 
 /** @throws Damage when these are not the entries that the header was written for */
 export function requireWhole(header: ArrayBuffer, entries: Uint8Array): void {
-  const { bytes, words } = views(header.slice(0));
-  const written = words[WORD.crc];
-  words[WORD.crc] = 0;
-  if ((crc32(bytes, crc32(entries)) | 0) !== written) throw new Damage('it is not whole');
+  const { words } = views(header);
+  if ((crc32(entries) | 0) !== words[WORD.crc]) throw new Damage('it is not whole');
+}
+
+/** As a word has it. */
+function headerCrc(header: Uint8Array): number {
+  return crc32(header.subarray(0, 4 * WORD.headerCrc)) | 0;
 }
 
 function views(buffer: ArrayBuffer) {

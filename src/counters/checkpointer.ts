@@ -48,6 +48,12 @@ export class Part {
   readonly words = new Int32Array(this.bytes.buffer);
 }
 
+/** How a worker shows that it lives, or for what it may wait long. */
+export interface Signs {
+  beat(): void;
+  atDisk(isSo: boolean): void;
+}
+
 export class Checkpointer {
   readonly #table: Table;
   readonly #shard: number;
@@ -55,7 +61,7 @@ export class Checkpointer {
   readonly #directory: string;
   readonly #key: KeyWords;
   readonly #part: Part;
-  readonly #waiting: () => void;
+  readonly #signs: Signs;
   /** The last checkpoint, of this or an earlier worker, may not have been finished. */
   #isOwed = true;
   /** The file being written; undefined between two checkpoints. */
@@ -65,17 +71,14 @@ export class Checkpointer {
   #count = 0;
   #crc = 0;
 
-  /**
-   * @param owner the incarnation of the calling thread, which its locks carry
-   * @param waiting called now and then while it waits for a lock
-   */
+  /** @param owner the incarnation of the calling thread, which its locks carry */
   constructor(
     table: Table,
     owner: number,
     directory: string,
     key: KeyWords,
     part: Part,
-    waiting: () => void,
+    signs: Signs,
   ) {
     this.#table = table;
     this.#shard = table.words[HEADER.shard];
@@ -83,7 +86,7 @@ export class Checkpointer {
     this.#directory = directory;
     this.#key = key;
     this.#part = part;
-    this.#waiting = waiting;
+    this.#signs = signs;
   }
 
   /** Whether anything was decided that is in no checkpoint. */
@@ -99,7 +102,7 @@ export class Checkpointer {
   /** Begins another one; what an unfinished one has written is no loss. */
   begin(nowMs: number): void {
     this.abandon();
-    this.#file = openSync(this.#path(), OPEN, 0o600);
+    this.#file = this.#atDisk(() => openSync(this.#path(), OPEN, 0o600));
     this.#isOwed = true;
     this.#atMs = nowMs;
     this.#next = 0;
@@ -135,7 +138,7 @@ export class Checkpointer {
     const part = this.#part.words;
     const slots = bucketAt(groups, group * GROUP_BUCKETS);
     let end = entries;
-    acquire(words, lock, this.#owner, this.#waiting);
+    acquire(words, lock, this.#owner, () => this.#signs.beat());
     try {
       words[lock + LOCK.changed] = 0;
       const lockedMs = Math.max(doubles[lock / 2 + LOCK.now], nowMs);
@@ -160,7 +163,8 @@ export class Checkpointer {
     const length = entries * ENTRY_BYTES;
     const bytes = this.#part.bytes.subarray(0, length);
     this.#crc = crc32(bytes, this.#crc);
-    writeAll(this.#file!, bytes, HEADER_BYTES + this.#count * ENTRY_BYTES);
+    const at = HEADER_BYTES + this.#count * ENTRY_BYTES;
+    this.#atDisk(() => writeAll(this.#file!, bytes, at));
     this.#count += entries;
   }
 
@@ -168,11 +172,23 @@ export class Checkpointer {
     const number = this.#number();
     const file = this.#file!;
     const header = headerOf({ number, atMs: this.#atMs, count: this.#count }, this.#key, this.#crc);
-    writeAll(file, header, 0);
-    ftruncateSync(file, HEADER_BYTES + this.#count * ENTRY_BYTES);
+    this.#atDisk(() => {
+      writeAll(file, header, 0);
+      ftruncateSync(file, HEADER_BYTES + this.#count * ENTRY_BYTES);
+      // Some file systems say only now that there was no space.
+      this.abandon();
+    });
     Atomics.store(this.#table.words, HEADER.checkpoint, number);
     this.#isOwed = false;
-    this.abandon();
+  }
+
+  #atDisk<T>(work: () => T): T {
+    this.#signs.atDisk(true);
+    try {
+      return work();
+    } finally {
+      this.#signs.atDisk(false);
+    }
   }
 
   /** Of the one being written, or to be written next. */

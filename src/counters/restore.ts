@@ -1,13 +1,14 @@
 /**
  * Takes the counters of the last run in again, from its checkpoints, before any thread decides. On
  * the main thread. Of each shard it takes the last whole checkpoint; one that is not whole is left
- * out, with a sentence that says so, and the one before it taken in its place. A start never fails
- * over them: counters that are forgotten let somebody in too early, once.
+ * out, with a sentence that says so, and the one before it taken in its place. What is left out is
+ * removed, or a later start might find it newer than what this one writes. A start never fails over
+ * them: counters that are forgotten let somebody in too early, once.
  *
  * Counters go where their hash says, whatever the table they were in.
  */
 
-import { closeSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { shardOf } from '../shards/shard.ts';
 import type { Table } from './buffer.ts';
@@ -99,7 +100,9 @@ export class LastRun {
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException;
       if (!(error instanceof Damage) && code === undefined) throw error;
-      this.#damage.push(`${join(this.#directory, name)} is left out: ${message}`);
+      const path = join(this.#directory, name);
+      this.#damage.push(`${path} is left out: ${message}`);
+      rmSync(path, { force: true, recursive: true });
       return undefined;
     }
   }

@@ -76,6 +76,10 @@ export class Listener {
 
   /** Ends listening a little later, and tells when it has ended. */
   close(monotonicMs: () => number, ended: () => void): void {
+    if (this.#open.length === 0) {
+      ended();
+      return;
+    }
     const toldMs = monotonicMs();
     let turnMs = toldMs;
     const turn = () => {

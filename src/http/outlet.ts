@@ -6,9 +6,10 @@
  * So an answer is now and then sent in a way that tells whether the kernel took it: every error,
  * which needs no key, every large answer, and one of LOOK_EVERY others. Where bytes of earlier
  * answers still wait, the client is not reading, and its connection is closed. An answer that is
- * itself more than the kernel takes at once is held here and sent bit by bit; a client that takes
- * nothing of it for ten seconds is closed by uWebSockets.js. All that is held is bounded; where
- * there is no room, the connection is closed.
+ * itself more than the kernel takes at once is held here and sent bit by bit, behind TLS from its
+ * beginning, for there nobody says how much has gone; a client that takes nothing of it for ten
+ * seconds is closed by uWebSockets.js. All that is held is bounded; where there is no room, the
+ * connection is closed.
  */
 
 import { type AcceptorLane, COUNT } from '../lanes.ts';
@@ -53,7 +54,8 @@ export class Outlet {
     if (taken || done) return;
     const sent = res.getWriteOffset();
     const held = size - sent;
-    if (sent === 0 || this.#heldBytes + held > HELD_ANSWER_BYTES_MAX) {
+    const isUnread = sent === 0 && size < LARGE_BYTES;
+    if (isUnread || this.#heldBytes + held > HELD_ANSWER_BYTES_MAX) {
       this.#lane.count(COUNT.shedUnread);
       res.close();
       return;

@@ -41,9 +41,8 @@ export class Checkpoints {
     lane: WorkerLane,
   ) {
     const part = new Part();
-    const waiting = () => lane.beat();
     this.#checkpointers = tables.map((table) => {
-      return new Checkpointer(table, owner, directory, key, part, waiting);
+      return new Checkpointer(table, owner, directory, key, part, lane);
     });
     this.#everyMs = everyMs;
     this.#lane = lane;

@@ -17,6 +17,7 @@ import { breakLock } from '../counters/lock.ts';
 import { BELL, type WorkerLane } from '../lanes.ts';
 import {
   ACCEPTORS_MAX,
+  DISK_LOOKS_MISSED,
   WORKER_BACKOFF_MS,
   WORKER_BOOT_MS,
   WORKER_LOOK_MS,
@@ -133,12 +134,8 @@ export class ShardWorkers {
       lane.stop();
       ring(lane.words, BELL);
     }
-    const ended = Promise.all(this.#workers.map(({ kept }) => kept)).then(() => true);
-    for (let waitedMs = 0; waitedMs < STOP_MOST_MS; waitedMs += STOP_IDLE_MS) {
-      const isIdle = () => this.#workers.every(({ lane }) => lane.thread === 0);
-      const wait = after(STOP_IDLE_MS).then(isIdle);
-      if (await Promise.race([ended, wait])) break;
-    }
+    const isDone = await Promise.race([this.#allKept(), this.#outOfPatience()]);
+    if (!isDone) this.#log.error('shard workers did not come to write the last checkpoint');
     this.#ended = true;
     clearInterval(this.#watch);
     const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
@@ -146,6 +143,21 @@ export class ShardWorkers {
     const hung = setTimeout(() => dieAtOnce('a shard worker does not end'), END_MS);
     await this.#pool.destroy();
     clearTimeout(hung);
+  }
+
+  async #allKept(): Promise<true> {
+    await Promise.all(this.#workers.map(({ kept }) => kept));
+    return true;
+  }
+
+  /** Resolves when none has been at work for a while, or when it takes too long. */
+  async #outOfPatience(): Promise<false> {
+    let idleMs = 0;
+    for (let ms = 0; ms < STOP_MOST_MS && idleMs < STOP_IDLE_MS; ms += WORKER_LOOK_MS) {
+      await after(WORKER_LOOK_MS);
+      idleMs = this.#workers.some(({ lane }) => lane.thread !== 0) ? 0 : idleMs + WORKER_LOOK_MS;
+    }
+    return false;
   }
 
   async #keep(worker: Shepherd): Promise<void> {
@@ -210,7 +222,8 @@ export class ShardWorkers {
       const { beats } = lane;
       worker.missed = beats === worker.beats ? worker.missed + 1 : 0;
       worker.beats = beats;
-      if (worker.missed >= WORKER_LOOKS_MISSED) {
+      const most = lane.isAtDisk ? DISK_LOOKS_MISSED : WORKER_LOOKS_MISSED;
+      if (worker.missed >= most) {
         worker.verdict = HANGS;
         void this.#pool.end(lane.thread);
       }

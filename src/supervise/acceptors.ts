@@ -54,6 +54,9 @@ const LATE_MS = 1_000;
  */
 const YOUNG_MB = 12;
 
+/** How long acceptors may take to begin to drain, and to find out that they have. */
+const DRAIN_LATE_MS = 5_000;
+
 /** How often a drain looks whether the last connection is gone. */
 const DRAIN_LOOK_MS = 10;
 
@@ -166,7 +169,8 @@ export class Acceptors {
   async drain(drainMs: number): Promise<void> {
     this.#tell({ kind: 'drain' }, this.#acceptors.slice(0, 1));
     const late = () => 'an acceptor did not end when it was told to';
-    const stopWaitingToDrain = dieAfter(drainMs + HUNG_MS, late);
+    // An acceptor that hangs is found before; one that is busy comes late to its messages.
+    const stopWaitingToDrain = dieAfter(2 * drainMs + DRAIN_LATE_MS, late);
     for (let waited = DRAIN_LOOK_MS; ; waited += DRAIN_LOOK_MS) {
       await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS));
       // Nobody is closed to whom a connection may still be handed on.
