@@ -35,7 +35,7 @@ import { isExpired } from './window.ts';
 const ENTRY_WORDS = ENTRY_BYTES / 4;
 
 /** Entries that are gathered before they are written: a part ends with them. */
-const PART_ENTRIES = 2_048;
+const PART_ENTRIES = 1_024;
 /** Groups of which a part only asks whether anything is in them. */
 const PART_GROUPS = 4_096;
 

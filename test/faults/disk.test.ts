@@ -126,7 +126,9 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const before = await contents(server);
     server.child.kill('SIGKILL');
     await server.exited;
-    const files = readdirSync(dataDir).map((name) => join(dataDir, name));
+    // Not those of counters, which no start fails over: see `test/counters/checkpoint.test.ts`.
+    const names = readdirSync(dataDir).filter((name) => !name.startsWith('counters-'));
+    const files = names.map((name) => join(dataDir, name));
     const whole = new Map(files.map((file) => [file, readFileSync(file)]));
     let refused = 0;
     for (let i = 0; i < DAMAGES; i++) {

@@ -20,8 +20,8 @@ const asks = Array.from({ length: IDS }, (_, id) =>
 const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A rate before a fault and after it is measured over so long. */
-const RATE_MS = IS_LONG ? 2_000 : 300;
+/** A rate is measured over so long; what is back within 2 s is measured in the second of them. */
+const RATE_MS = IS_LONG ? 1_000 : 300;
 /** What comes first: it is slower. */
 const WARM_MS = IS_LONG ? 4_000 : 300;
 
@@ -60,6 +60,7 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
     server.child.kill('SIGSTOP');
     await pause(STOPPED_MS);
     server.child.kill('SIGCONT');
+    await pause(RATE_MS);
     const after = await traffic.rate(RATE_MS);
     await traffic.stop();
     const replaced = await metric(server.adminUrl, 'weir_workers_replaced_total');
@@ -69,7 +70,7 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
     figure('P1', fault, `${decisions} decisions`, `most beyond a limit: ${excess}; seed ${seed}`);
     figure('P2', fault, `${decisions} decisions`, `${falseRefusals} false refusals`);
     figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-    figure('P8', fault, tried, `${inPercent(after, before)} within ${RATE_MS} ms`);
+    figure('P8', fault, tried, `${inPercent(after, before)}, ${RATE_MS} ms later`);
     expectAllRight(traffic, ledger);
     expect(replaced).toBe(0);
     expect(after).toBeGreaterThan(0);
@@ -123,7 +124,7 @@ describe.each(MODES)('decided %s, under load:', (mode) => {
 const DEATHS = trials(1, 10);
 test('the rate is back when a shard worker that decides is', async () => {
   const mode = 'worker';
-  const lifeMs = WARM_MS + 2 * RATE_MS;
+  const lifeMs = WARM_MS + 3 * RATE_MS;
   const server = await startFaulty(own.dataDir, [...SIZES, '--decide', mode], lifeMs, ['exit']);
   own.started.push(server);
   const ledger = new Ledger(limitOf);
@@ -136,6 +137,7 @@ test('the rate is back when a shard worker that decides is', async () => {
     before = await traffic.rate(RATE_MS);
     const deaths = deathsOf(server).total;
     await until('a worker dies', () => deathsOf(server).total > deaths);
+    await pause(RATE_MS);
     shares.push((await traffic.rate(RATE_MS)) / before);
   }
   await traffic.stop();
@@ -145,7 +147,7 @@ test('the rate is back when a shard worker that decides is', async () => {
     .map((share) => `${Math.round(100 * share)} %`)
     .sort()
     .join(', ');
-  figure('P8', fault, `${DEATHS} deaths`, `${all} within ${RATE_MS} ms`);
+  figure('P8', fault, `${DEATHS} deaths`, `${all}, ${RATE_MS} ms later`);
   figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered; seed ${seed}`);
   expect([traffic.unanswered, traffic.broken]).toEqual([0, []]);
   expect(decisions).toBeGreaterThan(0);
