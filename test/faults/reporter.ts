@@ -8,6 +8,8 @@ interface Row extends Figure {
 }
 
 const HEAD = ['', 'fault', 'tried', 'measured', ''];
+/** A column is no wider, but for a cell that is longer by itself. */
+const WIDTH_MOST = 50;
 
 export default class PromiseTable implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
@@ -28,7 +30,8 @@ function tableOf(rows: readonly Row[]): string {
   });
   const widths = HEAD.map((head, column) => {
     if (column === 0) return 3;
-    return Math.max(head.length, ...cells.map((row) => row[column].length));
+    const widest = Math.max(head.length, ...cells.map((row) => row[column].length));
+    return Math.min(WIDTH_MOST, widest);
   });
   const line = (row: readonly string[]) => {
     return row
