@@ -15,7 +15,7 @@ for (const name of ['tcp_wmem', 'tcp_rmem']) {
 }
 const args = ['--port', port, '--admin-port', adminPort, '--data-dir', dataDir, ...tls];
 const server = spawn(process.execPath, [main, ...args, '--counters', '1024'], {
-  env: { ...process.env, WEIR_ROOT_KEY: key },
+  env: { PATH: process.env.PATH, WEIR_ROOT_KEY: key },
   stdio: ['ignore', 'pipe', 'inherit'],
 });
 process.once('exit', () => server.kill('SIGKILL'));
