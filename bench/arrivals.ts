@@ -3,7 +3,7 @@
  * steady, in bursts, and from one who knows where the windows end. The same in every run.
  */
 
-import { random } from '../test/support/load.ts';
+import { random } from '../test/support/random.ts';
 
 export const LIMIT = 100;
 export const DURATION_MS = 60_000;

@@ -31,7 +31,9 @@ export function parseBody(
   } catch {
     throw new ApiError('BAD_REQUEST', 'the body is not valid UTF-8');
   }
-  if (bytes.byteLength > BODY_MAX_BYTES) requireFewValues(new Uint8Array(bytes), valuesMax);
+  if (bytes.byteLength > BODY_MAX_BYTES) {
+    requireFewValues(ArrayBuffer.isView(bytes) ? bytes : new Uint8Array(bytes), valuesMax);
+  }
   let value: unknown;
   try {
     value = JSON.parse(text);

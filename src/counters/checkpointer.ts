@@ -4,7 +4,9 @@
  * counter is whole, and as it was at some moment between the beginning and the end.
  *
  * A worker that dies in here leaves a file that is not whole, and the one before is; its successor
- * begins anew, over the same file. A disk that fails ends this checkpoint and nothing else.
+ * begins anew, over the same file, whatever the words in the lock lines say. Should it have died
+ * between the last byte and the note that there is one more, that is the newest file, and until it
+ * is whole again the other is all there is. A disk that fails ends this checkpoint, nothing else.
  */
 
 import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
@@ -36,7 +38,7 @@ const ENTRY_WORDS = ENTRY_BYTES / 4;
 
 /** Entries that are gathered before they are written: a part ends with them. */
 const PART_ENTRIES = 1_024;
-/** Groups of which a part only asks whether anything is in them. */
+/** Groups that a part takes at most, also where they are empty. */
 const PART_GROUPS = 4_096;
 
 /** Not by the flag that empties a file, behind which file systems write it out at once. */
@@ -89,7 +91,10 @@ export class Checkpointer {
     this.#signs = signs;
   }
 
-  /** Whether anything was decided that is in no checkpoint. */
+  /**
+   * Whether anything was decided that is in no checkpoint. Read without locks: of what is decided
+   * at this moment it hears the next time, and of all once nobody decides any more.
+   */
   isBehind(): boolean {
     if (this.#isOwed) return true;
     const { words, groups } = this.#table;

@@ -2,8 +2,8 @@
  * Takes the counters of the last run in again, from its checkpoints, before any thread decides. On
  * the main thread. Of each shard it takes the last whole checkpoint; one that is not whole is left
  * out, with a sentence that says so, and the one before it taken in its place. What is left out is
- * removed, or a later start might find it newer than what this one writes. A start never fails over
- * them: counters that are forgotten let somebody in too early, once.
+ * removed, where it can be, or a later start might find it newer than what this one writes. A start
+ * never fails over them: counters that are forgotten let somebody in too early, once.
  *
  * Counters go where their hash says, whatever the table they were in.
  */
@@ -102,8 +102,16 @@ export class LastRun {
       if (!(error instanceof Damage) && code === undefined) throw error;
       const path = join(this.#directory, name);
       this.#damage.push(`${path} is left out: ${message}`);
-      rmSync(path, { force: true, recursive: true });
+      this.#remove(path);
       return undefined;
+    }
+  }
+
+  #remove(path: string): void {
+    try {
+      rmSync(path, { force: true });
+    } catch (error) {
+      this.#damage.push(`${path} cannot be removed: ${(error as Error).message}`);
     }
   }
 

@@ -72,8 +72,8 @@ const serverOf = (face: Face): Server => {
   const replies = new Replies(face, ids, lane, outlet, data.url + DOCS_PATH, (failure) => {
     tell({ kind: 'failure', failure });
   });
-  const bodies = new BodyReader(lane, room, (res, error, close) => {
-    replies.error(res, error, { close });
+  const bodies = new BodyReader(lane, room, (res, error, isCut) => {
+    replies.error(res, error, { close: isCut });
   });
   return { replies, bodies };
 };
@@ -171,6 +171,7 @@ const lanes = control.acceptorLanes();
 function onConnection(res: HttpResponse, change: number, isTls: boolean): void {
   lane.connection(change);
   if (change < 0) return;
+  // Those that others take at this moment may be missing: a few at most pass the bound.
   const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
   if (open <= data.connections) return;
   lane.count(COUNT.shedConnections);

@@ -7,7 +7,8 @@
  * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
  * one write, together with those of other requests in the same packet (watched with strace). After
  * an abort it never calls back, so a body that did not come whole has no effect at all. Nor does it
- * where the length is 0 and the head came in two packets, so such a body is not waited for.
+ * where the length is 0 and the head came in two packets, so the length is looked at, one header
+ * more for each request, and such a body is not waited for.
  */
 
 import { ApiError } from '../errors.ts';

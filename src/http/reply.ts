@@ -25,7 +25,7 @@ interface ErrorOptions {
   allow?: string;
   /** The request was a HEAD: a body behind the answer would be read as the next one. */
   isHead?: boolean;
-  /** What the client has still to send is not wanted. */
+  /** What the client has still to send, as the rest of a body, is not wanted. */
   close?: boolean;
 }
 
@@ -93,8 +93,7 @@ export class Replies {
     res.writeHeader('X-Request-Id', requestId);
     if (allow !== undefined) res.writeHeader('Allow', allow);
     if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
-    // A body that is too large is still arriving: the connection is of no more use.
-    const close = this.draining || options.close === true || code === 'PAYLOAD_TOO_LARGE';
+    const close = this.draining || options.close === true;
     if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
     // connection.

@@ -10,7 +10,7 @@ import { Hasher } from '../../src/counters/hash.ts';
 import { ApiError } from '../../src/errors.ts';
 import { KnownNamespaces } from '../../src/namespaces/known.ts';
 import { trials } from '../faults/promises.ts';
-import { random } from '../support/load.ts';
+import { random } from '../support/random.ts';
 
 /** A namespace that is read is known from then on, and there may be 10 000. */
 const PER_READER = 5_000;
@@ -255,7 +255,7 @@ describe('the reader of checks', () => {
     }
     expect(inOrder).toBeGreaterThan(count / 8);
     expect(scanned).toBeGreaterThan(inOrder / 2);
-    console.log(`${operation.name}: ${count} bodies, ${inOrder} in order, ${scanned} scanned`);
+    console.info(`${operation.name}: ${count} bodies, ${inOrder} in order, ${scanned} scanned`);
   });
 
   test('reads no further than a body goes, whatever one before it left behind', () => {

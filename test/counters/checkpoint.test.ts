@@ -3,10 +3,12 @@
 import {
   closeSync,
   existsSync,
+  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   truncateSync,
   writeFileSync,
@@ -273,6 +275,23 @@ describe('a checkpoint', () => {
     const { damage } = restore(again);
     expect(damage.length).toBeLessThan(names.length);
     expect(used(again, 'a')).toBe(used(tables, 'a'));
+  });
+
+  test('that is something else, and cannot be removed, is left out and said so; no start fails', () => {
+    const { tables } = writeTwo();
+    const shard = tables.tables.findIndex(({ words }) => words[HEADER.checkpoint] === 2);
+    const last = join(directory, `counters-${shard}.0`);
+    rmSync(last);
+    mkdirSync(last);
+    writeFileSync(join(last, 'a file of somebody'), '');
+    const again = new Tables(COUNTERS_MIN);
+    const sentences = restore(again).damage.filter((sentence) => sentence.startsWith(last));
+    expect(sentences.map((sentence) => sentence.slice(last.length))).toEqual([
+      expect.stringContaining(' is left out: '),
+      expect.stringContaining(' cannot be removed: '),
+    ]);
+    expect(readdirSync(last)).toEqual(['a file of somebody']);
+    expect(again.live(NOW)).toBeGreaterThan(0);
   });
 
   test('of another store, another version or a far future is left out, with a sentence', () => {

@@ -8,8 +8,8 @@ import { expect, test } from 'vitest';
 import { SHARDS } from '../../src/limits.ts';
 import { deathsOf, startFaulty } from '../support/faults.ts';
 import { check, exchange, LASTING_MS, metric, requestBytes } from '../support/http.ts';
-import { random } from '../support/load.ts';
 import { eachOnItsOwn } from '../support/own.ts';
+import { random } from '../support/random.ts';
 import { MODES, type Running, until } from '../support/server.ts';
 import { figure, newSeed, trials } from './promises.ts';
 

@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { done, type Fields, operate } from '../support/api.ts';
 import { check, errorOf, LASTING_MS } from '../support/http.ts';
-import { random } from '../support/load.ts';
+import { random } from '../support/random.ts';
 import {
   cleanEnvironment,
   MAIN,

@@ -20,8 +20,8 @@ import {
   requestBytes,
 } from '../support/http.ts';
 import { Line } from '../support/line.ts';
-import { random } from '../support/load.ts';
 import { eachOnItsOwn } from '../support/own.ts';
+import { random } from '../support/random.ts';
 import { MODES, type Running } from '../support/server.ts';
 import {
   type Below,

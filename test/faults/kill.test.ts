@@ -3,7 +3,7 @@
 import { afterAll, expect, test } from 'vitest';
 import { done, type Fields, operate } from '../support/api.ts';
 import { check, LASTING_MS, request } from '../support/http.ts';
-import { random } from '../support/load.ts';
+import { random } from '../support/random.ts';
 import {
   type Running,
   removeDirectory,

@@ -9,7 +9,7 @@
 
 import { connect, type Socket } from 'node:net';
 import { requestBytes } from '../support/http.ts';
-import { random } from '../support/load.ts';
+import { random } from '../support/random.ts';
 import type { Ledger } from './ledger.ts';
 
 /** A request made beforehand. */

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IS_LONG, trials } from '../faults/promises.ts';
 import { done, operate } from '../support/api.ts';
 import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
-import { random } from '../support/load.ts';
 import { overrideId } from '../support/patterns.ts';
+import { random } from '../support/random.ts';
 import {
   type Running,
   removeDirectory,

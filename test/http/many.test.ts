@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WILDCARD_OVERRIDES_MAX } from '../../src/limits.ts';
 import { done, type Fields } from '../support/api.ts';
-import { random } from '../support/load.ts';
 import { overrideId } from '../support/patterns.ts';
+import { random } from '../support/random.ts';
 import {
   MODES,
   ROOT_KEY,

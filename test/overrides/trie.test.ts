@@ -5,8 +5,8 @@ import { valuesOf, type Wildcards, writeTrie } from '../../src/overrides/build.t
 import { TRIE } from '../../src/overrides/layout.ts';
 import { simplified } from '../../src/overrides/pattern.ts';
 import { Trie } from '../../src/overrides/trie.ts';
-import { random } from '../support/load.ts';
 import { matches, overrideId } from '../support/patterns.ts';
+import { random } from '../support/random.ts';
 
 /** Patterns of a namespace and an identifier, ranked in the order given. */
 function wildcards(pairs: readonly (readonly [string, string])[]): Wildcards {
