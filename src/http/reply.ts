@@ -93,7 +93,8 @@ export class Replies {
     res.writeHeader('X-Request-Id', requestId);
     if (allow !== undefined) res.writeHeader('Allow', allow);
     if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
-    const close = this.draining || options.close === true;
+    // A body that is too large closes its connection whether or not all of it has come by then.
+    const close = this.draining || options.close === true || code === 'PAYLOAD_TOO_LARGE';
     if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
     // connection.
