@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { LASTING_MS, metric, metrics, request } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import { limitCpu } from '../support/quota.ts';
-import { ROOT_KEY, type Running } from '../support/server.ts';
+import { ROOT_KEY, type Running, until } from '../support/server.ts';
 import { figure, IS_LONG } from './promises.ts';
 
 const run = promisify(execFile);
@@ -111,6 +111,10 @@ test.skipIf(noH2load)(
     await aside;
     const after = await h2load(server, normal);
 
+    // It is small still, and closes them as it comes to it.
+    await until('all connections are closed', async () => {
+      return (await metric(server.adminUrl, 'weir_connections')) === 0;
+    });
     const figures = await metrics(server.adminUrl);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     quota.end();
@@ -139,7 +143,6 @@ test.skipIf(noH2load)(
       Object.keys(loaded.statuses).filter((status) => !['200', '503'].includes(status)),
     ).toEqual([]);
     expect(beside).toBeGreaterThan(0);
-    expect(figures.get('weir_connections')).toBe(0);
     expect(figures.get('weir_live_evictions_total')).toBe(0);
     // A server that breaks down under load does a fraction, or nothing.
     expect(loaded.perCpuSecond).toBeGreaterThan(peak.perCpuSecond / 2);
