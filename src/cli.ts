@@ -12,6 +12,7 @@ const COMMANDS: Record<string, () => Promise<(args: readonly string[]) => Promis
   overrides: async () => (await import('./cli/overrides.ts')).overrides,
   check: async () => (await import('./cli/check.ts')).check,
   reset: async () => (await import('./cli/reset.ts')).reset,
+  gateway: async () => (await import('./cli/gateway.ts')).gateway,
 };
 
 const USAGE = `weir: a rate limiting sidecar
@@ -20,6 +21,7 @@ const USAGE = `weir: a rate limiting sidecar
   weir check                one check, for a human: exit code 0 admitted, 1 refused, 2 error
   weir reset                let an identifier in again
   weir overrides            set, get, list, delete, import or export overrides
+  weir gateway              print the configuration of a gateway that asks weir
   weir keys                 create, list or revoke API keys
 
 Each says more with --help. All but serve talk to a running server: WEIR_URL says where it is

@@ -49,6 +49,9 @@ export const COUNT = {
   shedBodies: 13,
   shedOperations: 14,
   shedUnread: 15,
+  /** Checks of gateways in which weir failed, by what their policy has them answered. */
+  failuresAllowed: 16,
+  failuresDenied: 17,
 } as const;
 
 /** What a shard worker counts. */
@@ -86,8 +89,17 @@ export const LATENCY_US = [
 ] as const;
 
 /** A row of a namespace. Costs are summed as doubles: exact up to 2^53-1. */
-export const TALLY = { admitted: 0, refused: 1, tokensAdmitted: 2, tokensRefused: 3 } as const;
-const TALLY_DOUBLES = 4;
+export const TALLY = {
+  admitted: 0,
+  refused: 1,
+  tokensAdmitted: 2,
+  tokensRefused: 3,
+  /** Refused, and let through all the same by a policy that only tries. */
+  shadowed: 4,
+  /** Of callers whom their policy could not tell from others. */
+  unknown: 5,
+} as const;
+const TALLY_DOUBLES = Object.keys(TALLY).length;
 /** The row of all namespaces that have none of their own. */
 export const OTHER_ROW = METRIC_NAMESPACES_MAX;
 

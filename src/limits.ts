@@ -21,6 +21,13 @@ export const V2_DURATION_MAX_MS = 2_592_000_000;
 /** Overrides without a star, and with one in the namespace or the identifier. */
 export const EXACT_OVERRIDES_MAX = 100_000;
 export const WILDCARD_OVERRIDES_MAX = 10_000;
+/** Policies of gateways, windows of one, and parts that together are an identity. */
+export const POLICIES_MAX = 1_000;
+export const POLICY_WINDOWS_MAX = 8;
+export const IDENTITY_PARTS_MAX = 8;
+/** Proxies, one behind the other, whose word is taken for who asked them. */
+export const TRUSTED_HOPS_MAX = 32;
+
 /** Stars in each of the two texts of an override. */
 export const STARS_MAX = 16;
 /** The shortest identifier of an override, as v1 has it. */
@@ -170,6 +177,7 @@ const agree: readonly [boolean, string][] = [
     COUNTERS_MAX * SLOTS_PER_COUNTER * LINE_BYTES <= 2 ** 31 * SHARDS,
     'a shard, whose slots are lines, is indexed by int32',
   ],
+  [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy are decided together'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
   [(RING_ENTRIES & (RING_ENTRIES - 1)) === 0, 'a ring is indexed by a mask'],
   [RING_REPLIES > RING_ENTRIES, 'every check that is asked at once has room for its answer'],

@@ -8,8 +8,7 @@
 import { Service } from './api/service.ts';
 import { makeKey, rootRecord } from './auth/keys.ts';
 import { helpText } from './config/help.ts';
-import { loadSettings } from './config/load.ts';
-import type { Settings } from './config/schema.ts';
+import { type Loaded, loadSettings } from './config/load.ts';
 import { allocateControl, Control } from './control.ts';
 import { allocateTable, attachTable } from './counters/buffer.ts';
 import { keyWordsOf } from './counters/checkpoint.ts';
@@ -27,6 +26,7 @@ import {
 } from './limits.ts';
 import { Admin } from './observe/admin.ts';
 import { OverrideTables } from './overrides/tables.ts';
+import { Policies } from './policies/policies.ts';
 import { inForce, publisher } from './registry/publication.ts';
 import { Registry } from './registry/registry.ts';
 import { Writer } from './registry/writer.ts';
@@ -36,8 +36,8 @@ import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
 import { connectionsWithin, descriptorLimit } from './supervise/descriptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
-import { takePort } from './supervise/port.ts';
-import { UnixSocket } from './supervise/socket.ts';
+import { needPort, TakenPlaces } from './supervise/places.ts';
+import { Reload } from './supervise/reload.ts';
 import { Tls } from './supervise/tls.ts';
 import { Clock, ClockKeeper, systemMs } from './time.ts';
 
@@ -80,7 +80,7 @@ interface Serving {
   stop: () => Promise<void>;
 }
 
-async function serve(settings: Settings): Promise<Serving> {
+async function serve(settings: Loaded): Promise<Serving> {
   process.umask(0o077);
   // Read by the addon when it loads, from the real environment, which only this thread has.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
@@ -91,13 +91,12 @@ async function serve(settings: Settings): Promise<Serving> {
   const threads = settings.acceptors + settings.workers;
   const connections = connectionsWithin(descriptors, settings.connections, threads);
 
-  const { host } = settings;
   const tls = Tls.open(settings);
-  const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));
+  const taken = await TakenPlaces.take(settings);
+  const { host, port, socket, gateway } = taken.places;
   const admin = new Admin(settings.adminHost);
   const adminListens = admin.listen(settings.adminHost, settings.adminPort);
   await needPort('WEIR_ADMIN_PORT', settings.adminHost, settings.adminPort, adminListens);
-  const socket = settings.socket === undefined ? undefined : await UnixSocket.take(settings.socket);
 
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
@@ -117,6 +116,9 @@ async function serve(settings: Settings): Promise<Serving> {
   });
 
   const registry = new Registry(store);
+  const policies = new Policies(settings.file);
+  for (const { namespace } of policies.all) registry.needNamespace(namespace, nowMs());
+  registry.settle(store);
   const { rootKey } = settings;
   if (rootKey !== undefined) {
     registry.configure(rootRecord(rootKey, 'configured root key', nowMs()));
@@ -138,7 +140,7 @@ async function serve(settings: Settings): Promise<Serving> {
   end = dieAtOnce;
   const { onFull, decide } = settings;
   acceptors.start({
-    places: { host, port, socket: socket?.path },
+    places: taken.places,
     tls: tls?.files,
     connections,
     url,
@@ -148,7 +150,7 @@ async function serve(settings: Settings): Promise<Serving> {
     decide,
     hashKey: store.hashKey,
     onFull,
-    inForce: inForce(registry, overrides),
+    inForce: { ...inForce(registry, overrides), policies: policies.all },
   });
 
   // While the acceptors load, so does what they need not wait for: half of all there is to load.
@@ -160,7 +162,9 @@ async function serve(settings: Settings): Promise<Serving> {
   const log = openLog(settings.logLevel);
   const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
   const writer = new Writer(registry, store, publish, log, nowMs);
-  const service = new Service(registry, writer, nowMs);
+  const gateways = { policies: () => policies.all, places: gateway };
+  const reload = new Reload(policies, tls, acceptors, log);
+  const service = new Service(registry, writer, gateways, nowMs);
   const checkpoints = { directory: directory.path, everyMs: settings.checkpointMs, key };
   const workers = new ShardWorkers(
     { control: controlBuffer, tables, links, onFull, checkpoints },
@@ -186,10 +190,10 @@ async function serve(settings: Settings): Promise<Serving> {
   const capacity = new CapacityWatch(control, settings.counters, log);
   const checkpointWatch = new CheckpointWatch(control, directory.path, log);
   await acceptors.listen();
-  socket?.open(settings.socketMode);
+  taken.open();
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
-  greet(url, socket?.path, firstKey, tls?.isSelfSigned ? tls.files.cert : undefined);
+  greet(url, socket, firstKey, tls?.isSelfSigned ? tls.files.cert : undefined);
   if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
   overrides.warmUp();
@@ -208,26 +212,18 @@ async function serve(settings: Settings): Promise<Serving> {
   log.info({ ...loaded, overrides: registry.overrideCounts, counters: live }, 'loaded');
   const served = {
     url,
-    socket: socket?.path,
+    socket,
+    gateway: gateway.port === undefined ? undefined : `${gateway.host}:${gateway.port}`,
+    gatewaySocket: gateway.socket,
     acceptors: settings.acceptors,
     workers: workers.wanted,
   };
   log.info({ ...served, decide, counters }, 'serving');
 
-  const reload = async () => {
-    if (tls === undefined) return log.info('SIGHUP: there is nothing to reload');
-    try {
-      const isNew = await tls.reload((unchanged) => acceptors.renewTls(unchanged));
-      const said = isNew ? 'the certificate was reloaded' : 'the certificate has not changed';
-      log.info({ cert: tls.files.cert, expires: tls.expires }, `SIGHUP: ${said}`);
-    } catch (error) {
-      log.error(`SIGHUP: the certificate in force stays: ${(error as Error).message}`);
-    }
-  };
   const stop = async () => {
     admin.state = 'draining';
     log.info('draining');
-    socket?.remove();
+    taken.remove();
     await acceptors.drain(settings.drainMs);
     await workers.stop();
     capacity.close();
@@ -241,7 +237,7 @@ async function serve(settings: Settings): Promise<Serving> {
     log.info('stopped');
     process.exit(0);
   };
-  return { reload, stop };
+  return { reload: () => reload.run(), stop };
 }
 
 /** Says so in one sentence where the running Node has no binary of uWebSockets.js. */
@@ -250,21 +246,5 @@ async function requireBinary(): Promise<void> {
     await import('./http/uws.ts');
   } catch {
     throw new StartError((await import('./http/binary.ts')).NO_BINARY);
-  }
-}
-
-async function needPort(
-  setting: string,
-  host: string,
-  port: number,
-  having: Promise<number>,
-): Promise<number> {
-  try {
-    return await having;
-  } catch (error) {
-    const why =
-      (error as NodeJS.ErrnoException).code === 'EADDRINUSE' ? 'is in use' : 'cannot be had';
-    const cause = (error as Error).message;
-    throw new StartError(`${host}:${port} (${setting}) ${why}: ${cause}`);
   }
 }

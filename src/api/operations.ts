@@ -48,6 +48,7 @@ export const OPERATIONS = {
   'ratelimits.exportOverrides': { ...ask, weight: 1_048_576 },
   'ratelimits.importOverrides': { ...change, maxBytes: IMPORT_MAX_BYTES },
   'ratelimits.listNamespaces': ask,
+  'ratelimits.listPolicies': ask,
   'keys.create': change,
   'keys.list': ask,
   'keys.revoke': change,

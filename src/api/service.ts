@@ -8,7 +8,9 @@
 import { requireTime } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
+import type { GatewayPlaces } from '../http/listener.ts';
 import { IMPORT_VALUES_MAX } from '../limits.ts';
+import type { Policy } from '../policies/policy.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
 import { parseBody } from './json.ts';
@@ -25,6 +27,7 @@ import {
   listOverrides,
   setOverride,
 } from './v1/overrides.ts';
+import { listPolicies } from './v1/policies.ts';
 import { deleteOverrideV2, getOverrideV2, listOverridesV2, setOverrideV2 } from './v2/overrides.ts';
 
 /** What an operation is done with. */
@@ -33,6 +36,13 @@ export interface Job {
   /** Those of the key of the request. */
   permissions: Permissions;
   nowMs: () => number;
+  gateways: Gateways;
+}
+
+/** What gateways are served by, and where. */
+export interface Gateways {
+  policies: () => readonly Policy[];
+  places: GatewayPlaces;
 }
 
 /** @returns what the 200 holds. @throws ApiError */
@@ -46,6 +56,7 @@ const HANDLERS: Record<OperationName, Handler> = {
   'ratelimits.exportOverrides': exportOverrides,
   'ratelimits.importOverrides': importOverrides,
   'ratelimits.listNamespaces': listNamespaces,
+  'ratelimits.listPolicies': listPolicies,
   'keys.create': createKey,
   'keys.list': listKeys,
   'keys.revoke': revokeKey,
@@ -61,11 +72,13 @@ const QUERY_INTEGERS = ['limit'];
 export class Service {
   readonly #registry: Registry;
   readonly #writer: Writer;
+  readonly #gateways: Gateways;
   readonly #nowMs: () => number;
 
-  constructor(registry: Registry, writer: Writer, nowMs: () => number) {
+  constructor(registry: Registry, writer: Writer, gateways: Gateways, nowMs: () => number) {
     this.#registry = registry;
     this.#writer = writer;
+    this.#gateways = gateways;
     this.#nowMs = nowMs;
   }
 
@@ -89,7 +102,8 @@ export class Service {
     if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
     requireTime(key.expiresMs, this.#nowMs());
     const permissions = new Permissions(key.permissions);
-    return { registry: this.#registry, permissions, nowMs: this.#nowMs };
+    const [registry, gateways, nowMs] = [this.#registry, this.#gateways, this.#nowMs];
+    return { registry, permissions, nowMs, gateways };
   }
 }
 

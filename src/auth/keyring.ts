@@ -30,6 +30,8 @@ const REMEMBERED_MAX = 'Bearer '.length + KEY_TEXT_MAX;
 /** The scheme in any case, as HTTP has it; the key is visible ASCII. */
 const BEARER = /^bearer +([\x21-\x7e]+) *$/i;
 
+const BARE = new RegExp(`^[\\x21-\\x7e]{1,${KEY_TEXT_MAX}}$`);
+
 export class Keyring {
   readonly #byDigest = new Map<string, Key>();
   readonly #verified = new Map<string, Key>();
@@ -73,6 +75,13 @@ export class Keyring {
     }
     this.requireValid(key);
     return key;
+  }
+
+  /** @param token a header that holds the key alone, '' when there is none */
+  verifyBare(token: string): Key {
+    if (BARE.test(token)) return this.verify(`Bearer ${token}`);
+    const what = token === '' ? 'is missing' : 'is not of that form';
+    throw new ApiError('UNAUTHORIZED', `the header "X-Weir-Key: <key>" ${what}`);
   }
 
   /**

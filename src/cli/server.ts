@@ -49,11 +49,15 @@ export async function* items(
 /** What a header may hold; anything else would be told on by whatever refuses it. */
 const KEY = new RegExp(`^[\\x21-\\x7e]{1,${KEY_TEXT_MAX}}$`);
 
-async function call<T>(path: string, init: RequestInit): Promise<T> {
+/** @throws StartError for what is no URL */
+export function serverUrl(): string {
   const url = process.env.WEIR_URL ?? DEFAULT_URL;
-  if (!URL.canParse(url)) {
-    throw new StartError(`WEIR_URL must be a URL like ${DEFAULT_URL}, got ${describe(url)}`);
-  }
+  if (URL.canParse(url)) return url;
+  throw new StartError(`WEIR_URL must be a URL like ${DEFAULT_URL}, got ${describe(url)}`);
+}
+
+async function call<T>(path: string, init: RequestInit): Promise<T> {
+  const url = serverUrl();
   const key = process.env.WEIR_KEY ?? '';
   if (!KEY.test(key)) {
     throw new StartError(

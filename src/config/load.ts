@@ -3,26 +3,19 @@
  * wrong one stops the start with one sentence that names the key, what it got and what it takes.
  */
 
-import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { Check } from 'typebox/value';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import { type ConfigFile, readConfigFile } from './file.ts';
+import { check, type Layer, readText, unknown } from './given.ts';
 import {
   annotations,
   environmentName,
   flagName,
   SETTING_NAMES,
   type SettingName,
-  Settings,
+  type Settings,
 } from './schema.ts';
-
-/** A value and the name by which its author knows it. */
-interface Given {
-  source: string;
-  value: unknown;
-}
-type Layer = Map<SettingName, Given>;
 
 /** Made by Kubernetes in every container, for each service whose name is or begins with `weir`. */
 const KUBERNETES = /^WEIR_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT_\d+_.*)$/;
@@ -30,24 +23,29 @@ const KUBERNETES_PORT = { name: /_PORT$/, value: /^(tcp|udp|sctp):\/\// };
 /** For whoever calls weir: a shell that has them may start one too. */
 const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 
+/** The settings, and the file of some of them, which has the policies too. */
+export interface Loaded extends Settings {
+  file: ConfigFile | undefined;
+}
+
 /** @returns undefined when the arguments ask for help */
 export function loadSettings(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
-): Settings | undefined {
+): Loaded | undefined {
   if (args.includes('--help') || args.includes('-h')) return undefined;
   const flags = fromFlags(args);
   const variables = fromEnvironment(environment);
   const config = flags.get('config') ?? variables.get('config');
-  const file = config === undefined ? new Map() : fromFile(config);
+  const file = config && readConfigFile(check('config', config) as string, config.source);
 
   const settings: Record<string, unknown> = {};
   for (const name of SETTING_NAMES) {
-    const given = flags.get(name) ?? variables.get(name) ?? file.get(name);
+    const given = flags.get(name) ?? variables.get(name) ?? file?.settings.get(name);
     const value = given === undefined ? annotations(name).default : check(name, given);
     if (value !== undefined) settings[name] = value;
   }
-  const loaded = settings as Settings;
+  const loaded: Loaded = { ...(settings as Settings), file };
   if (loaded.rootKeyFile !== undefined) {
     if (loaded.rootKey !== undefined) {
       throw new StartError('WEIR_ROOT_KEY and WEIR_ROOT_KEY_FILE are both set: leave one out');
@@ -60,18 +58,19 @@ export function loadSettings(
     const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
     throw new StartError(`WEIR_TLS_${set} needs WEIR_TLS_${missing} beside it, which is not set`);
   }
-  if (loaded.port === loaded.adminPort && loaded.port !== 0) {
-    throw new StartError(`WEIR_PORT and WEIR_ADMIN_PORT are both ${loaded.port}: they must differ`);
-  }
+  requireDifferent('port', 'adminPort', loaded);
+  requireDifferent('port', 'gatewayPort', loaded);
+  requireDifferent('adminPort', 'gatewayPort', loaded);
+  requireDifferent('socket', 'gatewaySocket', loaded);
   return loaded;
 }
 
-function check(name: SettingName, { source, value }: Given): unknown {
-  if (Check(Settings.properties[name], value)) return value;
-  const { secret, takes } = annotations(name);
-  const hidden = value === '' ? 'nothing' : 'something else';
-  const got = secret ? hidden : describe(value);
-  throw new StartError(`${source} must be ${takes}, got ${got}`);
+function requireDifferent(one: SettingName, other: SettingName, settings: Settings): void {
+  const value = settings[one];
+  // Port 0 is another one each time.
+  if (value === undefined || value === 0 || value !== settings[other]) return;
+  const names = `${environmentName(one)} and ${environmentName(other)}`;
+  throw new StartError(`${names} are both ${value}: they must differ`);
 }
 
 function fromFlags(args: readonly string[]): Layer {
@@ -119,58 +118,7 @@ function fromEnvironment(environment: Readonly<Record<string, string | undefined
   return layer;
 }
 
-function fromFile(config: Given): Layer {
-  const path = check('config', config) as string;
-  const text = readText(config.source, path).replace(/^\ufeff/, '');
-  let content: unknown;
-  try {
-    content = JSON.parse(text);
-  } catch (error) {
-    // Not the whole message, which quotes the file, and there may be a key in it.
-    const where = /at position \d+/.exec((error as Error).message)?.[0] ?? 'somewhere';
-    throw new StartError(`${path} is not JSON: it goes wrong ${where}`);
-  }
-  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
-    throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
-  }
-  const names = SETTING_NAMES.filter((name) => name !== 'config');
-  const layer: Layer = new Map();
-  for (const [key, value] of Object.entries(content)) {
-    const name = names.find((known) => known === key);
-    if (name === undefined) throw new StartError(`in ${path}, ${unknown(key, names)}`);
-    layer.set(name, { source: `"${key}" in ${path}`, value });
-  }
-  return layer;
-}
-
 /** Text stands for a number where a number is due; anything else stays as it is, to be refused. */
 function fromText(name: SettingName, value: string): unknown {
   return annotations(name).type === 'integer' && /^\d+$/.test(value) ? Number(value) : value;
-}
-
-function readText(source: string, path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new StartError(`${path} (${source}) cannot be read: ${(error as Error).message}`);
-  }
-}
-
-function unknown(key: string, known: readonly string[]): string {
-  const near = known.find((name) => distance(name, key) <= 2);
-  return `${key} is no setting of weir${near === undefined ? '; see --help' : `; is it ${near}?`}`;
-}
-
-/** How many letters must be changed, added or left out to make one text into the other. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const swap = row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, swap));
-    }
-    row = next;
-  }
-  return row[b.length];
 }

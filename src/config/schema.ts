@@ -30,6 +30,21 @@ const integer = (minimum: number, maximum: number, initial: number, meaning: str
     takes: `an integer from ${minimum} to ${maximum}`,
     meaning,
   });
+const socketPath = (meaning: string) =>
+  Type.Optional(
+    Type.String({
+      pattern: '^[^\\0]+$',
+      takes: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
+      meaning,
+    }),
+  );
+const socketMode = (meaning: string) =>
+  Type.String({
+    pattern: '^0?[0-7]{3}$',
+    default: '0660',
+    takes: 'three octal digits, as in 0660',
+    meaning,
+  });
 const oneOf = <T extends string>(choices: T[], initial: T, meaning: string) =>
   Type.Enum(choices, { default: initial, takes: choices.join(' or '), meaning });
 
@@ -42,19 +57,24 @@ export const Settings = Type.Object({
     meaning: 'where checks are served',
   }),
   port: integer(0, 65_535, 7070, 'port of the checks; 0 takes a free one'),
-  socket: Type.Optional(
-    Type.String({
-      pattern: '^[^\\0]+$',
-      takes: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
-      meaning: 'Unix socket on which checks are served as well',
+  socket: socketPath('Unix socket on which checks are served as well'),
+  socketMode: socketMode('who may connect to it: owner, group, others'),
+  gatewayHost: Type.String({
+    pattern: '^(localhost|127(\\.\\d{1,3}){3}|::1)$',
+    default: '127.0.0.1',
+    takes: 'localhost, 127.x.x.x or ::1, since who asks there needs no key',
+    meaning: 'where checks of gateways are served; elsewhere they ask on WEIR_PORT, with a key',
+  }),
+  gatewayPort: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 65_535,
+      takes: 'an integer from 0 to 65535',
+      meaning: 'its port; 0 takes a free one',
     }),
   ),
-  socketMode: Type.String({
-    pattern: '^0?[0-7]{3}$',
-    default: '0660',
-    takes: 'three octal digits, as in 0660',
-    meaning: 'who may connect to it: owner, group, others',
-  }),
+  gatewaySocket: socketPath('Unix socket for checks of gateways, without a key'),
+  gatewaySocketMode: socketMode('who may connect to that: owner, group, others'),
   tlsCert: Type.Optional(
     text('a path', 'certificate and its chain, PEM: TLS on the port; read again on SIGHUP'),
   ),

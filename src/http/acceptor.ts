@@ -28,12 +28,13 @@ import { RingsAhead } from '../shards/ahead.ts';
 import { Handoff } from '../shards/handoff.ts';
 import { attachLink } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
-import { type AppDescriptors, Apps } from './apps.ts';
+import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
 import { BodyReader, BodyRoom, type OnBody } from './body.ts';
 import { Checks } from './checks.ts';
 import { Corrections } from './corrections.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
-import { Listener } from './listener.ts';
+import { GatewayChecks } from './gateway.ts';
+import { hasPlace, Listener } from './listener.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
 import { Operations, type Server } from './operations.ts';
 import { Outlet } from './outlet.ts';
@@ -97,17 +98,27 @@ const rings = new RingsAhead(links, () => clock.monotonicMs());
 const workers = handoffs.length;
 const corrections = new Corrections({ ...parts, rings, workers, replies: v1.replies });
 
+const gateway = new GatewayChecks({
+  ...parts,
+  known: namespaces,
+  finder,
+  decider,
+  outlet,
+  replies: v1.replies,
+});
+
 const operations = new Operations(lane, { v1, v2 }, (number, request) => {
   tell({ kind: 'operation', number, request });
 });
 
 /** All of it holds from the next check on: nothing comes in between. */
 function switchTo(publication: Publication): void {
-  const { registered, rejected, keys } = publication;
+  const { registered, rejected, keys, policies } = publication;
   if (registered !== undefined) namespaces.registered(registered);
   if (rejected !== undefined) namespaces.rejected(rejected);
   if (keys !== undefined) keyring.change(keys);
   overrides.switchTo(publication);
+  if (policies !== undefined) gateway.switchTo(policies);
 }
 switchTo(data.inForce);
 
@@ -141,6 +152,7 @@ function post(
 }
 
 const routes: Route[] = [
+  ...gateway.routes(true),
   post('/v1/ratelimits.limit', v1, checks.v1),
   post('/v2/ratelimit.limit', v2, checks.v2),
   post('/v2/ratelimit.multiLimit', v2, checks.many, MULTI_LIMIT_MAX_BYTES),
@@ -168,7 +180,7 @@ const routes: Route[] = [
 
 const tooMany = new ApiError('SERVICE_UNAVAILABLE', 'as many connections are open as may be');
 const lanes = control.acceptorLanes();
-function onConnection(res: HttpResponse, change: number, isTls: boolean): void {
+function onConnection(res: HttpResponse, change: number, kind: AppKind): void {
   lane.connection(change);
   if (change < 0) return;
   // Those that others take at this moment may be missing: a few at most pass the bound.
@@ -176,13 +188,14 @@ function onConnection(res: HttpResponse, change: number, isTls: boolean): void {
   if (open <= data.connections) return;
   lane.count(COUNT.shedConnections);
   // Behind TLS nobody can be told before a handshake, which is what costs most.
-  if (isTls) res.close();
+  if (kind === 'tls') res.close();
   // Told before it asks, in whatever version: then nothing of what it asks is begun.
   else res.cork(() => v1.replies.error(res, tooMany, { close: true }));
 }
-const apps = new Apps(data.tls, (app, isTls) => {
-  mount(app, routes, replies);
-  app.filter((res, change) => onConnection(res, change, isTls));
+const forGateways = gateway.routes(false);
+const apps = new Apps(data.tls, hasPlace(data.places.gateway), (app, kind) => {
+  mount(app, kind === 'gateway' ? forGateways : routes, replies);
+  app.filter((res, change) => onConnection(res, change, kind));
 });
 let toldToEnd = false;
 process.on('exit', (code) => {

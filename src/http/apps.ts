@@ -1,7 +1,7 @@
 /**
- * The Apps of an acceptor, all of them with the same routes: one without TLS, for the Unix socket
- * and, where there is no certificate, for the port; and one for each certificate and key that the
- * port has had, of which the last gets what connects from now on.
+ * The Apps of an acceptor: one without TLS, for the Unix socket and, where there is no certificate,
+ * for the port; one for each certificate and key that the port has had, with the same routes, of
+ * which the last gets what connects from now on; and one for gateways, where they have a place.
  *
  * An App of the past stays until its thread ends, since a connection may be on its way to it and
  * uWebSockets.js gives nothing of it back before: some 40 KB. Its connections go on as they are.
@@ -21,28 +21,44 @@ export interface AppDescriptors {
   plain: number;
   /** The one of the certificate in force, where there is TLS. */
   tls: number | undefined;
+  gateway: number | undefined;
 }
+
+/** What an App is for. */
+export type AppKind = 'plain' | 'tls' | 'gateway';
 
 export class Apps {
   readonly plain: TemplatedApp;
   /** The first one with TLS, which stays the one that listens. */
   readonly tls: TemplatedApp | undefined;
+  readonly gateway: TemplatedApp | undefined;
   readonly #open: TemplatedApp[] = [];
-  readonly #furnish: (app: TemplatedApp, isTls: boolean) => void;
+  readonly #furnish: (app: TemplatedApp, kind: AppKind) => void;
 
   /**
+   * @param hasGateway whether there is a place for gateways
    * @param furnish gives an App its routes
    * @throws StartError where uWebSockets.js does not take the files
    */
-  constructor(files: TlsFiles | undefined, furnish: (app: TemplatedApp, isTls: boolean) => void) {
+  constructor(
+    files: TlsFiles | undefined,
+    hasGateway: boolean,
+    furnish: (app: TemplatedApp, kind: AppKind) => void,
+  ) {
     this.#furnish = furnish;
-    this.plain = this.#add(App(), false);
-    this.tls = files === undefined ? undefined : this.#add(withTls(files), true);
+    this.plain = this.#add(App(), 'plain');
+    this.tls = files === undefined ? undefined : this.#add(withTls(files), 'tls');
+    this.gateway = hasGateway ? this.#add(App(), 'gateway') : undefined;
   }
 
   descriptors(): AppDescriptors {
-    const tls = this.tls === undefined ? undefined : descriptorOf(this.tls);
-    return { plain: descriptorOf(this.plain), tls };
+    const descriptor = (app: TemplatedApp | undefined) => app && descriptorOf(app);
+    const { plain, tls, gateway } = this;
+    return {
+      plain: descriptorOf(plain),
+      tls: descriptor(tls),
+      gateway: descriptor(gateway),
+    };
   }
 
   /**
@@ -50,7 +66,7 @@ export class Apps {
    * @throws StartError where uWebSockets.js does not take them
    */
   renew(files: TlsFiles): number {
-    return descriptorOf(this.#add(withTls(files), true));
+    return descriptorOf(this.#add(withTls(files), 'tls'));
   }
 
   /** Nothing may be handed on to them any more. */
@@ -58,8 +74,8 @@ export class Apps {
     for (const app of this.#open) app.close();
   }
 
-  #add(app: TemplatedApp, isTls: boolean): TemplatedApp {
-    this.#furnish(app, isTls);
+  #add(app: TemplatedApp, kind: AppKind): TemplatedApp {
+    this.#furnish(app, kind);
     this.#open.push(app);
     return app;
   }

@@ -23,6 +23,8 @@ const FIRST_BUFFER_BYTES = 1_024;
 
 const CONTENT_LENGTH = fixedText('content-length');
 const TRANSFER_ENCODING = fixedText('transfer-encoding');
+/** What says that no byte comes, or says nothing. */
+const NO_LENGTH = /^0*$/;
 const NO_BYTES = new Uint8Array(0);
 
 /**
@@ -148,6 +150,11 @@ export class BodyReader {
     this.#room.bytes += gathering.copy?.length ?? 0;
     gathering.copy = undefined;
   }
+}
+
+/** Whether a request says that a body comes, which need not be true. */
+export function announcesBody(req: HttpRequest): boolean {
+  return !NO_LENGTH.test(req.getHeader(CONTENT_LENGTH)) || req.getHeader(TRANSFER_ENCODING) !== '';
 }
 
 /** Where both are given, uWebSockets.js refuses the request itself. */

@@ -1,6 +1,6 @@
 /**
- * Where connections come in: the port, and the Unix socket where one is asked for. One acceptor
- * listens, and hands each connection on to the Apps of all of them in turn, its own among them.
+ * Where connections come in: the port, the one for gateways, and Unix sockets where they are asked
+ * for. One acceptor listens, and hands each connection on to the Apps of all of them in turn, its own among them.
  * Were each to listen on the port, the kernel would spread connections by a hash, and of four that
  * a gateway keeps three would often be in one place; and of a Unix socket there is only one.
  *
@@ -26,6 +26,18 @@ export interface Places {
   host: string;
   port: number;
   socket: string | undefined;
+  gateway: GatewayPlaces;
+}
+
+/** Where gateways ask without a key, if anywhere. */
+export interface GatewayPlaces {
+  host: string;
+  port: number | undefined;
+  socket: string | undefined;
+}
+
+export function hasPlace({ port, socket }: GatewayPlaces): boolean {
+  return port !== undefined || socket !== undefined;
 }
 
 /** A turn of the loop in which a connection was accepted, or anything read, takes longer. */
@@ -37,12 +49,14 @@ export class Listener {
   readonly #plain: TemplatedApp;
   /** The same one where there is no TLS. */
   readonly #atPort: TemplatedApp;
+  readonly #gateway: TemplatedApp | undefined;
   /** To which connections to the port are handed on, where there is TLS. */
   #children: readonly number[] = [];
   readonly #open: us_listen_socket[] = [];
 
-  constructor({ plain, tls }: Apps) {
+  constructor({ plain, tls, gateway }: Apps) {
     this.#plain = plain;
+    this.#gateway = gateway;
     this.#atPort = tls ?? plain;
   }
 
@@ -50,10 +64,14 @@ export class Listener {
    * @param apps of all acceptors
    * @returns where it cannot listen, if there is such a place
    */
-  open({ host, port, socket }: Places, apps: readonly AppDescriptors[]): string | undefined {
+  open(places: Places, apps: readonly AppDescriptors[]): string | undefined {
+    const { host, port, socket } = places;
     // A single App takes its connections without a detour through its own queue.
     if (apps.length > 1) {
-      for (const { plain } of apps) addChildApp(this.#plain, plain);
+      for (const { plain, gateway } of apps) {
+        addChildApp(this.#plain, plain);
+        if (gateway !== undefined) addChildApp(this.#gateway!, gateway);
+      }
       this.handOnTo(apps.flatMap(({ tls }) => tls ?? []));
     }
     let failed: string | undefined;
@@ -64,6 +82,7 @@ export class Listener {
     };
     listenAlone(this.#atPort, host, port, heard(`${host}:${port}`));
     if (socket !== undefined) this.#plain.listen_unix(heard(socket), socket);
+    if (this.#gateway !== undefined) listenFor(this.#gateway, places.gateway, heard);
     return failed;
   }
 
@@ -95,4 +114,13 @@ export class Listener {
     };
     setImmediate(turn);
   }
+}
+
+function listenFor(
+  app: TemplatedApp,
+  { host, port, socket }: GatewayPlaces,
+  heard: (place: string) => (listening: us_listen_socket | false) => void,
+): void {
+  if (port !== undefined) listenAlone(app, host, port, heard(`${host}:${port}`));
+  if (socket !== undefined) app.listen_unix(heard(socket), socket);
 }

@@ -6,6 +6,7 @@ import type { KeyChanges } from '../auth/keyring.ts';
 import type { OnFull } from '../counters/decision.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { PublishedTables } from '../overrides/in-force.ts';
+import type { Policy } from '../policies/policy.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
 import type { Places } from './listener.ts';
 import type { Failure } from './reply.ts';
@@ -37,6 +38,8 @@ export interface Publication extends Partial<PublishedTables> {
   registered?: RegisteredNamespace[];
   rejected?: string[];
   keys?: KeyChanges;
+  /** All that are in force. */
+  policies?: readonly Policy[];
 }
 
 export type ToMain =

@@ -101,6 +101,11 @@ export class Replies {
     this.#outlet.endLooking(res, isHead ? '' : body, close);
   }
 
+  /** Notes a failure of ours that is answered otherwise. */
+  report(thrown: unknown): void {
+    if (!(thrown instanceof ApiError)) this.#ownFailure(thrown, this.#ids.next());
+  }
+
   /** The client is told nothing of it but where to look. */
   #ownFailure(thrown: unknown, requestId: string): ApiError {
     const { message, stack } = thrown instanceof Error ? thrown : new Error(String(thrown));

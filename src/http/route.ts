@@ -14,7 +14,8 @@ import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
 export type Handler = (res: HttpResponse, req: HttpRequest) => void;
 
 export interface Route {
-  method: 'GET' | 'POST';
+  /** ANY takes every path that begins as its own does before a `*`. */
+  method: 'GET' | 'POST' | 'ANY';
   path: string;
   handle: Handler;
   /** A page for anybody, which HEAD may ask about as well. */
@@ -36,7 +37,8 @@ export function mount(
   for (const { method, path, handle } of routes) {
     const handler = guarded(repliesOf[versionOf(path)], handle);
     if (method === 'GET') app.get(path, handler);
-    else app.post(path, handler);
+    else if (method === 'POST') app.post(path, handler);
+    else app.any(path, handler);
   }
   const fallback = (version: Version) => {
     const replies = repliesOf[version];

@@ -2,25 +2,20 @@
  * The metrics at /metrics, for Prometheus. Nothing is counted here: on a scrape they are read from
  * what the threads count in their lanes, so every figure is true as of a moment ago, and what was
  * counted before the scrape is in it.
- *
- * A namespace has series of its own while it is among the first METRIC_NAMESPACES_MAX; the others
- * share OTHER_NAMESPACE, a name that no namespace can have. A new one appears when it is durable.
  */
 
 import type { Control } from '../control.ts';
 import type { OnFull } from '../counters/decision.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
-import { type AcceptorLane, COUNT, OTHER_ROW, TALLY, totalOf, WORK } from '../lanes.ts';
-import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import { type AcceptorLane, COUNT, totalOf, WORK } from '../lanes.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
 import { ENTRIES, ringDepth } from '../shards/ring.ts';
 import type { ShardWorkers } from '../shards/supervisor.ts';
 import type { ClockKeeper } from '../time.ts';
+import { decisionSeries } from './decision-series.ts';
 import { Durations } from './durations.ts';
 import { type Sample, Series } from './series.ts';
-
-export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
 export interface MetricSources {
   control: Control;
@@ -45,7 +40,8 @@ export class Metrics {
   constructor(sources: MetricSources) {
     this.contentType = this.#series.contentType;
     this.#acceptors = sources.control.acceptorLanes();
-    this.#decisions(sources);
+    decisionSeries(this.#series, this.#acceptors, sources.registry);
+    this.#answers(sources);
     this.#table(sources);
     this.#checkpoints(sources);
     this.#rings(sources);
@@ -57,31 +53,7 @@ export class Metrics {
     return this.#series.text();
   }
 
-  #decisions({ registry, writer, connections }: MetricSources): void {
-    const rows = (admitted: number, refused: number) => () => {
-      const names = registry.rowNames();
-      const indexes = [...names.keys(), OTHER_ROW];
-      return indexes.flatMap((row): Sample[] => {
-        const namespace = names[row] ?? OTHER_NAMESPACE;
-        const sum = (at: number) => this.#sum((lane) => lane.row(row)[at]);
-        return [
-          [{ namespace, outcome: 'admitted' }, sum(admitted)],
-          [{ namespace, outcome: 'refused' }, sum(refused)],
-        ];
-      });
-    };
-    this.#series.counter(
-      'weir_decisions_total',
-      'Checks decided, by namespace and outcome.',
-      ['namespace', 'outcome'],
-      rows(TALLY.admitted, TALLY.refused),
-    );
-    this.#series.counter(
-      'weir_tokens_total',
-      'Costs of the checks decided, by namespace and outcome.',
-      ['namespace', 'outcome'],
-      rows(TALLY.tokensAdmitted, TALLY.tokensRefused),
-    );
+  #answers({ writer, connections }: MetricSources): void {
     this.#series.register(
       new Durations(
         () => this.#acceptors.map((lane) => lane.durations),

@@ -6,7 +6,7 @@
 
 import { makeId } from '../auth/keys.ts';
 import { OTHER_ROW } from '../lanes.ts';
-import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import { isExact, type PlacedOverride } from '../overrides/registers.ts';
@@ -100,6 +100,12 @@ export class Registry {
     const after = this.#placed('namespaces', record);
     this.#change({ table: 'namespaces', before: undefined, after });
     return after;
+  }
+
+  /** Makes one that is not there, unless there are as many as there may be. */
+  needNamespace(name: string, nowMs: number): void {
+    const isThere = this.#namespacesByName.has(name);
+    if (!isThere && this.namespaceCount < NAMESPACES_MAX) this.addNamespace(name, nowMs);
   }
 
   /** As acceptors know it. */

@@ -67,6 +67,8 @@ export class Acceptors {
   #watch: NodeJS.Timeout | undefined;
   #closing = false;
   #version = 0;
+  /** The last publication: one after the other, since each is waited for. */
+  #published: Promise<void> = Promise.resolve();
   /** Called when connections are taken. */
   #listens = () => {};
   /** Called when an acceptor has switched. */
@@ -108,6 +110,11 @@ export class Acceptors {
    * lives.
    */
   publish(publication: Publication): Promise<void> {
+    this.#published = this.#published.then(() => this.#publish(publication));
+    return this.#published;
+  }
+
+  #publish(publication: Publication): Promise<void> {
     const version = ++this.#version;
     const isBehind = (acceptor: Acceptor) => acceptor.version !== version;
     this.#tell({ kind: 'publication', version, publication });

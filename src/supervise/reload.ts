@@ -1,0 +1,64 @@
+/**
+ * What SIGHUP does, on the main thread: takes over the policies of gateways and the certificate as
+ * they are in their files now. Each by itself: one that is wrong is an error in the log, changes
+ * nothing and keeps nothing from the other.
+ */
+
+import type { Log } from '../observe/log.ts';
+import type { Policies } from '../policies/policies.ts';
+import type { Acceptors } from './acceptors.ts';
+import type { Tls } from './tls.ts';
+
+export class Reload {
+  readonly #policies: Policies;
+  readonly #tls: Tls | undefined;
+  readonly #acceptors: Acceptors;
+  readonly #log: Log;
+
+  constructor(policies: Policies, tls: Tls | undefined, acceptors: Acceptors, log: Log) {
+    this.#policies = policies;
+    this.#tls = tls;
+    this.#acceptors = acceptors;
+    this.#log = log;
+  }
+
+  async run(): Promise<void> {
+    if (this.#policies.path === undefined && this.#tls === undefined) {
+      this.#log.info('SIGHUP: there is nothing to reload');
+      return;
+    }
+    await this.#reloadPolicies();
+    await this.#reloadCertificate();
+  }
+
+  async #reloadPolicies(): Promise<void> {
+    const { path } = this.#policies;
+    if (path === undefined) return;
+    try {
+      const waiting = await this.#policies.reload((policies) => {
+        return this.#acceptors.publish({ policies });
+      });
+      const policies = this.#policies.all.length;
+      this.#log.info({ config: path, policies }, 'SIGHUP: the policies were reloaded');
+      if (waiting.length === 0) return;
+      this.#log.warn(
+        { settings: waiting },
+        'SIGHUP: these settings have changed, and hold from the next start',
+      );
+    } catch (error) {
+      this.#log.error(`SIGHUP: the policies in force stay: ${(error as Error).message}`);
+    }
+  }
+
+  async #reloadCertificate(): Promise<void> {
+    const tls = this.#tls;
+    if (tls === undefined) return;
+    try {
+      const isNew = await tls.reload((unchanged) => this.#acceptors.renewTls(unchanged));
+      const said = isNew ? 'the certificate was reloaded' : 'the certificate has not changed';
+      this.#log.info({ cert: tls.files.cert, expires: tls.expires }, `SIGHUP: ${said}`);
+    } catch (error) {
+      this.#log.error(`SIGHUP: the certificate in force stays: ${(error as Error).message}`);
+    }
+  }
+}
