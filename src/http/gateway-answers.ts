@@ -8,7 +8,6 @@ import type { Policy } from '../policies/policy.ts';
 import {
   type Left,
   legacyHeaders,
-  noIdentity,
   policyItem,
   type Quota,
   quotaExceeded,
@@ -82,15 +81,10 @@ export class GatewayAnswers {
     this.#outlet.end(res, NO_BODY, way.close || this.#isDraining());
   }
 
-  refuse(res: HttpResponse, left: Left, way: Way): void {
+  /** @param why of whom there is more to say than when to come back */
+  refuse(res: HttpResponse, left: Left, way: Way, why?: string): void {
     this.#tellQuotas(res, way.refusal, left);
-    this.#endRefusal(res, retryAfter(left), way, () => quotaExceeded(left));
-  }
-
-  /** @param wanted what the caller lacks */
-  refuseUnknown(res: HttpResponse, left: Left, way: Way, wanted: string): void {
-    this.#tellQuotas(res, way.refusal, left);
-    this.#endRefusal(res, retryAfter(left), way, () => noIdentity(wanted));
+    this.#endRefusal(res, retryAfter(left), way, () => quotaExceeded(left, why));
   }
 
   /** Nothing is known of any quota: weir has failed. */

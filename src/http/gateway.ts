@@ -250,7 +250,7 @@ export class GatewayChecks {
     const left = answers.untouched(this.#parts.clock.nowMs(), admits);
     if (!admits && policy.shadow) namespace.row[TALLY.shadowed]++;
     if (admits || policy.shadow) answers.admit(res, left, way);
-    else answers.refuseUnknown(res, left, way, identity.wanted);
+    else answers.refuse(res, left, way, `no request is admitted without ${identity.wanted}`);
   }
 
   /** Whatever was thrown, or could not be decided in time. */

@@ -204,7 +204,8 @@ function readIdentify(given: unknown = 'ip'): string[] {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
     throw wrong(`"identify" must be ${takes}, or an array of these, got ${describe(part)}`);
   });
-  if (new Set(read).size < read.length) throw wrong('"identify" must name no part twice');
+  const different = new Set(read.map((part) => JSON.stringify(readPart(part))));
+  if (different.size < read.length) throw wrong('"identify" must name no part twice');
   return read;
 }
 

@@ -91,23 +91,14 @@ interface Problem {
 
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
 
-/** For who has used up a quota. */
-export function quotaExceeded(left: Left): string {
+/** @param why of whom there is more to say than when to come back */
+export function quotaExceeded(left: Left, why?: string): string {
   const violated = left.quotas.filter(({ admits }) => !admits).map(({ name }) => name);
   return problem({
     type: `${PROBLEMS}quota-exceeded`,
     title: 'Request cannot be satisfied as assigned quota has been exceeded',
-    detail: `come back in ${retryAfter(left)} s`,
+    detail: why ?? `come back in ${retryAfter(left)} s`,
     'violated-policies': violated,
-  });
-}
-
-/** For who has no identity, under a policy that refuses such callers. */
-export function noIdentity(wanted: string): string {
-  return problem({
-    type: 'about:blank',
-    title: 'Too Many Requests',
-    detail: `the request is counted by ${wanted}, and has not all of it`,
   });
 }
 

@@ -24,6 +24,11 @@ const FAULTS = {
       throw new Error('an internal detail');
     };
   },
+  address: () => {
+    String.prototype.lastIndexOf = () => {
+      throw new Error('an internal detail');
+    };
+  },
   hang: () => {
     for (;;);
   },

@@ -1,0 +1,88 @@
+import { isIPv6 } from 'node:net';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { addressIn } from '../../src/policies/address.ts';
+
+const only = (text: string, prefix = 64) => addressIn(text, 1, prefix);
+
+describe('the address of a caller', () => {
+  test.each([
+    ['203.0.113.7', 1, '203.0.113.7'],
+    ['  203.0.113.7 ', 1, '203.0.113.7'],
+    ['forged, 203.0.113.7', 1, '203.0.113.7'],
+    ['1.1.1.1, 203.0.113.7', 1, '203.0.113.7'],
+    ['forged, 203.0.113.7,10.0.0.1', 2, '203.0.113.7'],
+    ['9.9.9.9, 203.0.113.7, 10.0.0.2, 10.0.0.1', 3, '203.0.113.7'],
+    ['203.0.113.7:4711', 1, '203.0.113.7'],
+    ['[2001:db8::1]:4711', 1, '2001:db8::/64'],
+    ['[2001:db8::1]', 1, '2001:db8::/64'],
+    ['2001:DB8:1:2:3:4:5:6', 1, '2001:db8:1:2::/64'],
+    ['fe80::1%eth0', 1, 'fe80::/64'],
+    ['::ffff:203.0.113.7', 1, '203.0.113.7'],
+    ['::ffff:cb00:7107', 1, '203.0.113.7'],
+    ['64:ff9b::203.0.113.7', 1, '64:ff9b::/64'],
+  ])('of %j, %i from the right, is %s', (chain, hops, address) => {
+    expect(addressIn(chain, hops, 64)).toBe(address);
+  });
+
+  test.each([
+    ['', 1],
+    [',', 1],
+    ['203.0.113.7,', 1],
+    ['unknown', 1],
+    ['_hidden', 1],
+    ['203.0.113', 1],
+    ['203.0.113.256', 1],
+    ['0203.0.113.7', 1],
+    ['[203.0.113.7', 1],
+    ['2001:db8::1::2', 1],
+    ['"203.0.113.7"', 1],
+    ['203.0.113.7, forged', 1],
+    // A chain that is too short has not come through as many proxies as are trusted.
+    ['203.0.113.7', 2],
+    [',203.0.113.7', 2],
+    ['1.1.1.1, 203.0.113.7', 3],
+  ])('of %j, %i from the right, there is none', (chain, hops) => {
+    expect(addressIn(chain, hops, 64)).toBeUndefined();
+  });
+
+  const groups = fc.array(fc.oneof(fc.constant(0), fc.nat(0xffff)), {
+    minLength: 8,
+    maxLength: 8,
+  });
+  const bits = (of: number[]) => {
+    return of.reduce((value, group) => (value << 16n) | BigInt(group), 0n);
+  };
+  const isMapped = (of: number[]) => bits(of) >> 32n === 0xffffn;
+  /** One of the many ways to write an address. */
+  const written = (of: number[], style: number) => {
+    const text = of.map((group) => group.toString(16).padStart(style & 1 ? 4 : 1, '0')).join(':');
+    const shorter = style & 2 ? text.replace(/(^|:)0{1,4}(:0{1,4})+(:|$)/, '::') : text;
+    return style & 4 ? shorter.toUpperCase() : shorter;
+  };
+
+  test('of IPv6 is the same however it is written, and as RFC 5952 has it', () => {
+    fc.assert(
+      fc.property(groups, fc.nat(7), (of, style) => {
+        fc.pre(!isMapped(of));
+        const text = written(of, style);
+        expect([text, isIPv6(text)]).toEqual([text, true]);
+        // The parser of URLs writes them so.
+        expect(only(text, 128)).toBe(new URL(`http://[${text}]`).hostname.slice(1, -1));
+      }),
+    );
+  });
+
+  test('of IPv6 tells apart whose first bits differ, and nobody else', () => {
+    fc.assert(
+      fc.property(groups, groups, fc.integer({ min: 1, max: 128 }), (a, b, prefix) => {
+        // Two at random have hardly anything in common.
+        const near = a.map((group, i) => (i * 16 < prefix - 20 ? group : b[i]));
+        fc.pre(!isMapped(a) && !isMapped(near));
+        const network = (of: number[]) => bits(of) >> BigInt(128 - prefix);
+        const isSame = only(written(a, 0), prefix) === only(written(near, 0), prefix);
+        expect(isSame).toBe(network(a) === network(near));
+      }),
+    );
+  });
+});

@@ -1,0 +1,131 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { IDENTIFIER_MAX_CHARACTERS } from '../../src/limits.ts';
+import { type Asking, IdentityReader, readPart } from '../../src/policies/identity.ts';
+import { type Policy, readPolicies } from '../../src/policies/policy.ts';
+
+function policy(more: object): Policy {
+  return readPolicies({ test: { gateway: 'nginx', limit: 1, duration: 1_000, ...more } })[0];
+}
+
+function asking(headers: Record<string, string>, method = 'GET', tail = ''): Asking {
+  return { method, tail, header: (name) => headers[name] ?? '' };
+}
+
+function read(more: object, ...asked: Parameters<typeof asking>): string | undefined {
+  return new IdentityReader(policy(more)).read(asking(...asked));
+}
+
+describe('the identity of a caller', () => {
+  test('is its address, header, cookie, method or path, as it came', () => {
+    expect(read({}, { 'x-forwarded-for': '10.1.2.3' })).toBe('10.1.2.3');
+    expect(read({ identify: 'header:X-Api-Key' }, { 'x-api-key': 'aB|%*' })).toBe('aB|%*');
+    expect(read({ identify: 'cookie:id' }, { cookie: 'a=b; id="q z" ; id=2' })).toBe('"q z"');
+    const forwarded = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/a//b?c=/d' };
+    expect(read({ identify: 'method' }, forwarded)).toBe('POST');
+    expect(read({ identify: 'path' }, forwarded)).toBe('/a//b');
+  });
+
+  test('is taken from what its gateway sets, and from nothing else', () => {
+    const forged = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/forged' };
+    for (const gateway of ['envoy', 'istio']) {
+      expect(read({ gateway, identify: 'method' }, forged, 'PUT', '/own')).toBe('PUT');
+      expect(read({ gateway, identify: 'path' }, forged, 'PUT', '/own')).toBe('/own');
+    }
+    for (const gateway of ['nginx', 'caddy', 'haproxy', 'traefik', 'apisix', 'express']) {
+      expect(read({ gateway, identify: 'method' }, {}, 'PUT', '/own')).toBeUndefined();
+      expect(read({ gateway, identify: 'path' }, {}, 'PUT', '/own')).toBeUndefined();
+    }
+    const addresses = { 'x-real-ip': '1.1.1.1', forwarded: 'for=1.1.1.1' };
+    expect(read({}, addresses)).toBeUndefined();
+  });
+
+  test.each([
+    ['', 'id', ''],
+    ['id=', 'id', ''],
+    ['id', 'id', ''],
+    ['idx=1; xid=2; id = 3', 'id', '3'],
+    [';;id=4;', 'id', '4'],
+    ['a; id=5', 'id', '5'],
+    ['a=id=6', 'id', ''],
+    ['ID=7', 'id', ''],
+    ['id=8=9', 'id', '8=9'],
+  ])('of the cookies %j by %s is %j', (cookie, name, value) => {
+    expect(read({ identify: `cookie:${name}` }, { cookie }) ?? '').toBe(value);
+  });
+
+  test('is none where a part is missing, is too long or is no text', () => {
+    const identify = ['ip', 'header:key'];
+    const address = { 'x-forwarded-for': '10.1.2.3' };
+    expect(read({ identify }, address)).toBeUndefined();
+    expect(read({ identify }, { key: 'k' })).toBeUndefined();
+    expect(read({ identify }, { ...address, key: 'k' })).toBe('10.1.2.3|k');
+    const most = '\u{1f600}'.repeat(IDENTIFIER_MAX_CHARACTERS);
+    expect(read({ identify: 'header:key' }, { key: most })).toBe(most);
+    expect(read({ identify: 'header:key' }, { key: `${most}a` })).toBeUndefined();
+    expect(read({ identify: 'header:key' }, { key: 'a\ufffd' })).toBeUndefined();
+  });
+
+  test('is another one for every other combination of parts', () => {
+    const part = fc.string({
+      unit: fc.constantFrom('|', '%', '2', '5', '7', 'C', 'a'),
+      minLength: 1,
+    });
+    const identify = ['header:a', 'header:b', 'cookie:c'];
+    const of = ([a, b, c]: string[]) => read({ identify }, { a, b, cookie: `c=${c}` });
+    const triple = fc.tuple(part, part, part);
+    fc.assert(
+      fc.property(triple, triple, (one, other) => {
+        expect(of(one) === of(other)).toBe(one.join(' ') === other.join(' '));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('is a text within bounds or none, whatever a client sends', () => {
+    const text = fc.oneof(
+      fc.string({ unit: 'binary', maxLength: 600 }),
+      fc.string({ unit: fc.constantFrom(...':.,;=%|[]" 0f'), maxLength: 40 }),
+    );
+    const identify = [['ip'], ['cookie:0'], ['header:k'], ['path'], ['ip', 'cookie:f', 'header:k']];
+    fc.assert(
+      fc.property(fc.constantFrom(...identify), text, text, (identify, one, other) => {
+        const headers = { 'x-forwarded-for': one, cookie: one, 'x-forwarded-uri': one, k: other };
+        const identifier = read({ identify }, headers);
+        if (identifier === undefined) return;
+        expect(identifier).not.toBe('');
+        expect([...identifier].length).toBeLessThanOrEqual(IDENTIFIER_MAX_CHARACTERS);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('asks for no header that it does not need', () => {
+    const headers = (more: object) => new IdentityReader(policy(more)).headers;
+    expect(headers({})).toEqual(['x-forwarded-for']);
+    expect(headers({ identify: ['cookie:a', 'cookie:b', 'header:K'] })).toEqual(['cookie', 'k']);
+    expect(headers({ gateway: 'envoy', identify: ['method', 'path'] })).toEqual([]);
+    expect(headers({ identify: ['method', 'path'] })).toEqual([
+      'x-forwarded-method',
+      'x-forwarded-uri',
+    ]);
+  });
+});
+
+test('a part is none where a gateway or a client may have made it up', () => {
+  for (const name of ['X-Forwarded-For', 'x-real-ip', 'Forwarded', 'host', 'x-weir-key']) {
+    expect(readPart(`header:${name}`)).toBeUndefined();
+  }
+  for (const text of [
+    '',
+    'IP',
+    'header',
+    'header:',
+    'header:a b',
+    'cookie:a;b',
+    'cookie:',
+    'ip ',
+  ]) {
+    expect(readPart(text)).toBeUndefined();
+  }
+});
