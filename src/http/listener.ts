@@ -1,8 +1,9 @@
 /**
- * Where connections come in: the port, the one for gateways, and Unix sockets where they are asked
- * for. One acceptor listens, and hands each connection on to the Apps of all of them in turn, its own among them.
- * Were each to listen on the port, the kernel would spread connections by a hash, and of four that
- * a gateway keeps three would often be in one place; and of a Unix socket there is only one.
+ * Where connections come in: the port, the one for gateways, and Unix sockets, where they are asked
+ * for. One acceptor listens, and hands each connection on to the Apps of all of them in turn, its
+ * own among them. Were each to listen on the port, the kernel would spread connections by a hash,
+ * and of four that a gateway keeps three would often be in one place; and of a Unix socket there is
+ * only one.
  *
  * The kernel resets connections that it has taken and nobody has accepted when listening ends. So
  * it ends in a moment in which none waits: behind a turn of the loop that had nothing to do. One

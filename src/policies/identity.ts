@@ -39,7 +39,7 @@ const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
 const NAMED = new RegExp(`^(header|cookie):(${TOKEN})$`);
 /** What gateways set for themselves, or clients forge: an address is `ip`. */
 const NOT_THEIRS =
-  /^(x-forwarded-.*|x-real-ip|forwarded|x-weir-.*|host|connection|content-length|transfer-encoding)$/;
+  /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|connection|content-length|transfer-encoding)$/;
 
 /** @returns undefined for what is no part of an identity */
 export function readPart(text: string): Part | undefined {
@@ -119,7 +119,7 @@ function pathOf(uri: string): string {
   return query < 0 ? uri : uri.slice(0, query);
 }
 
-/** The first one of a name, '' when there is none. Its value is what stands there, quotes and all. */
+/** The first one of a name, '' when there is none. Its value is all that stands there. */
 function cookieIn(header: string, name: string): string {
   for (let at = 0; at < header.length; ) {
     const semicolon = header.indexOf(';', at);

@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { done, operate } from '../support/api.ts';
+import { errorOf } from '../support/http.ts';
+import { writeConfig } from '../support/policies.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
+
+const dataDir = temporaryDirectory();
+const place = temporaryDirectory();
+let server: Running;
+let keyOfB: string;
+beforeAll(async () => {
+  withStore(dataDir, (store) => {
+    addRecords(store, 'namespaces', [{ id: 'rlns_b', name: 'b', createdMs: 1 }]);
+    keyOfB = addKey(store, { permissions: ['ratelimit.rlns_b.read_namespace'] });
+  });
+  const config = writeConfig(place, {
+    a: { limit: 1, duration: 1_000 },
+    b: { limit: 2, duration: 2_000, gateway: 'envoy' },
+    c: { limit: 3, duration: 3_000 },
+  });
+  const args = ['--config', config, '--gateway-port', '0', '--counters', '1024'];
+  server = await startServer(dataDir, { args });
+});
+afterAll(async () => {
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+  removeDirectory(place);
+});
+
+const list = (fields = {}, key?: string) => {
+  return done(server.port, 'ratelimits.listPolicies', fields, key) as Promise<{
+    policies: { namespace: string }[];
+    gateway: { url: string };
+    cursor?: string;
+    total: number;
+  }>;
+};
+
+test('policies in force are listed with all that they leave out, and where gateways ask', async () => {
+  const { policies, gateway, total, cursor } = await list();
+  expect([total, cursor]).toEqual([3, undefined]);
+  expect(policies[0]).toEqual({
+    namespace: 'a',
+    gateway: 'nginx',
+    windows: [{ limit: 1, duration: 1_000 }],
+    cost: 1,
+    identify: ['ip'],
+    trustedHops: 1,
+    ipv6Prefix: 64,
+    missing: 'share',
+    onError: 'allow',
+    shadow: false,
+    legacyHeaders: false,
+  });
+  // The port that was free, at which there is an answer.
+  expect(gateway.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+  expect((await fetch(`${gateway.url}/v1/check/a`)).status).toBe(200);
+});
+
+test('policies are listed in pages, and only to whom they may be', async () => {
+  const first = await list({ limit: 2 });
+  expect(first.policies.map(({ namespace }) => namespace)).toEqual(['a', 'b']);
+  const { policies, cursor } = await list({ limit: 2, cursor: first.cursor });
+  expect([policies.map(({ namespace }) => namespace), cursor]).toEqual([['c'], undefined]);
+  const theirs = await list({}, keyOfB);
+  expect(theirs.policies.map(({ namespace }) => namespace)).toEqual(['b']);
+  const wrong = await operate(server.port, 'ratelimits.listPolicies', { limit: 0 });
+  expect(errorOf(wrong).message).toContain('"limit" must be an integer from 1 to 100');
+});
+
+test('namespaces of policies are there before the first check', async () => {
+  const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+  const names = (namespaces as { name: string }[]).map(({ name }) => name);
+  expect(names.sort()).toEqual(['a', 'b', 'c']);
+});
