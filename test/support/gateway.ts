@@ -1,0 +1,242 @@
+/**
+ * Gateways as processes on the text that `weir gateway` prints, the application behind them, the
+ * wire between them and weir, and clients that ask through them.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { Agent, createServer, type IncomingHttpHeaders, request } from 'node:http';
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
+import { join } from 'node:path';
+import type { Answer, RequestParts } from './http.ts';
+import { cleanEnvironment, removeDirectory, temporaryDirectory, until } from './server.ts';
+
+const HOST = '127.0.0.1';
+/** A gateway that is asked to end, and does not, is killed. */
+const STOP_MS = 2_000;
+
+const children = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of children) child.kill('SIGTERM');
+});
+
+/** Whether tests of a program are left out: it is not here, and this is no CI, where it must be. */
+export function isMissing(program: string, ...args: string[]): boolean {
+  return spawnSync(program, args).error !== undefined && process.env.CI === undefined;
+}
+
+export interface Gateway {
+  port: number;
+  child: ChildProcess;
+  /** What it has said on both streams. */
+  output: () => string;
+  stop: () => Promise<void>;
+}
+
+export interface GatewayOptions {
+  /** The configuration, as it was printed. */
+  text: string;
+  /** What the configuration's file is called. */
+  file: string;
+  /** The port on which the configuration has it serve. */
+  port: number;
+  /** The program and its arguments, in its directory, where the file is. */
+  command: (path: string, directory: string) => string[];
+  env?: Record<string, string>;
+}
+
+/** Starts it in a directory of its own, which is its home too, and waits until it listens. */
+export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  const { text, file, port } = options;
+  const directory = temporaryDirectory();
+  const path = join(directory, file);
+  writeFileSync(path, text);
+  const [program, ...args] = options.command(path, directory);
+  const home = { HOME: directory, XDG_CONFIG_HOME: directory, XDG_DATA_HOME: directory };
+  const env = { ...cleanEnvironment(), ...home, ...options.env } as NodeJS.ProcessEnv;
+  const child = spawn(program, args, { cwd: directory, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  children.add(child);
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (data) => {
+      output += data;
+    });
+  }
+  let hasEnded = false;
+  const ended = new Promise<void>((resolve) => {
+    child.on('close', () => {
+      hasEnded = true;
+      children.delete(child);
+      resolve();
+    });
+    child.on('error', (error) => {
+      output += error.message;
+    });
+  });
+  const stop = async () => {
+    const patience = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
+    child.kill('SIGTERM');
+    await ended;
+    clearTimeout(patience);
+    removeDirectory(directory);
+  };
+  try {
+    await until(`${program} listens`, () => {
+      if (hasEnded) throw new Error(`${program} ended: ${output}`);
+      return listens(port);
+    });
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { port, child, output: () => output, stop };
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, HOST);
+    socket.on('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on('error', () => resolve(false));
+  });
+}
+
+/** A request as it came to the application. */
+export interface Seen {
+  method: string;
+  url: string;
+  headers: IncomingHttpHeaders;
+  body: string;
+}
+
+export interface Application {
+  port: number;
+  /** All requests so far, whole ones only. */
+  requests: Seen[];
+  stop: () => Promise<void>;
+}
+
+/**
+ * Notes what comes, and answers 200 with a header and a body of its own; a path that begins with a
+ * status, as /403 does, is answered with that.
+ */
+export async function startApplication(): Promise<Application> {
+  const requests: Seen[] = [];
+  const server = createServer({ keepAliveTimeout: 60_000 }, (asked, answer) => {
+    const chunks: Buffer[] = [];
+    asked.on('data', (chunk: Buffer) => chunks.push(chunk));
+    asked.on('end', () => {
+      const { method = '', url = '', headers } = asked;
+      requests.push({ method, url, headers, body: Buffer.concat(chunks).toString() });
+      const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
+      const body = 'application';
+      answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
+      answer.end(body);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, HOST, resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    requests,
+    stop: () => {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+export interface Wire {
+  port: number;
+  /** How many connections were opened to it so far. */
+  connections: () => number;
+  /** All bytes that went to weir, as latin1. */
+  sent: () => string;
+  stop: () => Promise<void>;
+}
+
+/** Stands between a gateway and weir, passes all bytes on, and keeps those that go to weir. */
+export async function startWire(weirPort: number): Promise<Wire> {
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  let sent = '';
+  const server = createTcpServer((near) => {
+    connections++;
+    const far = connect(weirPort, HOST);
+    for (const [socket, other] of [
+      [near, far],
+      [far, near],
+    ]) {
+      sockets.add(socket);
+      socket.setNoDelay(true);
+      socket.pipe(other);
+      socket.on('error', () => other.destroy());
+      socket.on('close', () => {
+        other.destroy();
+        sockets.delete(socket);
+      });
+    }
+    near.on('data', (data: Buffer) => {
+      sent += data.toString('latin1');
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, HOST, resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    connections: () => connections,
+    sent: () => sent,
+    stop: () => {
+      for (const socket of sockets) socket.destroy();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+/** A GET of / through a gateway, on a connection of its own, unless it is said otherwise. */
+export function ask(port: number, parts: RequestParts = {}, agent?: Agent): Promise<Answer> {
+  const { method = 'GET', path = '/', headers = {}, body = '' } = parts;
+  return new Promise((resolve, reject) => {
+    const asked = request(
+      { host: HOST, port, method, path, headers, agent: agent ?? false },
+      (answer) => {
+        const chunks: Buffer[] = [];
+        answer.on('data', (chunk: Buffer) => chunks.push(chunk));
+        answer.on('error', reject);
+        answer.on('end', () => {
+          resolve({
+            status: answer.statusCode ?? 0,
+            headers: Object.fromEntries(
+              Object.entries(answer.headers).map(([name, value]) => [name, String(value)]),
+            ),
+            body: Buffer.concat(chunks).toString(),
+          });
+        });
+      },
+    );
+    asked.on('error', reject);
+    asked.end(body);
+  });
+}
+
+/** Requests one after the other, each on the connection of the one before. */
+export async function askInTurn(port: number, all: RequestParts[]): Promise<Answer[]> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const answers: Answer[] = [];
+  for (const parts of all) answers.push(await ask(port, parts, agent));
+  agent.destroy();
+  return answers;
+}
+
+/** So many requests at once, over as many connections as are said. */
+export async function askAtOnce(
+  port: number,
+  count: number,
+  connections: number,
+  parts: RequestParts = {},
+): Promise<Answer[]> {
+  const agent = new Agent({ keepAlive: true, maxSockets: connections });
+  const answers = await Promise.all(Array.from({ length: count }, () => ask(port, parts, agent)));
+  agent.destroy();
+  return answers;
+}
