@@ -1,0 +1,208 @@
+/**
+ * nginx 1.22 and later. It asks by `auth_request`, which admits by a 2xx and refuses by a 403, of
+ * which `error_page` makes a 429. Where weir is not there or too slow, the 502 or 504 is caught in
+ * the location that asks. Any other answer of weir is a 500 of the request itself, which the error
+ * log has, and is caught there. Both end as the policy says.
+ */
+
+import type { Policy } from '../../policies/policy.ts';
+import { reducedCapacity } from '../../policies/quota.ts';
+import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+
+/** What nginx has a variable for, and does not drop for its name. */
+const PLAIN_NAME = /^[a-z0-9-]+$/i;
+
+/** As weir itself says it, but for when, which is in Retry-After. */
+const QUOTA_EXCEEDED = JSON.stringify({
+  type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
+  title: 'Request cannot be satisfied as assigned quota has been exceeded',
+  status: 429,
+});
+
+export function nginx({ policy, weir, listen, upstream }: Setup): string {
+  const { namespace, onError } = policy;
+  const names = ['RateLimit-Policy', 'RateLimit'];
+  if (policy.legacyHeaders) {
+    names.push('X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset');
+  }
+  const told = names.map((name) => `add_header ${name} ${kept(name)} always;`);
+  const headers = headersOf(policy);
+  const isPlain = headers.every((name) => PLAIN_NAME.test(name));
+  return `\
+# nginx 1.22 or later, which asks weir about each request by the policy of ${namespace}.
+# To try it: nginx -p <an empty directory> -c <this file> -g 'daemon off;'
+
+worker_processes auto;
+worker_rlimit_nofile 16384;
+pid nginx.pid;
+error_log stderr;
+
+events {
+  # A request takes up to three: from the client, to weir, to the application.
+  worker_connections 8192;
+}
+
+http {
+  access_log off;
+  client_body_temp_path client_body;
+  proxy_temp_path proxy;
+  fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi;
+  scgi_temp_path scgi;
+
+  upstream weir {
+    server ${weirAt(weir)} max_fails=0;
+    keepalive 64;
+    # Shorter than the 10 s after which weir closes a connection that is not used.
+    keepalive_timeout 5s;
+  }
+
+  upstream application {
+    server ${upstream.host}:${upstream.port};
+    keepalive 64;
+    # Shorter than the 5 s of Node.js.
+    keepalive_timeout 4s;
+  }
+
+  # Of a refusal by weir, and of one because weir did not answer.
+  map ${kept('Retry-After')} $retry_after {
+    default ${kept('Retry-After')};
+    "" 1;
+  }
+  map ${kept('RateLimit')} $problem {
+    default '${QUOTA_EXCEEDED}';
+    "" '${reducedCapacity()}';
+  }
+
+  server {
+    listen ${listen};
+    # A client may send many kilobytes of cookies.
+    large_client_header_buffers 4 16k;${block(
+      4,
+      isPlain ? [] : ['# Or nginx would drop what the policy looks at, for its name.'],
+      isPlain ? [] : ['ignore_invalid_headers off;'],
+    )}
+
+    # What the application gets; the location that asks weir has its own.
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For ${callerOf(policy)};
+    proxy_set_header X-Forwarded-Proto $scheme;
+    proxy_set_header X-Weir-Key "";${block(
+      4,
+      isPlain && headers.length > 0 ? ['# The very one by which weir has counted.'] : [],
+      isPlain ? headers.map((name) => `proxy_set_header ${name} $http_${variable(name)};`) : [],
+    )}
+
+    location / {
+      auth_request /_weir;${block(
+        6,
+        [...names, 'Retry-After'].map((name) => {
+          return `auth_request_set ${kept(name)} $upstream_http_${variable(name)};`;
+        }),
+        told,
+      )}
+      # Of weir only: what the application answers passes as it is.
+      error_page 403 = @limited;
+      # Weir gave an answer that it should not give; the error log says which.
+      error_page 500 = ${onError === 'allow' ? '@unlimited' : '@limited'};
+      proxy_pass http://application;
+    }
+
+    location = /_weir {
+      internal;
+      proxy_pass http://weir/v1/auth-request/${namespace};
+      proxy_method HEAD;
+      proxy_pass_request_body off;
+      proxy_set_header Content-Length "";
+      proxy_set_header Connection "";${block(
+        6,
+        isPlain ? ['# Nothing of the client goes to weir but what identifies it.'] : [],
+        isPlain ? ['proxy_pass_request_headers off;'] : [],
+        identity(policy, isPlain),
+        keyOf(weir),
+      )}
+      proxy_connect_timeout ${TIMEOUT_MS}ms;
+      proxy_send_timeout ${TIMEOUT_MS}ms;
+      proxy_read_timeout ${TIMEOUT_MS}ms;
+      # What may have been counted is not asked again.
+      proxy_next_upstream off;
+      # Weir is not there, or too slow.
+      error_page 502 504 = @unanswered;
+      # To auth_request a 401 would be a refusal; it is a wrong key.
+      proxy_intercept_errors on;
+      error_page 401 = @wrong_key;
+    }
+
+    location @unanswered {
+      # ${onError === 'allow' ? 'The request goes on, without a limit.' : 'The request is refused.'}
+      return ${onError === 'allow' ? 204 : 403};
+    }
+
+    location @wrong_key {
+      return 500;
+    }
+
+    location @limited {
+      default_type application/problem+json;
+      add_header Retry-After $retry_after always;
+      add_header Cache-Control no-store always;${block(6, told)}
+      return 429 $problem;
+    }${block(4, onError === 'allow' ? ['', ...UNLIMITED] : [])}
+  }
+}
+`;
+}
+
+const UNLIMITED = ['location @unlimited {', '  proxy_pass http://application;', '}'];
+
+/** Lines of their own, behind the one before. */
+function block(indent: number, ...lines: string[][]): string {
+  return lines
+    .flat()
+    .map((line) => (line === '' ? '\n' : `\n${' '.repeat(indent)}${line}`))
+    .join('');
+}
+
+const variable = (header: string) => header.toLowerCase().replaceAll('-', '_');
+/** Of weir's answer, as long as the request lasts. */
+const kept = (header: string) => `$weir_${variable(header)}`;
+
+/** The headers of a client by which it is known. */
+function headersOf({ identify }: Policy): string[] {
+  return identify.filter((by) => by.startsWith('header:')).map((by) => by.slice(7));
+}
+
+/** The address of who is connected; behind other proxies, at the end of what those say. */
+function callerOf({ trustedHops }: Policy): string {
+  return trustedHops === 1 ? '$remote_addr' : '$proxy_add_x_forwarded_for';
+}
+
+/** What weir is told of the caller; nginx itself says it, so a client cannot. */
+function identity(policy: Policy, isPlain: boolean): string[] {
+  const { identify } = policy;
+  const told: string[] = [];
+  if (isPlain) {
+    for (const name of headersOf(policy)) told.push(`${name} $http_${variable(name)}`);
+    // All of them: by name nginx finds one whatever its case, and not one with a dot.
+    if (identify.some((by) => by.startsWith('cookie:'))) told.push('Cookie $http_cookie');
+  }
+  if (identify.includes('ip')) told.push(`X-Forwarded-For ${callerOf(policy)}`);
+  if (identify.includes('method')) told.push('X-Forwarded-Method $request_method');
+  if (identify.includes('path')) told.push('X-Forwarded-Uri $request_uri');
+  return told.map((what) => `proxy_set_header ${what};`);
+}
+
+function keyOf(weir: Weir): string[] {
+  if (!('needsKey' in weir) || !weir.needsKey) return ['proxy_set_header X-Weir-Key "";'];
+  return [
+    '# Put a key of weir here that may limit, and let nobody else read this file.',
+    'proxy_set_header X-Weir-Key "<key>";',
+  ];
+}
+
+function weirAt(weir: Weir): string {
+  if ('socket' in weir) return `"unix:${weir.socket.replace(/["\\]/g, '\\$&')}"`;
+  return `${weir.host}:${weir.port}`;
+}
