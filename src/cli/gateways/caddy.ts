@@ -1,0 +1,152 @@
+/**
+ * Caddy 2.6 and later. What `forward_auth` is short for, written out, so that a 200 admits, a 429
+ * is passed on as it is, and any other answer is an error like none at all: it is logged, and
+ * `handle_errors` ends it as the policy says. Errors of the application come there too, and are
+ * told apart by a variable that only an admission sets.
+ */
+
+import type { Policy } from '../../policies/policy.ts';
+import { reducedCapacity } from '../../policies/quota.ts';
+import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+
+/** Of the client, and nothing to weir, unless the policy looks at one: secrets, and what is long. */
+const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
+
+export function caddy({ policy, weir, listen, upstream }: Setup): string {
+  const names = ['RateLimit-Policy', 'RateLimit'];
+  if (policy.legacyHeaders) {
+    names.push('X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset');
+  }
+  const application = `${upstream.host}:${upstream.port}`;
+  return `\
+# Caddy 2.6 or later, which asks weir about each request by the policy of ${policy.namespace}.
+# To try it: caddy run --config <this file> --adapter caddyfile
+{
+	admin off
+	# Plain HTTP. Leave this out, and put a host name in place of the port, to serve HTTPS.
+	auto_https off
+	# What handle_errors has dealt with is said at this level only: that weir failed, and how.
+	log weir {
+		include http.log.error
+		level DEBUG
+	}
+}
+
+:${listen} {
+	# A client has no say in what is for weir.
+	request_header -X-Weir-Key${block(1, oneLine(policy))}
+
+	route {
+		reverse_proxy ${weirAt(weir)} {
+			method GET
+			rewrite /v1/check/${policy.namespace}?${block(3, identity(policy), keyOf(weir))}
+			transport http {
+				versions 1.1
+				dial_timeout ${TIMEOUT_MS}ms
+				response_header_timeout ${TIMEOUT_MS}ms
+				# Shorter than the 10 s after which weir closes a connection that is not used.
+				keepalive 5s
+				keepalive_idle_conns_per_host 64
+				compression off
+			}
+
+			@admitted status 200
+			handle_response @admitted {
+				vars weir admitted
+				# For the client, beside what the application says.
+				copy_response_headers {
+					include ${names.join(' ')}
+				}
+			}
+			# Weir's own answer, with Retry-After.
+			@refused status 429
+			handle_response @refused {
+				copy_response
+			}
+			# An answer that weir should not give, as of a wrong key: logged as an error.
+			handle_response {
+				error "weir answered {rp.status_code}" 502
+			}
+		}
+		reverse_proxy ${application}
+	}
+
+	handle_errors {
+		# Weir is not there, or too slow, or did not say what it should. An error of the
+		# application is none of these: it comes when weir has admitted.
+		@unanswered not vars weir admitted${block(2, unanswered(policy, application))}
+	}
+}
+`;
+}
+
+function unanswered({ onError }: Policy, application: string): string[] {
+  if (onError === 'allow') {
+    return ['# The request goes on, without a limit.', `reverse_proxy @unanswered ${application}`];
+  }
+  return [
+    '# The request is refused.',
+    'header @unanswered Retry-After 1',
+    'header @unanswered Cache-Control no-store',
+    'header @unanswered Content-Type application/problem+json',
+    `respond @unanswered \`${reducedCapacity()}\` 429`,
+  ];
+}
+
+/** Lines of their own, behind the one before. */
+function block(indent: number, ...lines: string[][]): string {
+  return lines
+    .flat()
+    .map((line) => `\n${'\t'.repeat(indent)}${line}`)
+    .join('');
+}
+
+/** Weir joins several lines of one name, of which an application may look at one. */
+function oneLine({ identify }: Policy): string[] {
+  return identify.flatMap((by, i) => {
+    const [, name] = /^header:([a-z0-9][a-z0-9_-]*)$/i.exec(by) ?? [];
+    if (name === undefined) return [];
+    return [
+      '# The application gets the very one by which weir counts, in one line.',
+      `@by${i} header ${name} *`,
+      `request_header @by${i} ${name} {http.request.header.${name}}`,
+    ];
+  });
+}
+
+/** What weir is told of the caller: headers as they came, and what Caddy itself says. */
+function identity({ identify, trustedHops }: Policy): string[] {
+  const lines: string[] = [];
+  if (identify.includes('method')) {
+    lines.push('header_up X-Forwarded-Method {http.request.method}');
+  }
+  if (identify.includes('path')) lines.push('header_up X-Forwarded-Uri {http.request.uri}');
+  if (trustedHops > 1) {
+    lines.push(`# The caller is ${trustedHops} from the right in X-Forwarded-For: what proxies`);
+    lines.push('# before this one have said is kept, and who is connected is added.');
+    lines.push('trusted_proxies 0.0.0.0/0 ::/0');
+  }
+  const looksAt = identify.map((by) => {
+    return by.startsWith('cookie:') ? 'cookie' : by.replace(/^header:/, '').toLowerCase();
+  });
+  const left = LEFT_OUT.filter((name) => {
+    const [start] = name.toLowerCase().split('*');
+    const isOne = (header: string) =>
+      name.endsWith('*') ? header.startsWith(start) : header === start;
+    return !looksAt.some(isOne);
+  });
+  return [...lines, ...left.map((name) => `header_up -${name}`)];
+}
+
+function keyOf(weir: Weir): string[] {
+  if (!('needsKey' in weir) || !weir.needsKey) return [];
+  return [
+    '# From the environment of Caddy: a key of weir that may limit.',
+    'header_up X-Weir-Key {env.WEIR_KEY}',
+  ];
+}
+
+function weirAt(weir: Weir): string {
+  if ('socket' in weir) return `"unix/${weir.socket.replace(/["\\]/g, '\\$&')}"`;
+  return `${weir.host}:${weir.port}`;
+}
