@@ -4,7 +4,7 @@
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { Agent, createServer, type IncomingHttpHeaders, request } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -49,6 +49,8 @@ export interface GatewayOptions {
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { text, file, port } = options;
   const directory = temporaryDirectory();
+  // Started by root, some serve as somebody else.
+  chmodSync(directory, 0o755);
   const path = join(directory, file);
   writeFileSync(path, text);
   const [program, ...args] = options.command(path, directory);
@@ -108,6 +110,8 @@ export interface Seen {
   method: string;
   url: string;
   headers: IncomingHttpHeaders;
+  /** Names and values in turn, as they came. */
+  rawHeaders: string[];
   body: string;
 }
 
@@ -128,8 +132,9 @@ export async function startApplication(): Promise<Application> {
     const chunks: Buffer[] = [];
     asked.on('data', (chunk: Buffer) => chunks.push(chunk));
     asked.on('end', () => {
-      const { method = '', url = '', headers } = asked;
-      requests.push({ method, url, headers, body: Buffer.concat(chunks).toString() });
+      const { method = '', url = '', headers, rawHeaders } = asked;
+      const whole = Buffer.concat(chunks).toString();
+      requests.push({ method, url, headers, rawHeaders, body: whole });
       const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
       const body = 'application';
       answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });

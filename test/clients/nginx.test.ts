@@ -1,0 +1,21 @@
+/** nginx on the configuration that weir prints for it. */
+
+import { describe } from 'vitest';
+import { nginx } from '../../src/cli/gateways/nginx.ts';
+import { isMissing, startGateway } from '../support/gateway.ts';
+import { gatewayCases } from '../support/gateway-cases.ts';
+
+describe.skipIf(isMissing('nginx', '-v'))('nginx', () => {
+  gatewayCases({
+    name: 'nginx',
+    print: nginx,
+    start: (text, port, key) => {
+      return startGateway({
+        text: text.replace('<key>', key),
+        file: 'nginx.conf',
+        port,
+        command: (path, directory) => ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'],
+      });
+    },
+  });
+});

@@ -1,0 +1,408 @@
+/**
+ * What every gateway does on the text that weir prints for it, with the real gateway, the real weir
+ * and an application behind them. Each test has a namespace, or addresses, of its own.
+ */
+
+import { chmodSync, writeFileSync } from 'node:fs';
+import { Agent, type AgentOptions } from 'node:http';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { Policy } from '../../src/policies/policy.ts';
+import {
+  type Application,
+  ask,
+  askAtOnce,
+  askInTurn,
+  type Gateway,
+  startApplication,
+  startWire,
+  type Wire,
+} from './gateway.ts';
+import { type Answer, exchange, LASTING_MS, requestBytes } from './http.ts';
+import {
+  freePort,
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from './server.ts';
+
+export interface Tried {
+  name: Policy['gateway'];
+  print: (setup: Setup) => string;
+  /** @param key what is put where the text says that a key has to be */
+  start: (text: string, port: number, key: string) => Promise<Gateway>;
+}
+
+const once = (limit: number) => ({ windows: [{ limit, duration: LASTING_MS }] });
+const usual = {
+  cost: 1,
+  identify: ['ip'],
+  trustedHops: 1,
+  ipv6Prefix: 64,
+  missing: 'share',
+  onError: 'allow',
+  shadow: false,
+  legacyHeaders: false,
+} as const;
+
+/** By namespace, what differs from the usual. */
+const POLICIES: Record<string, Partial<Policy>> = {
+  open: once(3),
+  closed: { ...once(100), onError: 'deny' },
+  cookies: { ...once(2), identify: ['cookie:connect.sid'], legacyHeaders: true },
+  keys: { ...once(2), identify: ['header:x-api-key'], missing: 'admit' },
+  named: { ...once(2), identify: ['header:api_key'] },
+  combined: {
+    identify: ['ip', 'method', 'path', 'header:x-api-key'],
+    windows: [
+      { limit: 3, duration: LASTING_MS },
+      { limit: 2, duration: LASTING_MS / 2 },
+    ],
+  },
+  behind: { ...once(2), trustedHops: 2 },
+  shadow: { ...once(1), shadow: true },
+};
+
+/** What a client might send to be taken for somebody else. */
+const FORGED = {
+  'X-Forwarded-For': '192.0.2.7',
+  'X-Forwarded-Method': 'PUT',
+  'X-Forwarded-Uri': '/elsewhere',
+  'X-Real-Ip': '192.0.2.8',
+  Forwarded: 'for=192.0.2.9',
+  'X-Weir-Key': 'a-key-of-the-client',
+};
+
+/** Without a body, and what is said of one. */
+const GET = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
+
+/** A connection from another address: all of 127.0.0.0/8 are this machine's. */
+let lastAddress = 1;
+const elsewhere = () => {
+  const localAddress = `127.0.0.${++lastAddress}`;
+  return new Agent({ keepAlive: true, maxSockets: 1, localAddress } as AgentOptions);
+};
+const left = ({ headers }: Answer) => Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
+const statuses = (answers: Answer[]) => answers.map(({ status }) => status);
+
+export function gatewayCases({ name, print, start }: Tried): void {
+  let directory = '';
+  const policies = Object.fromEntries(
+    Object.entries(POLICIES).map(([namespace, more]): [string, Policy] => {
+      return [namespace, { ...usual, namespace, gateway: name, windows: [], ...more } as Policy];
+    }),
+  );
+  let gatewayPort = 0;
+  let weir: Running;
+  let application: Application;
+  const stops: (() => Promise<unknown>)[] = [];
+
+  async function startWeir(dataDir: string, port: number, more: string[] = []) {
+    const config = join(directory, 'weir.json');
+    const args = ['--config', config, '--gateway-port', String(port), '--acceptors', '1', ...more];
+    const server = await startServer(join(directory, dataDir), { args });
+    stops.push(server.stop);
+    return server;
+  }
+
+  /** The gateway for a namespace, which asks weir where it is said. */
+  async function serve(policy: Policy, at: Setup['weir'], key = ''): Promise<Gateway> {
+    const listen = await freePort();
+    const upstream = { host: '127.0.0.1', port: application.port };
+    const gateway = await start(print({ policy, weir: at, listen, upstream }), listen, key);
+    stops.push(gateway.stop);
+    return gateway;
+  }
+  const atPort = (port: number, needsKey = false) => ({ host: '127.0.0.1', port, needsKey });
+  const serving = (namespace: string) => serve(policies[namespace], atPort(gatewayPort));
+
+  async function wired(namespace: string): Promise<{ gateway: Gateway; wire: Wire }> {
+    const wire = await startWire(gatewayPort);
+    stops.push(wire.stop);
+    return { gateway: await serve(policies[namespace], atPort(wire.port)), wire };
+  }
+
+  beforeAll(async () => {
+    const file = Object.values(policies).map(({ namespace, ...policy }) => [namespace, policy]);
+    directory = temporaryDirectory();
+    const text = JSON.stringify({ policies: Object.fromEntries(file) });
+    writeFileSync(join(directory, 'weir.json'), text);
+    gatewayPort = await freePort();
+    application = await startApplication();
+    stops.push(application.stop);
+    // Some gateways serve as somebody else than who has started them.
+    chmodSync(directory, 0o755);
+    const socket = ['--gateway-socket', join(directory, 'weir socket')];
+    const args = [...socket, '--gateway-socket-mode', '0666'];
+    weir = await startWeir('data', gatewayPort, args);
+  });
+  afterAll(async () => {
+    for (const stop of stops.reverse()) await stop();
+    removeDirectory(directory);
+  });
+
+  describe('by the address of the client', () => {
+    let gateway: Gateway;
+    beforeAll(async () => {
+      gateway = await serving('open');
+    });
+
+    test('as many as the limit come to the application, others get a 429', async () => {
+      const path = '/first?a=b';
+      const all = Array.from({ length: 5 }, () => ({ path }));
+      const answers = await askInTurn(gateway.port, [...all, { path, method: 'HEAD' }]);
+      expect(statuses(answers)).toEqual([200, 200, 200, 429, 429, 429]);
+      const admitted = answers.slice(0, 3);
+      expect(admitted.map(left)).toEqual([2, 1, 0]);
+      for (const { body, headers } of admitted) {
+        expect(body).toBe('application');
+        expect(headers['x-application']).toBe('yes');
+        expect(headers['ratelimit-policy']).toBe(`"open";q=3;w=${LASTING_MS / 1_000}`);
+        expect(headers['x-ratelimit-limit']).toBeUndefined();
+      }
+      const refused = answers.slice(3);
+      for (const answer of refused) {
+        const { headers } = answer;
+        expect(left(answer)).toBe(0);
+        expect(headers['ratelimit-policy']).toBe(admitted[0].headers['ratelimit-policy']);
+        expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+        expect(headers['cache-control']).toBe('no-store');
+        expect(headers['content-type']).toBe('application/problem+json');
+      }
+      expect(JSON.parse(refused[0].body)).toMatchObject({ status: 429 });
+      expect(refused[0].body).toContain('quota-exceeded');
+      expect(refused[2].body).toBe('');
+      const seen = application.requests.filter(({ url }) => url === path);
+      expect(seen).toHaveLength(3);
+    });
+
+    test('who forges what a proxy says is counted as ever', async () => {
+      const agent = elsewhere();
+      const headers = FORGED;
+      for (const expected of [200, 200, 200, 429]) {
+        const forges = expected === 200 ? {} : { headers };
+        expect((await ask(gateway.port, forges, agent)).status).toBe(expected);
+      }
+      // And somebody else has used nothing.
+      expect(left(await ask(gateway.port, { headers }, elsewhere()))).toBe(2);
+    });
+
+    test('a body comes whole, is counted once, and can follow a refusal', async () => {
+      const body = 'x'.repeat(200_000);
+      const agent = elsewhere();
+      const post = { method: 'POST', path: '/post', body };
+      expect(left(await ask(gateway.port, post, agent))).toBe(2);
+      expect(left(await ask(gateway.port, post, agent))).toBe(1);
+      const seen = application.requests.filter(({ url }) => url === '/post');
+      expect(seen.map((request) => [request.method, request.body])).toEqual([
+        ['POST', body],
+        ['POST', body],
+      ]);
+      expect(left(await ask(gateway.port, {}, agent))).toBe(0);
+      for (const parts of [post, {}, post]) {
+        expect((await ask(gateway.port, parts, agent)).status).toBe(429);
+      }
+    });
+
+    test("the application's own refusals and errors pass as they are", async () => {
+      for (const paths of [
+        ['/401', '/403', '/404'],
+        ['/429', '/500', '/503'],
+      ]) {
+        const agent = elsewhere();
+        for (const path of paths) {
+          const answer = await ask(gateway.port, { path }, agent);
+          expect([path, answer.status, answer.body]).toEqual([
+            path,
+            Number(path.slice(1)),
+            'application',
+          ]);
+          expect(answer.headers.ratelimit).toBeDefined();
+        }
+      }
+    });
+  });
+
+  test('of 1 000 at once exactly as many pass as the limit', async () => {
+    const gateway = await serving('closed');
+    const answers = await askAtOnce(gateway.port, 1_000, 50);
+    // Where weir took too long, nobody was told what is left, though it may have counted.
+    const told = answers.filter(({ headers }) => headers.ratelimit !== undefined);
+    const passed = answers.filter(({ status }) => status === 200).length;
+    expect(statuses(answers).filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    expect(passed).toBeLessThanOrEqual(100);
+    expect(passed).toBeGreaterThanOrEqual(100 - (answers.length - told.length));
+    expect(told.length).toBeGreaterThan(900);
+  });
+
+  test('9 KB of cookies come through, and one of them says who asks', async () => {
+    const gateway = await serving('cookies');
+    const of = (who: string) => ({
+      headers: { Cookie: `CONNECT.SID=x; a=${'b'.repeat(9_000)}; connect.sid=${who}; c=d` },
+    });
+    const answers = await askInTurn(gateway.port, [of('one'), of('one'), of('one'), of('two')]);
+    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual([
+      ...['1', '0', '0', '1'],
+    ]);
+    for (const { headers } of answers) {
+      expect(headers['x-ratelimit-limit']).toBe('2');
+      expect(headers['x-ratelimit-reset']).toMatch(/^\d+$/);
+    }
+    expect(application.requests.at(-1)?.headers.cookie).toBe(of('two').headers.Cookie);
+  });
+
+  test('a header says who asks; nothing else of the client goes to weir', async () => {
+    const { gateway, wire } = await wired('keys');
+    const of = (who: string) => ({
+      path: '/private?token=secret-0',
+      headers: {
+        'X-Api-Key': who,
+        Authorization: 'Bearer secret-1',
+        Cookie: 'a=secret-2',
+        'X-Weir-Key': 'secret-3',
+      },
+    });
+    const all = [of('one'), of('one'), of('one'), of('two')];
+    const answers = await askInTurn(gateway.port, all);
+    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(5);
+    expect(wire.sent()).not.toContain('secret');
+    const { headers } = application.requests.at(-1)!;
+    expect([headers['x-api-key'], headers.authorization]).toEqual(['two', 'Bearer secret-1']);
+    // As the policy says of who has none.
+    const without = await askInTurn(gateway.port, [{}, {}, {}, {}]);
+    expect(statuses(without)).toEqual([200, 200, 200, 200]);
+  });
+
+  test('of a header in several lines the application gets what weir has counted', async () => {
+    const gateway = await serving('keys');
+    const twice = { 'X-Api-Key': 'real\r\nX-Api-Key: other', ...GET };
+    const [answer] = await exchange(gateway.port, [
+      requestBytes({ method: 'GET', headers: twice }),
+    ]);
+    expect(left(answer)).toBe(1);
+    const { rawHeaders } = application.requests.at(-1)!;
+    const names = rawHeaders.map((text) => text.toLowerCase());
+    const at = names.indexOf('x-api-key');
+    expect(names.lastIndexOf('x-api-key')).toBe(at);
+    const again = { 'X-Api-Key': rawHeaders[at + 1] };
+    expect(left(await ask(gateway.port, { headers: again }))).toBe(0);
+  });
+
+  test('a header may have any name', async () => {
+    const gateway = await serving('named');
+    const of = (who: string) => ({ headers: { 'Api-Key': 'x', api_key: who } });
+    const answers = await askInTurn(gateway.port, [of('one'), of('one'), of('one'), of('two')]);
+    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    expect(application.requests.at(-1)?.headers.api_key).toBe('two');
+  });
+
+  test('address, method, path and a header together; the tightest window refuses', async () => {
+    const gateway = await serving('combined');
+    const of = { path: '/a', headers: { 'X-Api-Key': 'one' } };
+    const answers = await askInTurn(gateway.port, [
+      ...[of, of, of],
+      { ...of, headers: { ...FORGED, ...of.headers } },
+      { ...of, method: 'POST' },
+      { ...of, path: '/b' },
+      { ...of, headers: { 'X-Api-Key': 'two' } },
+    ]);
+    expect(statuses(answers)).toEqual([200, 200, 429, 429, 200, 200, 200]);
+    expect(answers[0].headers['ratelimit-policy']).toMatch(/q=3;.*q=2;/);
+    expect((await ask(gateway.port, of, elsewhere())).status).toBe(200);
+  });
+
+  test('behind another proxy its client is who asks, whatever that client has said', async () => {
+    const gateway = await serving('behind');
+    const of = (chain: string) => ({ headers: { 'X-Forwarded-For': chain } });
+    const answers = await askInTurn(gateway.port, [
+      of('10.0.0.1'),
+      of('192.0.2.1, 10.0.0.1'),
+      of('10.0.0.2, 192.0.2.2, 10.0.0.1'),
+      of('10.0.0.1, 10.0.0.2'),
+    ]);
+    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+  });
+
+  test('in shadow nobody is refused; connections to weir are kept', async () => {
+    const { gateway, wire } = await wired('shadow');
+    const answers = await askAtOnce(gateway.port, 300, 4);
+    expect(statuses(answers).every((status) => status === 200)).toBe(true);
+    expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(301);
+    // Four of each process of the gateway, and those that some timeout has ended.
+    expect(wire.connections()).toBeLessThan(40);
+  });
+
+  test('on the port of the checks, with a key', async () => {
+    const at = atPort(weir.port, true);
+    const agent = elsewhere();
+    const gateway = await serve(policies.open, at, ROOT_KEY);
+    for (const expected of [200, 200, 200, 429]) {
+      const headers = { 'X-Weir-Key': 'a-key-of-the-client' };
+      const answer = await ask(gateway.port, { headers }, agent);
+      expect(answer.status).toBe(expected);
+      expect(answer.headers.ratelimit).toBeDefined();
+    }
+  });
+
+  test('over a Unix socket', async () => {
+    const agent = elsewhere();
+    const gateway = await serve(policies.open, { socket: join(directory, 'weir socket') });
+    for (const expected of [200, 200, 200, 429]) {
+      const answer = await ask(gateway.port, {}, agent);
+      expect([answer.status, answer.headers.ratelimit]).toEqual([expected, expect.any(String)]);
+    }
+  });
+
+  /** What a client gets where weir has not decided. */
+  async function undecided(gateway: Gateway, { onError }: Policy): Promise<void> {
+    const post = { method: 'POST', path: '/undecided', body: 'whole' };
+    const before = application.requests.length;
+    for (const parts of [post, {}, post]) {
+      const { status, headers, body } = await ask(gateway.port, parts);
+      expect(headers.ratelimit).toBeUndefined();
+      expect(status).toBe(onError === 'allow' ? 200 : 429);
+      if (onError === 'allow') {
+        expect(body).toBe('application');
+      } else {
+        expect(headers['retry-after']).toBe('1');
+        expect(headers['cache-control']).toBe('no-store');
+        expect(headers['content-type']).toBe('application/problem+json');
+        expect(JSON.parse(body).status).toBe(429);
+      }
+    }
+    const seen = application.requests.slice(before).map((request) => request.body);
+    expect(seen).toEqual(onError === 'allow' ? ['whole', '', 'whole'] : []);
+  }
+
+  describe.each(['open', 'closed'])('without a decision, %s:', (namespace) => {
+    const policy = policies[namespace];
+
+    test('weir hangs, and goes on; it is stopped, and started again', async () => {
+      const port = await freePort();
+      const another = await startWeir(`data-${namespace}`, port);
+      const gateway = await serve(policy, atPort(port));
+      expect((await ask(gateway.port)).headers.ratelimit).toBeDefined();
+      another.child.kill('SIGSTOP');
+      await undecided(gateway, policy);
+      another.child.kill('SIGCONT');
+      await another.stop();
+      await undecided(gateway, policy);
+      await startWeir(`data-${namespace}`, port);
+      expect((await ask(gateway.port, {}, elsewhere())).headers.ratelimit).toBeDefined();
+    });
+
+    test('a wrong key, and a namespace without a policy, are in the error log', async () => {
+      const wrong = await serve(policy, atPort(weir.port, true), 'wrong');
+      const unknown = await serve({ ...policy, namespace: 'unknown' }, atPort(gatewayPort));
+      for (const gateway of [wrong, unknown]) {
+        await undecided(gateway, policy);
+        expect(gateway.output()).toMatch(/unexpected status|weir answered/);
+      }
+    });
+  });
+}
