@@ -226,6 +226,12 @@ export function gatewayCases({ name, print, start }: Tried): void {
     });
   });
 
+  test('an application that breaks is not asked again', async () => {
+    const gateway = await serving('shadow');
+    expect((await ask(gateway.port, { path: '/broken' })).status).toBe(502);
+    expect(application.requests.filter(({ url }) => url === '/broken')).toHaveLength(1);
+  });
+
   test('of 1 000 at once exactly as many pass as the limit', async () => {
     const gateway = await serving('closed');
     const answers = await askAtOnce(gateway.port, 1_000, 50);
@@ -359,11 +365,11 @@ export function gatewayCases({ name, print, start }: Tried): void {
   });
 
   /** What a client gets where weir has not decided. */
-  async function undecided(gateway: Gateway, { onError }: Policy): Promise<void> {
+  async function undecided(gateway: Gateway, { onError }: Policy, isKept: boolean) {
     const post = { method: 'POST', path: '/undecided', body: 'whole' };
     const before = application.requests.length;
-    for (const parts of [post, {}, post]) {
-      const { status, headers, body } = await ask(gateway.port, parts);
+    for (const { status, headers, body } of await askInTurn(gateway.port, [post, {}, post])) {
+      if (isKept) expect(headers.connection).not.toBe('close');
       expect(headers.ratelimit).toBeUndefined();
       expect(status).toBe(onError === 'allow' ? 200 : 429);
       if (onError === 'allow') {
@@ -388,10 +394,10 @@ export function gatewayCases({ name, print, start }: Tried): void {
       const gateway = await serve(policy, atPort(port));
       expect((await ask(gateway.port)).headers.ratelimit).toBeDefined();
       another.child.kill('SIGSTOP');
-      await undecided(gateway, policy);
+      await undecided(gateway, policy, true);
       another.child.kill('SIGCONT');
       await another.stop();
-      await undecided(gateway, policy);
+      await undecided(gateway, policy, true);
       await startWeir(`data-${namespace}`, port);
       expect((await ask(gateway.port, {}, elsewhere())).headers.ratelimit).toBeDefined();
     });
@@ -400,7 +406,7 @@ export function gatewayCases({ name, print, start }: Tried): void {
       const wrong = await serve(policy, atPort(weir.port, true), 'wrong');
       const unknown = await serve({ ...policy, namespace: 'unknown' }, atPort(gatewayPort));
       for (const gateway of [wrong, unknown]) {
-        await undecided(gateway, policy);
+        await undecided(gateway, policy, false);
         expect(gateway.output()).toMatch(/unexpected status|weir answered/);
       }
     });

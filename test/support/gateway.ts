@@ -124,7 +124,7 @@ export interface Application {
 
 /**
  * Notes what comes, and answers 200 with a header and a body of its own; a path that begins with a
- * status, as /403 does, is answered with that.
+ * status, as /403 does, is answered with that, and /broken not at all.
  */
 export async function startApplication(): Promise<Application> {
   const requests: Seen[] = [];
@@ -135,6 +135,10 @@ export async function startApplication(): Promise<Application> {
       const { method = '', url = '', headers, rawHeaders } = asked;
       const whole = Buffer.concat(chunks).toString();
       requests.push({ method, url, headers, rawHeaders, body: whole });
+      if (url === '/broken') {
+        asked.socket.destroy();
+        return;
+      }
       const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
       const body = 'application';
       answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
