@@ -1,0 +1,119 @@
+/** Traefik, as it was and as it has become: replayed, for it is not installed. */
+
+import { describe, expect, test } from 'vitest';
+import { parse, stringify } from 'yaml';
+import type { Setup } from '../../src/cli/gateways/setup.ts';
+import { traefik } from '../../src/cli/gateways/traefik.ts';
+import type { Policy } from '../../src/policies/policy.ts';
+import { answeredInstead, gatewayCases, weirWith } from '../support/replay-cases.ts';
+import { policyOf } from '../support/replay.ts';
+import { traefikReplay } from '../support/traefik.ts';
+
+const setupOf = (part: Partial<Policy>, weir: Setup['weir'], namespace = 'login'): Setup => ({
+  policy: policyOf(namespace, { gateway: 'traefik', ...part }),
+  weir,
+  listen: 8_080,
+  upstream: { host: 'application', port: 3_000 },
+});
+const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
+
+/** With everything that a client sends, as Traefik does where it is not told what to send. */
+function withAllHeaders(text: string): string {
+  const configuration = parse(text);
+  delete configuration.http.middlewares.weir.forwardAuth.authRequestHeaders;
+  return stringify(configuration);
+}
+
+describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
+  gatewayCases({
+    gateway: 'traefik',
+    print: traefik,
+    replay: (text, options) => traefikReplay(text, options, version),
+    tellsAdmitted: false,
+    failsOpen: false,
+    refusalWithoutWeir: 500,
+  });
+
+  test('weir is asked with a GET and the headers in order', () => {
+    const text = traefik(setupOf({ identify: ['header:x-api-key'] }, weirAt(7_071)));
+    const asked = traefikReplay(text, {}, version).bytes({
+      method: 'POST',
+      target: '/a//b?c',
+      headers: [
+        ['User-Agent', 'curl/8'],
+        ['Content-Length', '5'],
+        ['X-Forwarded-For', '192.0.2.66'],
+        ['X-Forwarded-Uri', '/'],
+        ['X-API-KEY', 'one'],
+      ],
+    });
+    expect(asked.toString().split('\r\n')).toEqual([
+      'GET /v1/check/login HTTP/1.1',
+      'Host: 127.0.0.1:7071',
+      'User-Agent: Go-http-client/1.1',
+      'X-Api-Key: one',
+      'X-Forwarded-For: 198.51.100.1',
+      'X-Forwarded-Host: shop.example',
+      'X-Forwarded-Method: POST',
+      ...(version === '3.7' ? ['X-Forwarded-Port: 80'] : []),
+      'X-Forwarded-Proto: http',
+      'X-Forwarded-Uri: /a//b?c',
+      'Accept-Encoding: gzip',
+      '',
+      '',
+    ]);
+  });
+
+  describe('that sends everything', () => {
+    const weir = weirWith('traefik', { all: { identify: ['ip', 'method', 'cookie:session'] } });
+
+    test('weir reads what the policy says, and not the Authorization of the end user', async () => {
+      const printed = traefik({
+        ...setupOf({}, weirAt(weir.port)),
+        policy: weir.policies.get('all')!,
+      });
+      const client = traefikReplay(withAllHeaders(printed), {}, version);
+      const request = (session: string) => ({
+        method: 'POST',
+        headers: [
+          ['Authorization', 'Bearer of the end user'],
+          ['User-Agent', 'curl/8'],
+          ['Content-Length', '5'],
+          ['Content-Type', 'text/plain'],
+          ['Accept-Encoding', 'br'],
+          ['X-Real-Ip', session],
+          ['X-Forwarded-For', session],
+          ['Cookie', `a=${'x'.repeat(9_000)}; session=${session}`],
+        ] as [string, string][],
+      });
+      expect(client.bytes(request('one')).toString()).toContain('Bearer of the end user');
+      for (const status of [200, 429]) {
+        expect((await client.ask(request('one'))).status).toBe(status);
+        expect((await client.ask(request('two'))).status).toBe(status);
+      }
+    });
+  });
+});
+
+test('Traefik passes whatever weir answers on, and 2xx to the application', async () => {
+  const seen = (answer: string) =>
+    answeredInstead(answer, (port) => traefikReplay(traefik(setupOf({}, weirAt(port)))).ask({}));
+  const down = await seen('503 Down\r\nContent-Length: 4\r\nConnection: x\r\nA: b\r\n\r\ndown');
+  expect(down).toMatchObject({ status: 503, headers: { a: 'b' }, body: 'down' });
+  expect(down.headers).not.toHaveProperty('connection');
+  expect((await seen('204 No Content\r\n\r\n')).status).toBe(200);
+});
+
+test('the configuration of Traefik never sends a client’s headers unasked', () => {
+  for (const identify of [['ip'], ['method', 'path'], ['header:x-api-key']]) {
+    const { http } = parse(traefik(setupOf({ identify }, weirAt(7_071))));
+    expect(http.middlewares.weir.forwardAuth.authRequestHeaders.length).toBeGreaterThan(0);
+  }
+});
+
+test('the configuration of Traefik says what it cannot do, and has no way to a Unix socket', () => {
+  expect(traefik(setupOf({}, weirAt(7_071)))).toContain(
+    'onError is allow, which Traefik cannot do',
+  );
+  expect(() => traefik(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('over TCP only');
+});

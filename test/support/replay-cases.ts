@@ -1,0 +1,371 @@
+/**
+ * What has to hold behind every gateway, tried on the real server: the replay of the gateway reads
+ * the configuration that is printed for it, and asks as it is told there.
+ */
+
+import { writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { Gateway, Policy } from '../../src/policies/policy.ts';
+import { exchange, LASTING_MS } from './http.ts';
+import { writeConfig } from './policies.ts';
+import {
+  APPLICATION,
+  type ClientRequest,
+  policyOf,
+  type Replay,
+  type ReplayOptions,
+} from './replay.ts';
+import {
+  freePort,
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+  until,
+} from './server.ts';
+
+export interface Replayed {
+  gateway: Gateway;
+  print: (setup: Setup) => string;
+  replay: (text: string, options: ReplayOptions) => Replay;
+  /** Whether an admitted client is told what it has left. */
+  tellsAdmitted: boolean;
+  /** Whether it can let clients in while weir is stopped. */
+  failsOpen: boolean;
+  /** What a client gets that is refused while weir is stopped. */
+  refusalWithoutWeir: number;
+}
+
+const POLICIES: Record<string, Partial<Policy>> = {
+  plain: {},
+  legacy: { legacyHeaders: true },
+  'by-ip': {},
+  'by-hop': { trustedHops: 2 },
+  'by-hop-and-all': { trustedHops: 2, identify: ['ip', 'method', 'path'] },
+  'by-method': { identify: ['method'] },
+  'by-path': { identify: ['path'] },
+  'by-header': { identify: ['header:X-Api-Key'] },
+  'by-cookie': { identify: ['cookie:session'] },
+  'by-all': { identify: ['ip', 'method', 'header:x-api-key'] },
+  '~a.B:c@d-e': { identify: ["header:X-!#$%&'*+.^_`|~-0"] },
+  'with-key': { identify: ['header:x-api-key'] },
+  'without-key': {},
+  'in-turn': { windows: [{ limit: 3, duration: LASTING_MS }] },
+  denying: { onError: 'deny' },
+};
+
+/** Files that make a fault strike, when they are there. */
+let nextStrike = 0;
+const FAULT = new URL('../supervise/fault.mjs', import.meta.url).pathname;
+
+const PROXY = '203.0.113.9';
+const COOKIES = `a=${'x'.repeat(9_000)}; session=`;
+const UPSTREAM = { host: '127.0.0.1', port: 3_000 };
+
+/**
+ * A weir for all tests of where this is called.
+ * @returns its port for gateways, which needs no key, and the policies in force
+ */
+export function weirWith(
+  gateway: Gateway,
+  parts: Record<string, Partial<Policy>>,
+  env: Record<string, string> = {},
+) {
+  const policies = Object.entries(parts).map(([namespace, part]) => {
+    return policyOf(namespace, { gateway, ...part });
+  });
+  const started = {
+    policies: new Map(policies.map((policy) => [policy.namespace, policy])),
+    directory: '',
+    server: undefined as Running | undefined,
+    port: 0,
+  };
+  beforeAll(async () => {
+    started.directory = temporaryDirectory();
+    started.port = await freePort();
+    const texts = policies.map(({ namespace, ...text }) => [namespace, text]);
+    const config = writeConfig(started.directory, Object.fromEntries(texts));
+    started.server = await startServer(join(started.directory, 'data'), {
+      args: ['--acceptors', '1', '--gateway-port', String(started.port), '--config', config],
+      execArgv: env.FAULT === undefined ? [] : ['--import', FAULT],
+      env,
+    });
+  });
+  afterAll(async () => {
+    started.server?.child.kill('SIGKILL');
+    await started.server?.exited;
+    removeDirectory(started.directory);
+  });
+  return started;
+}
+
+/**
+ * @param answer what every request gets from what stands where weir would: nothing, or a status
+ * line without its version, headers and a body
+ */
+export async function answeredInstead<T>(
+  answer: string,
+  ask: (port: number) => Promise<T>,
+): Promise<T> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', () => answer !== '' && socket.end(`HTTP/1.1 ${answer}`));
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  const outcome = await ask((server.address() as AddressInfo).port);
+  server.close();
+  return outcome;
+}
+
+export function gatewayCases(replayed: Replayed): void {
+  const { gateway, print, replay } = replayed;
+  const weir = weirWith(gateway, POLICIES);
+  const setup = (namespace: string, port = weir.port, needsKey = false): Setup => ({
+    policy: weir.policies.get(namespace) ?? policyOf(namespace, { gateway }),
+    weir: { host: '127.0.0.1', port, needsKey },
+    listen: 8_080,
+    upstream: UPSTREAM,
+  });
+  const behind = (namespace: string, options: ReplayOptions = {}) =>
+    replay(print(setup(namespace)), options);
+
+  /** Each is admitted once, by a counter of its own, and refused then. */
+  async function expectOneEach(client: Replay, requests: ClientRequest[]): Promise<void> {
+    for (const status of [200, 429]) {
+      for (const request of requests) {
+        const seen = await client.ask(request);
+        expect([request.method, request.target, request.headers, seen.status]).toEqual([
+          request.method,
+          request.target,
+          request.headers,
+          status,
+        ]);
+      }
+    }
+  }
+
+  test('an admitted client gets what the application answers', async () => {
+    const { status, body, headers, application } = await behind('plain').ask({});
+    expect([status, body]).toEqual([200, APPLICATION]);
+    const told = replayed.tellsAdmitted ? headers : application!;
+    expect(told['ratelimit-policy']).toBe(`"plain";q=1;w=${LASTING_MS / 1_000}`);
+    expect(told.ratelimit).toMatch(/^"plain";r=0;t=\d+$/);
+  });
+
+  test('a refused one gets 429, when to come back, and why', async () => {
+    const client = behind('legacy');
+    const admitted = await client.ask({});
+    const told = replayed.tellsAdmitted ? admitted.headers : admitted.application!;
+    expect(told).toMatchObject({ 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0' });
+    const { status, headers, body, application } = await client.ask({});
+    expect([status, application]).toEqual([429, undefined]);
+    expect(headers).toMatchObject({
+      'ratelimit-policy': `"legacy";q=1;w=${LASTING_MS / 1_000}`,
+      ratelimit: expect.stringMatching(/^"legacy";r=0;t=\d+$/),
+      'retry-after': expect.stringMatching(/^[1-9]\d*$/),
+      'cache-control': 'no-store',
+      'content-type': 'application/problem+json',
+      'x-ratelimit-limit': '1',
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': expect.stringMatching(/^\d+$/),
+    });
+    expect(JSON.parse(body)).toMatchObject({ status: 429 });
+  });
+
+  test('a method is its own, with a body or without', async () => {
+    const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'];
+    const requests = methods.map((method): ClientRequest => {
+      const hasBody = ['POST', 'PUT', 'PATCH'].includes(method);
+      return { method, headers: hasBody ? [['Content-Length', '5']] : [] };
+    });
+    await expectOneEach(behind('by-method'), requests);
+    const refused = await behind('by-method').ask({ method: 'HEAD' });
+    expect([refused.status, refused.body]).toEqual([429, '']);
+  });
+
+  test('a path is its own as it came, however odd', async () => {
+    const long = `/${'long/'.repeat(400)}`;
+    const targets = ['/', '//', '/a/b', '/a%2Fb', '/a//b', '/a/../b', '/a/b/', '/A/b', long];
+    await expectOneEach(
+      behind('by-path'),
+      targets.map((target) => ({ target })),
+    );
+  });
+
+  test('a client cannot say who it is', async () => {
+    const client = behind('by-ip');
+    const forged = (address: string): [string, string][] => [
+      ['X-Forwarded-For', address],
+      ['X-Forwarded-For', `${address}, ${address}`],
+      ['X-Real-IP', address],
+      ['Forwarded', `for=${address}`],
+      ['X-Envoy-External-Address', address],
+      ['X-Forwarded-Method', address],
+      ['X-Forwarded-Uri', address],
+      ['Connection', 'x-forwarded-for, x-forwarded-method'],
+    ];
+    const requests = ['198.51.100.7', '198.51.100.8', '2001:db8::1'].map((from) => ({ from }));
+    await expectOneEach(client, requests);
+    for (const [i, { from }] of requests.entries()) {
+      const { status } = await client.ask({ from, headers: forged(`192.0.2.${i}`) });
+      expect([from, status]).toEqual([from, 429]);
+    }
+  });
+
+  test('behind a proxy that is believed the client is who the proxy says', async () => {
+    const client = behind('by-hop', { trustedIPs: [PROXY] });
+    const through = (...chain: string[]): ClientRequest => ({
+      from: PROXY,
+      headers: [
+        ['X-Forwarded-For', chain.join(', ')],
+        ['X-Forwarded-Method', 'GET'],
+      ],
+    });
+    await expectOneEach(client, [through('192.0.2.1'), through('192.0.2.2')]);
+    const { status } = await client.ask(through('192.0.2.77', '192.0.2.2'));
+    expect(status).toBe(429);
+    // What the proxy passes on of the client's is no word of the proxy's.
+    const all = behind('by-hop-and-all', { trustedIPs: [PROXY] });
+    const passedOn = (word: string): ClientRequest => ({
+      from: PROXY,
+      headers: [
+        ['X-Forwarded-For', '192.0.2.1'],
+        ['X-Forwarded-Method', word],
+        ['X-Forwarded-Uri', `/${word}`],
+      ],
+    });
+    expect((await all.ask(passedOn('one'))).status).toBe(200);
+    expect((await all.ask(passedOn('two'))).status).toBe(429);
+  });
+
+  test('odd names are printed as they are', async () => {
+    const name = "X-!#$%&'*+.^_`|~-0";
+    const client = behind('~a.B:c@d-e');
+    const headers = (value: string): [string, string][] => [[name, value]];
+    await expectOneEach(client, [{ headers: headers('one') }, { headers: headers('two') }]);
+  });
+
+  test('a header and a cookie say who it is, also among 9 KB of cookies', async () => {
+    const headers = (name: string, value: string): [string, string][] => [[name, value]];
+    await expectOneEach(behind('by-header'), [
+      { headers: headers('x-api-key', 'one') },
+      { headers: headers('X-API-KEY', 'two') },
+    ]);
+    await expectOneEach(behind('by-cookie'), [
+      { headers: headers('Cookie', `${COOKIES}one`) },
+      { headers: headers('cookie', `${COOKIES}two`) },
+    ]);
+    await expectOneEach(behind('by-all'), [
+      { from: '198.51.100.7', headers: headers('x-api-key', 'one') },
+      { from: '198.51.100.7', headers: headers('x-api-key', 'two') },
+      { from: '198.51.100.8', headers: headers('x-api-key', 'two') },
+      { method: 'POST', from: '198.51.100.8', headers: headers('x-api-key', 'two') },
+    ]);
+  });
+
+  test('of what a client sends, weir gets only what says who it is', () => {
+    const headers: [string, string][] = [
+      ['Authorization', 'Bearer of the end user'],
+      ['X-Api-Key', 'one'],
+      ['Cookie', 'session=secret'],
+      ['Content-Length', '5'],
+      ['Accept', 'x-secret'],
+    ];
+    const asked = behind('by-header').bytes({ method: 'POST', headers }).toString();
+    expect(asked).toMatch(/x-api-key: one/i);
+    expect(asked).not.toMatch(/secret|content-length: 5/i);
+    // Istio has no setting that leaves it out.
+    if (gateway !== 'istio') expect(asked).not.toMatch(/bearer/i);
+  });
+
+  test('the key of weir is the gateway’s, and a client’s own goes nowhere', async () => {
+    const printed = print(setup('with-key', weir.server!.port, true));
+    expect(printed).not.toContain(ROOT_KEY);
+    const request = (key: string): ClientRequest => ({
+      headers: [
+        ['X-Api-Key', 'one'],
+        ['X-Weir-Key', key],
+      ],
+    });
+    const keyed = replay(printed, { key: ROOT_KEY });
+    const admitted = await keyed.ask(request('of the client'));
+    expect(admitted.status).toBe(200);
+    // Istio has no part in what else of its gateway's requests goes to the application.
+    if (gateway !== 'istio') expect(admitted.application).not.toHaveProperty('x-weir-key');
+    expect((await keyed.ask(request('of the client'))).status).toBe(429);
+    const wrong = await replay(printed, { key: 'wrong' }).ask(request(ROOT_KEY));
+    expect(wrong.status).toBeGreaterThanOrEqual(400);
+    expect(wrong.application).toBe(undefined);
+    const without = behind('without-key');
+    expect(without.bytes(request(ROOT_KEY)).toString()).not.toMatch(/x-weir-key/i);
+    const { application } = await without.ask(request(ROOT_KEY));
+    if (gateway !== 'istio') expect(application).not.toHaveProperty('x-weir-key');
+  });
+
+  test('several in turn are asked about on one connection', async () => {
+    const client = behind('in-turn');
+    const asked = ['GET', 'HEAD', 'POST', 'HEAD', 'GET'].map((method) => client.bytes({ method }));
+    const answers = await exchange(weir.port, asked, asked.length, true);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429]);
+    expect(answers.map(({ headers }) => headers.connection)).not.toContain('close');
+    for (const answer of answers.slice(0, 3)) expect(answer.body).toBe('');
+  });
+
+  describe('without weir', () => {
+    const outcome = async (port: number, namespace: string) => {
+      const { status } = await replay(print(setup(namespace, port)), { isPunctual: true }).ask({});
+      return status;
+    };
+    const { failsOpen, refusalWithoutWeir } = replayed;
+    const open = failsOpen ? 200 : refusalWithoutWeir;
+
+    test('that is stopped, the policy says what becomes of clients', async () => {
+      const port = await freePort();
+      expect(await outcome(port, 'plain')).toBe(open);
+      expect(await outcome(port, 'denying')).toBe(refusalWithoutWeir);
+    });
+
+    // Its 30 s are Traefik's own.
+    test.runIf(failsOpen)('that is slow, the policy says it too', async () => {
+      const statuses = await answeredInstead('', (port) =>
+        Promise.all([outcome(port, 'plain'), outcome(port, 'denying')]),
+      );
+      expect(statuses).toEqual([200, refusalWithoutWeir]);
+    });
+  });
+
+  describe('where weir itself fails', () => {
+    const strike = join(tmpdir(), `weir-strike-${process.pid}-${nextStrike++}`);
+    const policies = { allowed: {}, denied: { onError: 'deny' } } as const;
+    const failing = weirWith(gateway, policies, { FAULT: 'address', FAULT_FILE: strike });
+    afterAll(() => removeDirectory(strike));
+
+    test('its answer is what the policy says', async () => {
+      const { server, port } = failing;
+      const client = (namespace: string) => {
+        const policy = failing.policies.get(namespace)!;
+        const place = { host: '127.0.0.1', port, needsKey: false };
+        return replay(print({ ...setup(namespace), policy, weir: place }), {});
+      };
+      writeFileSync(strike, '');
+      await until('it strikes', () => server!.stderr().includes('the fault strikes'));
+      for (let i = 0; i < 2; i++) {
+        expect(await client('allowed').ask({})).toMatchObject({ status: 200, body: APPLICATION });
+        const denied = await client('denied').ask({});
+        expect([denied.status, denied.headers['retry-after']]).toEqual([429, '1']);
+        expect(JSON.parse(denied.body).status).toBe(429);
+      }
+    });
+  });
+
+  test('of a policy that is not there nobody is admitted', async () => {
+    const seen = await replay(print(setup('nowhere')), {}).ask({});
+    expect(seen.status).toBeGreaterThanOrEqual(400);
+    expect(seen.application).toBe(undefined);
+  });
+}
