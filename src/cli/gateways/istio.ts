@@ -1,0 +1,129 @@
+/**
+ * The configuration of Istio for a policy: four resources, for the Envoys of its ingress gateway.
+ * The first belongs to the configuration of the mesh, the others into the cluster.
+ */
+
+import { isIP } from 'node:net';
+import type { Policy } from '../../policies/policy.ts';
+import {
+  bareHost,
+  checkPath,
+  identifyingHeaders,
+  overTcpOnly,
+  quotaHeaders,
+  refusalHeaders,
+  yamlList,
+} from './names.ts';
+import { type Setup, TIMEOUT_MS } from './setup.ts';
+
+/** By which Istio knows weir; nobody has to resolve it. */
+const HOST = 'weir.internal';
+
+/** @throws StartError where weir is on a Unix socket */
+export function istio({ policy, weir }: Setup): string {
+  if ('socket' in weir) throw overTcpOnly('Istio');
+  return `# Policy ${policy.namespace} of weir for the ingress gateway of Istio 1.22 or later.
+# The first of these is for istioctl install -f, or to be merged into the mesh's configuration; the
+# others are for kubectl apply -f.
+apiVersion: install.istio.io/v1alpha1
+kind: IstioOperator
+spec:
+  meshConfig:
+    extensionProviders:
+      - name: weir
+        envoyExtAuthzHttp:
+          service: ${HOST}
+          port: ${weir.port}
+          timeout: ${TIMEOUT_MS / 1_000}s
+          # Before the client's own path, as it came; the method is the client's too.
+          pathPrefix: ${JSON.stringify(checkPath(policy))}
+${failures(policy)}
+${asked(policy)}${weir.needsKey ? KEY : ''}
+          # Of a refusal, whose body is passed on.
+          headersToDownstreamOnDeny:
+${yamlList(refusalHeaders(policy), 12)}
+          # Of an admission, added to what the application answers.
+          headersToDownstreamOnAllow:
+${yamlList(quotaHeaders(policy), 12)}
+---
+# Where weir is.
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata:
+  name: weir
+  namespace: istio-system
+spec:
+  hosts:
+    - ${HOST}
+  location: MESH_EXTERNAL
+  resolution: ${isIP(bareHost(weir.host)) === 0 ? 'DNS' : 'STATIC'}
+  ports:
+    - number: ${weir.port}
+      name: http
+      protocol: HTTP
+  endpoints:
+    - address: ${JSON.stringify(bareHost(weir.host))}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata:
+  name: weir
+  namespace: istio-system
+spec:
+  host: ${HOST}
+  trafficPolicy:
+    tls:
+      mode: DISABLE
+    connectionPool:
+      tcp:
+        connectTimeout: ${TIMEOUT_MS / 1_000}s
+      http:
+        # weir closes an idle connection after 10 s, and must not be the first to.
+        idleTimeout: 5s
+---
+# Every request that comes in at the gateway. Its Service needs externalTrafficPolicy: Local, or
+# all clients have the address of a node.
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata:
+  name: weir
+  namespace: istio-system
+spec:
+  selector:
+    matchLabels:
+      istio: ingressgateway
+  action: CUSTOM
+  provider:
+    name: weir
+  rules:
+    - {}
+`;
+}
+
+const KEY = `
+          # The key of weir, which whoever reads the mesh's configuration reads here. A client's own
+          # is overwritten.
+          includeAdditionalHeadersInCheck:
+            X-Weir-Key: "<key>"`;
+
+function failures({ onError }: Policy): string {
+  const status = `
+          statusOnError: "429"`;
+  return `\
+          # While weir is stopped, late, or answers with a 5xx. Anything else but a 200 refuses, as
+          # the 401 for a wrong key does.
+          failOpen: ${onError === 'allow'}${onError === 'allow' ? '' : status}`;
+}
+
+/** What of the client's request reaches weir. */
+function asked(policy: Policy): string {
+  const names = identifyingHeaders(policy);
+  if (policy.identify.includes('ip')) names.unshift('x-forwarded-for');
+  const unasked = `\
+          # Of the client's headers no others reach weir, but its Host and its Authorization: Envoy
+          # sends these unasked, and Istio has no setting for that. weir does not read them.`;
+  if (names.length === 0) return unasked;
+  return `${unasked}
+          includeRequestHeadersInCheck:
+${yamlList(names, 12)}`;
+}
