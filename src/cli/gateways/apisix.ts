@@ -1,0 +1,102 @@
+/** The configuration of APISIX for a policy: the routes of its standalone mode. */
+
+import type { Policy } from '../../policies/policy.ts';
+import {
+  checkPath,
+  httpUrl,
+  identifyingHeaders,
+  overTcpOnly,
+  quotaHeaders,
+  refusalHeaders,
+  yamlList,
+} from './names.ts';
+import { type Setup, TIMEOUT_MS } from './setup.ts';
+
+/** @throws StartError where weir is on a Unix socket */
+export function apisix({ policy, weir, listen, upstream }: Setup): string {
+  if ('socket' in weir) throw overTcpOnly('APISIX');
+  const trusted = policy.trustedHops > 1 ? ', trusted_addresses: [<proxies in front>]' : '';
+  const envs = weir.needsKey ? '\n#   nginx_config: { envs: [WEIR_KEY] }' : '';
+  return `# Policy ${policy.namespace} of weir for APISIX 3.14 or later.
+# This is conf/apisix.yaml of its standalone mode, for which conf/config.yaml has
+#   apisix: { node_listen: ${listen}${trusted} }
+#   deployment: { role: data_plane, role_data_plane: { config_provider: yaml } }${envs}
+routes:
+  - id: application
+    uri: /*
+    plugins:
+      proxy-rewrite:
+        headers:
+          # A client's own goes nowhere.
+          remove:
+            - X-Weir-Key
+      forward-auth:
+        uri: ${JSON.stringify(httpUrl(weir.host, weir.port, checkPath(policy)))}
+        # Without the client's body. APISIX sets X-Forwarded-For to the address of the connection,
+        # X-Forwarded-Method and X-Forwarded-Uri, whatever the client's own say.
+        request_method: GET
+${asked(policy)}${added(policy, weir.needsKey)}
+        # Of a refusal, whose body is passed on.
+        client_headers:
+${yamlList(refusalHeaders(policy), 10)}
+        # Of an admission, to the application, and from there to the client.
+        upstream_headers:
+${yamlList(quotaHeaders(policy), 10)}
+${failures(policy)}
+        timeout: ${TIMEOUT_MS}
+        # weir closes an idle connection after 10 s, and must not be the first to.
+        keepalive: true
+        keepalive_timeout: 5000
+        keepalive_pool: 64
+      response-rewrite:
+        # What the application has answered, and weir was asked before.
+        vars:
+          - ["upstream_status", "~~", "."]
+          - ["http_ratelimit", "~~", "."]
+        headers:
+          set:
+${quotaHeaders(policy)
+  .map((name) => `            ${name}: "$http_${name.toLowerCase().replaceAll('-', '_')}"`)
+  .join('\n')}
+    upstream:
+      type: roundrobin
+      nodes:
+        ${JSON.stringify(`${upstream.host}:${upstream.port}`)}: 1
+#END
+`;
+}
+
+function asked(policy: Policy): string {
+  const names = identifyingHeaders(policy);
+  const others = "        # Of the client's headers no others reach weir.";
+  if (names.length === 0) return others;
+  return `${others}
+        request_headers:
+${yamlList(names, 10)}`;
+}
+
+function added(policy: Policy, needsKey: boolean): string {
+  const lines = [];
+  if (policy.trustedHops > 1) {
+    lines.push(
+      '# What the proxies in front have put there, and the address of the connection.',
+      'X-Forwarded-For: "$proxy_add_x_forwarded_for"',
+    );
+  }
+  if (needsKey) {
+    lines.push('# From the environment of APISIX.', 'X-Weir-Key: "$ENV://WEIR_KEY"');
+  }
+  if (lines.length === 0) return '';
+  return `
+        extra_headers:
+${lines.map((line) => `          ${line}`).join('\n')}`;
+}
+
+function failures({ onError }: Policy): string {
+  const status = `
+        status_on_error: 429`;
+  return `\
+        # While weir is stopped or late. What else but a 2xx weir answers is passed on, such as the
+        # 401 for a wrong key.
+        allow_degradation: ${onError === 'allow'}${onError === 'allow' ? '' : status}`;
+}
