@@ -6,7 +6,13 @@
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { GATEWAYS, type Gateway, type Policy } from '../policies/policy.ts';
+import { apisix } from './gateways/apisix.ts';
+import { caddy } from './gateways/caddy.ts';
+import { envoy } from './gateways/envoy.ts';
+import { istio } from './gateways/istio.ts';
+import { nginx } from './gateways/nginx.ts';
 import type { Setup, Weir } from './gateways/setup.ts';
+import { traefik } from './gateways/traefik.ts';
 import { asksForHelp, readOptions } from './options.ts';
 import { get, notWeir, serverUrl } from './server.ts';
 
@@ -26,7 +32,14 @@ legacyHeaders.
 
 type Template = (setup: Setup) => string;
 
-const TEMPLATES: Partial<Record<Gateway, Template>> = {};
+const TEMPLATES: Partial<Record<Gateway, Template>> = {
+  apisix,
+  caddy,
+  envoy,
+  istio,
+  nginx,
+  traefik,
+};
 
 interface Answer {
   policies: Policy[];

@@ -6,9 +6,9 @@ import { apisix } from '../../src/cli/gateways/apisix.ts';
 import type { Setup } from '../../src/cli/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { apisixReplay } from '../support/apisix.ts';
-import { answeredInstead, gatewayCases, weirWith } from '../support/gateway-cases.ts';
 import { LASTING_MS, requestBytes } from '../support/http.ts';
 import { exchangeOnce, policyOf } from '../support/replay.ts';
+import { answeredInstead, gatewayCases, weirWith } from '../support/replay-cases.ts';
 
 const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
   policy: policyOf('login', { gateway: 'apisix', ...part }),

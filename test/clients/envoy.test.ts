@@ -7,8 +7,8 @@ import { istio } from '../../src/cli/gateways/istio.ts';
 import type { Setup } from '../../src/cli/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { configuredEnvoy, configuredIstio, envoyReplay } from '../support/envoy.ts';
-import { answeredInstead, gatewayCases } from '../support/gateway-cases.ts';
 import { policyOf } from '../support/replay.ts';
+import { answeredInstead, gatewayCases } from '../support/replay-cases.ts';
 
 const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
   policy: policyOf('login', part),

@@ -5,8 +5,8 @@ import { parse, stringify } from 'yaml';
 import type { Setup } from '../../src/cli/gateways/setup.ts';
 import { traefik } from '../../src/cli/gateways/traefik.ts';
 import type { Policy } from '../../src/policies/policy.ts';
-import { answeredInstead, gatewayCases, weirWith } from '../support/replay-cases.ts';
 import { policyOf } from '../support/replay.ts';
+import { answeredInstead, gatewayCases, weirWith } from '../support/replay-cases.ts';
 import { traefikReplay } from '../support/traefik.ts';
 
 const setupOf = (part: Partial<Policy>, weir: Setup['weir'], namespace = 'login'): Setup => ({
