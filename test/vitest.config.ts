@@ -1,6 +1,6 @@
 /**
  * Tests that load both cores, or strike while they are loaded, run one after the other; all others
- * two at a time, for they mostly wait.
+ * three or two at a time, for they mostly wait.
  */
 
 import { defineConfig } from 'vitest/config';
@@ -49,7 +49,7 @@ export default defineConfig({
           name: 'light',
           include: ['test/**/*.test.ts'],
           exclude: [...HEAVY, ...FAULTS],
-          maxWorkers: 2,
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
       },

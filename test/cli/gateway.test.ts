@@ -56,7 +56,7 @@ function weir(args: string[], env: Record<string, string> = {}): Promise<Outcome
 }
 
 describe('weir gateway', () => {
-  test.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
+  test.concurrent.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
     'prints for %s its policy, and where it asks without a key',
     async (gateway) => {
       const { code, stdout, stderr } = await weir([gateway, '--listen', '8123']);
@@ -84,7 +84,7 @@ describe('weir gateway', () => {
     expect([other.code, other.stderr]).toEqual([2, 'weir: --lua is for haproxy alone\n']);
   });
 
-  test.each<[string, string[], Record<string, string>, string]>([
+  test.concurrent.each<[string, string[], Record<string, string>, string]>([
     ['no gateway', [], {}, '<gateway> is missing'],
     ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
     ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535, got "0"'],

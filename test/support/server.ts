@@ -55,11 +55,11 @@ export function removeDirectory(path: string): void {
 }
 
 /**
- * Below those that the kernel gives to clients, so that none of them takes a port meanwhile; of two
- * files that run at once each has a half.
+ * Below those that the kernel gives to clients, so that none of them takes a port meanwhile; of
+ * three files that run at once each has a third.
  */
-const HALF = Number(process.env.VITEST_POOL_ID ?? 0) % 2;
-const PORTS = { first: 20_000 + 6_000 * HALF, count: 6_000 };
+const THIRD = Number(process.env.VITEST_POOL_ID ?? 0) % 3;
+const PORTS = { first: 20_000 + 4_000 * THIRD, count: 4_000 };
 let nextPort = Math.floor(Math.random() * PORTS.count);
 
 /** A port that nobody listens on, and another each time. */
