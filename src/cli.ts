@@ -47,6 +47,8 @@ if (load !== undefined) {
 } else if (command === 'help') {
   process.stdout.write(USAGE);
 } else if (command === 'serve' || command.startsWith('-')) {
+  // What is read while it loads need not be read again.
+  process.on('SIGHUP', () => {});
   const { main } = await import('./main.ts');
   await main(command === 'serve' ? args : [command, ...args]);
 } else {

@@ -95,6 +95,8 @@ export const PENDING_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 
 /** Connections that are open, unless the descriptors are fewer. */
 export const CONNECTIONS_MAX = 1_000_000;
+/** Of them, what is kept for gateways where they have a place of their own. */
+export const GATEWAY_CONNECTIONS_SHARE = 1 / 8;
 /** Descriptors kept from connections: for the process and its threads, files, the admin port. */
 export const DESCRIPTORS_KEPT = 128;
 export const DESCRIPTORS_KEPT_FOR_THREAD = 4;
@@ -128,7 +130,7 @@ export const WORKER_BOOT_MS = 5_000;
 export const WORKER_BACKOFF_MS = { first: 10, most: 1_000 } as const;
 
 /** A check that its worker has not begun by then is taken back and decided in place. */
-export const TAKE_BACK_MS = 50;
+export const TAKE_BACK_MS = 25;
 /** One that a worker had begun when it died is answered by its successor, or by then with a 503. */
 export const CHECK_DEADLINE_MS = 2_000;
 

@@ -116,7 +116,9 @@ function placeOf({ url, socket }: Answer['gateway']): Weir {
         ' of their own by WEIR_GATEWAY_PORT, or a Unix socket by WEIR_GATEWAY_SOCKET',
     );
   }
-  return { host: hostname, port: Number(port || 80), needsKey: url === undefined };
+  // A name of two addresses, of which weir has one: gateways would try both in turn.
+  const host = hostname === 'localhost' ? '127.0.0.1' : hostname;
+  return { host, port: Number(port || 80), needsKey: url === undefined };
 }
 
 function choose(

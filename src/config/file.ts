@@ -11,6 +11,8 @@ import { SETTING_NAMES } from './schema.ts';
 
 export interface ConfigFile {
   path: string;
+  /** How its author has named it. */
+  source: string;
   settings: Layer;
   policies: Policy[];
 }
@@ -19,7 +21,7 @@ const POLICIES = 'policies';
 const SETTINGS = SETTING_NAMES.filter((name) => name !== 'config');
 
 /**
- * @param source how its author has named it
+ * @param source by which the path was given
  * @throws StartError that names what is at fault
  */
 export function readConfigFile(path: string, source: string): ConfigFile {
@@ -28,9 +30,7 @@ export function readConfigFile(path: string, source: string): ConfigFile {
   try {
     content = JSON.parse(text);
   } catch (error) {
-    // Not the whole message, which quotes the file, and there may be a key in it.
-    const where = /at position \d+/.exec((error as Error).message)?.[0] ?? 'somewhere';
-    throw new StartError(`${path} is not JSON: it goes wrong ${where}`);
+    throw new StartError(`${path} is not JSON: it goes wrong ${placeOf(error as Error, text)}`);
   }
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
@@ -50,7 +50,14 @@ export function readConfigFile(path: string, source: string): ConfigFile {
     check(name, given);
     settings.set(name, given);
   }
-  return { path, settings, policies };
+  return { path, source, settings, policies };
+}
+
+/** Not the whole message, which quotes the file, and there may be a key in it. */
+function placeOf({ message }: Error, text: string): string {
+  const position = /at position (\d+)/.exec(message)?.[1];
+  if (position === undefined) return 'at its end';
+  return `in line ${text.slice(0, Number(position)).split('\n').length}`;
 }
 
 function policiesIn(path: string, given: unknown): Policy[] {

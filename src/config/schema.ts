@@ -60,9 +60,9 @@ export const Settings = Type.Object({
   socket: socketPath('Unix socket on which checks are served as well'),
   socketMode: socketMode('who may connect to it: owner, group, others'),
   gatewayHost: Type.String({
-    pattern: '^(localhost|127(\\.\\d{1,3}){3}|::1)$',
+    pattern: '^(127(\\.\\d{1,3}){3}|::1)$',
     default: '127.0.0.1',
-    takes: 'localhost, 127.x.x.x or ::1, since who asks there needs no key',
+    takes: '127.x.x.x or ::1, since who asks there needs no key',
     meaning: 'where checks of gateways are served; elsewhere they ask on WEIR_PORT, with a key',
   }),
   gatewayPort: Type.Optional(

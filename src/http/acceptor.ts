@@ -21,7 +21,12 @@ import type { Decider } from '../decide/decider.ts';
 import { InPlace } from '../decide/in-place.ts';
 import { ApiError, StartError } from '../errors.ts';
 import { COUNT } from '../lanes.ts';
-import { BODY_MAX_BYTES, HEARTBEAT_MS, MULTI_LIMIT_MAX_BYTES } from '../limits.ts';
+import {
+  BODY_MAX_BYTES,
+  GATEWAY_CONNECTIONS_SHARE,
+  HEARTBEAT_MS,
+  MULTI_LIMIT_MAX_BYTES,
+} from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
 import { OverridesInForce } from '../overrides/in-force.ts';
 import { RingsAhead } from '../shards/ahead.ts';
@@ -180,12 +185,15 @@ const routes: Route[] = [
 
 const tooMany = new ApiError('SERVICE_UNAVAILABLE', 'as many connections are open as may be');
 const lanes = control.acceptorLanes();
+const hasGateway = hasPlace(data.places.gateway);
+/** Whoever fills the port of the checks keeps no gateway away, which might then limit nobody. */
+const mostOthers = Math.ceil(data.connections * (hasGateway ? 1 - GATEWAY_CONNECTIONS_SHARE : 1));
 function onConnection(res: HttpResponse, change: number, kind: AppKind): void {
   lane.connection(change);
   if (change < 0) return;
   // Those that others take at this moment may be missing: a few at most pass the bound.
   const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
-  if (open <= data.connections) return;
+  if (open <= (kind === 'gateway' ? data.connections : mostOthers)) return;
   lane.count(COUNT.shedConnections);
   // Behind TLS nobody can be told before a handshake, which is what costs most.
   if (kind === 'tls') res.close();
@@ -193,7 +201,7 @@ function onConnection(res: HttpResponse, change: number, kind: AppKind): void {
   else res.cork(() => v1.replies.error(res, tooMany, { close: true }));
 }
 const forGateways = gateway.routes(false);
-const apps = new Apps(data.tls, hasPlace(data.places.gateway), (app, kind) => {
+const apps = new Apps(data.tls, hasGateway, (app, kind) => {
   mount(app, kind === 'gateway' ? forGateways : routes, replies);
   app.filter((res, change) => onConnection(res, change, kind));
 });

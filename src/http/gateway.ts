@@ -15,6 +15,7 @@ import type { Counters } from '../counters/counters.ts';
 import { OUTCOME, type TableDecision } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
 import { type Asker, type Check, type Decider, tally, tallyOutcome } from '../decide/decider.ts';
+import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import { type AcceptorLane, COUNT, TALLY } from '../lanes.ts';
 import type { KnownNamespaces, Namespace } from '../namespaces/known.ts';
@@ -269,7 +270,7 @@ export class GatewayChecks {
     }
     const policed = this.#byName.get(name);
     if (policed !== undefined) return policed;
-    throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${JSON.stringify(name)}`);
+    throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${describe(name)}`);
   }
 }
 

@@ -33,7 +33,8 @@ export function mount(
   routes: readonly Route[],
   repliesOf: ByVersion<Replies>,
 ): void {
-  const byPath = new Map(routes.map((route) => [route.path, route]));
+  const exact = routes.filter(({ method }) => method !== 'ANY');
+  const byPath = new Map(exact.map((route) => [route.path, route]));
   for (const { method, path, handle } of routes) {
     const handler = guarded(repliesOf[versionOf(path)], handle);
     if (method === 'GET') app.get(path, handler);

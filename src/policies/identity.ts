@@ -3,7 +3,8 @@
  * identifier. Only what the gateway itself sets is believed of addresses, methods and paths; a
  * header or a cookie is the caller's own word, and has to be one that the application believes.
  *
- * Whatever is not there, is longer than an identifier may be or is no text, is no identity: what
+ * Whatever is not there, is longer than an identifier may be or is no text, is no identity, and
+ * neither is what is there twice, for nobody knows which one the application will believe. What
  * becomes of such a caller is its policy's to say.
  */
 
@@ -19,6 +20,8 @@ export interface Asking {
   tail: string;
   /** All lines of a header, joined as HTTP has it; '' when there is none. */
   header(name: string): string;
+  /** The only line of a header; '' when there is none, or more than one. */
+  onlyLine(name: string): string;
 }
 
 type Part =
@@ -94,7 +97,7 @@ export class IdentityReader {
       case 'path':
         return pathOf(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI));
       case 'header':
-        return asking.header(part.name);
+        return asking.onlyLine(part.name);
       case 'cookie':
         return cookieIn(asking.header(COOKIE), part.name);
     }
@@ -119,18 +122,16 @@ function pathOf(uri: string): string {
   return query < 0 ? uri : uri.slice(0, query);
 }
 
-/** The first one of a name, '' when there is none. Its value is all that stands there. */
+/** The one of a name, '' when there is none, or more. Its value is all that stands there. */
 function cookieIn(header: string, name: string): string {
-  for (let at = 0; at < header.length; ) {
-    const semicolon = header.indexOf(';', at);
-    const end = semicolon < 0 ? header.length : semicolon;
-    const equals = header.indexOf('=', at);
-    if (equals >= 0 && equals < end && header.slice(at, equals).trim() === name) {
-      return header.slice(equals + 1, end).trim();
-    }
-    at = end + 1;
+  let found: string | undefined;
+  for (const pair of header.split(';')) {
+    const equals = pair.indexOf('=');
+    if (equals < 0 || pair.slice(0, equals).trim() !== name) continue;
+    if (found !== undefined) return '';
+    found = pair.slice(equals + 1).trim();
   }
-  return '';
+  return found ?? '';
 }
 
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */

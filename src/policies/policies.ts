@@ -30,7 +30,7 @@ export class Policies {
    */
   async reload(publish: (policies: readonly Policy[]) => Promise<void>): Promise<string[]> {
     const before = this.#file!;
-    const after = readConfigFile(before.path, 'WEIR_CONFIG');
+    const after = readConfigFile(before.path, before.source);
     await publish(after.policies);
     this.#file = { ...after, settings: before.settings };
     return changedSettings(before, after);

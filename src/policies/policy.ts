@@ -39,7 +39,10 @@ const oneOf = <T extends string>(choices: readonly T[]) => {
   return Type.Enum([...choices], { takes: choices.join(' or ') });
 };
 const tokens = () => integer(1, AMOUNT_MAX);
-const milliseconds = () => integer(DURATION_MIN_MS, DURATION_MAX_MS);
+const milliseconds = () => {
+  const takes = `an integer from ${DURATION_MIN_MS} to ${DURATION_MAX_MS}, in ms`;
+  return Type.Integer({ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS, takes });
+};
 
 const WINDOW = 'an object with limit and duration';
 const Window = Type.Object({ limit: tokens(), duration: milliseconds() }, { takes: WINDOW });
