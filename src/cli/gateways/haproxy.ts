@@ -1,0 +1,259 @@
+/**
+ * haproxy.cfg, and the Lua file that it loads. HAProxy asks weir by its own HTTP client, through a
+ * section of its own: by itself the client asks up to four times where no answer comes, which may
+ * count four times, and tries for seconds where nobody listens. What becomes of a request where
+ * weir fails is said by the rules in haproxy.cfg.
+ */
+
+import { IDENTIFIER_MAX_CHARACTERS } from '../../limits.ts';
+import type { Policy } from '../../policies/policy.ts';
+import { reducedCapacity } from '../../policies/quota.ts';
+import { bareHost, checkPath, httpUrl, quotaHeaders } from './names.ts';
+import { type Setup, TIMEOUT_MS } from './setup.ts';
+
+/** More identifies nobody, for weir either: a character of UTF-8 has four bytes at most. */
+const IDENTITY_BYTES_MAX = 4 * IDENTIFIER_MAX_CHARACTERS;
+
+/**
+ * Where the section is through which Lua reaches weir: on a port, for with an abstract socket
+ * HAProxy 2.6 breaks down in a reload, and a path would have to be there after a chroot.
+ */
+function innerPort({ listen, weir, upstream }: Setup): number {
+  const taken = [upstream.port, 'port' in weir ? weir.port : 0];
+  const near = [1, 2, 3, -1, -2, -3].map((away) => listen + away);
+  return near.find((port) => port > 0 && port <= PORT_MAX && !taken.includes(port))!;
+}
+
+const PORT_MAX = 65_535;
+
+/** Names of the headers or cookies that identify. */
+function named({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
+  const ofKind = identify.filter((part) => part.startsWith(`${kind}:`));
+  return ofKind.map((part) => part.slice(kind.length + 1));
+}
+
+/** Where Lua leaves what weir says in a header. */
+function variable(header: string): string {
+  return `txn.weir.${header.toLowerCase().replaceAll('-', '_')}`;
+}
+
+export function haproxy(setup: Setup): string {
+  const { policy, weir, listen, upstream } = setup;
+  const server = 'socket' in weir ? `unix@${word(weir.socket)}` : endpoint(weir);
+  return `\
+# haproxy.cfg: HAProxy 2.5 or later, which asks weir about each request by the policy of
+# ${policy.namespace}. With it goes weir.lua: weir gateway haproxy --lua > weir.lua
+# To try it: haproxy -f haproxy.cfg, where both are.
+
+global
+  # A Lua state for each thread: with lua-load all threads would wait for one. Give the whole path
+  # where HAProxy starts elsewhere; default-path would be for the first thread only.
+  lua-load-per-thread weir.lua
+
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+  timeout http-request 10s
+  timeout http-keep-alive 60s
+
+frontend clients
+  bind :${listen}
+  # Who asks weir is HAProxy, and not its client.
+  http-request del-header X-Weir-Key
+${caller(policy)}
+  http-request lua.weir
+  # Refused: what weir has said, as it has said it.
+  ${REFUSE}
+${fallBack(policy)}
+  # How much is left, on every answer.
+${quotaHeaders(policy).map(onEveryAnswer).join('\n')}
+  default_backend application
+
+backend application
+  server application ${endpoint(upstream)}
+
+# The way to weir, for weir.lua only. Another port will do that is free, if it is in there as well.
+listen weir
+  bind 127.0.0.1:${innerPort(setup)}
+  # Longer than weir takes, and no longer than a client should wait for it.
+  timeout connect ${TIMEOUT_MS}ms
+  timeout server ${TIMEOUT_MS}ms
+  # A request that was not answered may have been counted: it is not sent again.
+  retries 0
+  # Connections are kept, and shared by all threads. Of those that are not needed, half are closed
+  # every second, so that weir, which does it after 10 s, does not come first.
+  http-reuse always
+  server weir ${server} pool-purge-delay 1s
+`;
+}
+
+const REFUSE = [
+  'http-request return status 429',
+  'content-type application/problem+json lf-string %[var(txn.weir.body)]',
+  `hdr Retry-After %[var(${variable('Retry-After')})] hdr Cache-Control no-store`,
+  'if { var(txn.weir.status) -m int 429 }',
+].join(' ');
+
+const DENY = [
+  'http-request return status 429',
+  `content-type application/problem+json string '${reducedCapacity()}'`,
+  'hdr Retry-After 1 hdr Cache-Control no-store',
+  'unless { var(txn.weir.status) -m int 200 }',
+].join(' ');
+
+function caller({ trustedHops }: Policy): string {
+  return trustedHops === 1
+    ? `  # The caller's address is the one that HAProxy sees, whatever its client has sent.
+  http-request set-header X-Forwarded-For %[src]`
+    : `  # The address that HAProxy sees comes behind those that the proxies before it have set.
+  http-request add-header X-Forwarded-For %[src]`;
+}
+
+function fallBack({ onError }: Policy): string {
+  return onError === 'allow'
+    ? '  # Whatever else weir answers, or if it does not: the request passes (onError: allow).'
+    : `  # Whatever else weir answers, or if it does not: the request is refused (onError: deny).
+  ${DENY}`;
+}
+
+function onEveryAnswer(header: string): string {
+  const value = `var(${variable(header)})`;
+  return `  http-after-response set-header ${header} %[${value}] if { ${value} -m found }`;
+}
+
+function endpoint({ host, port }: { host: string; port: number }): string {
+  const bare = bareHost(host);
+  return bare.includes(':') ? `[${bare}]:${port}` : `${bare}:${port}`;
+}
+
+/** One word of a configuration, whatever is in it. */
+function word(text: string): string {
+  return text.replace(/[\s#'"\\]/g, '\\$&');
+}
+
+export function haproxyLua(setup: Setup): string {
+  const { policy, weir } = setup;
+  const needsKey = 'needsKey' in weir && weir.needsKey;
+  const key = needsKey
+    ? `
+-- The key by which weir knows HAProxy, from its environment.
+local key = os.getenv("WEIR_KEY")
+if not key then error("WEIR_KEY is not set") end
+`
+    : '';
+  const asked = [...sendingOwn(ownWords(policy)), ...address(policy)];
+  const text = asked.join('\n');
+  const helpers = [
+    text.includes('IDENTITY_BYTES_MAX') ? BOUND : '',
+    text.includes('lines') ? ONE_LINE : '',
+    text.includes('cookies(') ? COOKIES : '',
+  ];
+  if (needsKey) asked.push('asked["x-weir-key"] = {key}');
+  const said = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
+    return `  ["${header.toLowerCase()}"] = "${variable(header)}",`;
+  });
+  return `\
+-- weir.lua, loaded by haproxy.cfg: asks weir whether a request may pass, by what identifies the
+-- caller and nothing else of the request.
+${key}
+-- What weir says, and where haproxy.cfg finds it.
+local SAID = {
+${said.join('\n')}
+}
+${helpers.join('')}
+core.register_action("weir", {"http-req"}, function(txn)
+${text.includes('lines') ? '  local lines = txn.http:req_get_headers()\n' : ''}  local asked = {}
+${asked.map((line) => `  ${line}`).join('\n')}
+  local answer = core.httpclient():get{
+    url = "${httpUrl('127.0.0.1', innerPort(setup), checkPath(policy))}",
+    headers = asked,
+  }
+  if answer.status ~= 200 and answer.status ~= 429 then
+    -- haproxy.cfg says what becomes of the request.
+    core.Warning("weir answered " .. answer.status)
+    return
+  end
+  txn:set_var("txn.weir.status", answer.status)
+  txn:set_var("txn.weir.body", answer.body)
+  for header, variable in pairs(SAID) do
+    local values = answer.headers[header]
+    if values then txn:set_var(variable, values[0]) end
+  end
+end)
+`;
+}
+
+const BOUND = `
+-- What is longer identifies nobody, for weir either, and is not sent: HAProxy fails to ask with
+-- much more, and the request would pass uncounted. So it would with control characters in it.
+local IDENTITY_BYTES_MAX = ${IDENTITY_BYTES_MAX}
+local CONTROL = "[\\0-\\8\\10-\\31]"
+`;
+
+const ONE_LINE = `
+-- All lines of a header as one, which the application gets as well: it believes what is counted.
+local function one_line(txn, lines, name)
+  local values = lines[name]
+  if not values or #values == 0 then return values and values[0] end
+  local all = values[0]
+  for i = 1, #values do all = all .. (name == "cookie" and "; " or ", ") .. values[i] end
+  txn.http:req_set_header(name, all)
+  return all
+end
+`;
+
+const COOKIES = `
+-- The first cookie of each name, and none of the others.
+local function cookies(txn, lines, names)
+  local found = {}
+  for pair in (one_line(txn, lines, "cookie") or ""):gmatch("[^;]+") do
+    local name = pair:match("^%s*([^=]-)%s*=")
+    if names[name] then
+      found[#found + 1] = pair
+      names[name] = nil
+    end
+  end
+  return #found > 0 and table.concat(found, ";") or nil
+end
+`;
+
+/** What a client has chosen by itself, and may have made very long. */
+function ownWords(policy: Policy): string[] {
+  const headers = named(policy, 'header').map((name) => name.toLowerCase());
+  const words = headers.map((name) => `["${name}"] = one_line(txn, lines, "${name}"),`);
+  const names = named(policy, 'cookie').map((name) => `["${name}"] = true`);
+  if (names.length > 0 && !headers.includes('cookie')) {
+    words.push(`["cookie"] = cookies(txn, lines, {${names.join(', ')}}),`);
+  }
+  if (policy.identify.includes('method')) words.push('["x-forwarded-method"] = txn.sf:method(),');
+  if (policy.identify.includes('path')) words.push('["x-forwarded-uri"] = txn.sf:path(),');
+  return words;
+}
+
+function sendingOwn(words: readonly string[]): string[] {
+  if (words.length === 0) return [];
+  return [
+    'local words = {',
+    ...words.map((word) => `  ${word}`),
+    '}',
+    'local bytes, is_text = 0, true',
+    'for name, word in pairs(words) do',
+    '  asked[name] = {word}',
+    '  bytes = bytes + #word',
+    '  is_text = is_text and not word:find(CONTROL)',
+    'end',
+    'if bytes > IDENTITY_BYTES_MAX or not is_text then asked = {} end',
+  ];
+}
+
+function address({ identify, trustedHops }: Policy): string[] {
+  if (!identify.includes('ip')) return [];
+  if (trustedHops === 1) return ['asked["x-forwarded-for"] = {txn.sf:src()}'];
+  return [
+    '-- The address is at the end: nothing that is written in front of it takes it away.',
+    'local chain = one_line(txn, lines, "x-forwarded-for"):sub(-IDENTITY_BYTES_MAX)',
+    'asked["x-forwarded-for"] = {(chain:gsub(CONTROL, "_"))}',
+  ];
+}
