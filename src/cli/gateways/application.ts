@@ -1,0 +1,150 @@
+/**
+ * What the modules for express and fastify have in common: how an application asks weir by itself.
+ * Where weir fails, its answer is the one that the policy says.
+ */
+
+import type { Policy } from '../../policies/policy.ts';
+import { reducedCapacity } from '../../policies/quota.ts';
+import { bareHost, checkPath, quotaHeaders } from './names.ts';
+import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+
+/** All but the function that the framework calls. */
+export function asking({ policy, weir }: Setup): string {
+  const needsKey = 'needsKey' in weir && weir.needsKey;
+  const key = needsKey
+    ? `
+// The key by which weir knows this application.
+const KEY = process.env.WEIR_KEY;
+if (!KEY) throw new Error('WEIR_KEY is not set');
+`
+    : '';
+  const rows = identity(policy);
+  if (needsKey) rows.push("'X-Weir-Key': KEY,");
+  return `import { Agent, get } from 'node:http';
+
+const WEIR = { ${place(weir)}, path: '${checkPath(policy)}' };
+// Connections are kept, and closed after 5 s without a request: weir does it after 10 s.
+const agent = new Agent({ keepAlive: true, timeout: 5_000 });
+// Longer than weir takes, and no longer than a client should wait for it.
+const TIMEOUT_MS = ${TIMEOUT_MS};
+${fallBack(policy)}
+${key}
+// How much is left, on every answer; on a refusal, what weir says of it as well.
+const ADMITTED = [
+${quotaHeaders(policy)
+  .map((name) => `  ${quoted(name)},`)
+  .join('\n')}
+];
+const REFUSED = [...ADMITTED, 'Retry-After', 'Cache-Control', 'Content-Type'];
+
+// What identifies the caller, and nothing else of the request. Where it is [], nothing is sent.
+function identity(request) {
+  return {
+${rows.map((row) => `    ${row}`).join('\n')}
+  };
+}
+${cookieNames(policy).length > 0 ? COOKIES : ''}
+// A request that was not answered may have been counted: it is not sent again.
+function ask(headers) {
+  return new Promise((resolve) => {
+    const call = get({ ...WEIR, agent, headers });
+    // One turn later: an answer that came while this process was busy is read before.
+    const timer = setTimeout(() => setImmediate(() => call.destroy()), TIMEOUT_MS);
+    const settle = (decision) => {
+      clearTimeout(timer);
+      resolve(decision);
+    };
+    const fail = ({ message }) => {
+      process.emitWarning(\`weir has not answered: \${message}\`);
+      settle(FALL_BACK);
+    };
+    call.on('error', fail);
+    call.on('response', (answer) => {
+      let body = '';
+      answer.setEncoding('utf8');
+      answer.on('error', fail);
+      answer.on('data', (text) => {
+        body += text;
+      });
+      answer.on('end', () => settle(decisionOf(answer, body)));
+    });
+  });
+}
+
+function decisionOf({ statusCode: status, headers: said }, body) {
+  if (status !== 200 && status !== 429) {
+    process.emitWarning(\`weir answered \${status}\`);
+    return FALL_BACK;
+  }
+  const headers = {};
+  for (const name of status === 200 ? ADMITTED : REFUSED) {
+    if (name.toLowerCase() in said) headers[name] = said[name.toLowerCase()];
+  }
+  return { status, headers, body };
+}
+`;
+}
+
+function place(weir: Weir): string {
+  if ('socket' in weir) return `socketPath: ${quoted(weir.socket)}`;
+  return `host: ${quoted(bareHost(weir.host))}, port: ${weir.port}`;
+}
+
+function fallBack({ onError }: Policy): string {
+  return onError === 'allow'
+    ? `// Whatever else weir answers, or if it does not: the request passes (onError: allow).
+const FALL_BACK = { status: 200, headers: {}, body: '' };`
+    : `// Whatever else weir answers, or if it does not: the request is refused (onError: deny).
+const FALL_BACK = {
+  status: 429,
+  headers: {
+    'Retry-After': '1',
+    'Cache-Control': 'no-store',
+    'Content-Type': 'application/problem+json',
+  },
+  body: ${quoted(reducedCapacity())},
+};`;
+}
+
+/** Headers to ask with, a line each. */
+function identity(policy: Policy): string[] {
+  const names = cookieNames(policy);
+  const rows = policy.identify.flatMap((part) => {
+    if (part === 'ip') return address(policy);
+    if (part === 'method') return `'X-Forwarded-Method': request.method,`;
+    if (part === 'path') return `'X-Forwarded-Uri': request.originalUrl,`;
+    if (!part.startsWith('header:')) return [];
+    const name = quoted(part.slice('header:'.length).toLowerCase());
+    return `${name}: request.headers[${name}] ?? [],`;
+  });
+  return names.length > 0
+    ? [...rows, `Cookie: cookies(request, [${names.map(quoted).join(', ')}]),`]
+    : rows;
+}
+
+function address({ trustedHops }: Policy): string[] {
+  if (trustedHops === 1) return [`'X-Forwarded-For': request.ip ?? [],`];
+  return [
+    '// The address of who has connected comes behind those that the proxies before it have set.',
+    `'X-Forwarded-For': [request.headers['x-forwarded-for'], request.socket.remoteAddress].join(),`,
+  ];
+}
+
+/** Of the cookies that identify, unless all of them do. */
+function cookieNames({ identify }: Policy): string[] {
+  if (identify.some((part) => part.toLowerCase() === 'header:cookie')) return [];
+  const cookies = identify.filter((part) => part.startsWith('cookie:'));
+  return cookies.map((part) => part.slice('cookie:'.length));
+}
+
+function quoted(text: string): string {
+  return `'${text.replace(/[\\']/g, '\\$&')}'`;
+}
+
+const COOKIES = `
+// The cookies of these names, and none of the others.
+function cookies({ headers }, names) {
+  const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim());
+  return pairs.filter((pair) => names.includes(pair.split('=', 1)[0].trim()));
+}
+`;
