@@ -9,6 +9,9 @@ import { GATEWAYS, type Gateway, type Policy } from '../policies/policy.ts';
 import { apisix } from './gateways/apisix.ts';
 import { caddy } from './gateways/caddy.ts';
 import { envoy } from './gateways/envoy.ts';
+import { express } from './gateways/express.ts';
+import { fastify } from './gateways/fastify.ts';
+import { haproxy, haproxyLua } from './gateways/haproxy.ts';
 import { istio } from './gateways/istio.ts';
 import { nginx } from './gateways/nginx.ts';
 import type { Setup, Weir } from './gateways/setup.ts';
@@ -32,10 +35,13 @@ legacyHeaders.
 
 type Template = (setup: Setup) => string;
 
-const TEMPLATES: Partial<Record<Gateway, Template>> = {
+const TEMPLATES: Record<Gateway, Template> = {
   apisix,
   caddy,
   envoy,
+  express,
+  fastify,
+  haproxy,
   istio,
   nginx,
   traefik,
@@ -71,12 +77,12 @@ export async function gateway(args: readonly string[]): Promise<number> {
 
 function templateOf(name: string, wantsLua: boolean): Template {
   const known = GATEWAYS.find((gateway) => gateway === name);
-  const template = known && TEMPLATES[known];
-  if (template === undefined) {
+  if (known === undefined) {
     throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}, got ${describe(name)}`);
   }
-  if (wantsLua) throw new StartError('--lua is for haproxy alone');
-  return template;
+  if (!wantsLua) return TEMPLATES[known];
+  if (known !== 'haproxy') throw new StartError('--lua is for haproxy alone');
+  return haproxyLua;
 }
 
 function portOf(text: string): number {
