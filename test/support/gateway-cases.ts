@@ -5,6 +5,7 @@
 
 import { chmodSync, writeFileSync } from 'node:fs';
 import { Agent, type AgentOptions } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Setup } from '../../src/cli/gateways/setup.ts';
@@ -362,6 +363,17 @@ export function gatewayCases({ name, print, start }: Tried): void {
       const answer = await ask(gateway.port, {}, agent);
       expect([answer.status, answer.headers.ratelimit]).toEqual([expected, expect.any(String)]);
     }
+  });
+
+  test('what weir does not answer is not sent again: it may have been counted', async () => {
+    const mute = createServer((socket) => socket.resume());
+    await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
+    stops.push(async () => mute.close());
+    const wire = await startWire((mute.address() as AddressInfo).port);
+    stops.push(wire.stop);
+    const gateway = await serve(policies.open, atPort(wire.port));
+    expect((await ask(gateway.port)).status).toBe(200);
+    expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(2);
   });
 
   /** What a client gets where weir has not decided. */
