@@ -144,7 +144,10 @@ describe('the repository', () => {
       ...manifest.devDependencies,
     };
     const tools = ['@biomejs/biome', '@types/node', 'autocannon', 'rolldown', 'typescript'];
-    const text = code.map((file) => file.text).join('\n');
+    const text = tracked
+      .filter((path) => /\.(ts|mjs)$/.test(path) && !path.startsWith(PEERS))
+      .map(read)
+      .join('\n');
     for (const [name, version] of Object.entries(dependencies)) {
       expect([name, version]).toEqual([
         name,
