@@ -28,9 +28,12 @@ import {
   removeDirectory,
   startServer,
   temporaryDirectory,
+  until,
 } from './server.ts';
 
 export interface Tried {
+  /** Whether a policy may look at a header that nginx drops for its name. */
+  dropsNames?: boolean;
   name: Policy['gateway'];
   print: (setup: Setup) => string;
   /** @param key what is put where the text says that a key has to be */
@@ -89,7 +92,7 @@ const elsewhere = () => {
 const left = ({ headers }: Answer) => Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
 const statuses = (answers: Answer[]) => answers.map(({ status }) => status);
 
-export function gatewayCases({ name, print, start }: Tried): void {
+export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
   let directory = '';
   const policies = Object.fromEntries(
     Object.entries(POLICIES).map(([namespace, more]): [string, Policy] => {
@@ -300,13 +303,51 @@ export function gatewayCases({ name, print, start }: Tried): void {
     expect(left(await ask(gateway.port, { headers: again }))).toBe(0);
   });
 
-  test('a header may have any name', async () => {
+  test('a header may have any name, or is told to be dropped', async () => {
+    if (dropsNames) {
+      await expect(serving('named')).rejects.toThrow('looks at "api_key"');
+      return;
+    }
     const gateway = await serving('named');
     const of = (who: string) => ({ headers: { 'Api-Key': 'x', api_key: who } });
     const answers = await askInTurn(gateway.port, [of('one'), of('one'), of('one'), of('two')]);
     expect(statuses(answers)).toEqual([200, 200, 429, 200]);
     expect(application.requests.at(-1)?.headers.api_key).toBe('two');
   });
+
+  test.each([
+    ['open', ''],
+    ['cookies', 'Cookie: connect.sid=odd'],
+    ['keys', 'X-Api-Key: odd'],
+  ])(
+    'who is refused under %s gets in by no head that weir does not take',
+    async (namespace, who) => {
+      const gateway = await serving(namespace);
+      const asking = async (lines: string[]): Promise<number | undefined> => {
+        const head = ['GET /odd HTTP/1.1', 'Host: odd', ...lines, '', ''].join('\r\n');
+        const answers = await exchange(gateway.port, [Buffer.from(head, 'latin1')]).catch(() => []);
+        return answers[0]?.status;
+      };
+      const own = who === '' ? [] : [who];
+      await until('it is refused', async () => (await asking(own)) === 429);
+      const before = application.requests.length;
+      const heads = [
+        [...own, `X-Long: ${'x'.repeat(40_000)}`],
+        [...own, ...Array.from({ length: 150 }, (_, i) => `X-Many-${i}: x`)],
+        [...own, 'X-Odd: a\x01b'],
+        [...own, 'X-Forwarded-For: \x01'],
+        [...own.map((line) => `${line}; a=\x01`)],
+        [...own.map((line) => `${line}; ${'a=b;'.repeat(3_500)}`)],
+        [...own, ...Array.from({ length: 4 }, () => `Cookie: a=${'x'.repeat(14_000)}`)],
+      ];
+      for (const [i, lines] of heads.entries()) {
+        // Under a key that is read as it is, another one is another caller.
+        if (namespace === 'keys' && (i === 4 || i === 5)) continue;
+        expect([i, await asking(lines)]).not.toEqual([i, 200]);
+      }
+      expect(application.requests.slice(before)).toEqual([]);
+    },
+  );
 
   test('address, method, path and a header together; the tightest window refuses', async () => {
     const gateway = await serving('combined');

@@ -63,12 +63,21 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 			handle_response @refused {
 				copy_response
 			}
-			# An answer that weir should not give, as of a wrong key: logged as an error.
+			# A head that weir does not take is the client's own doing, and lets nobody in.
+			@head status 400 413 431 505
+			handle_response @head {
+				respond 431
+			}
+			# Answers that weir should not give: logged as errors.
+			@key status 401 403
+			handle_response @key {
+				error "weir answered that it does not take this key" 502
+			}
 			handle_response {
-				error "weir answered {rp.status_code}" 502
+				error "weir answered with an error, as it does for a policy that is not there" 502
 			}
 		}
-		reverse_proxy ${application}
+		reverse_proxy ${application}${kept(policy, 2)}
 	}
 
 	handle_errors {
@@ -80,9 +89,12 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 `;
 }
 
-function unanswered({ onError }: Policy, application: string): string[] {
-  if (onError === 'allow') {
-    return ['# The request goes on, without a limit.', `reverse_proxy @unanswered ${application}`];
+function unanswered(policy: Policy, application: string): string[] {
+  if (policy.onError === 'allow') {
+    return [
+      '# The request goes on, without a limit.',
+      `reverse_proxy @unanswered ${application}${kept(policy, 2)}`,
+    ];
   }
   return [
     '# The request is refused.',
@@ -114,6 +126,15 @@ function oneLine({ identify }: Policy): string[] {
   });
 }
 
+const ALL_TRUSTED = 'trusted_proxies 0.0.0.0/0 ::/0';
+
+/** What the application is told of proxies before this one, which is all that they have said. */
+function kept({ trustedHops }: Policy, indent: number): string {
+  if (trustedHops === 1) return '';
+  const tabs = '\t'.repeat(indent);
+  return ` {\n${tabs}\t${ALL_TRUSTED}\n${tabs}}`;
+}
+
 /** What weir is told of the caller: headers as they came, and what Caddy itself says. */
 function identity({ identify, trustedHops }: Policy): string[] {
   const lines: string[] = [];
@@ -124,7 +145,7 @@ function identity({ identify, trustedHops }: Policy): string[] {
   if (trustedHops > 1) {
     lines.push(`# The caller is ${trustedHops} from the right in X-Forwarded-For: what proxies`);
     lines.push('# before this one have said is kept, and who is connected is added.');
-    lines.push('trusted_proxies 0.0.0.0/0 ::/0');
+    lines.push(ALL_TRUSTED);
   }
   const looksAt = identify.map((by) => {
     return by.startsWith('cookie:') ? 'cookie' : by.replace(/^header:/, '').toLowerCase();

@@ -205,15 +205,12 @@ end
 `;
 
 const COOKIES = `
--- The first cookie of each name, and none of the others.
+-- The cookies of these names, and none of the others.
 local function cookies(txn, lines, names)
   local found = {}
   for pair in (one_line(txn, lines, "cookie") or ""):gmatch("[^;]+") do
     local name = pair:match("^%s*([^=]-)%s*=")
-    if names[name] then
-      found[#found + 1] = pair
-      names[name] = nil
-    end
+    if names[name] then found[#found + 1] = pair end
   end
   return #found > 0 and table.concat(found, ";") or nil
 end

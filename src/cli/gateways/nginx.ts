@@ -2,15 +2,19 @@
  * nginx 1.22 and later. It asks by `auth_request`, which admits by a 2xx and refuses by a 403, of
  * which `error_page` makes a 429. Where weir is not there or too slow, the 502 or 504 is caught in
  * the location that asks. Any other answer of weir is a 500 of the request itself, which the error
- * log has, and is caught there. Both end as the policy says.
+ * log has, and is caught there. Both end as the policy says; but what a client can bring about by
+ * its own head refuses: it would let itself in.
  */
 
+import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
-/** What nginx has a variable for, and does not drop for its name. */
+/** What nginx has a variable for of its own, and does not drop for its name. */
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
+/** In a header: of a head with one of these weir takes no notice, so that it would not answer. */
+const CONTROL = '[\\x00-\\x08\\x0a-\\x1f\\x7f]';
 
 /** As weir itself says it, but for when, which is in Retry-After. */
 const QUOTA_EXCEEDED = JSON.stringify({
@@ -19,6 +23,7 @@ const QUOTA_EXCEEDED = JSON.stringify({
   status: 429,
 });
 
+/** @throws StartError where the policy looks at a header that nginx drops */
 export function nginx({ policy, weir, listen, upstream }: Setup): string {
   const { namespace, onError } = policy;
   const names = ['RateLimit-Policy', 'RateLimit'];
@@ -27,7 +32,13 @@ export function nginx({ policy, weir, listen, upstream }: Setup): string {
   }
   const told = names.map((name) => `add_header ${name} ${kept(name)} always;`);
   const headers = headersOf(policy);
-  const isPlain = headers.every((name) => PLAIN_NAME.test(name));
+  const dropped = headers.find((name) => !PLAIN_NAME.test(name));
+  if (dropped !== undefined) {
+    throw new StartError(
+      `nginx takes headers whose names are letters, digits and "-", and the policy looks at` +
+        ` ${JSON.stringify(dropped)}`,
+    );
+  }
   return `\
 # nginx 1.22 or later, which asks weir about each request by the policy of ${namespace}.
 # To try it: nginx -p <an empty directory> -c <this file> -g 'daemon off;'
@@ -76,12 +87,8 @@ http {
 
   server {
     listen ${listen};
-    # A client may send many kilobytes of cookies.
-    large_client_header_buffers 4 16k;${block(
-      4,
-      isPlain ? [] : ['# Or nginx would drop what the policy looks at, for its name.'],
-      isPlain ? [] : ['ignore_invalid_headers off;'],
-    )}
+    # A client may send many kilobytes of cookies, but no more than weir reads.
+    large_client_header_buffers 2 15k;${block(4, onlyText(policy))}
 
     # What the application gets; the location that asks weir has its own.
     proxy_http_version 1.1;
@@ -91,8 +98,8 @@ http {
     proxy_set_header X-Forwarded-Proto $scheme;
     proxy_set_header X-Weir-Key "";${block(
       4,
-      isPlain && headers.length > 0 ? ['# The very one by which weir has counted.'] : [],
-      isPlain ? headers.map((name) => `proxy_set_header ${name} $http_${variable(name)};`) : [],
+      headers.length > 0 ? ['# The very one by which weir has counted.'] : [],
+      headers.map((name) => `proxy_set_header ${name} $http_${variable(name)};`),
     )}
 
     location / {
@@ -116,13 +123,9 @@ http {
       proxy_method HEAD;
       proxy_pass_request_body off;
       proxy_set_header Content-Length "";
-      proxy_set_header Connection "";${block(
-        6,
-        isPlain ? ['# Nothing of the client goes to weir but what identifies it.'] : [],
-        isPlain ? ['proxy_pass_request_headers off;'] : [],
-        identity(policy, isPlain),
-        keyOf(weir),
-      )}
+      proxy_set_header Connection "";
+      # Nothing of the client goes to weir but what identifies it.
+      proxy_pass_request_headers off;${block(6, identity(policy), keyOf(weir))}
       proxy_connect_timeout ${TIMEOUT_MS}ms;
       proxy_send_timeout ${TIMEOUT_MS}ms;
       proxy_read_timeout ${TIMEOUT_MS}ms;
@@ -133,6 +136,12 @@ http {
       # To auth_request a 401 would be a refusal; it is a wrong key.
       proxy_intercept_errors on;
       error_page 401 = @wrong_key;
+      # A head that weir does not take: the client's own doing.
+      error_page 400 413 431 505 = @wrong_head;
+    }
+
+    location @wrong_head {
+      return 403;
     }
 
     location @unanswered {
@@ -174,20 +183,33 @@ function headersOf({ identify }: Policy): string[] {
   return identify.filter((by) => by.startsWith('header:')).map((by) => by.slice(7));
 }
 
+function looksAtCookies({ identify }: Policy): boolean {
+  return identify.some((by) => by.startsWith('cookie:'));
+}
+
+/** Of what a client says and weir is told, that it is text. */
+function onlyText(policy: Policy): string[] {
+  const names = headersOf(policy);
+  if (looksAtCookies(policy)) names.push('cookie');
+  if (policy.trustedHops > 1 && policy.identify.includes('ip')) names.push('x-forwarded-for');
+  if (names.length === 0) return [];
+  return [
+    '# weir does not answer a head with control characters in it.',
+    ...names.map((name) => `if ($http_${variable(name)} ~ "${CONTROL}") { return 400; }`),
+  ];
+}
+
 /** The address of who is connected; behind other proxies, at the end of what those say. */
 function callerOf({ trustedHops }: Policy): string {
   return trustedHops === 1 ? '$remote_addr' : '$proxy_add_x_forwarded_for';
 }
 
 /** What weir is told of the caller; nginx itself says it, so a client cannot. */
-function identity(policy: Policy, isPlain: boolean): string[] {
+function identity(policy: Policy): string[] {
   const { identify } = policy;
-  const told: string[] = [];
-  if (isPlain) {
-    for (const name of headersOf(policy)) told.push(`${name} $http_${variable(name)}`);
-    // All of them: by name nginx finds one whatever its case, and not one with a dot.
-    if (identify.some((by) => by.startsWith('cookie:'))) told.push('Cookie $http_cookie');
-  }
+  const told = headersOf(policy).map((name) => `${name} $http_${variable(name)}`);
+  // All of them: by name nginx finds one whatever its case, and not one with a dot.
+  if (looksAtCookies(policy)) told.push('Cookie $http_cookie');
   if (identify.includes('ip')) told.push(`X-Forwarded-For ${callerOf(policy)}`);
   if (identify.includes('method')) told.push('X-Forwarded-Method $request_method');
   if (identify.includes('path')) told.push('X-Forwarded-Uri $request_uri');
