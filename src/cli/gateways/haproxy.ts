@@ -205,12 +205,11 @@ end
 `;
 
 const COOKIES = `
--- The cookies of these names, and none of the others.
+-- The cookies of these names, and none of the others. Of one that comes twice, weir counts neither.
 local function cookies(txn, lines, names)
   local found = {}
   for pair in (one_line(txn, lines, "cookie") or ""):gmatch("[^;]+") do
-    local name = pair:match("^%s*([^=]-)%s*=")
-    if names[name] then found[#found + 1] = pair end
+    if names[pair:match("^%s*([^=]-)%s*=")] then found[#found + 1] = pair end
   end
   return #found > 0 and table.concat(found, ";") or nil
 end
