@@ -50,7 +50,12 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				compression off
 			}
 
-			@admitted status 200
+			# Weir's answers have this header, and no other is one: a busy Caddy (2.6, and many
+			# later) may take a connection to the application for one to weir.
+			@admitted {
+				status 200
+				header RateLimit-Policy *
+			}
 			handle_response @admitted {
 				vars weir admitted
 				# For the client, beside what the application says.
@@ -59,7 +64,10 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				}
 			}
 			# Weir's own answer, with Retry-After.
-			@refused status 429
+			@refused {
+				status 429
+				header RateLimit-Policy *
+			}
 			handle_response @refused {
 				copy_response
 			}
