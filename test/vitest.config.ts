@@ -1,6 +1,6 @@
 /**
- * Tests that load both cores, or strike while they are loaded, run one after the other; all others
- * three or two at a time, for they mostly wait.
+ * Tests that load both cores, strike while they are loaded, or have gateways that wait for 50 ms and
+ * no longer, run one after the other; all others three or two at a time, for they mostly wait.
  */
 
 import { defineConfig } from 'vitest/config';
@@ -8,6 +8,9 @@ import { IS_LONG } from './faults/promises.ts';
 import PromiseTable from './faults/reporter.ts';
 
 const HEAVY = [
+  'test/clients/caddy.test.ts',
+  'test/clients/haproxy.test.ts',
+  'test/clients/nginx.test.ts',
   'test/counters/*contention.test.ts',
   'test/http/in-force.test.ts',
   'test/http/listener.test.ts',

@@ -1,9 +1,9 @@
 /**
  * What every gateway does on the text that weir prints for it, with the real gateway, the real weir
- * and an application behind them. Each test has a namespace, or addresses, of its own.
+ * and an application behind them. Each attempt at a test is made by callers of its own.
  */
 
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Agent, type AgentOptions } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ const usual = {
 /** By namespace, what differs from the usual. */
 const POLICIES: Record<string, Partial<Policy>> = {
   open: once(3),
-  closed: { ...once(100), onError: 'deny' },
+  closed: { ...once(100), identify: ['header:x-api-key'], onError: 'deny' },
   cookies: { ...once(2), identify: ['cookie:connect.sid'], legacyHeaders: true },
   keys: { ...once(2), identify: ['header:x-api-key'], missing: 'admit' },
   named: { ...once(2), identify: ['header:api_key'] },
@@ -86,11 +86,28 @@ const GET = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
 /** A connection from another address: all of 127.0.0.0/8 are this machine's. */
 let lastAddress = 1;
 const elsewhere = () => {
-  const localAddress = `127.0.0.${++lastAddress}`;
+  lastAddress++;
+  const localAddress = `127.0.${lastAddress >> 8}.${lastAddress & 255}`;
   return new Agent({ keepAlive: true, maxSockets: 1, localAddress } as AgentOptions);
 };
+/** Whom nothing was counted for. */
+let lastOne = 0;
+const someone = () => `someone-${++lastOne}`;
+
+const ATTEMPTS = 10;
 const left = ({ headers }: Answer) => Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
 const statuses = (answers: Answer[]) => answers.map(({ status }) => status);
+
+/** Stops all its threads, of which none answers any more behind this. */
+async function hang({ child }: Running): Promise<void> {
+  child.kill('SIGSTOP');
+  const tasks = `/proc/${child.pid}/task`;
+  await until('it hangs', () => {
+    return readdirSync(tasks).every((task) => {
+      return readFileSync(`${tasks}/${task}/stat`, 'utf8').includes(') T ');
+    });
+  });
+}
 
 export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
   let directory = '';
@@ -103,13 +120,45 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
   let weir: Running;
   let application: Application;
   const stops: (() => Promise<unknown>)[] = [];
+  const gateways: Gateway[] = [];
+
+  /** How often a gateway has not waited for weir, or asked somebody else. */
+  const timeouts = () =>
+    gateways.flatMap(({ output }) => output().match(/timed out|timeout|weir answered/g) ?? []);
+
+  /** A machine that is busy may keep weir for longer than gateways wait: then once more. */
+  function testInTime(what: string, run: () => Promise<void>): void {
+    test(what, async () => {
+      for (let attempt = 1; ; attempt++) {
+        const { length } = timeouts();
+        try {
+          await run();
+          return;
+        } catch (error) {
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          if (attempt === ATTEMPTS || timeouts().length === length) throw error;
+        }
+      }
+    });
+  }
 
   async function startWeir(dataDir: string, port: number, more: string[] = []) {
     const config = join(directory, 'weir.json');
     const args = ['--config', config, '--gateway-port', String(port), '--acceptors', '1', ...more];
     const server = await startServer(join(directory, dataDir), { args });
-    stops.push(server.stop);
+    stops.push(() => {
+      // A test that fails may leave it hanging.
+      server.child.kill('SIGCONT');
+      return server.stop();
+    });
     return server;
+  }
+
+  /** A new weir's first answers may take longer than a gateway waits; they are of no test. */
+  function firstAnswer({ port }: Gateway): Promise<void> {
+    return until('weir answers in time', async () => {
+      return (await ask(port, {}, elsewhere())).headers.ratelimit !== undefined;
+    });
   }
 
   /** The gateway for a namespace, which asks weir where it is said. */
@@ -118,6 +167,7 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
     const upstream = { host: '127.0.0.1', port: application.port };
     const gateway = await start(print({ policy, weir: at, listen, upstream }), listen, key);
     stops.push(gateway.stop);
+    gateways.push(gateway);
     return gateway;
   }
   const atPort = (port: number, needsKey = false) => ({ host: '127.0.0.1', port, needsKey });
@@ -142,6 +192,7 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
     const socket = ['--gateway-socket', join(directory, 'weir socket')];
     const args = [...socket, '--gateway-socket-mode', '0666'];
     weir = await startWeir('data', gatewayPort, args);
+    await firstAnswer(await serving('shadow'));
   });
   afterAll(async () => {
     for (const stop of stops.reverse()) await stop();
@@ -154,10 +205,12 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       gateway = await serving('open');
     });
 
-    test('as many as the limit come to the application, others get a 429', async () => {
+    testInTime('as many as the limit come to the application, others get a 429', async () => {
       const path = '/first?a=b';
       const all = Array.from({ length: 5 }, () => ({ path }));
-      const answers = await askInTurn(gateway.port, [...all, { path, method: 'HEAD' }]);
+      const parts = [...all, { path, method: 'HEAD' }];
+      const before = application.requests.length;
+      const answers = await askInTurn(gateway.port, parts, elsewhere());
       expect(statuses(answers)).toEqual([200, 200, 200, 429, 429, 429]);
       const admitted = answers.slice(0, 3);
       expect(admitted.map(left)).toEqual([2, 1, 0]);
@@ -179,28 +232,27 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       expect(JSON.parse(refused[0].body)).toMatchObject({ status: 429 });
       expect(refused[0].body).toContain('quota-exceeded');
       expect(refused[2].body).toBe('');
-      const seen = application.requests.filter(({ url }) => url === path);
-      expect(seen).toHaveLength(3);
+      const seen = application.requests.slice(before);
+      expect(seen.map(({ url }) => url)).toEqual([path, path, path]);
     });
 
-    test('who forges what a proxy says is counted as ever', async () => {
-      const agent = elsewhere();
+    testInTime('who forges what a proxy says is counted as ever', async () => {
       const headers = FORGED;
-      for (const expected of [200, 200, 200, 429]) {
-        const forges = expected === 200 ? {} : { headers };
-        expect((await ask(gateway.port, forges, agent)).status).toBe(expected);
-      }
+      const all = [{}, {}, {}, { headers }];
+      const answers = await askInTurn(gateway.port, all, elsewhere());
+      expect(statuses(answers)).toEqual([200, 200, 200, 429]);
       // And somebody else has used nothing.
       expect(left(await ask(gateway.port, { headers }, elsewhere()))).toBe(2);
     });
 
-    test('a body comes whole, is counted once, and can follow a refusal', async () => {
+    testInTime('a body comes whole, is counted once, and can follow a refusal', async () => {
       const body = 'x'.repeat(200_000);
       const agent = elsewhere();
+      const before = application.requests.length;
       const post = { method: 'POST', path: '/post', body };
       expect(left(await ask(gateway.port, post, agent))).toBe(2);
       expect(left(await ask(gateway.port, post, agent))).toBe(1);
-      const seen = application.requests.filter(({ url }) => url === '/post');
+      const seen = application.requests.slice(before);
       expect(seen.map((request) => [request.method, request.body])).toEqual([
         ['POST', body],
         ['POST', body],
@@ -211,7 +263,7 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       }
     });
 
-    test("the application's own refusals and errors pass as they are", async () => {
+    testInTime("the application's own refusals and errors pass as they are", async () => {
       for (const paths of [
         ['/401', '/403', '/404'],
         ['/429', '/500', '/503'],
@@ -236,24 +288,28 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
     expect(application.requests.filter(({ url }) => url === '/broken')).toHaveLength(1);
   });
 
-  test('of 1 000 at once exactly as many pass as the limit', async () => {
+  test('of 1 000 at once exactly as many pass as the limit, but for who was kept waiting', async () => {
     const gateway = await serving('closed');
-    const answers = await askAtOnce(gateway.port, 1_000, 50);
-    // Where weir took too long, nobody was told what is left, though it may have counted.
+    const headers = { 'X-Api-Key': someone() };
+    const answers = await askAtOnce(gateway.port, 1_000, 50, { headers });
     const told = answers.filter(({ headers }) => headers.ratelimit !== undefined);
-    const passed = answers.filter(({ status }) => status === 200).length;
-    expect(statuses(answers).filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    const passed = told.filter(({ status }) => status === 200).length;
+    const late = answers.filter((answer) => !told.includes(answer));
     expect(passed).toBeLessThanOrEqual(100);
-    expect(passed).toBeGreaterThanOrEqual(100 - (answers.length - told.length));
-    expect(told.length).toBeGreaterThan(900);
+    // Who was refused because weir took too long may have been counted.
+    expect(passed + late.length).toBeGreaterThanOrEqual(100);
+    expect(late.filter(({ status }) => status !== 429)).toEqual([]);
+    expect(told.length).toBeGreaterThan(100);
+    expect(statuses(told).filter((status) => status === 429)).toHaveLength(told.length - passed);
   });
 
-  test('9 KB of cookies come through, and one of them says who asks', async () => {
+  testInTime('9 KB of cookies come through, and one of them says who asks', async () => {
     const gateway = await serving('cookies');
     const of = (who: string) => ({
       headers: { Cookie: `CONNECT.SID=x; a=${'b'.repeat(9_000)}; connect.sid=${who}; c=d` },
     });
-    const answers = await askInTurn(gateway.port, [of('one'), of('one'), of('one'), of('two')]);
+    const [one, two] = [of(someone()), of(someone())];
+    const answers = await askInTurn(gateway.port, [one, one, one, two]);
     expect(statuses(answers)).toEqual([200, 200, 429, 200]);
     expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual([
       ...['1', '0', '0', '1'],
@@ -262,10 +318,10 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       expect(headers['x-ratelimit-limit']).toBe('2');
       expect(headers['x-ratelimit-reset']).toMatch(/^\d+$/);
     }
-    expect(application.requests.at(-1)?.headers.cookie).toBe(of('two').headers.Cookie);
+    expect(application.requests.at(-1)?.headers.cookie).toBe(two.headers.Cookie);
   });
 
-  test('a header says who asks; nothing else of the client goes to weir', async () => {
+  testInTime('a header says who asks; nothing else of the client goes to weir', async () => {
     const { gateway, wire } = await wired('keys');
     const of = (who: string) => ({
       path: '/private?token=secret-0',
@@ -276,107 +332,126 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
         'X-Weir-Key': 'secret-3',
       },
     });
-    const all = [of('one'), of('one'), of('one'), of('two')];
-    const answers = await askInTurn(gateway.port, all);
+    const [one, two] = [of(someone()), of(someone())];
+    const answers = await askInTurn(gateway.port, [one, one, one, two]);
     expect(statuses(answers)).toEqual([200, 200, 429, 200]);
     expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(5);
     expect(wire.sent()).not.toContain('secret');
     const { headers } = application.requests.at(-1)!;
-    expect([headers['x-api-key'], headers.authorization]).toEqual(['two', 'Bearer secret-1']);
+    expect([headers['x-api-key'], headers.authorization]).toEqual([
+      two.headers['X-Api-Key'],
+      'Bearer secret-1',
+    ]);
     // As the policy says of who has none.
     const without = await askInTurn(gateway.port, [{}, {}, {}, {}]);
     expect(statuses(without)).toEqual([200, 200, 200, 200]);
   });
 
-  test('of a header in several lines the application gets what weir has counted', async () => {
-    const gateway = await serving('keys');
-    const twice = { 'X-Api-Key': 'real\r\nX-Api-Key: other', ...GET };
-    const [answer] = await exchange(gateway.port, [
-      requestBytes({ method: 'GET', headers: twice }),
-    ]);
-    expect(left(answer)).toBe(1);
-    const { rawHeaders } = application.requests.at(-1)!;
-    const names = rawHeaders.map((text) => text.toLowerCase());
-    const at = names.indexOf('x-api-key');
-    expect(names.lastIndexOf('x-api-key')).toBe(at);
-    const again = { 'X-Api-Key': rawHeaders[at + 1] };
-    expect(left(await ask(gateway.port, { headers: again }))).toBe(0);
-  });
+  testInTime(
+    'of a header in several lines the application gets what weir has counted',
+    async () => {
+      const gateway = await serving('keys');
+      const twice = { 'X-Api-Key': `${someone()}\r\nX-Api-Key: other`, ...GET };
+      const [answer] = await exchange(gateway.port, [
+        requestBytes({ method: 'GET', headers: twice }),
+      ]);
+      expect(left(answer)).toBe(1);
+      const { rawHeaders } = application.requests.at(-1)!;
+      const names = rawHeaders.map((text) => text.toLowerCase());
+      const at = names.indexOf('x-api-key');
+      expect(names.lastIndexOf('x-api-key')).toBe(at);
+      const again = { 'X-Api-Key': rawHeaders[at + 1] };
+      expect(left(await ask(gateway.port, { headers: again }))).toBe(0);
+    },
+  );
 
-  test('a header may have any name, or is told to be dropped', async () => {
+  testInTime('a header may have any name, or is told to be dropped', async () => {
     if (dropsNames) {
       await expect(serving('named')).rejects.toThrow('looks at "api_key"');
       return;
     }
     const gateway = await serving('named');
     const of = (who: string) => ({ headers: { 'Api-Key': 'x', api_key: who } });
-    const answers = await askInTurn(gateway.port, [of('one'), of('one'), of('one'), of('two')]);
+    const [one, two] = [of(someone()), of(someone())];
+    const answers = await askInTurn(gateway.port, [one, one, one, two]);
     expect(statuses(answers)).toEqual([200, 200, 429, 200]);
-    expect(application.requests.at(-1)?.headers.api_key).toBe('two');
+    expect(application.requests.at(-1)?.headers.api_key).toBe(two.headers.api_key);
   });
 
-  test.each([
+  for (const [namespace, who] of [
     ['open', ''],
     ['cookies', 'Cookie: connect.sid=odd'],
     ['keys', 'X-Api-Key: odd'],
-  ])(
-    'who is refused under %s gets in by no head that weir does not take',
-    async (namespace, who) => {
-      const gateway = await serving(namespace);
-      const asking = async (lines: string[]): Promise<number | undefined> => {
-        const head = ['GET /odd HTTP/1.1', 'Host: odd', ...lines, '', ''].join('\r\n');
-        const answers = await exchange(gateway.port, [Buffer.from(head, 'latin1')]).catch(() => []);
-        return answers[0]?.status;
-      };
-      const own = who === '' ? [] : [who];
-      await until('it is refused', async () => (await asking(own)) === 429);
-      const before = application.requests.length;
-      const heads = [
-        [...own, `X-Long: ${'x'.repeat(40_000)}`],
-        [...own, ...Array.from({ length: 150 }, (_, i) => `X-Many-${i}: x`)],
-        [...own, 'X-Odd: a\x01b'],
-        [...own, 'X-Forwarded-For: \x01'],
-        [...own.map((line) => `${line}; a=\x01`)],
-        [...own.map((line) => `${line}; ${'a=b;'.repeat(3_500)}`)],
-        [...own, ...Array.from({ length: 4 }, () => `Cookie: a=${'x'.repeat(14_000)}`)],
+  ]) {
+    testInTime(
+      `who is refused under ${namespace} gets in by no head that weir does not take`,
+      async () => {
+        const gateway = await serving(namespace);
+        const asking = async (lines: string[]): Promise<number | undefined> => {
+          const head = ['GET /odd HTTP/1.1', 'Host: odd', ...lines, '', ''].join('\r\n');
+          const answers = await exchange(gateway.port, [Buffer.from(head, 'latin1')]).catch(
+            () => [],
+          );
+          return answers[0]?.status;
+        };
+        const own = who === '' ? [] : [who];
+        await until('it is refused', async () => (await asking(own)) === 429);
+        const before = application.requests.length;
+        const heads = [
+          [...own, `X-Long: ${'x'.repeat(40_000)}`],
+          [...own, ...Array.from({ length: 150 }, (_, i) => `X-Many-${i}: x`)],
+          [...own, 'X-Odd: a\x01b'],
+          [...own, 'X-Forwarded-For: \x01'],
+          [...own.map((line) => `${line}; a=\x01`)],
+          [...own.map((line) => `${line}; ${'a=b;'.repeat(3_500)}`)],
+          [...own, ...Array.from({ length: 4 }, () => `Cookie: a=${'x'.repeat(14_000)}`)],
+        ];
+        for (const [i, lines] of heads.entries()) {
+          // Under a key that is read as it is, another one is another caller.
+          if (namespace === 'keys' && (i === 4 || i === 5)) continue;
+          expect([i, await asking(lines)]).not.toEqual([i, 200]);
+        }
+        expect(application.requests.slice(before)).toEqual([]);
+      },
+    );
+  }
+
+  testInTime(
+    'address, method, path and a header together; the tightest window refuses',
+    async () => {
+      const gateway = await serving('combined');
+      const of = { path: '/a', headers: { 'X-Api-Key': 'one' } };
+      const all = [
+        ...[of, of, of],
+        { ...of, headers: { ...FORGED, ...of.headers } },
+        { ...of, method: 'POST' },
+        { ...of, path: '/b' },
+        { ...of, headers: { 'X-Api-Key': 'two' } },
       ];
-      for (const [i, lines] of heads.entries()) {
-        // Under a key that is read as it is, another one is another caller.
-        if (namespace === 'keys' && (i === 4 || i === 5)) continue;
-        expect([i, await asking(lines)]).not.toEqual([i, 200]);
-      }
-      expect(application.requests.slice(before)).toEqual([]);
+      const answers = await askInTurn(gateway.port, all, elsewhere());
+      expect(statuses(answers)).toEqual([200, 200, 429, 429, 200, 200, 200]);
+      expect(answers[0].headers['ratelimit-policy']).toMatch(/q=3;.*q=2;/);
+      expect((await ask(gateway.port, of, elsewhere())).status).toBe(200);
     },
   );
 
-  test('address, method, path and a header together; the tightest window refuses', async () => {
-    const gateway = await serving('combined');
-    const of = { path: '/a', headers: { 'X-Api-Key': 'one' } };
-    const answers = await askInTurn(gateway.port, [
-      ...[of, of, of],
-      { ...of, headers: { ...FORGED, ...of.headers } },
-      { ...of, method: 'POST' },
-      { ...of, path: '/b' },
-      { ...of, headers: { 'X-Api-Key': 'two' } },
-    ]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 429, 200, 200, 200]);
-    expect(answers[0].headers['ratelimit-policy']).toMatch(/q=3;.*q=2;/);
-    expect((await ask(gateway.port, of, elsewhere())).status).toBe(200);
-  });
+  testInTime(
+    'behind another proxy its client is who asks, whatever that client has said',
+    async () => {
+      const gateway = await serving('behind');
+      const of = (chain: string) => ({ headers: { 'X-Forwarded-For': chain } });
+      const [one, two] = [`10.0.0.${++lastOne}`, `10.0.0.${++lastOne}`];
+      const answers = await askInTurn(gateway.port, [
+        of(one),
+        of(`192.0.2.1, ${one}`),
+        of(`${two}, 192.0.2.2, ${one}`),
+        of(`${one}, ${two}`),
+      ]);
+      expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    },
+  );
 
-  test('behind another proxy its client is who asks, whatever that client has said', async () => {
-    const gateway = await serving('behind');
-    const of = (chain: string) => ({ headers: { 'X-Forwarded-For': chain } });
-    const answers = await askInTurn(gateway.port, [
-      of('10.0.0.1'),
-      of('192.0.2.1, 10.0.0.1'),
-      of('10.0.0.2, 192.0.2.2, 10.0.0.1'),
-      of('10.0.0.1, 10.0.0.2'),
-    ]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
-  });
-
-  test('in shadow nobody is refused; connections to weir are kept', async () => {
+  testInTime('in shadow nobody is refused; connections to weir are kept', async () => {
     const { gateway, wire } = await wired('shadow');
     const answers = await askAtOnce(gateway.port, 300, 4);
     expect(statuses(answers).every((status) => status === 200)).toBe(true);
@@ -385,7 +460,7 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
     expect(wire.connections()).toBeLessThan(40);
   });
 
-  test('on the port of the checks, with a key', async () => {
+  testInTime('on the port of the checks, with a key', async () => {
     const at = atPort(weir.port, true);
     const agent = elsewhere();
     const gateway = await serve(policies.open, at, ROOT_KEY);
@@ -397,7 +472,7 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
     }
   });
 
-  test('over a Unix socket', async () => {
+  testInTime('over a Unix socket', async () => {
     const agent = elsewhere();
     const gateway = await serve(policies.open, { socket: join(directory, 'weir socket') });
     for (const expected of [200, 200, 200, 429]) {
@@ -445,14 +520,14 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       const port = await freePort();
       const another = await startWeir(`data-${namespace}`, port);
       const gateway = await serve(policy, atPort(port));
-      expect((await ask(gateway.port)).headers.ratelimit).toBeDefined();
-      another.child.kill('SIGSTOP');
+      await firstAnswer(gateway);
+      await hang(another);
       await undecided(gateway, policy, true);
       another.child.kill('SIGCONT');
       await another.stop();
       await undecided(gateway, policy, true);
       await startWeir(`data-${namespace}`, port);
-      expect((await ask(gateway.port, {}, elsewhere())).headers.ratelimit).toBeDefined();
+      await firstAnswer(gateway);
     });
 
     test('a wrong key, and a namespace without a policy, are in the error log', async () => {

@@ -229,8 +229,11 @@ export function ask(port: number, parts: RequestParts = {}, agent?: Agent): Prom
 }
 
 /** Requests one after the other, each on the connection of the one before. */
-export async function askInTurn(port: number, all: RequestParts[]): Promise<Answer[]> {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+export async function askInTurn(
+  port: number,
+  all: RequestParts[],
+  agent = new Agent({ keepAlive: true, maxSockets: 1 }),
+): Promise<Answer[]> {
   const answers: Answer[] = [];
   for (const parts of all) answers.push(await ask(port, parts, agent));
   agent.destroy();

@@ -82,7 +82,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				error "weir answered that it does not take this key" 502
 			}
 			handle_response {
-				error "weir answered with an error, as it does for a policy that is not there" 502
+				error "weir answered neither yes nor no, as for a policy that is not there" 502
 			}
 		}
 		reverse_proxy ${application}${kept(policy, 2)}
