@@ -9,7 +9,7 @@ import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
-/** Of the client, and nothing to weir, unless the policy looks at one: secrets, and what is long. */
+/** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
 const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
 
 export function caddy({ policy, weir, listen, upstream }: Setup): string {
