@@ -66,8 +66,8 @@ export function apisixReplay(text: string, options: ReplayOptions = {}): Replay 
     for (const [name, value] of Object.entries(own)) put(asked, name, value);
     const variables: Record<string, string> = {
       $proxy_add_x_forwarded_for: [...(header.get('x-forwarded-for') ?? []), from].join(', '),
-      // A secret, resolved before the plugin runs.
-      [`$ENV://${KEY_VARIABLE}`]: key,
+      // Put in by apisix/core/config_yaml.lua when the file is read.
+      [`\${{${KEY_VARIABLE}}}`]: key,
     };
     for (const [name, value] of Object.entries(auth.extra_headers ?? {})) {
       put(asked, name, variables[value] ?? value);

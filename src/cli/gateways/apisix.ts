@@ -84,7 +84,8 @@ function added(policy: Policy, needsKey: boolean): string {
     );
   }
   if (needsKey) {
-    lines.push('# From the environment of APISIX.', 'X-Weir-Key: "$ENV://WEIR_KEY"');
+    lines.push('# From the environment of APISIX, put in when it reads this file.');
+    lines.push(`X-Weir-Key: "\${{WEIR_KEY}}"`);
   }
   if (lines.length === 0) return '';
   return `

@@ -46,7 +46,7 @@ ${yamlList(refusalHeaders(policy), 12)}
           headersToDownstreamOnAllow:
 ${yamlList(quotaHeaders(policy), 12)}
 ---
-# Where weir is.
+# Where weir is${isLoopback(weir.host) ? LOOPBACK : '.'}
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata:
@@ -98,6 +98,14 @@ spec:
   rules:
     - {}
 `;
+}
+
+/** Without it every request would be let through, or refused, by onError. */
+const LOOPBACK = `: on the loopback of the ingress gateway's pod, so it has to be a container of
+# that pod. Elsewhere Envoy asks it on WEIR_PORT, with a key.`;
+
+function isLoopback(host: string): boolean {
+  return /^(127\.|\[?::1\]?$)/.test(host);
 }
 
 const KEY = `
