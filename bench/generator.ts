@@ -75,10 +75,13 @@ export function manyChecks(count: number, more: Partial<typeof said> = {}): Work
   return { path: '/v2/ratelimit.multiLimit', body };
 }
 
-export interface Wanted {
+interface Address {
   port: number;
   connections: number;
   seconds: number;
+}
+
+export interface Wanted extends Address {
   workload: Workload;
   /** Others, request by request in turn with it. */
   beside?: readonly Workload[];
@@ -91,7 +94,7 @@ export interface Wanted {
 const IDENTIFIERS = 10_000;
 const run = promisify(execFile);
 
-const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
+export const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
 export const GENERATOR = hasWrk ? 'wrk' : 'autocannon';
 
 export function load(wanted: Wanted): Promise<Load> {
@@ -99,23 +102,43 @@ export function load(wanted: Wanted): Promise<Load> {
 }
 
 async function byWrk(wanted: Wanted): Promise<Load> {
-  const { port, connections, seconds, workload, beside = [], pipelining = 1 } = wanted;
-  const { identifiers = IDENTIFIERS } = wanted;
-  const script = new URL('../../bench/wrk.lua', import.meta.url).pathname;
+  const { workload, beside = [], pipelining = 1, identifiers = IDENTIFIERS } = wanted;
   const kinds = [workload, ...beside].flatMap(({ path, body, hasHeader, digits }) => {
     const identifier = digits === undefined ? 'user_%d' : `user_%0${digits}d`;
     return [path, JSON.stringify(body(identifier)), hasHeader === true ? identifier : ''];
   });
+  const figures = await runWrk(wanted, workload.path, [
+    ...['--', KEY, String(identifiers), String(pipelining), ...kinds],
+  ]);
+  // It fills in what it takes for left out, by a mean that is wrong where several are at once.
+  return pipelining === 1 ? figures : { ...figures, p50: 0, p99: 0, p999: 0 };
+}
+
+/** GETs of a path, by wrk, all alike. */
+export function get(at: Address, path: string, headers: Record<string, string>): Promise<Load> {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  return runWrk(
+    at,
+    path,
+    [],
+    lines.flatMap((line) => ['-H', line]),
+  );
+}
+
+async function runWrk(
+  { port, connections, seconds }: Address,
+  path: string,
+  behind: readonly string[],
+  before: readonly string[] = [],
+): Promise<Load> {
+  const script = new URL('../../bench/wrk.lua', import.meta.url).pathname;
   const { stdout } = await run('wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
-    ...[`http://127.0.0.1:${port}${workload.path}`, '--'],
-    ...[KEY, String(identifiers), String(pipelining), ...kinds],
+    ...[...before, `http://127.0.0.1:${port}${path}`, ...behind],
   ]);
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`wrk said: ${stdout}`);
-  const figures: Load = JSON.parse(line);
-  // It fills in what it takes for left out, by a mean that is wrong where several are at once.
-  return pipelining === 1 ? figures : { ...figures, p50: 0, p99: 0, p999: 0 };
+  return JSON.parse(line);
 }
 
 /** Of what can be wanted it has no several workloads, and no bound of identifiers. */

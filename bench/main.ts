@@ -17,10 +17,12 @@ import { loadChart } from './chart.ts';
 import { measureCheckpoints } from './checkpoints.ts';
 import { DISTINCT_DEFAULT, measureDistinct, swing } from './distinct.ts';
 import { measureGarbage } from './garbage.ts';
-import { GENERATOR } from './generator.ts';
+import { measureGateway } from './gateway.ts';
+import { GENERATOR, hasWrk } from './generator.ts';
 import { hasH2load } from './h2load.ts';
 import { measureLoad, startServers } from './load.ts';
 import { measureMany } from './many.ts';
+import { hasNginx } from './nginx.ts';
 import { measureOpen } from './open.ts';
 import { measureOverrides } from './overrides.ts';
 import { measureRest } from './rest.ts';
@@ -36,6 +38,7 @@ import {
   say,
   showCheckpoints,
   showGarbage,
+  showGateway,
   showLoad,
   showMany,
   showOpen,
@@ -227,6 +230,12 @@ const LONG = {
     const rows = await measureCheckpoints(progress);
     say('\nwith checkpoints and without, 64 connections; ratios in the same round:');
     showCheckpoints(rows);
+  },
+  gateway: async () => {
+    const rows = hasNginx && hasWrk ? await measureGateway(progress) : undefined;
+    say('\nbehind nginx; ratios to the one without a limiter, in the same round:');
+    if (rows === undefined) say('skipped: there is no nginx, or no wrk');
+    else showGateway(rows);
   },
   soak: async (minutes = SOAK_MINUTES) => {
     say(`\n${minutes} minutes of mixed load, 64 connections:`);

@@ -22,7 +22,6 @@ export const hasNginx = spawnSync('nginx', ['-v']).error === undefined;
 const START_MS = 5_000;
 
 const configuration = (directory: string, port: number) => `
-daemon off;
 worker_processes 1;
 ${process.getuid?.() === 0 ? `user ${userInfo().username};` : ''}
 pid ${directory}/pid;
@@ -57,11 +56,25 @@ export async function nginx(
   name: string,
   workload: Workload = { ...CHECK, hasHeader: true },
 ): Promise<Server> {
+  const server = await startNginx(configuration);
+  try {
+    await mustRefuse(server.port);
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+  return { ...server, name, workload };
+}
+
+/** @param text a whole configuration, which serves on the port */
+export async function startNginx(
+  text: (directory: string, port: number) => string,
+): Promise<Omit<Server, 'name' | 'workload'>> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const port = await freePort();
   const file = join(directory, 'nginx.conf');
-  writeFileSync(file, configuration(directory, port));
-  const child = spawn('nginx', ['-p', directory, '-c', file], {
+  writeFileSync(file, text(directory, port));
+  const child = spawn('nginx', ['-p', directory, '-c', file, '-g', 'daemon off;'], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -72,13 +85,11 @@ export async function nginx(
   };
   try {
     await listening(port);
-    await mustRefuse(port);
   } catch (error) {
     await stop();
     throw error;
   }
-  const pids = familyOf(child.pid ?? 0);
-  return { name, port, workload, process: child, pids, stop };
+  return { port, process: child, pids: familyOf(child.pid ?? 0), stop };
 }
 
 /** A port that was free just now. */

@@ -3,6 +3,7 @@
 import type { CheckpointRow } from './checkpoints.ts';
 import type { DistinctTenth } from './distinct.ts';
 import type { GarbageResult } from './garbage.ts';
+import type { GatewayRow } from './gateway.ts';
 import type { LoadResult } from './load.ts';
 import type { ManyResult } from './many.ts';
 import type { OpenResult } from './open.ts';
@@ -116,6 +117,27 @@ export function showCheckpoints(rows: readonly CheckpointRow[]): void {
       `${known(row.cpuPerRequest, 1)} us`,
       ratio(row.cpuRatio),
     ]),
+  ]);
+}
+
+/** The first of each number of connections is what the others add to. */
+export function showGateway(rows: readonly GatewayRow[]): void {
+  showTable([
+    ['', 'conn', 'requests/s', 'ratio', 'p50', 'added', 'p99', 'CPU/req', 'ratio'],
+    ...rows.map((row) => {
+      const first = rows.find(({ connections }) => connections === row.connections);
+      return [
+        row.what,
+        String(row.connections),
+        whole(row.requestsPerSecond),
+        ratio(row.throughputRatio),
+        `${row.p50} us`,
+        `${row.p50 - (first?.p50 ?? 0)} us`,
+        `${row.p99} us`,
+        `${known(row.cpuPerRequest, 1)} us`,
+        ratio(row.cpuRatio),
+      ];
+    }),
   ]);
 }
 

@@ -2,7 +2,8 @@
 -- BODY has a %d, or a %07d for requests of one length, for the number of each identifier, of which
 -- there are COUNT; HEADER, if any, is what X-Identifier says, with that number as well. Of several
 -- the requests come in turn; PIPELINING of them are written at once, which wrk takes for as many
--- and times together. Says its figures as one line of JSON.
+-- and times together. With nothing behind the URL wrk sends GETs, as it does without a script. Says
+-- its figures as one line of JSON.
 
 -- Whole requests are made beforehand for so many identifiers; beyond that, their halves are.
 local WHOLE_MOST = 20000
@@ -92,6 +93,10 @@ local function byHalves(kind, count, pipelining)
 end
 
 function init(args)
+  if args[1] == nil then
+    request = nil
+    return
+  end
   local count, pipelining = tonumber(args[2]), tonumber(args[3])
   wrk.method = "POST"
   wrk.headers["Authorization"] = "Bearer " .. args[1]

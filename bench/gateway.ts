@@ -1,0 +1,124 @@
+/**
+ * What a limiter costs behind nginx: the configuration that weir prints, beside the same without a
+ * limiter and with nginx's own `limit_req`, all before one application, which is an nginx that
+ * answers a constant. Nobody is refused. In the same rounds weir is asked without nginx before it.
+ */
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { nginx as printed } from '../src/cli/gateways/nginx.ts';
+import type { Policy } from '../src/policies/policy.ts';
+import { get } from './generator.ts';
+import { freePort, startNginx } from './nginx.ts';
+import { type Figures, measureInTurn } from './rounds.ts';
+import { weir } from './servers.ts';
+
+const ROUNDS = 7;
+const SECONDS = 2;
+const CONNECTIONS = [1, 64];
+const HOST = '127.0.0.1';
+
+export interface GatewayRow extends Figures {
+  what: string;
+  connections: number;
+}
+
+/** What takes too long is a refusal, and so an error of the measurement. */
+const POLICY: Policy = {
+  namespace: 'bench',
+  gateway: 'nginx',
+  windows: [{ limit: 1_000_000_000, duration: 60_000 }],
+  cost: 1,
+  identify: ['ip'],
+  trustedHops: 1,
+  ipv6Prefix: 64,
+  missing: 'share',
+  onError: 'deny',
+  shadow: false,
+  legacyHeaders: false,
+};
+
+const APPLICATION = (_: string, port: number) => `
+worker_processes 1;
+pid nginx.pid;
+events { worker_connections 1024; }
+http {
+  access_log off;
+  keepalive_requests 1000000000;
+  server { listen ${HOST}:${port}; location / { return 200 'ok'; } }
+}
+`;
+
+export async function measureGateway(progress: (what: string) => void): Promise<GatewayRow[]> {
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const stops: (() => Promise<void>)[] = [];
+  const started = async <T extends { stop: () => Promise<void> }>(starting: Promise<T>) => {
+    const server = await starting;
+    stops.push(server.stop);
+    return server;
+  };
+  try {
+    const config = join(directory, 'weir.json');
+    const { namespace, ...policy } = POLICY;
+    writeFileSync(config, JSON.stringify({ policies: { [namespace]: policy } }));
+    const gatewayPort = await freePort();
+    const args = ['--config', config, '--gateway-port', String(gatewayPort)];
+    const limiter = await started(weir('weir', 'in-place', { args }));
+    const application = await started(startNginx(APPLICATION));
+    const text = (listen: number) => {
+      const at = { host: HOST, port: gatewayPort, needsKey: false };
+      return printed({
+        policy: POLICY,
+        weir: at,
+        listen,
+        upstream: { host: HOST, ...application },
+      });
+    };
+    const none = await started(startNginx((_, port) => withoutWeir(text(port))));
+    const own = await started(startNginx((_, port) => byLimitReq(text(port))));
+    const asking = await started(startNginx((_, port) => text(port)));
+
+    const of = (name: string, port: number, pids: readonly number[], path = '/') => {
+      const headers = { 'X-Forwarded-For': '192.0.2.1' };
+      return (connections: number) => ({
+        name,
+        pids,
+        run: () => get({ port, connections, seconds: SECONDS }, path, headers),
+      });
+    };
+    const contestants = [
+      of('nginx, no limiter', none.port, none.pids),
+      of('nginx, limit_req', own.port, own.pids),
+      of('nginx, weir', asking.port, [...asking.pids, ...limiter.pids]),
+      of('weir alone', gatewayPort, limiter.pids, `/v1/check/${namespace}`),
+    ];
+    const rows: GatewayRow[] = [];
+    for (const connections of CONNECTIONS) {
+      const now = contestants.map((make) => make(connections));
+      for (const { run } of now) await run();
+      const figures = await measureInTurn(now, ROUNDS, (what) => {
+        progress(`gateway: ${connections} connections, ${what}`);
+      });
+      rows.push(...figures.map((found, i) => ({ what: now[i].name, connections, ...found })));
+    }
+    return rows;
+  } finally {
+    for (const stop of stops.reverse()) await stop();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+const ASKS = 'auth_request /_weir;';
+
+/** Without what is done about weir for each request; its variables are never set. */
+function withoutWeir(text: string, instead = ''): string {
+  if (!text.includes(ASKS)) throw new Error('the configuration does not ask weir');
+  return text.replace(ASKS, instead).replaceAll(/^ *add_header .*\n/gm, '');
+}
+
+function byLimitReq(text: string): string {
+  const zone = 'limit_req_zone $binary_remote_addr zone=own:16m rate=1000000r/s;\n';
+  const instead = 'limit_req zone=own burst=1000000 nodelay;';
+  return withoutWeir(text, instead).replace('  server {\n', `  ${zone}  server {\n`);
+}
