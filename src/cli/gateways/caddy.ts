@@ -7,16 +7,13 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
+import { identifyingHeaders, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
 const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
 
 export function caddy({ policy, weir, listen, upstream }: Setup): string {
-  const names = ['RateLimit-Policy', 'RateLimit'];
-  if (policy.legacyHeaders) {
-    names.push('X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset');
-  }
   const application = `${upstream.host}:${upstream.port}`;
   return `\
 # Caddy 2.6 or later, which asks weir about each request by the policy of ${policy.namespace}.
@@ -60,7 +57,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				vars weir admitted
 				# For the client, beside what the application says.
 				copy_response_headers {
-					include ${names.join(' ')}
+					include ${quotaHeaders(policy).join(' ')}
 				}
 			}
 			# Weir's own answer, with Retry-After.
@@ -144,7 +141,8 @@ function kept({ trustedHops }: Policy, indent: number): string {
 }
 
 /** What weir is told of the caller: headers as they came, and what Caddy itself says. */
-function identity({ identify, trustedHops }: Policy): string[] {
+function identity(policy: Policy): string[] {
+  const { identify, trustedHops } = policy;
   const lines: string[] = [];
   if (identify.includes('method')) {
     lines.push('header_up X-Forwarded-Method {http.request.method}');
@@ -155,9 +153,7 @@ function identity({ identify, trustedHops }: Policy): string[] {
     lines.push('# before this one have said is kept, and who is connected is added.');
     lines.push(ALL_TRUSTED);
   }
-  const looksAt = identify.map((by) => {
-    return by.startsWith('cookie:') ? 'cookie' : by.replace(/^header:/, '').toLowerCase();
-  });
+  const looksAt = identifyingHeaders(policy);
   const left = LEFT_OUT.filter((name) => {
     const [start] = name.toLowerCase().split('*');
     const isOne = (header: string) =>

@@ -1,5 +1,5 @@
 /**
- * What configurations in YAML have in common: which headers say who asks, with which ones weir
+ * What configurations have in common: which headers say who asks, with which ones weir
  * answers, and where it is asked. Names of headers are tokens of RFC 9110, which end no quotes.
  */
 

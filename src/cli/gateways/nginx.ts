@@ -9,6 +9,7 @@
 import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
+import { identifyingHeaders, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** What nginx has a variable for of its own, and does not drop for its name. */
@@ -26,12 +27,9 @@ const QUOTA_EXCEEDED = JSON.stringify({
 /** @throws StartError where the policy looks at a header that nginx drops */
 export function nginx({ policy, weir, listen, upstream }: Setup): string {
   const { namespace, onError } = policy;
-  const names = ['RateLimit-Policy', 'RateLimit'];
-  if (policy.legacyHeaders) {
-    names.push('X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset');
-  }
+  const names = quotaHeaders(policy);
   const told = names.map((name) => `add_header ${name} ${kept(name)} always;`);
-  const headers = headersOf(policy);
+  const headers = identifyingHeaders(policy);
   const dropped = headers.find((name) => !PLAIN_NAME.test(name));
   if (dropped !== undefined) {
     throw new StartError(
@@ -178,19 +176,9 @@ const variable = (header: string) => header.toLowerCase().replaceAll('-', '_');
 /** Of weir's answer, as long as the request lasts. */
 const kept = (header: string) => `$weir_${variable(header)}`;
 
-/** The headers of a client by which it is known. */
-function headersOf({ identify }: Policy): string[] {
-  return identify.filter((by) => by.startsWith('header:')).map((by) => by.slice(7));
-}
-
-function looksAtCookies({ identify }: Policy): boolean {
-  return identify.some((by) => by.startsWith('cookie:'));
-}
-
 /** Of what a client says and weir is told, that it is text. */
 function onlyText(policy: Policy): string[] {
-  const names = headersOf(policy);
-  if (looksAtCookies(policy)) names.push('cookie');
+  const names = identifyingHeaders(policy);
   if (policy.trustedHops > 1 && policy.identify.includes('ip')) names.push('x-forwarded-for');
   if (names.length === 0) return [];
   return [
@@ -207,9 +195,8 @@ function callerOf({ trustedHops }: Policy): string {
 /** What weir is told of the caller; nginx itself says it, so a client cannot. */
 function identity(policy: Policy): string[] {
   const { identify } = policy;
-  const told = headersOf(policy).map((name) => `${name} $http_${variable(name)}`);
-  // All of them: by name nginx finds one whatever its case, and not one with a dot.
-  if (looksAtCookies(policy)) told.push('Cookie $http_cookie');
+  // Cookies all together: by name nginx finds one whatever its case, and none with a dot.
+  const told = identifyingHeaders(policy).map((name) => `${name} $http_${variable(name)}`);
   if (identify.includes('ip')) told.push(`X-Forwarded-For ${callerOf(policy)}`);
   if (identify.includes('method')) told.push('X-Forwarded-Method $request_method');
   if (identify.includes('path')) told.push('X-Forwarded-Uri $request_uri');
