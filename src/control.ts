@@ -14,7 +14,7 @@ import { LINE_BYTES } from './limits.ts';
 import { allocateMemory, attachMemory } from './memory.ts';
 
 export const CONTROL_MAGIC = 0x57656363; // "Wecc"
-export const CONTROL_VERSION = 3;
+export const CONTROL_VERSION = 4;
 
 export const CONTROL = {
   magic: 0,

@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { allocateControl, CONTROL, Control } from '../src/control.ts';
 import { ACCEPTOR_LANE_BYTES, COUNT, TALLY, WORK, WORKER_LANE_BYTES } from '../src/lanes.ts';
 
-test('the numbers of the control words are those of version 3', () => {
+test('the numbers of the control words are those of version 4', () => {
   expect(CONTROL).toEqual({ magic: 0, version: 1, acceptors: 2, workers: 3, clockSequence: 16 });
-  expect([ACCEPTOR_LANE_BYTES, WORKER_LANE_BYTES]).toEqual([3_776, 256]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 3_776 + 2 * 256);
+  expect([ACCEPTOR_LANE_BYTES, WORKER_LANE_BYTES]).toEqual([5_440, 256]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 256);
 });
 
 test('attaching checks magic number, version and shape', () => {
@@ -33,12 +33,12 @@ test('lanes, and what they hold, do not touch each other', () => {
   for (const index of Object.values(COUNT)) first.count(index);
   first.error('NOT_FOUND');
   first.answered(0.02);
-  first.row(100)[TALLY.tokensRefused] = 7;
+  first.row(100)[TALLY.unknown] = 7;
   for (const [i, index] of Object.values(WORK).entries()) worker.add(index, i + 1);
   worker.beat();
   expect(first.signsOfLife).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(16).fill(1));
+  expect(Object.values(COUNT).map((index) => first.counted(index))).toEqual(Array(18).fill(1));
   expect([first.errors('NOT_FOUND'), first.errors('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.durations[3], first.durationSumMs]).toEqual([1, 0.02]);
   const works = Object.values(WORK);
