@@ -4,10 +4,11 @@
  * answers a constant. Nobody is refused. In the same rounds weir is asked without nginx before it.
  */
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nginx as printed } from '../src/cli/gateways/nginx.ts';
+import type { Weir } from '../src/cli/gateways/setup.ts';
 import type { Policy } from '../src/policies/policy.ts';
 import { get } from './generator.ts';
 import { freePort, startNginx } from './nginx.ts';
@@ -63,21 +64,22 @@ export async function measureGateway(progress: (what: string) => void): Promise<
     const { namespace, ...policy } = POLICY;
     writeFileSync(config, JSON.stringify({ policies: { [namespace]: policy } }));
     const gatewayPort = await freePort();
-    const args = ['--config', config, '--gateway-port', String(gatewayPort)];
+    const socket = join(directory, 'weir.sock');
+    // nginx serves as somebody else than who has started it.
+    chmodSync(directory, 0o755);
+    const sockets = ['--gateway-socket', socket, '--gateway-socket-mode', '0666'];
+    const args = ['--config', config, '--gateway-port', String(gatewayPort), ...sockets];
     const limiter = await started(weir('weir', 'in-place', { args }));
     const application = await started(startNginx(APPLICATION));
-    const text = (listen: number) => {
-      const at = { host: HOST, port: gatewayPort, needsKey: false };
-      return printed({
-        policy: POLICY,
-        weir: at,
-        listen,
-        upstream: { host: HOST, ...application },
-      });
+    const atPort = { host: HOST, port: gatewayPort, needsKey: false };
+    const text = (listen: number, at: Weir = atPort) => {
+      const upstream = { host: HOST, ...application };
+      return printed({ policy: POLICY, weir: at, listen, upstream });
     };
     const none = await started(startNginx((_, port) => withoutWeir(text(port))));
     const own = await started(startNginx((_, port) => byLimitReq(text(port))));
     const asking = await started(startNginx((_, port) => text(port)));
+    const bySocket = await started(startNginx((_, port) => text(port, { socket })));
 
     const of = (name: string, port: number, pids: readonly number[], path = '/') => {
       const headers = { 'X-Forwarded-For': '192.0.2.1' };
@@ -91,6 +93,7 @@ export async function measureGateway(progress: (what: string) => void): Promise<
       of('nginx, no limiter', none.port, none.pids),
       of('nginx, limit_req', own.port, own.pids),
       of('nginx, weir', asking.port, [...asking.pids, ...limiter.pids]),
+      of('nginx, weir, Unix', bySocket.port, [...bySocket.pids, ...limiter.pids]),
       of('weir alone', gatewayPort, limiter.pids, `/v1/check/${namespace}`),
     ];
     const rows: GatewayRow[] = [];
