@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nginx as printed } from '../src/cli/gateways/nginx.ts';
 import type { Weir } from '../src/cli/gateways/setup.ts';
-import type { Policy } from '../src/policies/policy.ts';
+import { POLICY_DEFAULTS, type Policy } from '../src/policies/policy.ts';
 import { get } from './generator.ts';
 import { freePort, startNginx } from './nginx.ts';
 import { type Figures, measureInTurn } from './rounds.ts';
@@ -30,14 +30,9 @@ const POLICY: Policy = {
   namespace: 'bench',
   gateway: 'nginx',
   windows: [{ limit: 1_000_000_000, duration: 60_000 }],
-  cost: 1,
   identify: ['ip'],
-  trustedHops: 1,
-  ipv6Prefix: 64,
-  missing: 'share',
+  ...POLICY_DEFAULTS,
   onError: 'deny',
-  shadow: false,
-  legacyHeaders: false,
 };
 
 const APPLICATION = (_: string, port: number) => `

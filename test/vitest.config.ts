@@ -71,7 +71,7 @@ export default defineConfig({
           name: 'faults',
           include: IS_LONG ? [...FAULTS, ...LONGER] : FAULTS,
           exclude: FAULTS_UNDER_LOAD,
-          maxWorkers: IS_LONG ? 1 : 2,
+          maxWorkers: IS_LONG ? 1 : 3,
           sequence: { groupOrder: 3 },
         },
       },

@@ -143,7 +143,7 @@ function readPolicy(namespace: string, given: unknown): Policy {
   }
   const { limit, duration, windows, identify, ...rest } = policy;
   const read: Policy = {
-    ...DEFAULTS,
+    ...POLICY_DEFAULTS,
     ...rest,
     namespace,
     windows: readWindows(limit, duration, windows),
@@ -156,7 +156,8 @@ function readPolicy(namespace: string, given: unknown): Policy {
   return read;
 }
 
-const DEFAULTS = {
+/** What a policy is where it says nothing of it. */
+export const POLICY_DEFAULTS = {
   cost: 1,
   trustedHops: 1,
   ipv6Prefix: 64,

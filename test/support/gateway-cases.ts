@@ -9,7 +9,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Setup } from '../../src/cli/gateways/setup.ts';
-import type { Policy } from '../../src/policies/policy.ts';
+import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import {
   type Application,
   ask,
@@ -41,16 +41,7 @@ export interface Tried {
 }
 
 const once = (limit: number) => ({ windows: [{ limit, duration: LASTING_MS }] });
-const usual = {
-  cost: 1,
-  identify: ['ip'],
-  trustedHops: 1,
-  ipv6Prefix: 64,
-  missing: 'share',
-  onError: 'allow',
-  shadow: false,
-  legacyHeaders: false,
-} as const;
+const usual = { ...POLICY_DEFAULTS, identify: ['ip'] };
 
 /** By namespace, what differs from the usual. */
 const POLICIES: Record<string, Partial<Policy>> = {

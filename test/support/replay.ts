@@ -5,7 +5,7 @@
  */
 
 import { connect } from 'node:net';
-import type { Policy } from '../../src/policies/policy.ts';
+import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import { type Answer, LASTING_MS, takeAnswers } from './http.ts';
 
 /** A request as it comes in at a gateway. */
@@ -51,14 +51,8 @@ export function policyOf(namespace: string, part: Partial<Policy>): Policy {
     namespace,
     gateway: 'envoy',
     windows: [{ limit: 1, duration: LASTING_MS }],
-    cost: 1,
     identify: ['ip'],
-    trustedHops: 1,
-    ipv6Prefix: 64,
-    missing: 'share',
-    onError: 'allow',
-    shadow: false,
-    legacyHeaders: false,
+    ...POLICY_DEFAULTS,
     ...part,
   };
 }

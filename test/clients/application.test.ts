@@ -1,26 +1,29 @@
-/** An application in fastify with the module that weir prints for it. */
+/** Applications in express and fastify with the modules that weir prints for them. */
 
 import { describe } from 'vitest';
+import { express } from '../../src/cli/gateways/express.ts';
 import { fastify } from '../../src/cli/gateways/fastify.ts';
 import { startGateway } from '../support/gateway.ts';
 import { gatewayCases } from '../support/gateway-cases.ts';
 
-const APPLICATION = new URL('./fastify.process.mjs', import.meta.url).pathname;
-
-describe('fastify', () => {
+describe.each([
+  { name: 'express', module: express },
+  { name: 'fastify', module: fastify },
+] as const)('$name', ({ name, module }) => {
+  const application = new URL(`./${name}.process.mjs`, import.meta.url).pathname;
   let upstream = '';
   gatewayCases({
-    name: 'fastify',
+    name,
     print: (setup) => {
       upstream = String(setup.upstream.port);
-      return fastify(setup);
+      return module(setup);
     },
     start: (text, port, key) => {
       return startGateway({
         text,
         file: 'weir.mjs',
         port,
-        command: (path) => [process.execPath, APPLICATION, path, String(port), upstream],
+        command: (path) => [process.execPath, application, path, String(port), upstream],
         env: { WEIR_KEY: key },
       });
     },
