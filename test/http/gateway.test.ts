@@ -1,6 +1,6 @@
 /** What gateways are answered, over real connections: the contract that all of them rely on. */
 
-import { writeFileSync } from 'node:fs';
+import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -74,7 +74,9 @@ describe.each(MODES)('decided %s, a gateway', (mode) => {
     });
   });
   afterAll(async () => {
+    expect(statSync(socket).mode & 0o777).toBe(0o660);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(existsSync(socket)).toBe(false);
     removeDirectory(dataDir);
   });
 
