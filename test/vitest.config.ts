@@ -1,16 +1,14 @@
 /**
- * Tests that load both cores, strike while they are loaded, or have gateways that wait for 50 ms and
- * no longer, run one after the other; all others three or two at a time, for they mostly wait.
+ * Tests that load both cores, or strike while they are loaded, run one after the other; all others
+ * three at a time, for they mostly wait.
  */
 
 import { defineConfig } from 'vitest/config';
 import { IS_LONG } from './faults/promises.ts';
 import PromiseTable from './faults/reporter.ts';
+import { IS_LESS } from './support/scale.ts';
 
 const HEAVY = [
-  'test/clients/caddy.test.ts',
-  'test/clients/haproxy.test.ts',
-  'test/clients/nginx.test.ts',
   'test/counters/*contention.test.ts',
   'test/http/in-force.test.ts',
   'test/http/listener.test.ts',
@@ -31,6 +29,9 @@ const FAULTS_UNDER_LOAD = [
   ...['aborts', 'clock', 'connections', 'exactness', 'load', 'memory', 'process', 'threads'],
   ...['restart', 'tls', 'unread'],
 ].map((name) => `test/faults/${name}.test.ts`);
+
+/** Of these, what takes its time however little is tried, and does not depend on the Node. */
+const LASTING = ['clock', 'connections', 'load'].map((name) => `test/faults/${name}.test.ts`);
 
 /** What is tried more often there as well, though it is no fault. */
 const LONGER = [
@@ -80,6 +81,7 @@ export default defineConfig({
           ...timeouts,
           name: 'faults under load',
           include: FAULTS_UNDER_LOAD,
+          exclude: IS_LESS ? LASTING : [],
           maxWorkers: 1,
           sequence: { groupOrder: 4 },
         },

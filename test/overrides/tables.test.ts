@@ -7,6 +7,7 @@ import type { PublishedTables } from '../../src/overrides/in-force.ts';
 import type { PlacedOverride } from '../../src/overrides/registers.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
 import { Governor, governing, HASH_KEY, overrideId } from '../support/patterns.ts';
+import { scaled } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const TASK = new URL('../../dist/compile.js', import.meta.url);
@@ -160,7 +161,7 @@ describe('the tables of overrides', () => {
 
   test('are closed in peace while the thread of the task still loads its file', async () => {
     // Node 20 would end this process where the thread was ended at such a moment.
-    for (let i = 0; i < 60; i++) {
+    for (let i = 0; i < scaled(60); i++) {
       const made = new OverrideTables(HASH_KEY, TASK, () => {});
       made.warmUp();
       await new Promise((next) => setTimeout(next, i));

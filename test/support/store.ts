@@ -40,6 +40,17 @@ export function recordsOf<T extends TableName>(store: Store, table: T): Records[
 /** Adds a key that differs from a root key as given, and returns its text. */
 export function addKey(store: Store, changes: Partial<KeyRecord>): string {
   const key = makeKey();
-  addRecords(store, 'keys', [{ ...rootRecord(key, 'test', 1_700_000_000_000), ...changes }]);
+  addRecords(store, 'keys', [keyRecord(key, changes)]);
   return key;
+}
+
+/** Fills the store with keys that nobody has, up to so many. */
+export function fillWithKeys(store: Store, count: number): void {
+  const missing = count - store.read('keys').length;
+  const records = Array.from({ length: missing }, (_, i) => keyRecord(makeKey(), { name: `${i}` }));
+  addRecords(store, 'keys', records);
+}
+
+function keyRecord(key: string, changes: Partial<KeyRecord>): KeyRecord {
+  return { ...rootRecord(key, 'test', 1_700_000_000_000), ...changes };
 }
