@@ -33,6 +33,7 @@ const FORWARDED_FOR = 'x-forwarded-for';
 const FORWARDED_METHOD = 'x-forwarded-method';
 const FORWARDED_URI = 'x-forwarded-uri';
 const COOKIE = 'cookie';
+const AUTHORIZATION = 'authorization';
 
 /** These ask with the method of the request, and have its path behind the namespace's. */
 const BY_TAIL: readonly Gateway[] = ['envoy', 'istio'];
@@ -97,7 +98,9 @@ export class IdentityReader {
       case 'path':
         return pathOf(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI));
       case 'header':
-        return asking.onlyLine(part.name);
+        return part.name === AUTHORIZATION
+          ? credentialsIn(asking.onlyLine(AUTHORIZATION))
+          : asking.onlyLine(part.name);
       case 'cookie':
         return cookieIn(asking.header(COOKIE), part.name);
     }
@@ -122,16 +125,38 @@ function pathOf(uri: string): string {
   return query < 0 ? uri : uri.slice(0, query);
 }
 
-/** The one of a name, '' when there is none, or more. Its value is all that stands there. */
+/**
+ * The one of a name, '' when there is none, or more. Applications take away quotes and escapes of a
+ * value; left in, one session would have as many counters as it has spellings.
+ */
 function cookieIn(header: string, name: string): string {
   let found: string | undefined;
   for (const pair of header.split(';')) {
     const equals = pair.indexOf('=');
-    if (equals < 0 || pair.slice(0, equals).trim() !== name) continue;
+    if (equals < 0 || trimmed(pair.slice(0, equals)) !== name) continue;
     if (found !== undefined) return '';
-    found = pair.slice(equals + 1).trim();
+    found = trimmed(pair.slice(equals + 1));
   }
-  return found ?? '';
+  return found === undefined ? '' : unescaped(found.replace(/^"(.*)"$/, '$1'));
+}
+
+/** Of what HTTP takes for blanks. */
+function trimmed(text: string): string {
+  return text.replace(/^[ \t]+|[ \t]+$/g, '');
+}
+
+function unescaped(text: string): string {
+  if (!text.includes('%')) return text;
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Its scheme is so in any case, before any number of blanks. */
+function credentialsIn(authorization: string): string {
+  return authorization.replace(/^([^ ]+) +/, (_, scheme: string) => `${scheme.toLowerCase()} `);
 }
 
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */

@@ -21,10 +21,23 @@ describe('the identity of a caller', () => {
   test('is its address, header, cookie, method or path, as it came', () => {
     expect(read({}, { 'x-forwarded-for': '10.1.2.3' })).toBe('10.1.2.3');
     expect(read({ identify: 'header:X-Api-Key' }, { 'x-api-key': 'aB|%*' })).toBe('aB|%*');
-    expect(read({ identify: 'cookie:id' }, { cookie: 'a=b; id="q z" ; ix=2' })).toBe('"q z"');
+    expect(read({ identify: 'cookie:id' }, { cookie: 'a=b; id=q z ; ix=2' })).toBe('q z');
     const forwarded = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/a//b?c=/d' };
     expect(read({ identify: 'method' }, forwarded)).toBe('POST');
     expect(read({ identify: 'path' }, forwarded)).toBe('/a//b');
+  });
+
+  test('is one, however a cookie or credentials are spelt', () => {
+    for (const value of ['abc', '"abc"', '%61bc', 'a%62c', '%61%62%63', ' abc\t']) {
+      expect(read({ identify: 'cookie:id' }, { cookie: `id=${value}` })).toBe('abc');
+    }
+    for (const value of ['"abc', 'abc%', '%2561bc', '"']) {
+      expect(read({ identify: 'cookie:id' }, { cookie: `id=${value}` })).not.toBe('abc');
+    }
+    for (const authorization of ['Bearer x', 'bearer x', 'BEARER   x']) {
+      expect(read({ identify: 'header:Authorization' }, { authorization })).toBe('bearer x');
+    }
+    expect(read({ identify: 'header:Authorization' }, { authorization: 'x' })).toBe('x');
   });
 
   test('is taken from what its gateway sets, and from nothing else', () => {

@@ -115,7 +115,10 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
 
   /** How often a gateway has not waited for weir, or asked somebody else. */
   const timeouts = () =>
-    gateways.flatMap(({ output }) => output().match(/timed out|timeout|weir answered/g) ?? []);
+    gateways.flatMap(
+      ({ output }) =>
+        output().match(/timed out|timeout|weir answered|weir has not answered/g) ?? [],
+    );
 
   /** A machine that is busy may keep weir for longer than gateways wait: then once more. */
   function testInTime(what: string, run: () => Promise<void>): void {
@@ -396,6 +399,11 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
           [...own.map((line) => `${line}; a=\x01`)],
           [...own.map((line) => `${line}; ${'a=b;'.repeat(3_500)}`)],
           [...own, ...Array.from({ length: 4 }, () => `Cookie: a=${'x'.repeat(14_000)}`)],
+          // Of these weir cuts off most, sometimes before its answer has been read.
+          ...Array.from({ length: 4 }, () => [...own, `X-Long: ${'x'.repeat(300_000)}`]),
+          ...Array.from({ length: 4 }, () => {
+            return [...own, ...Array.from({ length: 2_000 }, (_, i) => `X-Many-${i}: x`)];
+          }),
         ];
         for (const [i, lines] of heads.entries()) {
           // Under a key that is read as it is, another one is another caller.
@@ -406,6 +414,18 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       },
     );
   }
+
+  testInTime('of a flood on one connection nobody gets in who is refused', async () => {
+    const gateway = await serving('open');
+    const one = Buffer.from('GET /flood HTTP/1.1\r\nHost: flood\r\n\r\n');
+    const flood = async (length: number) => {
+      return statuses(
+        await exchange(gateway.port, [Buffer.concat(Array(length).fill(one))], length),
+      );
+    };
+    await until('it is refused', async () => (await flood(1))[0] === 429);
+    expect(new Set(await flood(800))).toEqual(new Set([429]));
+  });
 
   testInTime(
     'address, method, path and a header together; the tightest window refuses',

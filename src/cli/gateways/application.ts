@@ -23,9 +23,10 @@ if (!KEY) throw new Error('WEIR_KEY is not set');
   return `import { Agent, get } from 'node:http';
 
 const WEIR = { ${place(weir)}, path: '${checkPath(policy)}' };
-// Connections are kept, and closed after 5 s without a request: weir does it after 10 s.
-const agent = new Agent({ keepAlive: true, timeout: 5_000 });
-// Longer than weir takes, and no longer than a client should wait for it.
+// Connections are kept, and closed after 5 s without a request: weir does it after 10 s. A flood
+// waits for one of so many, and weir has time for each.
+const agent = new Agent({ keepAlive: true, timeout: 5_000, maxSockets: 64 });
+// On one of them. Longer than weir takes, and no longer than a client should wait for it.
 const TIMEOUT_MS = ${TIMEOUT_MS};
 ${fallBack(policy)}
 ${key}
@@ -48,8 +49,11 @@ ${cookieNames(policy).length > 0 ? COOKIES : ''}
 function ask(headers) {
   return new Promise((resolve) => {
     const call = get({ ...WEIR, agent, headers });
-    // One turn later: an answer that came while this process was busy is read before.
-    const timer = setTimeout(() => setImmediate(() => call.destroy()), TIMEOUT_MS);
+    let timer;
+    call.on('socket', () => {
+      // One turn later: an answer that came while this process was busy is read before.
+      timer = setTimeout(() => setImmediate(() => call.destroy()), TIMEOUT_MS);
+    });
     const settle = (decision) => {
       clearTimeout(timer);
       resolve(decision);

@@ -22,6 +22,10 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	admin off
 	# Plain HTTP. Leave this out, and put a host name in place of the port, to serve HTTPS.
 	auto_https off
+	servers {
+		# Weir reads heads of 32 KiB.
+		max_header_size 24KB
+	}
 	# What handle_errors has dealt with is said at this level only: that weir failed, and how.
 	log weir {
 		include http.log.error
@@ -44,6 +48,8 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				# Shorter than the 10 s after which weir closes a connection that is not used.
 				keepalive 5s
 				keepalive_idle_conns_per_host 64
+				# A flood waits for these, and weir has time for each.
+				max_conns_per_host 64
 				compression off
 			}
 
@@ -87,21 +93,34 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 
 	handle_errors {
 		# Weir is not there, or too slow, or did not say what it should. An error of the
-		# application is none of these: it comes when weir has admitted.
-		@unanswered not vars weir admitted${block(2, unanswered(policy, application))}
+		# application is none of these: it comes when weir has admitted.${block(2, unanswered(policy, application))}
 	}
 }
 `;
 }
 
+/** What Caddy says where it was still sending a head when weir had answered and closed. */
+const CUT_OFF = '`{http.error.message}.matches("(write|read).*(broken pipe|connection reset)")`';
+
 function unanswered(policy: Policy, application: string): string[] {
   if (policy.onError === 'allow') {
     return [
+      '@unanswered {',
+      '\tnot vars weir admitted',
+      `\tnot expression ${CUT_OFF}`,
+      '}',
+      '# Weir has cut off a head that it does not take, as above.',
+      '@cut {',
+      '\tnot vars weir admitted',
+      `\texpression ${CUT_OFF}`,
+      '}',
+      'respond @cut 431',
       '# The request goes on, without a limit.',
       `reverse_proxy @unanswered ${application}${kept(policy, 2)}`,
     ];
   }
   return [
+    '@unanswered not vars weir admitted',
     '# The request is refused.',
     'header @unanswered Retry-After 1',
     'header @unanswered Cache-Control no-store',

@@ -60,6 +60,8 @@ defaults
 
 frontend clients
   bind :${listen}
+  # Fewer than HAProxy takes in all, or the way to weir would have to wait for a client to go.
+  maxconn 8000
   # Who asks weir is HAProxy, and not its client.
   http-request del-header X-Weir-Key
 ${caller(policy)}
