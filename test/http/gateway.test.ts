@@ -112,7 +112,7 @@ describe.each(MODES)('decided %s, a gateway', (mode) => {
     // Counted by the same counter, and said in the one way that nginx takes.
     const other = await ask('/v1/auth-request/login', from('10.0.0.2'));
     expect([other.status, other.body, other.headers['content-length']]).toEqual([403, '', '0']);
-    expect(other.headers).toMatchObject({ ratelimit: headers.ratelimit });
+    expect(other.headers.ratelimit).toContain('"login";r=0;t=');
     expect(other.headers).not.toHaveProperty('content-type');
   });
 

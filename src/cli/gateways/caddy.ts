@@ -15,6 +15,7 @@ const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', '
 
 export function caddy({ policy, weir, listen, upstream }: Setup): string {
   const application = `${upstream.host}:${upstream.port}`;
+  const failing = unanswered(policy, application);
   return `\
 # Caddy 2.6 or later, which asks weir about each request by the policy of ${policy.namespace}.
 # To try it: caddy run --config <this file> --adapter caddyfile
@@ -93,7 +94,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 
 	handle_errors {
 		# Weir is not there, or too slow, or did not say what it should. An error of the
-		# application is none of these: it comes when weir has admitted.${block(2, unanswered(policy, application))}
+		# application is none of these: it comes when weir has admitted.${block(2, failing)}
 	}
 }
 `;
