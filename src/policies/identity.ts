@@ -140,9 +140,17 @@ function cookieIn(header: string, name: string): string {
   return found === undefined ? '' : unescaped(found.replace(/^"(.*)"$/, '$1'));
 }
 
-/** Of what HTTP takes for blanks. */
+/** Of what HTTP takes for blanks; by a pattern it would take the square of a long run of them. */
 function trimmed(text: string): string {
-  return text.replace(/^[ \t]+|[ \t]+$/g, '');
+  let from = 0;
+  let to = text.length;
+  while (from < to && isBlank(text[from])) from++;
+  while (to > from && isBlank(text[to - 1])) to--;
+  return text.slice(from, to);
+}
+
+function isBlank(character: string): boolean {
+  return character === ' ' || character === '\t';
 }
 
 function unescaped(text: string): string {

@@ -117,6 +117,21 @@ describe('the identity of a caller', () => {
     );
   });
 
+  test('takes work by the length of a head, whatever it is made of', () => {
+    // By the square of the length, all of them together would take many minutes.
+    const long = (text: string) => text.repeat(32_000 / text.length);
+    const heads = [' ', ';', '=', '"', '%', 'id=', '; id', ' \t', ',', ':', '1.', '::1,', 'a '];
+    for (const text of heads) {
+      const cookie = `id=a${long(text)}b`;
+      const headers = { cookie, 'x-forwarded-for': cookie, authorization: cookie };
+      for (let i = 0; i < 200; i++) {
+        read({ identify: 'cookie:id' }, headers);
+        read({ identify: 'ip', trustedHops: 32 }, headers);
+        read({ identify: 'header:authorization' }, headers);
+      }
+    }
+  });
+
   test('asks for no header that it does not need', () => {
     const headers = (more: object) => new IdentityReader(policy(more)).headers;
     expect(headers({})).toEqual(['x-forwarded-for']);
