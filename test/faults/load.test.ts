@@ -21,6 +21,12 @@ const SHARE = 0.1;
 const SECONDS = IS_LONG ? 60 : 2;
 const CONNECTIONS = { some: 32, many: 512 };
 const LOAD_TIMES = 10;
+/**
+ * What of its work for a second on a core must be left under load and after it: a server that
+ * breaks down does a few percent, or nothing. The quick form has a fifth of a second on a core, of
+ * which a collection of garbage or a compilation is a good part.
+ */
+const LEFT = IS_LONG ? 1 / 2 : 1 / 4;
 
 const own = eachOnItsOwn(['--acceptors', '1', '--workers', '1', '--counters', '65536']);
 
@@ -144,9 +150,8 @@ test.skipIf(noH2load)(
     ).toEqual([]);
     expect(beside).toBeGreaterThan(0);
     expect(figures.get('weir_live_evictions_total')).toBe(0);
-    // A server that breaks down under load does a fraction, or nothing.
-    expect(loaded.perCpuSecond).toBeGreaterThan(peak.perCpuSecond / 2);
-    expect(after.perCpuSecond).toBeGreaterThan(before.perCpuSecond / 2);
+    expect(loaded.perCpuSecond).toBeGreaterThan(peak.perCpuSecond * LEFT);
+    expect(after.perCpuSecond).toBeGreaterThan(before.perCpuSecond * LEFT);
   },
   300_000,
 );
