@@ -10,6 +10,7 @@
 
 import { IDENTIFIER_MAX_CHARACTERS } from '../limits.ts';
 import { addressIn } from './address.ts';
+import { pathIn } from './path.ts';
 import type { Gateway, Policy } from './policy.ts';
 
 /** What a request is looked through for. */
@@ -96,7 +97,7 @@ export class IdentityReader {
       case 'method':
         return this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD);
       case 'path':
-        return pathOf(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI));
+        return pathIn(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI));
       case 'header':
         return part.name === AUTHORIZATION
           ? credentialsIn(asking.onlyLine(AUTHORIZATION))
@@ -118,11 +119,6 @@ export class IdentityReader {
 function nameOf(part: Part): string {
   if (part.by === 'ip') return 'an address';
   return 'name' in part ? `the ${part.by} ${part.name}` : `a ${part.by}`;
-}
-
-function pathOf(uri: string): string {
-  const query = uri.indexOf('?');
-  return query < 0 ? uri : uri.slice(0, query);
 }
 
 /**

@@ -14,6 +14,7 @@ describe.each([
   let upstream = '';
   gatewayCases({
     name,
+    isProxy: false,
     print: (setup) => {
       upstream = String(setup.upstream.port);
       return module(setup);

@@ -8,6 +8,7 @@ import { gatewayCases } from '../support/gateway-cases.ts';
 describe.skipIf(isMissing('caddy', 'version'))('Caddy', () => {
   gatewayCases({
     name: 'caddy',
+    isProxy: true,
     print: caddy,
     start: (text, port, key) => {
       return startGateway({

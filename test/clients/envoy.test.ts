@@ -106,9 +106,11 @@ describe('the configuration of Envoy', () => {
     const printed = (part: Partial<Policy>) => {
       const { static_resources } = parse(envoy(setupOf(part, weirAt(7_071))));
       const manager = static_resources.listeners[0].filter_chains[0].filters[0].typed_config;
-      return { hops: manager.xff_num_trusted_hops, filter: manager.http_filters[0].typed_config };
+      const { xff_num_trusted_hops: hops, upgrade_configs: upgrades } = manager;
+      return { hops, upgrades, filter: manager.http_filters[0].typed_config };
     };
     expect(printed({ trustedHops: 3 }).hops).toBe(2);
+    expect(printed({}).upgrades).toEqual([{ upgrade_type: 'websocket' }]);
     // An empty list is no valid one.
     expect(printed({ identify: ['method', 'path'] }).filter).not.toHaveProperty('allowed_headers');
     const own = printed({ identify: ['header:Authorization'] }).filter;

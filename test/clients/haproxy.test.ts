@@ -54,6 +54,7 @@ describe.skipIf(isMissing('haproxy', '-v'))('HAProxy', () => {
   let lua = '';
   gatewayCases({
     name: 'haproxy',
+    isProxy: true,
     print: (setup) => {
       lua = haproxyLua(setup);
       return haproxy(setup);

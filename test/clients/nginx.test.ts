@@ -8,6 +8,7 @@ import { gatewayCases } from '../support/gateway-cases.ts';
 describe.skipIf(isMissing('nginx', '-v'))('nginx', () => {
   gatewayCases({
     name: 'nginx',
+    isProxy: true,
     dropsNames: true,
     print: nginx,
     start: (text, port, key) => {

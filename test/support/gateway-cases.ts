@@ -15,6 +15,7 @@ import {
   ask,
   askAtOnce,
   askInTurn,
+  change,
   type Gateway,
   startApplication,
   startWire,
@@ -34,6 +35,8 @@ import {
 export interface Tried {
   /** Whether a policy may look at a header that nginx drops for its name. */
   dropsNames?: boolean;
+  /** Whether it stands in front of an application, and is no part of it. */
+  isProxy: boolean;
   name: Policy['gateway'];
   print: (setup: Setup) => string;
   /** @param key what is put where the text says that a key has to be */
@@ -100,7 +103,7 @@ async function hang({ child }: Running): Promise<void> {
   });
 }
 
-export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
+export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried): void {
   let directory = '';
   const policies = Object.fromEntries(
     Object.entries(POLICIES).map(([namespace, more]): [string, Policy] => {
@@ -256,6 +259,18 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
         expect((await ask(gateway.port, parts, agent)).status).toBe(429);
       }
     });
+
+    if (isProxy) {
+      testInTime('who is admitted may change to WebSocket, and to nothing else', async () => {
+        const agent = elsewhere();
+        const to = (protocol: string) => change(gateway.port, protocol, agent);
+        expect(await to('websocket')).toEqual({ status: 101, heard: 'said' });
+        // By which a client could ask on past weir, where the application takes it.
+        expect(await to('h2c')).toEqual({ status: 200, heard: '' });
+        expect((await ask(gateway.port, {}, agent)).status).toBe(200);
+        expect(await to('websocket')).toEqual({ status: 429, heard: '' });
+      });
+    }
 
     testInTime("the application's own refusals and errors pass as they are", async () => {
       for (const paths of [
@@ -433,7 +448,7 @@ export function gatewayCases({ name, print, start, dropsNames }: Tried): void {
       const gateway = await serving('combined');
       const of = { path: '/a', headers: { 'X-Api-Key': 'one' } };
       const all = [
-        ...[of, of, of],
+        ...[of, { ...of, path: '//x/../%61?b' }, of],
         { ...of, headers: { ...FORGED, ...of.headers } },
         { ...of, method: 'POST' },
         { ...of, path: '/b' },

@@ -4,14 +4,18 @@
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
 import { chmodSync, writeFileSync } from 'node:fs';
 import { Agent, createServer, type IncomingHttpHeaders, request } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
 import type { Answer, RequestParts } from './http.ts';
 import { cleanEnvironment, removeDirectory, temporaryDirectory, until } from './server.ts';
 
 const HOST = '127.0.0.1';
+/** By which a server shows that it has understood (RFC 6455). */
+const WEBSOCKET = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 /** A gateway that is asked to end, and does not, is killed. */
 const STOP_MS = 2_000;
 
@@ -124,7 +128,8 @@ export interface Application {
 
 /**
  * Notes what comes, and answers 200 with a header and a body of its own; a path that begins with a
- * status, as /403 does, is answered with that, and /broken not at all.
+ * status, as /403 does, is answered with that, and /broken not at all. It changes to whatever
+ * protocol it is asked for, and says by it what it hears.
  */
 export async function startApplication(): Promise<Application> {
   const requests: Seen[] = [];
@@ -145,11 +150,26 @@ export async function startApplication(): Promise<Application> {
       answer.end(body);
     });
   });
+  const upgraded = new Set<Duplex>();
+  server.on('upgrade', ({ headers }, socket: Duplex) => {
+    upgraded.add(socket);
+    socket.on('error', () => {});
+    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET}`);
+    const answer = [
+      'HTTP/1.1 101 Switching Protocols',
+      'Connection: Upgrade',
+      `Upgrade: ${headers.upgrade}`,
+      `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
+    ];
+    socket.write(`${answer.join('\r\n')}\r\n\r\n`);
+    socket.pipe(socket);
+  });
   await new Promise<void>((resolve) => server.listen(0, HOST, resolve));
   return {
     port: (server.address() as AddressInfo).port,
     requests,
     stop: () => {
+      for (const socket of upgraded) socket.destroy();
       server.closeAllConnections();
       return new Promise((resolve) => server.close(() => resolve()));
     },
@@ -225,6 +245,37 @@ export function ask(port: number, parts: RequestParts = {}, agent?: Agent): Prom
     );
     asked.on('error', reject);
     asked.end(body);
+  });
+}
+
+/** Asks to change to another protocol, and says something by it. */
+export function change(
+  port: number,
+  protocol: string,
+  agent: Agent,
+): Promise<{ status: number; heard: string }> {
+  const headers = {
+    Connection: 'Upgrade',
+    Upgrade: protocol,
+    'Sec-WebSocket-Version': '13',
+    'Sec-WebSocket-Key': randomBytes(16).toString('base64'),
+  };
+  return new Promise((resolve, reject) => {
+    const asked = request({ host: HOST, port, headers, agent });
+    asked.on('error', reject);
+    asked.on('response', (answer) => {
+      answer.resume();
+      resolve({ status: answer.statusCode ?? 0, heard: '' });
+    });
+    asked.on('upgrade', ({ statusCode = 0 }, socket) => {
+      socket.on('error', reject);
+      socket.on('data', (data) => {
+        socket.destroy();
+        resolve({ status: statusCode, heard: String(data) });
+      });
+      socket.write('said');
+    });
+    asked.end();
   });
 }
 

@@ -36,7 +36,12 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 
 :${listen} {
 	# A client has no say in what is for weir.
-	request_header -X-Weir-Key${block(1, oneLine(policy))}
+	request_header -X-Weir-Key
+	# To WebSocket only: by another protocol a client could ask past weir.
+	@websocket header_regexp Upgrade (?i)^websocket$
+	@otherwise not header_regexp Upgrade (?i)^websocket$
+	request_header @websocket Upgrade websocket
+	request_header @otherwise -Upgrade${block(1, oneLine(policy))}
 
 	route {
 		reverse_proxy ${weirAt(weir)} {

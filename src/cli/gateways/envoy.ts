@@ -27,6 +27,9 @@ static_resources:
                 use_remote_address: true
                 # Proxies in front of this one whose X-Forwarded-For is believed.
                 xff_num_trusted_hops: ${policy.trustedHops - 1}
+                # To WebSocket only: by another protocol a client could ask past weir.
+                upgrade_configs:
+                  - upgrade_type: websocket
                 route_config:
                   # A client's own goes nowhere.
                   request_headers_to_remove:

@@ -64,6 +64,9 @@ frontend clients
   maxconn 8000
   # Who asks weir is HAProxy, and not its client.
   http-request del-header X-Weir-Key
+  # To WebSocket only: by another protocol a client could ask past weir.
+  http-request set-header Upgrade websocket if { req.hdr(upgrade) -i websocket }
+  http-request del-header Upgrade unless { req.hdr(upgrade) -i websocket }
 ${caller(policy)}
   http-request lua.weir
   # Refused: what weir has said, as it has said it.

@@ -83,6 +83,16 @@ http {
     "" '${reducedCapacity()}';
   }
 
+  # To WebSocket only: by another protocol a client could ask past weir.
+  map $http_upgrade $protocol {
+    default "";
+    "~*^websocket$" websocket;
+  }
+  map $protocol $connection_to_application {
+    default "";
+    websocket upgrade;
+  }
+
   server {
     listen ${listen};
     # A client may send many kilobytes of cookies, but no more than weir reads.
@@ -90,7 +100,8 @@ http {
 
     # What the application gets; the location that asks weir has its own.
     proxy_http_version 1.1;
-    proxy_set_header Connection "";
+    proxy_set_header Upgrade $protocol;
+    proxy_set_header Connection $connection_to_application;
     proxy_set_header Host $http_host;
     proxy_set_header X-Forwarded-For ${callerOf(policy)};
     proxy_set_header X-Forwarded-Proto $scheme;

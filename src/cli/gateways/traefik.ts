@@ -45,6 +45,9 @@ ${failures(policy.onError)}
 #
 # Traefik keeps an idle connection to weir for 90 s, longer than weir does: where weir has closed
 # it, Traefik asks again on another. It has no setting for that either.
+#
+# Before v3.7.13 a client can change to the protocol h2c, where the application takes it, and ask by
+# it past Traefik and weir.
 http:
   routers:
     application:

@@ -1,0 +1,46 @@
+/**
+ * The path of a request by which a caller is counted. Pure. What RFC 3986 (6.2.2) takes for the
+ * same path has one text here, and so have slashes in a row: otherwise one page would have as many
+ * counters as its path has spellings. Applications may see more of them as one (`/A`, `/a/`).
+ */
+
+const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i;
+/** What may be spelt in another way: without any, a path is what it is. */
+const SPELT = /%|\/\/|\/\./;
+const OCTET = /%[0-9a-f]{2}/gi;
+/** Which mean the same with and without an escape (RFC 3986, 2.3). */
+const UNRESERVED = /[a-z0-9._~-]/i;
+
+/** @param target of a request, as it came: with a query, or a host before it; '' for none */
+export function pathIn(target: string): string {
+  const path = upTo(target, /[?#]/);
+  if (!path.startsWith('/')) return ABSOLUTE.test(path) ? behindHost(path) : path;
+  return SPELT.test(path) ? withoutDots(path.replace(OCTET, unescaped)) : path;
+}
+
+function upTo(text: string, end: RegExp): string {
+  const at = text.search(end);
+  return at < 0 ? text : text.slice(0, at);
+}
+
+function behindHost(url: string): string {
+  const slash = url.indexOf('/', url.indexOf('//') + 2);
+  return slash < 0 ? '/' : pathIn(url.slice(slash));
+}
+
+function unescaped(octet: string): string {
+  const character = String.fromCharCode(Number.parseInt(octet.slice(1), 16));
+  return UNRESERVED.test(character) ? character : octet.toUpperCase();
+}
+
+/** `.` is this segment, `..` takes back the one before, and one without a name is none. */
+function withoutDots(path: string): string {
+  const segments = path.split('/');
+  const kept: string[] = [];
+  for (const segment of segments) {
+    if (segment === '..') kept.pop();
+    else if (segment !== '.' && segment !== '') kept.push(segment);
+  }
+  const isFolder = kept.length > 0 && ['', '.', '..'].includes(segments.at(-1)!);
+  return `/${kept.join('/')}${isFolder ? '/' : ''}`;
+}

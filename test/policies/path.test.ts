@@ -1,0 +1,89 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { pathIn } from '../../src/policies/path.ts';
+
+describe('the path by which a caller is counted', () => {
+  test.each([
+    ['/', '/'],
+    ['/a/b', '/a/b'],
+    ['/a/', '/a/'],
+    ['/a?b=/c', '/a'],
+    ['/a#b', '/a'],
+    ['/a?b#c', '/a'],
+    ['/%61', '/a'],
+    ['/%2561', '/%2561'],
+    ['/a%2fb', '/a%2Fb'],
+    ['/%e4%bd%a0', '/%E4%BD%A0'],
+    ['/%', '/%'],
+    ['/%4', '/%4'],
+    ['/%zz', '/%zz'],
+    ['//a///b', '/a/b'],
+    ['/./a/./b', '/a/b'],
+    ['/a/../b', '/b'],
+    ['/../../a', '/a'],
+    ['/a/%2e%2E/b', '/b'],
+    ['/a/..', '/'],
+    ['/a/b/..', '/a/'],
+    ['/a/.', '/a/'],
+    ['/.', '/'],
+    ['/..a/.b', '/..a/.b'],
+    ['//', '/'],
+    ['http://host/a', '/a'],
+    ['HTTP://host:80/%61?b', '/a'],
+    ['http://host', '/'],
+    ['http://host?a', '/'],
+    ['http:///a', '/a'],
+    ['*', '*'],
+    ['host:443', 'host:443'],
+    ['', ''],
+  ])('of %j is %j', (target, path) => {
+    expect(pathIn(target)).toBe(path);
+  });
+
+  test('is one, in whatever way it is spelt', () => {
+    const segment = fc.string({ unit: fc.constantFrom(...'aZ0-._~!:@;=é&%'), maxLength: 6 });
+    const named = segment
+      .map((text) => text.replaceAll('%', '%2F'))
+      .filter((text) => text !== '' && text !== '.' && text !== '..');
+    const spelling = fc.constantFrom('as it is', 'escaped', 'twice /', '/.', '/x/..', 'small');
+    const end = fc.constantFrom('', '?q', '#f', '?q=/a/../b#f');
+    const host = fc.constantFrom('', 'http://host', 'https://u@host:1');
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(named, spelling), { minLength: 1, maxLength: 6 }),
+        fc.boolean(),
+        host,
+        end,
+        (segments, isFolder, host, end) => {
+          const slash = isFolder ? '/' : '';
+          const path = `/${segments.map(([name]) => name).join('/')}${slash}`;
+          const spelt = segments.map(([name, how]) => spell(name, how)).join('');
+          expect(pathIn(host + spelt + slash + end)).toBe(path);
+          expect(pathIn(path)).toBe(path);
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+function spell(name: string, how: string): string {
+  switch (how) {
+    case 'escaped':
+      return `/${name.includes('%') ? name : name.replace(/[a-z0-9._~-]/gi, escaped)}`;
+    case 'twice /':
+      return `//${name}`;
+    case '/.':
+      return `/./${name}`;
+    case '/x/..':
+      return `/x/%2e./${name}`;
+    case 'small':
+      return `/${name.replaceAll('%2F', '%2f')}`;
+    default:
+      return `/${name}`;
+  }
+}
+
+function escaped(character: string): string {
+  return `%${character.charCodeAt(0).toString(16)}`;
+}
