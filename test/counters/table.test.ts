@@ -6,6 +6,7 @@ import { HEADER, lockOf, tableBytes } from '../../src/counters/layout.ts';
 import { CounterTable } from '../../src/counters/table.ts';
 import { AMOUNT_MAX, COUNTERS_MIN } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
+import { IS_LESS } from '../support/scale.ts';
 import { guardedTables, Tables } from '../support/tables.ts';
 
 const NOW = 1_700_000_000_000;
@@ -56,7 +57,7 @@ describe('a counter', () => {
 });
 
 describe('a table', () => {
-  test.each([COUNTERS_MIN, 65_536, 1_048_576])(
+  test.each([COUNTERS_MIN, 65_536, ...(IS_LESS ? [] : [1_048_576])])(
     'of %i counters holds as many without evicting one',
     (capacity) => {
       const tables = new Tables(capacity);

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { IDENTIFIER_MAX_CHARACTERS } from '../../src/limits.ts';
 import { type Asking, IdentityReader, readPart } from '../../src/policies/identity.ts';
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
+import { scaled } from '../support/scale.ts';
 
 function policy(more: object): Policy {
   return readPolicies({ test: { gateway: 'nginx', limit: 1, duration: 1_000, ...more } })[0];
@@ -146,7 +147,7 @@ describe('the identity of a caller', () => {
         authorization: cookie,
         'x-forwarded-uri': `/${cookie}`,
       };
-      for (let i = 0; i < 150; i++) {
+      for (let i = 0; i < scaled(150); i++) {
         read({ identify: 'cookie:id' }, headers);
         read({ identify: 'ip', trustedHops: 32 }, headers);
         read({ identify: 'header:authorization' }, headers);

@@ -5,7 +5,7 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { bareHost, checkPath, quotaHeaders } from './names.ts';
+import { bareHost, checkPath, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** All but the function that the framework calls. */
@@ -112,18 +112,15 @@ const FALL_BACK = {
 
 /** Headers to ask with, a line each. */
 function identity(policy: Policy): string[] {
-  const names = cookieNames(policy);
-  const rows = policy.identify.flatMap((part) => {
-    if (part === 'ip') return address(policy);
-    if (part === 'method') return `'X-Forwarded-Method': request.method,`;
-    if (part === 'path') return `'X-Forwarded-Uri': request.originalUrl,`;
-    if (!part.startsWith('header:')) return [];
-    const name = quoted(part.slice('header:'.length).toLowerCase());
-    return `${name}: request.headers[${name}] ?? [],`;
-  });
-  return names.length > 0
-    ? [...rows, `Cookie: cookies(request, [${names.map(quoted).join(', ')}]),`]
-    : rows;
+  const { identify } = policy;
+  const rows = identify.includes('ip') ? address(policy) : [];
+  if (identify.includes('method')) rows.push(`'X-Forwarded-Method': request.method,`);
+  if (identify.includes('path')) rows.push(`'X-Forwarded-Uri': request.originalUrl,`);
+  const headers = namesOf(policy, 'header').map((name) => quoted(name.toLowerCase()));
+  rows.push(...headers.map((name) => `${name}: request.headers[${name}] ?? [],`));
+  const names = cookieNames(policy).map(quoted);
+  if (names.length > 0) rows.push(`Cookie: cookies(request, [${names.join(', ')}]),`);
+  return rows;
 }
 
 function address({ trustedHops }: Policy): string[] {
@@ -135,10 +132,9 @@ function address({ trustedHops }: Policy): string[] {
 }
 
 /** Of the cookies that identify, unless all of them do. */
-function cookieNames({ identify }: Policy): string[] {
-  if (identify.some((part) => part.toLowerCase() === 'header:cookie')) return [];
-  const cookies = identify.filter((part) => part.startsWith('cookie:'));
-  return cookies.map((part) => part.slice('cookie:'.length));
+function cookieNames(policy: Policy): string[] {
+  const isWhole = namesOf(policy, 'header').some((name) => name.toLowerCase() === 'cookie');
+  return isWhole ? [] : namesOf(policy, 'cookie');
 }
 
 function quoted(text: string): string {

@@ -7,7 +7,7 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { identifyingHeaders, quotaHeaders } from './names.ts';
+import { identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
@@ -143,17 +143,17 @@ function block(indent: number, ...lines: string[][]): string {
     .join('');
 }
 
+/** What a matcher and a placeholder of Caddy take for the name of a header. */
+const PLAIN_NAME = /^[a-z0-9][a-z0-9_-]*$/i;
+
 /** Weir joins several lines of one name, of which an application may look at one. */
-function oneLine({ identify }: Policy): string[] {
-  return identify.flatMap((by, i) => {
-    const [, name] = /^header:([a-z0-9][a-z0-9_-]*)$/i.exec(by) ?? [];
-    if (name === undefined) return [];
-    return [
-      '# The application gets the very one by which weir counts, in one line.',
-      `@by${i} header ${name} *`,
-      `request_header @by${i} ${name} {http.request.header.${name}}`,
-    ];
-  });
+function oneLine(policy: Policy): string[] {
+  const names = namesOf(policy, 'header').filter((name) => PLAIN_NAME.test(name));
+  return names.flatMap((name, i) => [
+    '# The application gets the very one by which weir counts, in one line.',
+    `@by${i} header ${name} *`,
+    `request_header @by${i} ${name} {http.request.header.${name}}`,
+  ]);
 }
 
 const ALL_TRUSTED = 'trusted_proxies 0.0.0.0/0 ::/0';

@@ -8,7 +8,7 @@
 import { IDENTIFIER_MAX_CHARACTERS } from '../../limits.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { bareHost, checkPath, httpUrl, quotaHeaders } from './names.ts';
+import { bareHost, checkPath, httpUrl, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS } from './setup.ts';
 
 /** More identifies nobody, for weir either: a character of UTF-8 has four bytes at most. */
@@ -25,12 +25,6 @@ function innerPort({ listen, weir, upstream }: Setup): number {
 }
 
 const PORT_MAX = 65_535;
-
-/** Names of the headers or cookies that identify. */
-function named({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
-  const ofKind = identify.filter((part) => part.startsWith(`${kind}:`));
-  return ofKind.map((part) => part.slice(kind.length + 1));
-}
 
 /** Where Lua leaves what weir says in a header. */
 function variable(header: string): string {
@@ -222,9 +216,9 @@ end
 
 /** What a client has chosen by itself, and may have made very long. */
 function ownWords(policy: Policy): string[] {
-  const headers = named(policy, 'header').map((name) => name.toLowerCase());
+  const headers = namesOf(policy, 'header').map((name) => name.toLowerCase());
   const words = headers.map((name) => `["${name}"] = one_line(txn, lines, "${name}"),`);
-  const names = named(policy, 'cookie').map((name) => `["${name}"] = true`);
+  const names = namesOf(policy, 'cookie').map((name) => `["${name}"] = true`);
   if (names.length > 0 && !headers.includes('cookie')) {
     words.push(`["cookie"] = cookies(txn, lines, {${names.join(', ')}}),`);
   }

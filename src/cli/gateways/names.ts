@@ -6,12 +6,16 @@
 import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 
+/** Names of the headers or cookies that identify, as the policy has them. */
+export function namesOf({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
+  const ofKind = identify.filter((part) => part.startsWith(`${kind}:`));
+  return ofKind.map((part) => part.slice(kind.length + 1));
+}
+
 /** What who asks is read from in what the client itself sends: not addresses, methods, paths. */
-export function identifyingHeaders({ identify }: Policy): string[] {
-  const names = identify.flatMap((part) => {
-    if (part.startsWith('header:')) return [part.slice('header:'.length).toLowerCase()];
-    return part.startsWith('cookie:') ? ['cookie'] : [];
-  });
+export function identifyingHeaders(policy: Policy): string[] {
+  const names = namesOf(policy, 'header').map((name) => name.toLowerCase());
+  if (namesOf(policy, 'cookie').length > 0) names.push('cookie');
   return [...new Set(names)];
 }
 
