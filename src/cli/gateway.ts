@@ -93,7 +93,7 @@ function portOf(text: string): number {
 
 function upstreamOf(text: string): Setup['upstream'] {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== 'http:' || url.pathname !== '/' || url.username !== '') {
+  if (url?.protocol !== 'http:' || url.href !== `${url.origin}/`) {
     throw new StartError(
       `--upstream must be a URL like http://127.0.0.1:3000, got ${describe(text)}`,
     );

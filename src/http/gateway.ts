@@ -20,7 +20,7 @@ import { ApiError } from '../errors.ts';
 import { type AcceptorLane, COUNT, TALLY } from '../lanes.ts';
 import type { KnownNamespaces, Namespace } from '../namespaces/known.ts';
 import type { Governed, OverridesInForce } from '../overrides/in-force.ts';
-import { IdentityReader } from '../policies/identity.ts';
+import { ANYBODY, IdentityReader } from '../policies/identity.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { Clock } from '../time.ts';
@@ -175,16 +175,16 @@ export class GatewayChecks {
   ): void {
     const { counters, overrides, decider, clock, lane } = this.#parts;
     const { policy, namespace, checks, askers } = policed;
-    if (identity === undefined) {
+    const identifier = identity ?? ANYBODY;
+    if (identifier === ANYBODY) {
       namespace.row[TALLY.unknown]++;
-      if (policy.missing !== 'share') {
-        this.#answerUnknown(res, policed, WAYS[way], policy.missing === 'admit');
+      const admits = policy.missing === 'admit';
+      if (policy.missing === 'refuse' || (admits && identity === undefined)) {
+        this.#answerUnknown(res, policed, WAYS[way], admits);
         lane.answered(clock.monotonicMs() - startedMs);
         return;
       }
     }
-    // Nobody's identity is empty.
-    const identifier = identity ?? '';
     const id = counters.identify(namespace.state, identifier);
     const [check] = checks;
     begin(policed, check, identifier);

@@ -31,9 +31,8 @@ export class Lines implements Asking {
     return this.#values[this.#names.indexOf(name)] ?? '';
   }
 
-  onlyLine(name: string): string {
-    const index = this.#names.indexOf(name);
-    return this.#counts[index] === 1 ? this.#values[index]! : '';
+  count(name: string): number {
+    return this.#counts[this.#names.indexOf(name)];
   }
 
   readonly #take = (name: string, value: string): void => {

@@ -3,9 +3,10 @@
  * identifier. Only what the gateway itself sets is believed of addresses, methods and paths; a
  * header or a cookie is the caller's own word, and has to be one that the application believes.
  *
- * Whatever is not there, is longer than an identifier may be or is no text, is no identity, and
- * neither is what is there twice, for nobody knows which one the application will believe. What
- * becomes of such a caller is its policy's to say.
+ * Who leaves out a part of it has no identity, and what becomes of such a caller is its policy's to
+ * say. What is longer than an identifier may be, or no text, or there twice, so that nobody knows
+ * which one the application will believe, is not left out: a client can bring it about while the
+ * application knows it well. All of these callers are one.
  */
 
 import { IDENTIFIER_MAX_CHARACTERS } from '../limits.ts';
@@ -21,14 +22,17 @@ export interface Asking {
   tail: string;
   /** All lines of a header, joined as HTTP has it; '' when there is none. */
   header(name: string): string;
-  /** The only line of a header; '' when there is none, or more than one. */
-  onlyLine(name: string): string;
+  /** How many lines of a header there are. */
+  count(name: string): number;
 }
 
 type Part =
   | { by: 'ip' | 'method' | 'path' }
   /** @param name of a header in lower case, of a cookie as it is */
   | { by: 'header' | 'cookie'; name: string };
+
+/** Of all who cannot be told apart, and of nobody else: no part of an identity is empty. */
+export const ANYBODY = '';
 
 const FORWARDED_FOR = 'x-forwarded-for';
 const FORWARDED_METHOD = 'x-forwarded-method';
@@ -43,16 +47,18 @@ const BY_TAIL: readonly Gateway[] = ['envoy', 'istio'];
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
 const NAMED = new RegExp(`^(header|cookie):(${TOKEN})$`);
 /** What gateways set for themselves, or clients forge: an address is `ip`. */
-const NOT_THEIRS =
-  /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|connection|content-length|transfer-encoding)$/;
+const NOT_THEIRS = /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
+/** Of one connection only: not passed on, or not as it came. */
+const HOP_BY_HOP = /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
 
 /** @returns undefined for what is no part of an identity */
 export function readPart(text: string): Part | undefined {
   if (text === 'ip' || text === 'method' || text === 'path') return { by: text };
   const [, by, name] = NAMED.exec(text) ?? [];
   if (by === 'cookie') return { by, name };
-  if (by !== 'header' || NOT_THEIRS.test(name.toLowerCase())) return undefined;
-  return { by, name: name.toLowerCase() };
+  const header = name?.toLowerCase();
+  if (by !== 'header' || NOT_THEIRS.test(header) || HOP_BY_HOP.test(header)) return undefined;
+  return { by, name: header };
 }
 
 export class IdentityReader {
@@ -72,36 +78,37 @@ export class IdentityReader {
     this.wanted = this.#parts.map(nameOf).join(' and ');
   }
 
-  /** @returns undefined where a part of it is missing */
+  /** @returns undefined where a part is left out, ANYBODY where one cannot be taken for one */
   read(asking: Asking): string | undefined {
-    const parts = this.#parts;
-    if (parts.length === 1) return bounded(this.#part(asking, parts[0]));
-    let identifier = '';
-    for (const part of parts) {
-      const value = this.#part(asking, part);
-      if (value === '') return undefined;
-      // No two identities are written alike: what separates the parts stands in none.
-      if (identifier !== '') identifier += '|';
-      identifier += value.replaceAll('%', '%25').replaceAll('|', '%7C');
+    if (this.#parts.length === 1) {
+      const value = this.#part(asking, this.#parts[0]);
+      return value === undefined ? undefined : bounded(value);
     }
-    return bounded(identifier);
+    const parts = this.#parts.map((part) => this.#part(asking, part));
+    if (parts.includes(ANYBODY)) return ANYBODY;
+    if (parts.includes(undefined)) return undefined;
+    // No two identities are written alike: what separates the parts stands in none.
+    const escaped = parts.map((part) => part!.replaceAll('%', '%25').replaceAll('|', '%7C'));
+    return bounded(escaped.join('|'));
   }
 
-  /** @returns '' where it is missing */
-  #part(asking: Asking, part: Part): string {
+  #part(asking: Asking, part: Part): string | undefined {
     switch (part.by) {
       case 'ip': {
         const { trustedHops, ipv6Prefix } = this.#policy;
-        return addressIn(asking.header(FORWARDED_FOR), trustedHops, ipv6Prefix) ?? '';
+        const chain = asking.header(FORWARDED_FOR);
+        if (chain === '') return undefined;
+        return addressIn(chain, trustedHops, ipv6Prefix) ?? ANYBODY;
       }
       case 'method':
-        return this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD);
+        return given(this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD));
       case 'path':
-        return pathIn(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI));
-      case 'header':
-        return part.name === AUTHORIZATION
-          ? credentialsIn(asking.onlyLine(AUTHORIZATION))
-          : asking.onlyLine(part.name);
+        return given(pathIn(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI)));
+      case 'header': {
+        const value = asking.header(part.name);
+        if (asking.count(part.name) > 1) return ANYBODY;
+        return given(part.name === AUTHORIZATION ? credentialsIn(value) : value);
+      }
       case 'cookie':
         return cookieIn(asking.header(COOKIE), part.name);
     }
@@ -121,35 +128,42 @@ function nameOf(part: Part): string {
   return 'name' in part ? `the ${part.by} ${part.name}` : `a ${part.by}`;
 }
 
+function given(value: string): string | undefined {
+  return value === '' ? undefined : value;
+}
+
 /**
- * The one of a name, '' when there is none, or more. Applications take away quotes and escapes of a
- * value; left in, one session would have as many counters as it has spellings.
+ * The only one of a name. Applications take away quotes and escapes: left in, one session would
+ * have as many counters as it has spellings. What RFC 6265 has in no value, each of them reads in a
+ * way of its own, so that nobody knows what they take it for.
  */
-function cookieIn(header: string, name: string): string {
+function cookieIn(header: string, name: string): string | undefined {
   let found: string | undefined;
   for (const pair of header.split(';')) {
     const equals = pair.indexOf('=');
     if (equals < 0 || trimmed(pair.slice(0, equals)) !== name) continue;
-    if (found !== undefined) return '';
+    if (found !== undefined) return ANYBODY;
     found = trimmed(pair.slice(equals + 1));
   }
-  return found === undefined ? '' : unescaped(found.replace(/^"(.*)"$/, '$1'));
+  if (found === undefined) return undefined;
+  const value = found.replace(/^"(.*)"$/, '$1');
+  return COOKIE_VALUE.test(value) ? given(percentDecoded(value)) : ANYBODY;
 }
 
-/** Of what HTTP takes for blanks; by a pattern it would take the square of a long run of them. */
+const COOKIE_VALUE = /^[!#-+\--:<-[\]-~]*$/;
+
+/** Of what any application takes for blanks; by a pattern it takes the square of a long run. */
 function trimmed(text: string): string {
   let from = 0;
   let to = text.length;
-  while (from < to && isBlank(text[from])) from++;
-  while (to > from && isBlank(text[to - 1])) to--;
+  while (from < to && BLANK.test(text[from])) from++;
+  while (to > from && BLANK.test(text[to - 1])) to--;
   return text.slice(from, to);
 }
 
-function isBlank(character: string): boolean {
-  return character === ' ' || character === '\t';
-}
+const BLANK = /[\s\u0085]/;
 
-function unescaped(text: string): string {
+function percentDecoded(text: string): string {
   if (!text.includes('%')) return text;
   try {
     return decodeURIComponent(text);
@@ -158,16 +172,26 @@ function unescaped(text: string): string {
   }
 }
 
-/** Its scheme is so in any case, before any number of blanks. */
+/**
+ * A scheme is so in any case, before any number of blanks. Of a token no more counts than an
+ * application takes, and of one in base64 what it says: the same can be written in many ways.
+ */
 function credentialsIn(authorization: string): string {
-  return authorization.replace(/^([^ ]+) +/, (_, scheme: string) => `${scheme.toLowerCase()} `);
+  const [, scheme, rest] = CREDENTIALS.exec(authorization) ?? [];
+  if (scheme === undefined) return authorization;
+  const name = scheme.toLowerCase();
+  if (name !== 'bearer' && name !== 'basic') return `${name} ${rest}`;
+  const [token] = rest.split(/\s/, 1);
+  return `${name} ${name === 'basic' ? Buffer.from(token, 'base64').toString('base64') : token}`;
 }
+
+const CREDENTIALS = /^(\S+)\s+(.*)$/s;
 
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */
 const NO_TEXT = '\ufffd';
 
-function bounded(text: string): string | undefined {
-  if (text === '' || text.includes(NO_TEXT)) return undefined;
+function bounded(text: string): string {
+  if (text.includes(NO_TEXT)) return ANYBODY;
   if (text.length <= IDENTIFIER_MAX_CHARACTERS) return text;
-  return [...text].length <= IDENTIFIER_MAX_CHARACTERS ? text : undefined;
+  return [...text].length <= IDENTIFIER_MAX_CHARACTERS ? text : ANYBODY;
 }

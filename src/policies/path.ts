@@ -6,7 +6,9 @@
 
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i;
 /** What may be spelt in another way: without any, a path is what it is. */
-const SPELT = /%|\/\/|\/\./;
+const SPELT = /[^!-~]|["%<>\\^`{|}]|\/[/.]/;
+/** What stands in no URI but escaped; of bytes that were no text, what they were is lost. */
+const BARE = /[^!-~\ufffd\ud800-\udfff]|["<>\\^`{|}]/gu;
 const OCTET = /%[0-9a-f]{2}/gi;
 /** Which mean the same with and without an escape (RFC 3986, 2.3). */
 const UNRESERVED = /[a-z0-9._~-]/i;
@@ -15,7 +17,8 @@ const UNRESERVED = /[a-z0-9._~-]/i;
 export function pathIn(target: string): string {
   const path = upTo(target, /[?#]/);
   if (!path.startsWith('/')) return ABSOLUTE.test(path) ? behindHost(path) : path;
-  return SPELT.test(path) ? withoutDots(path.replace(OCTET, unescaped)) : path;
+  if (!SPELT.test(path)) return path;
+  return withoutDots(path.replace(OCTET, unescaped).replace(BARE, encodeURIComponent));
 }
 
 function upTo(text: string, end: RegExp): string {

@@ -3,7 +3,9 @@
  * file at the start, and again on SIGHUP: then all of them change at once, or none.
  */
 
+import { statSync } from 'node:fs';
 import { type ConfigFile, changedSettings, readConfigFile } from '../config/file.ts';
+import { StartError } from '../errors.ts';
 import type { Policy } from './policy.ts';
 
 export class Policies {
@@ -30,6 +32,10 @@ export class Policies {
    */
   async reload(publish: (policies: readonly Policy[]) => Promise<void>): Promise<string[]> {
     const before = this.#file!;
+    // One that waits for a writer would keep this thread from all else.
+    if (statSync(before.path, { throwIfNoEntry: false })?.isFile() === false) {
+      throw new StartError(`${before.path} is no regular file`);
+    }
     const after = readConfigFile(before.path, before.source);
     await publish(after.policies);
     this.#file = { ...after, settings: before.settings };

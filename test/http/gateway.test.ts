@@ -1,6 +1,7 @@
 /** What gateways are answered, over real connections: the contract that all of them rely on. */
 
-import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -217,7 +218,8 @@ describe.each(MODES)('decided %s, a gateway', (mode) => {
     expect((await asking('PUT', '/a?b')).status).toBe(200);
     expect((await asking('PUT', '/a?c')).status).toBe(429);
     expect((await asking('POST', '/a?b')).status).toBe(200);
-    expect((await asking('PUT', '//a')).status).toBe(200);
+    expect((await asking('PUT', '//%61')).status).toBe(429);
+    expect((await asking('PUT', '/A')).status).toBe(200);
   });
 
   test('has callers without identity share a counter, or admitted, or refused, and counted', async () => {
@@ -230,6 +232,10 @@ describe.each(MODES)('decided %s, a gateway', (mode) => {
     expect(await unidentified('shared')).toBe(4);
     expect(await statuses(3, () => ask('/v1/check/admitting'))).toEqual([200, 200, 200]);
     expect((await ask('/v1/check/admitting')).headers.ratelimit).toContain('r=1;');
+    // What is there, and is no identity, is not left out.
+    const long = { 'X-Key': 'x'.repeat(600) };
+    expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
+    expect((await ask('/v1/check/admitting')).status).toBe(200);
     const refused = await ask('/v1/check/refusing', from('10.0.0.7'));
     expect([refused.status, Number(refused.headers['retry-after']) > 0]).toEqual([429, true]);
     expect(JSON.parse(refused.body).detail).toContain('an address and the header x-key');
@@ -419,6 +425,11 @@ describe('policies', () => {
       expect((await askAs(port, '/v1/check/c')).status).not.toBe(404);
       await reload(configText({ a: { limit: 10_000 }, b: { limit: 5 } }), 'were reloaded');
     }
+    rmSync(config);
+    execFileSync('mkfifo', [config]);
+    server.child.kill('SIGHUP');
+    await until('it is told', () => server.stderr().includes('is no regular file'));
+    rmSync(config);
     // A counter outlives the policy that it was counted under.
     const { headers } = await askAs(port, '/v1/check/b', from('10.0.0.1'));
     expect(headers.ratelimit).toContain('"b";r=3;');

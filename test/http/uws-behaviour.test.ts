@@ -109,6 +109,20 @@ describe('uWebSockets.js by itself', () => {
     expect(await remaining('two lengths')).toBe(9);
   });
 
+  test('takes bytes beyond ASCII at the ends of a header for blanks', async () => {
+    const key = (before: string, after: string) => {
+      const head = requestBytes({ body: body('bytes') }).toString('latin1');
+      return Buffer.from(head.replace(/(Bearer )(\S+)/, `${before}$1$2${after}`), 'latin1');
+    };
+    for (const [before, after] of [
+      ['\xe9', ''],
+      ['', '\xc3\xa9'],
+    ]) {
+      expect((await listen([key(before, after)], 500)).text.slice(9, 12)).toBe('200');
+    }
+    expect((await listen([key('', '\xe9x')], 500)).text.slice(9, 12)).toBe('401');
+  });
+
   test('drops the answers of whole requests that share a packet with a broken one', async () => {
     const packet = (identifier: string, tail: string) => {
       return `${requestBytes({ body: body(identifier) })}${tail}`;
