@@ -128,8 +128,8 @@ export interface Application {
 
 /**
  * Notes what comes, and answers 200 with a header and a body of its own; a path that begins with a
- * status, as /403 does, is answered with that, and /broken not at all. It changes to whatever
- * protocol it is asked for, and says by it what it hears.
+ * status, as /403 does, is answered with that, /limited with quotas of its own, and /broken not at
+ * all. It changes to whatever protocol it is asked for, and says by it what it hears.
  */
 export async function startApplication(): Promise<Application> {
   const requests: Seen[] = [];
@@ -146,6 +146,10 @@ export async function startApplication(): Promise<Application> {
       }
       const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
       const body = 'application';
+      if (url === '/limited') {
+        answer.setHeader('RateLimit-Policy', '"application";q=9;w=9');
+        answer.setHeader('RateLimit', '"application";r=9;t=9');
+      }
       answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
       answer.end(body);
     });

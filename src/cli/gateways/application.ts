@@ -144,7 +144,11 @@ function quoted(text: string): string {
 const COOKIES = `
 // The cookies of these names, and none of the others.
 function cookies({ headers }, names) {
-  const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim());
-  return pairs.filter((pair) => names.includes(pair.split('=', 1)[0].trim()));
+  const found = [];
+  for (const pair of (headers.cookie ?? '').split(';')) {
+    const [name, ...value] = pair.split('=');
+    if (names.includes(name.trim())) found.push([name.trim(), ...value].join('='));
+  }
+  return found;
 }
 `;

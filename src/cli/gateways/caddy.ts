@@ -7,7 +7,7 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
+import { dropsUnderscores, identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
@@ -43,7 +43,11 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	request_header @websocket Upgrade websocket
 	request_header @otherwise -Upgrade${block(1, oneLine(policy))}
 
+	# Of any other target Caddy would ask weir as it came, and not for the policy.
+	@target not expression \`{http.request.uri}.startsWith("/") || {http.request.uri} == "*"\`
+
 	route {
+		respond @target 400
 		reverse_proxy ${weirAt(weir)} {
 			method GET
 			rewrite /v1/check/${policy.namespace}?${block(3, identity(policy), keyOf(weir))}
@@ -59,11 +63,11 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				compression off
 			}
 
-			# Weir's answers have this header, and no other is one: a busy Caddy (2.6, and many
-			# later) may take a connection to the application for one to weir.
+			# Weir's answers have the policy's name here, and no other is one: a busy Caddy (2.6,
+			# and many later) may take a connection to the application for one to weir.
 			@admitted {
 				status 200
-				header RateLimit-Policy *
+				header RateLimit-Policy \`"${policy.namespace}*\`
 			}
 			handle_response @admitted {
 				vars weir admitted
@@ -75,7 +79,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 			# Weir's own answer, with Retry-After.
 			@refused {
 				status 429
-				header RateLimit-Policy *
+				header RateLimit-Policy \`"${policy.namespace}*\`
 			}
 			handle_response @refused {
 				copy_response
@@ -94,7 +98,8 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				error "weir answered neither yes nor no, as for a policy that is not there" 502
 			}
 		}
-		reverse_proxy ${application}${kept(policy, 2)}
+		reverse_proxy ${application} {${block(3, replaced(policy), kept(policy))}
+		}
 	}
 
 	handle_errors {
@@ -122,7 +127,9 @@ function unanswered(policy: Policy, application: string): string[] {
       '}',
       'respond @cut 431',
       '# The request goes on, without a limit.',
-      `reverse_proxy @unanswered ${application}${kept(policy, 2)}`,
+      `reverse_proxy @unanswered ${application} {`,
+      ...kept(policy).map((line) => `\t${line}`),
+      '}',
     ];
   }
   return [
@@ -149,20 +156,32 @@ const PLAIN_NAME = /^[a-z0-9][a-z0-9_-]*$/i;
 /** Weir joins several lines of one name, of which an application may look at one. */
 function oneLine(policy: Policy): string[] {
   const names = namesOf(policy, 'header').filter((name) => PLAIN_NAME.test(name));
-  return names.flatMap((name, i) => [
+  const lines = names.flatMap((name, i) => [
     '# The application gets the very one by which weir counts, in one line.',
     `@by${i} header ${name} *`,
     `request_header @by${i} ${name} {http.request.header.${name}}`,
   ]);
+  if (!dropsUnderscores(policy)) return lines;
+  return [
+    ...lines,
+    '# Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.',
+    'request_header -*_*',
+  ];
 }
 
 const ALL_TRUSTED = 'trusted_proxies 0.0.0.0/0 ::/0';
 
+/** The application may say how much is left of something else, by the same headers. */
+function replaced(policy: Policy): string[] {
+  return [
+    '# What weir says takes the place of what the application does.',
+    ...quotaHeaders(policy).map((name) => `header_down -${name}`),
+  ];
+}
+
 /** What the application is told of proxies before this one, which is all that they have said. */
-function kept({ trustedHops }: Policy, indent: number): string {
-  if (trustedHops === 1) return '';
-  const tabs = '\t'.repeat(indent);
-  return ` {\n${tabs}\t${ALL_TRUSTED}\n${tabs}}`;
+function kept({ trustedHops }: Policy): string[] {
+  return trustedHops === 1 ? [] : [ALL_TRUSTED];
 }
 
 /** What weir is told of the caller: headers as they came, and what Caddy itself says. */

@@ -2,7 +2,14 @@
 
 import { isIP } from 'node:net';
 import type { Policy } from '../../policies/policy.ts';
-import { bareHost, checkPath, identifyingHeaders, quotaHeaders, refusalHeaders } from './names.ts';
+import {
+  bareHost,
+  checkPath,
+  dropsUnderscores,
+  identifyingHeaders,
+  quotaHeaders,
+  refusalHeaders,
+} from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
@@ -30,7 +37,7 @@ static_resources:
                 # To WebSocket only: by another protocol a client could ask past weir.
                 upgrade_configs:
                   - upgrade_type: websocket
-                route_config:
+${dropsUnderscores(policy) ? UNDERSCORES : ''}                route_config:
                   # A client's own goes nowhere.
                   request_headers_to_remove:
                     - x-weir-key
@@ -81,6 +88,12 @@ ${endpoint('weir', weir)}
 ${endpoint('application', upstream)}
 `;
 }
+
+const UNDERSCORES = `\
+                # Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.
+                common_http_protocol_options:
+                  headers_with_underscores_action: DROP_HEADER
+`;
 
 function failures({ onError }: Policy): string {
   const status = `

@@ -8,7 +8,7 @@
 import { IDENTIFIER_MAX_CHARACTERS } from '../../limits.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { bareHost, checkPath, httpUrl, namesOf, quotaHeaders } from './names.ts';
+import { bareHost, checkPath, dropsUnderscores, httpUrl, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS } from './setup.ts';
 
 /** More identifies nobody, for weir either: a character of UTF-8 has four bytes at most. */
@@ -40,6 +40,9 @@ export function haproxy(setup: Setup): string {
 # To try it: haproxy -f haproxy.cfg, where both are.
 
 global
+  # Those of clients, and as many to weir, which must never wait for a client to go. It takes twice
+  # as many descriptors (ulimit -n), without which HAProxy does not start.
+  maxconn 8000
   # A Lua state for each thread: with lua-load all threads would wait for one. Give the whole path
   # where HAProxy starts elsewhere; default-path would be for the first thread only.
   lua-load-per-thread weir.lua
@@ -53,15 +56,15 @@ defaults
   timeout http-keep-alive 60s
 
 frontend clients
-  bind :${listen}
-  # Fewer than HAProxy takes in all, or the way to weir would have to wait for a client to go.
-  maxconn 8000
+  # By HTTP/2 a client would ask a hundred times at once on one connection.
+  bind :${listen} proto h1
+  maxconn 3500
   # Who asks weir is HAProxy, and not its client.
   http-request del-header X-Weir-Key
   # To WebSocket only: by another protocol a client could ask past weir.
   http-request set-header Upgrade websocket if { req.hdr(upgrade) -i websocket }
   http-request del-header Upgrade unless { req.hdr(upgrade) -i websocket }
-${caller(policy)}
+${caller(policy)}${dropsUnderscores(policy) ? UNDERSCORES : ''}
   http-request lua.weir
   # Refused: what weir has said, as it has said it.
   ${REFUSE}
@@ -87,6 +90,10 @@ listen weir
   server weir ${server} pool-purge-delay 1s
 `;
 }
+
+const UNDERSCORES = `
+  # Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.
+  http-request del-header _ -m sub`;
 
 const REFUSE = [
   'http-request return status 429',
@@ -142,13 +149,14 @@ local key = os.getenv("WEIR_KEY")
 if not key then error("WEIR_KEY is not set") end
 `
     : '';
-  const asked = [...sendingOwn(ownWords(policy)), ...address(policy)];
+  const asked = [...sendingOwn(ownWords(policy), tooLong(policy)), ...address(policy)];
   const text = asked.join('\n');
   const helpers = [
     text.includes('IDENTITY_BYTES_MAX') ? BOUND : '',
     text.includes('lines') ? ONE_LINE : '',
     text.includes('cookies(') ? COOKIES : '',
   ];
+  asked.push(...leftOut(policy));
   if (needsKey) asked.push('asked["x-weir-key"] = {key}');
   const said = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
     return `  ["${header.toLowerCase()}"] = "${variable(header)}",`;
@@ -186,8 +194,10 @@ end)
 
 const BOUND = `
 -- What is longer identifies nobody, for weir either, and is not sent: HAProxy fails to ask with
--- much more, and the request would pass uncounted. So it would with control characters in it.
+-- much more, and the request would pass uncounted. So it would with control characters in it. What
+-- is sent in its place tells weir that there was something.
 local IDENTITY_BYTES_MAX = ${IDENTITY_BYTES_MAX}
+local TOO_LONG = ("x"):rep(IDENTITY_BYTES_MAX + 1)
 local CONTROL = "[\\0-\\8\\10-\\31]"
 `;
 
@@ -205,14 +215,18 @@ end
 
 const COOKIES = `
 -- The cookies of these names, and none of the others. Of one that comes twice, weir counts neither.
+-- A name begins with no blank: for a run of blanks the pattern would take all the time there is.
 local function cookies(txn, lines, names)
   local found = {}
   for pair in (one_line(txn, lines, "cookie") or ""):gmatch("[^;]+") do
-    if names[pair:match("^%s*([^=]-)%s*=")] then found[#found + 1] = pair end
+    if names[pair:match("^[^!-~]*([!-<>-~]+)[^!-~]*=")] then found[#found + 1] = pair end
   end
   return #found > 0 and table.concat(found, ";") or nil
 end
 `;
+
+/** A target that is a URL with nothing behind its host is one for the root. */
+const PATH = '["x-forwarded-uri"] = txn.sf:path():match(".+") or "/",';
 
 /** What a client has chosen by itself, and may have made very long. */
 function ownWords(policy: Policy): string[] {
@@ -223,11 +237,29 @@ function ownWords(policy: Policy): string[] {
     words.push(`["cookie"] = cookies(txn, lines, {${names.join(', ')}}),`);
   }
   if (policy.identify.includes('method')) words.push('["x-forwarded-method"] = txn.sf:method(),');
-  if (policy.identify.includes('path')) words.push('["x-forwarded-uri"] = txn.sf:path(),');
+  if (policy.identify.includes('path')) words.push(PATH);
   return words;
 }
 
-function sendingOwn(words: readonly string[]): string[] {
+/** Any of those words, with nothing in it that weir takes for an identity. */
+function tooLong(policy: Policy): string {
+  const [header] = namesOf(policy, 'header');
+  if (header !== undefined) return `["${header.toLowerCase()}"] = {TOO_LONG}`;
+  const [cookie] = namesOf(policy, 'cookie');
+  if (cookie !== undefined) return `["cookie"] = {"${cookie}=" .. TOO_LONG}`;
+  return `["x-forwarded-${policy.identify.includes('path') ? 'uri' : 'method'}"] = {TOO_LONG}`;
+}
+
+/** What HAProxy's client says of itself where it is told nothing: that would be the caller's. */
+function leftOut(policy: Policy): string[] {
+  const own = ['user-agent', 'accept'];
+  const names = namesOf(policy, 'header').map((name) => name.toLowerCase());
+  return own
+    .filter((name) => names.includes(name))
+    .map((name) => `asked["${name}"] = asked["${name}"] or {""}`);
+}
+
+function sendingOwn(words: readonly string[], tooLong: string): string[] {
   if (words.length === 0) return [];
   return [
     'local words = {',
@@ -239,7 +271,7 @@ function sendingOwn(words: readonly string[]): string[] {
     '  bytes = bytes + #word',
     '  is_text = is_text and not word:find(CONTROL)',
     'end',
-    'if bytes > IDENTITY_BYTES_MAX or not is_text then asked = {} end',
+    `if bytes > IDENTITY_BYTES_MAX or not is_text then asked = {${tooLong}} end`,
   ];
 }
 

@@ -19,6 +19,15 @@ export function identifyingHeaders(policy: Policy): string[] {
   return [...new Set(names)];
 }
 
+/**
+ * Whether names with a `_` are kept from the application: by CGI and WSGI it would take `X_Api_Key`
+ * for the `X-Api-Key` by which it knows who asks, and by which weir has not counted.
+ */
+export function dropsUnderscores(policy: Policy): boolean {
+  const names = identifyingHeaders(policy);
+  return names.some((name) => name.includes('-')) && !names.some((name) => name.includes('_'));
+}
+
 /** What an admitted client is told as well as a refused one. */
 export function quotaHeaders({ legacyHeaders }: Policy): string[] {
   const legacy = ['X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset'];

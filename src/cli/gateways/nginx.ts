@@ -9,7 +9,7 @@
 import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { identifyingHeaders, quotaHeaders } from './names.ts';
+import { identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** What nginx has a variable for of its own, and does not drop for its name. */
@@ -117,6 +117,7 @@ http {
         [...names, 'Retry-After'].map((name) => {
           return `auth_request_set ${kept(name)} $upstream_http_${variable(name)};`;
         }),
+        names.map((name) => `proxy_hide_header ${name};`),
         told,
       )}
       # Of weir only: what the application answers passes as it is.
@@ -133,11 +134,13 @@ http {
       proxy_pass_request_body off;
       proxy_set_header Content-Length "";
       proxy_set_header Connection "";
-      # Nothing of the client goes to weir but what identifies it.
+      # Nothing of the client goes to weir but what identifies it${allCookies(policy)}.
       proxy_pass_request_headers off;${block(6, identity(policy), keyOf(weir))}
       proxy_connect_timeout ${TIMEOUT_MS}ms;
       proxy_send_timeout ${TIMEOUT_MS}ms;
       proxy_read_timeout ${TIMEOUT_MS}ms;
+      # Weir's answer names the namespace twice for each of up to 8 windows.
+      proxy_buffer_size 12k;
       # What may have been counted is not asked again.
       proxy_next_upstream off;
       # Weir is not there, or too slow.
@@ -203,10 +206,14 @@ function callerOf({ trustedHops }: Policy): string {
   return trustedHops === 1 ? '$remote_addr' : '$proxy_add_x_forwarded_for';
 }
 
+/** By name nginx finds a cookie whatever its case, and none with a dot. */
+function allCookies(policy: Policy): string {
+  return namesOf(policy, 'cookie').length > 0 ? ', and all cookies' : '';
+}
+
 /** What weir is told of the caller; nginx itself says it, so a client cannot. */
 function identity(policy: Policy): string[] {
   const { identify } = policy;
-  // Cookies all together: by name nginx finds one whatever its case, and none with a dot.
   const told = identifyingHeaders(policy).map((name) => `${name} $http_${variable(name)}`);
   if (identify.includes('ip')) told.push(`X-Forwarded-For ${callerOf(policy)}`);
   if (identify.includes('method')) told.push('X-Forwarded-Method $request_method');
