@@ -191,7 +191,8 @@ const CREDENTIALS = /^(\S+)\s+(.*)$/s;
 const NO_TEXT = '\ufffd';
 
 function bounded(text: string): string {
-  if (text.includes(NO_TEXT)) return ANYBODY;
-  if (text.length <= IDENTIFIER_MAX_CHARACTERS) return text;
+  if (text.length <= IDENTIFIER_MAX_CHARACTERS) return text.includes(NO_TEXT) ? ANYBODY : text;
+  // A character takes two places at most: what is much longer need not be counted through.
+  if (text.length > 2 * IDENTIFIER_MAX_CHARACTERS || text.includes(NO_TEXT)) return ANYBODY;
   return [...text].length <= IDENTIFIER_MAX_CHARACTERS ? text : ANYBODY;
 }

@@ -4,6 +4,10 @@
  * counters as its path has spellings. Applications may see more of them as one (`/A`, `/a/`).
  */
 
+import { IDENTIFIER_MAX_CHARACTERS } from '../limits.ts';
+
+/** What is longer is no identity, however it is spelt, and not worth the work. */
+const WORTH_MAX = 4 * IDENTIFIER_MAX_CHARACTERS;
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i;
 /** What may be spelt in another way: without any, a path is what it is. */
 const SPELT = /[^!-~]|["%<>\\^`{|}]|\/[/.]/;
@@ -17,7 +21,7 @@ const UNRESERVED = /[a-z0-9._~-]/i;
 export function pathIn(target: string): string {
   const path = upTo(target, /[?#]/);
   if (!path.startsWith('/')) return ABSOLUTE.test(path) ? behindHost(path) : path;
-  if (!SPELT.test(path)) return path;
+  if (path.length > WORTH_MAX || !SPELT.test(path)) return path;
   return withoutDots(path.replace(OCTET, unescaped).replace(BARE, encodeURIComponent));
 }
 

@@ -38,6 +38,7 @@ describe('the path by which a caller is counted', () => {
     ['http://host', '/'],
     ['http://host?a', '/'],
     ['http:///a', '/a'],
+    [`/${'./'.repeat(1_024)}`, `/${'./'.repeat(1_024)}`],
     ['*', '*'],
     ['host:443', 'host:443'],
     ['', ''],
