@@ -55,9 +55,33 @@ export function readConfigFile(path: string, source: string): ConfigFile {
 
 /** Not the whole message, which quotes the file, and there may be a key in it. */
 function placeOf({ message }: Error, text: string): string {
+  if (message.includes('end of JSON input')) return 'at its end';
   const position = /at position (\d+)/.exec(message)?.[1];
-  if (position === undefined) return 'at its end';
-  return `in line ${text.slice(0, Number(position)).split('\n').length}`;
+  const line =
+    position === undefined ? strayIn(text) : text.slice(0, Number(position)).split('\n').length;
+  return `in line ${line}`;
+}
+
+/** The line of what Node calls an unexpected token, of which it does not say where it stands. */
+function strayIn(text: string): number {
+  const lines = text.split('\n');
+  let before = 0;
+  let within = lines.length;
+  while (within - before > 1) {
+    const middle = (before + within) >> 1;
+    if (hasStray(lines.slice(0, middle).join('\n'))) within = middle;
+    else before = middle;
+  }
+  return within;
+}
+
+function hasStray(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return false;
+  } catch (error) {
+    return (error as Error).message.endsWith('is not valid JSON');
+  }
 }
 
 function policiesIn(path: string, given: unknown): Policy[] {

@@ -131,6 +131,9 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [['--config', file('{')], {}, 'is not JSON: it goes wrong'],
     [['--config', file('')], {}, 'is not JSON: it goes wrong at its end'],
     [['--config', file('{\n "port": 1,\n}')], {}, 'is not JSON: it goes wrong in line 3'],
+    // A value without its quotes, or none at all: of these Node itself does not say where.
+    [['--config', file('{\n "port": 1,\n "host": a\n}')], {}, 'it goes wrong in line 3'],
+    [['--config', file('{\n "policies":\n}\n\n')], {}, 'it goes wrong in line 3'],
     [['--config', file('{"polices":{}}')], {}, 'polices is no setting of weir; is it policies?'],
     [['--config', file('{"policies":[]}')], {}, '.json, "policies" must be an object of policies'],
     [
