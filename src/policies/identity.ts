@@ -114,12 +114,20 @@ export class IdentityReader {
     }
   }
 
-  #headerOf({ by, ...part }: Part): string | undefined {
-    if (by === 'ip') return FORWARDED_FOR;
-    if (by === 'cookie') return COOKIE;
-    if (by === 'header') return (part as { name: string }).name;
-    if (this.#isByTail) return undefined;
-    return by === 'method' ? FORWARDED_METHOD : FORWARDED_URI;
+  /** @returns undefined where it stands in the request itself */
+  #headerOf(part: Part): string | undefined {
+    switch (part.by) {
+      case 'ip':
+        return FORWARDED_FOR;
+      case 'method':
+        return this.#isByTail ? undefined : FORWARDED_METHOD;
+      case 'path':
+        return this.#isByTail ? undefined : FORWARDED_URI;
+      case 'header':
+        return part.name;
+      case 'cookie':
+        return COOKIE;
+    }
   }
 }
 
@@ -150,6 +158,7 @@ function cookieIn(header: string, name: string): string | undefined {
   return COOKIE_VALUE.test(value) ? given(percentDecoded(value)) : ANYBODY;
 }
 
+/** The cookie-octets of RFC 6265: no blanks, quotes, commas, semicolons and backslashes. */
 const COOKIE_VALUE = /^[!#-+\--:<-[\]-~]*$/;
 
 /** Of what any application takes for blanks; by a pattern it takes the square of a long run. */
