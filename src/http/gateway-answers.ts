@@ -22,12 +22,27 @@ import { fixedText, type HttpResponse } from './uws.ts';
 
 /** How a request wants to be answered. */
 export interface Way {
+  /** Its place in `WAYS`. */
+  number: number;
   /** The status of a refusal. */
   refusal: 403 | 429;
   /** Whether a refusal says why: not to a HEAD, for which it would be the next answer. */
   hasBody: boolean;
   /** Behind it comes what nobody reads. */
   close: boolean;
+}
+
+/** All ways there are. */
+export const WAYS: readonly Way[] = Array.from({ length: 8 }, (_, number) => ({
+  number,
+  refusal: number & 4 ? 429 : 403,
+  hasBody: (number & 2) !== 0,
+  close: (number & 1) !== 0,
+}));
+
+export function wayOf(refusal: Way['refusal'], isHead: boolean, close: boolean): Way {
+  const hasBody = refusal === 429 && !isHead;
+  return WAYS[(refusal === 429 ? 4 : 0) + (hasBody ? 2 : 0) + (close ? 1 : 0)];
 }
 
 const STATUS = { 200: '200 OK', 403: '403 Forbidden', 429: '429 Too Many Requests' } as const;

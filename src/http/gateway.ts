@@ -25,7 +25,7 @@ import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { Clock } from '../time.ts';
 import { announcesBody } from './body.ts';
-import { GatewayAnswers, type Way } from './gateway-answers.ts';
+import { GatewayAnswers, WAYS, type Way, wayOf } from './gateway-answers.ts';
 import { Lines } from './lines.ts';
 import type { Outlet } from './outlet.ts';
 import type { Replies } from './reply.ts';
@@ -57,7 +57,7 @@ interface Policed {
   identity: IdentityReader;
   answers: GatewayAnswers;
   checks: WindowCheck[];
-  /** By way, also for a decision that comes later. */
+  /** By the number of a way, also for a decision that comes later. */
   askers: readonly Asker[];
 }
 
@@ -70,18 +70,6 @@ interface Decided {
 const CHECK = '/v1/check/';
 const AUTH_REQUEST = '/v1/auth-request/';
 const WEIR_KEY = fixedText('x-weir-key');
-
-/** All ways there are, in the order of `wayOf`. */
-const WAYS = ([403, 429] as const).flatMap((refusal) => {
-  return [false, true].flatMap((hasBody) => {
-    return [false, true].map((close): Way => ({ refusal, hasBody, close }));
-  });
-});
-
-function wayOf(refusal: 403 | 429, isHead: boolean, close: boolean): number {
-  const hasBody = refusal === 429 && !isHead;
-  return (refusal === 429 ? 4 : 0) + (hasBody ? 2 : 0) + (close ? 1 : 0);
-}
 
 export class GatewayChecks {
   readonly #parts: GatewayParts;
@@ -145,6 +133,7 @@ export class GatewayChecks {
     const startedMs = clock.monotonicMs();
     const method = req.getCaseSensitiveMethod();
     const path = req.getUrl();
+    // Behind the namespace there may be the path of the request, but for nginx.
     const slash = refusal === 429 ? path.indexOf('/', prefix.length) : -1;
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
@@ -162,14 +151,14 @@ export class GatewayChecks {
       this.#lines.read(req, method, path.slice(end), identity.headers);
       this.#decide(res, policed, way, identity.read(this.#lines), startedMs);
     } catch (error) {
-      this.#fail(res, policed, WAYS[way], error);
+      this.#fail(res, policed, way, error);
     }
   }
 
   #decide(
     res: HttpResponse,
     policed: Policed,
-    way: number,
+    way: Way,
     identity: string | undefined,
     startedMs: number,
   ): void {
@@ -180,22 +169,23 @@ export class GatewayChecks {
       namespace.row[TALLY.unknown]++;
       const admits = policy.missing === 'admit';
       if (policy.missing === 'refuse' || (admits && identity === undefined)) {
-        this.#answerUnknown(res, policed, WAYS[way], admits);
+        this.#answerUnknown(res, policed, way, admits);
         lane.answered(clock.monotonicMs() - startedMs);
         return;
       }
     }
     const id = counters.identify(namespace.state, identifier);
     const [check] = checks;
-    begin(policed, check, identifier);
+    fill(policed, check, identifier);
     const isOverridden = overrides.govern(check, id);
     if (isOverridden) lane.count(COUNT.overridden);
     if (isOverridden || checks.length === 1) {
-      const decision = decider.decide(check, id, startedMs, res, askers[way]);
+      const asker = askers[way.number];
+      const decision = decider.decide(check, id, startedMs, res, asker);
       if (decision === undefined) return;
-      askers[way].answer(res, check, decision);
+      asker.answer(res, check, decision);
     } else {
-      this.#decideTogether(res, policed, WAYS[way], id, startedMs);
+      this.#decideTogether(res, policed, way, id, startedMs);
     }
     lane.answered(clock.monotonicMs() - startedMs);
   }
@@ -229,6 +219,7 @@ export class GatewayChecks {
   ): void {
     const [{ check }] = decided;
     const [{ limit, duration }] = policy.windows;
+    // Of a decision that comes later no more is left than its check: an override shows in that.
     const isOwn =
       decided.length === policy.windows.length &&
       check.limit === limit &&
@@ -274,8 +265,8 @@ export class GatewayChecks {
   }
 }
 
-/** Fills in what the last request may have left there, of it or of an override. */
-function begin({ policy }: Policed, check: WindowCheck, identifier: string): void {
+/** Whom a check is about, on the policy's terms: an override may have changed them for another. */
+function fill({ policy }: Policed, check: WindowCheck, identifier: string): void {
   const [{ limit, duration }] = policy.windows;
   check.identifier = identifier;
   check.limit = limit;
