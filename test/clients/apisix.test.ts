@@ -8,7 +8,7 @@ import type { Policy } from '../../src/policies/policy.ts';
 import { apisixReplay } from '../support/apisix.ts';
 import { LASTING_MS, requestBytes } from '../support/http.ts';
 import { exchangeOnce, policyOf } from '../support/replay.ts';
-import { answeredInstead, gatewayCases, weirWith } from '../support/replay-cases.ts';
+import { answeredInstead, replayCases, weirWith } from '../support/replay-cases.ts';
 
 const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
   policy: policyOf('login', { gateway: 'apisix', ...part }),
@@ -19,7 +19,7 @@ const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
 const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
 
 describe('behind APISIX', () => {
-  gatewayCases({
+  replayCases({
     gateway: 'apisix',
     print: apisix,
     replay: apisixReplay,

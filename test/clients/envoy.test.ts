@@ -8,7 +8,7 @@ import type { Setup } from '../../src/cli/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { configuredEnvoy, configuredIstio, envoyReplay } from '../support/envoy.ts';
 import { policyOf } from '../support/replay.ts';
-import { answeredInstead, gatewayCases } from '../support/replay-cases.ts';
+import { answeredInstead, replayCases } from '../support/replay-cases.ts';
 
 const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
   policy: policyOf('login', part),
@@ -22,7 +22,7 @@ describe.each([
   ['Envoy', 'envoy', envoy, configuredEnvoy],
   ['Istio', 'istio', istio, configuredIstio],
 ] as const)('behind %s', (_, gateway, print, configured) => {
-  gatewayCases({
+  replayCases({
     gateway,
     print,
     replay: (text, options) => envoyReplay(configured(text, options.key), options),

@@ -6,7 +6,7 @@ import type { Setup } from '../../src/cli/gateways/setup.ts';
 import { traefik } from '../../src/cli/gateways/traefik.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { policyOf } from '../support/replay.ts';
-import { answeredInstead, gatewayCases, weirWith } from '../support/replay-cases.ts';
+import { answeredInstead, replayCases, weirWith } from '../support/replay-cases.ts';
 import { traefikReplay } from '../support/traefik.ts';
 
 const setupOf = (part: Partial<Policy>, weir: Setup['weir'], namespace = 'login'): Setup => ({
@@ -25,7 +25,7 @@ function withAllHeaders(text: string): string {
 }
 
 describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
-  gatewayCases({
+  replayCases({
     gateway: 'traefik',
     print: traefik,
     replay: (text, options) => traefikReplay(text, options, version),
@@ -105,10 +105,18 @@ test('Traefik passes whatever weir answers on, and 2xx to the application', asyn
 });
 
 test('the configuration of Traefik never sends a client’s headers unasked', () => {
-  for (const identify of [['ip'], ['method', 'path'], ['header:x-api-key']]) {
+  const sent = (...identify: string[]) => {
     const { http } = parse(traefik(setupOf({ identify }, weirAt(7_071))));
-    expect(http.middlewares.weir.forwardAuth.authRequestHeaders.length).toBeGreaterThan(0);
-  }
+    return http.middlewares.weir.forwardAuth.authRequestHeaders;
+  };
+  // An empty list would be all of them.
+  expect(sent('ip')).toEqual(['x-forwarded-for']);
+  expect(sent('method', 'path')).toEqual(['x-forwarded-for']);
+  expect(sent('header:x-api-key', 'cookie:session')).toEqual([
+    'x-forwarded-for',
+    'x-api-key',
+    'cookie',
+  ]);
 });
 
 test('the configuration of Traefik says what it cannot do, and has no way to a Unix socket', () => {

@@ -122,7 +122,7 @@ export async function answeredInstead<T>(
   return outcome;
 }
 
-export function gatewayCases(replayed: Replayed): void {
+export function replayCases(replayed: Replayed): void {
   const { gateway, print, replay } = replayed;
   const weir = weirWith(gateway, POLICIES);
   const setup = (namespace: string, port = weir.port, needsKey = false): Setup => ({
