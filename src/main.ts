@@ -215,6 +215,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     socket,
     gateway: gateway.port === undefined ? undefined : `${gateway.host}:${gateway.port}`,
     gatewaySocket: gateway.socket,
+    policies: policies.path === undefined ? undefined : policies.all.length,
     acceptors: settings.acceptors,
     workers: workers.wanted,
   };

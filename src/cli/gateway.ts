@@ -25,12 +25,13 @@ const USAGE = `weir gateway <gateway> [--namespace <name>]
   --namespace <name>      whose policy; not needed where there is one for that gateway
   --listen <port>         where the gateway serves its clients: 8080
   --upstream <url>        the application behind it: http://127.0.0.1:3000
-  --lua                   for haproxy: the file weir.lua, which its configuration loads
+  --lua                   for haproxy: weir.lua, which its configuration loads; with the same
+                          --namespace, --listen and --upstream, or it asks somebody else
 
-What is printed asks weir where gateways need no key (WEIR_GATEWAY_PORT or WEIR_GATEWAY_SOCKET of
-the server), or else at WEIR_URL, where they do. Limits stay in weir: after a change of a policy
-print anew only if it identifies callers otherwise, or has another onError, trustedHops or
-legacyHeaders.
+What is printed asks weir where gateways need no key (WEIR_GATEWAY_PORT of the server, or else
+WEIR_GATEWAY_SOCKET), and where there is neither, at WEIR_URL, where they do. Limits stay in weir:
+after a change of a policy print anew only if it identifies callers otherwise, or has another
+onError, trustedHops or legacyHeaders.
 `;
 
 type Template = (setup: Setup) => string;
@@ -118,7 +119,7 @@ function placeOf({ url, socket }: Answer['gateway']): Weir {
   const { protocol, hostname, port } = new URL(url ?? serverUrl());
   if (protocol !== 'http:') {
     throw new StartError(
-      'weir serves checks with TLS, which these configurations are not for: give gateways a port' +
+      'checks are served with TLS, which these configurations are not for: give gateways a port' +
         ' of their own by WEIR_GATEWAY_PORT, or a Unix socket by WEIR_GATEWAY_SOCKET',
     );
   }

@@ -394,6 +394,7 @@ describe('policies', () => {
   test('are replaced on SIGHUP, all at once, under load; what is wrong changes nothing', async () => {
     const config = writeConfig(place, { a: { limit: 10_000 }, b: { limit: 5 } });
     const { port, server } = await start(config, ['--acceptors', '2']);
+    await until('it says how many', () => /"policies":2,.*"serving"/.test(server.stderr()));
     const reload = async (text: string, said: string) => {
       const before = server.stderr().length;
       writeFileSync(config, text);
