@@ -131,7 +131,8 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
   const timeouts = () =>
     gateways.flatMap(
       ({ output }) =>
-        output().match(/timed out|timeout|weir answered|weir has not answered/g) ?? [],
+        output().match(/timed out|timeout|weir answered (50\d|neither)|weir has not answered/g) ??
+        [],
     );
 
   /** A machine that is busy may keep weir for longer than gateways wait: then once more. */
