@@ -34,12 +34,20 @@ export class Reload {
   async #reloadPolicies(): Promise<void> {
     const { path } = this.#policies;
     if (path === undefined) return;
+    const before = this.#policies.all;
     try {
       const waiting = await this.#policies.reload((policies) => {
         return this.#acceptors.publish({ policies });
       });
-      const policies = this.#policies.all.length;
-      this.#log.info({ config: path, policies }, 'SIGHUP: the policies were reloaded');
+      const after = new Set(this.#policies.all.map(({ namespace }) => namespace));
+      this.#log.info({ config: path, policies: after.size }, 'SIGHUP: the policies were reloaded');
+      const gone = before.map(({ namespace }) => namespace).filter((name) => !after.has(name));
+      if (gone.length > 0) {
+        this.#log.warn(
+          { namespaces: gone },
+          'SIGHUP: these have no policy any more, and gateways that ask for one get a 404',
+        );
+      }
       if (waiting.length === 0) return;
       this.#log.warn(
         { settings: waiting },
