@@ -97,7 +97,7 @@ export const TALLY = {
   /** Refused, and let through all the same by a policy that only tries. */
   shadowed: 4,
   /** Of callers whom their policy could not tell from others. */
-  unknown: 5,
+  unidentified: 5,
 } as const;
 const TALLY_DOUBLES = Object.keys(TALLY).length;
 /** The row of all namespaces that have none of their own. */

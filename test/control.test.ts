@@ -33,7 +33,7 @@ test('lanes, and what they hold, do not touch each other', () => {
   for (const index of Object.values(COUNT)) first.count(index);
   first.error('NOT_FOUND');
   first.answered(0.02);
-  first.row(100)[TALLY.unknown] = 7;
+  first.row(100)[TALLY.unidentified] = 7;
   for (const [i, index] of Object.values(WORK).entries()) worker.add(index, i + 1);
   worker.beat();
   expect(first.signsOfLife).toBeCloseTo(1 + 1 + 1 + 0.02);

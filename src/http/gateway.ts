@@ -166,10 +166,10 @@ export class GatewayChecks {
     const { policy, namespace, checks, askers } = policed;
     const identifier = identity ?? ANYBODY;
     if (identifier === ANYBODY) {
-      namespace.row[TALLY.unknown]++;
+      namespace.row[TALLY.unidentified]++;
       const admits = policy.missing === 'admit';
       if (policy.missing === 'refuse' || (admits && identity === undefined)) {
-        this.#answerUnknown(res, policed, way, admits);
+        this.#answerUnidentified(res, policed, way, admits);
         lane.answered(clock.monotonicMs() - startedMs);
         return;
       }
@@ -236,7 +236,7 @@ export class GatewayChecks {
     else answers.refuse(res, left, way);
   }
 
-  #answerUnknown(res: HttpResponse, policed: Policed, way: Way, admits: boolean): void {
+  #answerUnidentified(res: HttpResponse, policed: Policed, way: Way, admits: boolean): void {
     const { policy, namespace, identity, answers } = policed;
     tally(this.#parts.lane, namespace, policy.cost, admits, OUTCOME.decided);
     const left = answers.untouched(this.#parts.clock.nowMs(), admits);

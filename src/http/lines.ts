@@ -1,8 +1,8 @@
 /**
  * The head of a request, looked through once for what its policy asks about. A header may come in
  * several lines, of which a client may have written the first and a proxy the last: all of them are
- * put together, as HTTP says that they may be. That takes some 50 ns for each line of the head, of
- * which uWebSockets.js lets no more in than 32 KiB and a hundred lines.
+ * put together, as HTTP says that they may be. uWebSockets.js lets no head in that is longer than
+ * 32 KiB or a hundred lines.
  */
 
 import type { Asking } from '../policies/identity.ts';

@@ -53,7 +53,7 @@ export function decisionSeries(
     'weir_unidentified_checks_total',
     'Checks of gateways whose request lacked what their policy identifies callers by.',
     ['namespace'],
-    () => byNamespace(TALLY.unknown),
+    () => byNamespace(TALLY.unidentified),
   );
   series.counter(
     'weir_gateway_failures_total',

@@ -80,16 +80,19 @@ export class IdentityReader {
 
   /** @returns undefined where a part is left out, ANYBODY where one cannot be taken for one */
   read(asking: Asking): string | undefined {
-    if (this.#parts.length === 1) {
-      const value = this.#part(asking, this.#parts[0]);
-      return value === undefined ? undefined : bounded(value);
-    }
-    const parts = this.#parts.map((part) => this.#part(asking, part));
+    if (this.#parts.length === 1) return this.#bounded(asking, this.#parts[0]);
+    const parts = this.#parts.map((part) => this.#bounded(asking, part));
+    // Before what is left out: who sends one that is none has not left out all of them.
     if (parts.includes(ANYBODY)) return ANYBODY;
     if (parts.includes(undefined)) return undefined;
     // No two identities are written alike: what separates the parts stands in none.
     const escaped = parts.map((part) => part!.replaceAll('%', '%25').replaceAll('|', '%7C'));
     return bounded(escaped.join('|'));
+  }
+
+  #bounded(asking: Asking, part: Part): string | undefined {
+    const value = this.#part(asking, part);
+    return value === undefined ? undefined : bounded(value);
   }
 
   #part(asking: Asking, part: Part): string | undefined {

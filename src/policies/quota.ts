@@ -85,21 +85,25 @@ export function retryAfter({ quotas, nowMs }: Left): number {
 interface Problem {
   type: string;
   title: string;
-  detail: string;
+  detail?: string;
   'violated-policies'?: string[];
 }
 
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
 
-/** @param why of whom there is more to say than when to come back */
-export function quotaExceeded(left: Left, why?: string): string {
-  const violated = left.quotas.filter(({ admits }) => !admits).map(({ name }) => name);
-  return problem({
+/**
+ * @param left undefined where it is said elsewhere
+ * @param why of whom there is more to say than when to come back
+ */
+export function quotaExceeded(left?: Left, why?: string): string {
+  const exceeded: Problem = {
     type: `${PROBLEMS}quota-exceeded`,
     title: 'Request cannot be satisfied as assigned quota has been exceeded',
-    detail: why ?? `come back in ${retryAfter(left)} s`,
-    'violated-policies': violated,
-  });
+  };
+  if (left === undefined) return problem(exceeded);
+  const violated = left.quotas.filter(({ admits }) => !admits).map(({ name }) => name);
+  const detail = why ?? `come back in ${retryAfter(left)} s`;
+  return problem({ ...exceeded, detail, 'violated-policies': violated });
 }
 
 /** Where weir has failed, under a policy that denies then. */

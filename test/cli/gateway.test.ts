@@ -109,7 +109,7 @@ describe('where gateways have no place of their own, weir gateway', () => {
     const keyed = await startServer(other, { args: ['--config', config, '--counters', '1024'] });
     const env = { WEIR_URL: keyed.url };
     const { code, stdout } = await weir(['nginx'], env);
-    expect([code, stdout]).toEqual([0, expect.stringContaining('X-Weir-Key "<key>"')]);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('X-Weir-Key "$key_of_weir"')]);
     expect(stdout).toContain(String(keyed.port));
     expect(stdout).not.toContain(ROOT_KEY);
     const none = await weir(['envoy'], env);

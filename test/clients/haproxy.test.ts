@@ -87,11 +87,28 @@ describe.skipIf(isMissing('haproxy', '-v'))('HAProxy', () => {
         const port = await freePort();
         // Beside it is the port of the section through which weir is asked.
         await freePort();
-        const setup = { policy, weir, listen: port, upstream };
-        printed.push({ text: haproxy(setup), lua: haproxyLua(setup), port });
+        const text = haproxy({ policy, weir, listen: port, upstream });
+        // Of its own no more is in there than the policy.
+        const lua = haproxyLua({ policy, weir, listen: 8_080, upstream });
+        printed.push({ text, lua, port });
       }
       return printed;
     }
+
+    test('nobody else is believed than weir', async () => {
+      const [{ text, ...printed }] = await printedFor({
+        limited: { gateway: 'haproxy', limit: 2, duration: LASTING_MS, onError: 'deny' },
+      });
+      const elsewhere = text.replace(
+        /server weir \S+/,
+        `server weir 127.0.0.1:${application.port}`,
+      );
+      const gateway = await start({ ...printed, text: elsewhere });
+      stops.push(gateway.stop);
+      expect((await ask(printed.port)).status).toBe(429);
+      expect(application.requests.map(({ url }) => url)).toEqual(['/v1/check/limited']);
+      expect(gateway.output()).toContain('weir answered 200');
+    });
 
     const twice = { gateway: 'haproxy', limit: 2, duration: LASTING_MS };
     const left = ({ headers }: Answer) => /;r=(\d+)/.exec(headers.ratelimit)?.[1];

@@ -13,7 +13,7 @@ describe.skipIf(isMissing('nginx', '-v'))('nginx', () => {
     print: nginx,
     start: (text, port, key) => {
       return startGateway({
-        text: text.replace('<key>', key),
+        text: text.replace('$key_of_weir', key),
         file: 'nginx.conf',
         port,
         command: (path, directory) => ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'],

@@ -116,6 +116,8 @@ describe('the identity of a caller', () => {
     expect(read({ identify: 'header:key' }, { key: most })).toBe(most);
     for (const key of [`${most}a`, 'a\ufffd', ['a', 'a'], ['', 'a']]) {
       expect(read({ identify: 'header:key' }, { key })).toBe('');
+      // Also beside one that is left out.
+      expect(read({ identify: ['ip', 'header:key'] }, { key })).toBe('');
     }
     for (const cookie of ['id=1; id=2', 'id=1; a=b; id=1', 'id=; id=1', `id=${most}a`]) {
       expect(read({ identify: 'cookie:id' }, { cookie })).toBe('');

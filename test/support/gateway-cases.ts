@@ -281,6 +281,9 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
         expect(await to('h2c')).toEqual({ status: 200, heard: '' });
         expect((await ask(gateway.port, {}, agent)).status).toBe(200);
         expect(await to('websocket')).toEqual({ status: 429, heard: '' });
+        const connecting = Buffer.from('CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n');
+        const [{ status }] = await exchange(gateway.port, [connecting]);
+        expect(status).not.toBe(200);
       });
     }
 
@@ -562,6 +565,20 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       expect([answer.status, answer.headers.ratelimit]).toEqual([expected, expect.any(String)]);
     }
   });
+
+  if (!isProxy) {
+    test('where weir hangs, an application soon waits no more, until it answers again', async () => {
+      const { gateway, wire } = await wired('closed');
+      const headers = { 'X-Api-Key': someone() };
+      await firstAnswer(gateway);
+      await hang(weir);
+      const answers = await askAtOnce(gateway.port, 1_000, 100, { headers });
+      weir.child.kill('SIGCONT');
+      expect(new Set(statuses(answers))).toEqual(new Set([429]));
+      expect(wire.sent().split('GET /v1/check/').length).toBeLessThan(500);
+      await firstAnswer(gateway);
+    });
+  }
 
   test('what weir does not answer is not sent again: it may have been counted', async () => {
     const mute = createServer((socket) => socket.resume());

@@ -128,8 +128,8 @@ export interface Application {
 
 /**
  * Notes what comes, and answers 200 with a header and a body of its own; a path that begins with a
- * status, as /403 does, is answered with that, /limited with quotas of its own, and /broken not at
- * all. It changes to whatever protocol it is asked for, and says by it what it hears.
+ * status, as /403 does, is answered with that, .../limited with quotas of its own, and /broken not at
+ * all. It changes to whatever protocol it is asked for, and connects to whom it is asked to, and says there what it hears.
  */
 export async function startApplication(): Promise<Application> {
   const requests: Seen[] = [];
@@ -146,7 +146,7 @@ export async function startApplication(): Promise<Application> {
       }
       const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
       const body = 'application';
-      if (url === '/limited') {
+      if (url.endsWith('/limited')) {
         answer.setHeader('RateLimit-Policy', '"application";q=9;w=9');
         answer.setHeader('RateLimit', '"application";r=9;t=9');
       }
@@ -166,6 +166,12 @@ export async function startApplication(): Promise<Application> {
       `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
     ];
     socket.write(`${answer.join('\r\n')}\r\n\r\n`);
+    socket.pipe(socket);
+  });
+  server.on('connect', (_, socket: Duplex) => {
+    upgraded.add(socket);
+    socket.on('error', () => {});
+    socket.write('HTTP/1.1 200 OK\r\n\r\n');
     socket.pipe(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, HOST, resolve));

@@ -10,8 +10,7 @@ import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** All but the function that the framework calls. */
 export function asking({ policy, weir }: Setup): string {
-  const needsKey = 'needsKey' in weir && weir.needsKey;
-  const key = needsKey
+  const key = weir.needsKey
     ? `
 // The key by which weir knows this application.
 const KEY = process.env.WEIR_KEY;
@@ -19,7 +18,7 @@ if (!KEY) throw new Error('WEIR_KEY is not set');
 `
     : '';
   const rows = identity(policy);
-  if (needsKey) rows.push("'X-Weir-Key': KEY,");
+  if (weir.needsKey) rows.push("'X-Weir-Key': KEY,");
   return `import { Agent, get } from 'node:http';
 
 const WEIR = { ${place(weir)}, path: '${checkPath(policy)}' };
@@ -28,6 +27,11 @@ const WEIR = { ${place(weir)}, path: '${checkPath(policy)}' };
 const agent = new Agent({ keepAlive: true, timeout: 5_000, maxSockets: 64 });
 // On one of them. Longer than weir takes, and no longer than a client should wait for it.
 const TIMEOUT_MS = ${TIMEOUT_MS};
+// Where so many in a row had no answer, weir hangs: then one request in so long waits for it.
+const HANGS_AFTER = 64;
+const TRIED_EVERY_MS = 1_000;
+let unanswered = 0;
+let isTried = false;
 ${fallBack(policy)}
 ${key}
 // How much is left, on every answer; on a refusal, what weir says of it as well.
@@ -47,13 +51,24 @@ ${rows.map((row) => `    ${row}`).join('\n')}
 ${cookieNames(policy).length > 0 ? COOKIES : ''}
 // A request that was not answered may have been counted: it is not sent again.
 function ask(headers) {
+  if (unanswered >= HANGS_AFTER) {
+    if (isTried) return FALL_BACK;
+    isTried = true;
+    setTimeout(() => {
+      isTried = false;
+    }, TRIED_EVERY_MS).unref();
+  }
   return new Promise((resolve) => {
     const call = get({ ...WEIR, agent, headers });
     let timer;
     call.on('socket', () => {
       // One turn later: an answer that came while this process was busy is read before.
-      timer = setTimeout(() => setImmediate(() => call.destroy()), TIMEOUT_MS);
+      timer = setTimeout(() => setImmediate(giveUp), TIMEOUT_MS);
     });
+    const giveUp = () => {
+      unanswered++;
+      call.destroy();
+    };
     const settle = (decision) => {
       clearTimeout(timer);
       resolve(decision);
@@ -64,6 +79,7 @@ function ask(headers) {
     };
     call.on('error', fail);
     call.on('response', (answer) => {
+      unanswered = 0;
       let body = '';
       answer.setEncoding('utf8');
       answer.on('error', fail);

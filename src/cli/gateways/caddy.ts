@@ -43,10 +43,12 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	request_header @websocket Upgrade websocket
 	request_header @otherwise -Upgrade${block(1, oneLine(policy))}
 
+	@connect method CONNECT
 	# Of any other target Caddy would ask weir as it came, and not for the policy.
 	@target not expression \`{http.request.uri}.startsWith("/") || {http.request.uri} == "*"\`
 
 	route {
+		respond @connect 405
 		respond @target 400
 		reverse_proxy ${weirAt(weir)} {
 			method GET
@@ -208,7 +210,7 @@ function identity(policy: Policy): string[] {
 }
 
 function keyOf(weir: Weir): string[] {
-  if (!('needsKey' in weir) || !weir.needsKey) return [];
+  if (!weir.needsKey) return [];
   return [
     '# From the environment of Caddy: a key of weir that may limit.',
     'header_up X-Weir-Key {env.WEIR_KEY}',

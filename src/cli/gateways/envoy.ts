@@ -126,7 +126,7 @@ ${patterns(['authorization'], 26)}
 }
 
 function key(weir: Weir): string {
-  if ('socket' in weir || !weir.needsKey) return '';
+  if (!weir.needsKey) return '';
   return `
                         authorization_request:
                           headers_to_add:

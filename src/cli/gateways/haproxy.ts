@@ -8,7 +8,7 @@
 import { IDENTIFIER_MAX_CHARACTERS } from '../../limits.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { bareHost, checkPath, dropsUnderscores, httpUrl, namesOf, quotaHeaders } from './names.ts';
+import { bareHost, checkPath, dropsUnderscores, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS } from './setup.ts';
 
 /** More identifies nobody, for weir either: a character of UTF-8 has four bytes at most. */
@@ -18,10 +18,11 @@ const IDENTITY_BYTES_MAX = 4 * IDENTIFIER_MAX_CHARACTERS;
  * Where the section is through which Lua reaches weir: on a port, for with an abstract socket
  * HAProxy 2.6 breaks down in a reload, and a path would have to be there after a chroot.
  */
-function innerPort({ listen, weir, upstream }: Setup): number {
+function section({ listen, weir, upstream }: Setup): string {
   const taken = [upstream.port, 'port' in weir ? weir.port : 0];
   const near = [1, 2, 3, -1, -2, -3].map((away) => listen + away);
-  return near.find((port) => port > 0 && port <= PORT_MAX && !taken.includes(port))!;
+  const port = near.find((port) => port > 0 && port <= PORT_MAX && !taken.includes(port));
+  return `127.0.0.1:${port}`;
 }
 
 const PORT_MAX = 65_535;
@@ -36,13 +37,16 @@ export function haproxy(setup: Setup): string {
   const server = 'socket' in weir ? `unix@${word(weir.socket)}` : endpoint(weir);
   return `\
 # haproxy.cfg: HAProxy 2.5 or later, which asks weir about each request by the policy of
-# ${policy.namespace}. With it goes weir.lua: weir gateway haproxy --lua > weir.lua
+# ${policy.namespace}. With it goes weir.lua:
+#   weir gateway haproxy --namespace ${policy.namespace} --lua > weir.lua
 # To try it: haproxy -f haproxy.cfg, where both are.
 
 global
-  # Those of clients, and as many to weir, which must never wait for a client to go. It takes twice
-  # as many descriptors (ulimit -n), without which HAProxy does not start.
+  # Those of clients, and as many to weir, which must never wait for a client to go. It takes 16 100
+  # descriptors (ulimit -n), without which HAProxy does not start.
   maxconn 8000
+  # Where weir.lua asks: the section at the end.
+  setenv WEIR_SECTION ${section(setup)}
   # A Lua state for each thread: with lua-load all threads would wait for one. Give the whole path
   # where HAProxy starts elsewhere; default-path would be for the first thread only.
   lua-load-per-thread weir.lua
@@ -56,10 +60,12 @@ defaults
   timeout http-keep-alive 60s
 
 frontend clients
-  # By HTTP/2 a client would ask a hundred times at once on one connection.
+  # By HTTP/2 a client would ask a hundred times at once on one connection. With TLS: alpn http/1.1
   bind :${listen} proto h1
   maxconn 3500
-  # Who asks weir is HAProxy, and not its client.
+  # Who asks weir is HAProxy, and not its client. Whatever came behind a 2xx for a CONNECT would go
+  # past both.
+  http-request deny deny_status 405 if METH_CONNECT
   http-request del-header X-Weir-Key
   # To WebSocket only: by another protocol a client could ask past weir.
   http-request set-header Upgrade websocket if { req.hdr(upgrade) -i websocket }
@@ -76,9 +82,10 @@ ${quotaHeaders(policy).map(onEveryAnswer).join('\n')}
 backend application
   server application ${endpoint(upstream)}
 
-# The way to weir, for weir.lua only. Another port will do that is free, if it is in there as well.
+# The way to weir, for weir.lua only. Any other port that is free will do, in WEIR_SECTION as well.
 listen weir
-  bind 127.0.0.1:${innerPort(setup)}
+  bind ${section(setup)}
+  http-request deny unless { path ${checkPath(policy)} }
   # Longer than weir takes, and no longer than a client should wait for it.
   timeout connect ${TIMEOUT_MS}ms
   timeout server ${TIMEOUT_MS}ms
@@ -141,8 +148,7 @@ function word(text: string): string {
 
 export function haproxyLua(setup: Setup): string {
   const { policy, weir } = setup;
-  const needsKey = 'needsKey' in weir && weir.needsKey;
-  const key = needsKey
+  const key = weir.needsKey
     ? `
 -- The key by which weir knows HAProxy, from its environment.
 local key = os.getenv("WEIR_KEY")
@@ -157,7 +163,7 @@ if not key then error("WEIR_KEY is not set") end
     text.includes('cookies(') ? COOKIES : '',
   ];
   asked.push(...leftOut(policy));
-  if (needsKey) asked.push('asked["x-weir-key"] = {key}');
+  if (weir.needsKey) asked.push('asked["x-weir-key"] = {key}');
   const said = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
     return `  ["${header.toLowerCase()}"] = "${variable(header)}",`;
   });
@@ -165,6 +171,10 @@ if not key then error("WEIR_KEY is not set") end
 -- weir.lua, loaded by haproxy.cfg: asks weir whether a request may pass, by what identifies the
 -- caller and nothing else of the request.
 ${key}
+local URL = "http://" .. os.getenv("WEIR_SECTION") .. "${checkPath(policy)}"
+-- How this begins in an answer of weir about this policy, and in no other.
+local POLICY = '"${policy.namespace}'
+
 -- What weir says, and where haproxy.cfg finds it.
 local SAID = {
 ${said.join('\n')}
@@ -174,10 +184,11 @@ core.register_action("weir", {"http-req"}, function(txn)
 ${text.includes('lines') ? '  local lines = txn.http:req_get_headers()\n' : ''}  local asked = {}
 ${asked.map((line) => `  ${line}`).join('\n')}
   local answer = core.httpclient():get{
-    url = "${httpUrl('127.0.0.1', innerPort(setup), checkPath(policy))}",
+    url = URL,
     headers = asked,
   }
-  if answer.status ~= 200 and answer.status ~= 429 then
+  local policy = answer.headers and answer.headers["ratelimit-policy"]
+  if not policy or policy[0]:find(POLICY, 1, true) ~= 1 then
     -- haproxy.cfg says what becomes of the request.
     core.Warning("weir answered " .. answer.status)
     return

@@ -8,7 +8,7 @@
 
 import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
-import { reducedCapacity } from '../../policies/quota.ts';
+import { quotaExceeded, reducedCapacity } from '../../policies/quota.ts';
 import { identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
 import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
@@ -16,13 +16,6 @@ import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
 /** In a header: of a head with one of these weir takes no notice, so that it would not answer. */
 const CONTROL = '[\\x00-\\x08\\x0a-\\x1f\\x7f]';
-
-/** As weir itself says it, but for when, which is in Retry-After. */
-const QUOTA_EXCEEDED = JSON.stringify({
-  type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
-  title: 'Request cannot be satisfied as assigned quota has been exceeded',
-  status: 429,
-});
 
 /** @throws StartError where the policy looks at a header that nginx drops */
 export function nginx({ policy, weir, listen, upstream }: Setup): string {
@@ -39,7 +32,7 @@ export function nginx({ policy, weir, listen, upstream }: Setup): string {
   }
   return `\
 # nginx 1.22 or later, which asks weir about each request by the policy of ${namespace}.
-# To try it: nginx -p <an empty directory> -c <this file> -g 'daemon off;'
+# To try it: mkdir nginx && nginx -p nginx -c "$PWD/nginx.conf" -g 'daemon off;'
 
 worker_processes auto;
 worker_rlimit_nofile 16384;
@@ -79,7 +72,7 @@ http {
     "" 1;
   }
   map ${kept('RateLimit')} $problem {
-    default '${QUOTA_EXCEEDED}';
+    default '${quotaExceeded()}';
     "" '${reducedCapacity()}';
   }
 
@@ -132,6 +125,8 @@ http {
       proxy_pass http://weir/v1/auth-request/${namespace};
       proxy_method HEAD;
       proxy_pass_request_body off;
+      # Of the body that stays here; location / has its own.
+      client_max_body_size 0;
       proxy_set_header Content-Length "";
       proxy_set_header Connection "";
       # Nothing of the client goes to weir but what identifies it${allCookies(policy)}.
@@ -222,10 +217,11 @@ function identity(policy: Policy): string[] {
 }
 
 function keyOf(weir: Weir): string[] {
-  if (!('needsKey' in weir) || !weir.needsKey) return ['proxy_set_header X-Weir-Key "";'];
+  if (!weir.needsKey) return ['proxy_set_header X-Weir-Key "";'];
   return [
-    '# Put a key of weir here that may limit, and let nobody else read this file.',
-    'proxy_set_header X-Weir-Key "<key>";',
+    '# Put a key of weir that may limit in place of this name, without which nginx does not start,',
+    '# and let nobody else read this file.',
+    'proxy_set_header X-Weir-Key "$key_of_weir";',
   ];
 }
 

@@ -6,7 +6,7 @@ import type { Policy } from '../../policies/policy.ts';
 export type Weir =
   | { host: string; port: number; needsKey: boolean }
   /** A Unix socket, which needs no key. */
-  | { socket: string };
+  | { socket: string; needsKey?: false };
 
 export interface Setup {
   policy: Policy;
