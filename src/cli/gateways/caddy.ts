@@ -73,7 +73,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 			}
 			handle_response @admitted {
 				vars weir admitted
-				# For the client, beside what the application says.
+				# For the client.
 				copy_response_headers {
 					include ${quotaHeaders(policy).join(' ')}
 				}
@@ -99,9 +99,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 			handle_response {
 				error "weir answered neither yes nor no, as for a policy that is not there" 502
 			}
-		}
-		reverse_proxy ${application} {${block(3, replaced(policy), kept(policy))}
-		}
+		}${block(2, toApplication(application, [...replaced(policy), ...kept(policy)]))}
 	}
 
 	handle_errors {
@@ -129,9 +127,7 @@ function unanswered(policy: Policy, application: string): string[] {
       '}',
       'respond @cut 431',
       '# The request goes on, without a limit.',
-      `reverse_proxy @unanswered ${application} {`,
-      ...kept(policy).map((line) => `\t${line}`),
-      '}',
+      ...toApplication(`@unanswered ${application}`, kept(policy)),
     ];
   }
   return [
@@ -172,6 +168,11 @@ function oneLine(policy: Policy): string[] {
 }
 
 const ALL_TRUSTED = 'trusted_proxies 0.0.0.0/0 ::/0';
+
+function toApplication(to: string, settings: string[]): string[] {
+  if (settings.length === 0) return [`reverse_proxy ${to}`];
+  return [`reverse_proxy ${to} {`, ...settings.map((line) => `\t${line}`), '}'];
+}
 
 /** The application may say how much is left of something else, by the same headers. */
 function replaced(policy: Policy): string[] {
