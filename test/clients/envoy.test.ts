@@ -107,10 +107,16 @@ describe('the configuration of Envoy', () => {
       const { static_resources } = parse(envoy(setupOf(part, weirAt(7_071))));
       const manager = static_resources.listeners[0].filter_chains[0].filters[0].typed_config;
       const { xff_num_trusted_hops: hops, upgrade_configs: upgrades } = manager;
-      return { hops, upgrades, filter: manager.http_filters[0].typed_config };
+      const underscores = manager.common_http_protocol_options?.headers_with_underscores_action;
+      return { hops, upgrades, underscores, filter: manager.http_filters[0].typed_config };
     };
     expect(printed({ trustedHops: 3 }).hops).toBe(2);
     expect(printed({}).upgrades).toEqual([{ upgrade_type: 'websocket' }]);
+    // Which an application may take for the one that identifies.
+    const dropped = (...identify: string[]) => printed({ identify }).underscores;
+    expect(dropped('header:X-Api-Key')).toBe('DROP_HEADER');
+    expect(dropped('header:X-Api-Key', 'header:api_key')).toBeUndefined();
+    expect(dropped('cookie:id', 'header:authorization')).toBeUndefined();
     // An empty list is no valid one.
     expect(printed({ identify: ['method', 'path'] }).filter).not.toHaveProperty('allowed_headers');
     const own = printed({ identify: ['header:Authorization'] }).filter;
