@@ -25,6 +25,8 @@ export const WILDCARD_OVERRIDES_MAX = 10_000;
 export const POLICIES_MAX = 1_000;
 export const POLICY_WINDOWS_MAX = 8;
 export const IDENTITY_PARTS_MAX = 8;
+/** What is longer is no part of one; tokens of identity providers are a few thousand characters. */
+export const IDENTITY_PART_MAX_CHARACTERS = 8_192;
 /** Proxies, one behind the other, whose word is taken for who asked them. */
 export const TRUSTED_HOPS_MAX = 32;
 

@@ -4,12 +4,13 @@
  * header or a cookie is the caller's own word, and has to be one that the application believes.
  *
  * Who leaves out a part of it has no identity, and what becomes of such a caller is its policy's to
- * say. What is longer than an identifier may be, or no text, or there twice, so that nobody knows
- * which one the application will believe, is not left out: a client can bring it about while the
- * application knows it well. All of these callers are one.
+ * say. What is too long, or no text, or there twice, so that nobody knows which one the application
+ * will believe, is not left out: a client can bring it about while the application knows it well.
+ * All of these callers are one. What is longer than an identifier may be is one by its digest.
  */
 
-import { IDENTIFIER_MAX_CHARACTERS } from '../limits.ts';
+import { hash } from 'node:crypto';
+import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../limits.ts';
 import { addressIn } from './address.ts';
 import { pathIn } from './path.ts';
 import type { Gateway, Policy } from './policy.ts';
@@ -80,19 +81,23 @@ export class IdentityReader {
 
   /** @returns undefined where a part is left out, ANYBODY where one cannot be taken for one */
   read(asking: Asking): string | undefined {
-    if (this.#parts.length === 1) return this.#bounded(asking, this.#parts[0]);
-    const parts = this.#parts.map((part) => this.#bounded(asking, part));
+    if (this.#parts.length === 1) {
+      const value = this.#textOf(asking, this.#parts[0]);
+      return value === undefined ? undefined : fitting(value);
+    }
+    const parts = this.#parts.map((part) => this.#textOf(asking, part));
     // Before what is left out: who sends one that is none has not left out all of them.
     if (parts.includes(ANYBODY)) return ANYBODY;
     if (parts.includes(undefined)) return undefined;
     // No two identities are written alike: what separates the parts stands in none.
     const escaped = parts.map((part) => part!.replaceAll('%', '%25').replaceAll('|', '%7C'));
-    return bounded(escaped.join('|'));
+    return fitting(escaped.join('|'));
   }
 
-  #bounded(asking: Asking, part: Part): string | undefined {
+  #textOf(asking: Asking, part: Part): string | undefined {
     const value = this.#part(asking, part);
-    return value === undefined ? undefined : bounded(value);
+    if (value === undefined) return undefined;
+    return value.length > IDENTITY_PART_MAX_CHARACTERS || value.includes(NO_TEXT) ? ANYBODY : value;
   }
 
   #part(asking: Asking, part: Part): string | undefined {
@@ -105,8 +110,10 @@ export class IdentityReader {
       }
       case 'method':
         return given(this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD));
-      case 'path':
-        return given(pathIn(this.#isByTail ? asking.tail : asking.header(FORWARDED_URI)));
+      case 'path': {
+        const target = this.#isByTail ? asking.tail : asking.header(FORWARDED_URI);
+        return target === '' ? undefined : (pathIn(target) ?? ANYBODY);
+      }
       case 'header': {
         const value = asking.header(part.name);
         if (asking.count(part.name) > 1) return ANYBODY;
@@ -202,9 +209,10 @@ const CREDENTIALS = /^(\S+)\s+(.*)$/s;
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */
 const NO_TEXT = '\ufffd';
 
-function bounded(text: string): string {
-  if (text.length <= IDENTIFIER_MAX_CHARACTERS) return text.includes(NO_TEXT) ? ANYBODY : text;
-  // A character takes two places at most: what is much longer need not be counted through.
-  if (text.length > 2 * IDENTIFIER_MAX_CHARACTERS || text.includes(NO_TEXT)) return ANYBODY;
-  return [...text].length <= IDENTIFIER_MAX_CHARACTERS ? text : ANYBODY;
+function fitting(text: string): string {
+  const isShort =
+    text.length <= IDENTIFIER_MAX_CHARACTERS ||
+    // A character takes two places at most: what is longer need not be counted through.
+    (text.length <= 2 * IDENTIFIER_MAX_CHARACTERS && [...text].length <= IDENTIFIER_MAX_CHARACTERS);
+  return isShort ? text : `sha256:${hash('sha256', text)}`;
 }

@@ -6,7 +6,7 @@
 
 import { IDENTIFIER_MAX_CHARACTERS } from '../limits.ts';
 
-/** What is longer is no identity, however it is spelt, and not worth the work. */
+/** What is longer is not worth the work: to any page there is a shorter way. */
 const WORTH_MAX = 4 * IDENTIFIER_MAX_CHARACTERS;
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i;
 /** What may be spelt in another way: without any, a path is what it is. */
@@ -17,11 +17,15 @@ const OCTET = /%[0-9a-f]{2}/gi;
 /** Which mean the same with and without an escape (RFC 3986, 2.3). */
 const UNRESERVED = /[a-z0-9._~-]/i;
 
-/** @param target of a request, as it came: with a query, or a host before it; '' for none */
-export function pathIn(target: string): string {
+/**
+ * @param target of a request, as it came: with a query, or a host before it
+ * @returns undefined for one that is too long
+ */
+export function pathIn(target: string): string | undefined {
   const path = upTo(target, /[?#]/);
   if (!path.startsWith('/')) return ABSOLUTE.test(path) ? behindHost(path) : path;
-  if (path.length > WORTH_MAX || !SPELT.test(path)) return path;
+  if (path.length > WORTH_MAX) return undefined;
+  if (!SPELT.test(path)) return path;
   return withoutDots(path.replace(OCTET, unescaped).replace(BARE, encodeURIComponent));
 }
 
@@ -30,7 +34,7 @@ function upTo(text: string, end: RegExp): string {
   return at < 0 ? text : text.slice(0, at);
 }
 
-function behindHost(url: string): string {
+function behindHost(url: string): string | undefined {
   const slash = url.indexOf('/', url.indexOf('//') + 2);
   return slash < 0 ? '/' : pathIn(url.slice(slash));
 }

@@ -3,7 +3,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { haproxy, haproxyLua } from '../../src/cli/gateways/haproxy.ts';
+import { haproxy } from '../../src/cli/gateways/haproxy.ts';
+import { haproxyLua } from '../../src/cli/gateways/haproxy-lua.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
 import {
   type Application,

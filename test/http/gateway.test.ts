@@ -233,7 +233,7 @@ describe.each(MODES)('decided %s, a gateway', (mode) => {
     expect(await statuses(3, () => ask('/v1/check/admitting'))).toEqual([200, 200, 200]);
     expect((await ask('/v1/check/admitting')).headers.ratelimit).toContain('r=1;');
     // What is there, and is no identity, is not left out.
-    const long = { 'X-Key': 'x'.repeat(600) };
+    const long = { 'X-Key': 'x'.repeat(9_000) };
     expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
     expect((await ask('/v1/check/admitting')).status).toBe(200);
     const refused = await ask('/v1/check/refusing', from('10.0.0.7'));

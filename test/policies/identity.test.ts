@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IDENTIFIER_MAX_CHARACTERS } from '../../src/limits.ts';
+import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../../src/limits.ts';
 import { type Asking, IdentityReader, readPart } from '../../src/policies/identity.ts';
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
 import { scaled } from '../support/scale.ts';
@@ -111,9 +111,23 @@ describe('the identity of a caller', () => {
     }
   });
 
-  test("is anybody's where a part is there twice, is too long or is no text", () => {
+  test('is its digest where it is longer than an identifier may be', () => {
+    const key = (key: string) => read({ identify: 'header:key' }, { key });
     const most = '\u{1f600}'.repeat(IDENTIFIER_MAX_CHARACTERS);
-    expect(read({ identify: 'header:key' }, { key: most })).toBe(most);
+    expect(key(most)).toBe(most);
+    expect(key(`${most}a`)).toMatch(/^sha256:[0-9a-f]{64}$/);
+    expect(key(`${most}a`)).not.toBe(key(`${most}b`));
+    const half = 'a'.repeat(IDENTIFIER_MAX_CHARACTERS / 2);
+    const both = read(
+      { identify: ['header:key', 'cookie:id'] },
+      { key: half, cookie: `id=${half}` },
+    );
+    expect(both).toBe(key(`${half}|${half}`));
+  });
+
+  test("is anybody's where a part is there twice, is too long or is no text", () => {
+    const most = 'x'.repeat(IDENTITY_PART_MAX_CHARACTERS);
+    expect(read({ identify: 'header:key' }, { key: most })).not.toBe('');
     for (const key of [`${most}a`, 'a\ufffd', ['a', 'a'], ['', 'a']]) {
       expect(read({ identify: 'header:key' }, { key })).toBe('');
       // Also beside one that is left out.
@@ -126,10 +140,6 @@ describe('the identity of a caller', () => {
       expect(read({}, { 'x-forwarded-for': chain })).toBe('');
     }
     expect(read({ trustedHops: 2 }, { 'x-forwarded-for': '10.1.2.3' })).toBe('');
-    const half = 'a'.repeat(IDENTIFIER_MAX_CHARACTERS / 2);
-    expect(
-      read({ identify: ['header:key', 'cookie:id'] }, { key: half, cookie: `id=${half}` }),
-    ).toBe('');
   });
 
   test('is another one for every other combination of parts', () => {
