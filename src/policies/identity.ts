@@ -117,7 +117,7 @@ export class IdentityReader {
       case 'header': {
         const value = asking.header(part.name);
         if (asking.count(part.name) > 1) return ANYBODY;
-        return given(part.name === AUTHORIZATION ? credentialsIn(value) : value);
+        return given(writtenOnce(part.name === AUTHORIZATION ? credentialsIn(value) : value));
       }
       case 'cookie':
         return cookieIn(asking.header(COOKIE), part.name);
@@ -165,7 +165,7 @@ function cookieIn(header: string, name: string): string | undefined {
   }
   if (found === undefined) return undefined;
   const value = found.replace(/^"(.*)"$/, '$1');
-  return COOKIE_VALUE.test(value) ? given(percentDecoded(value)) : ANYBODY;
+  return COOKIE_VALUE.test(value) ? given(writtenOnce(percentDecoded(value))) : ANYBODY;
 }
 
 /** The cookie-octets of RFC 6265: no blanks, quotes, commas, semicolons and backslashes. */
@@ -205,6 +205,22 @@ function credentialsIn(authorization: string): string {
 }
 
 const CREDENTIALS = /^(\S+)\s+(.*)$/s;
+
+/**
+ * A JSON Web Token in one spelling: applications read base64 with whatever else is in it, and with
+ * any bits at its end. What is signed as a text has but one.
+ */
+function writtenOnce(text: string): string {
+  if (!TOKEN_INSIDE.test(text)) return text;
+  const parts = text.split('.');
+  // Encrypted ones have five, of which the first is signed as a text.
+  const from = parts.length === 5 ? 1 : 2;
+  const once = parts.slice(from).map((part) => Buffer.from(part, 'base64').toString('base64url'));
+  return [...parts.slice(0, from), ...once].join('.');
+}
+
+/** Three or five parts, of which the first is an object. */
+const TOKEN_INSIDE = /^(?:bearer )?eyJ[^.]*(?:\.[^.]*){2}(?:(?:\.[^.]*){2})?$/;
 
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */
 const NO_TEXT = '\ufffd';

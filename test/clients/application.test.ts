@@ -24,7 +24,11 @@ describe.each([
         text,
         file: 'weir.mjs',
         port,
-        command: (path) => [process.execPath, application, path, String(port), upstream],
+        command: (path) => {
+          // Longer ones than weir takes.
+          const heads = '--max-http-header-size=131072';
+          return [process.execPath, heads, application, path, String(port), upstream];
+        },
         env: { WEIR_KEY: key },
       });
     },

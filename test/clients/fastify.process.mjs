@@ -1,5 +1,6 @@
 /**
- * An application in fastify: what the limit lets through it passes on, as a gateway does.
+ * An application in fastify: what the limit lets through it passes on, as a gateway does; /busy keeps it
+ * from all else for a while.
  * @param argv the module that weir has printed, the port to listen on, the port of what is behind
  */
 
@@ -16,6 +17,7 @@ app.removeAllContentTypeParsers();
 app.addContentTypeParser('*', (_request, _body, done) => done());
 app.all('*', (asked, reply) => {
   const { method, originalUrl, headers } = asked;
+  if (originalUrl === '/busy') keepBusy();
   const call = request({ port: Number(upstream), path: originalUrl, method, headers });
   call.on('response', (answer) => {
     reply.code(answer.statusCode).headers(answer.headers).send(answer);
@@ -24,3 +26,8 @@ app.all('*', (asked, reply) => {
   asked.raw.pipe(call);
 });
 await app.listen({ port: Number(port), host: '127.0.0.1' });
+
+function keepBusy() {
+  const end = performance.now() + 100;
+  while (performance.now() < end);
+}

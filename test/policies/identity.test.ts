@@ -68,6 +68,30 @@ describe('the identity of a caller', () => {
     expect(credentials('x')).toBe('x');
   });
 
+  test('is one, however the signature of a token is spelt', () => {
+    const [head, signed] = ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiJhIn0'];
+    const signature = 'dGhpcyBpcyBubyBzaWduYXR1cmU';
+    const token = `${head}.${signed}.${signature}`;
+    const header = (text: string) => read({ identify: 'header:x-token' }, { 'x-token': text });
+    const places = [
+      (text: string) =>
+        read({ identify: 'header:authorization' }, { authorization: `Bearer ${text}` }),
+      (text: string) => read({ identify: 'cookie:id' }, { cookie: `id=${text}` }),
+      header,
+    ];
+    for (const of of places) {
+      expect(of(token)).toContain(token);
+      for (const end of ['=', '!', '!!', '~']) expect(of(token + end)).toBe(of(token));
+      // The last two bits say nothing.
+      expect(of(`${token.slice(0, -1)}V`)).toBe(of(token));
+      expect(of(`${head}.${signed}!.${signature}`)).not.toBe(of(token));
+      expect(of(`${head}.${signed}.${signature}A`)).not.toBe(of(token));
+    }
+    const encrypted = `${head}.a2V5.aXY.dGV4dA.dGFn`;
+    expect(header(`${head}.a2V5!.aX!Y.dGV4dB.dGFn=`)).toBe(header(encrypted));
+    expect(header('eyJ.a!.b!.c!')).toBe('eyJ.a!.b!.c!');
+  });
+
   test('is taken from what its gateway sets, and from nothing else', () => {
     const forged = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/forged' };
     for (const gateway of ['envoy', 'istio']) {

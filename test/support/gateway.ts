@@ -133,27 +133,30 @@ export interface Application {
  */
 export async function startApplication(): Promise<Application> {
   const requests: Seen[] = [];
-  const server = createServer({ keepAliveTimeout: 60_000 }, (asked, answer) => {
-    const chunks: Buffer[] = [];
-    asked.on('data', (chunk: Buffer) => chunks.push(chunk));
-    asked.on('end', () => {
-      const { method = '', url = '', headers, rawHeaders } = asked;
-      const whole = Buffer.concat(chunks).toString();
-      requests.push({ method, url, headers, rawHeaders, body: whole });
-      if (url === '/broken') {
-        asked.socket.destroy();
-        return;
-      }
-      const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
-      const body = 'application';
-      if (url.endsWith('/limited')) {
-        answer.setHeader('RateLimit-Policy', '"application";q=9;w=9');
-        answer.setHeader('RateLimit', '"application";r=9;t=9');
-      }
-      answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
-      answer.end(body);
-    });
-  });
+  const server = createServer(
+    { keepAliveTimeout: 60_000, maxHeaderSize: 131_072 },
+    (asked, answer) => {
+      const chunks: Buffer[] = [];
+      asked.on('data', (chunk: Buffer) => chunks.push(chunk));
+      asked.on('end', () => {
+        const { method = '', url = '', headers, rawHeaders } = asked;
+        const whole = Buffer.concat(chunks).toString();
+        requests.push({ method, url, headers, rawHeaders, body: whole });
+        if (url === '/broken') {
+          asked.socket.destroy();
+          return;
+        }
+        const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
+        const body = 'application';
+        if (url.endsWith('/limited')) {
+          answer.setHeader('RateLimit-Policy', '"application";q=9;w=9');
+          answer.setHeader('RateLimit', '"application";r=9;t=9');
+        }
+        answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
+        answer.end(body);
+      });
+    },
+  );
   const upgraded = new Set<Duplex>();
   server.on('upgrade', ({ headers }, socket: Duplex) => {
     upgraded.add(socket);

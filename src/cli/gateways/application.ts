@@ -49,8 +49,13 @@ ${rows.map((row) => `    ${row}`).join('\n')}
   };
 }
 ${cookieNames(policy).length > 0 ? COOKIES : ''}
+// Of more weir takes no notice: that is the client's own doing, and lets nobody in.
+const IDENTITY_MAX = 16_384;
+const TOO_LARGE = { status: 431, headers: {}, body: '' };
+
 // A request that was not answered may have been counted: it is not sent again.
 function ask(headers) {
+  if (Object.values(headers).join().length > IDENTITY_MAX) return TOO_LARGE;
   if (unanswered >= HANGS_AFTER) {
     if (isTried) return FALL_BACK;
     isTried = true;
@@ -62,8 +67,12 @@ function ask(headers) {
     const call = get({ ...WEIR, agent, headers });
     let timer;
     call.on('socket', () => {
-      // One turn later: an answer that came while this process was busy is read before.
-      timer = setTimeout(() => setImmediate(giveUp), TIMEOUT_MS);
+      // In steps, each in a turn of its own: while this process is busy, no answer is read.
+      let steps = 5;
+      const step = () => {
+        timer = steps-- > 0 ? setTimeout(step, TIMEOUT_MS / 5) : setTimeout(giveUp);
+      };
+      step();
     });
     const giveUp = () => {
       unanswered++;
@@ -131,7 +140,8 @@ function identity(policy: Policy): string[] {
   const { identify } = policy;
   const rows = identify.includes('ip') ? address(policy) : [];
   if (identify.includes('method')) rows.push(`'X-Forwarded-Method': request.method,`);
-  if (identify.includes('path')) rows.push(`'X-Forwarded-Uri': request.originalUrl,`);
+  if (identify.includes('path'))
+    rows.push(`'X-Forwarded-Uri': request.originalUrl.split('?', 1)[0],`);
   const headers = namesOf(policy, 'header').map((name) => quoted(name.toLowerCase()));
   rows.push(...headers.map((name) => `${name}: request.headers[${name}] ?? [],`));
   const names = cookieNames(policy).map(quoted);

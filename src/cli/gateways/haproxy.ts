@@ -34,7 +34,7 @@ export function haproxy(setup: Setup): string {
 # To try it: haproxy -f haproxy.cfg, where both are.
 
 global
-  # Those of clients, and as many to weir, which must never wait for a client to go. It takes 16 100
+  # Those of clients, and as many to weir, which must never wait for a client to go. It takes 16 300
   # descriptors (ulimit -n), without which HAProxy does not start.
   maxconn 8000
   # Where weir.lua asks: the section at the end.
@@ -50,6 +50,8 @@ defaults
   timeout server 30s
   timeout http-request 10s
   timeout http-keep-alive 60s
+  # Of a WebSocket on which nothing is said.
+  timeout tunnel 1h
 
 frontend clients
   # By HTTP/2 a client would ask a hundred times at once on one connection. With TLS: alpn http/1.1
@@ -67,7 +69,8 @@ ${caller(policy)}${dropsUnderscores(policy) ? UNDERSCORES : ''}
   # Refused: what weir has said, as it has said it.
   ${REFUSE}
 ${fallBack(policy)}
-  # How much is left, on every answer.
+  # How much is left, on every answer in which there is room for it.
+  http-after-response strict-mode off
 ${quotaHeaders(policy).map(onEveryAnswer).join('\n')}
   default_backend application
 

@@ -76,6 +76,12 @@ http {
     "" '${reducedCapacity()}';
   }
 
+  # HTTP/1.0 may come without one, and HTTP/1.1 may not go without.
+  map $http_host $host_asked_for {
+    default $http_host;
+    "" $proxy_host;
+  }
+
   # To WebSocket only: by another protocol a client could ask past weir.
   map $http_upgrade $protocol {
     default "";
@@ -95,7 +101,7 @@ http {
     proxy_http_version 1.1;
     proxy_set_header Upgrade $protocol;
     proxy_set_header Connection $connection_to_application;
-    proxy_set_header Host $http_host;
+    proxy_set_header Host $host_asked_for;
     proxy_set_header X-Forwarded-For ${callerOf(policy)};
     proxy_set_header X-Forwarded-Proto $scheme;
     proxy_set_header X-Weir-Key "";${block(
