@@ -109,7 +109,7 @@ export class IdentityReader {
         return addressIn(chain, trustedHops, ipv6Prefix) ?? ANYBODY;
       }
       case 'method':
-        return given(this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD));
+        return (this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD)) || undefined;
       case 'path': {
         const target = this.#isByTail ? asking.tail : asking.header(FORWARDED_URI);
         return target === '' ? undefined : (pathIn(target) ?? ANYBODY);
@@ -117,7 +117,8 @@ export class IdentityReader {
       case 'header': {
         const value = asking.header(part.name);
         if (asking.count(part.name) > 1) return ANYBODY;
-        return given(writtenOnce(part.name === AUTHORIZATION ? credentialsIn(value) : value));
+        const isCredentials = part.name === AUTHORIZATION || SCHEME_AND_WEB_TOKEN.test(value);
+        return value === '' ? undefined : writtenOnce(isCredentials ? credentialsIn(value) : value);
       }
       case 'cookie':
         return cookieIn(asking.header(COOKIE), part.name);
@@ -146,10 +147,6 @@ function nameOf(part: Part): string {
   return 'name' in part ? `the ${part.by} ${part.name}` : `a ${part.by}`;
 }
 
-function given(value: string): string | undefined {
-  return value === '' ? undefined : value;
-}
-
 /**
  * The only one of a name. Applications take away quotes and escapes: left in, one session would
  * have as many counters as it has spellings. What RFC 6265 has in no value, each of them reads in a
@@ -157,27 +154,35 @@ function given(value: string): string | undefined {
  */
 function cookieIn(header: string, name: string): string | undefined {
   let found: string | undefined;
-  for (const pair of header.split(';')) {
-    const equals = pair.indexOf('=');
-    if (equals < 0 || trimmed(pair.slice(0, equals)) !== name) continue;
+  for (let at = header.indexOf(name); at >= 0; at = header.indexOf(name, at + 1)) {
+    const before = skipBlanks(header, at - 1, -1);
+    const behind = skipBlanks(header, at + name.length, 1);
+    const isName = (before < 0 || header[before] === ';') && header[behind] === '=';
+    if (!isName) continue;
     if (found !== undefined) return ANYBODY;
-    found = trimmed(pair.slice(equals + 1));
+    const end = header.indexOf(';', behind);
+    found = trimmed(header.slice(behind + 1, end < 0 ? header.length : end));
   }
   if (found === undefined) return undefined;
   const value = found.replace(/^"(.*)"$/, '$1');
-  return COOKIE_VALUE.test(value) ? given(writtenOnce(percentDecoded(value))) : ANYBODY;
+  if (!COOKIE_VALUE.test(value)) return ANYBODY;
+  const text = percentDecoded(value);
+  return text === '' ? undefined : writtenOnce(text);
 }
 
 /** The cookie-octets of RFC 6265: no blanks, quotes, commas, semicolons and backslashes. */
 const COOKIE_VALUE = /^[!#-+\--:<-[\]-~]*$/;
 
-/** Of what any application takes for blanks; by a pattern it takes the square of a long run. */
+/** Without what any application takes for blanks; a pattern takes the square of a long run. */
 function trimmed(text: string): string {
-  let from = 0;
-  let to = text.length;
-  while (from < to && BLANK.test(text[from])) from++;
-  while (to > from && BLANK.test(text[to - 1])) to--;
-  return text.slice(from, to);
+  return text.slice(skipBlanks(text, 0, 1), skipBlanks(text, text.length - 1, -1) + 1);
+}
+
+/** @returns where the first is, in this direction, that is none; -1 or the length for nowhere */
+function skipBlanks(text: string, from: number, step: 1 | -1): number {
+  let at = from;
+  while (at >= 0 && at < text.length && BLANK.test(text[at])) at += step;
+  return at;
 }
 
 const BLANK = /[\s\u0085]/;
@@ -199,28 +204,34 @@ function credentialsIn(authorization: string): string {
   const [, scheme, rest] = CREDENTIALS.exec(authorization) ?? [];
   if (scheme === undefined) return authorization;
   const name = scheme.toLowerCase();
-  if (name !== 'bearer' && name !== 'basic') return `${name} ${rest}`;
   const [token] = rest.split(/\s/, 1);
-  return `${name} ${name === 'basic' ? Buffer.from(token, 'base64').toString('base64') : token}`;
+  if (name === 'basic') return BASE64.test(token) ? `basic ${inBase64(token, 'base64')}` : ANYBODY;
+  return `${name} ${name === 'bearer' || WEB_TOKEN.test(token) ? token : rest}`;
 }
 
 const CREDENTIALS = /^(\S+)\s+(.*)$/s;
+/** Of what else is between, decoders take no notice, or end at it, each in a way of its own. */
+const BASE64 = /^[a-z0-9+/]*=*$/i;
+const BASE64_URL = /^[a-z0-9+/_-]*=*$/i;
 
-/**
- * A JSON Web Token in one spelling: applications read base64 with whatever else is in it, and with
- * any bits at its end. What is signed as a text has but one.
- */
+function inBase64(text: string, as: 'base64' | 'base64url'): string {
+  return Buffer.from(text, 'base64').toString(as);
+}
+
+/** A JSON Web Token in one spelling. What is signed as a text has but one. */
 function writtenOnce(text: string): string {
-  if (!TOKEN_INSIDE.test(text)) return text;
+  if (!WEB_TOKEN.test(text.slice(text.lastIndexOf(' ') + 1))) return text;
   const parts = text.split('.');
   // Encrypted ones have five, of which the first is signed as a text.
   const from = parts.length === 5 ? 1 : 2;
-  const once = parts.slice(from).map((part) => Buffer.from(part, 'base64').toString('base64url'));
-  return [...parts.slice(0, from), ...once].join('.');
+  const free = parts.slice(from);
+  if (!free.every((part) => BASE64_URL.test(part))) return ANYBODY;
+  return [...parts.slice(0, from), ...free.map((part) => inBase64(part, 'base64url'))].join('.');
 }
 
 /** Three or five parts, of which the first is an object. */
-const TOKEN_INSIDE = /^(?:bearer )?eyJ[^.]*(?:\.[^.]*){2}(?:(?:\.[^.]*){2})?$/;
+const WEB_TOKEN = /^e(?:y[AJ]|w[0ok])[^.]*(?:\.[^.]*){2}(?:(?:\.[^.]*){2})?$/;
+const SCHEME_AND_WEB_TOKEN = /^\S+\s+e(?:y[AJ]|w[0ok])[^.\s]*\./;
 
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */
 const NO_TEXT = '\ufffd';

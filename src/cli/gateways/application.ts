@@ -13,7 +13,7 @@ export function asking({ policy, weir }: Setup): string {
   const key = weir.needsKey
     ? `
 // The key by which weir knows this application.
-const KEY = process.env.WEIR_KEY;
+const KEY = process.env.WEIR_KEY?.trim();
 if (!KEY) throw new Error('WEIR_KEY is not set');
 `
     : '';
@@ -150,7 +150,12 @@ function identity(policy: Policy): string[] {
 }
 
 function address({ trustedHops }: Policy): string[] {
-  if (trustedHops === 1) return [`'X-Forwarded-For': request.ip ?? [],`];
+  if (trustedHops === 1) {
+    return [
+      '// Who has gone has no address, and is counted with all whom weir cannot tell apart.',
+      `'X-Forwarded-For': request.ip ?? 'gone',`,
+    ];
+  }
   return [
     '// The address of who has connected comes behind those that the proxies before it have set.',
     `'X-Forwarded-For': [request.headers['x-forwarded-for'], request.socket.remoteAddress].join(),`,
