@@ -32,7 +32,7 @@ const USAGE = `weir gateway <gateway> [--namespace <name>]
 What is printed asks weir where gateways need no key (WEIR_GATEWAY_PORT of the server, or else
 WEIR_GATEWAY_SOCKET), and where there is neither, at WEIR_URL, where they do. Limits stay in weir:
 after a change of a policy print anew only if it identifies callers otherwise, or has another
-onError, trustedHops or legacyHeaders.
+onError, shadow, trustedHops or legacyHeaders.
 `;
 
 type Template = (setup: Setup) => string;

@@ -96,7 +96,7 @@ export interface Policy {
   missing: 'share' | 'admit' | 'refuse';
   /** What is answered where weir fails, and, by the gateway, where it is not there. */
   onError: 'allow' | 'deny';
-  /** Decide, count and report, but refuse nobody. */
+  /** Decide, count and report, but refuse nobody: `onError` is allow then, whatever is given. */
   shadow: boolean;
   /** Whether answers have the headers X-RateLimit-* too. */
   legacyHeaders: boolean;
@@ -149,6 +149,8 @@ function readPolicy(namespace: string, given: unknown): Policy {
     windows: readWindows(limit, duration, windows),
     identify: readIdentify(identify),
   };
+  // What is only tried refuses nobody, also where weir fails, or is not there.
+  if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map((window) => window.limit));
   if (read.cost > least) {
     throw wrong(`"cost" must be at most the smallest limit, which is ${least}, got ${read.cost}`);

@@ -32,10 +32,15 @@ describe('a policy', () => {
       ipv6Prefix: 48,
       missing: 'refuse',
       onError: 'deny',
-      shadow: true,
+      shadow: false,
       legacyHeaders: true,
     };
     expect(readPolicies({ api: all })).toEqual([{ namespace: 'api', ...all }]);
+  });
+
+  test('that is only tried refuses nobody, whatever fails', () => {
+    const tried = read({ shadow: true, onError: 'deny' });
+    expect([tried.shadow, tried.onError]).toEqual([true, 'allow']);
   });
 
   test('is there for each gateway, under any name that stands in a path as it is', () => {
