@@ -170,7 +170,7 @@ export class Group implements Spot {
     let outcome: number = OUTCOME.decided;
     let slot = freeSlot(memory, this, nowMs);
     if (slot === NO_SLOT) {
-      slot = chooseVictim(memory, this.a, this.b, namespaceTag, nowMs);
+      slot = chooseVictim(memory, this.a, this.b, id, namespaceTag, nowMs);
       if (slot === NO_SLOT) return OUTCOME.full;
       outcome = OUTCOME.evicted;
     }

@@ -12,10 +12,15 @@
  *   2. Of all unguarded counters the one with the smallest used share of its limit.
  *   3. Nobody: the table is full for this newcomer.
  *
+ * Counters of the newcomer's own identity go last of the unguarded: of several windows of one
+ * caller, one would displace the other with every request, and none would ever be used up.
+ *
  * A window that has ended counts as share 0, also where the sliding window carries some of it over:
  * the table does not know who will ask. Of equal shares the one whose window ends first goes.
  */
 
+import { isOf } from './find.ts';
+import type { Identity } from './hash.ts';
 import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { isCurrent } from './window.ts';
 
@@ -27,12 +32,16 @@ interface Place {
   endMs: number;
 }
 
-/** @returns one of the slots in two full buckets, or NO_SLOT */
+/**
+ * @param namespaceTag of the newcomer
+ * @returns one of the slots in two full buckets, or NO_SLOT
+ */
 export function chooseVictim(
   memory: Memory,
   a: number,
   b: number,
-  newcomer: number,
+  id: Identity,
+  namespaceTag: number,
   nowMs: number,
 ): number {
   const places: Place[] = [];
@@ -40,16 +49,17 @@ export function chooseVictim(
     for (let i = 0; i < BUCKET_SLOTS; i++) places.push(readPlace(memory, slotAt(bucket, i), nowMs));
   }
   const unguarded = places.filter((place) => !place.guarded);
+  const others = unguarded.filter(({ slot }) => !isOf(memory, slot, id));
   const crowd = majority(places);
   if (crowd !== undefined) {
-    const own = smallestShare(unguarded.filter((place) => place.namespace === crowd));
-    if (own !== undefined) return own.slot;
-    if (crowd !== newcomer) {
+    const ofCrowd = smallestShare(others.filter((place) => place.namespace === crowd));
+    if (ofCrowd !== undefined) return ofCrowd.slot;
+    if (crowd !== namespaceTag) {
       const guarded = smallestShare(places.filter((place) => place.namespace === crowd));
       if (guarded !== undefined) return guarded.slot;
     }
   }
-  return smallestShare(unguarded)?.slot ?? NO_SLOT;
+  return (smallestShare(others) ?? smallestShare(unguarded))?.slot ?? NO_SLOT;
 }
 
 function readPlace({ words, doubles }: Memory, slot: number, nowMs: number): Place {

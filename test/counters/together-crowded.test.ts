@@ -8,7 +8,7 @@ import type { CounterTable } from '../../src/counters/table.ts';
 import type { Together } from '../../src/counters/together.ts';
 import { COUNTERS_MIN } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
-import { type Among, guardedTables, type Tables } from '../support/tables.ts';
+import { type Among, guardedTables, Tables } from '../support/tables.ts';
 import {
   type Check,
   decideAlone,
@@ -59,6 +59,21 @@ const exhausting = (ids: Made[], durations: number[]) => {
   });
   return fc.shuffledSubarray(checks).map((some) => some.flatMap((check) => [check, check]));
 };
+
+test('windows of one caller keep their counters in a full table, and the limit', () => {
+  const tables = new Tables(COUNTERS_MIN);
+  const windows = (identifier: string): Among[] => [
+    { identifier, limit: 100 },
+    { identifier, limit: 1_000, duration: 60 * MINUTE },
+  ];
+  for (let i = 0; i < 7_000; i++) {
+    for (let use = 0; use < 3; use++) tables.decideTogether(windows(`sprayed${i}`));
+  }
+  for (let i = 0; i < 20; i++) {
+    const all = Array.from({ length: 200 }, () => tables.decideTogether(windows(`caller${i}`)));
+    expect(all.filter(({ passed }) => passed)).toHaveLength(100);
+  }
+});
 
 describe('checks of one, decided together', () => {
   const compare = (onFull: OnFull, ids: Made[], durations: number[], mostMs: number) => {

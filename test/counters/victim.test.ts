@@ -11,6 +11,8 @@ import { chooseVictim } from '../../src/counters/victim.ts';
 
 const NOW = 1_000_500;
 const [MINE, CROWD, OTHER] = [1, 2, 3];
+/** Of the newcomer: what is not set of others is 0. */
+const ME = { h0: 0, h1: 0, h2: 0, h3: 5 };
 
 interface Counter {
   namespace: number;
@@ -19,6 +21,8 @@ interface Counter {
   /** Of 1 000 ms; the current one is 1 000, unless it is another. */
   window?: number;
   duration?: number;
+  /** Of the newcomer itself. */
+  own?: boolean;
 }
 
 /** No counter. */
@@ -33,9 +37,9 @@ function victimOf(counters: Counter[], newcomer: number): number {
   const [a, b] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
   const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
   const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
-  counters.forEach(({ namespace, used, refused, window = 1_000, duration = 1_000 }, i) => {
+  counters.forEach(({ namespace, used, refused, window = 1_000, duration = 1_000, own }, i) => {
     const slot = slotAt(a, i);
-    memory.words[slot * 2 + SLOT_WORD.tag] = 7;
+    memory.words[slot * 2 + SLOT_WORD.tag] = own ? ME.h3 : 7;
     memory.words[slot * 2 + SLOT_WORD.namespace] = namespace;
     memory.doubles[slot + SLOT.duration] = duration;
     memory.doubles[slot + SLOT.newest] = window;
@@ -43,7 +47,7 @@ function victimOf(counters: Counter[], newcomer: number): number {
     memory.doubles[slot + SLOT.limit] = 100;
     memory.words[slot * 2 + SLOT_WORD.refused] = refused ? 1 << (window & 1) : 0;
   });
-  const victim = chooseVictim(memory, a, b, newcomer, NOW);
+  const victim = chooseVictim(memory, a, b, ME, newcomer, NOW);
   return victim === NO_SLOT ? NOBODY : counters.findIndex((_, i) => slotAt(a, i) === victim);
 }
 
@@ -74,6 +78,19 @@ describe('the victim', () => {
     }
     // Ends: 1 020 000 for 5 and 11, 1 080 000 for the rest; the first of equals stays.
     expect(victimOf(places, MINE)).toBe(5);
+  });
+
+  test('is a counter of the newcomer itself only where there is no other', () => {
+    const own = { namespace: MINE, used: 1, own: true };
+    expect(victimOf(counters([MINE, OTHER], { 2: own, 7: { used: 49 } }), MINE)).toBe(7);
+    const guarded = Object.fromEntries(
+      Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => [i, { refused: true }]),
+    );
+    expect(victimOf(counters([MINE, OTHER], { ...guarded, 2: own }), MINE)).toBe(2);
+    expect(victimOf(counters([MINE, OTHER], { ...guarded, 2: own, 9: { used: 99 } }), MINE)).toBe(
+      9,
+    );
+    expect(victimOf(counters([MINE], { ...guarded, 2: own, 9: { used: 99 } }), MINE)).toBe(9);
   });
 
   test('is never a counter that has refused someone in a window that still runs', () => {
