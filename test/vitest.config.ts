@@ -30,8 +30,12 @@ const FAULTS_UNDER_LOAD = [
   ...['restart', 'tls', 'unread'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
-/** Of these, what takes its time however little is tried, and does not depend on the Node. */
-const LASTING = ['clock', 'connections', 'load'].map((name) => `test/faults/${name}.test.ts`);
+/** What takes its time however little is tried, and does not depend on the Node. */
+const LASTING = [
+  ...['amnesia', 'clock', 'connections', 'disk', 'load'].map((of) => `faults/${of}`),
+  ...['caddy', 'haproxy', 'nginx'].map((of) => `clients/${of}`),
+].map((name) => `test/${name}.test.ts`);
+const LEFT_OUT = IS_LESS ? LASTING : [];
 
 /** What is tried more often there as well, though it is no fault. */
 const LONGER = [
@@ -52,7 +56,7 @@ export default defineConfig({
           ...timeouts,
           name: 'light',
           include: ['test/**/*.test.ts'],
-          exclude: [...HEAVY, ...FAULTS],
+          exclude: [...HEAVY, ...FAULTS, ...LEFT_OUT],
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
@@ -71,7 +75,7 @@ export default defineConfig({
           ...timeouts,
           name: 'faults',
           include: IS_LONG ? [...FAULTS, ...LONGER] : FAULTS,
-          exclude: FAULTS_UNDER_LOAD,
+          exclude: [...FAULTS_UNDER_LOAD, ...LEFT_OUT],
           maxWorkers: IS_LONG ? 1 : 2,
           sequence: { groupOrder: 3 },
         },
@@ -81,7 +85,7 @@ export default defineConfig({
           ...timeouts,
           name: 'faults under load',
           include: FAULTS_UNDER_LOAD,
-          exclude: IS_LESS ? LASTING : [],
+          exclude: LEFT_OUT,
           maxWorkers: 1,
           sequence: { groupOrder: 4 },
         },
