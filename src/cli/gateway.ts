@@ -27,7 +27,7 @@ const USAGE = `weir gateway <gateway> [--namespace <name>]
   --listen <port>         where the gateway serves its clients: 8080
   --upstream <url>        the application behind it: http://127.0.0.1:3000
   --lua                   for haproxy: weir.lua, which its configuration loads; with the same
-                          --namespace, --listen and --upstream, or it asks somebody else
+                          --namespace
 
 What is printed asks weir where gateways need no key (WEIR_GATEWAY_PORT of the server, or else
 WEIR_GATEWAY_SOCKET), and where there is neither, at WEIR_URL, where they do. Limits stay in weir:

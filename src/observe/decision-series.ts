@@ -51,7 +51,7 @@ export function decisionSeries(
   );
   series.counter(
     'weir_unidentified_checks_total',
-    'Checks of gateways whose request lacked what their policy identifies callers by.',
+    'Checks of gateways whose callers their policy could not tell from others.',
     ['namespace'],
     () => byNamespace(TALLY.unidentified),
   );

@@ -218,15 +218,18 @@ function inBase64(text: string, as: 'base64' | 'base64url'): string {
   return Buffer.from(text, 'base64').toString(as);
 }
 
-/** A JSON Web Token in one spelling. What is signed as a text has but one. */
+/** A JSON Web Token, behind a scheme or not, in one spelling. Signed as a text, it has but one. */
 function writtenOnce(text: string): string {
-  if (!WEB_TOKEN.test(text.slice(text.lastIndexOf(' ') + 1))) return text;
-  const parts = text.split('.');
+  const at = text.lastIndexOf(' ') + 1;
+  const token = text.slice(at);
+  if (!WEB_TOKEN.test(token)) return text;
+  const parts = token.split('.');
   // Encrypted ones have five, of which the first is signed as a text.
   const from = parts.length === 5 ? 1 : 2;
   const free = parts.slice(from);
   if (!free.every((part) => BASE64_URL.test(part))) return ANYBODY;
-  return [...parts.slice(0, from), ...free.map((part) => inBase64(part, 'base64url'))].join('.');
+  const once = [...parts.slice(0, from), ...free.map((part) => inBase64(part, 'base64url'))];
+  return text.slice(0, at) + once.join('.');
 }
 
 /** Three or five parts, of which the first is an object. */

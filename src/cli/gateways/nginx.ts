@@ -15,7 +15,7 @@ import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 /** What nginx has a variable for of its own, and does not drop for its name. */
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
 /** In a header: of a head with one of these weir takes no notice, so that it would not answer. */
-const CONTROL = '[\\x00-\\x08\\x0a-\\x1f\\x7f]';
+const CONTROL = '[\\x00-\\x08\\x0a-\\x1f]';
 
 /** @throws StartError where the policy looks at a header that nginx drops */
 export function nginx({ policy, weir, listen, upstream }: Setup): string {
