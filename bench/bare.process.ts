@@ -4,7 +4,7 @@
  * standard output. A second argument is the path of a Unix socket where it listens too.
  */
 
-import { App, type us_listen_socket, us_socket_local_port } from 'uWebSockets.js';
+import { App, type us_listen_socket, us_socket_local_port } from '../src/http/uws.ts';
 import { ANSWER } from './answer.ts';
 
 const [, , what, socketPath] = process.argv;

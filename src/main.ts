@@ -84,7 +84,7 @@ async function serve(settings: Loaded): Promise<Serving> {
   process.umask(0o077);
   // Read by the addon when it loads, from the real environment, which only this thread has.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
-  await requireBinary();
+  const { UWS_PACKAGE: uWebSockets } = await import('./http/uws.ts');
   inlineMore();
 
   const descriptors = descriptorLimit();
@@ -219,7 +219,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     acceptors: settings.acceptors,
     workers: workers.wanted,
   };
-  log.info({ ...served, decide, counters }, 'serving');
+  log.info({ ...served, decide, counters, uWebSockets }, 'serving');
 
   const stop = async () => {
     admin.state = 'draining';
@@ -239,13 +239,4 @@ async function serve(settings: Loaded): Promise<Serving> {
     process.exit(0);
   };
   return { reload: () => reload.run(), stop };
-}
-
-/** Says so in one sentence where the running Node has no binary of uWebSockets.js. */
-async function requireBinary(): Promise<void> {
-  try {
-    await import('./http/uws.ts');
-  } catch {
-    throw new StartError((await import('./http/binary.ts')).NO_BINARY);
-  }
 }

@@ -45,6 +45,10 @@ const LONGER = [
   'test/supervise/life.test.ts',
 ];
 
+const HTTP = ['test/http/**/*.test.ts'];
+/** The older uWebSockets.js, which platforms without a package of their own load. */
+const UWS_PACK = { env: { WEIR_TEST_UWS: 'uws-pack' } };
+
 const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
 
 export default defineConfig({
@@ -59,6 +63,28 @@ export default defineConfig({
           exclude: [...HEAVY, ...FAULTS, ...LEFT_OUT],
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          ...timeouts,
+          ...UWS_PACK,
+          name: 'uws-pack',
+          include: HTTP,
+          exclude: HEAVY,
+          maxWorkers: 3,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          ...timeouts,
+          ...UWS_PACK,
+          name: 'uws-pack heavy',
+          include: HEAVY.filter((path) => path.startsWith('test/http/')),
+          exclude: LEFT_OUT,
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
         },
       },
       {

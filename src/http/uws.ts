@@ -1,19 +1,59 @@
 /**
- * The only importer of uWebSockets.js, which is a native binary: importing this file throws where
- * there is none for the running Node. Upstream's own package can be put in its place.
+ * The only importer of uWebSockets.js, a native binary that the npm registry has in repacks only.
+ * It loads the package for this platform and Node version, otherwise `uws-pack`, which has binaries
+ * for more platforms and an older parser; upstream's own package can be installed in place of
+ * `uws-pack`. Importing this file throws a StartError where none of them can be loaded.
  */
 
-import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
+import type * as Uws from 'uWebSockets.js';
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { StartError } from '../errors.ts';
+import { noBinary, platformPackage } from './binary.ts';
 
-export {
-  App,
-  type HttpRequest,
-  type HttpResponse,
-  SSLApp,
-  type TemplatedApp,
-  type us_listen_socket,
-  us_listen_socket_close,
-} from 'uWebSockets.js';
+export type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
+
+type TemplatedApp = Uws.TemplatedApp;
+type us_listen_socket = Uws.us_listen_socket;
+
+const require = createRequire(import.meta.url);
+
+/** Name and version of the installed package that `file` belongs to. */
+function packageOf(file: string): string {
+  for (let folder = dirname(file); ; folder = dirname(folder)) {
+    const manifest = join(folder, 'package.json');
+    if (!existsSync(manifest)) continue;
+    const { name, version } = JSON.parse(readFileSync(manifest, 'utf8'));
+    return `${name} ${version}`;
+  }
+}
+
+async function load(): Promise<{ uws: typeof Uws; name: string }> {
+  const name = platformPackage();
+  let failure: unknown;
+  if (name !== undefined) {
+    try {
+      return { uws: require(name), name: packageOf(require.resolve(name)) };
+    } catch (error) {
+      failure = error;
+    }
+  }
+  try {
+    const uws = await import('uWebSockets.js');
+    return { uws, name: packageOf(fileURLToPath(import.meta.resolve('uWebSockets.js'))) };
+  } catch {
+    throw new StartError(noBinary(failure));
+  }
+}
+
+const { uws, name } = await load();
+
+/** Which package the binary comes from, with its version. */
+export const UWS_PACKAGE = name;
+
+export const { App, SSLApp, us_listen_socket_close, us_socket_local_port } = uws;
 
 /** LIBUS_LISTEN_EXCLUSIVE_PORT: nobody else may listen there, not even with SO_REUSEPORT. */
 const EXCLUSIVE = 1;

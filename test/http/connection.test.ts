@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasOldParser } from '../support/binaries.ts';
 import { exchange, LASTING_MS, type LimitAnswer, requestBytes } from '../support/http.ts';
 import {
   MODES,
@@ -192,7 +193,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   describe('a head', () => {
-    test('split at any byte gets the same answer, but where uWebSockets.js says 505', async () => {
+    test('split at any byte gets the same answer; uws-pack may answer 505 at eleven of them', async () => {
       const whole = requestBytes({ body: body('head') });
       const end = whole.indexOf('\r\n\r\n') + 4;
       const refused: number[] = [];
@@ -206,10 +207,10 @@ describe.each(MODES)('decided %s:', (mode) => {
         expected--;
         expect([at, answer.status, remainingOf(answer.body)]).toEqual([at, 200, expected]);
       }
-      // Behind "POST ", and inside " HTTP/1.1\r": a fault of its parser, and nothing was charged.
+      // Behind "POST ", and inside " HTTP/1.1\r"; nothing was charged.
       const version = whole.indexOf(' HTTP/1.1');
       const known = [5, ...Array.from({ length: 10 }, (_, i) => version + 1 + i)];
-      expect(refused.filter((at) => !known.includes(at))).toEqual([]);
+      expect(refused.filter((at) => !hasOldParser || !known.includes(at))).toEqual([]);
     });
 
     test('with 16 KiB of cookies is read', async () => {

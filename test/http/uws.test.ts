@@ -1,28 +1,59 @@
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { NO_BINARY } from '../../src/http/binary.ts';
+import { noBinary, PLATFORM_PACKAGES, platformPackage } from '../../src/http/binary.ts';
+import { BINARY_SHA256 } from '../support/binaries.ts';
+import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 
-/** Somebody's repack of a native binary: what it holds on Linux is pinned, byte for byte. */
-const SHA256 = {
-  'uws_linux_x64_115.node': '6f8d96d761a64beddb060f1f7f0e617dd293ed127ec1d57507aa561a0083171e',
-  'uws_linux_x64_127.node': '8cabc918bbf9a07323e54f89a33882491080b2eb35df0607f473ccdb1f3c31af',
-  'uws_linux_arm64_115.node': 'c0e29fc143b46b584f3debec7910014ec228198fc1f17aaeacd1de7991bd3769',
-  'uws_linux_arm64_127.node': 'd4c4f8b2c28c5f6544b49e36d91b0beee238a5b90a07904a947f77061c8b814d',
-};
+const MODULES = new URL('../../node_modules/', import.meta.url).pathname;
+const { node } = process.versions;
+const nodeError = (code: string, message: string) => Object.assign(new Error(message), { code });
 
-test('the Linux binaries of uWebSockets.js are the ones that were looked at', () => {
-  const package_ = new URL('../../node_modules/uWebSockets.js/', import.meta.url).pathname;
-  for (const [name, hash] of Object.entries(SHA256)) {
-    const binary = readFileSync(join(package_, 'dist', 'bin', name));
-    expect([name, createHash('sha256').update(binary).digest('hex')]).toEqual([name, hash]);
+test('the installed Linux binaries of uWebSockets.js are the ones that were reviewed', () => {
+  const installed = Object.entries(BINARY_SHA256).filter(([path]) => existsSync(MODULES + path));
+  expect(installed.length).toBeGreaterThan(0);
+  for (const [path, hash] of installed) {
+    const found = createHash('sha256')
+      .update(readFileSync(MODULES + path))
+      .digest('hex');
+    expect([path, found]).toEqual([path, hash]);
   }
 });
 
-test('a Node without a binary is told which to use, or what to install, in one sentence', () => {
-  expect(NO_BINARY).toContain(process.versions.node);
-  expect(NO_BINARY).toContain('20.20.2 or 22.22.2');
-  expect(NO_BINARY).toContain('npm install uWebSockets.js@uNetworking/uWebSockets.js#v20');
-  expect(NO_BINARY).not.toContain('\n');
+test('package.json pins the platform packages that the server looks for, and engines allows them', () => {
+  const { optionalDependencies, engines } = JSON.parse(
+    readFileSync(`${MODULES}../package.json`, 'utf8'),
+  );
+  const expected = Object.entries(PLATFORM_PACKAGES).map(([major, version]) => {
+    return [`@uwsjs/linux-x64-${major}`, version];
+  });
+  expect(optionalDependencies).toEqual(Object.fromEntries(expected));
+  const majors = engines.node.match(/(?<=\^)\d+/g);
+  expect(majors).toEqual(Object.keys(PLATFORM_PACKAGES));
+});
+
+test('the log names the package that was loaded, with its version', async () => {
+  const dataDir = temporaryDirectory();
+  const server = await startServer(dataDir, { args: ['--counters', '1024'] });
+  await server.stop();
+  removeDirectory(dataDir);
+  const wantsPlatform = process.env.WEIR_TEST_UWS === undefined && platformPackage();
+  const version = PLATFORM_PACKAGES[node.split('.')[0]];
+  const name = wantsPlatform ? `${wantsPlatform} ${version}` : 'uws-pack 20.0.8';
+  expect(server.stderr()).toContain(`"uWebSockets":"${name}"`);
+});
+
+test('a Node without a binary gets one sentence that says what to install', () => {
+  const missing = noBinary(nodeError('MODULE_NOT_FOUND', 'Cannot find module'));
+  expect(missing).toBe(
+    `uWebSockets.js has no binary for Node ${node} on ${process.platform}-${process.arch}: ` +
+      `install it by npm install ${platformPackage()}@${PLATFORM_PACKAGES[node.split('.')[0]]}`,
+  );
+  const old = noBinary(nodeError('ERR_DLOPEN_FAILED', "version `GLIBC_2.38' not found\nat load"));
+  expect(old).toContain("version `GLIBC_2.38' not found): use Node 22.22.2");
+  const elsewhere = noBinary(undefined);
+  for (const sentence of [old, elsewhere]) {
+    expect(sentence).toContain('npm install uWebSockets.js@uNetworking/uWebSockets.js#v20');
+    expect(sentence).not.toContain('\n');
+  }
 });

@@ -12,6 +12,10 @@ export const ROOT_KEY = 'root-key-of-the-tests';
 /** The two ways to decide a check: whatever is promised of checks holds in both. */
 export const MODES = ['in-place', 'worker'] as const;
 
+/** Loads `uws-pack` where the tests run on it, though this platform has a package of its own. */
+const PRELOAD = new URL('./without-platform-package.cjs', import.meta.url).pathname;
+const LOADED = process.env.WEIR_TEST_UWS === 'uws-pack' ? ['--require', PRELOAD] : [];
+
 const children = new Set<ChildProcess>();
 process.once('exit', () => {
   for (const child of children) child.kill('SIGKILL');
@@ -90,6 +94,7 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
   const port = await freePort();
   const adminPort = await freePort();
   const args = [
+    ...LOADED,
     ...(options.execArgv ?? []),
     options.main ?? MAIN,
     ...['--port', String(port), '--admin-port', String(adminPort), '--data-dir', dataDir],
