@@ -78,9 +78,7 @@ const serverOf = (face: Face): Server => {
   const replies = new Replies(face, ids, lane, outlet, data.url + DOCS_PATH, (failure) => {
     tell({ kind: 'failure', failure });
   });
-  const bodies = new BodyReader(lane, room, (res, error, isCut) => {
-    replies.error(res, error, { close: isCut });
-  });
+  const bodies = new BodyReader(lane, room, replies);
   return { replies, bodies };
 };
 const v1 = serverOf(FACES.v1);
@@ -148,10 +146,10 @@ function post(
   onBody: OnBody<Key>,
   maxBytes = BODY_MAX_BYTES,
 ): Route {
-  const handle: Handler = (res, req) => {
+  const handle: Handler = (res, req, framing) => {
     const key = keyring.verify(req.getHeader(AUTHORIZATION));
     requireJson(req.getHeader(CONTENT_TYPE));
-    bodies.read(res, req, maxBytes, key, onBody);
+    bodies.read(res, framing, maxBytes, key, onBody);
   };
   return { method: 'POST', path, handle };
 }
@@ -165,7 +163,7 @@ const routes: Route[] = [
   post('/v1/ratelimits.reset', v1, corrections.reset),
   ...OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
-    const handle: Handler = (res, req) => {
+    const handle: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       if (method === 'GET') {
         // Without a `?` there is none, whatever the types say.
@@ -173,7 +171,7 @@ const routes: Route[] = [
         return;
       }
       requireJson(req.getHeader(CONTENT_TYPE));
-      operations.post(res, req, name, key);
+      operations.post(res, framing, name, key);
     };
     return { method, path: pathOf(name), handle };
   }),

@@ -7,24 +7,21 @@
  * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
  * one write, together with those of other requests in the same packet (watched with strace). After
  * an abort it never calls back, so a body that did not come whole has no effect at all. Nor does it
- * where the length is 0 and the head came in two packets, so the length is looked at, one header
- * more for each request, and such a body is not waited for.
+ * where the length is 0 and the head came in two packets: such a body is not waited for.
  */
 
 import { ApiError } from '../errors.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
 import { GATHERED_BYTES_MAX } from '../limits.ts';
-import { fixedText, type HttpRequest, type HttpResponse } from './uws.ts';
+import type { Framing } from './framing.ts';
+import type { Replies } from './reply.ts';
+import type { HttpResponse } from './uws.ts';
 
 /** Called once with a whole body; what it throws is answered by `fail`. */
 export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uint8Array) => void;
 
 const FIRST_BUFFER_BYTES = 1_024;
 
-const CONTENT_LENGTH = fixedText('content-length');
-const TRANSFER_ENCODING = fixedText('transfer-encoding');
-/** What says that no byte comes, or says nothing. */
-const NO_LENGTH = /^0*$/;
 const NO_BYTES = new Uint8Array(0);
 
 /**
@@ -55,28 +52,25 @@ export class BodyRoom {
 export class BodyReader {
   readonly #lane: AcceptorLane;
   readonly #room: BodyRoom;
-  readonly #fail: (res: HttpResponse, error: unknown, isCut: boolean) => void;
+  readonly #replies: Replies;
   #free: Gathering | undefined;
 
-  /** @param fail answers an error; `isCut` where more of the body would come */
-  constructor(
-    lane: AcceptorLane,
-    room: BodyRoom,
-    fail: (res: HttpResponse, error: unknown, isCut: boolean) => void,
-  ) {
+  constructor(lane: AcceptorLane, room: BodyRoom, replies: Replies) {
     this.#lane = lane;
     this.#room = room;
-    this.#fail = fail;
+    this.#replies = replies;
   }
 
   read<T>(
     res: HttpResponse,
-    req: HttpRequest,
+    framing: Framing,
     maxBytes: number,
     context: T,
     onBody: OnBody<T>,
   ): void {
-    if (isEmpty(req)) {
+    if (!framing.hasBody) {
+      // A line without a name hides all that follow it, and so may hide the length of a body.
+      this.#replies.closeAfter(res);
       onBody(res, context, NO_BYTES);
       return;
     }
@@ -103,7 +97,9 @@ export class BodyReader {
     } catch (error) {
       gathering.res = undefined;
       this.#release(gathering);
-      this.#fail(res, error, !isLast);
+      // What is still to come of the body is not read; one that is too large closes in any case.
+      if (!isLast || isTooLarge(error)) this.#replies.closeAfter(res);
+      this.#replies.error(res, error);
     }
   };
 
@@ -152,14 +148,6 @@ export class BodyReader {
   }
 }
 
-/** Whether a request says that a body comes, which need not be true. */
-export function announcesBody(req: HttpRequest): boolean {
-  return !NO_LENGTH.test(req.getHeader(CONTENT_LENGTH)) || req.getHeader(TRANSFER_ENCODING) !== '';
-}
-
-/** Where both are given, uWebSockets.js refuses the request itself. */
-function isEmpty(req: HttpRequest): boolean {
-  const length = req.getHeader(CONTENT_LENGTH);
-  if (!length.startsWith('0')) return false;
-  return /^0+$/.test(length) && req.getHeader(TRANSFER_ENCODING) === '';
+function isTooLarge(error: unknown): boolean {
+  return error instanceof ApiError && error.code === 'PAYLOAD_TOO_LARGE';
 }

@@ -28,21 +28,18 @@ export interface Way {
   refusal: 403 | 429;
   /** Whether a refusal says why: not to a HEAD, for which it would be the next answer. */
   hasBody: boolean;
-  /** Behind it comes what nobody reads. */
-  close: boolean;
 }
 
 /** All ways there are. */
-export const WAYS: readonly Way[] = Array.from({ length: 8 }, (_, number) => ({
-  number,
-  refusal: number & 4 ? 429 : 403,
-  hasBody: (number & 2) !== 0,
-  close: (number & 1) !== 0,
-}));
+export const WAYS: readonly Way[] = [
+  { number: 0, refusal: 403, hasBody: false },
+  { number: 1, refusal: 429, hasBody: false },
+  { number: 2, refusal: 429, hasBody: true },
+];
 
-export function wayOf(refusal: Way['refusal'], isHead: boolean, close: boolean): Way {
-  const hasBody = refusal === 429 && !isHead;
-  return WAYS[(refusal === 429 ? 4 : 0) + (hasBody ? 2 : 0) + (close ? 1 : 0)];
+export function wayOf(refusal: Way['refusal'], isHead: boolean): Way {
+  if (refusal === 403) return WAYS[0];
+  return WAYS[isHead ? 1 : 2];
 }
 
 const STATUS = { 200: '200 OK', 403: '403 Forbidden', 429: '429 Too Many Requests' } as const;
@@ -91,26 +88,42 @@ export class GatewayAnswers {
     return this.#names[window];
   }
 
-  admit(res: HttpResponse, left: Left, way: Way): void {
-    this.#tellQuotas(res, 200, left);
-    this.#outlet.end(res, NO_BODY, way.close || this.#isDraining());
+  admit(res: HttpResponse, left: Left): void {
+    if (this.#outlet.isClosing(res)) {
+      this.#outlet.endLast(res, () => this.#admit(res, left, true));
+    } else {
+      this.#admit(res, left, this.#isDraining());
+    }
   }
 
   /** @param why of whom there is more to say than when to come back */
   refuse(res: HttpResponse, left: Left, way: Way, why?: string): void {
-    this.#tellQuotas(res, way.refusal, left);
-    this.#endRefusal(res, retryAfter(left), way, () => quotaExceeded(left, why));
+    this.#end(res, (close) => {
+      this.#tellQuotas(res, way.refusal, left);
+      this.#endRefusal(res, retryAfter(left), way, () => quotaExceeded(left, why), close);
+    });
   }
 
   /** Nothing is known of any quota: weir has failed. */
   fail(res: HttpResponse, way: Way): void {
-    if (this.#policy.onError === 'allow') {
-      res.writeStatus(this.#begin[200]);
-      this.#outlet.end(res, NO_BODY, way.close || this.#isDraining());
-    } else {
-      res.writeStatus(this.#begin[way.refusal]);
-      this.#endRefusal(res, FAILED_RETRY_S, way, reducedCapacity);
-    }
+    this.#end(res, (close) => {
+      if (this.#policy.onError === 'allow') {
+        res.writeStatus(this.#begin[200]);
+        this.#outlet.end(res, NO_BODY, close);
+      } else {
+        res.writeStatus(this.#begin[way.refusal]);
+        this.#endRefusal(res, FAILED_RETRY_S, way, reducedCapacity, close);
+      }
+    });
+  }
+
+  #admit(res: HttpResponse, left: Left, close: boolean): void {
+    this.#tellQuotas(res, 200, left);
+    this.#outlet.end(res, NO_BODY, close);
+  }
+
+  #end(res: HttpResponse, write: (close: boolean) => void): void {
+    this.#outlet.respond(res, this.#isDraining(), write);
   }
 
   #tellQuotas(res: HttpResponse, status: keyof typeof STATUS, left: Left): void {
@@ -127,10 +140,16 @@ export class GatewayAnswers {
     for (const [name, value] of legacyHeaders(tightest(quotas))) res.writeHeader(name, value);
   }
 
-  #endRefusal(res: HttpResponse, retryAfterS: number, way: Way, problem: () => string): void {
+  #endRefusal(
+    res: HttpResponse,
+    retryAfterS: number,
+    way: Way,
+    problem: () => string,
+    close: boolean,
+  ): void {
     res.writeHeader('Retry-After', String(retryAfterS)).writeHeader('Cache-Control', 'no-store');
     if (way.refusal === 429) res.writeHeader('Content-Type', 'application/problem+json');
     const body = way.hasBody ? problem() : NO_BODY;
-    this.#outlet.endLooking(res, body, way.close || this.#isDraining());
+    this.#outlet.endLooking(res, body, close);
   }
 }

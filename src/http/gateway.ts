@@ -24,7 +24,7 @@ import { ANYBODY, IdentityReader } from '../policies/identity.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { Clock } from '../time.ts';
-import { announcesBody } from './body.ts';
+import { type Framing, framingOf } from './framing.ts';
 import { GatewayAnswers, WAYS, type Way, wayOf } from './gateway-answers.ts';
 import { Lines } from './lines.ts';
 import type { Outlet } from './outlet.ts';
@@ -137,18 +137,23 @@ export class GatewayChecks {
     const slash = refusal === 429 ? path.indexOf('/', prefix.length) : -1;
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
-    const close = announcesBody(req);
     let policed: Policed;
     try {
       policed = this.#find(req, path.slice(prefix.length, end), needsKey);
     } catch (error) {
-      replies.error(res, error, { isHead, close });
+      closeBehindBody(replies, res, framingOf(req));
+      replies.error(res, error, { isHead });
       return;
     }
-    const way = wayOf(refusal, isHead, close);
+    const way = wayOf(refusal, isHead);
     try {
       const { identity } = policed;
-      this.#lines.read(req, method, path.slice(end), identity.headers);
+      const framing = this.#lines.read(req, method, path.slice(end), identity.headers);
+      closeBehindBody(replies, res, framing);
+      if (framing.fault !== undefined) {
+        replies.error(res, framing.fault, { isHead });
+        return;
+      }
       this.#decide(res, policed, way, identity.read(this.#lines), startedMs);
     } catch (error) {
       this.#fail(res, policed, way, error);
@@ -232,7 +237,7 @@ export class GatewayChecks {
     });
     const left = { quotas, nowMs: this.#parts.clock.nowMs(), isOwn };
     if (!admitted && policy.shadow) namespace.row[TALLY.shadowed]++;
-    if (admitted || policy.shadow) answers.admit(res, left, way);
+    if (admitted || policy.shadow) answers.admit(res, left);
     else answers.refuse(res, left, way);
   }
 
@@ -241,7 +246,7 @@ export class GatewayChecks {
     tally(this.#parts.lane, namespace, policy.cost, admits, OUTCOME.decided);
     const left = answers.untouched(this.#parts.clock.nowMs(), admits);
     if (!admits && policy.shadow) namespace.row[TALLY.shadowed]++;
-    if (admits || policy.shadow) answers.admit(res, left, way);
+    if (admits || policy.shadow) answers.admit(res, left);
     else answers.refuse(res, left, way, `no request is admitted without ${identity.wanted}`);
   }
 
@@ -263,6 +268,11 @@ export class GatewayChecks {
     if (policed !== undefined) return policed;
     throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${describe(name)}`);
   }
+}
+
+/** A body is not read, and may never come: the next request would be taken for it. */
+function closeBehindBody(replies: Replies, res: HttpResponse, framing: Framing): void {
+  if (framing.closes || framing.hasBody) replies.closeAfter(res);
 }
 
 /** Whom a check is about, on the policy's terms: an override may have changed them for another. */

@@ -6,6 +6,7 @@
  */
 
 import type { Asking } from '../policies/identity.ts';
+import { type Framing, FramingHeaders } from './framing.ts';
 import type { HttpRequest } from './uws.ts';
 
 export class Lines implements Asking {
@@ -14,9 +15,10 @@ export class Lines implements Asking {
   #names: readonly string[] = [];
   #values: (string | undefined)[] = [];
   #counts: number[] = [];
+  readonly #framing = new FramingHeaders();
 
   /** @param names of headers, in lower case */
-  read(req: HttpRequest, method: string, tail: string, names: readonly string[]): void {
+  read(req: HttpRequest, method: string, tail: string, names: readonly string[]): Framing {
     this.method = method;
     this.tail = tail;
     this.#names = names;
@@ -24,7 +26,9 @@ export class Lines implements Asking {
       this.#values[index] = undefined;
       this.#counts[index] = 0;
     }
-    if (names.length > 0) req.forEach(this.#take);
+    this.#framing.begin();
+    req.forEach(this.#take);
+    return this.#framing.framing();
   }
 
   header(name: string): string {
@@ -36,6 +40,7 @@ export class Lines implements Asking {
   }
 
   readonly #take = (name: string, value: string): void => {
+    this.#framing.add(name, value);
     const index = this.#names.indexOf(name);
     if (index < 0) return;
     this.#counts[index]++;

@@ -18,8 +18,9 @@ import { ApiError } from '../errors.ts';
 import { type AcceptorLane, COUNT } from '../lanes.ts';
 import { PENDING_OPERATION_BYTES_MAX } from '../limits.ts';
 import type { BodyReader } from './body.ts';
+import type { Framing } from './framing.ts';
 import type { Replies } from './reply.ts';
-import type { HttpRequest, HttpResponse } from './uws.ts';
+import type { HttpResponse } from './uws.ts';
 
 interface Waiting {
   /** Undefined when its client has gone. */
@@ -55,9 +56,9 @@ export class Operations {
   }
 
   /** A POST, whose body is still to come. */
-  post(res: HttpResponse, req: HttpRequest, operation: OperationName, key: Key): void {
+  post(res: HttpResponse, framing: Framing, operation: OperationName, key: Key): void {
     const { version, maxBytes } = OPERATIONS[operation];
-    this.#servers[version].bodies.read(res, req, maxBytes, key, (_res, { id }, bytes) => {
+    this.#servers[version].bodies.read(res, framing, maxBytes, key, (_res, { id }, bytes) => {
       // uWebSockets.js takes its bytes back after this turn; a view is of a larger buffer.
       const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
       this.#hand(res, { operation, keyId: id, input });

@@ -24,11 +24,44 @@ const LARGE_BYTES = 4_096;
 
 export class Outlet {
   readonly #lane: AcceptorLane;
+  readonly #closing = new WeakSet<HttpResponse>();
   #answers = 0;
   #heldBytes = 0;
 
   constructor(lane: AcceptorLane) {
     this.#lane = lane;
+  }
+
+  /** Serves nothing behind this request on its connection. Its answer goes by `endLast`. */
+  closeAfter(res: HttpResponse): void {
+    this.#closing.add(res);
+  }
+
+  isClosing(res: HttpResponse): boolean {
+    return this.#closing.has(res);
+  }
+
+  /** @param write ends the answer; is told whether the connection closes behind it */
+  respond(res: HttpResponse, isDraining: boolean, write: (close: boolean) => void): void {
+    if (this.isClosing(res)) this.endLast(res, () => write(true));
+    else write(isDraining);
+  }
+
+  /**
+   * Answers a request whose connection is closed behind it, when all that came in the same packet
+   * has been parsed. Until then the request is unanswered, so that uWebSockets.js closes the
+   * connection at once where another request follows: that one reaches no handler, and this one
+   * gets no answer. Answered at once, both would be served, and the connection kept.
+   * @param write ends the answer; not called where the connection is gone
+   */
+  endLast(res: HttpResponse, write: () => void): void {
+    let isOpen = true;
+    res.onAborted(() => {
+      isOpen = false;
+    });
+    setImmediate(() => {
+      if (isOpen) res.cork(write);
+    });
   }
 
   /**

@@ -25,7 +25,7 @@ interface ErrorOptions {
   allow?: string;
   /** The request was a HEAD: a body behind the answer would be read as the next one. */
   isHead?: boolean;
-  /** What the client has still to send, as the rest of a body, is not wanted. */
+  /** The connection is told before it has sent anything, and closed at once. */
   close?: boolean;
 }
 
@@ -37,6 +37,8 @@ const KEEP_ALIVE = 'timeout=7';
 
 /** How nearly all answers begin: in one piece, which takes less to copy. */
 const OK = fixedText(`200 OK\r\nContent-Type: application/json\r\nKeep-Alive: ${KEEP_ALIVE}`);
+/** The same of the last answer of a connection. */
+const OK_LAST = fixedText('200 OK\r\nContent-Type: application/json');
 
 export class Replies {
   draining = false;
@@ -64,9 +66,19 @@ export class Replies {
     this.#report = report;
   }
 
+  /** Serves nothing behind this request on its connection, whatever its answer is. */
+  closeAfter(res: HttpResponse): void {
+    this.#outlet.closeAfter(res);
+  }
+
   /** @param body copied before this returns */
   json(res: HttpResponse, body: string | Uint8Array): void {
-    this.#outlet.end(res.writeStatus(OK), body, this.draining);
+    if (this.#outlet.isClosing(res)) {
+      const copy = typeof body === 'string' ? body : new Uint8Array(body);
+      this.#outlet.endLast(res, () => res.writeStatus(OK_LAST).end(copy, true));
+      return;
+    }
+    this.#outlet.end(res.writeStatus(this.draining ? OK_LAST : OK), body, this.draining);
   }
 
   /** What an operation answers, as this version has it. */
@@ -76,9 +88,11 @@ export class Replies {
 
   page(res: HttpResponse, html: string): void {
     this.#lane.beat();
-    res.writeHeader('Content-Type', 'text/html; charset=utf-8');
-    res.writeHeader('Keep-Alive', KEEP_ALIVE);
-    this.#outlet.endLooking(res, html, this.draining);
+    this.#outlet.respond(res, this.draining, (close) => {
+      res.writeHeader('Content-Type', 'text/html; charset=utf-8');
+      if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
+      this.#outlet.endLooking(res, html, close);
+    });
   }
 
   /** Answers whatever was thrown: an ApiError as it says, anything else with a 500. */
@@ -89,16 +103,16 @@ export class Replies {
     const code = this.#face.codeOf(error);
     const body = this.#face.error(error, code, this.#docsUrl + code, requestId);
     this.#lane.error(code);
-    res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
-    res.writeHeader('X-Request-Id', requestId);
-    if (allow !== undefined) res.writeHeader('Allow', allow);
-    if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
-    // A body that is too large closes its connection whether or not all of it has come by then.
-    const close = this.draining || options.close === true || code === 'PAYLOAD_TOO_LARGE';
-    if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
-    // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
-    // connection.
-    this.#outlet.endLooking(res, isHead ? '' : body, close);
+    this.#outlet.respond(res, this.draining || options.close === true, (close) => {
+      res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
+      res.writeHeader('X-Request-Id', requestId);
+      if (allow !== undefined) res.writeHeader('Allow', allow);
+      if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
+      if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
+      // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
+      // connection.
+      this.#outlet.endLooking(res, isHead ? '' : body, close);
+    });
   }
 
   /** Notes a failure of ours that is answered otherwise. */

@@ -8,19 +8,30 @@
 
 import { type ByVersion, type Version, versionOf } from '../api/faces.ts';
 import { ApiError } from '../errors.ts';
+import { type Framing, framingOf } from './framing.ts';
 import type { Replies } from './reply.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
 
-export type Handler = (res: HttpResponse, req: HttpRequest) => void;
+export type Handler = (res: HttpResponse, req: HttpRequest, framing: Framing) => void;
+/** Of a route that looks at the framing itself, with all other headers. */
+export type HeadHandler = (res: HttpResponse, req: HttpRequest) => void;
 
-export interface Route {
-  /** ANY takes every path that begins as its own does before a `*`. */
-  method: 'GET' | 'POST' | 'ANY';
+export interface ExactRoute {
+  method: 'GET' | 'POST';
   path: string;
   handle: Handler;
   /** A page for anybody, which HEAD may ask about as well. */
   isPage?: boolean;
 }
+
+/** Takes every method, and every path that begins as its own does before a `*`. */
+export interface AnyRoute {
+  method: 'ANY';
+  path: string;
+  handle: HeadHandler;
+}
+
+export type Route = ExactRoute | AnyRoute;
 
 /** Longer paths are shown cut in the message of a 404. */
 const SHOWN_PATH_MAX = 200;
@@ -33,17 +44,25 @@ export function mount(
   routes: readonly Route[],
   repliesOf: ByVersion<Replies>,
 ): void {
-  const exact = routes.filter(({ method }) => method !== 'ANY');
-  const byPath = new Map(exact.map((route) => [route.path, route]));
-  for (const { method, path, handle } of routes) {
-    const handler = guarded(repliesOf[versionOf(path)], handle);
-    if (method === 'GET') app.get(path, handler);
-    else if (method === 'POST') app.post(path, handler);
-    else app.any(path, handler);
+  const byPath = new Map<string, ExactRoute>();
+  for (const route of routes) {
+    const { path } = route;
+    const replies = repliesOf[versionOf(path)];
+    if (route.method === 'ANY') {
+      app.any(path, guarded(replies, route.handle));
+      continue;
+    }
+    byPath.set(path, route);
+    const handler = guarded(replies, framed(replies, route.handle));
+    if (route.method === 'GET') app.get(path, handler);
+    else app.post(path, handler);
   }
   const fallback = (version: Version) => {
     const replies = repliesOf[version];
-    return guarded(replies, (res, req) => handleOther(byPath, replies, res, req));
+    const handle: Handler = (res, req, framing) => {
+      handleOther(byPath, replies, res, req, framing);
+    };
+    return guarded(replies, framed(replies, handle));
   };
   const fallbacks = { v1: fallback('v1'), v2: fallback('v2') };
   app.any('/*', (res, req) => {
@@ -52,7 +71,17 @@ export function mount(
   });
 }
 
-function guarded(replies: Replies, handle: Handler): Handler {
+/** Looks at the framing first: nothing is decided about a request that may be two. */
+function framed(replies: Replies, handle: Handler): HeadHandler {
+  return (res, req) => {
+    const framing = framingOf(req);
+    if (framing.closes) replies.closeAfter(res);
+    if (framing.fault !== undefined) throw framing.fault;
+    handle(res, req, framing);
+  };
+}
+
+function guarded(replies: Replies, handle: HeadHandler): HeadHandler {
   return (res, req) => {
     res.onAborted(ignoreAbort);
     try {
@@ -68,10 +97,11 @@ function pathOf(req: HttpRequest): string {
 }
 
 function handleOther(
-  byPath: ReadonlyMap<string, Route>,
+  byPath: ReadonlyMap<string, ExactRoute>,
   replies: Replies,
   res: HttpResponse,
   req: HttpRequest,
+  framing: Framing,
 ): void {
   const method = req.getCaseSensitiveMethod();
   const path = pathOf(req);
@@ -88,6 +118,6 @@ function handleOther(
     const allow = route.isPage ? 'GET, HEAD' : route.method;
     replies.error(res, error, { isHead, allow });
   } else {
-    route.handle(res, req);
+    route.handle(res, req, framing);
   }
 }

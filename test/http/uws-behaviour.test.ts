@@ -1,8 +1,12 @@
-/** What uWebSockets.js decides before any handler of ours is asked: pinned, and in the README. */
+/**
+ * What uWebSockets.js does before any handler is called, or in spite of it: pinned for the package
+ * that the server has loaded, and stated in the documentation.
+ */
 
-import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasOldParser } from '../support/binaries.ts';
 import { check, LASTING_MS, requestBytes } from '../support/http.ts';
+import { hear } from '../support/raw.ts';
 import {
   type Running,
   removeDirectory,
@@ -26,33 +30,17 @@ const remaining = async (identifier: string) => {
   return (await check(server.port, { ...limited(identifier), cost: 0 })).remaining;
 };
 
-interface Heard {
-  text: string;
-  closed: boolean;
-}
-
 /** Writes pieces, one every `everyMs`, and listens until the server closes, or for `waitMs`. */
-function listen(pieces: (Buffer | string)[], waitMs: number, everyMs = 0): Promise<Heard> {
-  return new Promise((resolve) => {
-    const socket = connect(server.port, '127.0.0.1');
-    let text = '';
-    let at = 0;
-    const writing = setInterval(() => at < pieces.length && socket.write(pieces[at++]), everyMs);
-    const finish = (closed: boolean) => {
-      clearInterval(writing);
-      clearTimeout(waiting);
-      socket.destroy();
-      resolve({ text, closed });
-    };
-    const waiting = setTimeout(() => finish(false), waitMs);
-    socket.setEncoding('latin1');
-    socket.on('data', (data) => {
-      text += data;
-    });
-    socket.on('error', () => finish(true));
-    socket.on('end', () => finish(true));
-  });
-}
+const listen = (pieces: (Buffer | string)[], waitMs: number, everyMs = 1) => {
+  return hear(server.port, pieces, waitMs, everyMs);
+};
+
+/** A chunked check, with this behind the head. */
+const chunked = (after: string) => {
+  const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
+  return `${requestBytes({ headers })}${after}`;
+};
+const sized = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
 describe('uWebSockets.js by itself', () => {
   const refused: [string, string, Buffer | string][] = [
@@ -97,16 +85,47 @@ describe('uWebSockets.js by itself', () => {
     },
   );
 
-  test('takes the first of two Content-Lengths', async () => {
+  test('takes the first of two Content-Lengths, where it begins with 1 to 9', async () => {
     const text = body('two lengths');
     const right = String(text.length);
     const both = (first: string, second: string) => {
       const headers = { 'Content-Length': first, 'content-length': second };
       return requestBytes({ headers, body: text });
     };
-    expect((await listen([both(right, '3')], 500)).text.slice(9, 12)).toBe('200');
+    expect((await listen([both(right, '3')], 500)).statuses).toEqual([200]);
     expect((await listen([both('3', right)], 500)).text).not.toContain('200 OK');
     expect(await remaining('two lengths')).toBe(9);
+  });
+
+  test('hides all headers behind a line without a name', async () => {
+    const hidden = requestBytes({ body: body('hidden') });
+    // A GET has no body unless it says so: its hidden length cannot be told from none.
+    const get = `GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n: x\r\nContent-Length: ${hidden.length}\r\n\r\n`;
+    expect((await listen([get + hidden], 500)).statuses).toEqual([200, 200]);
+    expect(await remaining('hidden')).toBe(9);
+  });
+
+  test('accepts two Host lines, and never answers a blank before a colon, in uws-pack only', async () => {
+    const hosts = requestBytes({ headers: { host: 'b' }, body: body('hosts') });
+    const blank = requestBytes({ headers: { 'X ': 'y' }, body: body('blank') });
+    const [two, one] = [await listen([hosts], 500), await listen([blank], 500)];
+    expect([two.text.slice(9, 12), one.text.slice(9, 12)]).toEqual(
+      hasOldParser ? ['200', ''] : ['400', '400'],
+    );
+    expect([two.closed, one.closed]).toEqual(hasOldParser ? [false, false] : [true, true]);
+    expect([await remaining('hosts'), await remaining('blank')]).toEqual([
+      hasOldParser ? 9 : 10,
+      10,
+    ]);
+  });
+
+  test('accepts and ignores the preamble of the PROXY protocol, version 2, but not version 1', async () => {
+    const v2 = '\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\x04\xd2\x1f\x90';
+    const v1 = 'PROXY TCP4 127.0.0.1 127.0.0.1 1234 7070\r\n';
+    const request = requestBytes({ body: body('proxied') }).toString('latin1');
+    expect((await listen([v2 + request], 500)).statuses).toEqual([200]);
+    expect((await listen([v1 + request], 500)).text.slice(9, 12)).toBe('505');
+    expect(await remaining('proxied')).toBe(9);
   });
 
   test('takes bytes beyond ASCII at the ends of a header for blanks', async () => {
@@ -123,26 +142,63 @@ describe('uWebSockets.js by itself', () => {
     expect((await listen([key('', '\xe9x')], 500)).text.slice(9, 12)).toBe('401');
   });
 
-  test('drops the answers of whole requests that share a packet with a broken one', async () => {
-    const packet = (identifier: string, tail: string) => {
-      return `${requestBytes({ body: body(identifier) })}${tail}`;
-    };
-    const tails = ['POST /v1/ratelimits.limit HTT', 'POST ', 'GET / HTTP/1.0\r\nHost: a\r\n\r\n'];
-    for (const [i, tail] of tails.entries()) {
-      const { text, closed } = await listen([packet(`dropped ${i}`, tail)], 5_000);
-      expect([text.slice(9, 12), text.includes('200 OK'), closed]).toEqual(['505', false, true]);
+  test('answers whole requests in front of a broken one, but in uws-pack', async () => {
+    const answered = hasOldParser ? [505, true] : [200, false];
+    for (const [i, tail] of ['POST /v1/ratelimits.limit HTT', 'POST '].entries()) {
+      const packet = `${requestBytes({ body: body(`dropped ${i}`) })}${tail}`;
+      const { text, closed } = await listen([packet], 500);
+      expect([Number(text.slice(9, 12)), closed]).toEqual(answered);
       // It was decided and counted before the rest of the packet was looked at.
       expect(await remaining(`dropped ${i}`)).toBe(9);
     }
   });
 
+  test('drops the answers of whole requests in front of one of HTTP/1.0', async () => {
+    const packet = `${requestBytes({ body: body('before') })}GET / HTTP/1.0\r\nHost: a\r\n\r\n`;
+    const { text, closed } = await listen([packet], 5_000);
+    expect([text.slice(9, 12), text.includes('200 OK'), closed]).toEqual(['505', false, true]);
+    expect(await remaining('before')).toBe(9);
+  });
+
+  // The older parser answers 505 where the end of a packet splits a request line.
+  test.runIf(!hasOldParser)('answers every request of a pipeline of 1 MiB', async () => {
+    const one = requestBytes({ body: body('pipeline') });
+    const count = Math.ceil(2 ** 20 / one.length);
+    const answersOf = async () => {
+      const { text } = await listen([Buffer.concat(Array(count).fill(one))], 3_000);
+      return text.split('HTTP/1.1 200 OK').length - 1;
+    };
+    const answers = [await answersOf(), await answersOf(), await answersOf()];
+    expect(answers).toEqual([count, count, count]);
+  });
+
+  const sizes: [string, string, number][] = [
+    [
+      'text behind the size of a chunk',
+      `${sized(body('text')).replace('\r', ' hello\r')}0\r\n\r\n`,
+      200,
+    ],
+    ['other bytes where a chunk ends', `${sized(body('ends')).slice(0, -2)}XX0\r\n\r\n`, 200],
+    ['an empty line as a size of 0', `\r\n${body('empty')}`, 400],
+    ['a body whose last line has not come', `${sized(body('last'))}0\r\n`, 200],
+  ];
+  test.each(sizes)(
+    'accepts %s in a chunked body; the connection is closed',
+    async (_what, bytes, status) => {
+      const { statuses, closed } = await listen([chunked(bytes)], 5_000);
+      expect([statuses, closed]).toEqual([[status], true]);
+    },
+  );
+
+  test('takes g for a hexadecimal digit of 16 in the size of a chunk', async () => {
+    const text = body('sixteen').padEnd(16 * 16 + 16);
+    expect((await listen([chunked(`gg\r\n${text}\r\n0\r\n\r\n`)], 500)).statuses).toEqual([200]);
+    expect(await remaining('sixteen')).toBe(9);
+  });
+
   test('answers trailers with a 505 behind a check that was counted', async () => {
-    const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
-    const text = body('trailers');
-    const chunk = `${text.length.toString(16)}\r\n${text}\r\n0\r\nX: y\r\n\r\n`;
-    expect((await listen([`${requestBytes({ headers })}${chunk}`], 500)).text.slice(9, 12)).toBe(
-      '505',
-    );
+    const heard = await listen([chunked(`${sized(body('trailers'))}0\r\nX: y\r\n\r\n`)], 500);
+    expect(heard.text.slice(9, 12)).toBe('505');
     expect(await remaining('trailers')).toBe(9);
   });
 
@@ -155,7 +211,7 @@ describe('uWebSockets.js by itself', () => {
       listen(slowly, 20_000, 500),
     ]);
     expect([idle.text.slice(9, 12), idle.closed]).toEqual(['200', true]);
-    expect(slow).toEqual({ text: '', closed: true });
+    expect([slow.text, slow.closed]).toEqual(['', true]);
     expect([await remaining('idle'), await remaining('slow')]).toEqual([9, 10]);
   });
 });

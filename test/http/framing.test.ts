@@ -1,0 +1,241 @@
+/** What ends a request: none is decided as two, and nothing is served behind the last of a connection. */
+
+import { connect as connectTls } from 'node:tls';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ONE, put, tlsEnvironment } from '../support/certificates.ts';
+import { check, errorOf, LASTING_MS, request, requestBytes } from '../support/http.ts';
+import { gatewayBytes, writeConfig } from '../support/policies.ts';
+import { hear } from '../support/raw.ts';
+import {
+  freePort,
+  MODES,
+  ROOT_KEY,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const LIMIT = 1_000;
+const limited = (identifier: string) => ({ identifier, limit: LIMIT, duration: LASTING_MS });
+const body = (identifier: string) => JSON.stringify(limited(identifier));
+const chunks = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n0\r\n`;
+
+/** A check, with its headers changed; one given as '' is left out. */
+const checkBytes = (identifier: string, headers: Record<string, string> = {}, text?: string) => {
+  return requestBytes({ headers, body: text ?? body(identifier) }).toString('latin1');
+};
+/** A chunked check, with this behind its last chunk. */
+const chunkedCheck = (identifier: string, after: string, headers: Record<string, string> = {}) => {
+  const chunked = { 'Content-Length': '', 'Transfer-Encoding': 'chunked', ...headers };
+  return checkBytes(identifier, chunked, chunks(body(identifier))) + after;
+};
+
+describe.each(MODES)('decided %s:', (mode) => {
+  let server: Running;
+  let gatewayPort: number;
+  const dataDir = temporaryDirectory();
+  const place = temporaryDirectory();
+
+  beforeAll(async () => {
+    gatewayPort = await freePort();
+    const config = writeConfig(place, { gw: { limit: LIMIT } });
+    const gateway = ['--config', config, '--gateway-port', `${gatewayPort}`];
+    server = await startServer(dataDir, {
+      args: ['--counters', '1024', '--decide', mode, ...gateway],
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+    removeDirectory(place);
+  });
+
+  const used = async (identifier: string, namespace = 'default') => {
+    const { remaining } = await check(server.port, { ...limited(identifier), namespace, cost: 0 });
+    return LIMIT - remaining;
+  };
+  const usedAtGateway = (address: string) => used(address, 'gw');
+
+  const gatewayCheck = (address: string, headers: Record<string, string> = {}, method = 'GET') => {
+    const path = '/v1/check/gw';
+    return gatewayBytes(path, { 'X-Forwarded-For': address, ...headers }, method).toString(
+      'latin1',
+    );
+  };
+
+  describe('a request that closes its connection', () => {
+    const routes: [string, string, number][] = [
+      ['a check of v1', checkBytes('v1', { Connection: 'close' }), 200],
+      ['a chunked check', chunkedCheck('chunked', '\r\n'), 200],
+      [
+        'a check with zeros before its length',
+        checkBytes('zeros', { 'Content-Length': `00${body('zeros').length}` }),
+        200,
+      ],
+      ['a wrong body', checkBytes('', { Connection: 'close' }, 'nonsense'), 400],
+      ['no body', checkBytes('', {}, ''), 400],
+      ['a wrong key', checkBytes('', { Connection: 'close', Authorization: 'Bearer no' }), 401],
+      ['an unknown path', `GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`, 404],
+      [
+        'a page',
+        `GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n`,
+        200,
+      ],
+      [
+        'a list',
+        `GET /v1/keys.list HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\nConnection: te, close\r\n\r\n`,
+        200,
+      ],
+    ];
+    test.each(routes)(
+      'is answered once, is not offered to keep it, and it closes: %s',
+      async (_name, bytes, status) => {
+        const { text, statuses, closed } = await hear(server.port, [bytes], 5_000);
+        expect([statuses, closed]).toEqual([[status], true]);
+        expect(text).not.toMatch(/\r\nKeep-Alive:/i);
+      },
+    );
+
+    test('has nothing behind it decided or answered, in the same packet or the next', async () => {
+      for (const [i, packet] of [true, false].entries()) {
+        for (const [j, first] of [
+          checkBytes(`first ${i} 0`, { Connection: 'close' }),
+          chunkedCheck(`first ${i} 1`, '\r\n'),
+          checkBytes('', { Connection: 'close' }, 'nonsense'),
+          `GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`,
+        ].entries()) {
+          const behind = Array.from({ length: 5 }, () => checkBytes(`behind ${i} ${j}`));
+          const pieces = packet ? [first + behind.join('')] : [first, ...behind];
+          const { statuses, closed } = await hear(server.port, pieces, 5_000);
+          expect([closed, statuses.length <= 1]).toEqual([true, true]);
+          expect([i, j, await used(`behind ${i} ${j}`)]).toEqual([i, j, 0]);
+        }
+      }
+    });
+
+    test('of a gateway has nothing behind it decided, whatever it says that it brings', async () => {
+      const closing: Record<string, string>[] = [
+        { Connection: 'close' },
+        { 'Transfer-Encoding': 'chunked' },
+        { 'Content-Length': '5' },
+      ];
+      for (const [i, headers] of closing.entries()) {
+        const brought = ['', '0\r\n\r\n', 'hello'][i];
+        const one = gatewayCheck(`192.0.2.${i}`, headers) + brought;
+        const alone = await hear(gatewayPort, [one], 5_000);
+        expect([i, alone.statuses, alone.closed]).toEqual([i, [200], true]);
+        const { closed } = await hear(gatewayPort, [one + gatewayCheck(`198.51.100.${i}`)], 5_000);
+        expect([closed, await usedAtGateway(`198.51.100.${i}`)]).toEqual([true, 0]);
+      }
+    });
+  });
+
+  test('a connection stays open behind ordinary requests', async () => {
+    const ordinary = [
+      checkBytes('open'),
+      checkBytes('open', { Connection: 'keep-alive' }),
+      'GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
+      checkBytes('open'),
+    ];
+    const { statuses, closed } = await hear(server.port, [ordinary.join('')], 300);
+    // A worker's decision comes later, and uWebSockets.js closes where another request is behind.
+    if (mode === 'in-place') expect([statuses, closed]).toEqual([[200, 200, 200, 200], false]);
+    const checks = [
+      gatewayCheck('203.0.113.1'),
+      gatewayCheck('203.0.113.1', { 'Content-Length': '0' }, 'HEAD'),
+    ];
+    for (const one of checks) {
+      const heard = await hear(gatewayPort, [one], 300);
+      expect([heard.statuses, heard.closed]).toEqual([[200], false]);
+    }
+  });
+
+  test('trailers are not served as a second request, on any listener', async () => {
+    const check = requestBytes({ body: body('trailed') }).toString('latin1');
+    const gateway = gatewayCheck('203.0.113.2');
+    // uWebSockets.js skips two bytes behind the last chunk, and reads on.
+    for (const trailer of [`X-${check}`, `X-P:${check.slice(1)}`, `X-${gateway}`]) {
+      const onPort = await hear(server.port, [chunkedCheck('trailing', trailer)], 5_000);
+      expect([onPort.closed, onPort.statuses.length <= 1]).toEqual([true, true]);
+      const chunked = { 'Transfer-Encoding': 'chunked' };
+      const atGateway = `${gatewayCheck('203.0.113.3', chunked, 'POST')}0\r\n${trailer}`;
+      const heard = await hear(gatewayPort, [atGateway], 5_000);
+      expect([heard.closed, heard.statuses.length <= 1]).toEqual([true, true]);
+    }
+    expect([await used('trailed'), await usedAtGateway('203.0.113.2')]).toEqual([0, 0]);
+  });
+
+  test('a length of 0 in front of another, or hidden by a line without a name, is not two requests', async () => {
+    const hidden = checkBytes('hidden');
+    const head = `POST /v1/ratelimits.limit HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\n`;
+    const openings = [
+      `${head}Content-Length: 0\r\nContent-Length: ${hidden.length}\r\n\r\n`,
+      `${head}: x\r\nContent-Length: ${hidden.length}\r\n\r\n`,
+      `${head}Content-Length:\r\nContent-Length: ${hidden.length}\r\n\r\n`,
+    ];
+    for (const opening of openings) {
+      const { statuses, closed } = await hear(server.port, [opening + hidden], 5_000);
+      expect([closed, statuses.includes(200)]).toEqual([true, false]);
+    }
+    expect(await used('hidden')).toBe(0);
+  });
+
+  const ambiguous: [string, Record<string, string>][] = [
+    ['two lengths, of which the first is 0', { 'Content-Length': '0', 'content-length': '7' }],
+    ['a length that is no number', { 'Content-Length': 'x' }],
+    ['a length with a sign', { 'Content-Length': '+5' }],
+    ['two lengths in one line', { 'Content-Length': '5, 5' }],
+    ['an encoding besides chunked', { 'Content-Length': '', 'Transfer-Encoding': 'gzip, chunked' }],
+    ['an encoding other than chunked', { 'Content-Length': '', 'Transfer-Encoding': 'identity' }],
+    [
+      'two lines of encodings',
+      { 'Content-Length': '', 'Transfer-Encoding': 'chunked', 'transfer-encoding': 'chunked' },
+    ],
+  ];
+  test.each(ambiguous)('a head with %s is a 400, undecided, and closes', async (name, headers) => {
+    const onPort = await hear(server.port, [checkBytes(name, headers, '')], 5_000);
+    expect([onPort.text.slice(9, 12), onPort.closed]).toEqual(['400', true]);
+    expect(await used(name)).toBe(0);
+    const address = '203.0.113.9';
+    const atGateway = await hear(gatewayPort, [gatewayCheck(address, headers, 'POST')], 5_000);
+    expect([atGateway.text.slice(9, 12), atGateway.closed]).toEqual(['400', true]);
+    expect(await usedAtGateway(address)).toBe(0);
+  });
+
+  test('an error of framing names the header, what was received and what is accepted', async () => {
+    const twice = { 'Content-Length': '0', 'content-length': '0' };
+    expect(errorOf(await request(server.port, { headers: twice })).message).toBe(
+      'the header Content-Length must be a decimal number of bytes, in one line; got 2 lines',
+    );
+  });
+});
+
+test('behind TLS nothing is served behind a request that closes its connection', async () => {
+  const dataDir = temporaryDirectory();
+  const place = temporaryDirectory();
+  const files = put(place, ONE);
+  const server = await startServer(dataDir, {
+    args: ['--counters', '1024'],
+    env: tlsEnvironment(files),
+  });
+  const secure = () => connectTls({ host: '127.0.0.1', port: server.port, ca: ONE.cert });
+  const first = checkBytes('first', { Connection: 'close' });
+  expect(await hear(secure(), [first], 5_000, 200)).toMatchObject({
+    statuses: [200],
+    closed: true,
+  });
+  const both = await hear(secure(), [first + checkBytes('behind')], 5_000, 200);
+  expect([both.closed, both.statuses.length <= 1]).toEqual([true, true]);
+  const look = { ...limited('behind'), cost: 0 };
+  const { text } = await hear(
+    secure(),
+    [checkBytes('', { Connection: 'close' }, JSON.stringify(look))],
+    5_000,
+    200,
+  );
+  expect(text).toContain(`"remaining":${LIMIT}`);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+  removeDirectory(place);
+});
