@@ -43,6 +43,8 @@ const AUTHORIZATION = 'authorization';
 
 /** These ask with the method of the request, and have its path behind the namespace's. */
 const BY_TAIL: readonly Gateway[] = ['envoy', 'istio'];
+/** These join repeated headers with a comma in a check, and forward them to the application apart. */
+const JOINS_HEADERS: readonly Gateway[] = ['envoy', 'istio'];
 
 /** What names a header or a cookie, by RFC 9110 and RFC 6265. */
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
@@ -70,11 +72,13 @@ export class IdentityReader {
   readonly #policy: Policy;
   readonly #parts: readonly Part[];
   readonly #isByTail: boolean;
+  readonly #joinsHeaders: boolean;
 
   constructor(policy: Policy) {
     this.#policy = policy;
     this.#parts = policy.identify.map((text) => readPart(text)!);
     this.#isByTail = BY_TAIL.includes(policy.gateway);
+    this.#joinsHeaders = JOINS_HEADERS.includes(policy.gateway);
     this.headers = [...new Set(this.#parts.flatMap((part) => this.#headerOf(part) ?? []))];
     this.wanted = this.#parts.map(nameOf).join(' and ');
   }
@@ -117,11 +121,13 @@ export class IdentityReader {
       case 'header': {
         const value = asking.header(part.name);
         if (asking.count(part.name) > 1) return ANYBODY;
+        // The application may believe any of the headers that the comma joins.
+        if (this.#joinsHeaders && value.includes(',')) return ANYBODY;
         const isCredentials = part.name === AUTHORIZATION || SCHEME_AND_WEB_TOKEN.test(value);
         return value === '' ? undefined : writtenOnce(isCredentials ? credentialsIn(value) : value);
       }
       case 'cookie':
-        return cookieIn(asking.header(COOKIE), part.name);
+        return cookieIn(asking.header(COOKIE), part.name, this.#joinsHeaders ? ';,' : ';');
     }
   }
 
@@ -151,13 +157,16 @@ function nameOf(part: Part): string {
  * The only one of a name. Applications take away quotes and escapes: left in, one session would
  * have as many counters as it has spellings. What RFC 6265 has in no value, each of them reads in a
  * way of its own, so that nobody knows what they take it for.
+ *
+ * @param separators what may stand in front of a cookie: also a comma where it joins headers
  */
-function cookieIn(header: string, name: string): string | undefined {
+function cookieIn(header: string, name: string, separators: string): string | undefined {
   let found: string | undefined;
   for (let at = header.indexOf(name); at >= 0; at = header.indexOf(name, at + 1)) {
     const before = skipBlanks(header, at - 1, -1);
     const behind = skipBlanks(header, at + name.length, 1);
-    const isName = (before < 0 || header[before] === ';') && header[behind] === '=';
+    const isFirst = before < 0 || separators.includes(header[before]);
+    const isName = isFirst && header[behind] === '=';
     if (!isName) continue;
     if (found !== undefined) return ANYBODY;
     const end = header.indexOf(';', behind);

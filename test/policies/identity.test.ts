@@ -114,6 +114,30 @@ describe('the identity of a caller', () => {
     expect(read({}, addresses)).toBeUndefined();
   });
 
+  test.each(['envoy', 'istio'] as const)(
+    'is none where %s may have joined repeated headers with a comma',
+    (gateway) => {
+      const key = (value: string) => {
+        return read({ gateway, identify: 'header:x-api-key' }, { 'x-api-key': value });
+      };
+      expect(key('good')).toBe('good');
+      for (const value of ['good,7', '7,good', 'good, 7', ',good', 'good,']) {
+        expect([value, key(value)]).toEqual([value, '']);
+      }
+      expect(read({ gateway, identify: 'header:cookie' }, { cookie: 'id=1,id=2' })).toBe('');
+      const cookie = (value: string) => {
+        return read({ gateway, identify: 'cookie:id' }, { cookie: value });
+      };
+      expect(cookie('a=b,c; id=good')).toBe('good');
+      for (const value of ['id=7; a=b,id=good', 'id=7,id=good', 'a=b,id=good; c=d,id=7']) {
+        expect([value, cookie(value)]).toEqual([value, '']);
+      }
+      // Other gateways ask with each line as it came, or with the one that they forward.
+      const plain = { gateway: 'nginx', identify: 'header:x-api-key' };
+      expect(read(plain, { 'x-api-key': 'good,7' })).toBe('good,7');
+    },
+  );
+
   test.each([
     ['', 'id', ''],
     ['id=', 'id', ''],

@@ -1,5 +1,6 @@
 /**
  * APISIX's forward-auth, after apache/apisix: apisix/plugins/forward-auth.lua,
+ * apisix/plugins/serverless/init.lua (whose function runs before all other plugins),
  * apisix/plugins/response-rewrite.lua, apisix/core/request.lua, and t/plugin/forward-auth.t for what
  * of X-Forwarded-* is ignored. How it is written on the wire is ledgetech/lua-resty-http:
  * lib/resty/http.lua, of which api7 has a copy.
@@ -31,13 +32,24 @@ interface ForwardAuth {
 }
 
 /** As ngx.req.get_headers has them: whatever their case, all lines of one name. */
-function incoming({ headers = [] }: ClientRequest): Map<string, string[]> {
+function incoming({ headers = [] }: ClientRequest, once: string[]): Map<string, string[]> {
   const header = new Map<string, string[]>();
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
     header.set(key, [...(header.get(key) ?? []), value]);
   }
+  for (const name of once) {
+    const values = header.get(name);
+    if (values !== undefined) header.set(name, values.slice(0, 1));
+  }
   return header;
+}
+
+/** The names in the function that leaves the first of repeated headers, as it is printed. */
+function firstOnly(plugins: Record<string, { functions: string[] }>): string[] {
+  const [text] = plugins['serverless-pre-function']?.functions ?? [''];
+  const [, names = ''] = /ipairs\(\{(.*?)\}\)/.exec(text) ?? [];
+  return JSON.parse(`[${names}]`);
 }
 
 /** resty.http_headers: names differ by more than their case. */
@@ -51,10 +63,11 @@ export function apisixReplay(text: string, options: ReplayOptions = {}): Replay 
   const auth: ForwardAuth = route.plugins['forward-auth'];
   const rewrite = route.plugins['response-rewrite'];
   const removed: string[] = route.plugins['proxy-rewrite'].headers.remove;
+  const once = firstOnly(route.plugins);
   const uri = new URL(auth.uri);
   const bytes = (request: ClientRequest) => {
     const from = request.from ?? '198.51.100.1';
-    const header = incoming(request);
+    const header = incoming(request, once);
     const own = {
       'X-Forwarded-Proto': 'http',
       'X-Forwarded-Method': request.method ?? 'GET',
@@ -90,7 +103,7 @@ export function apisixReplay(text: string, options: ReplayOptions = {}): Replay 
         bytes(request),
         patience(auth.timeout, options),
       );
-      const header = incoming(request);
+      const header = incoming(request, once);
       for (const name of removed) header.delete(name.toLowerCase());
       if (answer === undefined && !auth.allow_degradation) {
         return { status: auth.status_on_error ?? 403, headers: {}, body: '' };

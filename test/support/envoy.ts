@@ -126,7 +126,7 @@ function incoming(
   };
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
-    if (!key.startsWith('x-envoy-')) append(key, value, key === 'cookie' ? '; ' : ',');
+    if (!key.startsWith('x-envoy-')) append(key, value, ',');
   }
   const address = from.startsWith('127.') ? LOCAL_ADDRESS : from;
   if (usesRemoteAddress) append('x-forwarded-for', address, ',');

@@ -24,7 +24,7 @@ export function apisix({ policy, weir, listen, upstream }: Setup): string {
 routes:
   - id: application
     uri: /*
-    plugins:
+    plugins:${oneLine(policy)}
       proxy-rewrite:
         headers:
           # A client's own goes nowhere.
@@ -64,6 +64,28 @@ ${quotaHeaders(policy)
         ${JSON.stringify(`${upstream.host}:${upstream.port}`)}: 1
 #END
 `;
+}
+
+/** forward-auth asks by the first of repeated headers, and the application would get all of them. */
+function oneLine(policy: Policy): string {
+  const names = identifyingHeaders(policy).map((name) => JSON.stringify(name));
+  if (names.length === 0) return '';
+  return `
+      serverless-pre-function:
+        phase: rewrite
+        functions:
+          - |
+            return function(conf, ctx)
+              local request = require("apisix.core").request
+              local headers, err = ngx.req.get_headers()
+              -- Of more than 100 headers neither this function nor forward-auth sees the others.
+              if err == "truncated" then return 431 end
+              -- Of repeated headers the application gets the very one by which weir counts.
+              for _, name in ipairs({${names.join(', ')}}) do
+                local value = headers[name]
+                if type(value) == "table" then request.set_header(ctx, name, value[1]) end
+              end
+            end`;
 }
 
 function asked(policy: Policy): string {
