@@ -92,7 +92,7 @@ describe('the configuration of APISIX', () => {
     const text = apisix(setupOf({}, weirAt(7_071)));
     expect(text).toMatch(/\n#END\n$/);
     expect(parse(text).routes[0].plugins['forward-auth']).toMatchObject({
-      timeout: 50,
+      timeout: 2_000,
       keepalive: true,
       keepalive_timeout: 5_000,
     });

@@ -1,4 +1,7 @@
-/** Envoy, and Istio, which is made of Envoys: replayed, for neither is installed. */
+/**
+ * Envoy, and Istio, which is made of Envoys: replayed. A real Envoy, which the tests install, is in
+ * test/outside/envoy.test.ts.
+ */
 
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -49,7 +52,7 @@ describe.each([
       'content-length: 0',
       'x-forwarded-for: 192.0.2.66,192.0.2.67,198.51.100.1',
       'x-envoy-internal: true',
-      'x-envoy-expected-rq-timeout-ms: 50',
+      'x-envoy-expected-rq-timeout-ms: 2000',
       '',
       '',
     ]);
@@ -79,7 +82,14 @@ describe('the configuration of Envoy', () => {
     const [weir] = clusters(weirAt(7_071));
     const [options] = Object.values<Record<string, unknown>>(weir.typed_extension_protocol_options);
     expect(options.common_http_protocol_options).toEqual({ idle_timeout: '5s' });
-    expect([weir.connect_timeout, weir.type]).toEqual(['0.05s', 'STATIC']);
+    expect([weir.connect_timeout, weir.type]).toEqual(['2s', 'STATIC']);
+  });
+
+  test('has a flood wait for a connection, and takes no waiting request for a failure', () => {
+    const [weir] = clusters(weirAt(7_071));
+    expect(weir.circuit_breakers.thresholds).toEqual([
+      { max_connections: 1_024, max_pending_requests: 100_000, max_requests: 100_000 },
+    ]);
   });
 
   test('reaches weir by its address, its name or its Unix socket', () => {
@@ -136,6 +146,9 @@ describe('the configuration of Istio', () => {
     ]);
     expect(text).toContain('resolution: DNS\n');
     expect(text).toContain('idleTimeout: 5s\n');
+    // Without a bound for those that wait Istio sets none, where Envoy itself has one.
+    expect(text).toContain('maxConnections: 1024\n');
+    expect(text).not.toMatch(/http1MaxPendingRequests: /);
     expect(text).toContain('action: CUSTOM\n');
   });
 

@@ -34,6 +34,8 @@ import {
 } from './server.ts';
 
 export interface Tried {
+  /** Whether it joins repeated headers in a check, and forwards them apart. */
+  joinsHeaders?: boolean;
   /** Whether a policy may look at a header that nginx drops for its name. */
   dropsNames?: boolean;
   /** Whether it stands in front of an application, and is no part of it. */
@@ -114,7 +116,9 @@ async function hang({ child }: Running): Promise<void> {
   });
 }
 
-export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried): void {
+export function gatewayCases(tried: Tried): void {
+  const { name, print, start, dropsNames, isProxy, joinsHeaders } = tried;
+  const isEnvoy = name === 'envoy';
   let directory = '';
   const policies = Object.fromEntries(
     Object.entries(POLICIES).map(([namespace, more]): [string, Policy] => {
@@ -236,6 +240,8 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
         expect(headers['ratelimit-policy']).toBe(admitted[0].headers['ratelimit-policy']);
         expect(Number(headers['retry-after'])).toBeGreaterThan(0);
         expect(headers['cache-control']).toBe('no-store');
+        // Envoy leaves it out where there is no body.
+        if (isEnvoy && answer === refused[2]) continue;
         expect(headers['content-type']).toBe('application/problem+json');
       }
       expect(JSON.parse(refused[0].body)).toMatchObject({ status: 429 });
@@ -245,9 +251,13 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       expect(seen.map(({ url }) => url)).toEqual([path, path, path]);
     });
 
-    testInTime('a client of HTTP/1.0 without a host is served', async () => {
+    testInTime('a client of HTTP/1.0 without a host is served, or told to upgrade', async () => {
       const text = Buffer.from('GET /old HTTP/1.0\r\n\r\n');
       const asking = () => exchange(gateway.port, [text]);
+      if (isEnvoy) {
+        expect((await asking())[0].status).toBe(426);
+        return;
+      }
       await until('it is refused', async () => (await asking())[0].status === 429);
       // Which answers a request of HTTP/1.1 without one by itself.
       expect(application.requests.map(({ url }) => url)).toContain('/old');
@@ -324,23 +334,18 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
 
   test('an application that breaks is not asked again', async () => {
     const gateway = await serving('shadow');
-    expect((await ask(gateway.port, { path: '/broken' })).status).toBe(502);
+    expect((await ask(gateway.port, { path: '/broken' })).status).toBe(isEnvoy ? 503 : 502);
     expect(application.requests.filter(({ url }) => url === '/broken')).toHaveLength(1);
   });
 
-  test('of 1 000 at once exactly as many pass as the limit, but for who was kept waiting', async () => {
+  test('of 1 000 requests at once exactly as many pass as the limit', async () => {
     const gateway = await serving('closed');
     const headers = { 'X-Api-Key': someone() };
     const answers = await askAtOnce(gateway.port, 1_000, 50, { headers });
-    const told = answers.filter(({ headers }) => headers.ratelimit !== undefined);
-    const passed = told.filter(({ status }) => status === 200).length;
-    const late = answers.filter((answer) => !told.includes(answer));
-    expect(passed).toBeLessThanOrEqual(100);
-    // Who was refused because weir took too long may have been counted.
-    expect(passed + late.length).toBeGreaterThanOrEqual(100);
-    expect(late.filter(({ status }) => status !== 429)).toEqual([]);
-    expect(told.length).toBeGreaterThan(100);
-    expect(statuses(told).filter((status) => status === 429)).toHaveLength(told.length - passed);
+    expect(statuses(answers).filter((status) => status === 200)).toHaveLength(100);
+    expect(statuses(answers).filter((status) => status === 429)).toHaveLength(900);
+    // Each by a decision of weir, and none because weir was late.
+    expect(answers.filter(({ headers }) => headers.ratelimit === undefined)).toEqual([]);
   });
 
   testInTime('9 KB of cookies come through, and one of them says who asks', async () => {
@@ -376,7 +381,10 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
     const answers = await askInTurn(gateway.port, [one, one, one, two]);
     expect(statuses(answers)).toEqual([200, 200, 429, 200]);
     expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(5);
-    expect(wire.sent()).not.toContain('secret');
+    // Envoy asks by the path and the query, for which it has no setting before 1.31.
+    expect(isEnvoy ? wire.sent().replaceAll('?token=secret-0', '') : wire.sent()).not.toContain(
+      'secret',
+    );
     const { headers } = application.requests.at(-1)!;
     expect([headers['x-api-key'], headers.authorization]).toEqual([
       two.headers['X-Api-Key'],
@@ -412,9 +420,32 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
     expect(answers[0].headers.ratelimit.split(', ')).toHaveLength(POLICY_WINDOWS_MAX);
   });
 
-  testInTime(
-    'of a header in several lines the application gets what weir has counted',
-    async () => {
+  for (const [namespace, name, prefix] of [
+    ['keys', 'X-Api-Key', ''],
+    ['cookies', 'Cookie', 'connect.sid='],
+  ]) {
+    testInTime(`a repeated ${name} header is no way around the limit`, async () => {
+      const gateway = await serving(namespace);
+      const value = prefix + someone();
+      const before = application.requests.length;
+      const lines = (i: number) => {
+        const other = `${prefix}${someone()}${i % 2 === 0 ? '' : '; a=b'}`;
+        return i < 6 ? [value, other] : [other, value];
+      };
+      for (let i = 0; i < 12; i++) {
+        const twice = { [name]: lines(i).join(`\r\n${name}: `), ...GET };
+        await exchange(gateway.port, [requestBytes({ method: 'GET', headers: twice })]);
+      }
+      // An application may believe any of the lines that it gets.
+      const believed = application.requests.slice(before).filter(({ rawHeaders }) => {
+        return rawHeaders.some((text, i) => i % 2 === 1 && text.split('; ').includes(value));
+      });
+      expect(believed.length).toBeLessThanOrEqual(2);
+    });
+  }
+
+  if (!joinsHeaders) {
+    testInTime('of repeated headers the application gets the one that is counted', async () => {
       const gateway = await serving('keys');
       const twice = { 'X-Api-Key': `${someone()}\r\nX-Api-Key: other`, ...GET };
       const [answer] = await exchange(gateway.port, [
@@ -427,8 +458,8 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       expect(names.lastIndexOf('x-api-key')).toBe(at);
       const again = { 'X-Api-Key': rawHeaders[at + 1] };
       expect(left(await ask(gateway.port, { headers: again }))).toBe(0);
-    },
-  );
+    });
+  }
 
   testInTime('a header may have any name, or is told to be dropped', async () => {
     if (dropsNames) {
@@ -601,10 +632,11 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       const headers = { 'X-Api-Key': someone() };
       await firstAnswer(gateway);
       await hang(weir);
-      const answers = await askAtOnce(gateway.port, 1_000, 100, { headers });
+      const answers = await askAtOnce(gateway.port, 1_000, 400, { headers });
       weir.child.kill('SIGCONT');
       expect(new Set(statuses(answers))).toEqual(new Set([429]));
-      expect(wire.sent().split('GET /v1/check/').length).toBeLessThan(500);
+      // Twice the 64 after which it waits no more, and what tries again; of 400 at once not all.
+      expect(wire.sent().split('GET /v1/check/').length).toBeLessThan(200);
       await firstAnswer(gateway);
     });
   }
@@ -621,16 +653,22 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
   });
 
   /** What a client gets where weir has not decided. */
-  async function undecided(gateway: Gateway, { onError }: Policy, isKept: boolean) {
-    const post = { method: 'POST', path: '/undecided', body: 'whole' };
+  async function undecided(
+    gateway: Gateway,
+    { onError }: Policy,
+    isKept: boolean,
+    bodies = ['whole', '', 'whole'],
+  ) {
     const before = application.requests.length;
-    for (const { status, headers, body } of await askInTurn(gateway.port, [post, {}, post])) {
+    const all = bodies.map((body) => ({ method: 'POST', path: '/undecided', body }));
+    for (const { status, headers, body } of await askInTurn(gateway.port, all)) {
       if (isKept) expect(headers.connection).not.toBe('close');
       expect(headers.ratelimit).toBeUndefined();
       expect(status).toBe(onError === 'allow' ? 200 : 429);
       if (onError === 'allow') {
         expect(body).toBe('application');
-      } else {
+      } else if (!isEnvoy) {
+        // Envoy has a setting for the status alone.
         expect(headers['retry-after']).toBe('1');
         expect(headers['cache-control']).toBe('no-store');
         expect(headers['content-type']).toBe('application/problem+json');
@@ -638,7 +676,7 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       }
     }
     const seen = application.requests.slice(before).map((request) => request.body);
-    expect(seen).toEqual(onError === 'allow' ? ['whole', '', 'whole'] : []);
+    expect(seen).toEqual(onError === 'allow' ? bodies : []);
   }
 
   describe.each(['open', 'closed'])('without a decision, %s:', (namespace) => {
@@ -650,7 +688,8 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       const gateway = await serve(policy, atPort(port));
       await firstAnswer(gateway);
       await hang(another);
-      await undecided(gateway, policy, true);
+      // Each waits until the gateway gives up.
+      await undecided(gateway, policy, true, ['whole']);
       another.child.kill('SIGCONT');
       await another.stop();
       await undecided(gateway, policy, true);
@@ -662,6 +701,11 @@ export function gatewayCases({ name, print, start, dropsNames, isProxy }: Tried)
       const wrong = await serve(policy, atPort(weir.port, true), 'wrong');
       const unknown = await serve({ ...policy, namespace: 'unknown' }, atPort(gatewayPort));
       for (const gateway of [wrong, unknown]) {
+        if (isEnvoy) {
+          // It passes on what is neither a 200 nor a 5xx, and has it in no log.
+          expect((await ask(gateway.port)).status).toBe(gateway === wrong ? 401 : 404);
+          continue;
+        }
         await undecided(gateway, policy, false);
         expect(gateway.output()).toMatch(/unexpected status|weir answered/);
       }

@@ -43,6 +43,7 @@ ${yamlList(refusalHeaders(policy), 10)}
         upstream_headers:
 ${yamlList(quotaHeaders(policy), 10)}
 ${failures(policy)}
+        # Longer than a flood delays an answer on a busy machine.
         timeout: ${TIMEOUT_MS}
         # weir closes an idle connection after 10 s, and must not be the first to.
         keepalive: true

@@ -23,9 +23,9 @@ if (!KEY) throw new Error('WEIR_KEY is not set');
 
 const WEIR = { ${place(weir)}, path: '${checkPath(policy)}' };
 // Connections are kept, and closed after 5 s without a request: weir does it after 10 s. A flood
-// waits for one of so many, and weir has time for each.
+// waits for one of so many, and that time does not count as weir's.
 const agent = new Agent({ keepAlive: true, timeout: 5_000, maxSockets: 64 });
-// On one of them. Longer than weir takes, and no longer than a client should wait for it.
+// On one of them. Longer than a flood delays an answer on a busy machine.
 const TIMEOUT_MS = ${TIMEOUT_MS};
 // Where so many in a row had no answer, weir hangs: then one request in so long waits for it.
 const HANGS_AFTER = 64;
@@ -56,7 +56,8 @@ const TOO_LARGE = { status: 431, headers: {}, body: '' };
 // A request that was not answered may have been counted: it is not sent again.
 function ask(headers) {
   if (Object.values(headers).join().length > IDENTITY_MAX) return TOO_LARGE;
-  if (unanswered >= HANGS_AFTER) {
+  const isTrial = unanswered >= HANGS_AFTER;
+  if (isTrial) {
     if (isTried) return FALL_BACK;
     isTried = true;
     setTimeout(() => {
@@ -67,6 +68,11 @@ function ask(headers) {
     const call = get({ ...WEIR, agent, headers });
     let timer;
     call.on('socket', () => {
+      // Weir was found to hang while this one waited for a connection.
+      if (!isTrial && unanswered >= HANGS_AFTER) {
+        call.destroy();
+        return;
+      }
       // In steps, each in a turn of its own: while this process is busy, no answer is read.
       let steps = 5;
       const step = () => {

@@ -8,7 +8,7 @@
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
 import { dropsUnderscores, identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
-import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
 const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
@@ -59,9 +59,9 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 				response_header_timeout ${TIMEOUT_MS}ms
 				# Shorter than the 10 s after which weir closes a connection that is not used.
 				keepalive 5s
-				keepalive_idle_conns_per_host 64
-				# A flood waits for these, and weir has time for each.
-				max_conns_per_host 64
+				keepalive_idle_conns_per_host ${CONNECTIONS_MAX}
+				# A flood waits for one of these connections, and that time does not count as weir's.
+				max_conns_per_host ${CONNECTIONS_MAX}
 				compression off
 			}
 

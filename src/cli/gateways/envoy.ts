@@ -10,10 +10,12 @@ import {
   quotaHeaders,
   refusalHeaders,
 } from './names.ts';
-import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
 const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
+/** More than can be answered in time: none of them is a failure before its time is over. */
+const WAITING_MAX = 100_000;
 
 export function envoy({ policy, weir, listen, upstream }: Setup): string {
   return `# Policy ${policy.namespace} of weir for Envoy 1.31 or later:
@@ -37,10 +39,15 @@ static_resources:
                 # To WebSocket only: by another protocol a client could ask past weir.
                 upgrade_configs:
                   - upgrade_type: websocket
+                # What one connection may ask at once: all of it waits for weir.
+                http2_protocol_options: { max_concurrent_streams: 100 }
 ${dropsUnderscores(policy) ? UNDERSCORES : ''}                route_config:
                   # A client's own goes nowhere.
                   request_headers_to_remove:
                     - x-weir-key
+                  # What weir says of quotas takes the place of what the application says.
+                  response_headers_to_remove:
+${listed(quotaHeaders(policy), 20)}
                   virtual_hosts:
                     - name: application
                       domains: ["*"]
@@ -76,6 +83,13 @@ ${patterns(quotaHeaders(policy), 30)}
   clusters:
     - name: weir
       connect_timeout: ${TIMEOUT_MS / 1_000}s
+      # A flood waits for one of these connections. Envoy's own bound of 1024 waiting requests would
+      # make the others failures of weir, which failure_mode_allow lets through.
+      circuit_breakers:
+        thresholds:
+          - max_connections: ${CONNECTIONS_MAX}
+            max_pending_requests: ${WAITING_MAX}
+            max_requests: ${WAITING_MAX}
       typed_extension_protocol_options:
         envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
           "@type": ${UPSTREAMS}.http.v3.HttpProtocolOptions
@@ -133,6 +147,10 @@ function key(weir: Weir): string {
                             # From the environment of Envoy.
                             - key: x-weir-key
                               value: "%ENVIRONMENT(WEIR_KEY)%"`;
+}
+
+function listed(names: readonly string[], indent: number): string {
+  return names.map((name) => `${' '.repeat(indent)}- ${name.toLowerCase()}`).join('\n');
 }
 
 /** Envoy knows headers in lower case. */

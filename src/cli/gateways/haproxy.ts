@@ -81,7 +81,7 @@ backend application
 listen weir
   bind ${section(setup)}
   http-request deny unless { path ${checkPath(policy)} }
-  # Longer than weir takes, and no longer than a client should wait for it.
+  # Longer than a flood delays an answer on a busy machine.
   timeout connect ${TIMEOUT_MS}ms
   timeout server ${TIMEOUT_MS}ms
   # A request that was not answered may have been counted: it is not sent again.

@@ -14,7 +14,7 @@ import {
   refusalHeaders,
   yamlList,
 } from './names.ts';
-import { type Setup, TIMEOUT_MS } from './setup.ts';
+import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS } from './setup.ts';
 
 /** By which Istio knows weir; nobody has to resolve it. */
 const HOST = 'weir.internal';
@@ -77,6 +77,9 @@ spec:
     connectionPool:
       tcp:
         connectTimeout: ${TIMEOUT_MS / 1_000}s
+        # A flood waits for one of these connections. How many requests may wait has no bound in
+        # Istio, unless http1MaxPendingRequests sets one: those beyond it would be failures of weir.
+        maxConnections: ${CONNECTIONS_MAX}
       http:
         # weir closes an idle connection after 10 s, and must not be the first to.
         idleTimeout: 5s

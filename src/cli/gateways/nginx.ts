@@ -137,6 +137,7 @@ http {
       proxy_set_header Connection "";
       # Nothing of the client goes to weir but what identifies it${allCookies(policy)}.
       proxy_pass_request_headers off;${block(6, identity(policy), keyOf(weir))}
+      # Longer than a flood delays an answer on a busy machine.
       proxy_connect_timeout ${TIMEOUT_MS}ms;
       proxy_send_timeout ${TIMEOUT_MS}ms;
       proxy_read_timeout ${TIMEOUT_MS}ms;
