@@ -30,10 +30,14 @@ const FAULTS_UNDER_LOAD = [
   ...['restart', 'tls', 'unread'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
+/** Tests with programs that are no part of any Debian, and floods: a short form, or all of it. */
+const OUTSIDE = ['test/outside/**/*.test.ts'];
+
 /** What takes its time however little is tried, and does not depend on the Node. */
 const LASTING = [
   ...['amnesia', 'clock', 'connections', 'disk', 'load'].map((of) => `faults/${of}`),
   ...['caddy', 'haproxy', 'nginx'].map((of) => `clients/${of}`),
+  ...['envoy', 'floods'].map((of) => `outside/${of}`),
 ].map((name) => `test/${name}.test.ts`);
 const LEFT_OUT = IS_LESS ? LASTING : [];
 
@@ -60,7 +64,7 @@ export default defineConfig({
           ...timeouts,
           name: 'light',
           include: ['test/**/*.test.ts'],
-          exclude: [...HEAVY, ...FAULTS, ...LEFT_OUT],
+          exclude: [...HEAVY, ...FAULTS, ...OUTSIDE, ...LEFT_OUT],
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
@@ -114,6 +118,17 @@ export default defineConfig({
           exclude: LEFT_OUT,
           maxWorkers: 1,
           sequence: { groupOrder: 4 },
+        },
+      },
+      {
+        test: {
+          ...timeouts,
+          name: 'outside',
+          include: OUTSIDE,
+          exclude: LEFT_OUT,
+          // What is not there yet is installed before its tests are collected.
+          maxWorkers: 1,
+          sequence: { groupOrder: 5 },
         },
       },
     ],

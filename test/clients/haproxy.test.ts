@@ -10,11 +10,11 @@ import {
   type Application,
   ask,
   type Gateway,
-  isMissing,
   startApplication,
   startGateway,
 } from '../support/gateway.ts';
 import { gatewayCases } from '../support/gateway-cases.ts';
+import { realHaproxy } from '../support/gateways.ts';
 import {
   type Answer,
   exchange,
@@ -51,17 +51,8 @@ function start({ text, lua, port, key = '', before }: Printed): Promise<Gateway>
   });
 }
 
-describe.skipIf(isMissing('haproxy', '-v'))('HAProxy', () => {
-  let lua = '';
-  gatewayCases({
-    name: 'haproxy',
-    isProxy: true,
-    print: (setup) => {
-      lua = haproxyLua(setup);
-      return haproxy(setup);
-    },
-    start: (text, port, key) => start({ text, lua, port, key }),
-  });
+describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
+  gatewayCases({ ...realHaproxy, isProxy: true });
 
   describe('with a weir of its own', () => {
     const own = eachOnItsOwn(['--acceptors', '1']);

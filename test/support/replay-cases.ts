@@ -275,19 +275,22 @@ export function replayCases(replayed: Replayed): void {
   test.each([
     ['by-header', 'X-Api-Key', 'good', 'other'],
     ['by-cookie', 'Cookie', 'session=good', 'session=other'],
-  ])('under %s a repeated %s header is no way around the limit', async (policy, name, one, other) => {
-    const client = behind(policy);
-    let believed = 0;
-    for (let i = 0; i < 6; i++) {
-      const next = `${other}${policy}${i}; a=b`;
-      const values = i < 3 ? [one, next] : [next, one];
-      const headers = values.map((value): [string, string] => [name, value]);
-      const { application } = await client.ask({ headers });
-      // The application may believe any of the headers that it gets.
-      if (/\bgood\b/.test(application?.[name.toLowerCase()] ?? '')) believed++;
-    }
-    expect(believed).toBeLessThanOrEqual(1);
-  });
+  ])(
+    'under %s a repeated %s header is no way around the limit',
+    async (policy, name, one, other) => {
+      const client = behind(policy);
+      let believed = 0;
+      for (let i = 0; i < 6; i++) {
+        const next = `${other}${policy}${i}; a=b`;
+        const values = i < 3 ? [one, next] : [next, one];
+        const headers = values.map((value): [string, string] => [name, value]);
+        const { application } = await client.ask({ headers });
+        // The application may believe any of the headers that it gets.
+        if (/\bgood\b/.test(application?.[name.toLowerCase()] ?? '')) believed++;
+      }
+      expect(believed).toBeLessThanOrEqual(1);
+    },
+  );
 
   test('of what a client sends, weir gets only what says who it is', () => {
     const headers: [string, string][] = [

@@ -1,0 +1,135 @@
+/** A real Envoy on the configuration that weir prints for it. */
+
+import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from 'node:http2';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readPolicies } from '../../src/policies/policy.ts';
+import { type Application, type Gateway, startApplication } from '../support/gateway.ts';
+import { gatewayCases } from '../support/gateway-cases.ts';
+import { realEnvoy } from '../support/gateways.ts';
+import { LASTING_MS } from '../support/http.ts';
+import { writeConfig } from '../support/policies.ts';
+import {
+  freePort,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const envoy = await realEnvoy();
+const isMissing = envoy.isMissing;
+
+describe.skipIf(isMissing)('Envoy', () => {
+  gatewayCases({ ...envoy, isProxy: true, joinsHeaders: true });
+});
+
+const of = { gateway: 'envoy', limit: 2, duration: LASTING_MS } as const;
+const POLICIES = {
+  addresses: of,
+  keys: { ...of, identify: ['header:x-api-key'] },
+  cookies: { ...of, identify: ['cookie:session'] },
+};
+
+interface Answer {
+  status: number;
+  headers: Record<string, unknown>;
+  body: string;
+}
+
+function askByHttp2(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request({ ':path': '/', ...headers });
+    let answer: Answer;
+    let body = '';
+    stream.setEncoding('utf8');
+    stream.on('response', ({ ':status': status = 0, ...rest }) => {
+      answer = { status, headers: rest, body: '' };
+    });
+    stream.on('data', (text) => {
+      body += text;
+    });
+    stream.on('error', reject);
+    stream.on('end', () => resolve({ ...answer, body }));
+    stream.end();
+  });
+}
+
+describe.skipIf(isMissing)('Envoy by HTTP/2 without TLS', () => {
+  const directory = temporaryDirectory();
+  let application: Application;
+  let weir: Running;
+  let gatewayPort = 0;
+  const gateways: Gateway[] = [];
+  const sessions: ClientHttp2Session[] = [];
+
+  beforeAll(async () => {
+    application = await startApplication();
+    gatewayPort = await freePort();
+    const args = ['--config', writeConfig(directory, POLICIES), '--gateway-port', `${gatewayPort}`];
+    weir = await startServer(join(directory, 'data'), { args });
+  });
+  afterAll(async () => {
+    for (const session of sessions) session.destroy();
+    for (const { stop } of gateways) await stop();
+    await weir.stop();
+    await application.stop();
+    removeDirectory(directory);
+  });
+
+  async function connectTo(namespace: keyof typeof POLICIES): Promise<ClientHttp2Session> {
+    const [policy] = readPolicies({ [namespace]: POLICIES[namespace] });
+    const listen = await freePort();
+    const upstream = { host: '127.0.0.1', port: application.port };
+    const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
+    const text = envoy.print({ policy, weir: at, listen, upstream });
+    gateways.push(await envoy.start(text, listen, ''));
+    const session = connect(`http://127.0.0.1:${listen}`);
+    sessions.push(session);
+    return session;
+  }
+
+  test('as many as the limit come to the application, others get a 429 and why', async () => {
+    const session = await connectTo('addresses');
+    const requests = Array.from({ length: 50 }, () => askByHttp2(session, {}));
+    const answers = await Promise.all(requests);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
+    expect(application.requests).toHaveLength(2);
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused).toHaveLength(48);
+    expect(refused[0].headers).toMatchObject({
+      'ratelimit-policy': `"addresses";q=2;w=${LASTING_MS / 1_000}`,
+      'cache-control': 'no-store',
+      'content-type': 'application/problem+json',
+      'retry-after': expect.stringMatching(/^[1-9]/),
+    });
+    expect(JSON.parse(refused[0].body)).toMatchObject({ status: 429 });
+  });
+
+  test('a connection has at most 100 requests under way', async () => {
+    const session = await connectTo('addresses');
+    await askByHttp2(session, {});
+    expect(session.remoteSettings.maxConcurrentStreams).toBe(100);
+  });
+
+  test('a repeated header is no way around the limit', async () => {
+    const session = await connectTo('keys');
+    const before = application.requests.length;
+    for (let i = 0; i < 6; i++) {
+      await askByHttp2(session, { 'x-api-key': i < 3 ? ['good', `${i}`] : [`${i}`, 'good'] });
+    }
+    const believed = application.requests.slice(before).filter(({ rawHeaders }) => {
+      return rawHeaders.includes('good');
+    });
+    expect(believed.length).toBeLessThanOrEqual(2);
+  });
+
+  test('cookies that HTTP/2 has split are put together, and one of them says who asks', async () => {
+    const session = await connectTo('cookies');
+    const ask = (who: string) => askByHttp2(session, { cookie: ['a=b', `session=${who}`, 'c=d'] });
+    const statuses: number[] = [];
+    for (const who of ['one', 'one', 'one', 'two']) statuses.push((await ask(who)).status);
+    expect(statuses).toEqual([200, 200, 429, 200]);
+    expect(application.requests.at(-1)?.headers.cookie).toBe('a=b; session=two; c=d');
+  });
+});
