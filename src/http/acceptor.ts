@@ -176,7 +176,9 @@ const routes: Route[] = [
     return { method, path: pathOf(name), handle };
   }),
   ...docsPages().map(({ code, html }): Route => {
-    const handle: Handler = (res) => v1.replies.page(res, html);
+    const handle: Handler = (res, req) => {
+      v1.replies.page(res, html, req.getCaseSensitiveMethod() === 'HEAD');
+    };
     return { method: 'GET', path: DOCS_PATH + code, handle, isPage: true };
   }),
 ];

@@ -26,7 +26,7 @@ export interface Way {
   number: number;
   /** The status of a refusal. */
   refusal: 403 | 429;
-  /** Whether a refusal says why: not to a HEAD, for which it would be the next answer. */
+  /** Whether a refusal has a body that says why: not on HEAD, nor with a 403. */
   hasBody: boolean;
 }
 
@@ -148,8 +148,12 @@ export class GatewayAnswers {
     close: boolean,
   ): void {
     res.writeHeader('Retry-After', String(retryAfterS)).writeHeader('Cache-Control', 'no-store');
-    if (way.refusal === 429) res.writeHeader('Content-Type', 'application/problem+json');
-    const body = way.hasBody ? problem() : NO_BODY;
-    this.#outlet.endLooking(res, body, close);
+    if (way.refusal === 403) {
+      this.#outlet.endLooking(res, NO_BODY, close);
+      return;
+    }
+    res.writeHeader('Content-Type', 'application/problem+json');
+    if (way.hasBody) this.#outlet.endLooking(res, problem(), close);
+    else this.#outlet.endHead(res, Buffer.byteLength(problem()), close);
   }
 }

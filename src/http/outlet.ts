@@ -76,6 +76,33 @@ export class Outlet {
     }
   }
 
+  /**
+   * Ends the answer to a HEAD request. `Content-Length` is that of the body that a GET would get,
+   * and no body follows. `endWithoutBody(bytes)` would leave the answer open, so that the next
+   * request closes the connection; two calls of `tryEnd` write the same head and end the answer.
+   *
+   * Without a body uWebSockets.js can only close behind an answer of the length 0. So a closing
+   * answer stays open and is closed here; more requests in the same packet close it at once. An
+   * answer without a body does not tell whether the kernel took it.
+   *
+   * @param bytes of the body of a GET, more than 0
+   */
+  endHead(res: HttpResponse, bytes: number, close: boolean): void {
+    if (!close) {
+      res.tryEnd('', bytes);
+      res.tryEnd('', 0);
+      return;
+    }
+    let isOpen = true;
+    res.onAborted(() => {
+      isOpen = false;
+    });
+    res.writeHeader('Connection', 'close').tryEnd('', bytes);
+    setImmediate(() => {
+      if (isOpen) res.close();
+    });
+  }
+
   endLooking(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
     if (close) {
       res.end(body, true);

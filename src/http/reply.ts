@@ -23,7 +23,7 @@ const RETRY_AFTER_S = '1';
 interface ErrorOptions {
   /** The header Allow of a 405. */
   allow?: string;
-  /** The request was a HEAD: a body behind the answer would be read as the next one. */
+  /** The method is HEAD: the answer has the length of the body, and no body. */
   isHead?: boolean;
   /** The connection is told before it has sent anything, and closed at once. */
   close?: boolean;
@@ -86,12 +86,13 @@ export class Replies {
     this.json(res, this.#face.answer(text, this.#ids.next()));
   }
 
-  page(res: HttpResponse, html: string): void {
+  page(res: HttpResponse, html: string, isHead: boolean): void {
     this.#lane.beat();
     this.#outlet.respond(res, this.draining, (close) => {
       res.writeHeader('Content-Type', 'text/html; charset=utf-8');
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
-      this.#outlet.endLooking(res, html, close);
+      if (isHead) this.#outlet.endHead(res, Buffer.byteLength(html), close);
+      else this.#outlet.endLooking(res, html, close);
     });
   }
 
@@ -109,9 +110,8 @@ export class Replies {
       if (allow !== undefined) res.writeHeader('Allow', allow);
       if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
-      // Not by `endWithoutBody`: it leaves the answer open, and the next request closes the
-      // connection.
-      this.#outlet.endLooking(res, isHead ? '' : body, close);
+      if (isHead) this.#outlet.endHead(res, Buffer.byteLength(body), close);
+      else this.#outlet.endLooking(res, body, close);
     });
   }
 

@@ -107,13 +107,16 @@ function handleOther(
   const path = pathOf(req);
   const isHead = method === 'HEAD';
   const route = byPath.get(path);
+  // The answer to HEAD has the length of GET's, so both are told the same.
+  const shownMethod = isHead && route?.method !== 'GET' ? 'GET' : method;
   if (route === undefined) {
     const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
-    replies.error(res, new ApiError('NOT_FOUND', `there is no ${method} ${shown}`), { isHead });
+    const error = new ApiError('NOT_FOUND', `there is no ${shownMethod} ${shown}`);
+    replies.error(res, error, { isHead });
   } else if (isHead && route.isPage) {
-    replies.page(res, '');
+    route.handle(res, req, framing);
   } else if (method !== route.method) {
-    const message = `${path} takes the method ${route.method}, not ${method}`;
+    const message = `${path} takes the method ${route.method}, not ${shownMethod}`;
     const error = new ApiError('METHOD_NOT_ALLOWED', message);
     const allow = route.isPage ? 'GET, HEAD' : route.method;
     replies.error(res, error, { isHead, allow });

@@ -56,9 +56,13 @@ export class Admin {
   }
 
   #answer(req: IncomingMessage, res: ServerResponse): void {
+    // To a HEAD request Node.js sends the head alone.
+    const sendText = (status: number, type: string, text: string) => {
+      res.writeHead(status, { 'Content-Type': type, 'Content-Length': Buffer.byteLength(text) });
+      res.end(text);
+    };
     const send = (status: number, body: object) => {
-      res.writeHead(status, { 'Content-Type': 'application/json' });
-      res.end(req.method === 'HEAD' ? undefined : JSON.stringify(body));
+      sendText(status, 'application/json', JSON.stringify(body));
     };
     if (!this.#isLocal(req)) {
       send(403, { error: 'the header Host or Origin is foreign to the admin port' });
@@ -71,10 +75,7 @@ export class Admin {
     } else if (req.url === '/metrics' && this.observed !== undefined) {
       const { metrics } = this.observed;
       metrics.text().then(
-        (text) => {
-          res.writeHead(200, { 'Content-Type': metrics.contentType });
-          res.end(req.method === 'HEAD' ? undefined : text);
-        },
+        (text) => sendText(200, metrics.contentType, text),
         (error: Error) => send(500, { error: error.message }),
       );
     } else {

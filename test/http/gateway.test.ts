@@ -358,6 +358,7 @@ describe.each(MODES)('decided %s, a gateway', (mode) => {
       ],
       2,
       true,
+      ['HEAD', 'GET'],
     );
     expect([bare.status, bare.body, next.headers.ratelimit.slice(0, 13)]).toEqual([
       401,

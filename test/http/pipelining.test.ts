@@ -47,7 +47,8 @@ describe('decided in place, a connection', () => {
       { body: body('mixed') },
     ];
     const packet = Buffer.concat(parts.map(requestBytes));
-    const statuses = await exchange(server.port, [packet], parts.length);
+    const methods = parts.map(({ method = 'POST' }) => method);
+    const statuses = await exchange(server.port, [packet], parts.length, false, methods);
     expect(statuses.map(({ status }) => status)).toEqual([200, 400, 404, 405, 401, 415, 200]);
   });
 });

@@ -13,16 +13,21 @@ beforeAll(async () => {
 afterAll(() => admin.close());
 
 function ask(path: string, headers: Record<string, string> = {}, method = 'GET') {
-  return new Promise<{ status: number; body: string }>((resolve, reject) => {
-    const req = request({ host: '127.0.0.1', port, path, headers, method }, (res) => {
-      let body = '';
-      res.on('data', (data) => {
-        body += data;
+  return new Promise<{ status: number; length: string | undefined; body: string }>(
+    (resolve, reject) => {
+      const req = request({ host: '127.0.0.1', port, path, headers, method }, (res) => {
+        let body = '';
+        res.on('data', (data) => {
+          body += data;
+        });
+        res.on('end', () => {
+          const { statusCode: status = 0, headers } = res;
+          resolve({ status, length: headers['content-length'], body });
+        });
       });
-      res.on('end', () => resolve({ status: res.statusCode ?? 0, body }));
-    });
-    req.on('error', reject).end();
-  });
+      req.on('error', reject).end();
+    },
+  );
 }
 
 describe('the admin port', () => {
@@ -33,10 +38,24 @@ describe('the admin port', () => {
       ['draining', 503],
     ] as const) {
       admin.state = state;
-      expect(await ask('/readyz')).toEqual({ status, body: JSON.stringify({ status: state }) });
+      const body = JSON.stringify({ status: state });
+      expect(await ask('/readyz')).toMatchObject({ status, body });
       expect((await ask('/livez')).status).toBe(200);
     }
-    expect(await ask('/livez', {}, 'HEAD')).toEqual({ status: 200, body: '' });
+  });
+
+  test('answers HEAD with the head of GET, length included, and no body', async () => {
+    admin.observed = {
+      workers: { wanted: 1, running: 1, replaced: 0 },
+      metrics: { contentType: 'text/plain', text: async () => '# é\n' },
+    };
+    for (const path of ['/livez', '/readyz', '/metrics', '/nothing']) {
+      const get = await ask(path);
+      const head = await ask(path, {}, 'HEAD');
+      expect([path, get.length]).toEqual([path, String(Buffer.byteLength(get.body))]);
+      expect(head).toEqual({ ...get, body: '' });
+    }
+    admin.observed = undefined;
   });
 
   test('knows no other path and no other method', async () => {

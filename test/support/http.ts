@@ -44,8 +44,14 @@ export function requestBytes(parts: RequestParts): Buffer {
   return Buffer.concat([Buffer.from(`${head}${lines.join('')}\r\n`), body]);
 }
 
-/** Takes whole answers from the front of what has arrived. */
-export function takeAnswers(received: string): { answers: Answer[]; rest: string } {
+/**
+ * Takes whole answers from the front of what has arrived.
+ * @param methods of the requests, for HEAD: its answers have a length, and no body
+ */
+export function takeAnswers(
+  received: string,
+  methods: readonly string[] = [],
+): { answers: Answer[]; rest: string } {
   const answers: Answer[] = [];
   let rest = received;
   for (;;) {
@@ -58,7 +64,8 @@ export function takeAnswers(received: string): { answers: Answer[]; rest: string
         return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
       }),
     );
-    const length = Number(headers['content-length'] ?? 0);
+    const isHead = methods[answers.length] === 'HEAD';
+    const length = isHead ? 0 : Number(headers['content-length'] ?? 0);
     const body = rest.slice(end + 4, end + 4 + length);
     if (body.length < length) break;
     const text = Buffer.from(body, 'latin1').toString();
@@ -72,12 +79,14 @@ export function takeAnswers(received: string): { answers: Answer[]; rest: string
  * Sends pieces on one connection, each in a packet of its own, and waits for so many answers.
  * @param to a port, or a connection that begins
  * @param inTurn each piece is a request, and goes out when the one before is answered
+ * @param methods of the requests, where one of them is HEAD
  */
 export function exchange(
   to: number | Socket,
   pieces: Uint8Array[],
   count = 1,
   inTurn = false,
+  methods: readonly string[] = [],
 ): Promise<Answer[]> {
   return new Promise((resolve, reject) => {
     const socket = typeof to === 'number' ? connect(to, '127.0.0.1') : to;
@@ -97,7 +106,7 @@ export function exchange(
     // Characters are bytes, until an answer is whole.
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
-      const taken = takeAnswers(received + data);
+      const taken = takeAnswers(received + data, methods.slice(answers.length));
       received = taken.rest;
       answers.push(...taken.answers);
       if (answers.length >= count) finish();
@@ -114,7 +123,8 @@ export function exchange(
 }
 
 export async function request(port: number, parts: RequestParts): Promise<Answer> {
-  const [answer] = await exchange(port, [requestBytes(parts)]);
+  const methods = [parts.method ?? 'POST'];
+  const [answer] = await exchange(port, [requestBytes(parts)], 1, false, methods);
   return answer;
 }
 

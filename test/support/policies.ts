@@ -45,7 +45,8 @@ export async function askAs(
   headers: Record<string, string> = {},
   method = 'GET',
 ): Promise<Answer> {
-  const [answer] = await exchange(port, [gatewayBytes(path, headers, method)]);
+  const bytes = gatewayBytes(path, headers, method);
+  const [answer] = await exchange(port, [bytes], 1, false, [method]);
   return answer;
 }
 
