@@ -1,15 +1,26 @@
 /**
- * From the query of a GET to its fields, strictly: an escape that is not UTF-8 is refused, for it
- * would stand for another text. Failures are ApiErrors (400).
+ * From the query of a GET to its fields. Text that is not UTF-8 is a 400, raw and percent-encoded:
+ * read with U+FFFD in its place, it would find the override of another identifier.
+ *
+ * uWebSockets.js decodes raw bytes itself and puts U+FFFD for each ill-formed sequence, so a raw
+ * U+FFFD is a 400 as well; percent-encoded it is text like any other. Failures are ApiErrors.
  */
 
 import { ApiError } from '../errors.ts';
+
+const REPLACED = '\ufffd';
 
 /**
  * @param query what stands behind the `?`
  * @param integers the fields that are numbers; what is none stays text, for the schema to refuse
  */
 export function parseQuery(query: string, integers: readonly string[]): Record<string, unknown> {
+  if (query.includes(REPLACED)) {
+    throw new ApiError(
+      'BAD_REQUEST',
+      'the query holds bytes that are not UTF-8; percent-encode it, and U+FFFD as %EF%BF%BD',
+    );
+  }
   const fields = new Map<string, unknown>();
   for (const pair of query.split('&')) {
     if (pair === '') continue;

@@ -7,10 +7,11 @@ import {
   WILDCARD_OVERRIDES_MAX,
 } from '../../src/limits.ts';
 import { done, type Fields, operate } from '../support/api.ts';
-import { check, errorOf, LASTING_MS, metric, request } from '../support/http.ts';
+import { check, errorOf, exchange, LASTING_MS, metric, request } from '../support/http.ts';
 import { overrideId } from '../support/patterns.ts';
 import {
   MODES,
+  ROOT_KEY,
   type Running,
   removeDirectory,
   startServer,
@@ -338,6 +339,48 @@ describe.each(MODES)('decided %s:', (mode) => {
         400,
         'one of "namespaceId" and "namespaceName" must be given',
       ]);
+    });
+  });
+
+  describe('a query', () => {
+    /** The query goes out byte by byte, as latin1. */
+    const get = async (identifier: string) => {
+      const path = `/v1/ratelimits.getOverride?namespaceName=utf8&identifier=${identifier}`;
+      const lines = [`GET ${path} HTTP/1.1`, 'Host: h', `Authorization: Bearer ${ROOT_KEY}`];
+      const bytes = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+      const [answer] = await exchange(server.port, [bytes]);
+      return answer;
+    };
+    const latin1 = (text: string) => Buffer.from(text).toString('latin1');
+
+    test('with bytes that are not UTF-8 is a 400, and finds no override of an identifier with U+FFFD', async () => {
+      for (const identifier of ['a\ufffdb', 'a\ufffd\ufffd\ufffdb']) {
+        await setDone({ namespaceName: 'utf8', identifier });
+      }
+      const illFormed = ['\xff', '\xc0\x80', '\xe2\x82', '\xed\xa0\x80', '\xf4\x90\x80\x80'];
+      for (const bytes of illFormed) {
+        const encoded = [...bytes].map((byte) => `%${byte.charCodeAt(0).toString(16)}`).join('');
+        for (const identifier of [`a${bytes}b`, `a${encoded}b`]) {
+          const answer = await get(identifier);
+          expect([identifier, answer.status, errorOf(answer).code]).toEqual([
+            identifier,
+            400,
+            'BAD_REQUEST',
+          ]);
+          expect(errorOf(answer).message).toMatch(/^the query .*not UTF-8/);
+        }
+      }
+    });
+
+    test('in UTF-8 is read, raw and percent-encoded; U+FFFD only percent-encoded', async () => {
+      for (const identifier of ['a\ufffdb', 'é€😀']) {
+        await setDone({ namespaceName: 'utf8', identifier });
+        const answer = await get(encodeURIComponent(identifier));
+        expect([answer.status, JSON.parse(answer.body).identifier]).toEqual([200, identifier]);
+      }
+      expect(JSON.parse((await get(latin1('é€😀'))).body).identifier).toBe('é€😀');
+      // uWebSockets.js does not tell it from an ill-formed byte.
+      expect((await get(latin1('a\ufffdb'))).status).toBe(400);
     });
   });
 
