@@ -13,7 +13,7 @@ import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 
 /** Longer names of fields that there are not are shown cut. */
-export const SHOWN_NAME_MAX = 64;
+const SHOWN_NAME_MAX = 64;
 
 export interface BodyReader<S extends TObject> {
   schema: S;
@@ -107,6 +107,10 @@ function faultOf(path: string, schema: TSchema, body: unknown, whole: string): A
   }
   const what = name === '' ? whole : `"${name}"`;
   const location = name === '' ? 'body' : `body.${name}`;
+  if (typeof value === 'string' && !value.isWellFormed()) {
+    const message = `${what} holds text that is not well-formed Unicode`;
+    return new ApiError('BAD_REQUEST', message, { location, fix: 'give no lone surrogate' });
+  }
   const message = `${what} must be ${takes}, got ${describe(value)}`;
   return new ApiError('BAD_REQUEST', message, { location, fix: `give ${takes}` });
 }
@@ -132,12 +136,14 @@ export function integer(minimum: number, maximum: number) {
   return minimum > 0 ? type : Type.Refine(type, (value) => !Object.is(value, -0));
 }
 
+/** Text without lone surrogates: in UTF-8 each of them would become the same character. */
 export function text(minLength: number, maxLength: number) {
-  return Type.String({
+  const type = Type.String({
     minLength,
     maxLength,
     takes: `a text of ${minLength} to ${maxLength} characters`,
   });
+  return Type.Refine(type, (value) => value.isWellFormed());
 }
 
 export function flag() {

@@ -140,6 +140,7 @@ OTHERS.push(
   '""',
 );
 OTHERS.push('"\\u006cimit":4', '"limit" :4', '"meta":[]', '"resources":[{"id":"a"}]');
+OTHERS.push('"meta":{"\\udead":"\\ud800"}', '"\\ud800":1', '"resources":[{"id":"\\ud800"}]');
 
 /** An object of the fields in some order, mostly in order. */
 function object(below: Below): string {

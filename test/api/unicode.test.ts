@@ -1,0 +1,123 @@
+/**
+ * Text that is not well-formed Unicode. As bytes it is a 400 wherever it stands in a body. As an
+ * escape of a lone surrogate it is a 400 in every field that the service reads, and nowhere else.
+ */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Fields, type Operation, pathAndMethodOf } from '../support/api.ts';
+import { type Answer, LASTING_MS, request } from '../support/http.ts';
+import {
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+/** Stands in a body where something else is put as it is. */
+const HERE = 'HERE';
+
+const check = { namespace: 'n', identifier: 'i', limit: 5, duration: 60_000 };
+const counted = { namespace: 'n', identifier: 'i', duration: LASTING_MS };
+const one = { namespaceName: 'n', identifier: 'abc' };
+const terms = { limit: 5, duration: 60_000 };
+
+/** An operation, where in its body the text stands, and how an error calls that place. */
+type Place = [operation: Operation, body: Fields | Fields[], location: string];
+
+const READ: Place[] = [
+  ['ratelimits.limit', { ...check, identifier: HERE }, 'identifier'],
+  ['ratelimits.limit', { ...check, namespace: HERE }, 'namespace'],
+  ['ratelimits.limit', { ...check, resources: [{}, { name: HERE }] }, 'resources[1].name'],
+  ['ratelimits.refund', { ...counted, identifier: HERE, reset: LASTING_MS, cost: 1 }, 'identifier'],
+  ['ratelimits.reset', { ...counted, namespace: HERE }, 'namespace'],
+  ['ratelimits.setOverride', { ...one, ...terms, identifier: HERE }, 'identifier'],
+  ['ratelimits.setOverride', { ...one, ...terms, namespaceName: HERE }, 'namespaceName'],
+  ['ratelimits.deleteOverride', { ...one, identifier: HERE }, 'identifier'],
+  [
+    'ratelimits.importOverrides',
+    {
+      overrides: [
+        { ...one, ...terms },
+        { ...one, ...terms, identifier: HERE },
+      ],
+    },
+    'overrides[1]: "identifier',
+  ],
+  ['keys.create', { name: HERE, permissions: ['*'] }, 'name'],
+  ['keys.revoke', { keyId: HERE }, 'keyId'],
+  ['ratelimit.limit', { ...check, identifier: HERE }, 'identifier'],
+  ['ratelimit.limit', { ...check, namespace: HERE }, 'namespace'],
+  ['ratelimit.multiLimit', [check, { ...check, identifier: HERE }], '[1]: "identifier'],
+  ['ratelimit.setOverride', { namespace: 'n', identifier: HERE, ...terms }, 'identifier'],
+  ['ratelimit.getOverride', { namespace: HERE, identifier: 'abc' }, 'namespace'],
+  ['ratelimit.deleteOverride', { namespace: 'n', identifier: HERE }, 'identifier'],
+];
+
+const NOT_READ: [name: string, operation: Operation, body: Fields][] = [
+  ['a text in "meta"', 'ratelimits.limit', { ...check, meta: { a: [{ b: HERE }] } }],
+  ['a key in "meta"', 'ratelimits.limit', { ...check, meta: { a: [{ [HERE]: 1 }] } }],
+  ['a key that is ignored', 'ratelimits.limit', { ...check, [HERE]: 1 }],
+  ['the value of such a key', 'ratelimits.limit', { ...check, unknown: [HERE] }],
+  ['the same in a resource', 'ratelimits.limit', { ...check, resources: [{ other: HERE }] }],
+  ['the same in a reset', 'ratelimits.reset', { ...counted, [HERE]: HERE }],
+  ['the same in an override', 'ratelimits.setOverride', { ...one, ...terms, [HERE]: HERE }],
+  [
+    'the same in an override of an import',
+    'ratelimits.importOverrides',
+    { overrides: [{ ...one, ...terms, unknown: HERE }], dryRun: true },
+  ],
+];
+
+const LONE_SURROGATES = ['\\ud800', 'a\\uDFFFb', '\\ude00\\ud83d', '\\ud83d\\ud83d\\ude00'];
+const ILL_FORMED = [[0x80], [0xff], [0xc3], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80]];
+
+describe('text that is not well-formed Unicode', () => {
+  const dataDir = temporaryDirectory();
+  let server: Running;
+  beforeAll(async () => {
+    server = await startServer(dataDir, { args: ['--counters', '1024'] });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  /** Sends a body with these bytes in each place of `HERE`. */
+  function send(operation: Operation, fields: Fields | Fields[], bytes: Buffer): Promise<Answer> {
+    const text = JSON.stringify(fields).replaceAll(HERE, bytes.toString('latin1'));
+    const { path } = pathAndMethodOf(operation);
+    return request(server.port, { path, body: Buffer.from(text, 'latin1') });
+  }
+
+  test.each(READ)('as an escape is a 400 in %s %j', async (operation, body, location) => {
+    for (const lone of LONE_SURROGATES) {
+      const answer = await send(operation, body, Buffer.from(lone));
+      expect([lone, answer.status]).toEqual([lone, 400]);
+      const { message = '', detail = '' } = JSON.parse(answer.body).error;
+      const quote = location.includes('"') ? '' : '"';
+      const expected = `${quote}${location}" holds text that is not well-formed Unicode`;
+      expect(message + detail).toBe(expected);
+    }
+  });
+
+  test.each(NOT_READ)('as an escape is accepted in %s', async (_, operation, body) => {
+    for (const lone of LONE_SURROGATES) {
+      const answer = await send(operation, body, Buffer.from(lone));
+      expect([lone, answer.status, answer.body]).toEqual([lone, 200, answer.body]);
+    }
+  });
+
+  test('as bytes is a 400 in all of these places', async () => {
+    const places = [
+      ...READ,
+      ...NOT_READ.map(([, operation, body]): Place => [operation, body, '']),
+    ];
+    for (const [operation, body] of places) {
+      for (const bytes of ILL_FORMED) {
+        const answer = await send(operation, body, Buffer.from(bytes));
+        expect([operation, body, answer.status]).toEqual([operation, body, 400]);
+        expect(answer.body).toContain('the body is not valid UTF-8');
+      }
+    }
+  });
+});
