@@ -14,6 +14,8 @@ import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** What nginx has a variable for of its own, and does not drop for its name. */
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
+/** The status of the location that asks weir: none where weir was not asked, 20x if it allows. */
+const NOT_DENIED = '"^(20.)?$"';
 /** In a header: of a head with one of these weir takes no notice, so that it would not answer. */
 const CONTROL = '[\\x00-\\x08\\x0a-\\x1f]';
 
@@ -116,10 +118,11 @@ http {
         [...names, 'Retry-After'].map((name) => {
           return `auth_request_set ${kept(name)} $upstream_http_${variable(name)};`;
         }),
+        ['auth_request_set $weir_status $status;'],
         names.map((name) => `proxy_hide_header ${name};`),
         told,
       )}
-      # Of weir only: what the application answers passes as it is.
+      # What the application answers passes as it is.
       error_page 403 = @limited;
       # Weir gave an answer that it should not give; the error log says which.
       error_page 500 = ${onError === 'allow' ? '@unlimited' : '@limited'};
@@ -168,6 +171,12 @@ http {
     }
 
     location @limited {
+      # Weir was not asked or allowed the request: it was denied otherwise, as by "deny all".
+      if ($weir_status ~ ${NOT_DENIED}) {
+        # An empty header is not sent, and takes the place of those below.
+        add_header Retry-After "";
+        return 403;
+      }
       default_type application/problem+json;
       add_header Retry-After $retry_after always;
       add_header Cache-Control no-store always;${block(6, told)}
@@ -178,7 +187,13 @@ http {
 `;
 }
 
-const UNLIMITED = ['location @unlimited {', '  proxy_pass http://application;', '}'];
+const UNLIMITED = [
+  'location @unlimited {',
+  '  # Weir did not fail: nginx itself did.',
+  `  if ($weir_status ~ ${NOT_DENIED}) { return 500; }`,
+  '  proxy_pass http://application;',
+  '}',
+];
 
 /** Lines of their own, behind the one before. */
 function block(indent: number, ...lines: string[][]): string {
