@@ -99,7 +99,7 @@ export class Metrics {
       'Live counters held without evicting one.',
       () => capacity,
     );
-    this.#series.value('weir_counter_slots', 'Slots of the table.', () => slots);
+    this.#series.value('weir_table_slots', 'Slots of the table.', () => slots);
     this.#series.total('weir_expired_counters_total', 'Expired counters removed.', () =>
       work(WORK.swept),
     );

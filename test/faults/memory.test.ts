@@ -213,7 +213,7 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       }
       return least;
     };
-    const slots = await metric(server.adminUrl, 'weir_counter_slots');
+    const slots = await metric(server.adminUrl, 'weir_table_slots');
     const [filled, more] = [trials(10, 15) * COUNTERS, trials(20, 153) * COUNTERS];
     const namespace = (n: number) => `ns_${n % 7}`;
     await spray(server, filled, { namespace, limit: 10 });
@@ -224,7 +224,7 @@ describe('sprayed with ten times more identifiers than counters,', () => {
     const mib = (before / 2 ** 20).toFixed(0);
     const tried = `${filled} identifiers, then ${more} more`;
     figure('P7', 'distinct identifiers', tried, `${growth.toFixed(1)} % on ${mib} MiB`);
-    expect(await metric(server.adminUrl, 'weir_counter_slots')).toBe(slots);
+    expect(await metric(server.adminUrl, 'weir_table_slots')).toBe(slots);
     expect(growth).toBeLessThan(IS_LONG ? 2 : 25);
     expect((await request(server.port, { path: '/nowhere' })).status).toBe(404);
     await expectPeacefulStop(server);

@@ -114,7 +114,7 @@ describe('the metrics', () => {
     const measured = await metrics(server.adminUrl);
     expect(measured.get('weir_counters_live')).toBe(7);
     expect(measured.get('weir_counters_capacity')).toBe(1_024);
-    expect(measured.get('weir_counter_slots')).toBe(4_096);
+    expect(measured.get('weir_table_slots')).toBe(4_096);
     expect(Math.abs(measured.get('weir_clock_offset_seconds')!)).toBeLessThan(1);
     expect(measured.get('weir_workers_running')).toBe(1);
     expect(measured.get('process_resident_memory_bytes')).toBeGreaterThan(1e7);
