@@ -1,0 +1,93 @@
+/** What npm installs of uWebSockets.js: on each Node, by each npm, and for another platform. */
+
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { PLATFORM_PACKAGES, platformPackage } from '../../src/http/binary.ts';
+import { BINARY_SHA256 } from '../support/binaries.ts';
+import { nodeOf, reachesRegistry } from '../support/npm.ts';
+import { IS_OUTSIDE_LONG } from '../support/scale.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const ROOT = new URL('../../', import.meta.url).pathname;
+const INSTALL_MS = 300_000;
+const isLinux = process.platform === 'linux' && process.arch === 'x64';
+
+/** Runs a command of npm in a directory, on a Node. */
+function npm(directory: string, node: string, version: string | undefined, args: string[]): void {
+  const command = version === undefined ? ['npm'] : ['npx', '-y', `npm@${version}`];
+  const env = { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
+  const [file, ...before] = command;
+  execFileSync(file, [...before, ...args], { cwd: directory, env, stdio: 'pipe' });
+}
+
+/** Installs what the server needs, and returns the packages of uWebSockets.js that are there. */
+function install(node: string, version: string | undefined, args: string[]): string[] {
+  const directory = temporaryDirectory();
+  try {
+    for (const file of ['package.json', 'package-lock.json']) {
+      copyFileSync(join(ROOT, file), join(directory, file));
+    }
+    npm(directory, node, version, ['ci', '--omit=dev', '--no-audit', '--no-fund', ...args]);
+    const modules = join(directory, 'node_modules');
+    const scoped = join(modules, '@uwsjs');
+    const platform = existsSync(scoped) ? readdirSync(scoped) : [];
+    for (const name of args.length === 0 ? platform : []) {
+      execFileSync(node, ['-e', `require('@uwsjs/${name}').App()`], { cwd: directory });
+    }
+    const general = existsSync(join(modules, 'uWebSockets.js')) ? ['uWebSockets.js'] : [];
+    return [...platform.map((name) => `@uwsjs/${name}`), ...general];
+  } finally {
+    removeDirectory(directory);
+  }
+}
+
+describe.skipIf(!reachesRegistry())('npm ci, where the registry can be reached,', () => {
+  test('installs the platform package of this Node, which loads, and uws-pack', {
+    timeout: INSTALL_MS,
+  }, () => {
+    const platform = platformPackage();
+    expect(install(process.execPath, undefined, [])).toEqual([
+      ...(platform ? [platform] : []),
+      'uWebSockets.js',
+    ]);
+  });
+
+  test('installs uws-pack alone for a platform without a package', { timeout: INSTALL_MS }, () => {
+    const args = ['--os=darwin', '--cpu=arm64'];
+    expect(install(process.execPath, undefined, args)).toEqual(['uWebSockets.js']);
+  });
+
+  const long = ['20.20.2', '22.22.2'].flatMap((node) => ['10', '11'].map((by) => [node, by]));
+  test.runIf(IS_OUTSIDE_LONG && isLinux).each(long)(
+    'on Node %s by npm %s installs the same, and uws-pack alone for another platform',
+    { timeout: INSTALL_MS },
+    (version, by) => {
+      const node = nodeOf(version);
+      const platform = `@uwsjs/linux-x64-${version.split('.')[0]}`;
+      expect(install(node, by, [])).toEqual([platform, 'uWebSockets.js']);
+      expect(install(node, by, ['--os=darwin', '--cpu=arm64'])).toEqual(['uWebSockets.js']);
+    },
+  );
+
+  test('gets binaries of the platform packages that are the reviewed ones', {
+    timeout: INSTALL_MS,
+  }, () => {
+    const directory = temporaryDirectory();
+    for (const [major, version] of Object.entries(PLATFORM_PACKAGES)) {
+      const name = `linux-x64-${major}`;
+      npm(directory, process.execPath, undefined, [
+        'pack',
+        '--silent',
+        `@uwsjs/${name}@${version}`,
+      ]);
+      execFileSync('tar', ['xzf', `uwsjs-${name}-${version}.tgz`], { cwd: directory });
+      const binary = readFileSync(join(directory, 'package', 'uws.node'));
+      const found = createHash('sha256').update(binary).digest('hex');
+      expect([name, found]).toEqual([name, BINARY_SHA256[`@uwsjs/${name}/uws.node`]]);
+    }
+    removeDirectory(directory);
+  });
+});

@@ -1,0 +1,65 @@
+/**
+ * The HTTP suite on Node 24, whose uWebSockets.js needs a newer glibc than Debian 12 has: in a root
+ * of Debian 13, made for it. At length only, as root, where mmdebstrap is installed.
+ */
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { nodeOf } from '../support/npm.ts';
+import { IS_OUTSIDE_LONG } from '../support/scale.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const ROOT = new URL('../../', import.meta.url).pathname;
+const NODE = '24.14.1';
+const MINUTE = 60_000;
+/** What the tests start besides Node. */
+const PACKAGES = ['ca-certificates', 'curl', 'libatomic1', 'libstdc++6', 'openssl', 'util-linux'];
+
+const canMakeRoot = process.getuid?.() === 0 && spawnSync('mmdebstrap', ['--version']).status === 0;
+
+describe.runIf(IS_OUTSIDE_LONG)('in a root of Debian 13', () => {
+  const directory = temporaryDirectory();
+  const root = join(directory, 'root');
+  const copy = join(root, 'weir');
+
+  beforeAll(() => {
+    if (!canMakeRoot) throw new Error('this needs root and mmdebstrap (Debian package mmdebstrap)');
+    const include = `--include=${PACKAGES.join()}`;
+    execFileSync('mmdebstrap', ['--quiet', '--variant=minbase', include, 'trixie', root]);
+    const node = nodeOf(NODE);
+    copyFileSync(node, join(root, 'usr/local/bin/node'));
+    const tracked = ['ls-files', '--cached', '--others', '--exclude-standard'];
+    const files = execFileSync('git', tracked, { cwd: ROOT, encoding: 'utf8' });
+    for (const file of files.trim().split('\n')) {
+      mkdirSync(dirname(join(copy, file)), { recursive: true });
+      copyFileSync(join(ROOT, file), join(copy, file));
+    }
+    const env = { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
+    for (const args of [
+      ['ci', '--no-audit', '--no-fund'],
+      ['run', 'build'],
+      ['run', 'build:threads'],
+    ]) {
+      execFileSync('npm', args, { cwd: copy, env, stdio: 'pipe' });
+    }
+  }, 10 * MINUTE);
+  afterAll(() => removeDirectory(directory));
+
+  test('the whole HTTP suite passes on the package for Node 24', { timeout: 20 * MINUTE }, () => {
+    // The mounts are those of a namespace of its own, and end with it.
+    const script = [
+      `mount --bind /proc ${root}/proc && mount --bind /dev ${root}/dev && exec chroot ${root}`,
+      'sh -c "cd /weir && node node_modules/vitest/vitest.mjs run --config test/vitest.config.ts',
+      '--project light --project heavy --reporter=json --outputFile=/result.json test/http"',
+    ];
+    const { HOME, PATH, LANG } = process.env;
+    const env = { HOME, PATH: `/usr/local/bin:${PATH}`, LANG };
+    const args = ['--mount', 'sh', '-c', script.join(' ')];
+    const { status, stdout, stderr } = spawnSync('unshare', args, { env, encoding: 'utf8' });
+    const report = JSON.parse(readFileSync(join(root, 'result.json'), 'utf8'));
+    expect([status, report.numFailedTests], stdout + stderr).toEqual([0, 0]);
+    expect(report.numPassedTests).toBeGreaterThan(100);
+  });
+});

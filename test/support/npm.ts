@@ -1,0 +1,24 @@
+/** What tests fetch by npm: other versions of Node. */
+
+import { execFileSync, spawnSync } from 'node:child_process';
+
+const REGISTRY_MS = 20_000;
+
+/**
+ * Whether packages can be fetched; where not, tests are skipped for it.
+ * @throws where they cannot in CI
+ */
+export function reachesRegistry(): boolean {
+  const args = ['view', 'uws-pack@20.0.8', 'version', '--fetch-retries=0'];
+  const { status, stderr } = spawnSync('npm', args, { timeout: REGISTRY_MS, encoding: 'utf8' });
+  if (status !== 0 && process.env.CI !== undefined) {
+    throw new Error(`the npm registry cannot be reached: ${stderr}`);
+  }
+  return status === 0;
+}
+
+/** The path of the executable of a version of Node, fetched where it is not there. */
+export function nodeOf(version: string): string {
+  const args = ['-y', '-p', `node@${version}`, '--', 'node', '-p', 'process.execPath'];
+  return execFileSync('npx', args, { encoding: 'utf8' }).trim();
+}
