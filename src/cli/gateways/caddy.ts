@@ -16,6 +16,7 @@ const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', '
 export function caddy({ policy, weir, listen, upstream }: Setup): string {
   const application = `${upstream.host}:${upstream.port}`;
   const failing = unanswered(policy, application);
+  const forwarding = toApplication(application, [...replaced(policy), ...kept(policy)]);
   return `\
 # Caddy 2.6 or later, which asks weir about each request by the policy of ${policy.namespace}.
 # To try it: caddy run --config <this file> --adapter caddyfile
@@ -50,56 +51,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	route {
 		respond @connect 405
 		respond @target 400
-		reverse_proxy ${weirAt(weir)} {
-			method GET
-			rewrite /v1/check/${policy.namespace}?${block(3, identity(policy), keyOf(weir))}
-			transport http {
-				versions 1.1
-				dial_timeout ${TIMEOUT_MS}ms
-				response_header_timeout ${TIMEOUT_MS}ms
-				# Shorter than the 10 s after which weir closes a connection that is not used.
-				keepalive 5s
-				keepalive_idle_conns_per_host ${CONNECTIONS_MAX}
-				# A flood waits for one of these connections, and that time does not count as weir's.
-				max_conns_per_host ${CONNECTIONS_MAX}
-				compression off
-			}
-
-			# Weir's answers have the policy's name here, and no other is one: a busy Caddy (2.6,
-			# and many later) may take a connection to the application for one to weir.
-			@admitted {
-				status 200
-				header RateLimit-Policy \`"${policy.namespace}*\`
-			}
-			handle_response @admitted {
-				vars weir admitted
-				# For the client.
-				copy_response_headers {
-					include ${quotaHeaders(policy).join(' ')}
-				}
-			}
-			# Weir's own answer, with Retry-After.
-			@refused {
-				status 429
-				header RateLimit-Policy \`"${policy.namespace}*\`
-			}
-			handle_response @refused {
-				copy_response
-			}
-			# A head that weir does not take is the client's own doing, and lets nobody in.
-			@head status 400 413 431 505
-			handle_response @head {
-				respond 431
-			}
-			# Answers that weir should not give: logged as errors.
-			@key status 401 403
-			handle_response @key {
-				error "weir answered that it does not take this key" 502
-			}
-			handle_response {
-				error "weir answered neither yes nor no, as for a policy that is not there" 502
-			}
-		}${block(2, toApplication(application, [...replaced(policy), ...kept(policy)]))}
+		${check(policy, weir).join('\n\t\t')}${block(2, forwarding)}
 	}
 
 	handle_errors {
@@ -108,6 +60,87 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	}
 }
 `;
+}
+
+const KEPT = [
+  '# Shorter than the 10 s after which weir closes a connection that is not used.',
+  'keepalive 5s',
+  `keepalive_idle_conns_per_host ${CONNECTIONS_MAX}`,
+  "# A flood waits for one of these connections, and that time does not count as weir's.",
+  `max_conns_per_host ${CONNECTIONS_MAX}`,
+];
+
+/** What asks weir, and asks once more where it was the application that has answered. */
+function check(policy: Policy, weir: Weir): string[] {
+  const again = once(policy, weir, ['keepalive off'], UNDECIDED);
+  return once(policy, weir, KEPT, [
+    '# A busy Caddy (2.6, and many later) may take a connection to the application for one to',
+    '# weir. A connection that is made for this request alone is one to weir.',
+    'handle_response {',
+    ...again.map((line) => `\t${line}`),
+    '}',
+  ]);
+}
+
+const UNDECIDED = [
+  '# Answers that weir should not give: logged as errors.',
+  '@key status 401 403',
+  'handle_response @key {',
+  '\terror "weir answered that it does not take this key" 502',
+  '}',
+  'handle_response {',
+  '\terror "weir answered neither yes nor no, as for a policy that is not there" 502',
+  '}',
+];
+
+/**
+ * @param connections how they are kept
+ * @param otherwise what becomes of answers that are no decision
+ */
+function once(policy: Policy, weir: Weir, connections: string[], otherwise: string[]): string[] {
+  return [
+    `reverse_proxy ${weirAt(weir)} {`,
+    ...[
+      'method GET',
+      `rewrite /v1/check/${policy.namespace}?`,
+      ...identity(policy),
+      ...keyOf(weir),
+      'transport http {',
+      '\tversions 1.1',
+      `\tdial_timeout ${TIMEOUT_MS}ms`,
+      `\tresponse_header_timeout ${TIMEOUT_MS}ms`,
+      ...connections.map((line) => `\t${line}`),
+      '\tcompression off',
+      '}',
+      "# Weir's answers have the policy's name here, and no other is one.",
+      '@admitted {',
+      '\tstatus 200',
+      `\theader RateLimit-Policy \`"${policy.namespace}*\``,
+      '}',
+      'handle_response @admitted {',
+      '\tvars weir admitted',
+      '\t# For the client.',
+      '\tcopy_response_headers {',
+      `\t\tinclude ${quotaHeaders(policy).join(' ')}`,
+      '\t}',
+      '}',
+      "# Weir's own answer, with Retry-After.",
+      '@refused {',
+      '\tstatus 429',
+      `\theader RateLimit-Policy \`"${policy.namespace}*\``,
+      '}',
+      'handle_response @refused {',
+      '\tcopy_response',
+      '}',
+      "# A head that weir does not take is the client's own doing, and lets nobody in.",
+      '@head status 400 413 431 505',
+      'handle_response @head {',
+      '\trespond 431',
+      '}',
+      ...otherwise,
+    ].map((line) => `\t${line}`),
+    '}',
+  ];
 }
 
 /** What Caddy says where it was still sending a head when weir had answered and closed. */
