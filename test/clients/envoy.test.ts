@@ -52,7 +52,7 @@ describe.each([
       'content-length: 0',
       'x-forwarded-for: 192.0.2.66,192.0.2.67,198.51.100.1',
       'x-envoy-internal: true',
-      'x-envoy-expected-rq-timeout-ms: 2000',
+      'x-envoy-expected-rq-timeout-ms: 5000',
       '',
       '',
     ]);

@@ -10,7 +10,7 @@ import {
   quotaHeaders,
   refusalHeaders,
 } from './names.ts';
-import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { CONNECTIONS_MAX, QUEUE_TIMEOUT_MS, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
 const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
@@ -65,7 +65,8 @@ ${asked(policy)}
                         server_uri:
                           uri: http://weir
                           cluster: weir
-                          timeout: ${TIMEOUT_MS / 1_000}s
+                          # The wait for a connection counts as well, and a flood makes it long.
+                          timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
                         # Before the client's own path, as it came; the method is the client's too.
                         path_prefix: ${JSON.stringify(checkPath(policy))}${key(weir)}
                         authorization_response:

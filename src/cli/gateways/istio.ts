@@ -14,7 +14,7 @@ import {
   refusalHeaders,
   yamlList,
 } from './names.ts';
-import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS } from './setup.ts';
+import { CONNECTIONS_MAX, QUEUE_TIMEOUT_MS, type Setup, TIMEOUT_MS } from './setup.ts';
 
 /** By which Istio knows weir; nobody has to resolve it. */
 const HOST = 'weir.internal';
@@ -34,7 +34,8 @@ spec:
         envoyExtAuthzHttp:
           service: ${HOST}
           port: ${weir.port}
-          timeout: ${TIMEOUT_MS / 1_000}s
+          # The wait for a connection counts as well, and a flood makes it long.
+          timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
           # Before the client's own path, as it came; the method is the client's too.
           pathPrefix: ${JSON.stringify(checkPath(policy))}
 ${failures(policy)}

@@ -10,7 +10,7 @@ import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { quotaExceeded, reducedCapacity } from '../../policies/quota.ts';
 import { identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
-import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
 
 /** What nginx has a variable for of its own, and does not drop for its name. */
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
@@ -56,7 +56,8 @@ http {
 
   upstream weir {
     server ${weirAt(weir)} max_fails=0;
-    keepalive 64;
+    # Of each process. A flood that has to connect anew for each check may wait too long.
+    keepalive ${CONNECTIONS_MAX};
     # Shorter than the 10 s after which weir closes a connection that is not used.
     keepalive_timeout 5s;
   }
