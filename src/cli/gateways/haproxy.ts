@@ -9,7 +9,7 @@ import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
 import { variable } from './haproxy-lua.ts';
 import { bareHost, checkPath, dropsUnderscores, quotaHeaders } from './names.ts';
-import { type Setup, TIMEOUT_MS } from './setup.ts';
+import { CONNECTIONS_MAX, QUEUE_TIMEOUT_MS, type Setup, TIMEOUT_MS } from './setup.ts';
 
 /**
  * Where the section is through which Lua reaches weir: on a port, for with an abstract socket
@@ -84,12 +84,14 @@ listen weir
   # Longer than a flood delays an answer on a busy machine.
   timeout connect ${TIMEOUT_MS}ms
   timeout server ${TIMEOUT_MS}ms
+  # A flood waits for so long, for one of the connections of the server below.
+  timeout queue ${QUEUE_TIMEOUT_MS}ms
   # A request that was not answered may have been counted: it is not sent again.
   retries 0
   # Connections are kept, and shared by all threads. Of those that are not needed, half are closed
   # every second, so that weir, which does it after 10 s, does not come first.
   http-reuse always
-  server weir ${server} pool-purge-delay 1s
+  server weir ${server} maxconn ${CONNECTIONS_MAX} pool-purge-delay 1s
 `;
 }
 
