@@ -43,7 +43,7 @@ const AUTHORIZATION = 'authorization';
 
 /** These ask with the method of the request, and have its path behind the namespace's. */
 const BY_TAIL: readonly Gateway[] = ['envoy', 'istio'];
-/** These join repeated headers with a comma in a check, and forward them to the application apart. */
+/** These join repeated headers with a comma in a check, and forward them one by one. */
 const JOINS_HEADERS: readonly Gateway[] = ['envoy', 'istio'];
 
 /** What names a header or a cookie, by RFC 9110 and RFC 6265. */

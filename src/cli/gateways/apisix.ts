@@ -67,7 +67,7 @@ ${quotaHeaders(policy)
 `;
 }
 
-/** forward-auth asks by the first of repeated headers, and the application would get all of them. */
+/** forward-auth asks by the first of repeated headers; the application would get all of them. */
 function oneLine(policy: Policy): string {
   const names = identifyingHeaders(policy).map((name) => JSON.stringify(name));
   if (names.length === 0) return '';
