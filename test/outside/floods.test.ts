@@ -1,7 +1,7 @@
 /**
  * Floods through real gateways on the text that weir prints for them. They fail openly, so a flood
  * that a gateway takes for a failure of weir would pass the limit. `npm test` has a flood for each;
- * WEIR_OUTSIDE=long has those of the table in the README.
+ * `npm run test:outside` has those of the table in the README.
  */
 
 import { join } from 'node:path';
