@@ -13,6 +13,9 @@ const HEAP_MB = 64;
 
 interface Thread {
   worker: Worker;
+  /** Whether it has loaded its file, or has ended. */
+  hasBooted: boolean;
+  booted: Promise<void>;
   ended: Promise<void>;
 }
 
@@ -36,7 +39,8 @@ export class ShardPool {
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MB },
     });
     this.#pool.on('error', threadFailed);
-    this.#pool.on('workerCreate', () => this.#note());
+    // piscina says so of the first threads at once, of all others when they have loaded their file.
+    this.#pool.on('workerCreate', ({ id }: { id: number }) => this.#noteBooted(id));
     this.#note();
   }
 
@@ -64,28 +68,55 @@ export class ShardPool {
     await this.#threads.get(id)?.worker.terminate();
   }
 
-  /** Ends all threads but those. */
-  async endOthers(ids: readonly number[]): Promise<void> {
+  /** Ends all threads but those, and but those that are booting unless `endsBooting`. */
+  async endOthers(ids: readonly number[], endsBooting: boolean): Promise<void> {
     this.#note();
-    const others = [...this.#threads.keys()].filter((id) => !ids.includes(id));
-    await Promise.all(others.map((id) => this.end(id)));
+    const others = [...this.#threads].filter(([id, { hasBooted }]) => {
+      return !ids.includes(id) && (hasBooted || endsBooting);
+    });
+    await Promise.all(others.map(([id]) => this.end(id)));
+  }
+
+  /**
+   * Resolves when no thread is booting, that is, loading its file. Node can abort the process when
+   * such a thread is ended: piscina loads the file by require(), and Node does not expect that the
+   * linking of an ES module is interrupted there.
+   */
+  async booted(): Promise<void> {
+    for (;;) {
+      this.#note();
+      const booting = [...this.#threads.values()].filter(({ hasBooted }) => !hasBooted);
+      if (booting.length === 0) return;
+      await Promise.all(booting.map(({ booted }) => booted));
+    }
   }
 
   async destroy(): Promise<void> {
     await this.#pool.destroy();
   }
 
+  /** A thread that was not known has loaded its file. */
+  #noteBooted(id: number): void {
+    const worker = this.#pool.threads.find(({ threadId }) => threadId === id);
+    if (worker !== undefined) this.#add(worker, true);
+  }
+
+  /** All threads that are not known yet are loading their file. */
   #note(): void {
-    for (const worker of this.#pool.threads) {
-      const id = worker.threadId;
-      if (id < 0 || this.#threads.has(id)) continue;
-      const ended = new Promise<void>((resolve) => {
-        worker.once('exit', () => {
-          this.#threads.delete(id);
-          resolve();
-        });
-      });
-      this.#threads.set(id, { worker, ended });
-    }
+    for (const worker of this.#pool.threads) this.#add(worker, false);
+  }
+
+  #add(worker: Worker, hasBooted: boolean): void {
+    const id = worker.threadId;
+    if (id < 0 || this.#threads.has(id)) return;
+    const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
+    // The first message of a thread to piscina says that it has loaded its file.
+    const loaded = new Promise<void>((resolve) => worker.once('message', () => resolve()));
+    const thread = { worker, hasBooted, booted: Promise.race([loaded, ended]), ended };
+    thread.booted.then(() => {
+      thread.hasBooted = true;
+    });
+    this.#threads.set(id, thread);
+    ended.then(() => this.#threads.delete(id));
   }
 }

@@ -44,6 +44,9 @@ const SETTLED_LOOKS = 3;
 const STOP_MOST_MS = 20_000;
 const STOP_IDLE_MS = 2_000;
 
+/** How long a stop waits for threads that are loading their files; some 50 ms are usual. */
+const STOP_BOOT_MS = 2_000;
+
 /** How long a thread may take to end when it is told to, before it is left alone. */
 const END_MS = 1_000;
 /** The longest that a run is waited for to begin; the wait doubles while runs do not. */
@@ -138,6 +141,9 @@ export class ShardWorkers {
     if (!isDone) this.#log.error('shard workers did not come to write the last checkpoint');
     this.#ended = true;
     clearInterval(this.#watch);
+    // What a new thread was started for, another one may have done meanwhile.
+    const hasBooted = await within(STOP_BOOT_MS, this.#pool.booted());
+    if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
     const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
     if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
     const hung = setTimeout(() => dieAtOnce('a shard worker does not end'), END_MS);
@@ -215,7 +221,7 @@ export class ShardWorkers {
       if (!worker.isSubmitted || worker.verdict !== undefined) continue;
       if (lane.thread === 0) {
         const bootMs = doubled(WORKER_BOOT_MS, worker.earlyEnds, BOOT_MOST_MS);
-        if (worker.looks * WORKER_LOOK_MS >= bootMs) this.#giveUp(worker, NOT_BEGUN);
+        if (worker.looks * WORKER_LOOK_MS >= bootMs) this.#giveUp(worker, NOT_BEGUN, true);
         continue;
       }
       worker.lived++;
@@ -237,19 +243,28 @@ export class ShardWorkers {
   #threadFailed(error: Error): void {
     if (this.#ended || this.#pool.size >= this.#workers.length) return;
     for (const worker of this.#workers) {
-      if (worker.lane.thread === 0) this.#giveUp(worker, error.message);
+      if (worker.lane.thread === 0) this.#giveUp(worker, error.message, false);
     }
   }
 
-  /** Ends a run that has not begun: whatever thread was meant for it is none of those that run. */
-  #giveUp(worker: Shepherd, verdict: string): void {
+  /**
+   * Ends a run that has not begun: whatever thread was meant for it is none of those that run.
+   * @param endsBooting whether threads that are booting are ended too: they take too long
+   */
+  #giveUp(worker: Shepherd, verdict: string, endsBooting: boolean): void {
     if (!worker.isSubmitted || worker.verdict !== undefined) return;
     const { abort } = worker;
     worker.verdict = verdict;
     worker.lane.expect(0);
-    const others = this.#pool.endOthers(this.#workers.map(({ lane }) => lane.thread));
+    const running = this.#workers.map(({ lane }) => lane.thread);
+    const others = this.#pool.endOthers(running, endsBooting);
     Promise.race([others, after(END_MS)]).then(() => abort.abort());
   }
+}
+
+/** @returns whether something was done in time */
+function within(ms: number, done: Promise<unknown>): Promise<boolean> {
+  return Promise.race([done.then(() => true), after(ms).then(() => false)]);
 }
 
 function doubled(first: number, times: number, most: number): number {
