@@ -126,8 +126,8 @@ export const WORKER_LOOK_MS = 100;
 export const WORKER_LOOKS_MISSED = 5;
 /** The same for one that waits for the disk: some take long, and there is another way to decide. */
 export const DISK_LOOKS_MISSED = 50;
-/** How long a thread may take until its shard worker runs. */
-export const WORKER_BOOT_MS = 5_000;
+/** How long a thread of a pool may take until it runs its task. */
+export const THREAD_BOOT_MS = 5_000;
 /** What a shard worker that died at once waits before it is replaced; doubled each time. */
 export const WORKER_BACKOFF_MS = { first: 10, most: 1_000 } as const;
 

@@ -7,7 +7,7 @@
 
 import { setTimeout as after } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
-import { COMPILE_MAX_MS } from '../limits.ts';
+import { COMPILE_MAX_MS, THREAD_BOOT_MS } from '../limits.ts';
 import compile, { type Compiled, type CompileJob } from './compile.ts';
 import type { PublishedTables } from './in-force.ts';
 import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from './registers.ts';
@@ -129,7 +129,7 @@ export class OverrideTables {
   /** Node aborts the process when a thread is ended that is still loading its file. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.race([this.#lastRun, after(COMPILE_MAX_MS, undefined, { ref: false })]);
+    await Promise.race([this.#lastRun, after(THREAD_BOOT_MS, undefined, { ref: false })]);
     await (await this.#pool)?.destroy();
   }
 

@@ -18,8 +18,8 @@ import { BELL, type WorkerLane } from '../lanes.ts';
 import {
   ACCEPTORS_MAX,
   DISK_LOOKS_MISSED,
+  THREAD_BOOT_MS,
   WORKER_BACKOFF_MS,
-  WORKER_BOOT_MS,
   WORKER_LOOK_MS,
   WORKER_LOOKS_MISSED,
 } from '../limits.ts';
@@ -44,13 +44,10 @@ const SETTLED_LOOKS = 3;
 const STOP_MOST_MS = 20_000;
 const STOP_IDLE_MS = 2_000;
 
-/** How long a stop waits for threads that are loading their files; some 50 ms are usual. */
-const STOP_BOOT_MS = 2_000;
-
 /** How long a thread may take to end when it is told to, before it is left alone. */
 const END_MS = 1_000;
 /** The longest that a run is waited for to begin; the wait doubles while runs do not. */
-const BOOT_MOST_MS = 12 * WORKER_BOOT_MS;
+const BOOT_MOST_MS = 12 * THREAD_BOOT_MS;
 
 const STOPPED = 'it was told to stop';
 const HANGS = 'it hangs';
@@ -142,7 +139,7 @@ export class ShardWorkers {
     this.#ended = true;
     clearInterval(this.#watch);
     // What a new thread was started for, another one may have done meanwhile.
-    const hasBooted = await within(STOP_BOOT_MS, this.#pool.booted());
+    const hasBooted = await within(THREAD_BOOT_MS, this.#pool.booted());
     if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
     const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
     if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
@@ -220,7 +217,7 @@ export class ShardWorkers {
       worker.looks++;
       if (!worker.isSubmitted || worker.verdict !== undefined) continue;
       if (lane.thread === 0) {
-        const bootMs = doubled(WORKER_BOOT_MS, worker.earlyEnds, BOOT_MOST_MS);
+        const bootMs = doubled(THREAD_BOOT_MS, worker.earlyEnds, BOOT_MOST_MS);
         if (worker.looks * WORKER_LOOK_MS >= bootMs) this.#giveUp(worker, NOT_BEGUN, true);
         continue;
       }
