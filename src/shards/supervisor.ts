@@ -43,6 +43,8 @@ const SETTLED_LOOKS = 3;
  */
 const STOP_MOST_MS = 20_000;
 const STOP_IDLE_MS = 2_000;
+/** How long all threads may take to end after that; some 10 ms are usual on an idle machine. */
+const STOP_END_MS = 5_000;
 
 /** How long a thread may take to end when it is told to, before it is left alone. */
 const END_MS = 1_000;
@@ -143,7 +145,7 @@ export class ShardWorkers {
     if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
     const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
     if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
-    const hung = setTimeout(() => dieAtOnce('a shard worker does not end'), END_MS);
+    const hung = setTimeout(() => dieAtOnce('a shard worker does not end'), STOP_END_MS);
     await this.#pool.destroy();
     clearTimeout(hung);
   }
