@@ -17,7 +17,7 @@ import type { Framing } from './framing.ts';
 import type { Replies } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
 
-/** Called once with a whole body; what it throws is answered by `fail`. */
+/** Called once with a whole body; what it throws is answered as an error. */
 export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uint8Array) => void;
 
 const FIRST_BUFFER_BYTES = 1_024;
@@ -69,7 +69,7 @@ export class BodyReader {
     onBody: OnBody<T>,
   ): void {
     if (!framing.hasBody) {
-      // A line without a name hides all that follow it, and so may hide the length of a body.
+      // A header line with an empty name hides a later Content-Length, so a body may follow.
       this.#replies.closeAfter(res);
       onBody(res, context, NO_BYTES);
       return;

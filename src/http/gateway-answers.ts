@@ -90,40 +90,25 @@ export class GatewayAnswers {
 
   admit(res: HttpResponse, left: Left): void {
     if (this.#outlet.isClosing(res)) {
-      this.#outlet.endLast(res, () => this.#admit(res, left, true));
-    } else {
-      this.#admit(res, left, this.#isDraining());
+      this.#outlet.answer(res, true, () => this.#tellQuotas(res, 200, left), NO_BODY);
+      return;
     }
+    this.#tellQuotas(res, 200, left);
+    this.#outlet.end(res, NO_BODY, this.#isDraining());
   }
 
   /** @param why of whom there is more to say than when to come back */
   refuse(res: HttpResponse, left: Left, way: Way, why?: string): void {
-    this.#end(res, (close) => {
-      this.#tellQuotas(res, way.refusal, left);
-      this.#endRefusal(res, retryAfter(left), way, () => quotaExceeded(left, why), close);
-    });
+    const writeStatus = () => this.#tellQuotas(res, way.refusal, left);
+    this.#refuse(res, way, writeStatus, retryAfter(left), () => quotaExceeded(left, why));
   }
 
   /** Nothing is known of any quota: weir has failed. */
   fail(res: HttpResponse, way: Way): void {
-    this.#end(res, (close) => {
-      if (this.#policy.onError === 'allow') {
-        res.writeStatus(this.#begin[200]);
-        this.#outlet.end(res, NO_BODY, close);
-      } else {
-        res.writeStatus(this.#begin[way.refusal]);
-        this.#endRefusal(res, FAILED_RETRY_S, way, reducedCapacity, close);
-      }
-    });
-  }
-
-  #admit(res: HttpResponse, left: Left, close: boolean): void {
-    this.#tellQuotas(res, 200, left);
-    this.#outlet.end(res, NO_BODY, close);
-  }
-
-  #end(res: HttpResponse, write: (close: boolean) => void): void {
-    this.#outlet.respond(res, this.#isDraining(), write);
+    const admits = this.#policy.onError === 'allow';
+    const writeStatus = () => res.writeStatus(this.#begin[admits ? 200 : way.refusal]);
+    if (admits) this.#outlet.answer(res, this.#isDraining(), writeStatus, NO_BODY);
+    else this.#refuse(res, way, writeStatus, FAILED_RETRY_S, reducedCapacity);
   }
 
   #tellQuotas(res: HttpResponse, status: keyof typeof STATUS, left: Left): void {
@@ -140,20 +125,19 @@ export class GatewayAnswers {
     for (const [name, value] of legacyHeaders(tightest(quotas))) res.writeHeader(name, value);
   }
 
-  #endRefusal(
+  #refuse(
     res: HttpResponse,
+    { refusal, hasBody }: Way,
+    writeStatus: () => void,
     retryAfterS: number,
-    way: Way,
     problem: () => string,
-    close: boolean,
   ): void {
-    res.writeHeader('Retry-After', String(retryAfterS)).writeHeader('Cache-Control', 'no-store');
-    if (way.refusal === 403) {
-      this.#outlet.endLooking(res, NO_BODY, close);
-      return;
-    }
-    res.writeHeader('Content-Type', 'application/problem+json');
-    if (way.hasBody) this.#outlet.endLooking(res, problem(), close);
-    else this.#outlet.endHead(res, Buffer.byteLength(problem()), close);
+    const writeHead = () => {
+      writeStatus();
+      res.writeHeader('Retry-After', String(retryAfterS)).writeHeader('Cache-Control', 'no-store');
+      if (refusal === 429) res.writeHeader('Content-Type', 'application/problem+json');
+    };
+    const body = refusal === 429 ? problem() : NO_BODY;
+    this.#outlet.answer(res, this.#isDraining(), writeHead, body, !hasBody);
   }
 }

@@ -10,11 +10,13 @@
  * beginning, for there nobody says how much has gone; a client that takes nothing of it for ten
  * seconds is closed by uWebSockets.js. All that is held is bounded; where there is no room, the
  * connection is closed.
+ *
+ * The last answer of a connection is sent so that no later request on the connection is served.
  */
 
 import { type AcceptorLane, COUNT } from '../lanes.ts';
 import { HELD_ANSWER_BYTES_MAX } from '../limits.ts';
-import type { HttpResponse } from './uws.ts';
+import { ENDS_WITHOUT_BODY, type HttpResponse } from './uws.ts';
 
 /** To look at one takes as long as to make a few small values. */
 const LOOK_EVERY = 16;
@@ -32,7 +34,7 @@ export class Outlet {
     this.#lane = lane;
   }
 
-  /** Serves nothing behind this request on its connection. Its answer goes by `endLast`. */
+  /** Serves nothing after this request on its connection. Its answer goes by `answer`. */
   closeAfter(res: HttpResponse): void {
     this.#closing.add(res);
   }
@@ -41,53 +43,117 @@ export class Outlet {
     return this.#closing.has(res);
   }
 
-  /** @param write ends the answer; is told whether the connection closes behind it */
-  respond(res: HttpResponse, isDraining: boolean, write: (close: boolean) => void): void {
-    if (this.isClosing(res)) this.endLast(res, () => write(true));
-    else write(isDraining);
+  /**
+   * Answers a request whose connection may have to close after it.
+   * @param close what closes in any case: every answer while the server drains
+   * @param writeHead writes status and headers; is told whether the connection closes
+   * @param body copied before this returns
+   * @param isHead the method is HEAD: the answer has the length of the body, and no body
+   */
+  answer(
+    res: HttpResponse,
+    close: boolean,
+    writeHead: (close: boolean) => void,
+    body: string | Uint8Array,
+    isHead = false,
+  ): void {
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    if (this.#closing.has(res)) {
+      this.#answerLast(res, writeHead, new Uint8Array(bytes), isHead);
+      return;
+    }
+    writeHead(close);
+    if (isHead) this.#endHead(res, bytes.length, close);
+    else this.#endLooking(res, bytes, close);
   }
 
   /**
-   * Answers a request whose connection is closed behind it, when all that came in the same packet
-   * has been parsed. Until then the request is unanswered, so that uWebSockets.js closes the
-   * connection at once where another request follows: that one reaches no handler, and this one
-   * gets no answer. Answered at once, both would be served, and the connection kept.
-   * @param write ends the answer; not called where the connection is gone
+   * Waits until everything that came in the same packet has been parsed. Until then the request is
+   * unanswered, so uWebSockets.js closes the connection at once where another request follows: that
+   * one reaches no handler, and this one gets no answer. Were it answered before, uWebSockets.js
+   * would serve both, and keep the connection.
    */
-  endLast(res: HttpResponse, write: () => void): void {
+  #answerLast(
+    res: HttpResponse,
+    writeHead: (close: boolean) => void,
+    bytes: Uint8Array,
+    isHead: boolean,
+  ): void {
     let isOpen = true;
     res.onAborted(() => {
       isOpen = false;
     });
     setImmediate(() => {
-      if (isOpen) res.cork(write);
+      if (!isOpen) return;
+      res.cork(() => {
+        writeHead(true);
+        if (isHead) this.#endHead(res, bytes.length, true);
+        else this.#endLast(res, bytes);
+      });
     });
   }
 
   /**
-   * @param body copied before this returns
-   * @param close with this answer, which is then the last and needs no look
+   * Sends the body of the last answer of a connection, and closes the connection. Until then the
+   * request stays unanswered, for a connection whose client is slow to read would else be served
+   * on: uWebSockets.js is told of one byte more than there is, behind the true `Content-Length`.
    */
-  end(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
-    if (body.length >= LARGE_BYTES || ++this.#answers % LOOK_EVERY === 0) {
-      this.endLooking(res, body, close);
-    } else {
-      res.end(body, close);
+  #endLast(res: HttpResponse, bytes: Uint8Array): void {
+    const size = bytes.length;
+    if (size < 2) {
+      res.end(bytes, true);
+      return;
     }
+    let isOpen = true;
+    let held = 0;
+    res.onAborted(() => {
+      isOpen = false;
+      this.#heldBytes -= held;
+    });
+    const sendRest = (): void => {
+      const sent = res.getWriteOffset();
+      if (sent < size) res.tryEnd(bytes.subarray(sent), size + 1);
+      if (res.getWriteOffset() < size) return;
+      setImmediate(() => {
+        if (isOpen) res.close();
+      });
+    };
+    res.writeHeader('Connection', 'close').tryEnd(bytes.subarray(0, size - 1), size);
+    sendRest();
+    if (res.getWriteOffset() === size) return;
+    if (this.#heldBytes + size > HELD_ANSWER_BYTES_MAX) {
+      this.#lane.count(COUNT.shedUnread);
+      res.close();
+      return;
+    }
+    held = size;
+    this.#heldBytes += held;
+    res.onWritable(() => {
+      sendRest();
+      return true;
+    });
   }
 
   /**
    * Ends the answer to a HEAD request. `Content-Length` is that of the body that a GET would get,
-   * and no body follows. `endWithoutBody(bytes)` would leave the answer open, so that the next
-   * request closes the connection; two calls of `tryEnd` write the same head and end the answer.
+   * and no body follows. An answer without a body does not tell whether the kernel took it.
    *
-   * Without a body uWebSockets.js can only close behind an answer of the length 0. So a closing
-   * answer stays open and is closed here; more requests in the same packet close it at once. An
-   * answer without a body does not tell whether the kernel took it.
+   * Older versions of uWebSockets.js leave an answer open after `endWithoutBody`, so that the next
+   * request closes the connection. There two calls of `tryEnd` write the same head and end the
+   * answer. They close only behind an answer of length 0, so a closing one stays open and is closed
+   * here; more requests in the same packet close it at once.
    *
-   * @param bytes of the body of a GET, more than 0
+   * @param bytes of the body of a GET
    */
-  endHead(res: HttpResponse, bytes: number, close: boolean): void {
+  #endHead(res: HttpResponse, bytes: number, close: boolean): void {
+    if (bytes === 0) {
+      res.end('', close);
+      return;
+    }
+    if (ENDS_WITHOUT_BODY) {
+      res.endWithoutBody(bytes, close);
+      return;
+    }
     if (!close) {
       res.tryEnd('', bytes);
       res.tryEnd('', 0);
@@ -103,7 +169,19 @@ export class Outlet {
     });
   }
 
-  endLooking(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
+  /**
+   * @param body copied before this returns
+   * @param close with this answer, while the server drains: requests in the same packet are served
+   */
+  end(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
+    if (body.length >= LARGE_BYTES || ++this.#answers % LOOK_EVERY === 0) {
+      this.#endLooking(res, body, close);
+    } else {
+      res.end(body, close);
+    }
+  }
+
+  #endLooking(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
     if (close) {
       res.end(body, true);
       return;

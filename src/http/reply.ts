@@ -66,7 +66,7 @@ export class Replies {
     this.#report = report;
   }
 
-  /** Serves nothing behind this request on its connection, whatever its answer is. */
+  /** Serves nothing after this request on its connection, whatever its answer is. */
   closeAfter(res: HttpResponse): void {
     this.#outlet.closeAfter(res);
   }
@@ -74,8 +74,7 @@ export class Replies {
   /** @param body copied before this returns */
   json(res: HttpResponse, body: string | Uint8Array): void {
     if (this.#outlet.isClosing(res)) {
-      const copy = typeof body === 'string' ? body : new Uint8Array(body);
-      this.#outlet.endLast(res, () => res.writeStatus(OK_LAST).end(copy, true));
+      this.#outlet.answer(res, true, () => res.writeStatus(OK_LAST), body);
       return;
     }
     this.#outlet.end(res.writeStatus(this.draining ? OK_LAST : OK), body, this.draining);
@@ -88,12 +87,11 @@ export class Replies {
 
   page(res: HttpResponse, html: string, isHead: boolean): void {
     this.#lane.beat();
-    this.#outlet.respond(res, this.draining, (close) => {
+    const writeHead = (close: boolean) => {
       res.writeHeader('Content-Type', 'text/html; charset=utf-8');
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
-      if (isHead) this.#outlet.endHead(res, Buffer.byteLength(html), close);
-      else this.#outlet.endLooking(res, html, close);
-    });
+    };
+    this.#outlet.answer(res, this.draining, writeHead, html, isHead);
   }
 
   /** Answers whatever was thrown: an ApiError as it says, anything else with a 500. */
@@ -104,15 +102,14 @@ export class Replies {
     const code = this.#face.codeOf(error);
     const body = this.#face.error(error, code, this.#docsUrl + code, requestId);
     this.#lane.error(code);
-    this.#outlet.respond(res, this.draining || options.close === true, (close) => {
+    const writeHead = (close: boolean) => {
       res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
       res.writeHeader('X-Request-Id', requestId);
       if (allow !== undefined) res.writeHeader('Allow', allow);
       if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
-      if (isHead) this.#outlet.endHead(res, Buffer.byteLength(body), close);
-      else this.#outlet.endLooking(res, body, close);
-    });
+    };
+    this.#outlet.answer(res, this.draining || options.close === true, writeHead, body, isHead);
   }
 
   /** Notes a failure of ours that is answered otherwise. */

@@ -14,7 +14,7 @@ import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
 
 export type Handler = (res: HttpResponse, req: HttpRequest, framing: Framing) => void;
 /** Of a route that looks at the framing itself, with all other headers. */
-export type HeadHandler = (res: HttpResponse, req: HttpRequest) => void;
+export type UnframedHandler = (res: HttpResponse, req: HttpRequest) => void;
 
 export interface ExactRoute {
   method: 'GET' | 'POST';
@@ -28,7 +28,7 @@ export interface ExactRoute {
 export interface AnyRoute {
   method: 'ANY';
   path: string;
-  handle: HeadHandler;
+  handle: UnframedHandler;
 }
 
 export type Route = ExactRoute | AnyRoute;
@@ -72,7 +72,7 @@ export function mount(
 }
 
 /** Looks at the framing first: nothing is decided about a request that may be two. */
-function framed(replies: Replies, handle: Handler): HeadHandler {
+function framed(replies: Replies, handle: Handler): UnframedHandler {
   return (res, req) => {
     const framing = framingOf(req);
     if (framing.closes) replies.closeAfter(res);
@@ -81,13 +81,13 @@ function framed(replies: Replies, handle: Handler): HeadHandler {
   };
 }
 
-function guarded(replies: Replies, handle: HeadHandler): HeadHandler {
+function guarded(replies: Replies, handle: UnframedHandler): UnframedHandler {
   return (res, req) => {
     res.onAborted(ignoreAbort);
     try {
       handle(res, req);
     } catch (error) {
-      replies.error(res, error);
+      replies.error(res, error, { isHead: req.getCaseSensitiveMethod() === 'HEAD' });
     }
   };
 }

@@ -53,6 +53,13 @@ const { uws, name } = await load();
 /** Which package the binary comes from, with its version. */
 export const UWS_PACKAGE = name;
 
+/**
+ * Whether `endWithoutBody` ends an answer of a length. 20.67 does, 20.51 and `uws-pack`, whose
+ * versions are its own, do not.
+ */
+export const ENDS_WITHOUT_BODY =
+  Number(/ 20\.(\d+)/.exec(name)?.[1] ?? Number.POSITIVE_INFINITY) >= 67;
+
 export const { App, SSLApp, us_listen_socket_close, us_socket_local_port } = uws;
 
 /** LIBUS_LISTEN_EXCLUSIVE_PORT: nobody else may listen there, not even with SO_REUSEPORT. */

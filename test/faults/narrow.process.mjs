@@ -30,18 +30,21 @@ const checks = Array.from({ length: 100 }, (_, i) => {
   };
 });
 const body = JSON.stringify(checks);
-const request = [
-  'POST /v2/ratelimit.multiLimit HTTP/1.1',
-  'Host: a',
-  `Authorization: Bearer ${key}`,
-  'Content-Type: application/json',
-  `Content-Length: ${body.length}`,
-  '',
-  body,
-].join('\r\n');
+const request = (connection) => {
+  return [
+    'POST /v2/ratelimit.multiLimit HTTP/1.1',
+    'Host: a',
+    `Authorization: Bearer ${key}`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+    `Connection: ${connection}`,
+    '',
+    body,
+  ].join('\r\n');
+};
 
 /** Resolves with what came, when it is whole or the connection ends. */
-function ask(waitMs) {
+function ask(waitMs, connection) {
   const at = { host: '127.0.0.1', port: Number(port), rejectUnauthorized: false };
   const socket = tls.length > 0 ? connectTls(at) : connect(at);
   return new Promise((resolve) => {
@@ -51,7 +54,7 @@ function ask(waitMs) {
       resolve(text.slice(text.indexOf('\r\n\r\n') + 4));
     };
     socket.once(tls.length > 0 ? 'secureConnect' : 'connect', () => {
-      socket.write(request);
+      socket.write(request(connection));
       socket.pause();
       setTimeout(() => socket.resume(), waitMs);
     });
@@ -76,7 +79,11 @@ function limitsOf(text) {
   }
 }
 
-const answers = await Promise.all(waits.split(',').map((waitMs) => ask(Number(waitMs))));
+const answers = await Promise.all(
+  ['keep-alive', 'close'].flatMap((connection) => {
+    return waits.split(',').map((waitMs) => ask(Number(waitMs), connection));
+  }),
+);
 server.kill('SIGTERM');
 const code = await new Promise((resolve) => server.once('exit', resolve));
 console.log(JSON.stringify({ code, limits: answers.map(limitsOf) }));

@@ -1,9 +1,11 @@
-/** What ends a request: none is decided as two, and nothing is served behind the last of a connection. */
+/** No request is decided as two, and nothing is served after the last request of a connection. */
 
+import { connect } from 'node:net';
+import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ONE, put, tlsEnvironment } from '../support/certificates.ts';
-import { check, errorOf, LASTING_MS, request, requestBytes } from '../support/http.ts';
+import { check, errorOf, LASTING_MS, request, requestBytes, takeAnswers } from '../support/http.ts';
 import { gatewayBytes, writeConfig } from '../support/policies.ts';
 import { hear } from '../support/raw.ts';
 import {
@@ -36,13 +38,14 @@ describe.each(MODES)('decided %s:', (mode) => {
   let gatewayPort: number;
   const dataDir = temporaryDirectory();
   const place = temporaryDirectory();
+  const socketPath = join(place, 'weir.sock');
 
   beforeAll(async () => {
     gatewayPort = await freePort();
     const config = writeConfig(place, { gw: { limit: LIMIT } });
     const gateway = ['--config', config, '--gateway-port', `${gatewayPort}`];
     server = await startServer(dataDir, {
-      args: ['--counters', '1024', '--decide', mode, ...gateway],
+      args: ['--counters', '1024', '--decide', mode, '--socket', socketPath, ...gateway],
     });
   });
   afterAll(async () => {
@@ -89,10 +92,11 @@ describe.each(MODES)('decided %s:', (mode) => {
       ],
     ];
     test.each(routes)(
-      'is answered once, is not offered to keep it, and it closes: %s',
+      'is answered once and told that it closes: %s',
       async (_name, bytes, status) => {
         const { text, statuses, closed } = await hear(server.port, [bytes], 5_000);
         expect([statuses, closed]).toEqual([[status], true]);
+        expect(text).toMatch(/\r\nConnection: close\r\n/i);
         expect(text).not.toMatch(/\r\nKeep-Alive:/i);
       },
     );
@@ -112,6 +116,33 @@ describe.each(MODES)('decided %s:', (mode) => {
           expect([i, j, await used(`behind ${i} ${j}`)]).toEqual([i, j, 0]);
         }
       }
+    });
+
+    test('has nothing behind it decided while its client is slow to read a large answer', async () => {
+      const one = { ...limited(''), namespace: 'default', duration: 60_000 };
+      const identifiers = Array.from({ length: 100 }, (_, i) => `${'\u0001'.repeat(505)}${i}`);
+      const many = JSON.stringify(identifiers.map((identifier) => ({ ...one, identifier })));
+      const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
+      const path = '/v2/ratelimit.multiLimit';
+      const first = requestBytes({ path, headers, body: chunks(many) });
+      // Of an answer of 300 KB a Unix socket takes a part, until the client reads.
+      const socket = connect(socketPath);
+      socket.pause();
+      socket.write(first);
+      await new Promise((next) => setTimeout(next, 300));
+      socket.write(`X-${checkBytes('slow')}`);
+      await new Promise((next) => setTimeout(next, 200));
+      const { statuses, closed } = await hear(socket, [], 5_000);
+      expect([statuses, closed]).toEqual([[200], true]);
+      expect(await used('slow')).toBe(0);
+      // Without a request behind it the client gets all of it, however late it reads.
+      const alone = connect(socketPath);
+      alone.pause();
+      alone.write(first);
+      await new Promise((next) => setTimeout(next, 300));
+      const heard = await hear(alone, [], 5_000);
+      const answer = takeAnswers(heard.text).answers[0];
+      expect([JSON.parse(answer.body).data.limits.length, heard.closed]).toEqual([100, true]);
     });
 
     test('of a gateway has nothing behind it decided, whatever it says that it brings', async () => {
@@ -201,6 +232,13 @@ describe.each(MODES)('decided %s:', (mode) => {
     const atGateway = await hear(gatewayPort, [gatewayCheck(address, headers, 'POST')], 5_000);
     expect([atGateway.text.slice(9, 12), atGateway.closed]).toEqual(['400', true]);
     expect(await usedAtGateway(address)).toBe(0);
+  });
+
+  test('HEAD with an ambiguous length is a 400 without a body', async () => {
+    const head = 'HEAD /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n';
+    const lengths = 'Content-Length: 0\r\nContent-Length: 0\r\n\r\n';
+    const { text, closed } = await hear(server.port, [head + lengths], 5_000);
+    expect([text.slice(9, 12), text.split('\r\n\r\n')[1], closed]).toEqual(['400', '', true]);
   });
 
   test('an error of framing names the header, what was received and what is accepted', async () => {

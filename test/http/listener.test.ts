@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { platformPackage } from '../../src/http/binary.ts';
 import { trials } from '../faults/promises.ts';
 import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
@@ -52,8 +53,13 @@ describe('connections', () => {
   test('cannot be taken away by another listener on the port', async () => {
     const server = await own.start();
     // It asks for SO_REUSEPORT, and would get its share had the server asked for it too.
+    const platform = platformPackage();
+    const load =
+      platform === undefined
+        ? "import('uWebSockets.js')"
+        : `Promise.resolve(require('${platform}'))`;
     const script =
-      "import('uWebSockets.js').then(({ App }) => App().listen('127.0.0.1', " +
+      `${load}.then(({ App }) => App().listen('127.0.0.1', ` +
       `${server.port}, (listening) => { console.log(listening !== false); process.exit(); }))`;
     const root = new URL('../..', import.meta.url).pathname;
     const { stdout } = spawnSync(process.execPath, ['-e', script], { cwd: root });

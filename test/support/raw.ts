@@ -45,6 +45,7 @@ export function hear(
     socket.on('data', (data) => {
       text += data;
     });
+    socket.resume();
     socket.on('error', () => finish(true));
     socket.on('end', () => finish(true));
   });
