@@ -24,9 +24,11 @@ const LOOK_EVERY = 16;
 /** An answer of so many bytes is not left to uWebSockets.js. */
 const LARGE_BYTES = 4_096;
 
+/** uWebSockets.js allows properties of ours: a WeakSet would cost each answer a look-up. */
+type Marked = HttpResponse & { closesAfter?: true };
+
 export class Outlet {
   readonly #lane: AcceptorLane;
-  readonly #closing = new WeakSet<HttpResponse>();
   #answers = 0;
   #heldBytes = 0;
 
@@ -36,11 +38,11 @@ export class Outlet {
 
   /** Serves nothing after this request on its connection. Its answer goes by `answer`. */
   closeAfter(res: HttpResponse): void {
-    this.#closing.add(res);
+    (res as Marked).closesAfter = true;
   }
 
   isClosing(res: HttpResponse): boolean {
-    return this.#closing.has(res);
+    return (res as Marked).closesAfter === true;
   }
 
   /**
@@ -58,7 +60,7 @@ export class Outlet {
     isHead = false,
   ): void {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-    if (this.#closing.has(res)) {
+    if (this.isClosing(res)) {
       this.#answerLast(res, writeHead, new Uint8Array(bytes), isHead);
       return;
     }
