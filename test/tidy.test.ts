@@ -126,6 +126,7 @@ describe('the repository', () => {
       [
         '.ci',
         '.gitignore',
+        'CHANGELOG.md',
         'LICENSE',
         'README.md',
         'bench',
