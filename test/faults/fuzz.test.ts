@@ -339,16 +339,22 @@ class Fuzz {
     const first = pick(below, kinds);
     const together = kinds.filter(({ pipelines }) => pipelines);
     const depth = first.pipelines && this.#fuzzed.isPipelined ? 1 + below(6) : 1;
-    const asked = Array.from({ length: depth }, (_, i) => {
+    const made = Array.from({ length: depth }, (_, i) => {
       const one = i === 0 ? first : pick(below, together);
       const body = this.#body(one);
-      const isChunked = one.parts.method !== 'GET' && below(4) === 0;
+      // Behind a chunked body, or none, the connection is closed: nothing may follow.
+      const isLast = i === depth - 1;
+      const isChunked = isLast && one.parts.method !== 'GET' && below(4) === 0;
       return {
         kind: one,
         body,
         bytes: isChunked ? chunked(below, one, body) : requestOf(one, body),
       };
     });
+    const ends = made.findIndex(({ kind, body }) => {
+      return kind.parts.method !== 'GET' && body.length === 0;
+    });
+    const asked = ends < 0 ? made : made.slice(0, ends + 1);
     const bytes = Buffer.concat(asked.map((one) => one.bytes));
     // Behind the first line, in which uWebSockets.js takes no cut: the README says so.
     const last = bytes.length - asked.at(-1)!.bytes.length;

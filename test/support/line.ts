@@ -55,6 +55,7 @@ export class Line {
         clearTimeout(patience);
         this.#hear = undefined;
         this.#usedMs = performance.now();
+        if (heard.some(({ headers }) => headers.connection === 'close')) this.close();
         resolve(heard);
       };
       const patience = setTimeout(finish, patienceMs);
