@@ -27,7 +27,7 @@ const FAULTS = ['test/faults/**/*.test.ts', 'test/**/schedules.test.ts'];
 /** Of these, the ones whose faults need load, and which measure what becomes of it. */
 const FAULTS_UNDER_LOAD = [
   ...['aborts', 'clock', 'connections', 'exactness', 'load', 'memory', 'process', 'threads'],
-  ...['restart', 'tls', 'unread'],
+  ...['restart', 'stops', 'tls', 'unread'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
 /** Tests with programs that are no part of any Debian, and floods: a short form, or all of it. */
@@ -126,7 +126,7 @@ export default defineConfig({
           name: 'outside',
           include: OUTSIDE,
           exclude: LEFT_OUT,
-          // What is not there yet is installed before its tests are collected.
+          // Missing packages are installed before the tests of a file are collected.
           maxWorkers: 1,
           sequence: { groupOrder: 5 },
         },

@@ -140,7 +140,7 @@ export class ShardWorkers {
     if (!isDone) this.#log.error('shard workers did not come to write the last checkpoint');
     this.#ended = true;
     clearInterval(this.#watch);
-    // What a new thread was started for, another one may have done meanwhile.
+    // A thread may still be booting though another one has done the work it was started for.
     const hasBooted = await within(THREAD_BOOT_MS, this.#pool.booted());
     if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
     const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);

@@ -1,6 +1,6 @@
 /**
- * What uWebSockets.js does before any handler is called, or in spite of it: pinned for the package
- * that the server has loaded, and stated in the documentation.
+ * The behaviour of uWebSockets.js that weir cannot change, pinned for the package that the server has
+ * loaded. The README states it.
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -39,13 +39,13 @@ static_resources:
                 # To WebSocket only: by another protocol a client could ask past weir.
                 upgrade_configs:
                   - upgrade_type: websocket
-                # What one connection may ask at once: all of it waits for weir.
+                # Bounds the requests of one connection: all of them wait for weir.
                 http2_protocol_options: { max_concurrent_streams: 100 }
 ${dropsUnderscores(policy) ? UNDERSCORES : ''}                route_config:
                   # A client's own goes nowhere.
                   request_headers_to_remove:
                     - x-weir-key
-                  # What weir says of quotas takes the place of what the application says.
+                  # The quota headers of weir replace those of the application.
                   response_headers_to_remove:
 ${listed(quotaHeaders(policy), 20)}
                   virtual_hosts:

@@ -123,7 +123,7 @@ http {
         names.map((name) => `proxy_hide_header ${name};`),
         told,
       )}
-      # What the application answers passes as it is.
+      # The application's own answers are not changed.
       error_page 403 = @limited;
       # Weir gave an answer that it should not give; the error log says which.
       error_page 500 = ${onError === 'allow' ? '@unlimited' : '@limited'};
