@@ -97,7 +97,7 @@ export class BodyReader {
     } catch (error) {
       gathering.res = undefined;
       this.#release(gathering);
-      // The rest of the body is not read. A body that is too large closes the connection in any case.
+      // The rest of the body is not read. One that is too large closes in any case.
       if (!isLast || isTooLarge(error)) this.#replies.closeAfter(res);
       this.#replies.error(res, error);
     }
