@@ -54,8 +54,8 @@ const { uws, name } = await load();
 export const UWS_PACKAGE = name;
 
 /**
- * Whether `endWithoutBody` ends an answer of a length. 20.67 does, 20.51 and `uws-pack`, whose
- * versions are its own, do not.
+ * Whether `endWithoutBody` ends an answer of a length. 20.69 does; 20.51 does not, nor `uws-pack`,
+ * whose versions are its own. Upstream's 20.67 was not tried; it is taken to be like 20.69.
  */
 export const ENDS_WITHOUT_BODY =
   Number(/ 20\.(\d+)/.exec(name)?.[1] ?? Number.POSITIVE_INFINITY) >= 67;
