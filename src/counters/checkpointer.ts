@@ -192,6 +192,8 @@ export class Checkpointer {
     try {
       return work();
     } finally {
+      // First the heartbeat: the wait must not count once it is over.
+      this.#signs.beat();
       this.#signs.atDisk(false);
     }
   }

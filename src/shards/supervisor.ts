@@ -224,10 +224,11 @@ export class ShardWorkers {
         continue;
       }
       worker.lived++;
+      // Read before the heartbeat, which a worker that leaves the disk makes before it says so.
+      const most = lane.isAtDisk ? DISK_LOOKS_MISSED : WORKER_LOOKS_MISSED;
       const { beats } = lane;
       worker.missed = beats === worker.beats ? worker.missed + 1 : 0;
       worker.beats = beats;
-      const most = lane.isAtDisk ? DISK_LOOKS_MISSED : WORKER_LOOKS_MISSED;
       if (worker.missed >= most) {
         worker.verdict = HANGS;
         void this.#pool.end(lane.thread);
