@@ -65,6 +65,22 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
     }
   });
 
+  /** By clients that open a connection for each check and do not retry. */
+  const single = { allowed: 0, refused: 0, reset: 0, other: [] as string[] };
+  const singleCallers = Array.from({ length: CALLERS }, async () => {
+    while (going) {
+      await check(port, { ...RAW_CHECK, identifier: 'single' }).then(
+        () => single.allowed++,
+        ({ message }: Error) => {
+          if (message.includes('ECONNREFUSED')) single.refused++;
+          else if (message.includes('ECONNRESET')) single.reset++;
+          else single.other.push(message);
+        },
+      );
+      await pause(PAUSE_MS);
+    }
+  });
+
   const awayMs: number[] = [];
   const startMs: number[] = [];
   let outlasted = 0;
@@ -87,7 +103,7 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
     startMs.push(performance.now() - goneMs);
   }
   going = false;
-  await Promise.all([...callers, ...rawCallers]);
+  await Promise.all([...callers, ...rawCallers, ...singleCallers]);
 
   // Whoever was not taken in, refused or reset as the listening ended, has no request under way.
   const notTaken = (why: string) => why.includes(': connect ') || why === RESET_AS_NEW;
@@ -105,6 +121,14 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   const cut = `${answered} answered, ${lost.length} refused or reset under way, ${resets} as new`;
   figure('P3', 'restart, raw keep-alive', tried, cut);
   expect(lost).toEqual([]);
+  const { allowed, refused, reset, other } = single;
+  const failed = `${refused} refused and ${reset} reset of ${allowed + refused + reset} checks`;
+  figure('P3', 'restart, clients that do not retry', tried, failed);
+  expect(other).toEqual([]);
+  // Nobody listens for a while, so a client that does not retry sees every restart.
+  expect(refused).toBeGreaterThanOrEqual(RESTARTS);
+  // A connection that is opened in the moment of a stop, at most once a restart and client.
+  expect(reset).toBeLessThanOrEqual(CALLERS * RESTARTS);
   // Each at most once a restart.
   expect(resets).toBeLessThanOrEqual(RAW * RESTARTS);
   expect(answered).toBeGreaterThan(RAW);
