@@ -3,6 +3,8 @@
  * The documentation pages under /docs/errors are made from the same table.
  */
 
+import type { ExitCode } from './exit.ts';
+
 interface ErrorKind {
   status: string;
   title: string;
@@ -111,4 +113,12 @@ export class ApiError extends Error {
 export class MemoryError extends Error {}
 
 /** A reason not to start, or not to go on, in one sentence for the operator. */
-export class StartError extends Error {}
+export class StartError extends Error {
+  /** With which code the process ends; without one, what it was doing decides. */
+  readonly exitCode: ExitCode | undefined;
+
+  constructor(message: string, exitCode?: ExitCode) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}

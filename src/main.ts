@@ -1,8 +1,9 @@
 /**
  * The main thread: boot order and signals, nothing else. It serves no checks.
  *
- * A failure on the way up ends the process with one sentence and code 1; what could be wrong from
- * outside (settings, ports, directory, store) is found before the first acceptor is started.
+ * A failure before the first acceptor starts ends the process with one sentence and a code of
+ * `exit.ts`; a later one ends it by SIGKILL. What could be wrong from outside (settings, ports,
+ * directory, store) is found before.
  */
 
 import { Service } from './api/service.ts';
@@ -15,6 +16,7 @@ import { keyWordsOf } from './counters/checkpoint.ts';
 import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
 import { LastRun } from './counters/restore.ts';
 import { StartError } from './errors.ts';
+import { EXIT, type ExitCode } from './exit.ts';
 import { greet, reachable } from './greeting.ts';
 import { inlineMore } from './inlining.ts';
 import {
@@ -42,17 +44,21 @@ import { Tls } from './supervise/tls.ts';
 import { Clock, ClockKeeper, systemMs } from './time.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
-let end = (sentence: string): never => {
+let end = (sentence: string, code: ExitCode): never => {
   say(sentence);
-  process.exit(1);
+  process.exit(code);
 };
 
 /** @param args flags; runs until a signal ends it */
 export async function main(args: readonly string[]): Promise<void> {
+  // Until the settings are known, nothing but them can be wrong.
+  let code: ExitCode = EXIT.USAGE;
   process.on('uncaughtException', (error) => {
-    end(error instanceof StartError ? error.message : `the main thread failed: ${error.stack}`);
+    if (error instanceof StartError) end(error.message, error.exitCode ?? code);
+    end(`the main thread failed: ${error.stack}`, EXIT.CANNOT_SERVE);
   });
   const settings = loadSettings(args, process.env);
+  code = EXIT.CANNOT_SERVE;
   if (settings === undefined) {
     process.stdout.write(helpText());
     return;

@@ -12,6 +12,7 @@ import { connect } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import { EXIT } from '../exit.ts';
 import { SOCKET_PATH_MAX_BYTES } from '../limits.ts';
 import { holdName } from './port.ts';
 
@@ -32,7 +33,8 @@ export class UnixSocket {
     const bytes = Buffer.byteLength(path);
     if (bytes > SOCKET_PATH_MAX_BYTES) {
       const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
-      throw new StartError(`${setting} ${takes}, got one of ${bytes}: ${describe(path)}`);
+      const got = `got one of ${bytes}: ${describe(path)}`;
+      throw new StartError(`${setting} ${takes}, ${got}`, EXIT.USAGE);
     }
     const refuse = (why: string): never => {
       throw new StartError(

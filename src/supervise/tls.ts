@@ -9,6 +9,7 @@ import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import type { Settings } from '../config/schema.ts';
 import { StartError } from '../errors.ts';
+import { EXIT } from '../exit.ts';
 import type { TlsFiles } from '../http/apps.ts';
 import { systemMs } from '../time.ts';
 
@@ -78,15 +79,15 @@ function read(files: TlsFiles): Contents {
   );
   const { validFrom, validTo } = certificate;
   if (Date.parse(validTo) <= systemMs()) {
-    throw new StartError(`the certificate in ${files.cert} (WEIR_TLS_CERT) expired on ${validTo}`);
+    throw unusable(`the certificate in ${files.cert} (WEIR_TLS_CERT) expired on ${validTo}`);
   }
   if (Date.parse(validFrom) > systemMs()) {
-    throw new StartError(
+    throw unusable(
       `the certificate in ${files.cert} (WEIR_TLS_CERT) is not valid before ${validFrom}`,
     );
   }
   if (!certificate.checkPrivateKey(privateKey)) {
-    throw new StartError(
+    throw unusable(
       `the key in ${files.key} (WEIR_TLS_KEY) does not belong to the certificate in ` +
         `${files.cert} (WEIR_TLS_CERT)`,
     );
@@ -100,6 +101,10 @@ function needed<T>(setting: string, path: string, what: string, get: () => T): T
   try {
     return get();
   } catch (error) {
-    throw new StartError(`${path} (${setting}) cannot ${what}: ${(error as Error).message}`);
+    throw unusable(`${path} (${setting}) cannot ${what}: ${(error as Error).message}`);
   }
+}
+
+function unusable(sentence: string): StartError {
+  return new StartError(sentence, EXIT.USAGE);
 }

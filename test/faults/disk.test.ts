@@ -14,6 +14,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import { done, type Fields, operate } from '../support/api.ts';
 import { check, errorOf, LASTING_MS } from '../support/http.ts';
 import { random } from '../support/random.ts';
@@ -79,15 +80,18 @@ async function startedOr(directory: string): Promise<Running | string> {
     return server.child.exitCode !== null || server.stdout().includes('serves checks');
   });
   if (server.child.exitCode === null) return server;
-  expect([await server.exited, server.stdout()]).toEqual([{ code: 1, signal: null }, '']);
+  expect([await server.exited, server.stdout()]).toEqual([
+    { code: EXIT.CANNOT_SERVE, signal: null },
+    '',
+  ]);
   return server.stderr().trim();
 }
 
-/** What a start that must not succeed said; the code is 1 and nothing was printed. */
+/** What a start that must not succeed said; the code is that of a start that cannot serve, and nothing was printed. */
 async function refusal(): Promise<string> {
   const server = await spawnServer(dataDir, { args: ARGS });
   const exit = await server.exited;
-  expect([exit, server.stdout()]).toEqual([{ code: 1, signal: null }, '']);
+  expect([exit, server.stdout()]).toEqual([{ code: EXIT.CANNOT_SERVE, signal: null }, '']);
   const sentences = server.stderr().trim().split('\n');
   expect(sentences.length).toBe(1);
   return sentences[0];
@@ -191,7 +195,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
       said += data;
     });
     const code = await new Promise((resolve) => child.on('close', resolve));
-    expect([code, said.trim().split('\n').length]).toEqual([1, 1]);
+    expect([code, said.trim().split('\n').length]).toEqual([EXIT.CANNOT_SERVE, 1]);
     expect(said).toMatch(new RegExp(`^weir: the (store|data directory) ${dataDir}`));
   });
 });

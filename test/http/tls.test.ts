@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import {
   EARLY,
   EXPIRED,
@@ -27,6 +28,7 @@ import {
 } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import {
+  type Exit,
   MAIN,
   MODES,
   ROOT_KEY,
@@ -175,18 +177,21 @@ describe('with TLS,', () => {
 });
 
 describe('a start with TLS', () => {
-  const refused = async (env: Record<string, string | undefined>) => {
+  const refused = async (
+    env: Record<string, string | undefined>,
+    exit: Exit = { code: EXIT.USAGE, signal: null },
+  ) => {
     const args = [...SMALL, '--acceptors', '2'];
     const server = await spawnServer(own.dataDir, { args, env });
     own.started.push(server);
-    await server.exited;
+    expect(await server.exited).toEqual(exit);
     expect(server.stdout()).toBe('');
     const said = server.stderr().split('\n');
     expect([said.length, said[1]]).toEqual([2, '']);
     return said[0].replaceAll(place, '');
   };
-  const withPair = (cert: string, key: string) => {
-    return refused(tlsEnvironment(put(place, { cert, key })));
+  const withPair = (cert: string, key: string, exit?: Exit) => {
+    return refused(tlsEnvironment(put(place, { cert, key })), exit);
   };
 
   test('needs both files', async () => {
@@ -246,7 +251,8 @@ describe('a start with TLS', () => {
   });
 
   test('is refused where uWebSockets.js cannot use what Node can', async () => {
-    expect(await withPair(KOBLITZ.cert, KOBLITZ.key)).toBe(
+    const killed: Exit = { code: null, signal: 'SIGKILL' };
+    expect(await withPair(KOBLITZ.cert, KOBLITZ.key, killed)).toBe(
       'weir: uWebSockets.js cannot use the certificate in /cert.pem (WEIR_TLS_CERT) with the key ' +
         'in /key.pem (WEIR_TLS_KEY)',
     );

@@ -15,6 +15,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { EXIT, type ExitCode } from '../../src/exit.ts';
 import { check, LASTING_MS, metric } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import {
@@ -63,9 +64,9 @@ const limited = { identifier: 'a', limit: 10, duration: LASTING_MS };
 const askCheck = () => ask('POST', '/v1/ratelimits.limit', JSON.stringify(limited));
 
 /** The one sentence of a start that does not succeed. */
-async function refusal(args: string[]): Promise<string> {
+async function refusal(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): Promise<string> {
   const failed = await spawnServer(join(directory, 'data'), { args: [...SMALL, ...args] });
-  expect(await failed.exited).toEqual({ code: 1, signal: null });
+  expect(await failed.exited).toEqual({ code, signal: null });
   expect([failed.stdout(), failed.stderr().trim().split('\n').length]).toEqual(['', 1]);
   return failed.stderr();
 }
@@ -187,7 +188,9 @@ describe('a start is stopped by one sentence that names the setting', () => {
     own.started.push(...both);
     await until('one serves and one has ended', () => {
       const serving = both.filter((server) => server.stdout().includes('serves checks'));
-      return serving.length === 1 && both.some((server) => server.child.exitCode === 1);
+      return (
+        serving.length === 1 && both.some((server) => server.child.exitCode === EXIT.CANNOT_SERVE)
+      );
     });
     expect(both.map((server) => server.stderr()).join('')).toMatch(
       /WEIR_SOCKET must.*(has|listens)/,
@@ -210,7 +213,7 @@ describe('a start is stopped by one sentence that names the setting', () => {
   test('where the path is too long, or its directory is missing', async () => {
     const long = join(directory, 'x'.repeat(108 - directory.length - 1));
     expect(long.length).toBe(108);
-    const sentence = await refusal(['--socket', long]);
+    const sentence = await refusal(['--socket', long], EXIT.USAGE);
     expect(sentence).toContain('WEIR_SOCKET must be a path of at most 107 bytes, got one of 108: ');
     path = long.slice(0, -1);
     await start();

@@ -5,6 +5,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import { check, type LimitAnswer } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import {
@@ -95,14 +96,14 @@ describe('the first start', () => {
     const server = await start();
     const other = join(own.dataDir, 'other');
     const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
-    expect((await failed.exited).code).toBe(1);
+    expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
     expect(() => statSync(other)).toThrow('ENOENT');
   });
 });
 
 describe('a second instance refuses to start, with one sentence', () => {
   const sentenceOf = async (failed: Running) => {
-    expect(await failed.exited).toEqual({ code: 1, signal: null });
+    expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     expect(failed.stdout()).toBe('');
     expect(failed.stderr().trim().split('\n').length).toBe(1);
     return failed.stderr();
@@ -129,7 +130,7 @@ describe('a second instance refuses to start, with one sentence', () => {
     started.push(...both);
     await until('one serves and one has ended', () => {
       const serving = both.filter((server) => server.stdout().includes('serves checks'));
-      const ended = both.filter((server) => server.child.exitCode === 1);
+      const ended = both.filter((server) => server.child.exitCode === EXIT.CANNOT_SERVE);
       return serving.length === 1 && ended.length === 1;
     });
     expect(both.map((server) => server.stderr()).join('')).toContain('(WEIR_PORT) is in use');
@@ -153,20 +154,20 @@ describe('the start', () => {
     const failed = await spawnServer(own.dataDir, {
       execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
     });
-    expect(await failed.exited).toEqual({ code: 1, signal: null });
+    expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     expect(failed.stderr().trim().split('\n').length).toBe(1);
     expect(failed.stderr()).toContain('no binary for Node 99.0.0');
   });
 
-  test('stops at a wrong setting with one sentence, and --help says what there is', () => {
+  test('stops at a wrong setting with one sentence, and serve --help says what there is', () => {
     const run = (args: string[], env = {}) =>
       spawnSync(process.execPath, [MAIN, ...args], { env: { PATH: process.env.PATH, ...env } });
     const failed = run(['--port', 'http']);
-    expect([failed.status, String(failed.stdout)]).toEqual([1, '']);
+    expect([failed.status, String(failed.stdout)]).toEqual([EXIT.USAGE, '']);
     expect(String(failed.stderr)).toBe(
       'weir: --port must be an integer from 0 to 65535, got "http"\n',
     );
-    const help = run(['--help']);
+    const help = run(['serve', '--help']);
     expect([help.status, String(help.stderr)]).toEqual([0, '']);
     expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
   });
@@ -184,7 +185,7 @@ describe('the start', () => {
       if (damage === 'lost') removeDirectory(log);
       else writeFileSync(log, damage === 'emptied' ? '' : bytes);
       const failed = await spawnServer(own.dataDir);
-      expect((await failed.exited).code).toBe(1);
+      expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
       expect(failed.stderr()).toContain('was acknowledged');
       expect(failed.stdout()).toBe('');
     },
@@ -195,7 +196,7 @@ describe('the start', () => {
     mkdirSync(foreign, { mode: 0o755 });
     writeFileSync(join(foreign, 'diary.txt'), '');
     const failed = await spawnServer(foreign);
-    expect((await failed.exited).code).toBe(1);
+    expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
     expect(failed.stderr()).toContain('holds "diary.txt" but no store');
     expect(readdirSync(foreign)).toEqual(['diary.txt']);
     expect(statSync(foreign).mode & 0o777).toBe(0o755);
