@@ -34,6 +34,15 @@ export function systemMs(): number {
   return Date.now();
 }
 
+/** The last time that ISO 8601 can say, as JavaScript has it. */
+const ISO_MAX_MS = 8_640_000_000_000_000;
+
+/** A time as ISO 8601 in UTC, for people. @param ms Unix time */
+export function isoTime(ms: number): string {
+  if (ms > ISO_MAX_MS) return `${ms} ms`;
+  return new Date(ms).toISOString().replace('.000Z', 'Z');
+}
+
 export interface Anchor {
   monotonicMs: number;
   wallMs: number;

@@ -1,20 +1,9 @@
-/** `weir check`: one check on a running server, with an answer for a human. */
+/** `weir check`: one check on a running server. */
 
-import { systemMs } from '../time.ts';
-import { asksForHelp, durationOf, integerOf, readOptions, required } from './options.ts';
-import { notWeir, post } from './server.ts';
-
-const USAGE = `weir check <identifier> --limit <tokens> --duration <window>
-weir check --limit <tokens> --duration <window> -- <identifier, which may begin with ->
-
-  --limit <tokens>        tokens in a window
-  --duration <window>     90000 (ms), 90s, 15m, 1h, 30d
-  --namespace <name>      default
-  --cost <tokens>         1; 0 looks and changes nothing
-  --async                 answer at once, deduct afterwards
-
-Exit code 0: admitted; 1: refused; 2: no answer, or an error.
-`;
+import { EXIT } from '../exit.ts';
+import { isoTime, systemMs } from '../time.ts';
+import { CODES, type Command, part } from './command.ts';
+import { durationOf, identifierOf, integerOf, required } from './options.ts';
 
 interface LimitAnswer {
   success: boolean;
@@ -23,36 +12,59 @@ interface LimitAnswer {
   reset: number;
 }
 
-/** @returns the exit code */
-export async function check(args: readonly string[]): Promise<number> {
-  if (asksForHelp(args)) {
-    process.stdout.write(USAGE);
-    return 0;
-  }
-  const { values, positionals } = readOptions(
-    args,
-    {
-      limit: { type: 'string' },
-      duration: { type: 'string' },
-      namespace: { type: 'string' },
-      cost: { type: 'string' },
-      async: { type: 'boolean' },
-    },
-    ['identifier'],
-  );
-  const answer = await post<LimitAnswer>('ratelimits.limit', {
-    identifier: positionals[0],
-    limit: integerOf('limit', required('limit', values.limit)),
-    duration: durationOf('duration', required('duration', values.duration)),
-    namespace: values.namespace,
-    cost: values.cost === undefined ? undefined : integerOf('cost', values.cost),
-    async: values.async,
-  });
-  const { success, remaining, limit, reset } = answer;
-  const isAnswer = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
-  if (!isAnswer) throw notWeir(200);
-  const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
-  const outcome = success ? 'admitted' : 'refused';
-  process.stdout.write(`${outcome}: ${remaining} of ${limit} left, new window in ${seconds} s\n`);
-  return success ? 0 : 1;
-}
+const OPTIONS = {
+  limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; at least 1' },
+  duration: {
+    type: 'string',
+    value: '<duration>',
+    help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
+  },
+  namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
+  cost: {
+    type: 'string',
+    value: '<tokens>',
+    help: 'default: 1; 0 shows what is left and takes nothing',
+  },
+  async: { type: 'boolean', help: 'answer at once and deduct afterwards' },
+  'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
+} as const;
+
+export const check: Command = {
+  parts: {
+    '': part({
+      usage: '<identifier> --limit <tokens> --duration <duration> [options]',
+      words: ['identifier'],
+      options: OPTIONS,
+      run: async (call) => {
+        const { values, words } = call;
+        const { namespace, cost, async } = values;
+        const fields = {
+          identifier: identifierOf(words[0], values['empty-identifier']),
+          limit: integerOf('limit', required('limit', values.limit), 1),
+          duration: durationOf('duration', required('duration', values.duration)),
+          namespace,
+          cost: cost === undefined ? undefined : integerOf('cost', cost),
+          async,
+        };
+        const server = call.server();
+        const answer = await server.post<LimitAnswer>('ratelimits.limit', fields);
+        const { success, remaining, limit, reset } = answer;
+        const isAnswer = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
+        if (!isAnswer) throw server.notWeir(200);
+        call.print(answer, () => {
+          const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
+          const outcome = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
+          return `${outcome} ${remaining}, resets at ${isoTime(reset)} (in ${seconds} s)`;
+        });
+        return success ? EXIT.OK : EXIT.DENIED;
+      },
+    }),
+  },
+  notes: 'An identifier that begins with - is put behind --, at the end.',
+  examples: [
+    'weir check user_1 --limit 10 --duration 60s',
+    'weir check user_1 --limit 10 --duration 60s --cost 0',
+    'weir check --limit 10 --duration 60s -- -user',
+  ],
+  codes: [EXIT.OK, EXIT.DENIED, ...CODES.slice(1)],
+};

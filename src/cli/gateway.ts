@@ -6,6 +6,7 @@
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { GATEWAYS, type Gateway, type Policy } from '../policies/policy.ts';
+import { CODES, type Command, part } from './command.ts';
 import { apisix } from './gateways/apisix.ts';
 import { caddy } from './gateways/caddy.ts';
 import { envoy } from './gateways/envoy.ts';
@@ -17,23 +18,10 @@ import { istio } from './gateways/istio.ts';
 import { nginx } from './gateways/nginx.ts';
 import type { Setup, Weir } from './gateways/setup.ts';
 import { traefik } from './gateways/traefik.ts';
-import { asksForHelp, readOptions } from './options.ts';
-import { get, notWeir, serverUrl } from './server.ts';
+import type { Server } from './server.ts';
 
-const USAGE = `weir gateway <gateway> [--namespace <name>]
-
-  <gateway>               ${GATEWAYS.join(', ')}
-  --namespace <name>      whose policy; not needed where there is one for that gateway
-  --listen <port>         where the gateway serves its clients: 8080
-  --upstream <url>        the application behind it: http://127.0.0.1:3000
-  --lua                   for haproxy: weir.lua, which its configuration loads; with the same
-                          --namespace
-
-What is printed asks weir where gateways need no key (WEIR_GATEWAY_PORT of the server, or else
-WEIR_GATEWAY_SOCKET), and where there is neither, at WEIR_URL, where they do. Limits stay in weir:
-after a change of a policy print anew only if it identifies callers otherwise, or has another
-onError, shadow, trustedHops or legacyHeaders.
-`;
+const LISTEN = '8080';
+const UPSTREAM = 'http://127.0.0.1:3000';
 
 type Template = (setup: Setup) => string;
 
@@ -55,27 +43,59 @@ interface Answer {
   cursor?: string;
 }
 
-/** @returns the exit code */
-export async function gateway(args: readonly string[]): Promise<number> {
-  if (asksForHelp(args)) {
-    process.stdout.write(USAGE);
-    return 0;
-  }
-  const options = {
-    namespace: { type: 'string' },
-    listen: { type: 'string', default: '8080' },
-    upstream: { type: 'string', default: 'http://127.0.0.1:3000' },
-    lua: { type: 'boolean', default: false },
-  } as const;
-  const { values, positionals } = readOptions(args, options, ['gateway']);
-  const template = templateOf(positionals[0], values.lua);
-  const listen = portOf(values.listen);
-  const upstream = upstreamOf(values.upstream);
-  const { policies, weir } = await inForce();
-  const policy = choose(policies, positionals[0], values.namespace);
-  process.stdout.write(template({ policy, weir, listen, upstream }));
-  return 0;
-}
+const print = part({
+  usage: '<gateway> [--namespace <name>] [--listen <port>] [--upstream <url>] [--lua]',
+  words: ['gateway'],
+  options: {
+    namespace: {
+      type: 'string',
+      value: '<name>',
+      help: 'whose policy; not needed where there is one for that gateway',
+    },
+    listen: {
+      type: 'string',
+      value: '<port>',
+      help: `where the gateway serves its clients; default: ${LISTEN}`,
+    },
+    upstream: {
+      type: 'string',
+      value: '<url>',
+      help: `the application behind it; default: ${UPSTREAM}`,
+    },
+    lua: {
+      type: 'boolean',
+      help: 'for haproxy: print weir.lua, with the same --namespace',
+    },
+  },
+  json: false,
+  run: async (call) => {
+    const { values, words } = call;
+    const template = templateOf(words[0], values.lua ?? false);
+    const listen = portOf(values.listen ?? LISTEN);
+    const upstream = upstreamOf(values.upstream ?? UPSTREAM);
+    const { policies, weir } = await inForce(call.server());
+    const policy = choose(policies, words[0], values.namespace);
+    process.stdout.write(template({ policy, weir, listen, upstream }));
+    return undefined;
+  },
+});
+
+export const gateway: Command = {
+  parts: { '': print },
+  notes: `
+<gateway> is one of ${GATEWAYS.join(', ')}.
+The configuration asks weir where gateways need no key: at WEIR_GATEWAY_PORT of the server, else at
+WEIR_GATEWAY_SOCKET. Where there is neither, it asks at the address of the server, with a key.
+Limits stay in weir: print the configuration again only after a change of how a policy identifies
+clients, or of its onError, shadow, trustedHops or legacyHeaders.
+`,
+  examples: [
+    'weir gateway nginx > nginx.conf',
+    'weir gateway haproxy --lua > weir.lua',
+    'weir gateway caddy --namespace login --listen 8443 --upstream http://127.0.0.1:3000',
+  ],
+  codes: CODES,
+};
 
 function templateOf(name: string, wantsLua: boolean): Template {
   const known = GATEWAYS.find((gateway) => gateway === name);
@@ -104,20 +124,20 @@ function upstreamOf(text: string): Setup['upstream'] {
 }
 
 /** All policies that the key may read, and where weir is asked. */
-async function inForce(): Promise<{ policies: Policy[]; weir: Weir }> {
+async function inForce(server: Server): Promise<{ policies: Policy[]; weir: Weir }> {
   const policies: Policy[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = await get<Answer>('ratelimits.listPolicies', { cursor });
-    if (!Array.isArray(page.policies)) throw notWeir(200);
+    const page = await server.get<Answer>('ratelimits.listPolicies', { cursor });
+    if (!Array.isArray(page.policies)) throw server.notWeir(200);
     policies.push(...page.policies);
     cursor = page.cursor;
-    if (cursor === undefined) return { policies, weir: placeOf(page.gateway) };
+    if (cursor === undefined) return { policies, weir: placeOf(server.url, page.gateway) };
   }
 }
 
-function placeOf({ url, socket }: Answer['gateway']): Weir {
+function placeOf(serverUrl: string, { url, socket }: Answer['gateway']): Weir {
   if (url === undefined && socket !== undefined) return { socket };
-  const { protocol, hostname, port } = new URL(url ?? serverUrl());
+  const { protocol, hostname, port } = new URL(url ?? serverUrl);
   if (protocol !== 'http:') {
     throw new StartError(
       'checks are served with TLS, which these configurations are not for: give gateways a port' +

@@ -3,104 +3,115 @@
  * in the data directory of a stopped one.
  */
 
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { addKey, newKey } from '../api/keys.ts';
-import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
-import { Registry } from '../registry/registry.ts';
-import { DataDirectory, STORE } from '../store/directory.ts';
-import { SqliteStore } from '../store/sqlite.ts';
-import { systemMs } from '../time.ts';
-import {
-  durationOf,
-  printLine,
-  readOptions,
-  required,
-  runSubcommand,
-  type Subcommands,
-} from './options.ts';
-import { items, post } from './server.ts';
+import { isoTime } from '../time.ts';
+import { CODES, type Command, part } from './command.ts';
+import { expiryOf, required } from './options.ts';
+import { cell } from './output.ts';
 
 const DEFAULT_DATA_DIR = './weir-data';
 
-const USAGE = `weir keys create --name <name> --permission <permission> ... [--expires <when>]
-weir keys create ... --offline [--data-dir <path>]
-weir keys list
-weir keys revoke <keyId>
+interface NewKey {
+  keyId: string;
+  key: string;
+}
 
-  --permission <text>     "*" for all, "ratelimit.*.limit", "ratelimit.<namespaceId>.limit",
-                          "keys.create" ...; as often as there are permissions
-  --expires <when>        90s, 15m, 1h, 30d from now, or a date like 2030-01-31
-  --offline               on the data directory of a stopped server
-  --data-dir <path>       that directory; else WEIR_DATA_DIR, else ${DEFAULT_DATA_DIR}
-
-The key is printed this once, and kept nowhere.
-`;
-
-const SUBCOMMANDS: Subcommands = {
-  create: async (args) => {
-    const options = {
-      name: { type: 'string' },
-      permission: { type: 'string', multiple: true },
-      expires: { type: 'string' },
-      offline: { type: 'boolean' },
-      'data-dir': { type: 'string' },
-    } as const;
-    const { values } = readOptions(args, options);
+const create = part({
+  usage: '--name <name> --permission <permission> ... [--expires <when>] [--offline]',
+  options: {
+    name: { type: 'string', value: '<name>', help: 'a name by which people know the key' },
+    permission: {
+      type: 'string',
+      multiple: true,
+      value: '<permission>',
+      help: 'as often as there are permissions: "*" for all, "keys.create", ...',
+    },
+    expires: {
+      type: 'string',
+      value: '<when>',
+      help: '90s, 15m, 1h, 30d from now, 2030-01-31, 2030-01-31T12:00:00Z',
+    },
+    offline: { type: 'boolean', help: 'write to the data directory of a stopped server' },
+    'data-dir': {
+      type: 'string',
+      value: '<path>',
+      help: `with --offline; default: WEIR_DATA_DIR, else ${DEFAULT_DATA_DIR}`,
+    },
+  },
+  run: async (call) => {
+    const { values } = call;
     const name = required('name', values.name);
-    const { permission: permissions, offline = false } = values;
-    if (permissions === undefined) throw new StartError('--permission is missing; see --help');
-    const expires = values.expires === undefined ? undefined : timeOf(values.expires);
-    const fields = { name, permissions, ...(expires === undefined ? {} : { expires }) };
-    if (!offline) {
-      if (values['data-dir'] !== undefined) throw new StartError('--data-dir goes with --offline');
-      printLine(await post('keys.create', fields));
-      return;
+    const permissions = required('permission', values.permission);
+    const { expires } = values;
+    const fields = {
+      name,
+      permissions,
+      ...(expires === undefined ? {} : { expires: expiryOf('expires', expires) }),
+    };
+    let answer: NewKey;
+    if (values.offline) {
+      const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
+      answer = (await import('./offline.ts')).createOffline(path, fields);
+    } else {
+      if (values['data-dir'] !== undefined) throw new StartError('--data-dir needs --offline');
+      const server = call.server();
+      answer = await server.post<NewKey>('keys.create', fields);
+      if (typeof answer.keyId !== 'string' || typeof answer.key !== 'string') {
+        throw server.notWeir(200);
+      }
     }
-    const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
-    printLine(createOffline(path, fields));
+    call.print(answer, () => {
+      const { keyId, key } = answer;
+      return `key id: ${keyId}\nkey:    ${key}\nThe key is shown only now: store it safely.`;
+    });
+    return undefined;
   },
+});
 
-  list: async (args) => {
-    readOptions(args, {});
-    for await (const key of items('keys.list', 'keys')) printLine(key);
-  },
+interface ListedKey {
+  keyId: string;
+  name: string;
+  permissions: string[];
+  createdAt: number;
+  expires?: number;
+}
 
-  revoke: async (args) => {
-    const { positionals } = readOptions(args, {}, ['keyId']);
-    printLine(await post('keys.revoke', { keyId: positionals[0] }));
+const list = part({
+  usage: '',
+  run: async (call) => {
+    const header = ['KEY ID', 'NAME', 'CREATED', 'EXPIRES', 'PERMISSIONS'];
+    const row = ({ keyId, name, createdAt, expires, permissions }: ListedKey) => {
+      const ends = expires === undefined ? 'never' : isoTime(expires);
+      return [keyId, cell(name), isoTime(createdAt), ends, permissions.map(cell).join(' ')];
+    };
+    await call.printList(call.server().items('keys.list', 'keys'), header, row);
+    return undefined;
   },
+});
+
+const revoke = part({
+  usage: '<keyId>',
+  words: ['keyId'],
+  run: async (call) => {
+    const [keyId] = call.words;
+    const answer = await call.server().post<object>('keys.revoke', { keyId });
+    call.print(answer, () => `Key ${cell(keyId)} is revoked.`);
+    return undefined;
+  },
+});
+
+export const keys: Command = {
+  parts: { create, list, revoke },
+  notes: `
+Permissions: "*", "keys.create", "keys.read", "keys.revoke", "ratelimit.*.<action>" for every
+namespace, "ratelimit.<namespaceId>.<action>" for one; weir namespaces list shows the ids. The key
+itself is printed once and never again.
+`,
+  examples: [
+    "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",
+    'weir keys list',
+    'weir keys revoke key_...',
+    "weir keys create --name root --permission '*' --offline --data-dir ./weir-data",
+  ],
+  codes: CODES,
 };
-
-/** @returns the exit code */
-export function keys(args: readonly string[]): Promise<number> {
-  return runSubcommand('keys', SUBCOMMANDS, USAGE, args);
-}
-
-/** Whoever may write to the directory may do everything anyway. */
-function createOffline(path: string, fields: object): object {
-  const { key, record } = newKey(fields, systemMs());
-  if (!existsSync(join(path, STORE))) {
-    throw new StartError(
-      `${resolve(path)} holds no store of weir: name its data directory by --data-dir`,
-    );
-  }
-  const directory = DataDirectory.open(path);
-  const store = SqliteStore.open(directory);
-  const registry = new Registry(store);
-  addKey(registry, record);
-  registry.settle(store);
-  store.close();
-  directory.close();
-  return { keyId: record.id, key };
-}
-
-function timeOf(text: string): number {
-  if (!/^\d{4}-/.test(text)) return systemMs() + durationOf('expires', text);
-  const [, year, month] = /^(\d{4})-(\d\d)-\d\d(T[\d:.]+Z)?$/.exec(text) ?? [];
-  const date = year === undefined ? Number.NaN : Date.parse(text);
-  // A day that a month has not is taken for one of the next.
-  if (date < Date.UTC(Number(year), Number(month), 1)) return date;
-  throw new StartError(`--expires must be a date like 2030-01-31, got ${describe(text)}`);
-}

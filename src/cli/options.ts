@@ -1,89 +1,113 @@
-/** Reads what stands behind a command. What is wrong is a StartError that names it. */
+/**
+ * Reads the values of options. One that is wrong is a StartError that names the option, what it
+ * takes and what it got.
+ */
 
-import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { isId } from '../api/named.ts';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
-import { AMOUNT_MAX } from '../limits.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, NAMESPACE_ID_PREFIX } from '../limits.ts';
+import { systemMs } from '../time.ts';
 
-type Options = NonNullable<ParseArgsConfig['options']>;
-
-/** @param positionals names of the words that are not options, all required */
-export function readOptions<const O extends Options>(
-  args: readonly string[],
-  options: O,
-  positionals: readonly string[] = [],
-) {
-  let parsed: ReturnType<typeof parse<O>>;
-  try {
-    parsed = parse(args, options);
-  } catch (error) {
-    throw new StartError((error as Error).message);
-  }
-  const missing = positionals[parsed.positionals.length];
-  if (missing !== undefined) throw new StartError(`<${missing}> is missing; see --help`);
-  const tooMuch = parsed.positionals[positionals.length];
-  if (tooMuch !== undefined) throw new StartError(`${describe(tooMuch)} is too much; see --help`);
-  return parsed;
-}
-
-function parse<const O extends Options>(args: readonly string[], options: O) {
-  return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
-}
-
-/** @throws StartError where a required option is not there */
-export function required(option: string, value: string | undefined): string {
-  if (value === undefined) throw new StartError(`--${option} is missing; see --help`);
+/** @throws StartError where a required option is missing */
+export function required<T>(option: string, value: T | undefined): T {
+  if (value === undefined) throw new StartError(`--${option} is required`);
   return value;
 }
 
-export function integerOf(option: string, value: string): number {
+export function integerOf(option: string, value: string, minimum = 0, maximum = AMOUNT_MAX) {
   const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
-  if (Number.isSafeInteger(number)) return number;
+  if (number >= minimum && number <= maximum) return number;
   throw new StartError(
-    `--${option} must be an integer from 0 to ${AMOUNT_MAX}, got ${describe(value)}`,
+    `--${option} must be an integer from ${minimum} to ${maximum}; got ${describe(value)}`,
   );
 }
 
 const UNITS_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+type Unit = keyof typeof UNITS_MS;
+const UNITS = Object.keys(UNITS_MS).reverse() as Unit[];
 
-/** `90000`, `90s`, `15m`, `1h`, `30d`: in ms. */
-export function durationOf(option: string, value: string): number {
-  const [, count, unit = 'ms'] = /^(\d{1,13})(ms|s|m|h|d)?$/.exec(value) ?? [];
-  if (count !== undefined) return Number(count) * UNITS_MS[unit as keyof typeof UNITS_MS];
+/** A duration in the largest unit that says it exactly. */
+export function durationText(ms: number): string {
+  const unit = UNITS.find((unit) => ms % UNITS_MS[unit] === 0) ?? 'ms';
+  return `${ms / UNITS_MS[unit]}${unit}`;
+}
+
+/** The same in a unit, where that says it exactly. */
+function textIn(unit: Unit, ms: number): string {
+  return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : durationText(ms);
+}
+
+/** @returns ms */
+export function durationOf(
+  option: string,
+  value: string,
+  minimumMs = DURATION_MIN_MS,
+  maximumMs = DURATION_MAX_MS,
+): number {
+  const [, count, given] = /^(\d+)(ms|s|m|h|d)?$/.exec(value) ?? [];
+  if (count === undefined) {
+    throw new StartError(
+      `--${option} must be a duration such as 90000 (milliseconds), 90s, 15m, 1h or 30d;` +
+        ` got ${describe(value)}`,
+    );
+  }
+  const unit = (given ?? 'ms') as Unit;
+  const ms = Number(count) * UNITS_MS[unit];
+  if (ms >= minimumMs && ms <= maximumMs) return ms;
   throw new StartError(
-    `--${option} must be a duration like 90000, 90s, 15m, 1h or 30d, got ${describe(value)}`,
+    `--${option} must be from ${textIn(unit, minimumMs)} to ${textIn(unit, maximumMs)};` +
+      ` got ${describe(given === undefined ? `${value}ms` : value)}`,
   );
 }
 
-/** What stands behind `--` are words like any others. */
-export function asksForHelp(args: readonly string[]): boolean {
-  const options = args.slice(0, args.includes('--') ? args.indexOf('--') : undefined);
-  return options.includes('--help') || options.includes('-h');
+const DATE = /^(\d{4})-(\d\d)-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
+
+/** A time in the future, as a duration from now or a date. @returns Unix time in ms */
+export function expiryOf(option: string, value: string): number {
+  if (/^\d+(ms|s|m|h|d)$/.test(value)) return systemMs() + durationOf(option, value);
+  const [text, year, month, day] = DATE.exec(value) ?? [];
+  const ms = text === undefined ? Number.NaN : Date.parse(text);
+  // The parser takes a day that a month does not have for one of the next month.
+  const isDay = Date.UTC(Number(year), Number(month) - 1, Number(day)) < endOf(year, month);
+  if (Number.isNaN(ms) || !isDay) {
+    throw new StartError(
+      `--${option} must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as` +
+        ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00;' +
+        ` got ${describe(value)}`,
+    );
+  }
+  if (ms > systemMs()) return ms;
+  throw new StartError(`--${option} must be in the future; got ${describe(value)}`);
 }
 
-/** For each subcommand, what does it. */
-export type Subcommands = Record<string, (args: readonly string[]) => Promise<void>>;
-
-/** @returns the exit code */
-export async function runSubcommand(
-  command: string,
-  subcommands: Subcommands,
-  usage: string,
-  args: readonly string[],
-): Promise<number> {
-  const [name, ...rest] = args;
-  if (name === undefined || asksForHelp(args)) {
-    process.stdout.write(usage);
-    return name === undefined ? 2 : 0;
-  }
-  if (!Object.hasOwn(subcommands, name)) {
-    throw new StartError(`${describe(name)} is no command of weir ${command}; see --help`);
-  }
-  await subcommands[name](rest);
-  return 0;
+/** When a month ends, Unix time in ms. */
+function endOf(year: string | undefined, month: string | undefined): number {
+  return Date.UTC(Number(year), Number(month), 1);
 }
 
-/** One line of JSON on standard output. */
-export function printLine(value: object): void {
-  process.stdout.write(`${JSON.stringify(value)}\n`);
+/** An identifier to check or reset: an empty one is usually a variable that is not set. */
+export function identifierOf(value: string, isEmptyAllowed = false): string {
+  if (value !== '' || isEmptyAllowed) return value;
+  throw new StartError('<identifier> is empty: add --empty-identifier if that is meant');
+}
+
+/** A namespace as v1 takes it, and its text as v2 does, where an id is never a name. */
+export function namespaceOf({
+  namespace,
+  'namespace-id': id,
+}: {
+  namespace?: string;
+  'namespace-id'?: string;
+}) {
+  if (namespace !== undefined && id !== undefined) {
+    throw new StartError('--namespace and --namespace-id cannot be combined: leave one out');
+  }
+  if (id !== undefined && !isId(id)) {
+    throw new StartError(
+      `--namespace-id must be an id such as ${NAMESPACE_ID_PREFIX}...; got ${describe(id)}`,
+    );
+  }
+  const text = id ?? required('namespace', namespace);
+  return { text, fields: isId(text) ? { namespaceId: text } : { namespaceName: text } };
 }

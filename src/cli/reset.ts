@@ -1,29 +1,44 @@
-/** `weir reset`: lets an identifier in again, on a running server. */
+/** `weir reset`: clears the counters of an identifier on a running server. */
 
-import { asksForHelp, durationOf, readOptions } from './options.ts';
-import { notWeir, post } from './server.ts';
+import { CODES, type Command, part } from './command.ts';
+import { durationOf, identifierOf } from './options.ts';
+import { counted, quoted } from './output.ts';
 
-const USAGE = `weir reset <identifier>
-weir reset -- <identifier, which may begin with ->
-
-  --namespace <name>      default; a name or an id
-  --duration <window>     90000 (ms), 90s, 15m, 1h, 30d: that of its checks; without it all windows
-`;
-
-/** @returns the exit code */
-export async function reset(args: readonly string[]): Promise<number> {
-  if (asksForHelp(args)) {
-    process.stdout.write(USAGE);
-    return 0;
-  }
-  const options = { namespace: { type: 'string' }, duration: { type: 'string' } } as const;
-  const { values, positionals } = readOptions(args, options, ['identifier']);
-  const { cleared } = await post<{ cleared: number }>('ratelimits.reset', {
-    identifier: positionals[0],
-    namespace: values.namespace,
-    duration: values.duration === undefined ? undefined : durationOf('duration', values.duration),
-  });
-  if (!Number.isInteger(cleared)) throw notWeir(200);
-  process.stdout.write(`cleared: ${cleared} ${cleared === 1 ? 'counter' : 'counters'}\n`);
-  return 0;
-}
+export const reset: Command = {
+  parts: {
+    '': part({
+      usage: '<identifier> [options]',
+      words: ['identifier'],
+      options: {
+        namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
+        duration: {
+          type: 'string',
+          value: '<duration>',
+          help: 'only the counter of checks with this duration; default: all counters',
+        },
+        'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
+      },
+      run: async (call) => {
+        const { duration, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
+        const identifier = identifierOf(call.words[0], isEmptyAllowed);
+        const fields = {
+          identifier,
+          namespace,
+          duration: duration === undefined ? undefined : durationOf('duration', duration),
+        };
+        const server = call.server();
+        const answer = await server.post<{ cleared: number }>('ratelimits.reset', fields);
+        const { cleared } = answer;
+        if (!Number.isInteger(cleared)) throw server.notWeir(200);
+        call.print(
+          answer,
+          () => `Cleared ${counted(cleared, 'counter')} of ${quoted(identifier)}.`,
+        );
+        return undefined;
+      },
+    }),
+  },
+  notes: 'An identifier that begins with - is put behind --, at the end.',
+  examples: ['weir reset user_1', 'weir reset user_1 --namespace email.send --duration 60s'],
+  codes: CODES,
+};

@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { Check } from 'typebox/value';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import { nearest } from '../nearest.ts';
 import { annotations, type SettingName, Settings } from './schema.ts';
 
 export interface Given {
@@ -33,20 +34,7 @@ export function readText(source: string, path: string): string {
 }
 
 export function unknown(key: string, known: readonly string[]): string {
-  const near = known.find((name) => distance(name, key) <= 2);
-  return `${key} is no setting of weir${near === undefined ? '; see --help' : `; is it ${near}?`}`;
-}
-
-/** How many letters must be changed, added or left out to make one text into the other. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const swap = row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, swap));
-    }
-    row = next;
-  }
-  return row[b.length];
+  const near = nearest(key, known);
+  const hint = near === undefined ? 'see weir help serve' : `is it ${near}?`;
+  return `${key} is no setting of weir; ${hint}`;
 }

@@ -1,15 +1,21 @@
-/** The text of --help, made from the schema of the settings. */
+/** The help of `weir serve`: every setting, from the schema of the settings. */
 
+import { EXIT, exitSection } from '../exit.ts';
 import { annotations, environmentName, flagName, SETTING_NAMES } from './schema.ts';
 
-const HEAD = `weir: a rate limiting sidecar. May this identifier pass?
+const HEAD = `Usage:
+  weir [serve] [settings]
+  npm start -- [settings]     in a clone
 
-Usage: weir [serve] [flags]     or, in a clone, npm start -- [flags]
-weir help lists the other commands.
+Serves checks. A setting is taken from its flag, else from its environment variable, else from the
+JSON file of --config, else it has its default, in brackets below. The cores allowed are those that
+weir may run on, or fewer where its control group, as that of a container, has a limit of CPU time.
+`;
 
-A setting is taken from its flag, else from its environment variable, else from the JSON file
-named by --config, else it has its default. The cores allowed are those that weir may run on, or
-fewer where its control group, as that of a container, has a limit of CPU time.
+const EXAMPLES = `Examples:
+  weir
+  weir serve --port 8080 --data-dir /var/lib/weir
+  WEIR_ROOT_KEY_FILE=/run/secrets/weir weir serve --config weir.json
 `;
 
 export function helpText(): string {
@@ -19,5 +25,7 @@ export function helpText(): string {
     const names = secret ? environmentName(name) : `${flagName(name)}, ${environmentName(name)}`;
     return `  ${names}\n      ${meaning}: ${takes}${value}\n`;
   });
-  return `${HEAD}\n${rows.join('')}\n  --help, -h\n      this text\n`;
+  const options = `Options:\n${rows.join('')}  -h, --help\n      print this help\n`;
+  const codes = exitSection([EXIT.OK, EXIT.USAGE, EXIT.CANNOT_SERVE]);
+  return [HEAD, options, EXAMPLES, codes].join('\n');
 }

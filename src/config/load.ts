@@ -81,7 +81,7 @@ function fromFlags(args: readonly string[]): Layer {
   for (let i = 0; i < tokens.length; i++) {
     const token = tokens[i];
     if (token.kind === 'positional') {
-      throw new StartError(`${describe(token.value)} is not a flag; see --help`);
+      throw new StartError(`${describe(token.value)} is not a flag; see weir help serve`);
     }
     if (token.kind === 'option-terminator') continue;
     const name = byFlag.get(token.rawName);

@@ -4,8 +4,17 @@ import { closeSync, writeSync } from 'node:fs';
 
 /** Says one sentence on standard error, in one line even where it quotes a stack. */
 export function say(sentence: string): void {
+  writeError(`weir: ${sentence.replace(/\s*\n\s*/g, ' ')}\n`);
+}
+
+/** The same as one line of JSON. */
+export function sayJson(value: object): void {
+  writeError(`${JSON.stringify(value)}\n`);
+}
+
+function writeError(line: string): void {
   try {
-    writeSync(2, `weir: ${sentence.replace(/\s*\n\s*/g, ' ')}\n`);
+    writeSync(2, line);
   } catch {
     // Standard error is gone or full: there is nobody left to tell.
   }

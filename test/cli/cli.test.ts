@@ -5,9 +5,12 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import { IMPORT_MAX_BYTES } from '../../src/limits.ts';
 import { done } from '../support/api.ts';
+import { jsonLines, runWeir } from '../support/command.ts';
 import {
   MAIN,
   ROOT_KEY,
@@ -30,77 +33,203 @@ afterAll(async () => {
   removeDirectory(files);
 });
 
-interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
+function weir(args: string[], env: Record<string, string | undefined> = {}, input?: string) {
+  return runWeir(server.url, args, { env, cwd: files, ...(input === undefined ? {} : { input }) });
 }
 
-function weir(args: string[], env: Record<string, string> = {}, input?: string): Promise<Outcome> {
-  return new Promise((resolve) => {
-    const known = { PATH: process.env.PATH, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY, ...env };
-    const options = { env: known as NodeJS.ProcessEnv, cwd: files };
-    const child = execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
-      resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
-    });
-    child.stdin?.end(input);
-  });
+/** What a command printed as JSON, line by line; fails unless it ended with 0. */
+function lines(args: string[], env: Record<string, string | undefined> = {}, input?: string) {
+  const options = { env, cwd: files, ...(input === undefined ? {} : { input }) };
+  return jsonLines(server.url, args, options);
 }
 
-/** What a command printed, line by line; fails unless it ended with 0. */
-async function lines(args: string[], env?: Record<string, string>, input?: string) {
-  const { code, stdout, stderr } = await weir(args, env, input);
-  expect([args, code, stderr]).toEqual([args, 0, '']);
-  const printed = stdout.split('\n').filter((line) => line !== '');
-  return printed.map((line): Record<string, unknown> => JSON.parse(line));
-}
+const ISO = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{3})?Z';
 
 describe('weir check', () => {
-  test('says what a human wants to know, and ends with 0, 1 or 2', async () => {
+  test('says whether it is allowed, what is left and until when, by text and by exit code', async () => {
     const args = ['check', 'user_1', '--limit', '2', '--duration', '30d', '--namespace', 'cli'];
     const answers = [await weir(args), await weir([...args, '--cost', '2']), await weir(args)];
-    expect(answers.map(({ code }) => code)).toEqual([0, 1, 0]);
+    expect(answers.map(({ code }) => code)).toEqual([EXIT.OK, EXIT.DENIED, EXIT.OK]);
     expect(answers.map(({ stderr }) => stderr)).toEqual(['', '', '']);
-    expect(answers[0].stdout).toMatch(/^admitted: 1 of 2 left, new window in \d+ s\n$/);
-    expect(answers[1].stdout).toMatch(/^refused: 1 of 2 left/);
-    expect((await weir(args)).code).toBe(1);
-    expect((await weir([...args, '--cost', '0'])).code).toBe(0);
+    const allowed = `^allowed: limit 2, remaining 1, resets at ${ISO} \\(in \\d+ s\\)\n$`;
+    expect(answers[0].stdout).toMatch(new RegExp(allowed));
+    expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 1, resets at /);
+    expect((await weir(args)).code).toBe(EXIT.DENIED);
+    const [looked] = await lines([...args, '--cost', '0']);
+    expect(looked).toEqual({ success: true, limit: 2, remaining: 0, reset: expect.any(Number) });
+    const denied = await weir([...args, '--json']);
+    expect([denied.code, denied.stderr]).toEqual([EXIT.DENIED, '']);
+    expect(JSON.parse(denied.stdout)).toEqual({ ...looked, success: false });
   });
 
-  const faults: [string, string[], Record<string, string>, string][] = [
-    ['no key', ['a', '--limit', '1', '--duration', '1s'], { WEIR_KEY: '' }, 'WEIR_KEY must hold'],
-    ['a wrong key', ['a', '--limit', '1', '--duration', '1s'], { WEIR_KEY: 'x' }, 'UNAUTHORIZED: '],
+  const said = ['a', '--limit', '1', '--duration', '1s'];
+  const faults: [string, string[], Record<string, string | undefined>, number, string][] = [
+    ['no key', said, { WEIR_KEY: undefined }, EXIT.USAGE, 'WEIR_KEY is not set: it must be an API'],
+    ['an empty key', said, { WEIR_KEY: '' }, EXIT.USAGE, 'WEIR_KEY is not set'],
+    ['a wrong key', said, { WEIR_KEY: 'x' }, EXIT.SERVER_ERROR, 'UNAUTHORIZED: '],
     [
       'no server',
-      ['a', '--limit', '1', '--duration', '1s'],
-      { WEIR_URL: 'http://127.0.0.1:1' },
-      'there is no answer from http://127.0.0.1:1 (WEIR_URL): ',
+      said,
+      { WEIR_URL: 'http://127.0.0.1:2' },
+      EXIT.NO_ANSWER,
+      'no answer from http://127.0.0.1:2 (WEIR_URL): connect ECONNREFUSED 127.0.0.1:2',
     ],
-    ['no identifier', ['--limit', '1', '--duration', '1s'], {}, '<identifier> is missing'],
-    ['too much', ['a', 'b', '--limit', '1', '--duration', '1s'], {}, '"b" is too much'],
-    ['no limit', ['a', '--duration', '1s'], {}, '--limit is missing'],
-    ['a wrong limit', ['a', '--limit', 'x', '--duration', '1s'], {}, '--limit must be an integer'],
+    ['no identifier', said.slice(1), {}, EXIT.USAGE, '<identifier> is required'],
+    [
+      'an empty identifier',
+      ['', ...said.slice(1)],
+      {},
+      EXIT.USAGE,
+      '<identifier> is empty: add --empty-identifier if that is meant',
+    ],
+    ['too much', ['a', 'b', ...said.slice(1)], {}, EXIT.USAGE, '"b" is one argument too many'],
+    ['no limit', ['a', '--duration', '1s'], {}, EXIT.USAGE, '--limit is required'],
+    ['no duration', ['a', '--limit', '1'], {}, EXIT.USAGE, '--duration is required'],
+    [
+      'a limit of 0',
+      ['a', '--limit', '0', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit must be an integer from 1 to 9007199254740991; got "0"',
+    ],
     [
       'a limit beyond',
       ['a', '--limit', '9007199254740992', '--duration', '1s'],
       {},
-      '--limit must be an integer from 0 to 9007199254740991, got "9007199254740992"',
+      EXIT.USAGE,
+      '--limit must be an integer from 1 to 9007199254740991; got "9007199254740992"',
+    ],
+    [
+      'a negative limit',
+      ['a', '--limit', '-5', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit must be an integer from 1 to 9007199254740991; got "-5"',
+    ],
+    [
+      'a limit without a value',
+      ['a', '--limit', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit needs a value: <tokens>',
+    ],
+    ['a switch with a value', [...said, '--async=1'], {}, EXIT.USAGE, '--async takes no value'],
+    [
+      'a wrong duration',
+      ['a', '--limit', '1', '--duration', '1x'],
+      {},
+      EXIT.USAGE,
+      '--duration must be a duration such as 90000 (milliseconds), 90s, 15m, 1h or 30d; got "1x"',
+    ],
+    [
+      'a short duration',
+      ['a', '--limit', '1', '--duration', '60'],
+      {},
+      EXIT.USAGE,
+      '--duration must be from 1000ms to 3155760000000ms; got "60ms"',
+    ],
+    [
+      'a long duration',
+      ['a', '--limit', '1', '--duration', '36526d'],
+      {},
+      EXIT.USAGE,
+      '--duration must be from 1s to 36525d; got "36526d"',
+    ],
+    [
+      'an unknown option',
+      ['a', '--lmit', '1'],
+      {},
+      EXIT.USAGE,
+      '--lmit is not an option of weir check; did you mean --limit?',
+    ],
+    [
+      'a fault that the server finds',
+      [...said, '--namespace', ''],
+      {},
+      EXIT.SERVER_ERROR,
+      'BAD_REQUEST: --namespace must be a text of 1 to 512 characters, got ""',
     ],
     [
       'no URL',
-      ['a', '--limit', '1', '--duration', '1s'],
+      said,
       { WEIR_URL: '' },
-      'WEIR_URL must be a URL like http://127.0.0.1:7070, got ""',
+      EXIT.USAGE,
+      'WEIR_URL must be a URL such as http://127.0.0.1:7070; got ""',
     ],
-    ['a wrong duration', ['a', '--limit', '1', '--duration', '1y'], {}, '--duration must be a dur'],
-    ['an unknown option', ['a', '--lmit', '1'], {}, "Unknown option '--lmit'"],
-    ['a bad field', ['a', '--limit', '0', '--duration', '1s'], {}, 'BAD_REQUEST: "limit" must be'],
+    ['a URL without http', said, { WEIR_URL: 'localhost:7070' }, EXIT.USAGE, 'WEIR_URL must be a'],
+    [
+      'a URL with a query',
+      said,
+      { WEIR_URL: 'http://localhost:7070/?a' },
+      EXIT.USAGE,
+      'WEIR_URL must be a URL such as',
+    ],
+    ['a wrong --url', [...said, '--url', 'nowhere'], {}, EXIT.USAGE, '--url must be a URL such as'],
+    [
+      'a wrong timeout',
+      [...said, '--timeout', '1h'],
+      {},
+      EXIT.USAGE,
+      '--timeout must be from 1ms to 5m; got "1h"',
+    ],
   ];
-  test.each(faults)('ends with 2 and one sentence: %s', async (_what, args, env, message) => {
-    const { code, stdout, stderr } = await weir(['check', ...args], env);
-    expect([code, stdout]).toEqual([2, '']);
-    expect(stderr).toContain(`weir: ${message}`);
-    expect(stderr.trim().split('\n').length).toBe(1);
+  test.each(faults)(
+    'says what is wrong in one sentence: %s',
+    async (_what, args, env, code, message) => {
+      const failed = await weir(['check', ...args], env);
+      expect([failed.code, failed.stdout]).toEqual([code, '']);
+      expect(failed.stderr).toContain(`weir: ${message}`);
+      expect(failed.stderr.trim().split('\n').length).toBe(1);
+
+      const json = await weir(['check', ...args, '--json'], env);
+      expect([json.code, json.stdout]).toEqual([code, '']);
+      const { error } = JSON.parse(json.stderr);
+      const [, serverCode = '', text] = /^(?:([A-Z_]+): )?(.*)$/s.exec(message) ?? [];
+      expect([Object.keys(error), error.message]).toEqual([
+        ['code', 'message'],
+        expect.stringContaining(text),
+      ]);
+      const own = { [EXIT.USAGE]: 'USAGE', [EXIT.NO_ANSWER]: 'NO_ANSWER' }[code];
+      expect(error.code).toBe(own ?? serverCode);
+    },
+  );
+
+  test('asks about the empty identifier only where that is said', async () => {
+    const args = ['check', '', '--limit', '1', '--duration', '30d', '--empty-identifier'];
+    expect([(await weir(args)).code, (await weir(args)).code]).toEqual([EXIT.OK, EXIT.DENIED]);
+    const reset = await weir(['reset', '', '--empty-identifier']);
+    expect([reset.code, reset.stdout]).toEqual([EXIT.OK, 'Cleared 1 counter of "".\n']);
+    const wrong = await weir(['reset', '']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: <identifier> is empty: add --empty-identifier if that is meant\n',
+    ]);
+  });
+
+  test('asks the path that its URL has, with and without a slash at its end', async () => {
+    const paths: unknown[] = [];
+    const other = createServer((request, response) => {
+      paths.push(request.url);
+      response.end('{"success":true,"limit":1,"remaining":0,"reset":1000}');
+    });
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    for (const end of ['', '/', '//', '/behind/a/proxy', '/behind/a/proxy/']) {
+      const url = `http://127.0.0.1:${port}${end}`;
+      const unused = { WEIR_URL: 'http://127.0.0.1:2' };
+      expect((await weir(['check', ...said], { WEIR_URL: url })).code).toBe(EXIT.OK);
+      expect((await weir(['check', ...said, '--url', url], unused)).code).toBe(EXIT.OK);
+    }
+    const [plain, proxied] = ['/v1/ratelimits.limit', '/behind/a/proxy/v1/ratelimits.limit'];
+    expect(paths).toEqual([...Array(6).fill(plain), ...Array(4).fill(proxied)]);
+    other.close();
+  });
+
+  test('never shows the password of a URL', async () => {
+    const WEIR_URL = 'http://user:secret@127.0.0.1:7070';
+    const { code, stderr } = await weir(['check', ...said], { WEIR_URL });
+    expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining('WEIR_URL must have no')]);
+    expect(stderr).not.toContain('secret');
   });
 });
 
@@ -113,18 +242,26 @@ describe('weir reset', () => {
     const reset = (...args: string[]) => weir(['reset', '--namespace', 'cli', ...args]);
     for (const duration of ['30d', '29d', '30d', '29d']) await check(duration);
     const one = await reset('locked out', '--duration', '29d');
-    expect([one.code, one.stdout, one.stderr]).toEqual([0, 'cleared: 1 counter\n', '']);
+    expect([one.code, one.stdout, one.stderr]).toEqual([
+      0,
+      'Cleared 1 counter of "locked out".\n',
+      '',
+    ]);
     expect([(await check('29d')).code, (await check('30d')).code]).toEqual([0, 1]);
-    expect((await reset('locked out')).stdout).toBe('cleared: 2 counters\n');
+    expect((await reset('locked out')).stdout).toBe('Cleared 2 counters of "locked out".\n');
     expect((await check('30d')).code).toBe(0);
     await check('30d', '--help');
-    expect((await reset('--', '--help')).stdout).toBe('cleared: 1 counter\n');
-    expect((await reset('nobody')).stdout).toBe('cleared: 0 counters\n');
+    expect((await reset('--', '--help')).stdout).toBe('Cleared 1 counter of "--help".\n');
+    expect(await lines(['reset', 'nobody'])).toEqual([{ cleared: 0 }]);
+    expect((await reset('nobody')).stdout).toBe('Cleared 0 counters of "nobody".\n');
   });
 
   test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
     const wrong = await weir(['reset']);
-    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('<identifier> is')]);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      2,
+      expect.stringContaining('<identifier> is required'),
+    ]);
     const window = await weir(['reset', 'a', '--duration', '1y']);
     expect([window.code, window.stderr]).toEqual([2, expect.stringContaining('--duration must')]);
     const help = await weir(['reset', '--help']);
@@ -152,35 +289,47 @@ describe('weir check, where something is odd,', () => {
     for (const key of ['secret\nkey', 'sécret', 'a'.repeat(513)]) {
       const { code, stdout, stderr } = await weir([...args, 'a'], { WEIR_KEY: key });
       expect([code, stdout]).toEqual([2, '']);
-      expect(stderr).toBe(
-        'weir: WEIR_KEY must hold an API key, 1 to 512 visible characters of ASCII\n',
-      );
+      expect(stderr).toBe('weir: WEIR_KEY must be an API key, 1 to 512 visible ASCII characters\n');
     }
   });
 
   test('takes no answer but one of weir for an answer', async () => {
     let body = '';
-    const other = createServer((_request, response) => response.end(body));
+    let status = 200;
+    const other = createServer((_request, response) => response.writeHead(status).end(body));
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
     const env = { WEIR_URL: `http://127.0.0.1:${port}` };
+    const set = ['overrides', 'set', 'a', '--limit', '1', '--duration', '1s'];
     const cases: [string, string[]][] = [
+      ['<html>', [...args, 'a']],
       ['{"message":"ok"}', [...args, 'a']],
       ['{"success":true}', [...args, 'a']],
       ['null', [...args, 'a']],
       ['{"overrides":5}', ['overrides', 'list', '--namespace', 'n']],
       ['{}', ['keys', 'list']],
+      ['{"keys":[{}]}', ['keys', 'list']],
       ['3', ['keys', 'revoke', 'key_1']],
+      ['{"keyId":"key_1"}', ['keys', 'create', '--name', 'k', '--permission', '*']],
+      ['{"cleared":"all"}', ['reset', 'a']],
+      ['{"overrideId":"rlor_1"}', [...set, '--namespace', 'n']],
+      ['{"data":{}}', [...set, '--namespace', 'n']],
+      ['{"created":1}', ['overrides', 'import', '-']],
     ];
     for (const [answer, command] of cases) {
       body = answer;
       const { code, stderr } = await weir(command, env);
       expect([answer, code, stderr]).toEqual([
         answer,
-        2,
-        expect.stringContaining('answers 200, and not as weir does'),
+        EXIT.NO_ANSWER,
+        expect.stringContaining('answered 200, but not as weir does'),
       ]);
     }
+    // An error of something between here and weir is none of weir's.
+    status = 502;
+    body = '{"error":"bad gateway"}';
+    const { code, stderr } = await weir([...args, 'a'], env);
+    expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('answered 502, but')]);
     other.close();
   });
 
@@ -218,18 +367,83 @@ describe('weir overrides', () => {
       async: true,
     };
     expect(await lines(['overrides', 'get', ...of])).toEqual([override]);
-    expect(await lines(['overrides', 'list', '--namespace', 'over*'])).toEqual([override]);
-    const checked = await weir([
-      ...['check', 'user_1', '--namespace', 'overridden'],
-      ...['--limit', '99', '--duration', '1s'],
+    const list = ['overrides', 'list', '--namespace', 'over*'];
+    expect(await lines(list)).toEqual([override]);
+    expect((await weir(list)).stdout).toBe(
+      `IDENTIFIER  LIMIT  DURATION  ASYNC  ID\nuser_*      7      1h        yes    ${overrideId}\n`,
+    );
+    expect((await weir(['overrides', 'get', ...of])).stdout).toBe((await weir(list)).stdout);
+    const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
+    expect(await lines(['check', 'user_1', ...args])).toMatchObject([{ remaining: 6, limit: 7 }]);
+    // Without --async it is an ordinary one again, and keeps its id.
+    const again = await weir(['overrides', 'set', ...of, '--limit', '1', '--duration', '90s']);
+    expect([again.code, again.stdout]).toEqual([
+      EXIT.OK,
+      `Override ${overrideId} is set: 1 token per 90s for "user_*".\n`,
     ]);
-    expect(checked.stdout).toContain('6 of 7 left');
-    expect(await lines(['overrides', 'delete', ...of])).toEqual([{}]);
-    const gone = await weir(['overrides', 'get', ...of]);
-    expect([gone.code, gone.stderr]).toEqual([
-      2,
+    const changed = { ...override, limit: 1, duration: 90_000, async: false };
+    expect(await lines(list)).toEqual([changed]);
+    const gone = await weir(['overrides', 'delete', ...of]);
+    expect([gone.code, gone.stdout]).toEqual([EXIT.OK, 'The override of "user_*" is deleted.\n']);
+    const missing = await weir(['overrides', 'delete', ...of]);
+    expect([missing.code, missing.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
       'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
     ]);
+  });
+
+  test.each([[[]], [['--async']]])('sets what v2 sets, with %j as well', async (more) => {
+    // The shortest and longest identifiers, and a limit that denies every check.
+    const longest = 'é'.repeat(512);
+    for (const identifier of ['a', 'ab', longest]) {
+      const of = [identifier, '--namespace', 'range'];
+      const set = ['overrides', 'set', ...of, '--limit', '0', '--duration', '1s', ...more];
+      expect(await lines(set)).toEqual([{ overrideId: expect.stringMatching(/^rlor_/) }]);
+      const found = { identifier, limit: 0, duration: 1_000, async: more.length > 0 };
+      expect(await lines(['overrides', 'get', ...of])).toMatchObject([found]);
+      const check = ['check', ...of, '--limit', '9', '--duration', '1s'];
+      // An asynchronous check is answered before its deduction, but never by a limit of 0.
+      expect((await weir(check)).code).toBe(EXIT.DENIED);
+      expect(await lines(['overrides', 'delete', ...of])).toEqual([{}]);
+    }
+    const of = ['--namespace', 'range', '--limit', '0', '--duration', '1s', ...more];
+    const long = await weir(['overrides', 'set', `${longest}é`, ...of]);
+    expect([long.code, long.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters,' +
+        ' got a text of 513 characters\n',
+    ]);
+    const none = await weir(['overrides', 'set', '', ...of]);
+    expect([none.code, none.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: <identifier> must have 1 to 512 characters; got ""\n',
+    ]);
+  });
+
+  test('take a namespace by name or by id', async () => {
+    await weir(['check', 'a', '--namespace', 'by id', '--limit', '1', '--duration', '1s']);
+    const namespaces = await lines(['namespaces', 'list']);
+    const id = `${namespaces.find(({ name }) => name === 'by id')?.id}`;
+    const set = ['overrides', 'set', 'a', '--limit', '3', '--duration', '1s'];
+    const ids: unknown[] = [];
+    for (const of of [
+      ['--namespace', 'by id'],
+      ['--namespace', id],
+      ['--namespace-id', id],
+    ]) {
+      for (const more of [[], ['--async']]) ids.push((await lines([...set, ...of, ...more]))[0]);
+      ids.push({ overrideId: (await lines(['overrides', 'get', 'a', ...of]))[0].id });
+    }
+    expect(ids).toEqual(ids.map(() => ids[0]));
+    const cases: [string[], string][] = [
+      [[], '--namespace is required'],
+      [['--namespace', 'a', '--namespace-id', id], 'cannot be combined'],
+      [['--namespace-id', 'by id'], '--namespace-id must be an id such as rlns_...; got "by id"'],
+    ];
+    for (const [of, message] of cases) {
+      const { code, stderr } = await weir([...set, ...of]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining(message)]);
+    }
   });
 
   test('exports what an import takes, more than a page of it, all in one step', async () => {
@@ -242,21 +456,29 @@ describe('weir overrides', () => {
     const file = join(files, 'overrides.jsonl');
     writeFileSync(file, text);
     const counts = { created: 2_345, updated: 0, unchanged: 0 };
+    const kept = (await weir(['overrides', 'export'])).stdout;
     expect(await lines(['overrides', 'import', file, '--dry-run'])).toEqual([
       { ...counts, dryRun: true },
     ]);
-    expect((await weir(['overrides', 'export'])).stdout).toBe('');
+    expect((await weir(['overrides', 'import', file, '--dry-run'])).stdout).toBe(
+      'An import would give: 2345 created, 0 updated, 0 unchanged.\n',
+    );
+    expect((await weir(['overrides', 'export'])).stdout).toBe(kept);
     const before = await done(server.port, 'ratelimits.listNamespaces');
     expect(await lines(['overrides', 'import', file])).toEqual([{ ...counts, dryRun: false }]);
     const after = await done(server.port, 'ratelimits.listNamespaces');
     expect(after.total).toBe((before.total as number) + 1);
-    expect((await weir(['overrides', 'export'])).stdout).toBe(text);
+    expect((await weir(['overrides', 'export'])).stdout).toBe(kept + text);
+    expect((await weir(['overrides', 'export', '--json'])).stdout).toBe(kept + text);
     // From standard input, with a byte order mark, empty lines and one that changes.
     const [first, ...rest] = text.split('\n');
     const changed = `\ufeff${first.replace('"limit":1', '"limit":9')}\n\n${rest.join('\r\n')}`;
     expect(await lines(['overrides', 'import', '-'], {}, changed)).toEqual([
       { created: 0, updated: 1, unchanged: 2_344, dryRun: false },
     ]);
+    expect((await weir(['overrides', 'import', file])).stdout).toBe(
+      'Imported: 0 created, 1 updated, 2344 unchanged.\n',
+    );
   });
 
   test('ends quietly when nobody reads on, and not with 0', async () => {
@@ -275,18 +497,30 @@ describe('weir overrides', () => {
       const said = { namespaceName: 'faulty', identifier: 'abc', limit: 1, duration: 1_000 };
       return JSON.stringify({ ...said, ...changes });
     };
-    const cases: [string, string][] = [
+    const input = 'standard input, line';
+    const cases: [string, number, string][] = [
       [
         `${line({})}\n\n${line({ limit: -1 })}\n`,
+        EXIT.SERVER_ERROR,
         'BAD_REQUEST: line 3: "limit" must be an integer',
       ],
-      [`${line({})}\nnot json\n`, 'line 2 is not JSON: "not json"'],
-      [`\n${line({ namespaceName: undefined })}`, 'BAD_REQUEST: line 2: one of "namespaceId"'],
-      ['5\n', 'BAD_REQUEST: line 1: an override must be a JSON object, got 5'],
+      [
+        `\n${line({ namespaceName: undefined })}`,
+        EXIT.SERVER_ERROR,
+        'BAD_REQUEST: line 2: one of "namespaceId"',
+      ],
+      ['5\n', EXIT.SERVER_ERROR, 'BAD_REQUEST: line 1: an override must be a JSON object, got 5'],
+      [`${line({})}\nxyz\n`, EXIT.USAGE, `${input} 2, column 1: not JSON; got "xyz"`],
+      ['{"a": tru}', EXIT.USAGE, `${input} 1, column 10: not JSON; got "{\\"a\\": tru}"`],
+      ['{"a": 1} x', EXIT.USAGE, `${input} 1, column 10: not JSON`],
+      ['{"a": 1,}', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": [1', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": "b', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": [undefined]}', EXIT.USAGE, `${input} 1, column 8: not JSON`],
     ];
-    for (const [input, message] of cases) {
-      const { code, stderr } = await weir(['overrides', 'import', '-'], {}, input);
-      expect([code, stderr]).toEqual([2, expect.stringContaining(`weir: ${message}`)]);
+    for (const [text, expected, message] of cases) {
+      const { code, stderr } = await weir(['overrides', 'import', '-'], {}, text);
+      expect([code, stderr]).toEqual([expected, expect.stringContaining(`weir: ${message}`)]);
     }
     const large = join(files, 'large.jsonl');
     // The file is not too large by itself, but with what goes around it.
@@ -298,23 +532,28 @@ describe('weir overrides', () => {
     const latin = join(files, 'latin.jsonl');
     writeFileSync(latin, Buffer.from(`${line({ identifier: 'na\u00efve' })}\n`, 'latin1'));
     expect((await weir(['overrides', 'import', latin])).stderr).toContain(
-      'latin.jsonl is not UTF-8',
+      'latin.jsonl must be UTF-8, and it is not',
     );
-    expect((await weir(['overrides', 'import', 'nowhere'])).stderr).toContain('ENOENT');
+    const nowhere = await weir(['overrides', 'import', 'nowhere']);
+    expect([nowhere.code, nowhere.stderr]).toEqual([
+      EXIT.USAGE,
+      expect.stringContaining('weir: nowhere cannot be read: ENOENT'),
+    ]);
     const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
   });
 });
 
 describe('weir keys', () => {
+  const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace'];
+  const asked = permissions.flatMap((permission) => ['--permission', permission]);
+  const check = ['check', 'a', '--limit', '5', '--duration', '1h'];
+
   test('creates, lists and revokes', async () => {
-    const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace'];
-    const asked = permissions.flatMap((permission) => ['--permission', permission]);
     const args = ['keys', 'create', '--name', 'gateway', '--expires', '30d', ...asked];
     const [{ keyId, key }] = await lines(args);
     const used = { WEIR_KEY: `${key}` };
-    const check = ['check', 'a', '--limit', '5', '--duration', '1h'];
-    expect((await weir(check, used)).code).toBe(0);
+    expect((await weir(check, used)).code).toBe(EXIT.OK);
     expect(await lines(['keys', 'list'])).toContainEqual({
       keyId,
       name: 'gateway',
@@ -322,22 +561,62 @@ describe('weir keys', () => {
       createdAt: expect.any(Number),
       expires: expect.any(Number),
     });
-    expect((await weir(['keys', 'list'], used)).stderr).toContain('FORBIDDEN: ');
+    const forbidden = await weir(['keys', 'list'], used);
+    expect([forbidden.code, forbidden.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      expect.stringContaining('FORBIDDEN: '),
+    ]);
     expect(await lines(['keys', 'revoke', `${keyId}`])).toEqual([{}]);
     expect((await weir(check, used)).stderr).toContain('UNAUTHORIZED: ');
   });
 
+  test('prints for people a key once, and a table in which nothing can act on a terminal', async () => {
+    const name = 'a\u001b[2J\u202e\u009b name';
+    const made = await weir(['keys', 'create', '--name', name, ...asked]);
+    expect([made.code, made.stderr]).toEqual([EXIT.OK, '']);
+    const [id, key, note, end] = made.stdout.split('\n');
+    expect([note, end]).toEqual(['The key is shown only now: store it safely.', '']);
+    const keyId = id.replace('key id: ', '');
+    const used = { WEIR_KEY: key.replace('key:    ', '') };
+    expect((await weir(check, used)).code).toBe(EXIT.OK);
+    const [header, ...rows] = (await weir(['keys', 'list'])).stdout.split('\n');
+    expect(header).toMatch(/^KEY ID +NAME +CREATED +EXPIRES +PERMISSIONS$/);
+    const shown = rows.find((row) => row.startsWith(keyId)) ?? '';
+    const cells = `^${keyId} +"a.u001b.2J.u.202e..u.9b. name" +${ISO} +never +${permissions.join(' ')}$`;
+    expect(shown).toMatch(new RegExp(cells));
+    expect(shown.indexOf('never')).toBe(header.indexOf('EXPIRES'));
+    expect((await weir(['keys', 'revoke', keyId])).stdout).toBe(`Key ${keyId} is revoked.\n`);
+  });
+
+  test('names the flag of what the server refuses', async () => {
+    const of = ['keys', 'create', '--name', 'k', '--permission', 'ratelimit.default.limit'];
+    const { code, stderr } = await weir(of);
+    expect([code, stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      expect.stringMatching(/^weir: BAD_REQUEST: --permission must be .*<namespaceId>/),
+    ]);
+    expect((await weir(['keys', 'create', '--permission', '*'])).stderr).toBe(
+      'weir: --name is required\n',
+    );
+    expect((await weir(of.slice(0, 4))).stderr).toBe('weir: --permission is required\n');
+  });
+
   test('reads when a key expires as a duration or a date', async () => {
     const args = ['keys', 'create', '--name', 'k', '--permission', '*', '--expires'];
-    const [{ keyId }] = await lines([...args, '2100-01-31']);
+    const [{ keyId }] = await lines([...args, '2100-01-31T12:00:00+02:00']);
     const keys = await lines(['keys', 'list']);
-    expect(keys.find((one) => one.keyId === keyId)?.expires).toBe(Date.UTC(2100, 0, 31));
-    expect((await weir([...args, '2001-01-31'])).stderr).toContain('"expires" must be a time to');
-    expect((await weir([...args, 'soon'])).stderr).toContain('--expires must be a duration');
-    for (const date of ['2030-13-45', '2030-02-31', '2030-', '2030-1-31', '2030-01-31 10:00']) {
-      const { code, stderr } = await weir([...args, date]);
-      expect([date, code, stderr]).toEqual([date, 2, expect.stringContaining('must be a date')]);
-    }
+    expect(keys.find((one) => one.keyId === keyId)?.expires).toBe(Date.UTC(2100, 0, 31, 10));
+    const past = await weir([...args, '2001-01-31']);
+    expect([past.code, past.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: --expires must be in the future; got "2001-01-31"\n',
+    ]);
+    const wrong = await weir([...args, 'soon']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: --expires must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as' +
+        ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00; got "soon"\n',
+    ]);
   });
 
   test('creates one in the data directory of a stopped server, and of no other', async () => {
@@ -347,7 +626,7 @@ describe('weir keys', () => {
       'is in use by another weir',
     );
     const empty = await weir([...args, '--data-dir', join(own, 'mistyped')]);
-    expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining('holds no store')]);
+    expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining('--data-dir must be')]);
     expect(readdirSync(own)).toEqual([]);
     withStore(own, () => {});
     const offline = (name: string, permission: string, ...rest: string[]) => {
@@ -356,10 +635,9 @@ describe('weir keys', () => {
     };
     // As over the API.
     for (const [wrong, message] of [
-      [offline('k', 'everything'), '"permissions[0]" must be'],
-      [offline('', '*'), '"name" must be'],
-      [offline('k', '*', '--expires', '0'), '"expires" must be a time to come'],
-      [offline('k', '*', '--expires', '9999999999999d'), '"expires" must be an integer'],
+      [offline('k', 'everything'), '--permission must be'],
+      [offline('', '*'), '--name must be'],
+      [offline('k', 'ratelimit.rlns_0.limit'), 'there is no namespace with the id'],
     ] as const) {
       expect([(await wrong).code, (await wrong).stderr]).toEqual([
         2,
@@ -380,22 +658,6 @@ describe('weir keys', () => {
     expect((await lines(['keys', 'list'], env)).map(({ name }) => name)).toEqual(['back in']);
     expect(await other.stop()).toEqual({ code: 0, signal: null });
     removeDirectory(own);
-  });
-});
-
-describe('weir', () => {
-  test('says what it can do', async () => {
-    const { code, stdout } = await weir(['help']);
-    expect(code).toBe(0);
-    for (const command of ['serve', 'check', 'overrides', 'keys']) {
-      expect(stdout).toContain(`weir ${command === 'serve' ? '[serve]' : command}`);
-      const help = await weir([command, '--help']);
-      expect([command, help.code]).toEqual([command, 0]);
-      expect(help.stdout).toContain(command === 'serve' ? '--admin-port' : `weir ${command} `);
-    }
-    expect((await weir(['overrides'])).code).toBe(2);
-    expect((await weir(['sevre'])).stderr).toBe('weir: "sevre" is no command; see weir help\n');
-    expect((await weir(['keys', 'make'])).stderr).toContain('"make" is no command of weir keys');
   });
 });
 
@@ -429,15 +691,16 @@ describe('npm pack', () => {
       args: ['--counters', '1024'],
     });
     const installed = join(elsewhere, 'node_modules', '.bin', 'weir');
-    const answer = await new Promise<Outcome>((resolve) => {
-      const env = { PATH: process.env.PATH, WEIR_URL: packed.url, WEIR_KEY: ROOT_KEY };
-      const args = ['check', 'a', '--limit', '5', '--duration', '1h'];
-      execFile(installed, args, { env: env as NodeJS.ProcessEnv }, (error, stdout, stderr) => {
-        resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
-      });
-    });
-    expect(answer).toMatchObject({ code: 0, stderr: '' });
-    expect(answer.stdout).toContain('admitted: 4 of 5 left');
+    const env = { PATH: process.env.PATH, WEIR_URL: packed.url, WEIR_KEY: ROOT_KEY };
+    const ran = (args: string[]) => {
+      return promisify(execFile)(installed, args, { env: env as NodeJS.ProcessEnv });
+    };
+    const answer = await ran(['check', 'a', '--limit', '5', '--duration', '1h']);
+    expect([answer.stdout, answer.stderr]).toEqual([
+      expect.stringContaining('allowed: limit 5, remaining 4'),
+      '',
+    ]);
+    expect((await ran(['--version'])).stdout).toMatch(/^weir 0\.1\.0 \(node v/);
     expect(await packed.stop()).toEqual({ code: 0, signal: null });
     removeDirectory(elsewhere);
   }, 180_000);

@@ -1,13 +1,13 @@
 /** `weir gateway`, as its own process, against a running server. */
 
-import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import { GATEWAYS } from '../../src/policies/policy.ts';
+import { runWeir } from '../support/command.ts';
 import { type PolicyText, writeConfig } from '../support/policies.ts';
 import {
   freePort,
-  MAIN,
   ROOT_KEY,
   type Running,
   removeDirectory,
@@ -39,20 +39,8 @@ afterAll(async () => {
   removeDirectory(place);
 });
 
-interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
-function weir(args: string[], env: Record<string, string> = {}): Promise<Outcome> {
-  return new Promise((resolve) => {
-    const known = { PATH: process.env.PATH, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY, ...env };
-    const options = { env: known as NodeJS.ProcessEnv, cwd: place };
-    execFile(process.execPath, [MAIN, 'gateway', ...args], options, (error, stdout, stderr) => {
-      resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
-    });
-  });
+function weir(args: string[], env: Record<string, string> = {}) {
+  return runWeir(server.url, ['gateway', ...args], { env, cwd: place });
 }
 
 describe('weir gateway', () => {
@@ -85,18 +73,30 @@ describe('weir gateway', () => {
   });
 
   test.concurrent.each<[string, string[], Record<string, string>, string]>([
-    ['no gateway', [], {}, '<gateway> is missing'],
+    ['no gateway', [], {}, '<gateway> is required'],
     ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
     ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535, got "0"'],
     ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL like http://'],
     ['a path', ['nginx', '--upstream', 'http://a/b'], {}, '--upstream must be a URL like'],
     ['another policy', ['nginx', '--namespace', 'of-envoy'], {}, 'it is for envoy'],
     ['no policy', ['nginx', '--namespace', 'none'], {}, 'there is none'],
-    ['a wrong key', ['nginx'], { WEIR_KEY: 'wrong' }, 'UNAUTHORIZED'],
-    ['no server', ['nginx'], { WEIR_URL: 'http://127.0.0.1:1' }, 'there is no answer from'],
+    ['JSON', ['nginx', '--json'], {}, '--json is not an option of weir gateway'],
   ])('with %s says what is wrong', async (_what, args, env, sentence) => {
     const { code, stdout, stderr } = await weir(args, env);
-    expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining(sentence)]);
+    expect([code, stdout, stderr]).toEqual([EXIT.USAGE, '', expect.stringContaining(sentence)]);
+  });
+
+  test('tells an error of the server from no answer by the exit code', async () => {
+    const wrong = await weir(['nginx'], { WEIR_KEY: 'wrong' });
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      expect.stringContaining('UNAUTHORIZED'),
+    ]);
+    const none = await weir(['nginx'], { WEIR_URL: 'http://127.0.0.1:1' });
+    expect([none.code, none.stderr]).toEqual([
+      EXIT.NO_ANSWER,
+      expect.stringContaining('no answer from'),
+    ]);
   });
 });
 

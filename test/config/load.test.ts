@@ -106,8 +106,8 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [['--config='], {}, '--config must be a path, got ""'],
     [[], { WEIR_ROOT_KEY: '' }, 'without spaces, got nothing'],
     [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
-    [['--frobnicate'], {}, '--frobnicate is no setting of weir; see --help'],
-    [['serve'], {}, '"serve" is not a flag; see --help'],
+    [['--frobnicate'], {}, '--frobnicate is no setting of weir; see weir help serve'],
+    [['serve'], {}, '"serve" is not a flag; see weir help serve'],
     [[], { WEIR_PORT: '' }, 'WEIR_PORT must be an integer from 0 to 65535, got ""'],
     [[], { WEIR_HOST: '' }, 'WEIR_HOST must be an address or a host name, got ""'],
     [[], { WEIR_ACCEPTOR: '1' }, 'WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?'],
@@ -170,7 +170,7 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
   });
 });
 
-test('--help names every setting by flag and variable', () => {
+test('the help of serve names every setting by flag and variable', () => {
   const help = helpText();
   for (const name of SETTING_NAMES) {
     expect(help).toContain(environmentName(name));

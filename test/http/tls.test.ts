@@ -171,7 +171,7 @@ describe('with TLS,', () => {
       );
     };
     const trusting = { NODE_EXTRA_CA_CERTS: join(place, 'cert.pem') };
-    expect(await weir(trusting)).toMatch(/^admitted: 1 of 2 left/);
+    expect(await weir(trusting)).toMatch(/^allowed: limit 2, remaining 1/);
     expect(await weir({})).toMatch(/self-signed certificate/);
   });
 });

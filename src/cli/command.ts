@@ -1,0 +1,158 @@
+/**
+ * What a command is, and how its words are read: each part of one declares its options once, for
+ * the parser and for the help. What is wrong is a StartError that names the word.
+ */
+
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { describe } from '../describe.ts';
+import { StartError } from '../errors.ts';
+import { EXIT, type ExitCode } from '../exit.ts';
+import { nearest } from '../nearest.ts';
+import { table } from './output.ts';
+import { SERVER_OPTIONS, Server } from './server.ts';
+
+export interface Option {
+  type: 'string' | 'boolean';
+  multiple?: true;
+  short?: string;
+  /** The value, as the help shows it. */
+  value?: string;
+  help: string;
+}
+export type Options = Readonly<Record<string, Option>>;
+
+type Value<O extends Option> = O['type'] extends 'boolean'
+  ? true
+  : O extends { multiple: true }
+    ? string[]
+    : string;
+type Values<O extends Options> = { -readonly [N in keyof O]?: Value<O[N]> };
+
+const JSON_OPTION = {
+  json: { type: 'boolean', help: 'print one JSON object per line, and errors as JSON' },
+} as const;
+const HELP_OPTION = { help: { type: 'boolean', short: 'h', help: 'print this help' } } as const;
+
+/** A part of a command, or all of it: `set` of `weir overrides`. */
+export interface Part {
+  /** The command line behind `weir` and the command. */
+  usage: string;
+  options: Options;
+  run(command: string, args: readonly string[]): Promise<ExitCode>;
+}
+
+export interface Command {
+  /** A part without a name is the whole command. */
+  parts: Readonly<Record<string, Part>>;
+  /** More to know, in lines. */
+  notes?: string;
+  examples: readonly string[];
+  codes: readonly ExitCode[];
+}
+
+/** The exit codes of a command that talks to a server. */
+export const CODES = [EXIT.OK, EXIT.USAGE, EXIT.NO_ANSWER, EXIT.SERVER_ERROR] as const;
+
+/** What a part is run with. */
+export class Call<O extends Options> {
+  readonly values: Values<O>;
+  readonly words: readonly string[];
+  readonly #common: { json?: true; url?: string; timeout?: string };
+
+  #server: Server | undefined;
+
+  constructor(values: Values<O>, words: readonly string[]) {
+    this.values = values;
+    this.words = words;
+    this.#common = values;
+  }
+
+  server(): Server {
+    this.#server ??= new Server(this.#common);
+    return this.#server;
+  }
+
+  /** Prints an answer: with --json as it is, otherwise a text for people. */
+  print(answer: object, text: () => string): void {
+    process.stdout.write(this.#common.json ? `${JSON.stringify(answer)}\n` : `${text()}\n`);
+  }
+
+  /** Prints a list: with --json one item per line as it comes, otherwise a table. */
+  async printList<T extends object>(
+    items: AsyncIterable<object>,
+    header: readonly string[],
+    row: (item: T) => string[],
+  ): Promise<void> {
+    if (this.#common.json) return printLines(items);
+    const rows: string[][] = [];
+    for await (const item of items) {
+      try {
+        rows.push(row(item as T));
+      } catch {
+        throw this.server().notWeir(200);
+      }
+    }
+    process.stdout.write(table(header, rows));
+  }
+}
+
+export async function printLines(items: AsyncIterable<object>): Promise<void> {
+  for await (const item of items) process.stdout.write(`${JSON.stringify(item)}\n`);
+}
+
+interface Declared<O extends Options> {
+  /** Behind the name of the part; in <> each of the words. */
+  usage: string;
+  words?: readonly string[];
+  options?: O;
+  /** Whether it prints a result, which --json makes into JSON. */
+  json?: false;
+  /** @returns the exit code, where it is not 0 */
+  run(call: Call<O>): Promise<ExitCode | undefined>;
+}
+
+export function part<const O extends Options>(declared: Declared<O>): Part {
+  const { usage, words = [], run } = declared;
+  const own = { ...declared.options, ...(declared.json === false ? {} : JSON_OPTION) };
+  const options: Options = { ...own, ...SERVER_OPTIONS, ...HELP_OPTION };
+  return {
+    usage,
+    options,
+    run: async (command, args) => {
+      const { values, positionals } = read(command, args, options);
+      const missing = words[positionals.length];
+      if (missing !== undefined) throw new StartError(`<${missing}> is required`);
+      const surplus = positionals[words.length];
+      if (surplus !== undefined) {
+        throw new StartError(`${describe(surplus)} is one argument too many for ${command}`);
+      }
+      return (await run(new Call(values as Values<O>, positionals))) ?? EXIT.OK;
+    },
+  };
+}
+
+function read(command: string, args: readonly string[], options: Options) {
+  const config: ParseArgsConfig = { args: [...args], options, allowPositionals: true };
+  const parsed = parseArgs({ ...config, strict: false, tokens: true });
+  for (const token of parsed.tokens) {
+    if (token.kind !== 'option') continue;
+    const { name, rawName, value, inlineValue } = token;
+    if (!Object.hasOwn(options, name)) {
+      const near = nearest(name, Object.keys(options));
+      const what = `${rawName} is not an option of ${command}`;
+      throw new StartError(near === undefined ? what : `${what}; did you mean --${near}?`);
+    }
+    if (options[name].type === 'boolean') {
+      if (value !== undefined) throw new StartError(`${rawName} takes no value`);
+    } else if (value === undefined || (!inlineValue && /^-\D/.test(value))) {
+      throw new StartError(`${rawName} needs a value: ${options[name].value}`);
+    }
+  }
+  return parsed;
+}
+
+/** Words behind `--` are no options. */
+export function asksFor(args: readonly string[], ...options: string[]): boolean {
+  const end = args.indexOf('--');
+  return args.slice(0, end === -1 ? undefined : end).some((word) => options.includes(word));
+}

@@ -1,0 +1,37 @@
+/** Makes an API key in the data directory of a stopped server. */
+
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { addKey, newKey } from '../api/keys.ts';
+import { ApiError, StartError } from '../errors.ts';
+import { Registry } from '../registry/registry.ts';
+import { DataDirectory, STORE } from '../store/directory.ts';
+import { SqliteStore } from '../store/sqlite.ts';
+import { systemMs } from '../time.ts';
+import { withFlag } from './server.ts';
+
+/** Whoever may write to the directory may do everything anyway. @throws StartError */
+export function createOffline(path: string, fields: object): { keyId: string; key: string } {
+  try {
+    return create(path, fields);
+  } catch (error) {
+    throw error instanceof ApiError ? new StartError(withFlag(error.message)) : error;
+  }
+}
+
+function create(path: string, fields: object): { keyId: string; key: string } {
+  const { key, record } = newKey(fields, systemMs());
+  if (!existsSync(join(path, STORE))) {
+    throw new StartError(
+      `--data-dir must be the data directory of a server; ${resolve(path)} has no store of weir`,
+    );
+  }
+  const directory = DataDirectory.open(path);
+  const store = SqliteStore.open(directory);
+  const registry = new Registry(store);
+  addKey(registry, record);
+  registry.settle(store);
+  store.close();
+  directory.close();
+  return { keyId: record.id, key };
+}

@@ -1,0 +1,138 @@
+/**
+ * Runs the commands other than `serve`, and reports what goes wrong: one line on standard error and
+ * an exit code.
+ */
+
+import { describe } from '../describe.ts';
+import { StartError } from '../errors.ts';
+import { EXIT, type ExitCode, exitName } from '../exit.ts';
+import { nearest } from '../nearest.ts';
+import { say, sayJson } from '../supervise/fatal.ts';
+import { VERSION } from '../version.ts';
+import { asksFor, type Command } from './command.ts';
+import { commandHelp, generalHelp } from './help.ts';
+import { ServerError } from './server.ts';
+
+/** A command is loaded when it is asked for. */
+interface Listed {
+  summary: string;
+  load: () => Promise<Command>;
+}
+
+const COMMANDS: Readonly<Record<string, Listed>> = {
+  check: {
+    summary: 'check an identifier against a limit',
+    load: async () => (await import('./check.ts')).check,
+  },
+  reset: {
+    summary: 'clear the counters of an identifier',
+    load: async () => (await import('./reset.ts')).reset,
+  },
+  overrides: {
+    summary: 'set, get, list, delete, import or export overrides',
+    load: async () => (await import('./overrides.ts')).overrides,
+  },
+  keys: {
+    summary: 'create, list or revoke API keys',
+    load: async () => (await import('./keys.ts')).keys,
+  },
+  namespaces: {
+    summary: 'list the namespaces and their ids',
+    load: async () => (await import('./namespaces.ts')).namespaces,
+  },
+  audit: {
+    summary: 'list what was changed, when and by which key',
+    load: async () => (await import('./audit.ts')).audit,
+  },
+  gateway: {
+    summary: 'print the configuration of a gateway for a policy',
+    load: async () => (await import('./gateway.ts')).gateway,
+  },
+};
+
+/** What the help lists. */
+const LISTED = {
+  serve: { summary: 'serve checks; what weir does without a command' },
+  ...COMMANDS,
+  help: { summary: 'print the help of a command' },
+  version: { summary: 'print the version of weir, Node and the platform; --version, -v' },
+};
+
+/** @param args the words of the command line. @returns the exit code */
+export async function run(args: readonly string[]): Promise<ExitCode> {
+  try {
+    return await command(args);
+  } catch (error) {
+    return report(error, args);
+  }
+}
+
+/** Says what went wrong. @returns the exit code for it */
+export function report(error: unknown, args: readonly string[]): ExitCode {
+  const message = error instanceof Error ? error.message : String(error);
+  const exitCode = (error instanceof StartError ? error.exitCode : undefined) ?? EXIT.USAGE;
+  const isServers = error instanceof ServerError;
+  const code = isServers ? error.code : exitName(exitCode);
+  if (asksFor(args, '--json')) sayJson({ error: { code, message } });
+  else say(isServers ? `${code}: ${message}` : message);
+  return exitCode;
+}
+
+async function command([name, ...args]: readonly string[]): Promise<ExitCode> {
+  switch (name) {
+    case 'help':
+    case '--help':
+    case '-h':
+      return help(args[0]);
+    case 'version':
+    case '--version':
+    case '-v':
+      return print(
+        `weir ${VERSION} (node ${process.version}, ${process.platform}-${process.arch})\n`,
+      );
+    default:
+      return runCommand(name, args);
+  }
+}
+
+async function runCommand(name: string, args: readonly string[]): Promise<ExitCode> {
+  const found = await loadCommand(name);
+  if (asksFor(args, '--help', '-h')) return print(commandHelp(name, found));
+  const { parts } = found;
+  if (Object.hasOwn(parts, '')) return parts[''].run(`weir ${name}`, args);
+  const [partName, ...rest] = args;
+  const known = Object.keys(parts);
+  if (partName === undefined) {
+    throw new StartError(`weir ${name} needs one of ${known.join(', ')}; see weir help ${name}`);
+  }
+  const part = need(parts, partName, `a command of weir ${name}`, known);
+  return part.run(`weir ${name} ${partName}`, rest);
+}
+
+async function help(name: string | undefined): Promise<ExitCode> {
+  if (name === undefined || ['help', 'version'].includes(name)) return print(generalHelp(LISTED));
+  if (name === 'serve') return print((await import('../config/help.ts')).helpText());
+  return print(commandHelp(name, await loadCommand(name)));
+}
+
+function loadCommand(name: string): Promise<Command> {
+  return need(COMMANDS, name, 'a command of weir', Object.keys(LISTED)).load();
+}
+
+function print(text: string): ExitCode {
+  process.stdout.write(text);
+  return EXIT.OK;
+}
+
+function need<T>(
+  all: Readonly<Record<string, T>>,
+  name: string,
+  what: string,
+  known: readonly string[],
+): T {
+  if (Object.hasOwn(all, name)) return all[name];
+  const near = nearest(name, known);
+  const hint =
+    near === undefined ? `it must be one of ${known.join(', ')}` : `did you mean ${near}?`;
+  throw new StartError(`${describe(name)} is not ${what}; ${hint}`);
+}

@@ -1,0 +1,48 @@
+/** The command `weir` as its own process, with the environment of somebody who has set it up. */
+
+import { execFile } from 'node:child_process';
+import { expect } from 'vitest';
+import { MAIN, ROOT_KEY } from './server.ts';
+
+export interface Outcome {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+export interface CommandOptions {
+  /** A variable that is undefined is left out. */
+  env?: Record<string, string | undefined>;
+  cwd?: string;
+  input?: string;
+}
+
+export function runWeir(
+  url: string,
+  args: readonly string[],
+  { env, cwd, input }: CommandOptions = {},
+): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const known = { PATH: process.env.PATH, WEIR_URL: url, WEIR_KEY: ROOT_KEY, ...env };
+    const options = { env: known as NodeJS.ProcessEnv, ...(cwd === undefined ? {} : { cwd }) };
+    const child = execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+      resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
+    });
+    child.stdin?.end(input);
+  });
+}
+
+/** What a command printed as JSON, line by line; fails unless it ended with 0. */
+export async function jsonLines(
+  url: string,
+  args: readonly string[],
+  options?: CommandOptions,
+): Promise<Record<string, unknown>[]> {
+  const { code, stdout, stderr } = await runWeir(url, [...args, '--json'], options);
+  expect([args, code, stderr]).toEqual([args, 0, '']);
+  expect(stdout === '' || stdout.endsWith('\n')).toBe(true);
+  return stdout
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+}
