@@ -191,6 +191,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     capacity: settings.counters,
     slots: groups * GROUP_SLOTS * SHARDS,
     onFull,
+    uws: uWebSockets,
   });
   admin.observed = { workers, metrics };
   const capacity = new CapacityWatch(control, settings.counters, log);

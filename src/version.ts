@@ -1,9 +1,8 @@
-/** The version of weir, from package.json, which is one directory above this file and the build. */
+/** The version of weir. `package.json` is the one place that says it; every installation has it. */
 
 import { readFileSync } from 'node:fs';
 
-const manifest: { version: string } = JSON.parse(
-  readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
-);
+/** One directory above this file, and above the bundles in `dist`. */
+const MANIFEST = new URL('../package.json', import.meta.url);
 
-export const VERSION: string = manifest.version;
+export const VERSION: string = JSON.parse(readFileSync(MANIFEST, 'utf8')).version;

@@ -13,6 +13,7 @@ import type { Writer } from '../registry/writer.ts';
 import { ENTRIES, ringDepth } from '../shards/ring.ts';
 import type { ShardWorkers } from '../shards/supervisor.ts';
 import type { ClockKeeper } from '../time.ts';
+import { VERSION } from '../version.ts';
 import { decisionSeries } from './decision-series.ts';
 import { Durations } from './durations.ts';
 import { type Sample, Series } from './series.ts';
@@ -30,6 +31,8 @@ export interface MetricSources {
   capacity: number;
   slots: number;
   onFull: OnFull;
+  /** The package that uWebSockets.js comes from, with its version. */
+  uws: string;
 }
 
 export class Metrics {
@@ -245,7 +248,14 @@ export class Metrics {
     count('weir_counters_reset_total', 'Counters removed by resets.', COUNT.countersReset);
   }
 
-  #process({ clock }: MetricSources): void {
+  #process({ clock, uws }: MetricSources): void {
+    const build = { version: VERSION, node: process.versions.node, uws };
+    this.#series.gauge(
+      'weir_build_info',
+      'Always 1. The labels name the versions of weir, of Node and of uWebSockets.js.',
+      Object.keys(build),
+      () => [[build, 1]],
+    );
     this.#series.value(
       'weir_clock_offset_seconds',
       "How far weir's time is ahead of the system's.",
