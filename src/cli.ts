@@ -4,6 +4,7 @@
  * is loaded only when it is asked for.
  */
 
+import './supervise/inspector.ts';
 import { StartError } from './errors.ts';
 import { EXIT } from './exit.ts';
 

@@ -38,6 +38,7 @@ import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
 import { connectionsWithin, descriptorLimit } from './supervise/descriptors.ts';
 import { dieAtOnce, say } from './supervise/fatal.ts';
+import { closeInspector } from './supervise/inspector.ts';
 import { needPort, TakenPlaces } from './supervise/places.ts';
 import { Reload } from './supervise/reload.ts';
 import { Tls } from './supervise/tls.ts';
@@ -166,6 +167,7 @@ async function serve(settings: Loaded): Promise<Serving> {
   const { CheckpointWatch } = await import('./shards/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
   const log = openLog(settings.logLevel);
+  process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
   const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
   const writer = new Writer(registry, store, publish, log, nowMs);
   const gateways = { policies: () => policies.all, places: gateway };
@@ -203,6 +205,7 @@ async function serve(settings: Loaded): Promise<Serving> {
   greet(url, socket, firstKey, tls?.isSelfSigned ? tls.files.cert : undefined);
   if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
+  closeInspector();
   overrides.warmUp();
   if (connections < settings.connections) {
     const asked = settings.connections;
