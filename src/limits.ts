@@ -100,10 +100,12 @@ export const CONNECTIONS_MAX = 1_000_000;
 /** Of them, what is kept for gateways where they have a place of their own. */
 export const GATEWAY_CONNECTIONS_SHARE = 1 / 8;
 /** Descriptors kept from connections: for the process and its threads, files, the admin port. */
-export const DESCRIPTORS_KEPT = 128;
+export const DESCRIPTORS_KEPT = 640;
 export const DESCRIPTORS_KEPT_FOR_THREAD = 4;
-/** Of the admin port, and how long one may take to ask. */
-export const ADMIN_CONNECTIONS_MAX = 32;
+/** Connections of the admin port, for a moment twice as many; those reserved for probes. */
+export const ADMIN_CONNECTIONS_MAX = 256;
+export const ADMIN_CONNECTIONS_FOR_PROBES = 16;
+/** How long a connection of the admin port may be idle, and a request may take to arrive. */
 export const ADMIN_REQUEST_MS = 5_000;
 
 /** Buffers of the bodies of one acceptor that have not come whole. */
@@ -166,6 +168,10 @@ const agree: readonly [boolean, string][] = [
   ],
   [HELD_ANSWER_BYTES_MAX > ANSWER_MAX_BYTES, 'the longest answer may wait'],
   [DESCRIPTORS_KEPT > 2 * ADMIN_CONNECTIONS_MAX, 'the admin port has descriptors'],
+  [
+    ADMIN_CONNECTIONS_FOR_PROBES < ADMIN_CONNECTIONS_MAX,
+    'some connections of the admin port are for any path',
+  ],
   [V2_DURATION_MAX_MS <= DURATION_MAX_MS && V2_PAGE <= PAGE_MAX, 'v2 takes no more than v1'],
   [
     MULTI_LIMIT_MAX * 2 * NAME_MAX_BYTES < MULTI_LIMIT_MAX_BYTES,

@@ -8,6 +8,7 @@
 
 import { Service } from './api/service.ts';
 import { makeKey, rootRecord } from './auth/keys.ts';
+import { hostNames } from './config/faults.ts';
 import { helpText } from './config/help.ts';
 import { type Loaded, loadSettings } from './config/load.ts';
 import { allocateControl, Control } from './control.ts';
@@ -101,9 +102,10 @@ async function serve(settings: Loaded): Promise<Serving> {
   const tls = Tls.open(settings);
   const taken = await TakenPlaces.take(settings);
   const { host, port, socket, gateway } = taken.places;
-  const admin = new Admin(settings.adminHost);
-  const adminListens = admin.listen(settings.adminHost, settings.adminPort);
-  await needPort('WEIR_ADMIN_PORT', settings.adminHost, settings.adminPort, adminListens);
+  const { adminHost, adminHosts } = settings;
+  const admin = new Admin([adminHost, ...(adminHosts === undefined ? [] : hostNames(adminHosts))]);
+  const adminListens = admin.listen(adminHost, settings.adminPort);
+  await needPort('WEIR_ADMIN_PORT', adminHost, settings.adminPort, adminListens);
 
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);

@@ -8,6 +8,7 @@ import { Check } from 'typebox/value';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { nearest } from '../nearest.ts';
+import { faultIn } from './faults.ts';
 import { annotations, type SettingName, Settings } from './schema.ts';
 
 export interface Given {
@@ -18,8 +19,12 @@ export type Layer = Map<SettingName, Given>;
 
 /** @returns the value. @throws StartError that names the setting, what it got and what it takes */
 export function check(name: SettingName, { source, value }: Given): unknown {
-  if (Check(Settings.properties[name], value)) return value;
   const { secret, takes } = annotations(name);
+  if (Check(Settings.properties[name], value)) {
+    const fault = faultIn(name, value);
+    if (fault === undefined) return value;
+    throw new StartError(`${source} must be ${takes}, got ${fault}`);
+  }
   const hidden = value === '' ? 'nothing' : 'something else';
   const got = secret ? hidden : describe(value);
   throw new StartError(`${source} must be ${takes}, got ${got}`);

@@ -86,6 +86,12 @@ export const Settings = Type.Object({
     meaning: 'where health and metrics are served',
   }),
   adminPort: integer(0, 65_535, 7071, 'port of health and metrics; 0 takes a free one'),
+  adminHosts: Type.Optional(
+    text(
+      'host names without ports, separated by commas',
+      'names of that host in URLs, beside addresses and localhost; probes take any name',
+    ),
+  ),
   dataDir: Type.String({
     minLength: 1,
     default: './weir-data',

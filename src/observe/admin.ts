@@ -1,46 +1,101 @@
 /**
- * Health and metrics, on a port of its own, served by the main thread: off the path of a check, so
- * by Node's own server. `/livez`: the process runs. `/readyz`: it takes checks; 503 while it starts
- * or drains. While a shard worker is being replaced it says `degraded`, with a 200: checks are
- * answered all the same. `/metrics`: see `metrics.ts`.
+ * The admin port: health, metrics, and a list of what is there. The main thread serves it, off the
+ * path of a check, with Node's own server. `/livez`: the process runs. `/readyz`: checks are
+ * answered; 503 while weir starts or drains. While a shard worker is being replaced it says
+ * `degraded`, with a 200, because checks are answered all the same. `/metrics`: see `metrics.ts`.
  *
- * A browser on this machine could be made to call it under a name of an attacker's, so a request is
- * refused that names a foreign `Host`, other than by address, or comes from another `Origin`. Its
- * connections are bounded, and those beyond closed; one has not long to ask.
+ * These three are probes: they are answered whatever the header `Host` says. All other paths are
+ * protected against DNS rebinding, by which a browser calls the port under a name of an attacker:
+ * `Host` must be an address, localhost or a configured name, and `Origin` must not be foreign.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, isIP } from 'node:net';
-import { ADMIN_CONNECTIONS_MAX, ADMIN_REQUEST_MS } from '../limits.ts';
+import { describe } from '../describe.ts';
+import { ADMIN_REQUEST_MS } from '../limits.ts';
+import { AdminConnections } from './admin-connections.ts';
 
 export type State = 'starting' | 'ready' | 'draining';
 
-/** What the admin port tells of, once it is there. */
+/** What the admin port reports on, as soon as it exists. */
 export interface Observed {
   workers: { wanted: number; running: number; replaced: number };
   metrics: { contentType: string; text(): Promise<string> };
 }
 
+interface Answer {
+  status: number;
+  type: string;
+  text: string;
+  headers?: Record<string, string>;
+}
+
+interface Route {
+  path: string;
+  /** What it is, for the list at `/`. */
+  meaning: string;
+  isProbe: boolean;
+  answer: () => Answer | Promise<Answer>;
+}
+
+const json = (status: number, body: object): Answer => {
+  return { status, type: 'application/json', text: JSON.stringify(body) };
+};
+const failure = (status: number, error: string, headers: Record<string, string> = {}): Answer => {
+  return { ...json(status, { error }), headers };
+};
+
+const RETRY_AFTER_S = '1';
+
 export class Admin {
   state: State = 'starting';
   observed: Observed | undefined;
   readonly #server: Server;
-  readonly #names: Set<string>;
+  readonly #hosts: ReadonlySet<string>;
+  readonly #connections = new AdminConnections();
+  readonly #routes: readonly Route[] = [
+    {
+      path: '/',
+      meaning: 'this list',
+      isProbe: false,
+      answer: () => ({ status: 200, type: 'text/plain; charset=utf-8', text: this.#list() }),
+    },
+    {
+      path: '/livez',
+      meaning: 'liveness: 200 while the process runs',
+      isProbe: true,
+      answer: () => json(200, { status: 'alive' }),
+    },
+    {
+      path: '/readyz',
+      meaning: 'readiness: 200 while checks are answered, 503 while weir starts or drains',
+      isProbe: true,
+      answer: () => json(this.state === 'ready' ? 200 : 503, this.#readiness()),
+    },
+    {
+      path: '/metrics',
+      meaning: 'metrics for Prometheus',
+      isProbe: true,
+      answer: () => this.#metrics(),
+    },
+  ];
 
-  /** @param host the configured address, which callers may name beside those of this machine */
-  constructor(host: string) {
-    this.#names = new Set(['localhost', host.toLowerCase()]);
+  /** @param hosts names that the header `Host` may have, beside addresses and localhost */
+  constructor(hosts: readonly string[]) {
+    this.#hosts = new Set(['localhost', ...hosts].map((host) => host.toLowerCase()));
     const options = {
       headersTimeout: ADMIN_REQUEST_MS,
       requestTimeout: ADMIN_REQUEST_MS,
       keepAliveTimeout: ADMIN_REQUEST_MS,
       connectionsCheckingInterval: ADMIN_REQUEST_MS / 5,
     };
-    this.#server = createServer(options, (req, res) => this.#answer(req, res));
-    this.#server.maxConnections = ADMIN_CONNECTIONS_MAX;
+    this.#server = createServer(options, (req, res) => void this.#serve(req, res));
+    // Of a client that does not read its answer.
+    this.#server.timeout = ADMIN_REQUEST_MS;
+    this.#server.on('connection', (socket) => this.#connections.add(socket));
   }
 
-  /** @returns the port. Rejects when it cannot be had. */
+  /** @returns the port. Rejects when the port is not available. */
   listen(host: string, port: number): Promise<number> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
@@ -55,31 +110,53 @@ export class Admin {
     this.#server.closeAllConnections();
   }
 
-  #answer(req: IncomingMessage, res: ServerResponse): void {
+  async #serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const path = (req.url ?? '').split('?', 1)[0];
+    const route = this.#routes.find((known) => known.path === path);
+    const isAdmitted = this.#connections.admit(req.socket, route?.isProbe === true);
+    const answer = isAdmitted ? await this.#answer(req, path, route) : this.#tooMany();
+    const { status, type, text, headers } = answer;
+    const length = Buffer.byteLength(text);
+    res.writeHead(status, { 'Content-Type': type, 'Content-Length': length, ...headers });
     // To a HEAD request Node.js sends the head alone.
-    const sendText = (status: number, type: string, text: string) => {
-      res.writeHead(status, { 'Content-Type': type, 'Content-Length': Buffer.byteLength(text) });
-      res.end(text);
-    };
-    const send = (status: number, body: object) => {
-      sendText(status, 'application/json', JSON.stringify(body));
-    };
-    if (!this.#isLocal(req)) {
-      send(403, { error: 'the header Host or Origin is foreign to the admin port' });
-    } else if (req.method !== 'GET' && req.method !== 'HEAD') {
-      send(405, { error: `${req.url} takes the method GET` });
-    } else if (req.url === '/livez') {
-      send(200, { status: 'alive' });
-    } else if (req.url === '/readyz') {
-      send(this.state === 'ready' ? 200 : 503, this.#readiness());
-    } else if (req.url === '/metrics' && this.observed !== undefined) {
-      const { metrics } = this.observed;
-      metrics.text().then(
-        (text) => sendText(200, metrics.contentType, text),
-        (error: Error) => send(500, { error: error.message }),
-      );
-    } else {
-      send(404, { error: `there is no ${req.url}; there are /livez, /readyz and /metrics` });
+    res.end(text);
+  }
+
+  async #answer(req: IncomingMessage, path: string, route: Route | undefined): Promise<Answer> {
+    const fault = route?.isProbe ? undefined : this.#foreign(req);
+    if (fault !== undefined) return failure(403, fault);
+    if (route === undefined) {
+      return failure(404, `there is no ${path}; there are ${this.#paths().join(', ')}`);
+    }
+    if (req.method !== 'GET' && req.method !== 'HEAD') {
+      const message = `${path} takes the methods GET and HEAD, not ${req.method}`;
+      return failure(405, message, { Allow: 'GET, HEAD' });
+    }
+    return route.answer();
+  }
+
+  #paths(): string[] {
+    return this.#routes.map(({ path }) => path);
+  }
+
+  #list(): string {
+    const width = Math.max(...this.#paths().map(({ length }) => length));
+    return this.#routes.map(({ path, meaning }) => `${path.padEnd(width)}  ${meaning}\n`).join('');
+  }
+
+  #tooMany(): Answer {
+    const probes = this.#routes.filter(({ isProbe }) => isProbe).map(({ path }) => path);
+    const message = `too many connections are open; this one serves ${probes.join(', ')} only`;
+    return failure(503, message, { Connection: 'close', 'Retry-After': RETRY_AFTER_S });
+  }
+
+  async #metrics(): Promise<Answer> {
+    if (this.observed === undefined) return failure(503, 'weir starts; there are no metrics yet');
+    const { metrics } = this.observed;
+    try {
+      return { status: 200, type: metrics.contentType, text: await metrics.text() };
+    } catch (error) {
+      return failure(500, (error as Error).message);
     }
   }
 
@@ -93,10 +170,16 @@ export class Admin {
     };
   }
 
-  #isLocal({ headers: { host = '', origin } }: IncomingMessage): boolean {
+  /** @returns why a request is refused, if it is */
+  #foreign({ headers: { host = '', origin } }: IncomingMessage): string | undefined {
     const name = host.replace(/:\d+$/, '').toLowerCase();
     const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
-    if (!isAddress && !this.#names.has(name)) return false;
-    return origin === undefined || origin.toLowerCase() === `http://${host.toLowerCase()}`;
+    if (!isAddress && !this.#hosts.has(name)) {
+      const accepted = `addresses, ${[...this.#hosts].join(', ')} (WEIR_ADMIN_HOSTS adds names)`;
+      return `the header Host has the name ${describe(name)}; accepted are ${accepted}`;
+    }
+    const own = `http://${host.toLowerCase()}`;
+    if (origin === undefined || origin.toLowerCase() === own) return undefined;
+    return `the header Origin is ${describe(origin)}; accepted is ${describe(own)}, or none`;
   }
 }

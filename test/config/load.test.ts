@@ -16,6 +16,15 @@ const file = (content: string) => {
   return path;
 };
 
+function messageOf(load: () => unknown): string {
+  try {
+    load();
+  } catch (error) {
+    return (error as Error).message;
+  }
+  return 'no error';
+}
+
 describe('settings', () => {
   test('have the documented defaults', () => {
     expect(loadSettings([], {})).toMatchObject({
@@ -66,6 +75,32 @@ describe('settings', () => {
       PORT: '80',
     };
     expect(loadSettings([], env)).toEqual(loadSettings([], {}));
+  });
+
+  test('take names of the admin host without ports, separated by commas', () => {
+    for (const value of ['weir', 'weir,weir.default.svc', 'a-b.C_d.9, x', '_x.y', 'x'.repeat(63)]) {
+      expect(loadSettings(['--admin-hosts', value], {})?.adminHosts).toBe(value);
+    }
+    const takes = 'must be host names without ports, separated by commas, got';
+    const long = Array(64).fill('abc').join('.');
+    for (const [value, wrong] of [
+      ['weir:7071', '"weir:7071"'],
+      ['weir,', '""'],
+      ['a,,b', '""'],
+      ['a, http://weir', '"http://weir"'],
+      ['*.weir', '"*.weir"'],
+      ['a b', '"a b"'],
+      ['-a', '"-a"'],
+      ['a..b', '"a..b"'],
+      [`a,${'x'.repeat(64)}`, '"x'],
+      [`a,${long}`, 'a text of 255 characters'],
+    ]) {
+      const load = () => loadSettings([], { WEIR_ADMIN_HOSTS: value });
+      expect([value, messageOf(load)]).toEqual([
+        value,
+        expect.stringContaining(`WEIR_ADMIN_HOSTS ${takes} ${wrong}`),
+      ]);
+    }
   });
 
   test('ask for help with --help or -h, wherever it stands', () => {

@@ -1,6 +1,6 @@
 /** More connections than there may be, and connections that are slow: nobody else feels them. */
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { GATHERED_BYTES_MAX, MULTI_LIMIT_MAX_BYTES, V2_DURATION_MAX_MS } from '../../src/limits.ts';
@@ -14,7 +14,7 @@ import {
   used,
   wait,
 } from '../support/crowd.ts';
-import { check, errorOf, metric, request, requestBytes } from '../support/http.ts';
+import { check, errorOf, LASTING_MS, metric, request, requestBytes } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import { type Running, until } from '../support/server.ts';
 import { figure, IS_LONG, trials } from './promises.ts';
@@ -83,10 +83,10 @@ describe('connections beyond the bound', () => {
 
 describe('descriptors', () => {
   test('that are few make the connections fewer, and leave some for everything else', async () => {
-    // 128 and four for each of three threads are kept.
-    const server = await own.start({ descriptors: 200 });
+    // 640 and four for each of three threads are kept.
+    const server = await own.start({ descriptors: 712 });
     await until('the log says so', () => {
-      return /"connections":60,"asked":10000,"descriptors":200/.test(server.stderr());
+      return /"connections":60,"asked":10000,"descriptors":712/.test(server.stderr());
     });
     const within = callers(server.port, 60);
     expect(await served(within, 'a')).toBe(60);
@@ -102,9 +102,30 @@ describe('descriptors', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
+  test('are left for checks and the store while many connections are open to the admin port', async () => {
+    const server = await own.start({ descriptors: 712 });
+    const { port } = new URL(server.adminUrl);
+    const script = new URL('../observe/holders.process.mjs', import.meta.url).pathname;
+    const attacker = spawn(process.execPath, [script, port, '1500', '[""]']);
+    await new Promise((resolve) => attacker.stdout.once('data', resolve));
+    // Of the 60 that there may be, some are for operations.
+    const within = callers(server.port, 50);
+    for (let i = 0; i < 20; i++) {
+      expect(await served(within, 'a')).toBe(50);
+      await done(server.port, 'ratelimits.setOverride', {
+        ...{ namespaceName: 'default', identifier: `id_${i}`, limit: 1, duration: LASTING_MS },
+      });
+      // On a connection of its own: one that is kept may be closed between two requests.
+      const probe = await request(Number(port), { path: '/readyz', method: 'GET' });
+      expect(probe.status).toBe(200);
+    }
+    for (const { socket } of within) socket.destroy();
+    attacker.stdin.end();
+  });
+
   test('that are too few to serve anybody stop the start, in one sentence', async () => {
-    await expect(own.start({ descriptors: 140 })).rejects.toThrow(
-      'the process may open 140 files (ulimit -n), of which weir keeps 140 for itself: allow more',
+    await expect(own.start({ descriptors: 652 })).rejects.toThrow(
+      'the process may open 652 files (ulimit -n), of which weir keeps 652 for itself: allow more',
     );
   });
 

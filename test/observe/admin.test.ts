@@ -1,11 +1,16 @@
+import { spawn } from 'node:child_process';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ADMIN_CONNECTIONS_MAX } from '../../src/limits.ts';
+import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../../src/limits.ts';
 import { Admin } from '../../src/observe/admin.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { hear } from '../support/raw.ts';
 import { until } from '../support/server.ts';
 
-const admin = new Admin('127.0.0.1');
+const PROBES = ['/livez', '/readyz', '/metrics'];
+
+const admin = new Admin(['127.0.0.1', 'weir.internal']);
 let port: number;
 beforeAll(async () => {
   port = await admin.listen('127.0.0.1', 0);
@@ -58,46 +63,169 @@ describe('the admin port', () => {
     admin.observed = undefined;
   });
 
-  test('knows no other path and no other method', async () => {
-    expect((await ask('/')).status).toBe(404);
-    expect((await ask('/livez', {}, 'POST')).status).toBe(405);
+  test('lists every path with what it is at /, and names the same paths in a 404', async () => {
+    const list = await ask('/');
+    expect(list.status).toBe(200);
+    const paths = list.body.split('\n').flatMap((line) => /^(\/\S*) +\S/.exec(line)?.[1] ?? []);
+    expect(paths).toEqual(['/', '/livez', '/readyz', '/metrics']);
+    const missing = await ask('/nothing');
+    expect([missing.status, JSON.parse(missing.body)]).toEqual([
+      404,
+      { error: `there is no /nothing; there are ${paths.join(', ')}` },
+    ]);
   });
 
-  test("refuses a foreign Host or Origin; addresses and this machine's name are none", async () => {
-    for (const host of ['evil.example', 'evil.example:7071', '127.0.0.1.evil.example']) {
-      expect([host, (await ask('/livez', { Host: host })).status]).toEqual([host, 403]);
+  test('takes no other method', async () => {
+    for (const path of ['/', ...PROBES]) {
+      expect([path, (await ask(path, {}, 'POST')).status]).toEqual([path, 405]);
     }
-    for (const host of ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:7071', '10.1.2.3']) {
-      expect([host, (await ask('/livez', { Host: host })).status]).toEqual([host, 200]);
+  });
+
+  test('answers probes under any Host or Origin, and with a query', async () => {
+    for (const host of ['weir:7071', 'weir.default.svc', 'evil.example', '10.1.2.3:1']) {
+      for (const path of PROBES) {
+        const headers = { Host: host, Origin: 'http://evil.example' };
+        const status = path === '/livez' ? 200 : 503;
+        for (const query of ['', '?', '?verbose', '?a=/../b']) {
+          const answer = await ask(path + query, headers);
+          expect([host, path, query, answer.status]).toEqual([host, path, query, status]);
+        }
+      }
     }
+  });
+
+  test('answers HTTP/1.0 without Host', async () => {
+    for (const path of PROBES) {
+      const { text, closed } = await hear(port, [`GET ${path} HTTP/1.0\r\n\r\n`], 5_000);
+      expect([path, closed, text.split('\r\n')[0]]).toEqual([
+        path,
+        true,
+        `HTTP/1.1 ${path === '/livez' ? '200 OK' : '503 Service Unavailable'}`,
+      ]);
+    }
+  });
+
+  test('refuses a foreign Host for all but probes; it takes addresses and configured names', async () => {
+    for (const path of ['/', '/nothing', '/livez/', '/metrics/../']) {
+      for (const host of ['evil.example', 'evil.example:7071', '127.0.0.1.evil.example', 'weir']) {
+        expect([host, (await ask(path, { Host: host })).status]).toEqual([host, 403]);
+      }
+    }
+    const known = ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:7071', '10.1.2.3'];
+    for (const host of [...known, 'weir.internal', 'Weir.Internal:80']) {
+      expect([host, (await ask('/', { Host: host })).status]).toEqual([host, 200]);
+    }
+  });
+
+  test('refuses a foreign Origin for all but probes', async () => {
     const host = `127.0.0.1:${port}`;
     for (const origin of ['http://evil.example', 'null', `https://${host}`]) {
-      expect((await ask('/livez', { Host: host, Origin: origin })).status).toBe(403);
+      expect((await ask('/', { Host: host, Origin: origin })).status).toBe(403);
     }
-    expect((await ask('/livez', { Host: host, Origin: `http://${host}` })).status).toBe(200);
+    expect((await ask('/', { Host: host, Origin: `http://${host}` })).status).toBe(200);
   });
 
   test('is not shared with another process', async () => {
-    await expect(new Admin('127.0.0.1').listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
+    await expect(new Admin([]).listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
+  });
+});
+
+/** Idle connections of this process, which tell when they are closed. */
+function idle(count: number) {
+  return Array.from({ length: count }, () => {
+    const socket = connect(port, '127.0.0.1').resume();
+    socket.on('error', () => {});
+    const opened = new Promise((resolve) => socket.once('connect', resolve));
+    const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+    return { socket, opened, closed };
+  });
+}
+
+describe('connections of the admin port', () => {
+  const ordinary = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES;
+
+  test('beyond those for any path serve probes only, and say so', async () => {
+    const held = idle(ordinary);
+    await Promise.all(held.map(({ opened }) => opened));
+    const refused = await hear(port, ['GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'], 5_000);
+    expect(refused.closed).toBe(true);
+    const [head, body] = refused.text.split('\r\n\r\n');
+    expect(head).toContain('HTTP/1.1 503 Service Unavailable');
+    expect(head).toContain('\r\nConnection: close');
+    expect(head).toContain('\r\nRetry-After: 1');
+    expect(JSON.parse(body).error).toContain('serves /livez, /readyz, /metrics only');
+    const probe = 'GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    const other = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    const later = await hear(port, [probe, probe, other, probe], 5_000, 50);
+    expect([later.statuses, later.closed]).toEqual([[200, 200, 503], true]);
+    for (const { socket } of held.slice(0, 1)) socket.destroy();
+    await until('there is a place again', async () => (await ask('/')).status === 200);
+    for (const { socket } of held) socket.destroy();
+    await Promise.all(held.map(({ closed }) => closed));
   });
 
-  test('has so many connections, closes those beyond, and those that do not ask in time', async () => {
-    const beyond = 10;
-    let open = ADMIN_CONNECTIONS_MAX + beyond;
-    const closed = Array.from({ length: open }, () => {
-      const socket = connect(port, '127.0.0.1').resume();
-      socket.on('error', () => {});
-      return new Promise<void>((resolve) => {
-        socket.on('close', () => {
-          open--;
-          resolve();
-        });
-      });
+  test('that request probes leave the places for other paths free', async () => {
+    const probing = idle(ordinary);
+    const answers = probing.map(({ socket }) => {
+      socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
+      return new Promise<string>((resolve) => socket.once('data', (data) => resolve(String(data))));
     });
-    await until('those beyond are closed', () => open <= ADMIN_CONNECTIONS_MAX);
-    // The others go together, and later.
-    expect(open).toBeGreaterThan(0);
-    await Promise.all(closed);
+    for (const answer of await Promise.all(answers)) expect(answer).toContain('HTTP/1.1 200 OK');
+    expect((await ask('/')).status).toBe(200);
+    for (const { socket } of probing) socket.destroy();
+    await Promise.all(probing.map(({ closed }) => closed));
+  });
+
+  test('are bounded: a new one takes the place of the one without a request for the longest time', async () => {
+    const old = idle(1);
+    await old[0].opened;
+    const busy = idle(1);
+    busy[0].socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
+    await busy[0].opened;
+    const rest = idle(ADMIN_CONNECTIONS_MAX - 2);
+    await Promise.all(rest.map(({ opened }) => opened));
+    let closed = 0;
+    for (const connection of [...busy, ...rest]) void connection.closed.then(() => closed++);
+    expect((await ask('/readyz')).status).toBe(503);
+    await old[0].closed;
+    expect(closed).toBe(0);
+    for (const { socket } of [...busy, ...rest]) socket.destroy();
+    await Promise.all(rest.map((connection) => connection.closed));
+  });
+
+  test('that send no request in time are closed', async () => {
+    await Promise.all(idle(50).map(({ closed }) => closed));
     expect((await ask('/livez')).status).toBe(200);
+  });
+});
+
+describe('a flood of connections to the admin port', () => {
+  const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
+  const ATTEMPTS = 60;
+  const host = 'HTTP/1.1\r\nHost: localhost\r\n';
+
+  test.each([
+    ['send nothing', ['']],
+    ['send a part of a request', ['GET /livez HTTP/1.1\r\nHost: ', 'G']],
+    ['stay open after an answer', [`GET /livez ${host}\r\n`, `GET / ${host}\r\n`]],
+    ['do not read their answers', [`GET /metrics ${host}\r\n`.repeat(2)]],
+    ['do each of these', ['', 'GET', `GET / ${host}\r\n`, `GET /metrics ${host}\r\n`]],
+  ])('that %s keeps no probe out', async (_what, sent) => {
+    const server = await own.start();
+    const { port } = new URL(server.adminUrl);
+    const script = new URL('./holders.process.mjs', import.meta.url).pathname;
+    const attacker = spawn(process.execPath, [script, port, '600', JSON.stringify(sent)]);
+    await new Promise((resolve) => attacker.stdout.once('data', resolve));
+    try {
+      for (let i = 0; i < ATTEMPTS; i++) {
+        for (const path of PROBES) {
+          const request = `GET ${path} HTTP/1.1\r\nHost: weir:7071\r\nConnection: close\r\n\r\n`;
+          const { statuses } = await hear(Number(port), [request], 10_000);
+          expect([i, path, statuses]).toEqual([i, path, [200]]);
+        }
+      }
+    } finally {
+      attacker.stdin.end();
+    }
   });
 });
