@@ -168,7 +168,7 @@ async function serve(settings: Loaded): Promise<Serving> {
   const { CapacityWatch } = await import('./shards/capacity.ts');
   const { CheckpointWatch } = await import('./shards/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
-  const log = openLog(settings.logLevel);
+  const log = openLog(settings.logLevel, settings.logFormat);
   process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
   const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
   const writer = new Writer(registry, store, publish, log, nowMs);

@@ -143,8 +143,9 @@ export const Settings = Type.Object({
   logLevel: oneOf(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
     'info',
-    'JSON lines on standard error',
+    'how much is logged on standard error',
   ),
+  logFormat: oneOf(['json', 'text'], 'json', 'JSON lines, or lines for people'),
 });
 
 export type Settings = Static<typeof Settings>;

@@ -1,0 +1,47 @@
+/**
+ * A record of the log as text for people: one line with time, level, message and fields, and behind
+ * it, indented, the stack of an error. No text in a record can begin a line: characters that end
+ * one, or that a terminal acts on, are escaped as in JSON.
+ */
+
+import { levels } from 'pino';
+
+/** Control characters, line ends, and marks that change the direction of text. */
+const UNSAFE = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+/** A value that needs no quotes. */
+const PLAIN = /^[\w.:/@+*,[\]-]+$/;
+
+/** @param line as pino writes it: a JSON object */
+export function textOf(line: string): string {
+  const { time, level, msg, stack, err, ...fields } = JSON.parse(line);
+  const { stack: errorStack = stack, ...error } = err ?? {};
+  const named = Object.entries({ ...fields, ...prefixed(error) });
+  const parts = [
+    time,
+    levels.labels[level].toUpperCase().padEnd('ERROR'.length),
+    escaped(msg ?? ''),
+    ...named.map(([name, value]) => `${quoted(name)}=${quoted(value)}`),
+  ];
+  const stackLines = typeof errorStack === 'string' ? errorStack.split(/\r?\n/) : [];
+  const shown = stackLines.map((stackLine) => `    ${escaped(stackLine.trim())}\n`);
+  return `${parts.join(' ')}\n${shown.join('')}`;
+}
+
+/** What an error has beside its stack: message, type, code and the like. */
+function prefixed(error: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(error).map(([name, value]) => [`error.${name}`, value]));
+}
+
+function escaped(text: string): string {
+  return text.replace(UNSAFE, (character) => {
+    const inJson = JSON.stringify(character).slice(1, -1);
+    if (inJson !== character) return inJson;
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
+}
+
+/** A value in which neither blanks nor `=` can be taken for what is between fields. */
+function quoted(value: unknown): string {
+  if (typeof value === 'string' && PLAIN.test(value)) return value;
+  return escaped(JSON.stringify(value));
+}
