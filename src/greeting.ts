@@ -1,15 +1,50 @@
 /**
- * What a start says on standard output, by the main thread: where weir serves, and, at the first
- * one, its root key, in a line that works as it stands.
+ * Where weir serves, as its log, its links and its standard output name it. A start prints that on
+ * standard output, and the first start its root key too, in a command that works as it is.
  */
 
 import { writeSync } from 'node:fs';
+import { isIPv6 } from 'node:net';
+import { withoutSlash } from './config/faults.ts';
 
-/** An address that callers on this machine can use for the one that is listened on. */
+/** A host as it is written in a URL. */
+function inUrl(host: string): string {
+  return isIPv6(host) ? `[${host}]` : host;
+}
+
+/** Whether the host stands for all addresses of this machine, in whatever spelling. */
+function isEveryAddress(host: string): boolean {
+  const url = `http://${inUrl(host)}`;
+  return URL.canParse(url) && ['0.0.0.0', '[::]'].includes(new URL(url).hostname);
+}
+
+/** An address that clients on this machine can use for the one that is listened on. */
 export function reachable(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1';
-  if (host === '::') return '[::1]';
-  return host.includes(':') ? `[${host}]` : host;
+  if (!isEveryAddress(host)) return inUrl(host);
+  return isIPv6(host) ? '[::1]' : '127.0.0.1';
+}
+
+/** The addresses of a listener. */
+export interface Addresses {
+  /** What it listens on. */
+  listening: string;
+  /** By which clients on this machine reach it. */
+  local: string;
+  /** By which all clients reach it; undefined where nobody has said. */
+  common: string | undefined;
+}
+
+/** @param publicUrl as configured */
+export function addressesOf(
+  scheme: 'http' | 'https',
+  host: string,
+  port: number,
+  publicUrl?: string,
+): Addresses {
+  const listening = `${scheme}://${inUrl(host)}:${port}`;
+  const local = `${scheme}://${reachable(host)}:${port}`;
+  const own = isEveryAddress(host) ? undefined : listening;
+  return { listening, local, common: publicUrl === undefined ? own : withoutSlash(publicUrl) };
 }
 
 /** Throws when standard output does not take all of it. */
@@ -18,35 +53,46 @@ function print(text: string): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(1, bytes, at);
 }
 
-/**
- * Says where weir serves, and at its first start the key.
- * @param trusted a certificate that nobody trusts yet, since it is signed by itself
- * @throws where there is a key and nobody to read it
- */
-export function greet(
-  url: string,
-  socket: string | undefined,
-  firstKey: string | undefined,
-  trusted: string | undefined,
-): void {
+/** An address, and what a client on this machine uses in its place. */
+function shown({ listening, local, common }: Addresses): string {
+  const url = common ?? listening;
+  return url === local ? url : `${url} (from this machine: ${local})`;
+}
+
+/** What a start prints. */
+export interface Greeting {
+  checks: Addresses;
+  admin: Addresses;
+  socket: string | undefined;
+  /** The root key that the first start has made. */
+  firstKey: string | undefined;
+  /** A certificate that signs itself, which clients have to be told to trust. */
+  trusted: string | undefined;
+}
+
+/** @throws where there is a key and it cannot be printed */
+export function greet({ checks, admin, socket, firstKey, trusted }: Greeting): void {
   const body = '{"identifier":"user_1","limit":10,"duration":60000}';
   // In quotes of a shell.
   const quoted = (path: string) => `'${path.replaceAll("'", "'\\''")}'`;
   const plain = (path: string) => ` and by curl --unix-socket ${quoted(path)} http://localhost`;
   const also = socket === undefined ? '' : plain(socket);
   const trusting = trusted === undefined ? '' : ` --cacert ${quoted(trusted)}`;
+  const serves = `weir serves checks on ${shown(checks)}${also}; health and metrics on`;
   if (firstKey === undefined) {
     try {
-      print(`weir serves checks on ${url}${also}\n`);
+      print(`${serves} ${shown(admin)}\n`);
     } catch {
-      // Nobody listens on standard output; the log has the same line.
+      // Nobody reads standard output; the log has the same line.
     }
     return;
   }
   print(
-    `weir serves checks on ${url}${also}. This is its first start: the line below holds its root` +
-      ' key, which is shown this once and kept nowhere. Keep it.\n\n' +
-      `curl -s${trusting} ${url}/v1/ratelimits.limit -H 'Authorization: Bearer ${firstKey}'` +
+    `${serves} ${shown(admin)}. This is its first start: the line below works` +
+      ' from this machine. It holds the root key, which is shown this once and kept nowhere.' +
+      ' Keep it.\n\n' +
+      `curl -s${trusting} ${checks.local}/v1/ratelimits.limit` +
+      ` -H 'Authorization: Bearer ${firstKey}'` +
       ` -H 'Content-Type: application/json' -d '${body}'\n`,
   );
 }

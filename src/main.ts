@@ -18,7 +18,7 @@ import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
 import { LastRun } from './counters/restore.ts';
 import { StartError } from './errors.ts';
 import { EXIT, type ExitCode } from './exit.ts';
-import { greet, reachable } from './greeting.ts';
+import { addressesOf, greet } from './greeting.ts';
 import { inlineMore } from './inlining.ts';
 import {
   CLOCK_AHEAD_MAX_MS,
@@ -105,7 +105,8 @@ async function serve(settings: Loaded): Promise<Serving> {
   const { adminHost, adminHosts } = settings;
   const admin = new Admin([adminHost, ...(adminHosts === undefined ? [] : hostNames(adminHosts))]);
   const adminListens = admin.listen(adminHost, settings.adminPort);
-  await needPort('WEIR_ADMIN_PORT', adminHost, settings.adminPort, adminListens);
+  const setting = 'WEIR_ADMIN_PORT';
+  const adminPort = await needPort(setting, adminHost, settings.adminPort, adminListens);
 
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
@@ -135,7 +136,9 @@ async function serve(settings: Loaded): Promise<Serving> {
   const firstKey = registry.keys().length === 0 ? makeKey() : undefined;
   if (firstKey !== undefined) registry.addKey(rootRecord(firstKey, 'first root key', nowMs()));
 
-  const url = `${tls === undefined ? 'http' : 'https'}://${reachable(host)}:${port}`;
+  const scheme = tls === undefined ? 'http' : 'https';
+  const serves = addressesOf(scheme, host, port, settings.publicUrl);
+  const adminServes = addressesOf('http', adminHost, adminPort);
   const acceptors = new Acceptors(control, {
     namespace: (name) => writer.register(name),
     failure: (failure) => log.error(failure, 'a request failed'),
@@ -152,7 +155,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     places: taken.places,
     tls: tls?.files,
     connections,
-    url,
+    url: serves.common ?? '',
     control: controlBuffer,
     tables,
     links,
@@ -204,7 +207,8 @@ async function serve(settings: Loaded): Promise<Serving> {
   taken.open();
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
-  greet(url, socket, firstKey, tls?.isSelfSigned ? tls.files.cert : undefined);
+  const trusted = tls?.isSelfSigned ? tls.files.cert : undefined;
+  greet({ checks: serves, admin: adminServes, socket, firstKey, trusted });
   if (firstKey !== undefined) registry.settle(store);
   admin.state = 'ready';
   closeInspector();
@@ -223,7 +227,9 @@ async function serve(settings: Loaded): Promise<Serving> {
   if (noRoom > 0) log.warn({ noRoom }, 'counters of the last run found no room');
   log.info({ ...loaded, overrides: registry.overrideCounts, counters: live }, 'loaded');
   const served = {
-    url,
+    url: serves.common ?? serves.listening,
+    listening: serves.listening,
+    admin: adminServes.listening,
     socket,
     gateway: gateway.port === undefined ? undefined : `${gateway.host}:${gateway.port}`,
     gatewaySocket: gateway.socket,

@@ -19,8 +19,24 @@ function faultInHosts(list: string): string | undefined {
   return wrong === undefined ? undefined : `${describe(wrong)} in ${describe(list)}`;
 }
 
+/** @returns the URL without a slash at its end */
+export function withoutSlash(url: string): string {
+  return new URL(url).href.replace(/\/+$/, '');
+}
+
+function faultInUrl(text: string): string | undefined {
+  if (!URL.canParse(text)) return describe(text);
+  const { protocol, username, password, search, hash } = new URL(text);
+  if (!['http:', 'https:'].includes(protocol)) return describe(text);
+  // They are not shown: a password is secret.
+  if (username !== '' || password !== '') return 'one with a user name or a password';
+  // An empty query or fragment is not in `search` and `hash`.
+  return search !== '' || hash !== '' || /[?#]/.test(text) ? describe(text) : undefined;
+}
+
 const FAULTS: Partial<Record<SettingName, (value: string) => string | undefined>> = {
   adminHosts: faultInHosts,
+  publicUrl: faultInUrl,
 };
 
 /** @returns what the setting got instead of what it takes; undefined where the value is right */

@@ -57,6 +57,12 @@ export const Settings = Type.Object({
     meaning: 'where checks are served',
   }),
   port: integer(0, 65_535, 7070, 'port of the checks; 0 takes a free one'),
+  publicUrl: Type.Optional(
+    text(
+      'an http or https URL without credentials, query and fragment, as in https://weir.example',
+      'base URL by which clients reach that port, for links in errors and in the log',
+    ),
+  ),
   socket: socketPath('Unix socket on which checks are served as well'),
   socketMode: socketMode('who may connect to it: owner, group, others'),
   gatewayHost: Type.String({

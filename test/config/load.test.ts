@@ -103,6 +103,26 @@ describe('settings', () => {
     }
   });
 
+  test('take a public URL that links can begin with', () => {
+    for (const value of [
+      ...['http://weir', 'https://weir.example:8443', 'https://weir.example/limits/'],
+      ...['http://[::1]:1', 'HTTPS://Weir.Example'],
+    ]) {
+      expect(loadSettings(['--public-url', value], {})?.publicUrl).toBe(value);
+    }
+    for (const value of [
+      ...['weir.example', '/limits', 'ftp://weir', 'https://', 'https://weir?', 'https://weir/#'],
+      ...['https://weir?a=1', 'https://weir/#a', 'javascript:alert(1)', 'http://weir:99999'],
+    ]) {
+      expect(messageOf(() => loadSettings([], { WEIR_PUBLIC_URL: value }))).toBe(
+        'WEIR_PUBLIC_URL must be an http or https URL without credentials, query and fragment,' +
+          ` as in https://weir.example, got ${JSON.stringify(value)}`,
+      );
+    }
+    const secret = () => loadSettings([], { WEIR_PUBLIC_URL: 'https://me:secret@weir' });
+    expect(messageOf(secret)).toMatch(/got one with a user name or a password$/);
+  });
+
   test('ask for help with --help or -h, wherever it stands', () => {
     expect(loadSettings(['--help'], {})).toBeUndefined();
     expect(loadSettings(['--port', '1', '-h'], {})).toBeUndefined();

@@ -1,0 +1,15 @@
+/** The log of a server, as records. */
+
+import type { Running } from './server.ts';
+
+export type LogRecord = Record<string, unknown>;
+
+/** Of the records so far, those with a message. */
+export function records(server: Running, message: string): LogRecord[] {
+  return server
+    .stderr()
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line))
+    .filter(({ msg }) => msg === message);
+}
