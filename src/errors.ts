@@ -75,6 +75,11 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** The HTTP status of an error, as a number. */
+export function statusOf(code: ErrorCode): number {
+  return Number.parseInt(ERRORS[code].status, 10);
+}
+
 /** The place of a fault in the header that carries the key. */
 export const AUTHORIZATION_PLACE = 'header.authorization';
 

@@ -116,6 +116,9 @@ export const HELD_ANSWER_BYTES_MAX = 16 * ANSWER_MAX_BYTES;
 /** What operations of one acceptor weigh, bodies and all, that the main thread has not answered. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
 
+/** Error answers that an acceptor reports for the log at level debug. */
+export const ERROR_REPORTS_PER_S = 10;
+
 /** How long the task that compiles overrides may take; some ms are usual. */
 export const COMPILE_MAX_MS = 2_000;
 

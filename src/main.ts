@@ -142,7 +142,9 @@ async function serve(settings: Loaded): Promise<Serving> {
   const acceptors = new Acceptors(control, {
     namespace: (name) => writer.register(name),
     failure: (failure) => log.error(failure, 'a request failed'),
-    operation: (request) => service.do(request),
+    operation: (request) => debug.operation(request, (asked) => service.do(asked)),
+    debug: (acceptor, record) => debug.acceptor(acceptor, record),
+    publication: (version, publication) => debug.publication(version, publication),
     late: (acceptor) => log.warn({ acceptor }, 'a change is not in force yet'),
   });
   const compileTask = new URL('./compile.js', import.meta.url);
@@ -162,6 +164,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     decide,
     hashKey: store.hashKey,
     onFull,
+    reportsErrors: settings.logLevel === 'debug',
     inForce: { ...inForce(registry, overrides), policies: policies.all },
   });
 
@@ -171,8 +174,11 @@ async function serve(settings: Loaded): Promise<Serving> {
   const { CapacityWatch } = await import('./shards/capacity.ts');
   const { CheckpointWatch } = await import('./shards/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
+  const { DebugLog } = await import('./observe/debug.ts');
   const log = openLog(settings.logLevel, settings.logFormat);
   process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
+  const debug = new DebugLog(log, clock, settings.rootKey);
+  debug.settings(settings);
   const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
   const writer = new Writer(registry, store, publish, log, nowMs);
   const gateways = { policies: () => policies.all, places: gateway };
@@ -202,7 +208,7 @@ async function serve(settings: Loaded): Promise<Serving> {
   });
   admin.observed = { workers, metrics };
   const capacity = new CapacityWatch(control, settings.counters, log);
-  const checkpointWatch = new CheckpointWatch(control, directory.path, log);
+  const checkpointWatch = new CheckpointWatch(control, directory.path, settings.checkpointMs, log);
   await acceptors.listen();
   taken.open();
 

@@ -3,7 +3,7 @@
  * error looks, and what an answer is wrapped in. What they do is the same service.
  */
 
-import { type ApiError, AUTHORIZATION_PLACE, ERRORS, type ErrorCode } from '../errors.ts';
+import { type ApiError, AUTHORIZATION_PLACE, ERRORS, type ErrorCode, statusOf } from '../errors.ts';
 
 export type Version = 'v1' | 'v2';
 export type ByVersion<T> = Readonly<Record<Version, T>>;
@@ -31,7 +31,7 @@ const v2: Face = {
     return place?.location === AUTHORIZATION_PLACE ? 'BAD_REQUEST' : code;
   },
   error: ({ message, place = { location: 'body' } }, code, docs, requestId) => {
-    const status = Number.parseInt(ERRORS[code].status, 10);
+    const status = statusOf(code);
     const title = ERRORS[code].status.slice(`${status} `.length);
     const { location, ...rest } = place;
     const errors = code === 'BAD_REQUEST' ? { errors: [{ location, message, ...rest }] } : {};

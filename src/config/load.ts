@@ -26,6 +26,8 @@ const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 /** The settings, and the file of some of them, which has the policies too. */
 export interface Loaded extends Settings {
   file: ConfigFile | undefined;
+  /** Where each setting in force comes from: a flag, a variable, the file, or `default`. */
+  sources: ReadonlyMap<SettingName, string>;
 }
 
 /** @returns undefined when the arguments ask for help */
@@ -40,12 +42,15 @@ export function loadSettings(
   const file = config && readConfigFile(check('config', config) as string, config.source);
 
   const settings: Record<string, unknown> = {};
+  const sources = new Map<SettingName, string>();
   for (const name of SETTING_NAMES) {
     const given = flags.get(name) ?? variables.get(name) ?? file?.settings.get(name);
     const value = given === undefined ? annotations(name).default : check(name, given);
-    if (value !== undefined) settings[name] = value;
+    if (value === undefined) continue;
+    settings[name] = value;
+    sources.set(name, given?.source ?? 'default');
   }
-  const loaded: Loaded = { ...(settings as Settings), file };
+  const loaded: Loaded = { ...(settings as Settings), file, sources };
   if (loaded.rootKeyFile !== undefined) {
     if (loaded.rootKey !== undefined) {
       throw new StartError('WEIR_ROOT_KEY and WEIR_ROOT_KEY_FILE are both set: leave one out');
@@ -53,6 +58,7 @@ export function loadSettings(
     const source = `the key in ${loaded.rootKeyFile}`;
     const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
     loaded.rootKey = check('rootKey', { source, value }) as string;
+    sources.set('rootKey', source);
   }
   if ((loaded.tlsCert === undefined) !== (loaded.tlsKey === undefined)) {
     const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];

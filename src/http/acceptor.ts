@@ -38,12 +38,13 @@ import { BodyReader, BodyRoom, type OnBody } from './body.ts';
 import { Checks } from './checks.ts';
 import { Corrections } from './corrections.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
+import { ErrorReports } from './error-reports.ts';
 import { GatewayChecks } from './gateway.ts';
 import { hasPlace, Listener } from './listener.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
 import { Operations, type Server } from './operations.ts';
 import { Outlet } from './outlet.ts';
-import { Replies } from './reply.ts';
+import { type Failure, Replies } from './reply.ts';
 import { type Handler, mount, type Route } from './route.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
@@ -74,10 +75,16 @@ const finder = new NamespaceFinder(namespaces);
 const ids = new RequestIds();
 const outlet = new Outlet(lane);
 const room = new BodyRoom();
+const debug = (text: string, fields: object) => tell({ kind: 'debug', record: { text, fields } });
+const reports = data.reportsErrors
+  ? new ErrorReports(
+      (report) => debug('answered with an error', report),
+      (leftOut) => debug('more answers with errors are left out here', { leftOut }),
+    )
+  : undefined;
 const serverOf = (face: Face): Server => {
-  const replies = new Replies(face, ids, lane, outlet, data.url + DOCS_PATH, (failure) => {
-    tell({ kind: 'failure', failure });
-  });
+  const fail = (failure: Failure) => tell({ kind: 'failure', failure });
+  const replies = new Replies(face, ids, lane, outlet, data.url + DOCS_PATH, fail, reports);
   const bodies = new BodyReader(lane, room, replies);
   return { replies, bodies };
 };
@@ -202,7 +209,7 @@ function onConnection(res: HttpResponse, change: number, kind: AppKind): void {
 }
 const forGateways = gateway.routes(false);
 const apps = new Apps(data.tls, hasGateway, (app, kind) => {
-  mount(app, kind === 'gateway' ? forGateways : routes, replies);
+  mount(app, kind === 'gateway' ? forGateways : routes, replies, reports);
   app.filter((res, change) => onConnection(res, change, kind));
 });
 let toldToEnd = false;

@@ -254,7 +254,7 @@ export class GatewayChecks {
   #fail(res: HttpResponse, { policy, answers }: Policed, way: Way, error: unknown): void {
     const { lane, replies } = this.#parts;
     lane.count(policy.onError === 'allow' ? COUNT.failuresAllowed : COUNT.failuresDenied);
-    replies.report(error);
+    replies.report(res, error);
     answers.fail(res, way);
   }
 

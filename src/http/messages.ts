@@ -29,6 +29,8 @@ export interface AcceptorData {
   decide: 'in-place' | 'worker';
   hashKey: Uint8Array;
   onFull: OnFull;
+  /** Whether error answers are reported, for the log at level debug. */
+  reportsErrors: boolean;
   inForce: Publication;
 }
 
@@ -42,6 +44,12 @@ export interface Publication extends Partial<PublishedTables> {
   policies?: readonly Policy[];
 }
 
+/** A record for the log at level debug. */
+export interface DebugRecord {
+  text: string;
+  fields: object;
+}
+
 export type ToMain =
   /** It can serve; its Apps are for the one that listens. */
   | { kind: 'ready'; apps: AppDescriptors }
@@ -52,6 +60,7 @@ export type ToMain =
   | { kind: 'draining' }
   | { kind: 'namespace'; name: string }
   | { kind: 'failure'; failure: Failure }
+  | { kind: 'debug'; record: DebugRecord }
   /** To be answered with a `result` of the same number. */
   | { kind: 'operation'; number: number; request: OperationRequest }
   /** It has an App with the files for TLS as they are now, or says why not. */

@@ -5,8 +5,9 @@
 
 import type { Face } from '../api/faces.ts';
 import type { RequestIds } from '../api/request-ids.ts';
-import { ApiError, ERRORS } from '../errors.ts';
+import { ApiError, ERRORS, statusOf } from '../errors.ts';
 import type { AcceptorLane } from '../lanes.ts';
+import type { ErrorReports } from './error-reports.ts';
 import type { Outlet } from './outlet.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
@@ -48,8 +49,12 @@ export class Replies {
   readonly #outlet: Outlet;
   readonly #docsUrl: string;
   readonly #report: (failure: Failure) => void;
+  readonly #reports: ErrorReports | undefined;
 
-  /** @param docsUrl where the pages about errors are, without the code */
+  /**
+   * @param docsUrl where the pages about errors are, without the code
+   * @param reports where the log has level debug
+   */
   constructor(
     face: Face,
     ids: RequestIds,
@@ -57,6 +62,7 @@ export class Replies {
     outlet: Outlet,
     docsUrl: string,
     report: (failure: Failure) => void,
+    reports?: ErrorReports,
   ) {
     this.#face = face;
     this.#ids = ids;
@@ -64,6 +70,7 @@ export class Replies {
     this.#outlet = outlet;
     this.#docsUrl = docsUrl;
     this.#report = report;
+    this.#reports = reports;
   }
 
   /** Serves nothing after this request on its connection, whatever its answer is. */
@@ -102,6 +109,7 @@ export class Replies {
     const code = this.#face.codeOf(error);
     const body = this.#face.error(error, code, this.#docsUrl + code, requestId);
     this.#lane.error(code);
+    this.#reports?.report(res, statusOf(code), code, requestId, error.message);
     const writeHead = (close: boolean) => {
       res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
       res.writeHeader('X-Request-Id', requestId);
@@ -112,9 +120,11 @@ export class Replies {
     this.#outlet.answer(res, this.draining || options.close === true, writeHead, body, isHead);
   }
 
-  /** Notes a failure of ours that is answered otherwise. */
-  report(thrown: unknown): void {
-    if (!(thrown instanceof ApiError)) this.#ownFailure(thrown, this.#ids.next());
+  /** Reports a failure that is answered otherwise. */
+  report(res: HttpResponse, thrown: unknown): void {
+    const requestId = this.#ids.next();
+    const error = thrown instanceof ApiError ? thrown : this.#ownFailure(thrown, requestId);
+    this.#reports?.report(res, undefined, error.code, requestId, error.message);
   }
 
   /** The client is told nothing of it but where to look. */

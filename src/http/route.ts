@@ -8,6 +8,7 @@
 
 import { type ByVersion, type Version, versionOf } from '../api/faces.ts';
 import { ApiError } from '../errors.ts';
+import type { ErrorReports } from './error-reports.ts';
 import { type Framing, framingOf } from './framing.ts';
 import type { Replies } from './reply.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
@@ -39,21 +40,23 @@ const SHOWN_PATH_MAX = 200;
 /** Nothing is left to do when a client goes away: uWebSockets.js calls nothing of ours after it. */
 function ignoreAbort(): void {}
 
+/** @param reports where the log has level debug */
 export function mount(
   app: TemplatedApp,
   routes: readonly Route[],
   repliesOf: ByVersion<Replies>,
+  reports?: ErrorReports,
 ): void {
   const byPath = new Map<string, ExactRoute>();
   for (const route of routes) {
     const { path } = route;
     const replies = repliesOf[versionOf(path)];
     if (route.method === 'ANY') {
-      app.any(path, guarded(replies, route.handle));
+      app.any(path, guarded(replies, route.handle, reports));
       continue;
     }
     byPath.set(path, route);
-    const handler = guarded(replies, framed(replies, route.handle));
+    const handler = guarded(replies, framed(replies, route.handle), reports);
     if (route.method === 'GET') app.get(path, handler);
     else app.post(path, handler);
   }
@@ -62,7 +65,7 @@ export function mount(
     const handle: Handler = (res, req, framing) => {
       handleOther(byPath, replies, res, req, framing);
     };
-    return guarded(replies, framed(replies, handle));
+    return guarded(replies, framed(replies, handle), reports);
   };
   const fallbacks = { v1: fallback('v1'), v2: fallback('v2') };
   app.any('/*', (res, req) => {
@@ -81,14 +84,23 @@ function framed(replies: Replies, handle: Handler): UnframedHandler {
   };
 }
 
-function guarded(replies: Replies, handle: UnframedHandler): UnframedHandler {
-  return (res, req) => {
+function guarded(
+  replies: Replies,
+  handle: UnframedHandler,
+  reports: ErrorReports | undefined,
+): UnframedHandler {
+  const guard: UnframedHandler = (res, req) => {
     res.onAborted(ignoreAbort);
     try {
       handle(res, req);
     } catch (error) {
       replies.error(res, error, { isHead: req.getCaseSensitiveMethod() === 'HEAD' });
     }
+  };
+  if (reports === undefined) return guard;
+  return (res, req) => {
+    reports.mark(res, req);
+    guard(res, req);
   };
 }
 

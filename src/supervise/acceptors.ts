@@ -11,7 +11,13 @@ import type { OperationRequest, OperationResult } from '../api/operations.ts';
 import type { Control } from '../control.ts';
 import { StartError } from '../errors.ts';
 import type { AppDescriptors } from '../http/apps.ts';
-import type { AcceptorData, Publication, ToAcceptor, ToMain } from '../http/messages.ts';
+import type {
+  AcceptorData,
+  DebugRecord,
+  Publication,
+  ToAcceptor,
+  ToMain,
+} from '../http/messages.ts';
 import type { Failure } from '../http/reply.ts';
 import type { AcceptorLane } from '../lanes.ts';
 import { HEARTBEAT_MS, HEARTBEATS_MISSED } from '../limits.ts';
@@ -34,6 +40,9 @@ interface Acceptor {
 export interface AcceptorEvents {
   namespace: (name: string) => void;
   failure: (failure: Failure) => void;
+  debug: (acceptor: number, record: DebugRecord) => void;
+  /** @returns what to call when all acceptors have switched to the publication */
+  publication: (version: number, publication: Publication) => () => void;
   operation: (request: OperationRequest) => Promise<OperationResult>;
   /** An acceptor takes long to take a change over. */
   late: (acceptor: number) => void;
@@ -116,6 +125,7 @@ export class Acceptors {
 
   #publish(publication: Publication): Promise<void> {
     const version = ++this.#version;
+    const activated = this.#events.publication(version, publication);
     const isBehind = (acceptor: Acceptor) => acceptor.version !== version;
     this.#tell({ kind: 'publication', version, publication });
     const late = setInterval(() => this.#events.late(this.#acceptors.findIndex(isBehind)), LATE_MS);
@@ -123,6 +133,7 @@ export class Acceptors {
       this.#switched = () => {
         if (this.#acceptors.some(isBehind)) return;
         clearInterval(late);
+        activated();
         resolve();
       };
     });
@@ -241,6 +252,9 @@ export class Acceptors {
         case 'failure':
           this.#events.failure(message.failure);
           break;
+        case 'debug':
+          this.#events.debug(data.index, message.record);
+          break;
         case 'switched':
           acceptor.version = message.version;
           this.#switched();
@@ -258,8 +272,7 @@ export class Acceptors {
 
   async #operate(worker: Worker, number: number, request: OperationRequest): Promise<void> {
     const result = await this.#events.operation(request);
-    const message: ToAcceptor = { kind: 'result', number, result };
-    worker.postMessage(message);
+    worker.postMessage({ kind: 'result', number, result } satisfies ToAcceptor);
   }
 
   #look(): void {

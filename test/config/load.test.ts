@@ -77,6 +77,23 @@ describe('settings', () => {
     expect(loadSettings([], env)).toEqual(loadSettings([], {}));
   });
 
+  test('say of each where it comes from', () => {
+    const path = file('{"port": 1, "rootKey": "k"}');
+    const of = (args: string[], env: Record<string, string>) => {
+      const { sources } = loadSettings(args, env)!;
+      return (['host', 'port', 'drainMs', 'rootKey', 'socket'] as const).map((name) => {
+        return sources.get(name);
+      });
+    };
+    const keyFile = file('key');
+    expect(of(['--drain-ms', '1'], { WEIR_HOST: '::1', WEIR_ROOT_KEY_FILE: keyFile })).toEqual([
+      ...['WEIR_HOST', 'default', '--drain-ms', `the key in ${keyFile}`, undefined],
+    ]);
+    expect(of(['--config', path, '--host=a'], { WEIR_DRAIN_MS: '1' })).toEqual([
+      ...['--host', `"port" in ${path}`, 'WEIR_DRAIN_MS', `"rootKey" in ${path}`, undefined],
+    ]);
+  });
+
   test('take names of the admin host without ports, separated by commas', () => {
     for (const value of ['weir', 'weir,weir.default.svc', 'a-b.C_d.9, x', '_x.y', 'x'.repeat(63)]) {
       expect(loadSettings(['--admin-hosts', value], {})?.adminHosts).toBe(value);

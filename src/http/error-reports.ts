@@ -1,0 +1,70 @@
+/**
+ * Reports error answers of an acceptor to the main thread, for the log at level debug: at most
+ * ERROR_REPORTS_PER_S a second, and how many were left out. At other levels there is none of this,
+ * and no request costs more.
+ */
+
+import type { ErrorCode } from '../errors.ts';
+import { ERROR_REPORTS_PER_S } from '../limits.ts';
+import type { HttpRequest, HttpResponse } from './uws.ts';
+
+/** An answer that is an error, or a gateway check that failed and was answered by `onError`. */
+export interface ErrorReport {
+  status: number | undefined;
+  code: ErrorCode;
+  requestId: string;
+  /** Without a query, and without the path of a gateway's client. */
+  path: string | undefined;
+  /** The namespace of the gateway policy that the path names. */
+  policy: string | undefined;
+  message: string;
+}
+
+/** Later parts of an answer do not know its request. */
+type Marked = HttpResponse & { path?: string };
+
+const GATEWAY_PATH = /^\/v1\/(?:check|auth-request)\/([^/]*)/;
+
+export class ErrorReports {
+  readonly #send: (report: ErrorReport) => void;
+  readonly #sendLeftOut: (count: number) => void;
+  #room = ERROR_REPORTS_PER_S;
+  #leftOut = 0;
+
+  constructor(send: (report: ErrorReport) => void, sendLeftOut: (count: number) => void) {
+    this.#send = send;
+    this.#sendLeftOut = sendLeftOut;
+    setInterval(() => this.renew(), 1_000).unref();
+  }
+
+  /** A request begins. */
+  mark(res: HttpResponse, req: HttpRequest): void {
+    (res as Marked).path = req.getUrl();
+  }
+
+  /** @param status undefined where a policy of a gateway decides on it */
+  report(
+    res: HttpResponse,
+    status: number | undefined,
+    code: ErrorCode,
+    requestId: string,
+    message: string,
+  ): void {
+    if (this.#room === 0) {
+      this.#leftOut++;
+      return;
+    }
+    this.#room--;
+    const { path } = res as Marked;
+    const gateway = path === undefined ? null : GATEWAY_PATH.exec(path);
+    const [shown, policy] = gateway ?? [path];
+    this.#send({ status, code, requestId, path: shown, policy, message });
+  }
+
+  /** Another second begins. */
+  renew(): void {
+    this.#room = ERROR_REPORTS_PER_S;
+    if (this.#leftOut > 0) this.#sendLeftOut(this.#leftOut);
+    this.#leftOut = 0;
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * What is logged at level debug, for an operator who looks for the reason why something does not
+ * work: settings, operations, publications, and what acceptors report. Identifiers and keys are
+ * left out; a key that a client has put into some other place is replaced.
+ */
+
+import type { OperationRequest, OperationResult } from '../api/operations.ts';
+import type { Loaded } from '../config/load.ts';
+import { annotations, environmentName, SETTING_NAMES } from '../config/schema.ts';
+import { statusOf } from '../errors.ts';
+import type { DebugRecord, Publication } from '../http/messages.ts';
+import type { Clock } from '../time.ts';
+import type { Log } from './log.ts';
+
+/** A key as weir makes them, or the beginning of one. */
+const KEY = /weir(?:_|%5f)[\w%-]{8,}/gi;
+const HIDDEN = '[key]';
+
+export class DebugLog {
+  readonly #log: Log;
+  readonly #clock: Clock;
+  /** The configured root key, in the spellings in which a message or a path may quote it. */
+  readonly #rootKey: readonly string[];
+
+  constructor(log: Log, clock: Clock, rootKey: string | undefined) {
+    this.#log = log;
+    this.#clock = clock;
+    this.#rootKey = rootKey === undefined ? [] : spellingsOf(rootKey);
+  }
+
+  /** Each setting in force, and where it comes from. */
+  settings(loaded: Loaded): void {
+    for (const name of SETTING_NAMES) {
+      if (loaded[name] === undefined) continue;
+      const value = annotations(name).secret ? '[secret]' : loaded[name];
+      const from = loaded.sources.get(name);
+      this.#log.debug({ setting: environmentName(name), value, from }, 'setting');
+    }
+  }
+
+  /** Does an operation, and logs its result. */
+  async operation(
+    request: OperationRequest,
+    work: (request: OperationRequest) => Promise<OperationResult>,
+  ): Promise<OperationResult> {
+    const { operation, keyId } = request;
+    const startedMs = this.#clock.monotonicMs();
+    const result = await work(request);
+    const code = 'answer' in result ? undefined : (result.code ?? 'INTERNAL_SERVER_ERROR');
+    const status = code === undefined ? 200 : statusOf(code);
+    const ms = rounded(this.#clock.monotonicMs() - startedMs);
+    this.#log.debug({ operation, keyId, status, code, ms }, 'operation');
+    return result;
+  }
+
+  /** A publication begins. @returns what to call when all acceptors have switched to it */
+  publication(version: number, publication: Publication): () => void {
+    const startedMs = this.#clock.monotonicMs();
+    return () => this.#activated(version, publication, this.#clock.monotonicMs() - startedMs);
+  }
+
+  /** What an acceptor reports. */
+  acceptor(acceptor: number, { text, fields }: DebugRecord): void {
+    const shown = Object.entries(fields).map(([name, value]) => {
+      return [name, typeof value === 'string' ? this.#withoutKeys(value) : value];
+    });
+    this.#log.debug({ acceptor, ...Object.fromEntries(shown) }, text);
+  }
+
+  #activated(version: number, publication: Publication, ms: number): void {
+    const { registered = [], rejected = [], keys, policies, exact, trie } = publication;
+    for (const { id, name } of registered) {
+      this.#log.debug({ namespace: this.#withoutKeys(name), id }, 'a namespace was created');
+    }
+    const changed = {
+      namespaces: registered.length,
+      rejectedNamespaces: rejected.length,
+      keysAdded: keys?.added.length ?? 0,
+      keysRemoved: keys?.removed.length ?? 0,
+      policies: policies?.length,
+      exactOverrides: exact !== undefined,
+      wildcardOverrides: trie !== undefined,
+    };
+    this.#log.debug({ version, ...changed, ms: rounded(ms) }, 'a publication is active');
+  }
+
+  #withoutKeys(text: string): string {
+    const stripped = text.replace(KEY, HIDDEN);
+    return this.#rootKey.reduce((rest, key) => rest.replaceAll(key, HIDDEN), stripped);
+  }
+}
+
+function spellingsOf(key: string): string[] {
+  return [key, JSON.stringify(key).slice(1, -1), encodeURIComponent(key)];
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1e3) / 1e3;
+}

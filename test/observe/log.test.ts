@@ -1,0 +1,227 @@
+/** What the log says at its levels and in its formats, of a real server. */
+
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { ERROR_REPORTS_PER_S } from '../../src/limits.ts';
+import { done, operate } from '../support/api.ts';
+import { check, exchange, LASTING_MS, request, requestBytes } from '../support/http.ts';
+import { records } from '../support/log.ts';
+import { eachOnItsOwn } from '../support/own.ts';
+import { askAs, from } from '../support/policies.ts';
+import { freePort, ROOT_KEY, type Running, until } from '../support/server.ts';
+
+const SMALL = ['--counters', '1024', '--acceptors', '1'];
+const DEBUG = [...SMALL, '--log-level', 'debug'];
+const own = eachOnItsOwn(DEBUG);
+
+const ERROR = 'answered with an error';
+const LEFT_OUT = 'more answers with errors are left out here';
+const CHECK = { identifier: 'a', limit: 5, duration: LASTING_MS };
+
+/** Starts with a file of settings and a policy. */
+async function startWithFile(args: string[] = []): Promise<Running> {
+  const policies = { login: { gateway: 'nginx', limit: 1, duration: LASTING_MS } };
+  const config = join(own.dataDir, 'weir.json');
+  writeFileSync(config, JSON.stringify({ drainMs: 20, policies }));
+  const dataDir = ['--data-dir', join(own.dataDir, 'data')];
+  const env = { WEIR_ON_FULL: 'allow', WEIR_ROOT_KEY: ROOT_KEY };
+  return own.start({ args: [...args, '--config', config, ...dataDir], env });
+}
+
+async function withRecords(server: Running, message: string, count: number) {
+  await until(`the log says ${count} times "${message}"`, () => {
+    return records(server, message).length >= count;
+  });
+  return records(server, message);
+}
+
+describe('at level debug the log', () => {
+  test('has each setting in force and where it comes from, and no secret', async () => {
+    const server = await startWithFile(DEBUG);
+    const all = await withRecords(server, 'setting', 20);
+    const of = (name: string) => {
+      const { value, from } = all.find(({ setting }) => setting === name) ?? {};
+      return [value, from];
+    };
+    expect(of('WEIR_COUNTERS')).toEqual([1024, '--counters']);
+    expect(of('WEIR_ON_FULL')).toEqual(['allow', 'WEIR_ON_FULL']);
+    expect(of('WEIR_DRAIN_MS')).toEqual([20, expect.stringContaining('"drainMs" in ')]);
+    expect(of('WEIR_HOST')).toEqual(['127.0.0.1', 'default']);
+    expect(of('WEIR_ROOT_KEY')).toEqual(['[secret]', 'WEIR_ROOT_KEY']);
+    expect(of('WEIR_SOCKET')).toEqual([undefined, undefined]);
+    expect(server.stderr()).not.toContain(ROOT_KEY);
+  });
+
+  test('has each operation with its key, result and duration', async () => {
+    const server = await own.start();
+    const { keyId } = await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    await operate(server.port, 'keys.revoke', { keyId: 'key_none' });
+    await done(server.port, 'keys.list');
+    const all = await withRecords(server, 'operation', 3);
+    const root = all[0].keyId;
+    expect(root).toMatch(/^key_/);
+    expect(root === keyId).toBe(false);
+    expect(
+      all.map(({ operation, keyId, status, code, ms }) => [
+        operation,
+        keyId,
+        status,
+        code,
+        typeof ms,
+      ]),
+    ).toEqual([
+      ['keys.create', root, 200, undefined, 'number'],
+      ['keys.revoke', root, 404, 'NOT_FOUND', 'number'],
+      ['keys.list', root, 200, undefined, 'number'],
+    ]);
+  });
+
+  test('has publications, with what changed, and the creation of namespaces', async () => {
+    const server = await startWithFile(DEBUG);
+    await check(server.port, { ...CHECK, namespace: 'fresh' });
+    const [created] = await withRecords(server, 'a namespace was created', 1);
+    expect(created).toMatchObject({ namespace: 'fresh', id: expect.stringMatching(/^rlns_/) });
+    const override = { namespaceName: 'fresh', identifier: 'abc', limit: 2, duration: LASTING_MS };
+    await done(server.port, 'ratelimits.setOverride', override);
+    await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    server.child.kill('SIGHUP');
+    const active = await withRecords(server, 'a publication is active', 4);
+    const none = {
+      ...{ namespaces: 0, rejectedNamespaces: 0, keysAdded: 0, keysRemoved: 0 },
+      ...{ exactOverrides: false, wildcardOverrides: false, ms: expect.any(Number) },
+    };
+    expect(active).toMatchObject([
+      { ...none, version: 1, namespaces: 1 },
+      { ...none, version: 2, exactOverrides: true },
+      { ...none, version: 3, keysAdded: 1 },
+      { ...none, version: 4, policies: 1 },
+    ]);
+  });
+
+  test('has checkpoints, once an interval at most', async () => {
+    const server = await own.start({ args: [...DEBUG, '--checkpoint-ms', '2000'] });
+    const startedMs = Date.now();
+    const message = 'counters were written to files';
+    while (records(server, message).length < 3) {
+      for (let i = 0; i < 20; i++) await check(server.port, { ...CHECK, identifier: `${i}` });
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    const all = records(server, message);
+    expect(all.length).toBeLessThanOrEqual(1 + (Date.now() - startedMs) / 2_000 + 1);
+    expect(all.every(({ files }) => (files as number) > 0)).toBe(true);
+  });
+
+  test('has error answers, with the path and the policy of a gateway', async () => {
+    const gatewayPort = await freePort();
+    const server = await startWithFile([...DEBUG, '--gateway-port', `${gatewayPort}`]);
+    const invalid = JSON.stringify({ ...CHECK, limit: -1 });
+    const bad = await request(server.port, { body: invalid });
+    const pieces = requestBytes({ path: '/v2/ratelimit.limit', body: invalid });
+    await exchange(server.port, [pieces.subarray(0, -3), pieces.subarray(-3)]);
+    await request(server.port, { path: '/nowhere/x?secret=1', method: 'GET' });
+    await request(server.port, { path: '/v1/keys.list' });
+    await askAs(gatewayPort, '/v1/check/login/private?path', {
+      'Transfer-Encoding': 'gzip, chunked',
+    });
+    await askAs(gatewayPort, '/v1/auth-request/logout', from('10.0.0.1'));
+    const all = await withRecords(server, ERROR, 6);
+    const { requestId } = JSON.parse(bad.body).error;
+    const of = (status: number, code: string, path: string, policy?: string) => {
+      const id = expect.stringMatching(/^req_/);
+      const rest = { acceptor: 0, requestId: id, message: expect.any(String) };
+      return expect.objectContaining({ status, code, path, ...(policy && { policy }), ...rest });
+    };
+    expect(all).toEqual([
+      of(400, 'BAD_REQUEST', '/v1/ratelimits.limit'),
+      of(400, 'BAD_REQUEST', '/v2/ratelimit.limit'),
+      of(404, 'NOT_FOUND', '/nowhere/x'),
+      of(405, 'METHOD_NOT_ALLOWED', '/v1/keys.list'),
+      of(400, 'BAD_REQUEST', '/v1/check/login', 'login'),
+      of(404, 'NOT_FOUND', '/v1/auth-request/logout', 'logout'),
+    ]);
+    expect(all[0].requestId).toBe(requestId);
+    expect(server.stderr()).not.toContain('private');
+    expect(server.stderr()).not.toContain('secret=');
+  });
+
+  test('has at most so many error answers a second of an acceptor, and counts the others', async () => {
+    const server = await own.start();
+    const ERRORS = 200;
+    const bytes = requestBytes({ method: 'GET', path: '/nowhere' });
+    await exchange(server.port, Array(ERRORS).fill(bytes), ERRORS);
+    const counted = () => {
+      const leftOut = records(server, LEFT_OUT).map((record) => record.leftOut as number);
+      return records(server, ERROR).length + leftOut.reduce((sum, count) => sum + count, 0);
+    };
+    await until('all are counted', () => counted() === ERRORS);
+    const seconds = records(server, LEFT_OUT).length + 1;
+    expect(records(server, ERROR).length).toBeLessThanOrEqual(seconds * ERROR_REPORTS_PER_S);
+    // The next ones are logged again.
+    await request(server.port, { path: '/later', method: 'GET' });
+    await until('they are', () => server.stderr().includes('/later'));
+  });
+
+  test('has no key, wherever a client puts it', async () => {
+    const server = await own.start();
+    const made = await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    let asked = 0;
+    for (const key of [ROOT_KEY, made.key as string]) {
+      const named = { ...CHECK, namespace: `rlns_${key}`, [key]: key };
+      for (const parts of [
+        { path: `/${key}`, method: 'GET' },
+        { path: `/v1/check/${key}`, method: 'GET' },
+        { headers: { Authorization: `Basic ${key}` }, body: '{}' },
+        { body: JSON.stringify({ ...CHECK, limit: key }) },
+        { body: `{"limit": ${key}}` },
+        { path: '/v2/ratelimit.limit', body: JSON.stringify(named) },
+        { path: `/v1/keys.list?cursor=${key}`, method: 'GET' },
+        { path: '/v1/keys.revoke', body: JSON.stringify({ keyId: key }) },
+      ]) {
+        expect((await request(server.port, parts)).status).toBeGreaterThanOrEqual(400);
+        // So few in a second that none is left out.
+        await new Promise((resolve) => setTimeout(resolve, 1_100 / ERROR_REPORTS_PER_S));
+        asked++;
+      }
+      await check(server.port, { ...CHECK, namespace: key });
+    }
+    const shown = await withRecords(server, ERROR, asked);
+    expect(shown.length).toBe(asked);
+    expect(records(server, LEFT_OUT)).toEqual([]);
+    await withRecords(server, 'a namespace was created', 2);
+    for (const key of [ROOT_KEY, made.key as string]) expect(server.stderr()).not.toContain(key);
+  });
+});
+
+describe('at level info the log', () => {
+  test('has none of that', async () => {
+    const server = await startWithFile(SMALL);
+    await check(server.port, { ...CHECK, namespace: 'fresh' });
+    await request(server.port, { path: '/nowhere', method: 'GET' });
+    await done(server.port, 'keys.list');
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    const lines = server.stderr().trim().split('\n');
+    const said = lines.map((line) => JSON.parse(line)).map(({ level, msg }) => [level, msg]);
+    expect(said).toEqual(['loaded', 'serving', 'draining', 'stopped'].map((msg) => [30, msg]));
+  });
+});
+
+describe('in the format text the log', () => {
+  test('has a line for each record, whatever a client sends', async () => {
+    const server = await own.start({ args: [...DEBUG, '--log-format', 'text'] });
+    const forged = '2026-01-01T00:00:00.000Z INFO  forged';
+    const body = JSON.stringify({ ...CHECK, limit: `\n${forged}` });
+    await request(server.port, { body });
+    await check(server.port, { ...CHECK, namespace: `\n${forged}\u2028${forged}` });
+    await until('both are there', () => (server.stderr().match(/forged/g) ?? []).length >= 3);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    const lines = server
+      .stderr()
+      .split(/[\n\r\u2028]/)
+      .slice(0, -1);
+    const record = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO ) [a-zA-Z]/;
+    expect(lines.filter((line) => !record.test(line))).toEqual([]);
+    expect(lines.filter((line) => line.startsWith(forged))).toEqual([]);
+    expect(lines.at(-1)).toMatch(/ INFO {2}stopped$/);
+  });
+});
