@@ -55,6 +55,8 @@ export const EXPORT_PAGE_MAX = 1_000;
 export const RESOURCES_MAX = 32;
 export const RESOURCE_TEXT_MAX_CHARACTERS = 512;
 
+/** The shortest key that WEIR_ROOT_KEY may hold, in characters: shorter ones can be guessed. */
+export const ROOT_KEY_MIN = 16;
 /** The longest API key that a request may carry, in characters. */
 export const KEY_TEXT_MAX = 512;
 export const KEYS_MAX = 1_000;

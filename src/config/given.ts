@@ -25,9 +25,14 @@ export function check(name: SettingName, { source, value }: Given): unknown {
     if (fault === undefined) return value;
     throw new StartError(`${source} must be ${takes}, got ${fault}`);
   }
-  const hidden = value === '' ? 'nothing' : 'something else';
-  const got = secret ? hidden : describe(value);
+  const got = secret ? describeSecret(value) : describe(value);
   throw new StartError(`${source} must be ${takes}, got ${got}`);
+}
+
+/** Says enough to find the fault, and nothing of the text. */
+function describeSecret(value: unknown): string {
+  if (typeof value !== 'string') return 'a value that is not a text';
+  return value === '' ? 'nothing' : `a text of ${[...value].length} characters`;
 }
 
 export function readText(source: string, path: string): string {

@@ -14,6 +14,7 @@ import {
   COUNTERS_MIN,
   DRAIN_MAX_MS,
   KEY_TEXT_MAX,
+  ROOT_KEY_MIN,
   SOCKET_PATH_MAX_BYTES,
   WORKERS_MAX,
 } from '../limits.ts';
@@ -106,8 +107,10 @@ export const Settings = Type.Object({
   }),
   rootKey: Type.Optional(
     Type.String({
-      pattern: `^[\\x21-\\x7e]{1,${KEY_TEXT_MAX}}$`,
-      takes: `1 to ${KEY_TEXT_MAX} visible ASCII characters without spaces`,
+      pattern: `^[\\x21-\\x7e]{${ROOT_KEY_MIN},${KEY_TEXT_MAX}}$`,
+      takes:
+        `${ROOT_KEY_MIN} to ${KEY_TEXT_MAX} visible ASCII characters without spaces` +
+        ' (openssl rand -hex 32 makes a good key)',
       meaning: 'a root key accepted besides the stored ones',
       secret: true,
     }),

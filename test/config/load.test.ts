@@ -147,12 +147,16 @@ describe('settings', () => {
   });
 
   test('take the root key from the environment, a file or a JSON file, never from a flag', () => {
-    expect(loadSettings([], { WEIR_ROOT_KEY: 'k' })?.rootKey).toBe('k');
-    expect(loadSettings(['--root-key-file', file(' key\n')], {})?.rootKey).toBe('key');
-    expect(loadSettings(['--config', file('{"rootKey":"k"}')], {})?.rootKey).toBe('k');
-    expect(() => loadSettings(['--root-key', 'k'], {})).toThrow('--root-key is no setting of weir');
+    const key = 'k'.repeat(16);
+    expect(loadSettings([], { WEIR_ROOT_KEY: key })?.rootKey).toBe(key);
+    expect(loadSettings(['--root-key-file', file(` ${key}\n`)], {})?.rootKey).toBe(key);
+    expect(loadSettings(['--config', file(`{"rootKey":"${key}"}`)], {})?.rootKey).toBe(key);
+    expect(() => loadSettings(['--root-key', key], {})).toThrow('--root-key is no setting of weir');
   });
 });
+
+const ROOT_KEY_TAKES =
+  'must be 16 to 512 visible ASCII characters without spaces (openssl rand -hex 32 makes a good key)';
 
 describe('a wrong setting stops the start, naming the key, what it got and what it takes', () => {
   const wrong: [string[], Record<string, string>, string][] = [
@@ -176,7 +180,23 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     ],
     [['--config', file('{"socket":"\\u0000a"}')], {}, 'must be a path of at most 107 bytes, got'],
     [['--config='], {}, '--config must be a path, got ""'],
-    [[], { WEIR_ROOT_KEY: '' }, 'without spaces, got nothing'],
+    [[], { WEIR_ROOT_KEY: '' }, `${ROOT_KEY_TAKES}, got nothing`],
+    [[], { WEIR_ROOT_KEY: 'fifteen-letters' }, `${ROOT_KEY_TAKES}, got a text of 15 characters`],
+    [
+      [],
+      { WEIR_ROOT_KEY_FILE: file('fifteen-letters\n') },
+      `${ROOT_KEY_TAKES}, got a text of 15 characters`,
+    ],
+    [
+      ['--config', file('{"rootKey":"fifteen-letters"}')],
+      {},
+      `${ROOT_KEY_TAKES}, got a text of 15 characters`,
+    ],
+    [
+      ['--config', file('{"rootKey":1234567890123456}')],
+      {},
+      `${ROOT_KEY_TAKES}, got a value that is not a text`,
+    ],
     [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
     [['--frobnicate'], {}, '--frobnicate is no setting of weir; see weir help serve'],
     [['serve'], {}, '"serve" is not a flag; see weir help serve'],
@@ -185,10 +205,10 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [[], { WEIR_ACCEPTOR: '1' }, 'WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?'],
     [
       [],
-      { WEIR_ROOT_KEY: 'two words' },
-      'visible ASCII characters without spaces, got something else',
+      { WEIR_ROOT_KEY: 'some words with spaces' },
+      `${ROOT_KEY_TAKES}, got a text of 22 characters`,
     ],
-    [[], { WEIR_ROOT_KEY: 'a', WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
+    [[], { WEIR_ROOT_KEY: 'a'.repeat(16), WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
     [
       [],
       { WEIR_ROOT_KEY_FILE: '/nowhere/key' },
@@ -239,6 +259,7 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     expect(() => loadSettings(['--config', path], {})).toThrow('is not JSON');
     expect(() => loadSettings(['--config', path], {})).not.toThrow('secret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');
+    expect(() => loadSettings([], { WEIR_ROOT_KEY: 'too-short' })).not.toThrow('too-short');
   });
 });
 
