@@ -63,6 +63,11 @@ export const KEYS_MAX = 1_000;
 export const KEY_NAME_MAX_CHARACTERS = 256;
 /** Permissions of a key. */
 export const PERMISSIONS_MAX = 1_000;
+/** The newest entries of the audit log are kept. */
+export const AUDIT_ENTRIES_MAX = 10_000;
+/** Items that an entry of the audit log lists, which bound its size: the rest is counted. */
+export const AUDIT_PERMISSIONS_MAX = 100;
+export const AUDIT_NAMESPACES_MAX = 16;
 /** Header values that an acceptor remembers as verified. */
 export const VERIFIED_TOKENS_MAX = 4_096;
 

@@ -27,7 +27,8 @@ export function publisher(
   tables: OverrideTables,
   tell: (publication: Publication) => Promise<void>,
 ): Publish {
-  return async (changes, rejected) => {
+  return async (committed, rejected) => {
+    const changes = committed.filter(({ table }) => table !== 'audit' && table !== 'policies');
     if (changes.length === 0 && rejected.length === 0) return;
     const registered: RegisteredNamespace[] = [];
     const keys: Record<keyof KeyChanges, KeyRecord[]> = { added: [], removed: [] };
@@ -39,7 +40,7 @@ export function publisher(
       } else if (change.table === 'keys') {
         if (change.after === undefined) keys.removed.push(change.before!);
         else keys.added.push(change.after);
-      } else {
+      } else if (change.table === 'overrides') {
         const { before, after } = change;
         tables.apply(before && registry.place(before), after && registry.place(after));
         overridesChanged = true;

@@ -1,7 +1,8 @@
 /**
- * Everything that the store keeps, in memory, with the indexes that questions about it need. On the
- * main thread. What changes is changed here first and noted in a journal; when the journal could
- * not be made durable it is taken back, so that nothing stands here that the store does not have.
+ * Everything that the store keeps but the audit log, in memory, with the indexes that questions
+ * about it need. On the main thread. What changes is changed here first and noted in a journal,
+ * beside its entry in the audit log; when the journal could not be made durable it is taken back,
+ * so that nothing stands here that the store does not have.
  */
 
 import { makeId } from '../auth/keys.ts';
@@ -10,7 +11,9 @@ import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import { isExact, type PlacedOverride } from '../overrides/registers.ts';
+import type { Policy } from '../policies/policy.ts';
 import type {
+  AuditEntry,
   Change,
   KeyRecord,
   NamespaceRecord,
@@ -37,17 +40,24 @@ export class Registry {
   /** The rows of the lanes that namespaces are counted in: the first that came have their own. */
   readonly #laneRows = new Map<string, number>();
   readonly #counts = { exact: 0, wildcard: 0 };
-  readonly #nextRow: Record<TableName, number> = { keys: 1, namespaces: 1, overrides: 1 };
+  /** By namespace: those that the audit log knows of. */
+  readonly #policies = new Map<string, Stored<Policy>>();
+  readonly #nextRow: Record<TableName, number> = {
+    keys: 1,
+    namespaces: 1,
+    overrides: 1,
+    audit: 1,
+    policies: 1,
+  };
   #journal: Change[] = [];
 
   constructor(store: Store) {
-    for (const after of store.read('keys')) this.#load({ table: 'keys', before: undefined, after });
-    for (const after of store.read('namespaces')) {
-      this.#load({ table: 'namespaces', before: undefined, after });
+    for (const table of ['keys', 'namespaces', 'overrides', 'policies'] as const) {
+      for (const after of store.read(table)) {
+        this.#load({ table, before: undefined, after } as Change);
+      }
     }
-    for (const after of store.read('overrides')) {
-      this.#load({ table: 'overrides', before: undefined, after });
-    }
+    this.#nextRow.audit = store.newestAudit + 1;
   }
 
   // Keys
@@ -139,10 +149,11 @@ export class Registry {
   }
 
   /** A new override, or another limit, duration or mode for one. */
-  putOverride(record: OverrideRecord): void {
+  putOverride(record: OverrideRecord): Override {
     const before = this.override(record.scope, record.identifier);
-    const row = before?.row ?? this.#nextRow.overrides++;
-    this.#change({ table: 'overrides', before, after: { ...record, row } });
+    const after = { ...record, row: before?.row ?? this.#nextRow.overrides++ };
+    this.#change({ table: 'overrides', before, after });
+    return after;
   }
 
   removeOverride(override: Override): void {
@@ -158,6 +169,33 @@ export class Registry {
   place(override: Override): PlacedOverride {
     const isOfPattern = isPattern(override.scope);
     return { ...override, namespace: this.namespaceOf(override), isOfPattern };
+  }
+
+  // Policies, as the audit log knows them
+
+  policy(namespace: string): Stored<Policy> | undefined {
+    return this.#policies.get(namespace);
+  }
+
+  policies(): Stored<Policy>[] {
+    return [...this.#policies.values()];
+  }
+
+  putPolicy(policy: Policy): void {
+    const before = this.policy(policy.namespace);
+    const row = before?.row ?? this.#nextRow.policies++;
+    this.#change({ table: 'policies', before, after: { ...policy, row } });
+  }
+
+  removePolicy(policy: Stored<Policy>): void {
+    this.#change({ table: 'policies', before: policy, after: undefined });
+  }
+
+  // The audit log
+
+  /** Notes what a change was, to be made durable, or taken back, together with it. */
+  audit(entry: AuditEntry): void {
+    this.#change({ table: 'audit', before: undefined, after: this.#placed('audit', entry) });
   }
 
   // The journal
@@ -206,28 +244,41 @@ export class Registry {
       if (before !== undefined) this.#keys.delete(before.id);
       if (after !== undefined) this.#keys.set(after.id, after);
     } else if (change.table === 'namespaces') {
+      this.#applyNamespace(change.before, change.after);
+    } else if (change.table === 'overrides') {
+      this.#applyOverride(change.before, change.after);
+    } else if (change.table === 'policies') {
       const { before, after } = change;
-      if (before !== undefined) {
-        this.#namespacesById.delete(before.id);
-        this.#namespacesByName.delete(before.name);
-        this.#laneRows.delete(before.name);
-      }
-      if (after !== undefined) {
-        this.#namespacesById.set(after.id, after);
-        this.#namespacesByName.set(after.name, after);
-        const { size } = this.#laneRows;
-        if (size < OTHER_ROW) this.#laneRows.set(after.name, size);
-      }
-    } else {
-      const { before, after } = change;
-      this.#count(before, -1);
-      this.#count(after, 1);
-      if (after !== undefined) this.#scope(after.scope).set(after.identifier, after);
-      else if (before !== undefined) {
-        const scope = this.#scope(before.scope);
-        scope.delete(before.identifier);
-        if (scope.size === 0) this.#overrides.delete(before.scope);
-      }
+      if (after !== undefined) this.#policies.set(after.namespace, after);
+      else if (before !== undefined) this.#policies.delete(before.namespace);
+    } else if (change.before !== undefined) {
+      // Taken back: the next entry has its row, so that a gap means that entries are missing.
+      this.#nextRow.audit = change.before.row;
+    }
+  }
+
+  #applyNamespace(before: Namespace | undefined, after: Namespace | undefined): void {
+    if (before !== undefined) {
+      this.#namespacesById.delete(before.id);
+      this.#namespacesByName.delete(before.name);
+      this.#laneRows.delete(before.name);
+    }
+    if (after !== undefined) {
+      this.#namespacesById.set(after.id, after);
+      this.#namespacesByName.set(after.name, after);
+      const { size } = this.#laneRows;
+      if (size < OTHER_ROW) this.#laneRows.set(after.name, size);
+    }
+  }
+
+  #applyOverride(before: Override | undefined, after: Override | undefined): void {
+    this.#count(before, -1);
+    this.#count(after, 1);
+    if (after !== undefined) this.#scope(after.scope).set(after.identifier, after);
+    else if (before !== undefined) {
+      const scope = this.#scope(before.scope);
+      scope.delete(before.identifier);
+      if (scope.size === 0) this.#overrides.delete(before.scope);
     }
   }
 

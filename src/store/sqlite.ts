@@ -1,39 +1,19 @@
 /**
  * The store in one SQLite file: WAL, synchronous=FULL, every record with a CRC of its text, counts
- * beside them. It is read once, at start, and trusted only when all of it agrees: a store that does
- * not stops the start with one sentence and is never replaced by an empty one.
- *
- * A new store is made complete under another name and then renamed, so that a file under the real
- * name is either whole or damaged, never half-made.
+ * beside them. It is verified at start, and trusted only when all of it agrees: a store that does
+ * not stops the start with one sentence and is never replaced by an empty one. Of the audit log the
+ * start verifies the structure and the count. Its records are verified when a page of them is read:
+ * a damaged one fails the request for its page.
  */
 
-import { randomBytes } from 'node:crypto';
-import { chmodSync, closeSync, fsyncSync, openSync, renameSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { chmodSync, statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import Database from 'libsql';
-import { HASH_KEY_BYTES } from '../counters/hash.ts';
 import { StartError } from '../errors.ts';
-import { attempt, type DataDirectory, UNFINISHED } from './directory.ts';
-import type { Change, Records, Store, Stored, TableName } from './store.ts';
-
-const SCHEMA_VERSION = 2;
-const MARKER = 'weir';
-
-/** Records are blobs: libsql ends the process over a damaged text that is not UTF-8 any more. */
-const SCHEMA = `
-  CREATE TABLE meta (name TEXT PRIMARY KEY, record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
-  CREATE TABLE keys (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
-  CREATE TABLE namespaces (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
-`;
-/** What version 2 has more than version 1. */
-const OVERRIDES = `
-  CREATE TABLE overrides (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
-`;
-
-const WRITE_META = 'INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)';
-
-const TABLES: readonly TableName[] = ['keys', 'namespaces', 'overrides'];
+import { AUDIT_ENTRIES_MAX } from '../limits.ts';
+import { attempt, type DataDirectory } from './directory.ts';
+import type { AuditEntry, Change, Records, Store, Stored, TableName } from './store.ts';
+import { isKnownVersion, MARKER, make, TABLES, upgrade, VERSION, WRITE_META } from './versions.ts';
 
 interface Row {
   row: number;
@@ -85,11 +65,25 @@ export class SqliteStore implements Store {
     const rows = attempt(`the store ${this.#path} cannot be trusted`, () => {
       return this.#database.prepare(sql).all() as Row[];
     });
-    return rows.map(({ row, record, crc }) => {
-      const bytes = Buffer.from(record);
-      if (crc32(bytes) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
-      return { ...(JSON.parse(bytes.toString()) as Records[T]), row };
+    return rows.map((row) => this.#recordOf(table, row));
+  }
+
+  readAudit(below: number, most: number): Stored<AuditEntry>[] {
+    const sql =
+      'SELECT rowid AS row, record, crc FROM audit WHERE rowid < ? ORDER BY rowid DESC LIMIT ?';
+    const rows = attempt(`the store ${this.#path} cannot be trusted`, () => {
+      return this.#statement(sql).all(below, most) as Row[];
     });
+    return rows.map((row) => this.#recordOf('audit', row));
+  }
+
+  get newestAudit(): number {
+    const newest = this.#database.prepare('SELECT max(rowid) AS row FROM audit').get();
+    return (newest as { row: number | null }).row ?? 0;
+  }
+
+  get auditCount(): number {
+    return Number(this.#meta('audit.count'));
   }
 
   commit(changes: readonly Change[]): void {
@@ -112,6 +106,12 @@ export class SqliteStore implements Store {
     // For whoever copies the one file: all is durable in the log beside it.
     this.#emptyLog();
     this.#database.close();
+  }
+
+  #recordOf<T extends TableName>(table: T, { row, record, crc }: Row): Stored<Records[T]> {
+    const bytes = Buffer.from(record);
+    if (crc32(bytes) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
+    return { ...(JSON.parse(bytes.toString()) as Records[T]), row };
   }
 
   /** What is written to a file that was removed is gone with the process, and without an error. */
@@ -144,9 +144,18 @@ export class SqliteStore implements Store {
     }
     for (const [table, more] of counts) {
       const name = `${table}.count`;
-      this.#writeMeta(name, String(Number(this.#meta(name)) + more));
+      const count = Number(this.#meta(name)) + more;
+      const removed = table === 'audit' ? this.#removeOldest(count - AUDIT_ENTRIES_MAX) : 0;
+      this.#writeMeta(name, String(count - removed));
     }
     this.#writeMeta('revision', String(this.#revision() + 1));
+  }
+
+  /** @returns how many entries of the audit log were removed */
+  #removeOldest(excess: number): number {
+    if (excess <= 0) return 0;
+    const oldest = 'SELECT rowid FROM audit ORDER BY rowid LIMIT ?';
+    return this.#statement(`DELETE FROM audit WHERE rowid IN (${oldest})`).run(excess).changes;
   }
 
   #writeMeta(name: string, value: string): void {
@@ -207,8 +216,8 @@ export class SqliteStore implements Store {
     if (tables === undefined) this.#distrust('it is empty');
     if (this.#meta('marker') !== MARKER) this.#distrust('it is not a store of weir');
     const version = this.#meta('version');
-    if (version !== '1' && version !== String(SCHEMA_VERSION)) {
-      this.#distrust(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
+    if (!isKnownVersion(version)) {
+      this.#distrust(`it has version ${version}, and this weir knows ${VERSION}`);
     }
     const revision = this.#revision();
     const { acknowledged } = this.#directory;
@@ -218,7 +227,7 @@ export class SqliteStore implements Store {
           ` ${this.#path}-wal was lost, or it is an older copy (then remove the file lock)`,
       );
     }
-    if (version === '1') upgrade(this.#database);
+    upgrade(this.#database, Number(version));
     for (const table of TABLES) {
       const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
       const { found } = rows as { found: number };
@@ -230,39 +239,4 @@ export class SqliteStore implements Store {
   #distrust(why: string): never {
     throw new StartError(`the store ${this.#path} cannot be trusted: ${why}`);
   }
-}
-
-function make(directory: string, path: string): void {
-  const unfinished = join(directory, UNFINISHED);
-  const database = new Database(unfinished);
-  chmodSync(unfinished, 0o600);
-  database.exec('PRAGMA synchronous = FULL');
-  database.transaction(() => {
-    database.exec(SCHEMA + OVERRIDES);
-    writeMeta(database, 'marker', MARKER);
-    writeMeta(database, 'version', String(SCHEMA_VERSION));
-    writeMeta(database, 'revision', '1');
-    writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
-    for (const table of TABLES) writeMeta(database, `${table}.count`, '0');
-  })();
-  database.close();
-  renameSync(unfinished, path);
-  const handle = openSync(dirname(path), 'r');
-  fsyncSync(handle);
-  closeSync(handle);
-}
-
-/** Gives a store of version 1 what it lacks, all or nothing. */
-function upgrade(database: Database.Database): void {
-  database
-    .transaction(() => {
-      database.exec(OVERRIDES);
-      writeMeta(database, 'overrides.count', '0');
-      writeMeta(database, 'version', String(SCHEMA_VERSION));
-    })
-    .immediate();
-}
-
-function writeMeta(database: Database.Database, name: string, value: string): void {
-  database.prepare(WRITE_META).run(name, Buffer.from(value), crc32(name + value));
 }

@@ -1,8 +1,11 @@
 /**
- * What weir keeps for ever: the hash key, API keys (as digests), namespaces and overrides. One
- * interface, so that whoever needs records does not know what holds them. Only the main thread has
- * a store; it reads it once, at start.
+ * What weir keeps for ever: the hash key, API keys (as digests), namespaces and overrides, the
+ * audit log of changes to them, and the policies that it last knew. One interface, so that whoever
+ * needs records does not know what holds them. Only the main thread has a store. It reads all but
+ * the audit log once, at start; of the audit log it reads a page when a client asks for one.
  */
+
+import type { Policy } from '../policies/policy.ts';
 
 export interface KeyRecord {
   id: string;
@@ -32,6 +35,38 @@ export interface OverrideRecord {
   createdMs: number;
 }
 
+export type AuditAction =
+  | 'key.create'
+  | 'key.revoke'
+  | 'namespace.create'
+  | 'override.create'
+  | 'override.update'
+  | 'override.delete'
+  | 'overrides.import'
+  | 'policy.create'
+  | 'policy.update'
+  | 'policy.delete';
+
+/** Made by what no API key has changed. */
+export type AuditSource = 'configuration file' | 'command line' | 'first start';
+
+/** One change, as the audit log tells of it. */
+export interface AuditEntry {
+  /** Unix time in ms. */
+  at: number;
+  action: AuditAction;
+  /** The id of the API key that made the change; null where none did. */
+  keyId: string | null;
+  /** What made the change where no API key did. */
+  by?: AuditSource;
+  /** The key, override, policy or namespaces that changed. */
+  target: object;
+  before?: object;
+  after?: object;
+  /** Of an import, in place of before and after. */
+  counts?: object;
+}
+
 /** A record and its row, which stays as long as the record does: later ones have higher rows. */
 export type Stored<T> = T & { row: number };
 
@@ -39,6 +74,9 @@ export interface Records {
   keys: KeyRecord;
   namespaces: NamespaceRecord;
   overrides: OverrideRecord;
+  audit: AuditEntry;
+  /** By which a start sees what has changed in the configuration file while no server ran. */
+  policies: Policy;
 }
 
 export type TableName = keyof Records;
@@ -57,7 +95,19 @@ export interface Store {
   readonly hashKey: Uint8Array;
   /** All records of a table, in the order of their rows. */
   read<T extends TableName>(table: T): Stored<Records[T]>[];
-  /** All or nothing; durable when it returns. Throws when it could not be made so. */
+  /**
+   * The newest entries of the audit log, the newest first.
+   * @param below only entries with lower rows
+   */
+  readAudit(below: number, most: number): Stored<AuditEntry>[];
+  /** How many entries the audit log has. */
+  readonly auditCount: number;
+  /** The row of its newest entry; 0 where it has none. */
+  readonly newestAudit: number;
+  /**
+   * All or nothing; durable when it returns. Throws when it could not be made so. The oldest
+   * entries of the audit log are removed where they are too many.
+   */
   commit(changes: readonly Change[]): void;
   close(): void;
 }

@@ -12,11 +12,15 @@ import { crc32 } from 'node:zlib';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StartError } from '../../src/errors.ts';
+import { AUDIT_ENTRIES_MAX } from '../../src/limits.ts';
+import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
+import { Registry } from '../../src/registry/registry.ts';
 import { DataDirectory } from '../../src/store/directory.ts';
 import { SqliteStore } from '../../src/store/sqlite.ts';
-import type { Change } from '../../src/store/store.ts';
+import type { AuditEntry, Change } from '../../src/store/store.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 import { addKey, addRecords, recordsOf, withStore } from '../support/store.ts';
+import { writeVersion2 } from '../support/version-2.ts';
 
 let dataDir: string;
 let path: string;
@@ -41,12 +45,26 @@ const fill = () => {
       return { id: `rlor_${i}`, scope: `rlns_${i % 3}`, identifier: `😀_${i}_*`, ...override };
     });
     addRecords(store, 'overrides', overrides);
+    addRecords(store, 'audit', entries(20));
+    addRecords(store, 'policies', [POLICY]);
   });
 };
-const TABLES = ['keys', 'namespaces', 'overrides'] as const;
+const entries = (length: number): AuditEntry[] => {
+  return Array.from({ length }, (_, i) => {
+    return { at: i, action: 'key.create', keyId: 'key_1', target: { name: `😀_${i}` } };
+  });
+};
+const POLICY: Policy = {
+  ...POLICY_DEFAULTS,
+  namespace: 'login',
+  gateway: 'nginx',
+  windows: [{ limit: 5, duration: 60_000 }],
+  identify: ['ip'],
+};
+const TABLES = ['keys', 'namespaces', 'overrides', 'audit', 'policies'] as const;
 /** How many records there are of each kind. */
 const open = () => withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
-const FILLED = [1, 400, 100];
+const FILLED = [1, 400, 100, 20, 1];
 
 describe('the store', () => {
   test('gives back what was put in, and the same hash key, after it was closed', () => {
@@ -111,7 +129,7 @@ describe('the store', () => {
       expect(() => store.commit(again)).toThrow('0 rows of overrides changed');
       expect(store.read('overrides')).toEqual(overrides);
     });
-    expect(open()).toEqual([1, 400, 99]);
+    expect(open()).toEqual([1, 400, 99, 20, 1]);
   });
 
   test('of version 1 gets what it lacks, and keeps what it has', () => {
@@ -119,15 +137,85 @@ describe('the store', () => {
     const database = new Database(path);
     const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
     meta.run(Buffer.from('1'), crc32('version1'), 'version');
-    database.exec("DROP TABLE overrides; DELETE FROM meta WHERE name = 'overrides.count'");
+    for (const table of ['overrides', 'audit', 'policies']) {
+      database.exec(`DROP TABLE ${table}; DELETE FROM meta WHERE name = '${table}.count'`);
+    }
     database.close();
-    expect(open()).toEqual([1, 400, 0]);
+    expect(open()).toEqual([1, 400, 0, 0, 0]);
     withStore(dataDir, (store) => {
       const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
       const record = { id: 'rlor_1', scope: 'rlns_1', identifier: 'abc', ...override };
       addRecords(store, 'overrides', [record]);
     });
-    expect(open()).toEqual([1, 400, 1]);
+    expect(open()).toEqual([1, 400, 1, 0, 0]);
+  });
+
+  test('of version 2, as that version has left it, gets what it lacks, and keeps what it has', () => {
+    writeVersion2(path);
+    for (let start = 0; start < 2; start++) {
+      withStore(dataDir, (store) => {
+        expect(recordsOf(store, 'keys')).toMatchObject([{ name: 'of version 2' }]);
+        expect(recordsOf(store, 'namespaces').map(({ name }) => name)).toEqual(['login', 'api']);
+        expect(recordsOf(store, 'overrides')).toMatchObject([
+          { identifier: 'user_*', limit: 100 },
+          { scope: 'a*', identifier: 'user_1', limit: 7 },
+        ]);
+        expect(recordsOf(store, 'audit')).toEqual(entries(5).slice(0, 5 * start));
+        if (start === 0) addRecords(store, 'audit', entries(5));
+      });
+    }
+  });
+
+  test('of version 2 that cannot be upgraded as a whole is left as it was', () => {
+    writeVersion2(path);
+    const database = new Database(path);
+    // Made before what the upgrade makes: the second of its tables is there already.
+    database.exec('CREATE TABLE policies (record BLOB)');
+    const tables = () => database.prepare('SELECT name FROM sqlite_schema ORDER BY name').all();
+    const meta = () => database.prepare('SELECT name, record FROM meta ORDER BY name').all();
+    const before = [tables(), meta()];
+    expect(open).toThrow('table policies already exists');
+    expect([tables(), meta()]).toEqual(before);
+    database.exec('DROP TABLE policies');
+    database.close();
+    expect(open()).toEqual([1, 2, 2, 0, 0]);
+  });
+
+  test('keeps the newest entries of the audit log, and as many as it may', () => {
+    withStore(dataDir, (store) => {
+      addRecords(store, 'audit', entries(AUDIT_ENTRIES_MAX - 1));
+      addRecords(store, 'audit', entries(1));
+      expect(store.auditCount).toBe(AUDIT_ENTRIES_MAX);
+      addRecords(store, 'audit', entries(3));
+      expect(store.auditCount).toBe(AUDIT_ENTRIES_MAX);
+      const [oldest] = store.read('audit');
+      expect(oldest.row).toBe(4);
+      expect(store.newestAudit).toBe(AUDIT_ENTRIES_MAX + 3);
+    });
+    expect(open()[TABLES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
+  });
+
+  test('gives pages of the audit log, the newest first, without what is damaged elsewhere', () => {
+    fill();
+    const database = new Database(path);
+    database.exec('UPDATE audit SET crc = crc + 1 WHERE rowid IN (5, 20)');
+    database.close();
+    withStore(dataDir, (store) => {
+      expect(store.readAudit(20, 3).map(({ row, at }) => [row, at])).toEqual([
+        [19, 18],
+        [18, 17],
+        [17, 16],
+      ]);
+      expect(store.readAudit(4, 10).map(({ row }) => row)).toEqual([3, 2, 1]);
+      const damaged = 'cannot be trusted: a record of audit does not match its checksum';
+      for (const below of [6, 21]) expect(() => store.readAudit(below, 1)).toThrow(damaged);
+      // The log goes on behind a damaged entry.
+      const registry = new Registry(store);
+      const [entry] = entries(1);
+      registry.audit(entry);
+      registry.settle(store);
+      expect(store.readAudit(22, 1)).toEqual([{ ...entry, row: 21 }]);
+    });
   });
 
   test('is made anew where an earlier start broke off, and only there', () => {
@@ -211,6 +299,13 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
     fill();
     writeFileSync(path, 'not a database, but long enough to be looked at '.repeat(100));
     expect(sentence()).toContain('cannot be trusted: ');
+    rmSync(path);
+    writeVersion2(path);
+    const database = new Database(path);
+    const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
+    meta.run(Buffer.from('4'), crc32('version4'), 'version');
+    database.close();
+    expect(sentence()).toContain('it has version 4, and this weir knows 3');
   });
 });
 
