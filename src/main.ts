@@ -7,7 +7,9 @@
  */
 
 import { Service } from './api/service.ts';
-import { makeKey, rootRecord } from './auth/keys.ts';
+import { keyCreation, logAudit } from './audit/entries.ts';
+import { PolicyAuditor } from './audit/policies.ts';
+import { configuredRecord, makeKey, rootRecord } from './auth/keys.ts';
 import { hostNames } from './config/faults.ts';
 import { helpText } from './config/help.ts';
 import { type Loaded, loadSettings } from './config/load.ts';
@@ -131,10 +133,14 @@ async function serve(settings: Loaded): Promise<Serving> {
   registry.settle(store);
   const { rootKey } = settings;
   if (rootKey !== undefined) {
-    registry.configure(rootRecord(rootKey, 'configured root key', nowMs()));
+    registry.configure(configuredRecord(rootKey, nowMs(), store.hashKey));
   }
   const firstKey = registry.keys().length === 0 ? makeKey() : undefined;
-  if (firstKey !== undefined) registry.addKey(rootRecord(firstKey, 'first root key', nowMs()));
+  if (firstKey !== undefined) {
+    const record = rootRecord(firstKey, 'first root key', nowMs());
+    registry.addKey(record);
+    registry.audit({ at: nowMs(), ...keyCreation(record), keyId: null, by: 'first start' });
+  }
 
   const scheme = tls === undefined ? 'http' : 'https';
   const serves = addressesOf(scheme, host, port, settings.publicUrl);
@@ -182,8 +188,9 @@ async function serve(settings: Loaded): Promise<Serving> {
   const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
   const writer = new Writer(registry, store, publish, log, nowMs);
   const gateways = { policies: () => policies.all, places: gateway };
-  const reload = new Reload(policies, tls, acceptors, log);
-  const service = new Service(registry, writer, gateways, nowMs);
+  const auditor = new PolicyAuditor(registry, writer, log, nowMs);
+  const reload = new Reload(policies, tls, acceptors, auditor, log);
+  const service = new Service(registry, writer, gateways, store, nowMs);
   const checkpoints = { directory: directory.path, everyMs: settings.checkpointMs, key };
   const workers = new ShardWorkers(
     { control: controlBuffer, tables, links, onFull, checkpoints },
@@ -215,7 +222,8 @@ async function serve(settings: Loaded): Promise<Serving> {
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
   const trusted = tls?.isSelfSigned ? tls.files.cert : undefined;
   greet({ checks: serves, admin: adminServes, socket, firstKey, trusted });
-  if (firstKey !== undefined) registry.settle(store);
+  if (firstKey !== undefined) logAudit(log, registry.settle(store));
+  await auditor.note(policies.all);
   admin.state = 'ready';
   closeInspector();
   overrides.warmUp();

@@ -4,6 +4,7 @@
  */
 
 import Type from 'typebox';
+import { keyCreation, keyRevocation } from '../audit/entries.ts';
 import { makeKey, newKeyRecord } from '../auth/keys.ts';
 import { lacking, readPermission } from '../auth/permissions.ts';
 import { describe } from '../describe.ts';
@@ -56,18 +57,19 @@ export function newKey(input: unknown, nowMs: number): { key: string; record: Ke
   return { key, record: newKeyRecord(key, name, granted, nowMs, expires ?? null) };
 }
 
-export const createKey: Handler = ({ registry, permissions, nowMs }, input) => {
+export const createKey: Handler = ({ registry, permissions, nowMs, audit }, input) => {
   const { key, record } = newKey(input, nowMs());
-  permissions.requireKeys('keys.create');
+  permissions.requireGlobal('keys.create');
   const missing = record.permissions.find((permission) => !permissions.covers(permission));
   if (missing !== undefined) throw lacking([missing]);
   addKey(registry, record);
+  audit(keyCreation(record));
   return { keyId: record.id, key };
 };
 
 export const listKeys: Handler = ({ registry, permissions }, input) => {
   const asked = listReader.read(input);
-  permissions.requireKeys('keys.read');
+  permissions.requireGlobal('keys.read');
   const { items, rest } = pageOf(registry.keys(), asked, PAGE_MAX);
   const keys = items.map(({ id: keyId, name, permissions, createdMs, expiresMs }) => {
     const expires = expiresMs === null ? {} : { expires: expiresMs };
@@ -76,9 +78,9 @@ export const listKeys: Handler = ({ registry, permissions }, input) => {
   return { keys, ...rest };
 };
 
-export const revokeKey: Handler = ({ registry, permissions, nowMs }, input) => {
+export const revokeKey: Handler = ({ registry, permissions, nowMs, audit }, input) => {
   const { keyId } = revokeReader.read(input);
-  permissions.requireKeys('keys.revoke');
+  permissions.requireGlobal('keys.revoke');
   const key = registry.key(keyId);
   // The id is not repeated: it may be a key, by mistake.
   if (key === undefined) throw new ApiError('NOT_FOUND', 'there is no key of that id');
@@ -95,6 +97,7 @@ export const revokeKey: Handler = ({ registry, permissions, nowMs }, input) => {
     throw new ApiError('CONFLICT', message);
   }
   registry.removeKey(key);
+  audit(keyRevocation(key));
   return {};
 };
 

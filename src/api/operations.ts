@@ -52,6 +52,7 @@ export const OPERATIONS = {
   'keys.create': change,
   'keys.list': ask,
   'keys.revoke': change,
+  'audit.list': ask,
   'ratelimit.setOverride': changeV2,
   'ratelimit.getOverride': askV2,
   'ratelimit.listOverrides': askV2,

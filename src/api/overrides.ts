@@ -4,6 +4,7 @@
  * thrown in the middle is taken back by whoever called.
  */
 
+import { namespaceCreation, overrideChange } from '../audit/entries.ts';
 import type { NamespaceAction } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -27,22 +28,33 @@ import type { Job } from './service.ts';
 /** What an override says. */
 type Said = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 
-/** Creates an override, or replaces what it says; its id stays. */
+/** Creates an override, or replaces what it says; its id stays. With entries in the audit log. */
+export function setOverride(job: Job, of: NamesNamespace, identifier: string, said: Said) {
+  const { override, before, newNamespace } = putOverride(job, of, identifier, said);
+  if (newNamespace !== undefined) job.audit(namespaceCreation(newNamespace));
+  if (override !== before) job.audit(overrideChange(job.registry, before, override));
+  return override;
+}
+
+/** The same for an import, which has one entry for all that it does. */
 export function putOverride(job: Job, of: NamesNamespace, identifier: string, said: Said) {
   const { registry, nowMs } = job;
   requireFewStars('identifier', identifier);
-  const scope = scopeOf(job, of, 'set_override') ?? createNamespace(job, of);
+  const known = scopeOf(job, of, 'set_override');
+  const newNamespace = known === undefined ? createNamespace(job, of) : undefined;
+  const scope = known ?? newNamespace!.id;
   const before = registry.override(scope, identifier);
   if (before === undefined) requireRoom(registry, scope, identifier);
-  else if (isSame(before, said)) return { override: before, outcome: 'unchanged' as const };
+  else if (isSame(before, said)) return { override: before, before, newNamespace };
   const created = { id: makeOverrideId(), scope, identifier, createdMs: nowMs() };
-  const override = { ...(before ?? created), ...said };
-  registry.putOverride(override);
-  return { override, outcome: before === undefined ? ('created' as const) : ('updated' as const) };
+  const override = registry.putOverride({ ...(before ?? created), ...said });
+  return { override, before, newNamespace };
 }
 
 export function removeOverride(job: Job, of: NamesNamespace, identifier: string): void {
-  job.registry.removeOverride(findOverride(job, of, identifier, 'delete_override'));
+  const override = findOverride(job, of, identifier, 'delete_override');
+  job.registry.removeOverride(override);
+  job.audit(overrideChange(job.registry, override, undefined));
 }
 
 /** @param identifier the text of the pattern */
@@ -95,11 +107,11 @@ function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: Nam
   return namespace?.id;
 }
 
-function createNamespace({ registry, permissions, nowMs }: Job, of: NamesNamespace): string {
+function createNamespace({ registry, permissions, nowMs }: Job, of: NamesNamespace) {
   if ('id' in of) throw new Error('a namespace is not created by its id');
   if (!permissions.mayCreateNamespace) throw unknownNamespace(of.name);
   if (registry.namespaceCount >= NAMESPACES_MAX) throw tooManyNamespaces();
-  return registry.addNamespace(of.name, nowMs()).id;
+  return registry.addNamespace(of.name, nowMs());
 }
 
 function requireFewStars(field: string, pattern: string): void {

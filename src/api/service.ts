@@ -5,6 +5,7 @@
  * round of the writer; what only asks is answered from the registry as it stands.
  */
 
+import type { AuditDetails } from '../audit/entries.ts';
 import { requireTime } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
@@ -13,11 +14,13 @@ import { IMPORT_VALUES_MAX } from '../limits.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
+import type { Store } from '../store/store.ts';
 import { parseBody } from './json.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import type { OperationName, OperationRequest, OperationResult } from './operations.ts';
 import { OPERATIONS } from './operations.ts';
 import { parseQuery } from './query.ts';
+import { listAudit } from './v1/audit.ts';
 import {
   deleteOverride,
   exportOverrides,
@@ -37,7 +40,13 @@ export interface Job {
   permissions: Permissions;
   nowMs: () => number;
   gateways: Gateways;
+  auditLog: AuditLog;
+  /** Notes a change that was made, by the key of the request, in the audit log. */
+  audit: (details: AuditDetails) => void;
 }
+
+/** What of the store the registry does not hold. */
+export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;
 
 /** What gateways are served by, and where. */
 export interface Gateways {
@@ -60,6 +69,7 @@ const HANDLERS: Record<OperationName, Handler> = {
   'keys.create': createKey,
   'keys.list': listKeys,
   'keys.revoke': revokeKey,
+  'audit.list': listAudit,
   'ratelimit.setOverride': setOverrideV2,
   'ratelimit.getOverride': getOverrideV2,
   'ratelimit.listOverrides': listOverridesV2,
@@ -73,12 +83,20 @@ export class Service {
   readonly #registry: Registry;
   readonly #writer: Writer;
   readonly #gateways: Gateways;
+  readonly #auditLog: AuditLog;
   readonly #nowMs: () => number;
 
-  constructor(registry: Registry, writer: Writer, gateways: Gateways, nowMs: () => number) {
+  constructor(
+    registry: Registry,
+    writer: Writer,
+    gateways: Gateways,
+    auditLog: AuditLog,
+    nowMs: () => number,
+  ) {
     this.#registry = registry;
     this.#writer = writer;
     this.#gateways = gateways;
+    this.#auditLog = auditLog;
     this.#nowMs = nowMs;
   }
 
@@ -103,7 +121,8 @@ export class Service {
     requireTime(key.expiresMs, this.#nowMs());
     const permissions = new Permissions(key.permissions);
     const [registry, gateways, nowMs] = [this.#registry, this.#gateways, this.#nowMs];
-    return { registry, permissions, nowMs, gateways };
+    const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, keyId });
+    return { registry, permissions, nowMs, gateways, auditLog: this.#auditLog, audit };
   }
 }
 

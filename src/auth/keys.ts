@@ -3,10 +3,12 @@
  * other threads or compared is its SHA-256. Nothing here ever holds on to a key.
  */
 
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, createHmac, randomBytes } from 'node:crypto';
 import type { KeyRecord } from '../store/store.ts';
 
 const PREFIX = 'weir_';
+const KEY_ID_PREFIX = 'key_';
+const ID_BYTES = 12;
 
 export function makeKey(): string {
   return PREFIX + randomBytes(32).toString('base64url');
@@ -17,7 +19,7 @@ export function digestKey(key: string): string {
 }
 
 export function makeId(prefix: string): string {
-  return prefix + randomBytes(12).toString('hex');
+  return prefix + randomBytes(ID_BYTES).toString('hex');
 }
 
 /** @param expiresMs Unix time in ms, null for never */
@@ -28,7 +30,24 @@ export function newKeyRecord(
   createdMs: number,
   expiresMs: number | null,
 ): KeyRecord {
-  return { id: makeId('key_'), digest: digestKey(key), name, permissions, createdMs, expiresMs };
+  return {
+    id: makeId(KEY_ID_PREFIX),
+    digest: digestKey(key),
+    name,
+    permissions,
+    createdMs,
+    expiresMs,
+  };
+}
+
+/**
+ * The record of the key that the settings give: in one store it has the same id at every start, so
+ * that the audit log names it. The hash key keeps the id from telling anything of the key.
+ */
+export function configuredRecord(key: string, createdMs: number, hashKey: Uint8Array): KeyRecord {
+  const record = rootRecord(key, 'configured root key', createdMs);
+  const mac = createHmac('sha256', hashKey).update(`key id of ${record.digest}`).digest('hex');
+  return { ...record, id: KEY_ID_PREFIX + mac.slice(0, 2 * ID_BYTES) };
 }
 
 /** The record of a key that may do everything and does not expire. */

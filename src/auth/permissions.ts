@@ -1,7 +1,7 @@
 /**
  * What a key may do. `*` grants all; an action on namespaces is granted everywhere by
- * `ratelimit.*.<action>` and in one by `ratelimit.<namespaceId>.<action>`; what is done to keys has
- * permissions of its own.
+ * `ratelimit.*.<action>` and in one by `ratelimit.<namespaceId>.<action>`; what is done to keys,
+ * and reading the audit log, have permissions of their own.
  */
 
 import { ApiError } from '../errors.ts';
@@ -22,8 +22,9 @@ const NAMESPACE_ACTIONS = [
 ] as const;
 export type NamespaceAction = (typeof NAMESPACE_ACTIONS)[number];
 
-const KEY_PERMISSIONS = ['keys.create', 'keys.read', 'keys.revoke'] as const;
-export type KeyPermission = (typeof KEY_PERMISSIONS)[number];
+/** Of no namespace. */
+const GLOBAL_PERMISSIONS = ['keys.create', 'keys.read', 'keys.revoke', 'read_audit'] as const;
+export type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
 
 export class Permissions {
   /** May check in every namespace, and create one by checking in it: asked on each check. */
@@ -82,7 +83,7 @@ export class Permissions {
   }
 
   /** @throws ApiError (403) that names it */
-  requireKeys(permission: KeyPermission): void {
+  requireGlobal(permission: GlobalPermission): void {
     if (!this.#has(permission)) throw lacking([permission]);
   }
 
@@ -104,7 +105,7 @@ const NAMESPACE_PERMISSION = /^ratelimit\.([^.]+)\.([a-z_]+)$/;
  */
 export function readPermission(text: string): boolean | { namespaceId: string } {
   if (text === '*' || text === CREATE_NAMESPACE) return true;
-  if (KEY_PERMISSIONS.some((permission) => permission === text)) return true;
+  if (GLOBAL_PERMISSIONS.some((permission) => permission === text)) return true;
   const [, namespaceId, action] = NAMESPACE_PERMISSION.exec(text) ?? [];
   if (!NAMESPACE_ACTIONS.some((known) => known === action)) return false;
   if (namespaceId === '*') return true;

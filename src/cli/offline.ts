@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { addKey, newKey } from '../api/keys.ts';
+import { keyCreation } from '../audit/entries.ts';
 import { ApiError, StartError } from '../errors.ts';
 import { Registry } from '../registry/registry.ts';
 import { DataDirectory, STORE } from '../store/directory.ts';
@@ -20,7 +21,8 @@ export function createOffline(path: string, fields: object): { keyId: string; ke
 }
 
 function create(path: string, fields: object): { keyId: string; key: string } {
-  const { key, record } = newKey(fields, systemMs());
+  const at = systemMs();
+  const { key, record } = newKey(fields, at);
   if (!existsSync(join(path, STORE))) {
     throw new StartError(
       `--data-dir must be the data directory of a server; ${resolve(path)} has no store of weir`,
@@ -30,6 +32,7 @@ function create(path: string, fields: object): { keyId: string; key: string } {
   const store = SqliteStore.open(directory);
   const registry = new Registry(store);
   addKey(registry, record);
+  registry.audit({ at, ...keyCreation(record), keyId: null, by: 'command line' });
   registry.settle(store);
   store.close();
   directory.close();

@@ -9,6 +9,7 @@
  * Names of new namespaces that checks have brought are tried again until they are written.
  */
 
+import { logAudit } from '../audit/entries.ts';
 import { ApiError } from '../errors.ts';
 import {
   IMPORT_MAX_BYTES,
@@ -172,6 +173,7 @@ export class Writer {
     try {
       const settled = this.#registry.settle(this.#store);
       this.#names.clear();
+      logAudit(this.#log, settled);
       return settled;
     } catch (error) {
       this.#registry.rollBack(0);

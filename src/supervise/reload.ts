@@ -4,6 +4,7 @@
  * nothing and keeps nothing from the other.
  */
 
+import type { PolicyAuditor } from '../audit/policies.ts';
 import type { Log } from '../observe/log.ts';
 import type { Policies } from '../policies/policies.ts';
 import type { Acceptors } from './acceptors.ts';
@@ -13,12 +14,20 @@ export class Reload {
   readonly #policies: Policies;
   readonly #tls: Tls | undefined;
   readonly #acceptors: Acceptors;
+  readonly #auditor: PolicyAuditor;
   readonly #log: Log;
 
-  constructor(policies: Policies, tls: Tls | undefined, acceptors: Acceptors, log: Log) {
+  constructor(
+    policies: Policies,
+    tls: Tls | undefined,
+    acceptors: Acceptors,
+    auditor: PolicyAuditor,
+    log: Log,
+  ) {
     this.#policies = policies;
     this.#tls = tls;
     this.#acceptors = acceptors;
+    this.#auditor = auditor;
     this.#log = log;
   }
 
@@ -39,6 +48,7 @@ export class Reload {
       const waiting = await this.#policies.reload((policies) => {
         return this.#acceptors.publish({ policies });
       });
+      await this.#auditor.note(this.#policies.all);
       const after = new Set(this.#policies.all.map(({ namespace }) => namespace));
       this.#log.info({ config: path, policies: after.size }, 'SIGHUP: the policies were reloaded');
       const gone = before.map(({ namespace }) => namespace).filter((name) => !after.has(name));

@@ -143,6 +143,7 @@ const ROWS: Row[] = [
     fields: { keyId: 'key_none' },
     targets: [{ what: 'unknown', fields: {}, exists: false }],
   },
+  { route: 'audit.list', permission: 'read_audit', fields: {}, targets: EVERYWHERE },
   {
     route: 'ratelimits.refund',
     permission: 'refund',
@@ -200,14 +201,21 @@ const GRANTED = [
   'keys.create',
   'keys.read',
   'keys.revoke',
+  'read_audit',
   ...ACTIONS.flatMap((action) => {
     return ['*', OURS, THEIRS].map((namespace) => `ratelimit.${namespace}.${action}`);
   }),
 ];
 const REFUSED = ['none', 'malformed', 'unknown', 'expired', 'revoked'] as const;
 
-function expected({ permission }: Row, { id, exists, creates }: Target, granted: string): number {
-  const everywhere = permission.startsWith('keys.') ? permission : `ratelimit.*.${permission}`;
+const everywhereIn = ({ permission }: Row): string => {
+  const isOfNamespaces = ACTIONS.includes(permission);
+  return isOfNamespaces ? `ratelimit.*.${permission}` : permission;
+};
+
+function expected(row: Row, { id, exists, creates }: Target, granted: string): number {
+  const { permission } = row;
+  const everywhere = everywhereIn(row);
   const may =
     granted === '*' ||
     granted === everywhere ||
@@ -275,11 +283,8 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
         }
         if (status !== 403) continue;
         // It names what would do, and tells nothing else.
-        const would = row.permission.startsWith('keys.')
-          ? `"${row.permission}"`
-          : `"ratelimit.*.${row.permission}"`;
         const { error } = JSON.parse(answer.body);
-        expect(error.message ?? error.detail).toContain(would);
+        expect(error.message ?? error.detail).toContain(`"${everywhereIn(row)}"`);
       }
       for (const refused of REFUSED) {
         const key = { none: '', malformed: 'a b', unknown: 'wrong' }[refused as 'none'];
@@ -335,6 +340,9 @@ describe('permissions', () => {
       'limit',
       'keys.*',
       'keys.delete',
+      'audit',
+      'read_audit ',
+      'ratelimit.*.read_audit',
       'ratelimit.*',
       'ratelimit.*.*',
       'ratelimit.*.nothing',

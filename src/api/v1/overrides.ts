@@ -4,6 +4,7 @@
  */
 
 import Type, { type Static } from 'typebox';
+import { overridesImport } from '../../audit/entries.ts';
 import { ApiError } from '../../errors.ts';
 import {
   AMOUNT_MAX,
@@ -18,10 +19,16 @@ import {
 import { isPattern } from '../../overrides/pattern.ts';
 import type { Override } from '../../registry/registry.ts';
 import type { NamesNamespace } from '../named.ts';
-import { findOverride, overridesOf, putOverride, removeOverride } from '../overrides.ts';
+import {
+  findOverride,
+  overridesOf,
+  putOverride,
+  removeOverride,
+  setOverride as setAndAudit,
+} from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
 import { bodyReader, flag, integer, text } from '../schema.ts';
-import type { Handler, Job } from '../service.ts';
+import type { Handler } from '../service.ts';
 
 const namespaceFields = {
   namespaceId: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
@@ -64,7 +71,8 @@ const importReader = bodyReader(
 );
 
 export const setOverride: Handler = (job, input) => {
-  return { overrideId: put(job, setReader.read(input)).override.id };
+  const body = setReader.read(input);
+  return { overrideId: setAndAudit(job, namespaceOf(body), body.identifier, fieldsOf(body)).id };
 };
 
 export const getOverride: Handler = (job, input) => {
@@ -103,12 +111,22 @@ export const exportOverrides: Handler = ({ registry, permissions }, input) => {
 export const importOverrides: Handler = (job, input) => {
   const { overrides, dryRun = false } = importReader.read(input);
   const done = { created: 0, updated: 0, unchanged: 0 };
-  const { mark } = job.registry;
+  const { registry } = job;
+  const { mark } = registry;
   const bodies = overrides.map((item, i) => inItem(i, () => itemReader.read(item)));
+  const changed = new Set<string>();
   bodies.forEach((body, i) => {
-    done[inItem(i, () => put(job, body)).outcome]++;
+    const put = () => putOverride(job, namespaceOf(body), body.identifier, fieldsOf(body));
+    const { override, before } = inItem(i, put);
+    if (override === before) {
+      done.unchanged++;
+      return;
+    }
+    done[before === undefined ? 'created' : 'updated']++;
+    changed.add(registry.namespaceOf(override));
   });
-  if (dryRun) job.registry.rollBack(mark);
+  if (dryRun) registry.rollBack(mark);
+  else if (changed.size > 0) job.audit(overridesImport(changed, done));
   return { ...done, dryRun };
 };
 
@@ -122,9 +140,8 @@ export const listNamespaces: Handler = ({ registry, permissions }, input) => {
 
 type SetBody = Static<typeof setReader.schema>;
 
-function put(job: Job, body: SetBody) {
-  const { identifier, limit, duration: durationMs, async: isAsync = false } = body;
-  return putOverride(job, namespaceOf(body), identifier, { limit, durationMs, isAsync });
+function fieldsOf({ limit, duration: durationMs, async: isAsync = false }: SetBody) {
+  return { limit, durationMs, isAsync };
 }
 
 /** Where a request names both, the id decides. */

@@ -15,7 +15,7 @@ import {
 } from '../../limits.ts';
 import type { Override } from '../../registry/registry.ts';
 import { idOrName } from '../named.ts';
-import { findOverride, overridesOf, putOverride, removeOverride } from '../overrides.ts';
+import { findOverride, overridesOf, removeOverride, setOverride } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
 import { integer, strictReader, text } from '../schema.ts';
 import type { Handler } from '../service.ts';
@@ -43,8 +43,8 @@ export const setOverrideV2: Handler = (job, input) => {
   const body = setReader.read(input);
   const { identifier, limit, duration: durationMs } = body;
   const said = { limit, durationMs, isAsync: false };
-  const { override } = putOverride(job, scopeOf(body), identifier, said);
-  return { data: { overrideId: override.id } };
+  const { id: overrideId } = setOverride(job, scopeOf(body), identifier, said);
+  return { data: { overrideId } };
 };
 
 export const getOverrideV2: Handler = (job, input) => {

@@ -1,0 +1,21 @@
+/** What a client may read of the audit log. weir's own. On the main thread, from the store. */
+
+import Type from 'typebox';
+import { publicEntry } from '../../audit/entries.ts';
+import { PAGE_MAX } from '../../limits.ts';
+import { pageFields } from '../pages.ts';
+import { bodyReader } from '../schema.ts';
+import type { Handler } from '../service.ts';
+
+const reader = bodyReader(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+
+/** The newest entries first; a cursor is the id of the last entry of the page before. */
+export const listAudit: Handler = ({ permissions, auditLog }, input) => {
+  const { limit = PAGE_MAX, cursor } = reader.read(input);
+  permissions.requireGlobal('read_audit');
+  const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
+  const found = auditLog.readAudit(below, limit + 1);
+  const page = found.slice(0, limit);
+  const next = found.length > limit ? { cursor: String(page[limit - 1].row) } : {};
+  return { entries: page.map(publicEntry), ...next, total: auditLog.auditCount };
+};
