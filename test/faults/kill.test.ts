@@ -1,7 +1,9 @@
 /** `kill -9` in the middle of changes: nothing acknowledged is lost, nothing half-written is read. */
 
 import { afterAll, expect, test } from 'vitest';
+import { AUDIT_ENTRIES_MAX } from '../../src/limits.ts';
 import { done, type Fields, operate } from '../support/api.ts';
+import { allEntries, type Entry } from '../support/audit.ts';
 import { check, LASTING_MS, request } from '../support/http.ts';
 import { random } from '../support/random.ts';
 import {
@@ -43,6 +45,14 @@ const thing = (name: string) => {
 };
 /** Keys by their names, as they were shown. */
 const shown = new Map<string, { keyId: string; key: string }>();
+/** Changes that were acknowledged since the last look at the audit log, as it tells of them. */
+let told: string[] = [];
+/** The newest entry at that look. */
+let seen = 0;
+/** Keys that were revoked since then, for their answers were lost. */
+let revoked = 0;
+/** So that no override is set to what it is already: that would be no change. */
+let limits = 0;
 /** Namespaces that a change was acknowledged in. */
 const namespaces = new Set<string>();
 
@@ -76,6 +86,7 @@ async function changeKey(server: Running, name: string) {
     state.begin(GONE);
     await done(server.port, 'keys.revoke', { keyId: known.keyId });
     state.acknowledge(GONE);
+    told.push(`${known.keyId}: ${GONE}`);
     shown.delete(name);
     return;
   }
@@ -84,6 +95,7 @@ async function changeKey(server: Running, name: string) {
   const made = await done(server.port, 'keys.create', { name, permissions: ['ratelimit.*.limit'] });
   shown.set(name, made as unknown as { keyId: string; key: string });
   state.acknowledge('made');
+  told.push(`${made.keyId}: made`);
 }
 
 async function changeOverride(
@@ -101,12 +113,14 @@ async function changeOverride(
     const { status } = await operate(server.port, 'ratelimits.deleteOverride', of);
     if (status !== 200 && status !== 404) throw new Error(`${status}`);
     state.acknowledge(GONE);
+    if (status === 200) told.push(`${namespaceName} ${identifier}: ${GONE}`);
     return;
   }
-  const limit = 1 + below(1_000_000);
+  const limit = ++limits;
   state.begin(String(limit));
   await done(server.port, 'ratelimits.setOverride', { ...of, limit, duration: LASTING_MS });
   state.acknowledge(String(limit));
+  told.push(`${namespaceName} ${identifier}: ${limit}`);
   if (!namespaceName.endsWith('*')) namespaces.add(namespaceName);
 }
 
@@ -121,6 +135,42 @@ async function allPages(server: Running, operation: 'ratelimits.exportOverrides'
   return items;
 }
 
+/** What an entry tells of, and what became of it. */
+function tellingOf({ action, target, after }: Entry): [string, string] {
+  const { keyId, namespace, identifier } = target as Fields;
+  if (action === 'key.create') return [`${keyId}`, 'made'];
+  if (action === 'key.revoke') return [`${keyId}`, GONE];
+  const became = action === 'override.delete' ? GONE : `${(after as Fields).limit}`;
+  return [`${namespace} ${identifier}`, became];
+}
+
+/** Every acknowledged change has its entry, and the newest entries tell of what there is. */
+async function verifyAudit(server: Running, there: ReadonlyMap<string, string>) {
+  const entries = await allEntries(server);
+  const changes = entries.filter(({ action }) => action !== 'namespace.create');
+  const lately = changes.filter(({ id }) => id > seen).map((one) => tellingOf(one).join(': '));
+  for (const one of told) {
+    const at = lately.indexOf(one);
+    expect([one, at >= 0]).toEqual([one, true]);
+    lately.splice(at, 1);
+  }
+  // Each client has had one change on its way at most.
+  if (seen > 0) expect(lately.length).toBeLessThanOrEqual(revoked + CLIENTS);
+  const newest = new Map<string, string>();
+  for (const one of changes) {
+    const [what, became] = tellingOf(one);
+    if (!newest.has(what)) newest.set(what, became);
+  }
+  for (const [what, became] of newest) {
+    expect([what, became]).toEqual([what, there.get(what) ?? GONE]);
+  }
+  const untold = [...there.keys()].filter((what) => !newest.has(what));
+  if (entries.length < AUDIT_ENTRIES_MAX) expect(untold).toEqual([]);
+  expect(entries.map(({ id }) => id)).toEqual(entries.map((_, i) => entries[0].id - i));
+  told = [];
+  seen = entries[0]?.id ?? 0;
+}
+
 /** Compares what there is with what there may be, and goes on from there. */
 async function verify(server: Running) {
   const overrides = await allPages(server, 'ratelimits.exportOverrides');
@@ -128,6 +178,11 @@ async function verify(server: Running) {
   const found = new Map(
     overrides.map((one) => [`${one.namespaceName} ${one.identifier}`, String(one.limit)]),
   );
+  const there = new Map(found);
+  for (const { name, keyId } of keys) {
+    if (name !== 'configured root key') there.set(`${keyId}`, 'made');
+  }
+  await verifyAudit(server, there);
   for (const { name } of keys) if (name !== 'configured root key') found.set(`${name}`, 'made');
   for (const [name, { possible }] of things) {
     const value = found.get(name) ?? GONE;
@@ -158,9 +213,11 @@ async function verify(server: Running) {
     expect((await request(server.port, { headers, body })).status).not.toBe(401);
   }
   // A key whose answer was lost is revoked by its name.
+  revoked = 0;
   for (const { name, keyId } of keys) {
     if (name === 'configured root key' || shown.has(`${name}`)) continue;
     await done(server.port, 'keys.revoke', { keyId });
+    revoked++;
     thing(`${name}`).acknowledge(GONE);
   }
 }
