@@ -6,13 +6,14 @@
 import Type from 'typebox';
 import { keyCreation, keyRevocation } from '../audit/entries.ts';
 import { makeKey, newKeyRecord } from '../auth/keys.ts';
-import { lacking, readPermission } from '../auth/permissions.ts';
+import { lacking, namespaceNamedIn, readPermission } from '../auth/permissions.ts';
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import {
   AMOUNT_MAX,
   KEY_NAME_MAX_CHARACTERS,
   KEYS_MAX,
+  NAMESPACE_ID_PREFIX,
   PAGE_MAX,
   PERMISSIONS_MAX,
 } from '../limits.ts';
@@ -44,13 +45,18 @@ const revokeReader = bodyReader(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT
 
 /**
  * A key as a request, or the command line, wants it.
+ * @param idOf the id of a namespace of a name, for an error; undefined where it may not be told
  * @throws ApiError (400)
  */
-export function newKey(input: unknown, nowMs: number): { key: string; record: KeyRecord } {
+export function newKey(
+  input: unknown,
+  nowMs: number,
+  idOf: (namespace: string) => string | undefined = () => undefined,
+): { key: string; record: KeyRecord } {
   const { name, permissions, expires } = createReader.read(input);
-  requirePermissions(permissions);
+  requirePermissions(permissions, idOf);
   if (expires !== undefined && expires <= nowMs) {
-    throw new ApiError('BAD_REQUEST', `"expires" must be a time to come, got ${expires}`);
+    throw new ApiError('BAD_REQUEST', `"expires" must be a time to come; got ${expires}`);
   }
   const key = makeKey();
   const granted = [...new Set(permissions)];
@@ -58,7 +64,10 @@ export function newKey(input: unknown, nowMs: number): { key: string; record: Ke
 }
 
 export const createKey: Handler = ({ registry, permissions, nowMs, audit }, input) => {
-  const { key, record } = newKey(input, nowMs());
+  const { key, record } = newKey(input, nowMs(), (name) => {
+    const id = registry.namespaceByName(name)?.id;
+    return permissions.may('read_namespace', id) ? id : undefined;
+  });
   permissions.requireGlobal('keys.create');
   const missing = record.permissions.find((permission) => !permissions.covers(permission));
   if (missing !== undefined) throw lacking([missing]);
@@ -121,13 +130,26 @@ export function addKey(registry: Registry, record: KeyRecord): void {
 }
 
 /** @throws ApiError (400) for the first text that is no permission */
-function requirePermissions(granted: readonly string[]): void {
+function requirePermissions(
+  granted: readonly string[],
+  idOf: (namespace: string) => string | undefined,
+): void {
   for (const [i, permission] of granted.entries()) {
     if (readPermission(permission) !== false) continue;
+    const named = namespaceNamedIn(permission);
+    const hint = named === undefined ? '' : `: ${hintAt(named, idOf(named))}`;
     throw new ApiError(
       'BAD_REQUEST',
-      `"permissions[${i}]" must be "*", "keys.<action>", "ratelimit.*.<action>" or` +
-        ` "ratelimit.<namespaceId>.<action>", got ${describe(permission)}`,
+      `"permissions[${i}]" must be "*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or` +
+        ` "ratelimit.<namespaceId>.<action>"; got ${describe(permission)}${hint}`,
     );
   }
+}
+
+/** What to write in place of the name of a namespace. */
+function hintAt(name: string, id: string | undefined): string {
+  const rule = `a namespace is named by its id, which begins with "${NAMESPACE_ID_PREFIX}"`;
+  return id === undefined
+    ? `${rule} (weir namespaces list shows them)`
+    : `${rule}; the id of ${describe(name)} is "${id}"`;
 }

@@ -26,7 +26,7 @@ export function requireName(field: string, name: string): void {
   if (!isId(name)) return;
   throw new ApiError(
     'BAD_REQUEST',
-    `"${field}" must be a name, which does not begin with "${NAMESPACE_ID_PREFIX}",` +
+    `"${field}" must be a name, which does not begin with "${NAMESPACE_ID_PREFIX}";` +
       ` got ${describe(name)}`,
     { location: `body.${field}` },
   );

@@ -118,7 +118,7 @@ function requireFewStars(field: string, pattern: string): void {
   const stars = countStars(pattern);
   if (stars <= STARS_MAX) return;
   const takes = `at most ${STARS_MAX} wildcards "*"`;
-  throw new ApiError('BAD_REQUEST', `"${field}" must have ${takes}, got ${stars}`, {
+  throw new ApiError('BAD_REQUEST', `"${field}" must have ${takes}; got ${stars}`, {
     location: `body.${field}`,
     fix: `give ${takes}`,
   });

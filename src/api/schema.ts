@@ -20,7 +20,7 @@ export interface BodyReader<S extends TObject> {
   check(body: unknown): body is Static<S>;
   /** The body, when it is in order. @throws ApiError (400) */
   read(body: unknown): Static<S>;
-  /** For the first field at fault: what it must be and what it was. */
+  /** For the first field at fault: what it must be and what it was, or that it is missing. */
   fault(body: unknown): ApiError;
 }
 
@@ -111,7 +111,10 @@ function faultOf(path: string, schema: TSchema, body: unknown, whole: string): A
     const message = `${what} holds text that is not well-formed Unicode`;
     return new ApiError('BAD_REQUEST', message, { location, fix: 'give no lone surrogate' });
   }
-  const message = `${what} must be ${takes}, got ${describe(value)}`;
+  const message =
+    value === undefined
+      ? `${what} is required: ${takes}`
+      : `${what} must be ${takes}; got ${describe(value)}`;
   return new ApiError('BAD_REQUEST', message, { location, fix: `give ${takes}` });
 }
 
@@ -126,14 +129,15 @@ function property(value: unknown, name: string): unknown {
   return (value as Record<string, unknown>)[name];
 }
 
-export function integer(minimum: number, maximum: number) {
-  const type = Type.Integer({
-    minimum,
-    maximum,
-    takes: `an integer from ${minimum} to ${maximum}`,
-  });
+export function integer(minimum: number, maximum: number, kind = 'an integer') {
+  const type = Type.Integer({ minimum, maximum, takes: `${kind} from ${minimum} to ${maximum}` });
   // What `JSON.parse` makes of -0 lies between the bounds.
   return minimum > 0 ? type : Type.Refine(type, (value) => !Object.is(value, -0));
+}
+
+/** A duration: clients give seconds by mistake, so its error names the unit. */
+export function milliseconds(minimum: number, maximum: number) {
+  return integer(minimum, maximum, 'an integer number of milliseconds');
 }
 
 /** Text without lone surrogates: in UTF-8 each of them would become the same character. */

@@ -111,3 +111,10 @@ export function readPermission(text: string): boolean | { namespaceId: string } 
   if (namespaceId === '*') return true;
   return namespaceId.startsWith(NAMESPACE_ID_PREFIX) && { namespaceId };
 }
+
+/** The name of a namespace in a text that would be a permission if its id were there instead. */
+export function namespaceNamedIn(text: string): string | undefined {
+  const [, name, action] = /^ratelimit\.(.+)\.([a-z_]+)$/s.exec(text) ?? [];
+  if (name === undefined || name === '*' || name.startsWith(NAMESPACE_ID_PREFIX)) return undefined;
+  return NAMESPACE_ACTIONS.some((known) => known === action) ? name : undefined;
+}

@@ -5,7 +5,7 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { bodyReader, flag, integer, strictReader } from '../api/schema.ts';
+import { bodyReader, flag, integer, milliseconds, strictReader } from '../api/schema.ts';
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -39,20 +39,17 @@ const oneOf = <T extends string>(choices: readonly T[]) => {
   return Type.Enum([...choices], { takes: choices.join(' or ') });
 };
 const tokens = () => integer(1, AMOUNT_MAX);
-const milliseconds = () => {
-  const takes = `an integer from ${DURATION_MIN_MS} to ${DURATION_MAX_MS}, in ms`;
-  return Type.Integer({ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS, takes });
-};
+const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 
 const WINDOW = 'an object with limit and duration';
-const Window = Type.Object({ limit: tokens(), duration: milliseconds() }, { takes: WINDOW });
+const Window = Type.Object({ limit: tokens(), duration: duration() }, { takes: WINDOW });
 
 /** What a policy may say. Windows and parts of an identity are looked at one by one. */
 const Given = Type.Object(
   {
     gateway: oneOf(GATEWAYS),
     limit: Type.Optional(tokens()),
-    duration: Type.Optional(milliseconds()),
+    duration: Type.Optional(duration()),
     windows: Type.Optional(
       Type.Array(Type.Unknown(), {
         minItems: 1,
@@ -111,11 +108,11 @@ const NAMESPACE = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
  */
 export function readPolicies(given: unknown): Policy[] {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw wrong(`"policies" must be an object of policies by namespace, got ${describe(given)}`);
+    throw wrong(`"policies" must be an object of policies by namespace; got ${describe(given)}`);
   }
   const entries = Object.entries(given);
   if (entries.length > POLICIES_MAX) {
-    throw wrong(`"policies" must hold at most ${POLICIES_MAX}, got ${entries.length}`);
+    throw wrong(`"policies" must hold at most ${POLICIES_MAX}; got ${entries.length}`);
   }
   return entries.map(([namespace, policy]) => {
     try {
@@ -133,7 +130,7 @@ function readPolicy(namespace: string, given: unknown): Policy {
     throw wrong(
       `its namespace must be 1 to ${NAMESPACE_MAX_CHARACTERS} of the characters` +
         ` A-Z a-z 0-9 . _ ~ : @ -, begin with none of . : @ - and not with` +
-        ` "${NAMESPACE_ID_PREFIX}", got ${describe(namespace)}`,
+        ` "${NAMESPACE_ID_PREFIX}"; got ${describe(namespace)}`,
     );
   }
   const policy = policyReader.read(given);
@@ -153,7 +150,7 @@ function readPolicy(namespace: string, given: unknown): Policy {
   if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map((window) => window.limit));
   if (read.cost > least) {
-    throw wrong(`"cost" must be at most the smallest limit, which is ${least}, got ${read.cost}`);
+    throw wrong(`"cost" must be at most the smallest limit, which is ${least}; got ${read.cost}`);
   }
   return read;
 }
@@ -204,11 +201,11 @@ function readIdentify(given: unknown = 'ip'): string[] {
     ' set themselves';
   if (parts.length === 0 || parts.length > IDENTITY_PARTS_MAX) {
     const most = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
-    throw wrong(`"identify" must be ${most}, got ${describe(given)}`);
+    throw wrong(`"identify" must be ${most}; got ${describe(given)}`);
   }
   const read = parts.map((part) => {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
-    throw wrong(`"identify" must be ${takes}, or an array of these, got ${describe(part)}`);
+    throw wrong(`"identify" must be ${takes}, or an array of these; got ${describe(part)}`);
   });
   const different = new Set(read.map((part) => JSON.stringify(readPart(part))));
   if (different.size < read.length) throw wrong('"identify" must name no part twice');

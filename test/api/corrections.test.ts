@@ -134,16 +134,16 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test.each([
-      ['"reset"', { reset: LASTING_MS + 1 }],
-      ['"reset"', { reset: 0 }],
-      ['"reset"', { reset: undefined }],
-      ['"cost"', { cost: -1 }],
-      ['"cost"', { cost: undefined }],
-      ['"duration"', { duration: 999 }],
-      ['"duration"', { duration: undefined }],
-      ['"identifier"', { identifier: 5 }],
-      ['"namespace"', { namespace: '' }],
-    ])('names %s that is at fault: %j', async (field, changes) => {
+      ['"reset" must be', { reset: LASTING_MS + 1 }],
+      ['"reset" must be', { reset: 0 }],
+      ['"reset" is required: an integer', { reset: undefined }],
+      ['"cost" must be', { cost: -1 }],
+      ['"cost" is required: an integer from 0', { cost: undefined }],
+      ['"duration" must be an integer number of milliseconds from 1000', { duration: 999 }],
+      ['"duration" is required: an integer number of milliseconds', { duration: undefined }],
+      ['"identifier" must be', { identifier: 5 }],
+      ['"namespace" must be', { namespace: '' }],
+    ])('with a fault is answered: %s: %j', async (fault, changes) => {
       const fields = {
         identifier: 'a',
         duration: LASTING_MS,
@@ -153,7 +153,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       };
       const answer = await operate(server.port, 'ratelimits.refund', fields);
       expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorOf(answer).message).toContain(`${field} must be`);
+      expect(errorOf(answer).message).toContain(fault);
     });
 
     test('of a cost of -0 is refused', async () => {

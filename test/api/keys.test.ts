@@ -205,17 +205,17 @@ describe('a bad request for a key', () => {
   const name = 'k';
   const permissions = ['*'];
   const faults: [string, Fields, number, string][] = [
-    ['no name', { permissions }, 400, '"name" must be a text of 1 to 256'],
+    ['no name', { permissions }, 400, '"name" is required: a text of 1 to 256'],
     ['an empty name', { name: '', permissions }, 400, '"name" must be'],
-    ['no permissions', { name }, 400, '"permissions" must be an array of 1 to 1000 permissions'],
+    ['no permissions', { name }, 400, '"permissions" is required: an array of 1 to 1000 permis'],
     ['an empty array', { name, permissions: [] }, 400, 'an array of 1 to 1000 permissions'],
-    ['no text', { name, permissions: [5] }, 400, '"permissions[0]" must be a permission, got 5'],
+    ['no text', { name, permissions: [5] }, 400, '"permissions[0]" must be a permission; got 5'],
     [
       'no permission',
       { name, permissions: ['*', 'keys.*'] },
       400,
-      '"permissions[1]" must be "*", "keys.<action>", "ratelimit.*.<action>" or' +
-        ' "ratelimit.<namespaceId>.<action>", got "keys.*"',
+      '"permissions[1]" must be "*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or' +
+        ' "ratelimit.<namespaceId>.<action>"; got "keys.*"',
     ],
     ['a time past', { name, permissions, expires: 1 }, 400, '"expires" must be a time to come'],
     ['a date', { name, permissions, expires: '2030' }, 400, '"expires" must be an integer'],
@@ -230,6 +230,55 @@ describe('a bad request for a key', () => {
     const answer = await operate(server.port, 'keys.create', fields);
     expect(answer.status).toBe(status);
     expect(errorOf(answer).message).toContain(message);
+  });
+});
+
+describe('a permission that names a namespace by its name', () => {
+  const refused = async (permission: string, key?: string) => {
+    const fields = { name: 'k', permissions: [permission] };
+    const answer = await operate(server.port, 'keys.create', fields, key);
+    return [answer.status, errorOf(answer).message];
+  };
+  const messageOf = (permission: string, hint: string) => {
+    const forms =
+      '"*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or "ratelimit.<namespaceId>.<action>"';
+    return `"permissions[0]" must be ${forms}; got "${permission}"${hint}`;
+  };
+  const RULE = ': a namespace is named by its id, which begins with "rlns_"';
+  const LIST = ' (weir namespaces list shows them)';
+
+  test('is told the id, where the caller may read the namespace', async () => {
+    const ids = new Map<string, string>();
+    for (const name of ['by.name', 'other']) ids.set(name, (await namespaceOf(name)).id);
+    const permission = 'ratelimit.by.name.limit';
+    const told = [
+      400,
+      messageOf(permission, `${RULE}; the id of "by.name" is "${ids.get('by.name')}"`),
+    ];
+    expect(await refused(permission)).toEqual(told);
+    const readers = [
+      ['keys.create', `ratelimit.${ids.get('by.name')}.read_namespace`],
+      ['keys.create', `ratelimit.${ids.get('other')}.read_namespace`],
+      ['keys.create'],
+    ];
+    for (const [i, granted] of readers.entries()) {
+      const { key } = await create(granted);
+      const untold = [400, messageOf(permission, RULE + LIST)];
+      expect(await refused(permission, key)).toEqual(i === 0 ? told : untold);
+    }
+  });
+
+  test('is told how to find the id, where there is no such namespace', async () => {
+    for (const name of ['nobody', 'a.b', 'no"body', '']) {
+      const permission = `ratelimit.${name}.limit`;
+      const [status, message] = await refused(permission);
+      const hint = name === '' ? '' : RULE + LIST;
+      const got = permission.replace('"', '\\"');
+      expect([status, message]).toEqual([400, messageOf(got, hint)]);
+    }
+    for (const permission of ['ratelimit.nobody.nothing', 'ratelimit.*.nothing', 'nobody.limit']) {
+      expect(await refused(permission)).toEqual([400, messageOf(permission, '')]);
+    }
   });
 });
 

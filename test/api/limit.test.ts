@@ -174,7 +174,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   describe('a field at fault is named, with what it must be and what it was', () => {
-    const integers = (name: string, bounds: string) => {
+    const integers = (name: string, bounds: string, kind = 'an integer') => {
       const faults: [unknown, string][] = [
         [-1, '-1'],
         [1.5, '1.5'],
@@ -186,61 +186,73 @@ describe.each(MODES)('decided %s:', (mode) => {
         [2 ** 53, '9007199254740992'],
       ];
       return faults.map(([value, shown]): [string, string] => {
-        return [
-          bodyWith({ [name]: value }),
-          `"${name}" must be an integer ${bounds}, got ${shown}`,
-        ];
+        return [bodyWith({ [name]: value }), `"${name}" must be ${kind} ${bounds}; got ${shown}`];
       });
     };
     const text = (max: number, min = 0) => `a text of ${min} to ${max} characters`;
     const faults: [string, string][] = [
       ...integers('limit', `from 1 to ${AMOUNT_MAX}`),
-      ...integers('duration', `from 1000 to ${DURATION_MAX_MS}`),
+      ...integers(
+        'duration',
+        `from 1000 to ${DURATION_MAX_MS}`,
+        'an integer number of milliseconds',
+      ),
       ...integers('cost', `from 0 to ${AMOUNT_MAX}`),
-      [bodyWith({ limit: 0 }), `"limit" must be an integer from 1 to ${AMOUNT_MAX}, got 0`],
-      [bodyWith({ duration: 999 }), '"duration" must be an integer from 1000'],
+      [bodyWith({ limit: 0 }), `"limit" must be an integer from 1 to ${AMOUNT_MAX}; got 0`],
+      // As seconds, which is a common mistake.
+      [
+        bodyWith({ duration: 60 }),
+        `"duration" must be an integer number of milliseconds from 1000 to ${DURATION_MAX_MS}; got 60`,
+      ],
+      [bodyWith({ duration: 999 }), 'from 1000 to 3155760000000; got 999'],
       [bodyWith({ duration: DURATION_MAX_MS + 1 }), `got ${DURATION_MAX_MS + 1}`],
       ['{"identifier":"a","limit":-0,"duration":1000}', '"limit" must be an integer from 1'],
       [
         '{"identifier":"a","limit":5,"duration":1000,"cost":-0}',
-        '"cost" must be an integer from 0 to 9007199254740991, got -0',
+        '"cost" must be an integer from 0 to 9007199254740991; got -0',
       ],
       ['{"identifier":"a","limit":5,"duration":1000,"cost":-0.0}', 'got -0'],
       ['{"identifier":"a","limit":1e400,"duration":1000}', 'got a number beyond all bounds'],
-      ['{"limit":5,"duration":1000}', `"identifier" must be ${text(512)}, got nothing`],
-      ['{"identifier":"a","duration":1000}', '"limit" must be an integer'],
-      ['{"identifier":"a","limit":5}', '"duration" must be an integer'],
+      ['{"limit":5,"duration":1000}', `"identifier" is required: ${text(512)}`],
+      [
+        '{"identifier":"a","duration":1000}',
+        `"limit" is required: an integer from 1 to ${AMOUNT_MAX}`,
+      ],
+      [
+        '{"identifier":"a","limit":5}',
+        `"duration" is required: an integer number of milliseconds from 1000 to ${DURATION_MAX_MS}`,
+      ],
       ['{"identifier":5,"limit":0}', '"identifier" must be'],
       ['{"meta":5,"limit":"x","identifier":"a"}', '"limit" must be'],
-      ['{"__proto__":{"identifier":"a"},"limit":5,"duration":1000}', '"identifier" must be'],
-      [bodyWith({ identifier: null }), `"identifier" must be ${text(512)}, got null`],
+      ['{"__proto__":{"identifier":"a"},"limit":5,"duration":1000}', '"identifier" is required: '],
+      [bodyWith({ identifier: null }), `"identifier" must be ${text(512)}; got null`],
       [bodyWith({ identifier: 5 }), 'got 5'],
       [bodyWith({ identifier: 'a'.repeat(513) }), 'got a text of 513 characters'],
       [bodyWith({ identifier: '😀'.repeat(513) }), 'got a text of 513 characters'],
-      [bodyWith({ namespace: '' }), `"namespace" must be ${text(512, 1)}, got ""`],
+      [bodyWith({ namespace: '' }), `"namespace" must be ${text(512, 1)}; got ""`],
       [bodyWith({ namespace: null }), '"namespace" must be'],
       [bodyWith({ namespace: 'n'.repeat(513) }), 'got a text of 513 characters'],
       [bodyWith({ namespace: 'rlns_x' }), '"namespace" must be a name'],
-      [bodyWith({ async: 'true' }), '"async" must be true or false, got "true"'],
-      [bodyWith({ async: null }), '"async" must be true or false, got null'],
-      [bodyWith({ meta: [] }), '"meta" must be an object, got an array of 0'],
-      [bodyWith({ meta: null }), '"meta" must be an object, got null'],
+      [bodyWith({ async: 'true' }), '"async" must be true or false; got "true"'],
+      [bodyWith({ async: null }), '"async" must be true or false; got null'],
+      [bodyWith({ meta: [] }), '"meta" must be an object; got an array of 0'],
+      [bodyWith({ meta: null }), '"meta" must be an object; got null'],
       [
         bodyWith({ resources: {} }),
-        '"resources" must be an array of at most 32 objects, got an object',
+        '"resources" must be an array of at most 32 objects; got an object',
       ],
       [bodyWith({ resources: Array.from({ length: 33 }, () => ({})) }), 'got an array of 33'],
       [bodyWith({ resources: [null] }), '"resources[0]" must be an object'],
       [
         bodyWith({ resources: [{}, { name: '' }] }),
-        `"resources[1].name" must be ${text(512, 1)}, got ""`,
+        `"resources[1].name" must be ${text(512, 1)}; got ""`,
       ],
       [bodyWith({ resources: [{ id: 5 }] }), '"resources[0].id" must be'],
       [bodyWith({ resources: [{ id: null }] }), 'got null'],
-      ['[]', 'the body must be a JSON object, got an array of 0'],
-      ['null', 'the body must be a JSON object, got null'],
-      ['5', 'the body must be a JSON object, got 5'],
-      ['"text"', 'the body must be a JSON object, got "text"'],
+      ['[]', 'the body must be a JSON object; got an array of 0'],
+      ['null', 'the body must be a JSON object; got null'],
+      ['5', 'the body must be a JSON object; got 5'],
+      ['"text"', 'the body must be a JSON object; got "text"'],
       ['', 'the body is not JSON: it is empty'],
       ['{"identifier":"a",}', 'the body is not JSON'],
       [`\ufeff${bodyWith({})}`, 'the body is not JSON'],

@@ -226,17 +226,31 @@ describe.each(MODES)('decided %s:', (mode) => {
 
     const bounds = (most: number) => `from 1 to ${most}`;
     const faults: [string, Fields, string][] = [
-      ['no identifier', { identifier: undefined }, '"identifier" must be a text of 3 to 512'],
+      ['no identifier', { identifier: undefined }, '"identifier" is required: a text of 3 to 512'],
+      ['no limit', { limit: undefined }, '"limit" is required: an integer from 1 to'],
       ['a short one', { identifier: 'ab' }, '"identifier" must be a text of 3 to 512'],
       ['one of two code points', { identifier: '😀😀' }, '"identifier" must be a text of 3 to 512'],
       ['a long one', { identifier: 'x'.repeat(513) }, 'got a text of 513 characters'],
-      ['a limit of 0', { limit: 0 }, `"limit" must be an integer ${bounds(AMOUNT_MAX)}, got 0`],
+      ['a limit of 0', { limit: 0 }, `"limit" must be an integer ${bounds(AMOUNT_MAX)}; got 0`],
       ['a limit of -0', { limit: '-0' }, '"limit" must be'],
       ['a fraction', { limit: 1.5 }, '"limit" must be'],
-      ['a duration below', { duration: 999 }, '"duration" must be an integer from 1000'],
-      ['a duration beyond', { duration: DURATION_MAX_MS + 1 }, '"duration" must be an integer'],
-      ['async of another type', { async: 1 }, '"async" must be true or false, got 1'],
-      ['async null', { async: null }, '"async" must be true or false, got null'],
+      [
+        'a duration below',
+        { duration: 999 },
+        '"duration" must be an integer number of milliseconds from 1000',
+      ],
+      [
+        'a duration beyond',
+        { duration: DURATION_MAX_MS + 1 },
+        `to 3155760000000; got ${DURATION_MAX_MS + 1}`,
+      ],
+      [
+        'seconds',
+        { duration: 60 },
+        '"duration" must be an integer number of milliseconds from 1000',
+      ],
+      ['async of another type', { async: 1 }, '"async" must be true or false; got 1'],
+      ['async null', { async: null }, '"async" must be true or false; got null'],
       ['no namespace', { namespaceName: undefined }, '"namespaceId" and "namespaceName"'],
       ['an empty name', { namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
       ['an id for a name', { namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
@@ -316,7 +330,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           400,
           'one of "namespaceId" and "namespaceName" must be given',
         ]);
-        expect((await ask({ namespaceName: 'a' }))[1]).toContain('"identifier" must be');
+        expect((await ask({ namespaceName: 'a' }))[1]).toContain('"identifier" is required: ');
       }
     });
 
@@ -330,9 +344,9 @@ describe.each(MODES)('decided %s:', (mode) => {
         400,
         'the query is not UTF-8 in percent-encoding',
       ]);
-      expect((await ask('namespaceName=a&limit=0'))[1]).toContain('from 1 to 100, got 0');
-      expect((await ask('namespaceName=a&limit=101'))[1]).toContain('from 1 to 100, got 101');
-      expect((await ask('namespaceName=a&limit=x'))[1]).toContain('from 1 to 100, got "x"');
+      expect((await ask('namespaceName=a&limit=0'))[1]).toContain('from 1 to 100; got 0');
+      expect((await ask('namespaceName=a&limit=101'))[1]).toContain('from 1 to 100; got 101');
+      expect((await ask('namespaceName=a&limit=x'))[1]).toContain('from 1 to 100; got "x"');
       expect((await ask('namespaceName=a&cursor=x'))[1]).toContain('"cursor" must be the cursor');
       expect(await ask('namespaceName=b&namespaceName=a&&__proto__=1&x')).toEqual([200, '']);
       expect(await ask('')).toEqual([
@@ -492,7 +506,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const before = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
       const cases: [unknown, number, string][] = [
         [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
-        ['text', 400, 'overrides[1]: an override must be a JSON object, got "text"'],
+        ['text', 400, 'overrides[1]: an override must be a JSON object; got "text"'],
         [line(61, { namespaceName: undefined }), 400, 'overrides[1]: one of "namespaceId"'],
         [line(61, { namespaceName: undefined, namespaceId: 'rlns_x' }), 404, 'overrides[1]: there'],
       ];
@@ -507,7 +521,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
       expect((namespaces as Fields[]).some(({ name }) => name === 'never made')).toBe(false);
       expect(errorOf(await send(5 as unknown as unknown[])).message).toBe(
-        '"overrides" must be an array of overrides, got 5',
+        '"overrides" must be an array of overrides; got 5',
       );
     });
   });

@@ -410,7 +410,28 @@ describe.each(MODES)('decided %s:', (mode) => {
       for (const value of values) {
         const fields = { ...good[operation], [field]: value };
         const answer = await operate(server.port, operation, fields);
-        expectError(answer, 400, `"${field}" must`, `body.${field}`);
+        const fault = value === undefined ? 'is required: ' : 'must ';
+        expectError(answer, 400, `"${field}" ${fault}`, `body.${field}`);
+      }
+    });
+
+    test('a missing field and a duration in seconds, with place and fix', async () => {
+      const { limit: _, ...without } = item();
+      const takes = `an integer from 1 to ${AMOUNT_MAX}`;
+      const ms = `an integer number of milliseconds from 1000 to ${MONTH_MS}`;
+      for (const [body, message, location, fix] of [
+        [without, `"limit" is required: ${takes}`, 'body.limit', takes],
+        [item({ duration: 60 }), `"duration" must be ${ms}; got 60`, 'body.duration', ms],
+      ] as const) {
+        const answer = await operate(server.port, 'ratelimit.limit', body);
+        const { detail, errors } = JSON.parse(answer.body).error;
+        expect(detail).toBe(message);
+        expect(errors).toEqual([{ location, message, fix: `give ${fix}` }]);
+        const many = await operate(server.port, 'ratelimit.multiLimit', [item(), body]);
+        const inItem = { location: location.replace('body', 'body[1]'), fix: `give ${fix}` };
+        expect(JSON.parse(many.body).error.errors).toEqual([
+          { ...inItem, message: `[1]: ${message}` },
+        ]);
       }
     });
 

@@ -509,7 +509,7 @@ describe('weir overrides', () => {
         EXIT.SERVER_ERROR,
         'BAD_REQUEST: line 2: one of "namespaceId"',
       ],
-      ['5\n', EXIT.SERVER_ERROR, 'BAD_REQUEST: line 1: an override must be a JSON object, got 5'],
+      ['5\n', EXIT.SERVER_ERROR, 'BAD_REQUEST: line 1: an override must be a JSON object; got 5'],
       [`${line({})}\nxyz\n`, EXIT.USAGE, `${input} 2, column 1: not JSON; got "xyz"`],
       ['{"a": tru}', EXIT.USAGE, `${input} 1, column 10: not JSON; got "{\\"a\\": tru}"`],
       ['{"a": 1} x', EXIT.USAGE, `${input} 1, column 10: not JSON`],

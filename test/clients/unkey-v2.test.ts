@@ -579,7 +579,12 @@ describe.each(MODES)('decided %s:', (mode) => {
       await limiter({ duration: 5, onError }).limit('user');
       expect(heard).toEqual([
         ['user', expect.stringContaining('the API key is not known here')],
-        ['user', expect.stringMatching(/\\"duration\\" must be an integer from 1000/)],
+        [
+          'user',
+          expect.stringMatching(
+            /\\"duration\\" must be an integer number of milliseconds from 1000/,
+          ),
+        ],
       ]);
       await expect(limiter(wrong).limit('user')).rejects.toThrow('the API key is not known here');
     });

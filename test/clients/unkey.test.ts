@@ -118,7 +118,9 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('a bad body is an error that names the field', async () => {
       const { error } = await client().ratelimits.limit({ ...body('bad'), duration: 5 });
       expect(error).toMatchObject({ code: 'BAD_REQUEST' });
-      expect(error?.message).toContain('"duration" must be an integer from 1000');
+      expect(error?.message).toContain(
+        '"duration" must be an integer number of milliseconds from 1000',
+      );
       expect(error?.docs).toBe(`${server.url}/docs/errors/BAD_REQUEST`);
     });
   });
@@ -172,7 +174,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         /UNAUTHORIZED - req_.*the API key is not known here/,
       );
       await expect(limiter({ duration: 5 }).limit('user')).rejects.toThrow(
-        /BAD_REQUEST - req_.*"duration" must be an integer from 1000/,
+        /BAD_REQUEST - req_.*"duration" must be an integer number of milliseconds from 1000/,
       );
     });
   });

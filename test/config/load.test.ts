@@ -231,7 +231,7 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [
       ['--config', file('{"policies":{"a":{"gateway":"nginx","limit":1,"duration":60}}}')],
       {},
-      '.json, policy "a": "duration" must be an integer from 1000 to 3155760000000, in ms, got 60',
+      '.json, policy "a": "duration" must be an integer number of milliseconds from 1000 to 3155760000000; got 60',
     ],
     [['--gateway-port', '7070'], {}, 'WEIR_PORT and WEIR_GATEWAY_PORT are both 7070: they must'],
     [['--gateway-port', '7071'], {}, 'WEIR_ADMIN_PORT and WEIR_GATEWAY_PORT are both 7071'],

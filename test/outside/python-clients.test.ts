@@ -150,7 +150,9 @@ describe.skipIf(v1 === undefined)('unkey.py 0.9.0, by v1,', () => {
   test('with a wrong field raises an ErrBadRequest, with a wrong key an ErrUnauthorized', async () => {
     expect(await check('a', { duration: 60 })).toMatchObject({
       exception: 'ErrBadRequest',
-      message: expect.stringContaining('"duration" must be an integer from 1000'),
+      message: expect.stringContaining(
+        '"duration" must be an integer number of milliseconds from 1000',
+      ),
     });
     const stranger = new PythonClient(v1, SCRIPT, server.url, 'wrong');
     const fields = { identifier: 'a', limit: 1, duration: 1_000 };
@@ -249,7 +251,9 @@ describe.skipIf(v2 === undefined)('unkey.py 3.2.2, by v2,', () => {
   test('with a wrong field or key raises the exception of its status', async () => {
     expect(await check('a', { duration: 60 })).toMatchObject({
       exception: 'BadRequestErrorResponse',
-      message: expect.stringContaining('"duration" must be an integer from 1000'),
+      message: expect.stringContaining(
+        '"duration" must be an integer number of milliseconds from 1000',
+      ),
     });
     const stranger = new PythonClient(v2, SCRIPT, server.url, 'wrong');
     const outcome = await stranger.call('limit', fields('a'));

@@ -52,29 +52,33 @@ describe('a policy', () => {
   });
 
   test.each<[string, object, string]>([
-    ['no gateway', { gateway: undefined }, '"gateway" must be nginx or caddy or'],
-    ['a wrong gateway', { gateway: 'apache' }, 'or fastify, got "apache"'],
+    ['no gateway', { gateway: undefined }, '"gateway" is required: nginx or caddy or'],
+    ['a wrong gateway', { gateway: 'apache' }, 'or fastify; got "apache"'],
     ['no limit', { limit: undefined }, '"limit" is missing: a policy has "limit" and'],
     ['no duration', { duration: undefined }, '"duration" is missing'],
-    ['a limit of 0', { limit: 0 }, '"limit" must be an integer from 1 to 9007199254740991, got 0'],
-    ['a short window', { duration: 999 }, '"duration" must be an integer from 1000 to'],
+    ['a limit of 0', { limit: 0 }, '"limit" must be an integer from 1 to 9007199254740991; got 0'],
+    [
+      'a short window',
+      { duration: 999 },
+      '"duration" must be an integer number of milliseconds from 1000 to',
+    ],
     ['a cost of 0', { cost: 0 }, '"cost" must be an integer from 1'],
     ['a large cost', { cost: 101 }, '"cost" must be at most the smallest limit, which is 100'],
     ['a word as a limit', { limit: '100' }, '"limit" must be an integer from 1'],
     ['windows too', { windows: [LEAST] }, '"windows" must be left out where there are "limit"'],
     ['a typing error', { limitt: 1 }, '"limitt" is no field of a policy, which are gateway, limit'],
     ['an unknown part', { identify: 'IP' }, '"identify" must be ip, method, path, header:<name>'],
-    ['a number as part', { identify: ['ip', 7] }, 'or an array of these, got 7'],
+    ['a number as part', { identify: ['ip', 7] }, 'or an array of these; got 7'],
     ['no part', { identify: [] }, '"identify" must be 1 to 8 of ip,'],
     ['a part twice', { identify: ['ip', 'ip'] }, '"identify" must name no part twice'],
     ['a header twice', { identify: ['header:A', 'header:a'] }, 'must name no part twice'],
     ['a header of proxies', { identify: 'header:X-Forwarded-For' }, 'got "header:X-Forwarded-For"'],
-    ['no hop', { trustedHops: 0 }, '"trustedHops" must be an integer from 1 to 32, got 0'],
+    ['no hop', { trustedHops: 0 }, '"trustedHops" must be an integer from 1 to 32; got 0'],
     ['a long prefix', { ipv6Prefix: 129 }, '"ipv6Prefix" must be an integer from 1 to 128'],
     ['what is missing', { missing: 'deny' }, '"missing" must be share or admit or refuse'],
-    ['what an error is', { onError: 'admit' }, '"onError" must be allow or deny, got "admit"'],
-    ['a shadow', { shadow: 'yes' }, '"shadow" must be true or false, got "yes"'],
-    ['null', { shadow: null }, '"shadow" must be true or false, got null'],
+    ['what an error is', { onError: 'admit' }, '"onError" must be allow or deny; got "admit"'],
+    ['a shadow', { shadow: 'yes' }, '"shadow" must be true or false; got "yes"'],
+    ['null', { shadow: null }, '"shadow" must be true or false; got null'],
   ])('with %s is refused by name', (_what, wrong, sentence) => {
     const given = JSON.parse(JSON.stringify({ ...LEAST, ...wrong }));
     expect(() => readPolicies({ login: given })).toThrow('policy "login": ');
@@ -85,7 +89,8 @@ describe('a policy', () => {
     [[], 'got an array of 0'],
     [Array(9).fill({ limit: 1, duration: 1_000 }), 'got an array of 9'],
     [{ limit: 1, duration: 1_000 }, '"windows" must be an array of 1 to 8'],
-    [[{ limit: 1 }], 'windows[0]: "duration" must be'],
+    [[{ limit: 1 }], 'windows[0]: "duration" is required: an integer number of milliseconds'],
+    [[{ limit: 1, duration: 60 }], 'windows[0]: "duration" must be an integer number of millisec'],
     [
       [
         { limit: 1, duration: 1_000 },
@@ -122,6 +127,6 @@ describe('a policy', () => {
       return Object.fromEntries(Array.from({ length: count }, (_, i) => [`n${i}`, LEAST]));
     };
     expect(readPolicies(many(POLICIES_MAX))).toHaveLength(POLICIES_MAX);
-    expect(() => readPolicies(many(POLICIES_MAX + 1))).toThrow('at most 1000, got 1001');
+    expect(() => readPolicies(many(POLICIES_MAX + 1))).toThrow('at most 1000; got 1001');
   });
 });

@@ -17,10 +17,10 @@ import type { Namespace } from '../../namespaces/known.ts';
 import { DEFAULT_NAMESPACE } from '../asked.ts';
 import type { CounterAction, NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
-import { bodyReader, integer, text } from '../schema.ts';
+import { bodyReader, integer, milliseconds, text } from '../schema.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
-const duration = integer(DURATION_MIN_MS, DURATION_MAX_MS);
+const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 /** Whose counters: as a check of either version names them. */
 const who = {
   namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
@@ -75,7 +75,7 @@ export function readRefund(
 /** @param durationMs that of the counter which there is */
 export function notOfDuration(reset: number, durationMs: number): ApiError {
   const takes = `the "reset" that a check with this duration was answered, a multiple of it`;
-  const message = `"reset" must be ${takes}, got ${reset} for ${durationMs} ms`;
+  const message = `"reset" must be ${takes}; got ${reset} for ${durationMs} ms`;
   return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${takes}` });
 }
 

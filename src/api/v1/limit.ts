@@ -23,7 +23,7 @@ import { AskedCheck, type Takes } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
 import { FIELD, type Scan } from '../scan.ts';
-import { bodyReader, flag, integer, text } from '../schema.ts';
+import { bodyReader, flag, integer, milliseconds, text } from '../schema.ts';
 
 const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
 
@@ -33,7 +33,7 @@ export const limitReader = bodyReader(
     {
       identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
       limit: integer(1, AMOUNT_MAX),
-      duration: integer(DURATION_MIN_MS, DURATION_MAX_MS),
+      duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
       namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
       cost: Type.Optional(integer(0, AMOUNT_MAX)),
       async: Type.Optional(flag()),

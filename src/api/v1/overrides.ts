@@ -27,7 +27,7 @@ import {
   setOverride as setAndAudit,
 } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { bodyReader, flag, integer, text } from '../schema.ts';
+import { bodyReader, flag, integer, milliseconds, text } from '../schema.ts';
 import type { Handler } from '../service.ts';
 
 const namespaceFields = {
@@ -44,7 +44,7 @@ const override = (identifierMin: number, limitMin: number) => {
   const fields = {
     identifier: text(identifierMin, IDENTIFIER_MAX_CHARACTERS),
     limit: integer(limitMin, AMOUNT_MAX),
-    duration: integer(DURATION_MIN_MS, DURATION_MAX_MS),
+    duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
     ...namespaceFields,
     async: Type.Optional(flag()),
   };

@@ -28,14 +28,14 @@ import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
 import type { RequestIds } from '../request-ids.ts';
 import { FIELD, type Scan, UNUSUAL } from '../scan.ts';
-import { integer, strictReader, text } from '../schema.ts';
+import { integer, milliseconds, strictReader, text } from '../schema.ts';
 
 const Limit = Type.Object(
   {
     namespace: text(1, NAMESPACE_MAX_CHARACTERS),
     identifier: text(1, IDENTIFIER_MAX_CHARACTERS),
     limit: integer(1, AMOUNT_MAX),
-    duration: integer(DURATION_MIN_MS, V2_DURATION_MAX_MS),
+    duration: milliseconds(DURATION_MIN_MS, V2_DURATION_MAX_MS),
     cost: Type.Optional(integer(0, AMOUNT_MAX)),
   },
   { takes: 'a JSON object' },
@@ -133,7 +133,7 @@ export class ReaderV2 {
     const items = parseBody(bytes, MULTI_LIMIT_VALUES_MAX);
     const takes = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
     if (!Array.isArray(items) || items.length < 1 || items.length > MULTI_LIMIT_MAX) {
-      const message = `the body must be ${takes}, got ${describe(items)}`;
+      const message = `the body must be ${takes}; got ${describe(items)}`;
       throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: `give ${takes}` });
     }
     let end = 0;

@@ -17,7 +17,7 @@ import type { Override } from '../../registry/registry.ts';
 import { idOrName } from '../named.ts';
 import { findOverride, overridesOf, removeOverride, setOverride } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { integer, strictReader, text } from '../schema.ts';
+import { integer, milliseconds, strictReader, text } from '../schema.ts';
 import type { Handler } from '../service.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
@@ -29,7 +29,7 @@ const setReader = strictReader(
     {
       ...One,
       limit: integer(0, AMOUNT_MAX),
-      duration: integer(DURATION_MIN_MS, DURATION_MAX_MS),
+      duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
     },
     JSON_OBJECT,
   ),
