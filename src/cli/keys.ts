@@ -103,9 +103,9 @@ const revoke = part({
 export const keys: Command = {
   parts: { create, list, revoke },
   notes: `
-Permissions: "*", "keys.create", "keys.read", "keys.revoke", "read_audit", "ratelimit.*.<action>" for
-every namespace, "ratelimit.<namespaceId>.<action>" for one; weir namespaces list shows the ids. The key
-itself is printed once and never again.
+Permissions: "*", "keys.create", "keys.read", "keys.revoke", "read_audit", "ratelimit.*.<action>"
+for every namespace, "ratelimit.<namespaceId>.<action>" for one; weir namespaces list shows the
+ids. The key itself is printed once and never again.
 `,
   examples: [
     "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",
