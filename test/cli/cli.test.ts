@@ -147,7 +147,7 @@ describe('weir check', () => {
       [...said, '--namespace', ''],
       {},
       EXIT.SERVER_ERROR,
-      'BAD_REQUEST: --namespace must be a text of 1 to 512 characters, got ""',
+      'BAD_REQUEST: --namespace must be a text of 1 to 512 characters; got ""',
     ],
     [
       'no URL',
@@ -410,7 +410,7 @@ describe('weir overrides', () => {
     const long = await weir(['overrides', 'set', `${longest}é`, ...of]);
     expect([long.code, long.stderr]).toEqual([
       EXIT.SERVER_ERROR,
-      'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters,' +
+      'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters;' +
         ' got a text of 513 characters\n',
     ]);
     const none = await weir(['overrides', 'set', '', ...of]);

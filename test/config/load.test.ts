@@ -78,14 +78,14 @@ describe('settings', () => {
   });
 
   test('say of each where it comes from', () => {
-    const path = file('{"port": 1, "rootKey": "k"}');
+    const path = file('{"port": 1, "rootKey": "root-key-of-the-file"}');
     const of = (args: string[], env: Record<string, string>) => {
       const { sources } = loadSettings(args, env)!;
       return (['host', 'port', 'drainMs', 'rootKey', 'socket'] as const).map((name) => {
         return sources.get(name);
       });
     };
-    const keyFile = file('key');
+    const keyFile = file('root-key-of-a-file');
     expect(of(['--drain-ms', '1'], { WEIR_HOST: '::1', WEIR_ROOT_KEY_FILE: keyFile })).toEqual([
       ...['WEIR_HOST', 'default', '--drain-ms', `the key in ${keyFile}`, undefined],
     ]);

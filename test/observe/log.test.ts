@@ -202,7 +202,9 @@ describe('at level info the log', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     const lines = server.stderr().trim().split('\n');
     const said = lines.map((line) => JSON.parse(line)).map(({ level, msg }) => [level, msg]);
-    expect(said).toEqual(['loaded', 'serving', 'draining', 'stopped'].map((msg) => [30, msg]));
+    expect(said).toEqual(
+      ['audit', 'loaded', 'serving', 'draining', 'stopped'].map((msg) => [30, msg]),
+    );
   });
 });
 

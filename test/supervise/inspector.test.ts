@@ -4,6 +4,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import { check, LASTING_MS } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import {
@@ -97,7 +98,7 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     await new Promise((resolve) => setTimeout(resolve, 200));
     expect([command.exitCode, listening(command.pid!), said]).toEqual([null, 0, '']);
     socket?.destroy();
-    expect(await ended).toBe(2);
+    expect(await ended).toBe(EXIT.NO_ANSWER);
     silent.close();
   });
 
