@@ -5,6 +5,7 @@
  */
 
 import { ApiError } from '../errors.ts';
+import { jsonFault } from '../json-text.ts';
 import { BODY_MAX_BYTES } from '../limits.ts';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -35,10 +36,16 @@ export function parseBody(
   }
   try {
     return JSON.parse(text);
-  } catch (error) {
-    const why = text === '' ? 'it is empty' : (error as Error).message;
-    throw new ApiError('BAD_REQUEST', `the body is not JSON: ${why}`);
+  } catch {
+    throw new ApiError('BAD_REQUEST', `the body is not JSON: ${faultIn(text)}`);
   }
+}
+
+/** In the same words on every Node, and without a word of the body. */
+function faultIn(text: string): string {
+  if (text === '') return 'it is empty';
+  const { line, column, reason } = jsonFault(text)!;
+  return `line ${line}, column ${column}: ${reason}`;
 }
 
 /** Counts what begins a value, as far as the text is JSON; what is behind a fault is not read. */

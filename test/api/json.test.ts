@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseBody } from '../../src/api/json.ts';
+import { ApiError } from '../../src/errors.ts';
 import { BODY_MAX_BYTES } from '../../src/limits.ts';
 
 const long = (json: string) => Buffer.from(json + ' '.repeat(BODY_MAX_BYTES));
@@ -22,4 +23,27 @@ test('what stands in a text is no value, whatever is escaped in it', () => {
 
 test('a body that is not long is read whatever it holds', () => {
   expect(parseBody(Buffer.from('[1,2,3,4,5,6,7]'), 5)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+});
+
+test('a body that is no JSON is told with line, column and reason, and not with its text', () => {
+  const cases: [string, string][] = [
+    ['{"identifier":"a",}', 'line 1, column 19: expected a name in double quotes, got "}"'],
+    ['{"limit": secret}', 'line 1, column 11: expected a value, got an invalid token'],
+    ['{\r\n  "é😀": 1 2}', 'line 2, column 11: expected a comma or "}", got a number'],
+    ['{}{}', 'line 1, column 3: expected the end of the text, got "{"'],
+    [
+      '{"a":"\n"}',
+      'line 1, column 6: the string that begins here has no closing quote in its line',
+    ],
+    ['{', 'line 1, column 2: expected a name in double quotes or "}", got the end of the text'],
+    ['', 'it is empty'],
+    [
+      '['.repeat(100_000),
+      `line 1, column 100001: expected a value or "]", got the end of the text`,
+    ],
+  ];
+  for (const [json, why] of cases) {
+    const wrong = () => parseBody(Buffer.from(json));
+    expect(wrong).toThrow(new ApiError('BAD_REQUEST', `the body is not JSON: ${why}`));
+  }
 });

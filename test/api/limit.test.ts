@@ -254,9 +254,16 @@ describe.each(MODES)('decided %s:', (mode) => {
       ['5', 'the body must be a JSON object; got 5'],
       ['"text"', 'the body must be a JSON object; got "text"'],
       ['', 'the body is not JSON: it is empty'],
-      ['{"identifier":"a",}', 'the body is not JSON'],
-      [`\ufeff${bodyWith({})}`, 'the body is not JSON'],
-      [`${bodyWith({})}{}`, 'the body is not JSON'],
+      [
+        '{"identifier":"a",}',
+        'the body is not JSON: line 1, column 19: expected a name in double quotes, got "}"',
+      ],
+      [
+        `\ufeff${bodyWith({})}`,
+        'the body is not JSON: line 1, column 1: expected a value, got a byte order mark',
+      ],
+      [`\n${bodyWith({})}{}`, 'the body is not JSON: line 2, column '],
+      ['{"identifier": secret}', 'column 16: expected a value, got an invalid token'],
       ['{"identifier":"\\ud83d","limit":5,"duration":1000}', '"identifier" holds text that is not'],
       ['{"identifier":"\\ude00\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
       [
