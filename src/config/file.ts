@@ -1,12 +1,15 @@
 /**
  * The configuration file: settings, which hold until the next start, and the policies of gateways,
- * which are read again on SIGHUP. It is in order as a whole, or it is refused.
+ * which are read again on SIGHUP. It is in order as a whole, or it is refused, with the line and
+ * the column of the fault. A message never quotes what is not JSON: there may be a key in it.
  */
 
 import { describe } from '../describe.ts';
-import { ApiError, StartError } from '../errors.ts';
+import { StartError } from '../errors.ts';
+import { jsonFault } from '../json-text.ts';
 import { type Policy, readPolicies } from '../policies/policy.ts';
-import { check, type Layer, readText, unknown } from './given.ts';
+import { FileFault, faultOf, type Layer, type OnFault, readText, unknown } from './given.ts';
+import { type JsonMembers, jsonMembers, type RepeatedName } from './members.ts';
 import { SETTING_NAMES } from './schema.ts';
 
 export interface ConfigFile {
@@ -18,79 +21,81 @@ export interface ConfigFile {
 }
 
 const POLICIES = 'policies';
+/** By which editors know what the file may hold; of no meaning here. */
+const SCHEMA = '$schema';
 const SETTINGS = SETTING_NAMES.filter((name) => name !== 'config');
 
 /**
  * @param source by which the path was given
- * @throws StartError that names what is at fault
+ * @param onFault is told of each fault; where it returns, what is in order is returned
+ * @throws StartError where the file cannot be read, or is no JSON object
  */
-export function readConfigFile(path: string, source: string): ConfigFile {
+export function readConfigFile(path: string, source: string, onFault: OnFault): ConfigFile {
   const text = readText(source, path).replace(/^\ufeff/, '');
-  let content: unknown;
-  try {
-    content = JSON.parse(text);
-  } catch (error) {
-    throw new StartError(`${path} is not JSON: it goes wrong ${placeOf(error as Error, text)}`);
-  }
-  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
-    throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
+  const content = parse(path, text);
+  const members = jsonMembers(text);
+  for (const repeated of members.repeated) {
+    onFault(new FileFault(path, repeated, `${sentenceOf(repeated)}; remove one`));
   }
   const settings: Layer = new Map();
   let policies: Policy[] = [];
   for (const [key, value] of Object.entries(content)) {
     if (key === POLICIES) {
-      policies = policiesIn(path, value);
+      policies = policiesIn(path, value, members, onFault);
       continue;
     }
     const name = SETTINGS.find((known) => known === key);
-    if (name === undefined) {
-      throw new StartError(`in ${path}, ${unknown(key, [...SETTINGS, POLICIES])}`);
-    }
-    const given = { source: `"${key}" in ${path}`, value };
-    check(name, given);
-    settings.set(name, given);
+    const fault = faultIn(key, value);
+    if (fault !== undefined) onFault(new FileFault(path, members.placeOf([key]), fault));
+    else if (name !== undefined) settings.set(name, { source: `"${key}" in ${path}`, value });
   }
   return { path, source, settings, policies };
 }
 
-/** Not the whole message, which quotes the file, and there may be a key in it. */
-function placeOf({ message }: Error, text: string): string {
-  if (message.includes('end of JSON input')) return 'at its end';
-  const position = /at position (\d+)/.exec(message)?.[1];
-  const line =
-    position === undefined ? strayIn(text) : text.slice(0, Number(position)).split('\n').length;
-  return `in line ${line}`;
-}
-
-/** The line of what Node calls an unexpected token, of which it does not say where it stands. */
-function strayIn(text: string): number {
-  const lines = text.split('\n');
-  let before = 0;
-  let within = lines.length;
-  while (within - before > 1) {
-    const middle = (before + within) >> 1;
-    if (hasStray(lines.slice(0, middle).join('\n'))) within = middle;
-    else before = middle;
-  }
-  return within;
-}
-
-function hasStray(text: string): boolean {
+function parse(path: string, text: string): object {
+  let content: unknown;
   try {
-    JSON.parse(text);
-    return false;
-  } catch (error) {
-    return (error as Error).message.endsWith('is not valid JSON');
+    content = JSON.parse(text);
+  } catch {
+    const { reason, ...place } = jsonFault(text)!;
+    throw new FileFault(path, place, `this is not JSON: ${reason}`);
   }
+  if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content;
+  throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
 }
 
-function policiesIn(path: string, given: unknown): Policy[] {
-  try {
-    return readPolicies(given);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    throw new StartError(`in ${path}, ${error.message}`);
+/** What is wrong with a setting. */
+function faultIn(key: string, value: unknown): string | undefined {
+  if (key === SCHEMA) {
+    return typeof value === 'string'
+      ? undefined
+      : `"${SCHEMA}" must be a string, got ${describe(value)}`;
   }
+  const name = SETTINGS.find((known) => known === key);
+  return name === undefined
+    ? unknown(key, [...SETTINGS, POLICIES])
+    : faultOf(name, `"${key}"`, value);
+}
+
+/** Where a name is repeated, as in: "limit" is there twice in "policies.login". */
+function sentenceOf({ name, path }: RepeatedName): string {
+  const around = path.reduce((whole, step) => {
+    if (/^\d+$/.test(step)) return `${whole}[${step}]`;
+    return whole === '' ? step : `${whole}.${step}`;
+  }, '');
+  const where = around === '' ? '' : ` in ${describe(around)}`;
+  return `${describe(name)} is there twice${where}`;
+}
+
+function policiesIn(
+  path: string,
+  given: unknown,
+  members: JsonMembers,
+  onFault: OnFault,
+): Policy[] {
+  return readPolicies(given, (steps, message) => {
+    onFault(new FileFault(path, members.placeOf([POLICIES, ...steps]), message));
+  });
 }
 
 /** Settings that the file gives otherwise than before: they wait for the next start. */

@@ -1,12 +1,13 @@
 /**
  * What a setting was given, and by which name its author knows it: the checks that flags, the
- * environment and the file have in common.
+ * environment and the file have in common, and what becomes of a fault.
  */
 
 import { readFileSync } from 'node:fs';
 import { Check } from 'typebox/value';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import type { Place } from '../json-text.ts';
 import { nearest } from '../nearest.ts';
 import { faultIn } from './faults.ts';
 import { annotations, type SettingName, Settings } from './schema.ts';
@@ -17,16 +18,51 @@ export interface Given {
 }
 export type Layer = Map<SettingName, Given>;
 
+/** A fault in a file, at a place that its message names. */
+export class FileFault extends StartError {
+  readonly place: Place;
+
+  constructor(path: string, place: Place, message: string) {
+    super(`in ${path}, line ${place.line}, column ${place.column}: ${message}`);
+    this.place = place;
+  }
+}
+
+/** What becomes of a fault: a start throws the first, `weir config check` collects all. */
+export type OnFault = (fault: StartError) => void;
+
+export function throwFault(fault: StartError): never {
+  throw fault;
+}
+
+/** @returns undefined where the action threw a StartError, which goes to `onFault` */
+export function attempt<T>(onFault: OnFault, action: () => T): T | undefined {
+  try {
+    return action();
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    onFault(error);
+    return undefined;
+  }
+}
+
 /** @returns the value. @throws StartError that names the setting, what it got and what it takes */
 export function check(name: SettingName, { source, value }: Given): unknown {
-  const { secret, takes } = annotations(name);
-  if (Check(Settings.properties[name], value)) {
-    const fault = faultIn(name, value);
-    if (fault === undefined) return value;
-    throw new StartError(`${source} must be ${takes}, got ${fault}`);
-  }
-  const got = secret ? describeSecret(value) : describe(value);
-  throw new StartError(`${source} must be ${takes}, got ${got}`);
+  const fault = faultOf(name, source, value);
+  if (fault !== undefined) throw new StartError(fault);
+  return value;
+}
+
+/** @returns a sentence, undefined where the value is in order */
+export function faultOf(name: SettingName, source: string, value: unknown): string | undefined {
+  const got = Check(Settings.properties[name], value)
+    ? faultIn(name, value)
+    : describeValue(name, value);
+  return got && `${source} must be ${annotations(name).takes}; got ${got}`;
+}
+
+function describeValue(name: SettingName, value: unknown): string {
+  return annotations(name).secret ? describeSecret(value) : describe(value);
 }
 
 /** Says enough to find the fault, and nothing of the text. */

@@ -7,7 +7,15 @@ import { parseArgs } from 'node:util';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
-import { check, type Layer, readText, unknown } from './given.ts';
+import {
+  attempt,
+  check,
+  type Layer,
+  type OnFault,
+  readText,
+  throwFault,
+  unknown,
+} from './given.ts';
 import {
   annotations,
   environmentName,
@@ -27,49 +35,63 @@ const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 export interface Loaded extends Settings {
   file: ConfigFile | undefined;
   /** Where each setting in force comes from: a flag, a variable, the file, or `default`. */
-  sources: ReadonlyMap<SettingName, string>;
+  sources: Map<SettingName, string>;
 }
 
-/** @returns undefined when the arguments ask for help */
+/**
+ * @param onFault is told of each fault; where it returns, the others are looked for
+ * @returns undefined when the arguments ask for help
+ */
 export function loadSettings(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
+  onFault: OnFault = throwFault,
 ): Loaded | undefined {
   if (args.includes('--help') || args.includes('-h')) return undefined;
   const flags = fromFlags(args);
-  const variables = fromEnvironment(environment);
+  const variables = fromEnvironment(environment, onFault);
   const config = flags.get('config') ?? variables.get('config');
-  const file = config && readConfigFile(check('config', config) as string, config.source);
+  const file = attempt(onFault, () => {
+    return config && readConfigFile(check('config', config) as string, config.source, onFault);
+  });
 
   const settings: Record<string, unknown> = {};
   const sources = new Map<SettingName, string>();
   for (const name of SETTING_NAMES) {
     const given = flags.get(name) ?? variables.get(name) ?? file?.settings.get(name);
-    const value = given === undefined ? annotations(name).default : check(name, given);
+    const { default: initial } = annotations(name);
+    const value = given === undefined ? initial : attempt(onFault, () => check(name, given));
     if (value === undefined) continue;
     settings[name] = value;
     sources.set(name, given?.source ?? 'default');
   }
   const loaded: Loaded = { ...(settings as Settings), file, sources };
-  if (loaded.rootKeyFile !== undefined) {
+  for (const requirement of REQUIREMENTS) attempt(onFault, () => requirement(loaded));
+  return loaded;
+}
+
+/** What must hold of several settings. */
+const REQUIREMENTS: readonly ((loaded: Loaded) => void)[] = [
+  (loaded) => {
+    if (loaded.rootKeyFile === undefined) return;
     if (loaded.rootKey !== undefined) {
       throw new StartError('WEIR_ROOT_KEY and WEIR_ROOT_KEY_FILE are both set: leave one out');
     }
     const source = `the key in ${loaded.rootKeyFile}`;
     const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
     loaded.rootKey = check('rootKey', { source, value }) as string;
-    sources.set('rootKey', source);
-  }
-  if ((loaded.tlsCert === undefined) !== (loaded.tlsKey === undefined)) {
+    loaded.sources.set('rootKey', source);
+  },
+  (loaded) => {
+    if ((loaded.tlsCert === undefined) === (loaded.tlsKey === undefined)) return;
     const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
     throw new StartError(`WEIR_TLS_${set} needs WEIR_TLS_${missing} beside it, which is not set`);
-  }
-  requireDifferent('port', 'adminPort', loaded);
-  requireDifferent('port', 'gatewayPort', loaded);
-  requireDifferent('adminPort', 'gatewayPort', loaded);
-  requireDifferent('socket', 'gatewaySocket', loaded);
-  return loaded;
-}
+  },
+  (loaded) => requireDifferent('port', 'adminPort', loaded),
+  (loaded) => requireDifferent('port', 'gatewayPort', loaded),
+  (loaded) => requireDifferent('adminPort', 'gatewayPort', loaded),
+  (loaded) => requireDifferent('socket', 'gatewaySocket', loaded),
+];
 
 function requireDifferent(one: SettingName, other: SettingName, settings: Settings): void {
   const value = settings[one];
@@ -110,7 +132,10 @@ function fromFlags(args: readonly string[]): Layer {
   return layer;
 }
 
-function fromEnvironment(environment: Readonly<Record<string, string | undefined>>): Layer {
+function fromEnvironment(
+  environment: Readonly<Record<string, string | undefined>>,
+  onFault: OnFault,
+): Layer {
   const byVariable = new Map(SETTING_NAMES.map((name) => [environmentName(name), name]));
   const layer: Layer = new Map();
   for (const [variable, value] of Object.entries(environment)) {
@@ -118,7 +143,10 @@ function fromEnvironment(environment: Readonly<Record<string, string | undefined
     if (KUBERNETES.test(variable) || CLIENT_VARIABLES.includes(variable)) continue;
     if (KUBERNETES_PORT.name.test(variable) && KUBERNETES_PORT.value.test(value)) continue;
     const name = byVariable.get(variable);
-    if (name === undefined) throw new StartError(unknown(variable, [...byVariable.keys()]));
+    if (name === undefined) {
+      onFault(new StartError(unknown(variable, [...byVariable.keys()])));
+      continue;
+    }
     layer.set(name, { source: variable, value: fromText(name, value) });
   }
   return layer;

@@ -172,8 +172,8 @@ export class GatewayChecks {
     const identifier = identity ?? ANYBODY;
     if (identifier === ANYBODY) {
       namespace.row[TALLY.unidentified]++;
-      const admits = policy.missing === 'admit';
-      if (policy.missing === 'refuse' || (admits && identity === undefined)) {
+      const admits = policy.missing === 'allow';
+      if (policy.missing === 'deny' || (admits && identity === undefined)) {
         this.#answerUnidentified(res, policed, way, admits);
         lane.answered(clock.monotonicMs() - startedMs);
         return;

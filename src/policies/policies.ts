@@ -5,6 +5,7 @@
 
 import { statSync } from 'node:fs';
 import { type ConfigFile, changedSettings, readConfigFile } from '../config/file.ts';
+import { throwFault } from '../config/given.ts';
 import { StartError } from '../errors.ts';
 import type { Policy } from './policy.ts';
 
@@ -36,7 +37,7 @@ export class Policies {
     if (statSync(before.path, { throwIfNoEntry: false })?.isFile() === false) {
       throw new StartError(`${before.path} is no regular file`);
     }
-    const after = readConfigFile(before.path, before.source);
+    const after = readConfigFile(before.path, before.source, throwFault);
     await publish(after.policies);
     this.#file = { ...after, settings: before.settings };
     return changedSettings(before, after);

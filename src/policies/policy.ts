@@ -5,7 +5,7 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { bodyReader, flag, integer, milliseconds, strictReader } from '../api/schema.ts';
+import { bodyReader, flag, integer, milliseconds } from '../api/schema.ts';
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -19,6 +19,7 @@ import {
   POLICY_WINDOWS_MAX,
   TRUSTED_HOPS_MAX,
 } from '../limits.ts';
+import { nearest } from '../nearest.ts';
 import { readPart } from './identity.ts';
 
 /** Who asks. Istio has Envoys ask; the last two are applications that ask for themselves. */
@@ -61,7 +62,9 @@ const Given = Type.Object(
     identify: Type.Optional(Type.Unknown()),
     trustedHops: Type.Optional(integer(1, TRUSTED_HOPS_MAX)),
     ipv6Prefix: Type.Optional(integer(1, 128)),
-    missing: Type.Optional(oneOf(['share', 'admit', 'refuse'])),
+    missing: Type.Optional(
+      Type.Enum(['share', 'allow', 'deny', 'admit', 'refuse'], { takes: 'share, allow or deny' }),
+    ),
     onError: Type.Optional(oneOf(['allow', 'deny'])),
     shadow: Type.Optional(flag()),
     legacyHeaders: Type.Optional(flag()),
@@ -69,9 +72,19 @@ const Given = Type.Object(
   { takes: 'an object' },
 );
 
-const windowReader = strictReader(Window, 'a window');
+const windowReader = bodyReader(Window, 'a window');
 const policyReader = bodyReader(Given, 'a policy');
+const WINDOW_FIELDS = Object.keys(Window.properties);
 const FIELDS = Object.keys(Given.properties);
+
+/** The words of `missing`, and those that older files have for two of them. */
+const MISSING = {
+  share: 'share',
+  allow: 'allow',
+  deny: 'deny',
+  admit: 'allow',
+  refuse: 'deny',
+} as const;
 
 /** So many tokens in so many ms. */
 export type PolicyWindow = Static<typeof Window>;
@@ -90,7 +103,7 @@ export interface Policy {
   /** Bits of an IPv6 address that tell callers apart. */
   ipv6Prefix: number;
   /** What becomes of who has no identity: one counter for all of them, or none. */
-  missing: 'share' | 'admit' | 'refuse';
+  missing: 'share' | 'allow' | 'deny';
   /** What is answered where weir fails, and, by the gateway, where it is not there. */
   onError: 'allow' | 'deny';
   /** Decide, count and report, but refuse nobody: `onError` is allow then, whatever is given. */
@@ -102,24 +115,32 @@ export interface Policy {
 /** It stands in paths, in headers and in the configurations of gateways: never to be escaped. */
 const NAMESPACE = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
 
+/** @param path names and indices that lead to the field at fault, from "policies" on */
+export type OnPolicyFault = (path: string[], message: string) => void;
+
 /**
  * @param given what stands behind "policies" in the configuration file
- * @throws ApiError whose message names the field that is at fault
+ * @param onFault is told of the first fault of each policy; where it returns, the others are read
+ * @returns the policies that are in order
+ * @throws ApiError whose message names the field that is at fault, unless `onFault` is given
  */
-export function readPolicies(given: unknown): Policy[] {
+export function readPolicies(given: unknown, onFault: OnPolicyFault = refuse): Policy[] {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw wrong(`"policies" must be an object of policies by namespace; got ${describe(given)}`);
+    onFault([], `"policies" must be an object of policies by namespace; got ${describe(given)}`);
+    return [];
   }
   const entries = Object.entries(given);
   if (entries.length > POLICIES_MAX) {
-    throw wrong(`"policies" must hold at most ${POLICIES_MAX}; got ${entries.length}`);
+    onFault([], `"policies" must hold at most ${POLICIES_MAX}; got ${entries.length}`);
   }
-  return entries.map(([namespace, policy]) => {
+  return entries.flatMap(([namespace, policy]) => {
     try {
-      return readPolicy(namespace, policy);
+      return [readPolicy(namespace, policy)];
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      throw wrong(`policy ${describe(namespace)}: ${error.message}`);
+      const [, ...field] = error.place?.location.match(/[^.[\]]+/g) ?? [];
+      onFault([namespace, ...field], `policy ${describe(namespace)}: ${error.message}`);
+      return [];
     }
   });
 }
@@ -133,11 +154,8 @@ function readPolicy(namespace: string, given: unknown): Policy {
         ` "${NAMESPACE_ID_PREFIX}"; got ${describe(namespace)}`,
     );
   }
+  requireKnown(given, FIELDS, 'a policy');
   const policy = policyReader.read(given);
-  const stranger = Object.keys(policy).find((field) => !FIELDS.includes(field));
-  if (stranger !== undefined) {
-    throw wrong(`${describe(stranger)} is no field of a policy, which are ${FIELDS.join(', ')}`);
-  }
   const { limit, duration, windows, identify, ...rest } = policy;
   const read: Policy = {
     ...POLICY_DEFAULTS,
@@ -145,12 +163,14 @@ function readPolicy(namespace: string, given: unknown): Policy {
     namespace,
     windows: readWindows(limit, duration, windows),
     identify: readIdentify(identify),
+    missing: MISSING[policy.missing ?? POLICY_DEFAULTS.missing],
   };
   // What is only tried refuses nobody, also where weir fails, or is not there.
   if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map((window) => window.limit));
   if (read.cost > least) {
-    throw wrong(`"cost" must be at most the smallest limit, which is ${least}; got ${read.cost}`);
+    const most = `"cost" must be at most the smallest limit, which is ${least}`;
+    throw wrong(`${most}; got ${read.cost}`, 'cost');
   }
   return read;
 }
@@ -166,6 +186,20 @@ export const POLICY_DEFAULTS = {
   legacyHeaders: false,
 } as const;
 
+function refuse(_path: string[], message: string): never {
+  throw wrong(message);
+}
+
+/** A misspelt field would be none, and a policy not what its author means. */
+function requireKnown(given: unknown, fields: readonly string[], whole: string): void {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return;
+  const stranger = Object.keys(given).find((field) => !fields.includes(field));
+  if (stranger === undefined) return;
+  const near = nearest(stranger, fields);
+  const hint = near === undefined ? `, which are ${fields.join(', ')}` : `; is it "${near}"?`;
+  throw wrong(`${describe(stranger)} is no field of ${whole}${hint}`, stranger);
+}
+
 /** A limit and a duration, or windows. */
 function readWindows(
   limit: number | undefined,
@@ -178,10 +212,11 @@ function readWindows(
     throw wrong(`"${missing}" is missing: a policy has "limit" and "duration", or "windows"`);
   }
   if (limit !== undefined || duration !== undefined) {
-    throw wrong('"windows" must be left out where there are "limit" or "duration"');
+    throw wrong('"windows" must be left out where there are "limit" or "duration"', 'windows');
   }
   const read = windows.map((window, index) => {
     try {
+      requireKnown(window, WINDOW_FIELDS, 'a window');
       return windowReader.read(window);
     } catch (error) {
       throw error instanceof ApiError ? error.inItem('windows', index) : error;
@@ -189,7 +224,7 @@ function readWindows(
   });
   // They would be one counter.
   if (new Set(read.map((window) => window.duration)).size < read.length) {
-    throw wrong('"windows" must differ in their duration');
+    throw wrong('"windows" must differ in their duration', 'windows');
   }
   return read;
 }
@@ -201,17 +236,20 @@ function readIdentify(given: unknown = 'ip'): string[] {
     ' set themselves';
   if (parts.length === 0 || parts.length > IDENTITY_PARTS_MAX) {
     const most = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
-    throw wrong(`"identify" must be ${most}; got ${describe(given)}`);
+    throw wrong(`"identify" must be ${most}; got ${describe(given)}`, 'identify');
   }
   const read = parts.map((part) => {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
-    throw wrong(`"identify" must be ${takes}, or an array of these; got ${describe(part)}`);
+    const all = `${takes}, or an array of these`;
+    throw wrong(`"identify" must be ${all}; got ${describe(part)}`, 'identify');
   });
   const different = new Set(read.map((part) => JSON.stringify(readPart(part))));
-  if (different.size < read.length) throw wrong('"identify" must name no part twice');
+  if (different.size < read.length) throw wrong('"identify" must name no part twice', 'identify');
   return read;
 }
 
-function wrong(message: string): ApiError {
-  return new ApiError('BAD_REQUEST', message);
+/** @param field that is at fault, if it is one */
+function wrong(message: string, field?: string): ApiError {
+  const place = field === undefined ? undefined : { location: `body.${field}` };
+  return new ApiError('BAD_REQUEST', message, place);
 }

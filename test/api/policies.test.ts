@@ -22,7 +22,7 @@ beforeAll(async () => {
   const config = writeConfig(place, {
     a: { limit: 1, duration: 1_000 },
     b: { limit: 2, duration: 2_000, gateway: 'envoy' },
-    c: { limit: 3, duration: 3_000 },
+    c: { limit: 3, duration: 3_000, missing: 'refuse' },
   });
   const args = ['--config', config, '--gateway-port', '0', '--counters', '1024'];
   server = await startServer(dataDir, { args });
@@ -58,6 +58,8 @@ test('policies in force are listed with all that they leave out, and where gatew
     shadow: false,
     legacyHeaders: false,
   });
+  // By the word that it has now, whatever the file calls it.
+  expect(policies[2]).toMatchObject({ namespace: 'c', missing: 'deny' });
   // The port that was free, at which there is an answer.
   expect(gateway.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
   expect((await fetch(`${gateway.url}/v1/check/a`)).status).toBe(200);

@@ -1,9 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
 import { environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { scaled } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const directory = temporaryDirectory();
@@ -57,6 +59,11 @@ describe('settings', () => {
       port: 4,
       adminPort: 1,
     });
+  });
+
+  test('may stand beside the schema by which an editor knows them', () => {
+    const path = file('{"$schema": "./weir.schema.json", "port": 1}');
+    expect(loadSettings(['--config', path], {})).toMatchObject({ port: 1 });
   });
 
   test('ignore what Kubernetes makes for a service of the same name, and what clients use', () => {
@@ -157,29 +164,62 @@ describe('settings', () => {
 
 const ROOT_KEY_TAKES =
   'must be 16 to 512 visible ASCII characters without spaces (openssl rand -hex 32 makes a good key)';
+describe('a configuration file', () => {
+  const accepts = (content: string) => {
+    try {
+      return { value: loadSettings(['--config', file(content)], {})?.host };
+    } catch (error) {
+      return (error as Error).message.includes('not JSON') ? 'no JSON' : 'no settings';
+    }
+  };
+  const model = (content: string) => {
+    try {
+      return { value: JSON.parse(content).host };
+    } catch {
+      return 'no JSON';
+    }
+  };
+
+  test('is what JSON.parse takes, and means the same', () => {
+    const blank = fc.constantFrom('', ' ', '\t', '\r\n', '\n ', '\u00a0', '\f', '//\n', '/**/');
+    const name = fc.constantFrom('"host"', '"h\\u006fst"', 'host', "'host'");
+    const value = fc.oneof(
+      fc.string({ minLength: 1, unit: 'grapheme' }).map((text) => JSON.stringify(text)),
+      fc.constantFrom('"\\ud83d\\ude00"', '"\\x41"', '"a\tb"', "'a'", '"a', 'a', '"\\/"', '"a",'),
+    );
+    fc.assert(
+      fc.property(fc.tuple(blank, name, blank, blank, value, blank), (parts) => {
+        const [before, key, behind, between, text, end] = parts;
+        const content = `${before}{${key}${behind}:${between}${text}${end}}`;
+        expect([content, accepts(content)]).toEqual([content, model(content)]);
+      }),
+      { numRuns: scaled(2_000) },
+    );
+  });
+});
 
 describe('a wrong setting stops the start, naming the key, what it got and what it takes', () => {
   const wrong: [string[], Record<string, string>, string][] = [
-    [['--port', '70000'], {}, '--port must be an integer from 0 to 65535, got 70000'],
-    [['--port'], {}, '--port must be an integer from 0 to 65535, got nothing'],
-    [['--port', '--host', 'x'], {}, '--port must be an integer from 0 to 65535, got nothing'],
-    [['--counters', '1e6'], {}, '--counters must be an integer from 1024 to 16777216, got "1e6"'],
-    [['--on-full', 'maybe'], {}, '--on-full must be deny or allow, got "maybe"'],
-    [['--drain-ms', '-1'], {}, '--drain-ms must be an integer from 0 to 600000, got "-1"'],
+    [['--port', '70000'], {}, '--port must be an integer from 0 to 65535; got 70000'],
+    [['--port'], {}, '--port must be an integer from 0 to 65535; got nothing'],
+    [['--port', '--host', 'x'], {}, '--port must be an integer from 0 to 65535; got nothing'],
+    [['--counters', '1e6'], {}, '--counters must be an integer from 1024 to 16777216; got "1e6"'],
+    [['--on-full', 'maybe'], {}, '--on-full must be deny or allow; got "maybe"'],
+    [['--drain-ms', '-1'], {}, '--drain-ms must be an integer from 0 to 600000; got "-1"'],
     [['--port', '7071'], {}, 'WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ'],
     [
       ['--socket-mode', '888'],
       {},
-      '--socket-mode must be three octal digits, as in 0660, got "888"',
+      '--socket-mode must be three octal digits, as in 0660; got "888"',
     ],
-    [['--socket='], {}, '--socket must be a path of at most 107 bytes, got ""'],
+    [['--socket='], {}, '--socket must be a path of at most 107 bytes; got ""'],
     [
       ['--config', file('{"socketMode":660}')],
       {},
-      'must be three octal digits, as in 0660, got 660',
+      'must be three octal digits, as in 0660; got 660',
     ],
     [['--config', file('{"socket":"\\u0000a"}')], {}, 'must be a path of at most 107 bytes, got'],
-    [['--config='], {}, '--config must be a path, got ""'],
+    [['--config='], {}, '--config must be a path; got ""'],
     [[], { WEIR_ROOT_KEY: '' }, `${ROOT_KEY_TAKES}, got nothing`],
     [[], { WEIR_ROOT_KEY: 'fifteen-letters' }, `${ROOT_KEY_TAKES}, got a text of 15 characters`],
     [
@@ -200,8 +240,8 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
     [['--frobnicate'], {}, '--frobnicate is no setting of weir; see weir help serve'],
     [['serve'], {}, '"serve" is not a flag; see weir help serve'],
-    [[], { WEIR_PORT: '' }, 'WEIR_PORT must be an integer from 0 to 65535, got ""'],
-    [[], { WEIR_HOST: '' }, 'WEIR_HOST must be an address or a host name, got ""'],
+    [[], { WEIR_PORT: '' }, 'WEIR_PORT must be an integer from 0 to 65535; got ""'],
+    [[], { WEIR_HOST: '' }, 'WEIR_HOST must be an address or a host name; got ""'],
     [[], { WEIR_ACCEPTOR: '1' }, 'WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?'],
     [
       [],
@@ -219,19 +259,87 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       { WEIR_CONFIG: '/nowhere/weir.json' },
       '/nowhere/weir.json (WEIR_CONFIG) cannot be read: ENOENT',
     ],
-    [['--config', file('[]')], {}, 'must hold one JSON object, got an array of 0'],
-    [['--config', file('{')], {}, 'is not JSON: it goes wrong'],
-    [['--config', file('')], {}, 'is not JSON: it goes wrong at its end'],
-    [['--config', file('{\n "port": 1,\n}')], {}, 'is not JSON: it goes wrong in line 3'],
-    // A value without its quotes, or none at all: of these Node itself does not say where.
-    [['--config', file('{\n "port": 1,\n "host": a\n}')], {}, 'it goes wrong in line 3'],
-    [['--config', file('{\n "policies":\n}\n\n')], {}, 'it goes wrong in line 3'],
-    [['--config', file('{"polices":{}}')], {}, 'polices is no setting of weir; is it policies?'],
-    [['--config', file('{"policies":[]}')], {}, '.json, "policies" must be an object of policies'],
+    [['--config', file('[]')], {}, 'must hold one JSON object; got an array of 0'],
     [
-      ['--config', file('{"policies":{"a":{"gateway":"nginx","limit":1,"duration":60}}}')],
+      ['--config', file('{')],
       {},
-      '.json, policy "a": "duration" must be an integer number of milliseconds from 1000 to 3155760000000; got 60',
+      '.json, line 1, column 2: this is not JSON: expected a name in double quotes or "}", got the',
+    ],
+    [
+      ['--config', file('')],
+      {},
+      '.json, line 1, column 1: this is not JSON: expected a value, got',
+    ],
+    [['--config', file('\ufeff[')], {}, '.json, line 1, column 2: this is not JSON: expected'],
+    [['--config', file('\ufeff{"port":""}')], {}, '.json, line 1, column 2: "port" must be an'],
+    [
+      ['--config', file('{\n "port": 1,\n}')],
+      {},
+      '.json, line 3, column 1: this is not JSON: expected a name in double quotes, got "}"',
+    ],
+    // A value without its quotes, or none at all: of these Node itself does not say where.
+    [
+      ['--config', file('{\n "port": 1,\n "host": a\n}')],
+      {},
+      '.json, line 3, column 10: this is not JSON: expected a value, got an invalid token',
+    ],
+    [['--config', file('{\n "policies":\n}\n\n')], {}, '.json, line 3, column 1: this is not JSON'],
+    [
+      ['--config', file('{\n  "polices": {}}')],
+      {},
+      '.json, line 2, column 3: polices is no setting of weir; is it policies?',
+    ],
+    [
+      ['--config', file('{"port":1,\n"port":1}')],
+      {},
+      '.json, line 2, column 1: "port" is there twice; remove one',
+    ],
+    [
+      ['--config', file('{"policies": {\n  "login": {},\n  "log\\u0069n": {}\n}}')],
+      {},
+      '.json, line 3, column 3: "login" is there twice in "policies"; remove one',
+    ],
+    [
+      ['--config', file('{"policies":{"a":{"windows":[{},{"limit":1,"limit":1}]}}}')],
+      {},
+      'column 44: "limit" is there twice in "policies.a.windows[1]"; remove one',
+    ],
+    [
+      ['--config', file(`{"x":${'['.repeat(100_000)}{"a":1,"a":1}${']'.repeat(100_000)}}`)],
+      {},
+      'column 100013: "a" is there twice in "x[0][0][0][0]"; remove one',
+    ],
+    [
+      ['--config', file(`{"host":${'['.repeat(100_000)}`)],
+      {},
+      'line 1, column 100009: this is not',
+    ],
+    [
+      ['--config', file(`{"host":${'['.repeat(100_000)}${']'.repeat(100_000)}}`)],
+      {},
+      '"host" must be an address or a host name; got an array of 1',
+    ],
+    [['--config', file('{"$schema":1}')], {}, 'column 2: "$schema" must be a string; got 1'],
+    [
+      ['--config', file('{"policies":[]}')],
+      {},
+      '.json, line 1, column 2: "policies" must be an object of policies',
+    ],
+    [
+      ['--config', file('{"policies":{"a":{\n "gateway":"nginx",\n "limit":1,\n "duration":60}}}')],
+      {},
+      '.json, line 4, column 2: policy "a": "duration" must be an integer from 1000 to' +
+        ' 3155760000000, in ms, got 60',
+    ],
+    [
+      ['--config', file('{"policies":{"a":{\n "limt":1}}}')],
+      {},
+      '.json, line 2, column 2: policy "a": "limt" is no field of a policy; is it "limit"?',
+    ],
+    [
+      ['--config', file('{"policies":{"a":{},\n "/":{}}}')],
+      {},
+      '.json, line 1, column 14: policy "a": "gateway" must be',
     ],
     [['--gateway-port', '7070'], {}, 'WEIR_PORT and WEIR_GATEWAY_PORT are both 7070: they must'],
     [['--gateway-port', '7071'], {}, 'WEIR_ADMIN_PORT and WEIR_GATEWAY_PORT are both 7071'],
@@ -245,8 +353,12 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       {},
       'WEIR_SOCKET and WEIR_GATEWAY_SOCKET are both /a: they must differ',
     ],
-    [['--config', file('{"port":"7070"}')], {}, 'must be an integer from 0 to 65535, got "7070"'],
-    [['--config', file('{"prot":1}')], {}, '.json, prot is no setting of weir; is it port?'],
+    [['--config', file('{"port":"7070"}')], {}, 'must be an integer from 0 to 65535; got "7070"'],
+    [
+      ['--config', file('{"prot":1}')],
+      {},
+      '.json, line 1, column 2: prot is no setting of weir; is it port?',
+    ],
     [['--config', file('{"config":"x"}')], {}, 'is no setting of weir'],
   ];
   test.each(wrong)('%j %j', (args, env, sentence) => {
@@ -258,6 +370,9 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     const path = file(`{"rootKey":'secret-key'}`);
     expect(() => loadSettings(['--config', path], {})).toThrow('is not JSON');
     expect(() => loadSettings(['--config', path], {})).not.toThrow('secret');
+    const twice = file('{"rootKey":"secret-key","rootKey":"secret-key"}');
+    expect(() => loadSettings(['--config', twice], {})).toThrow('"rootKey" is there twice; remove');
+    expect(() => loadSettings(['--config', twice], {})).not.toThrow('secret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'too-short' })).not.toThrow('too-short');
   });

@@ -42,10 +42,10 @@ const POLICIES: Record<string, PolicyText> = {
   five: { limit: 5, cost: 2 },
   old: { limit: 3, legacyHeaders: true },
   shared: { limit: 2, identify: 'header:x-key' },
-  admitting: { limit: 1, identify: 'header:x-key', missing: 'admit' },
-  refusing: { limit: 1, identify: ['ip', 'header:x-key'], missing: 'refuse' },
+  admitting: { limit: 1, identify: 'header:x-key', missing: 'allow' },
+  refusing: { limit: 1, identify: ['ip', 'header:x-key'], missing: 'deny' },
   shadow: { limit: 1, shadow: true },
-  shadowed: { limit: 1, shadow: true, missing: 'refuse', identify: 'cookie:id' },
+  shadowed: { limit: 1, shadow: true, missing: 'deny', identify: 'cookie:id' },
   many: { windows: WINDOWS },
   hops: { limit: 1, trustedHops: 2 },
   network: { limit: 1, ipv6Prefix: 56 },
@@ -427,7 +427,7 @@ describe('policies', () => {
         'ratelimit',
       );
       await reload('{', 'the policies in force stay');
-      await reload('{"policies":{},"counters":"many"}', '\\"counters\\" in');
+      await reload('{"policies":{},"counters":"many"}', '\\"counters\\" must be an integer');
       expect((await askAs(port, '/v1/check/c')).status).not.toBe(404);
       await reload(configText({ a: { limit: 10_000 }, b: { limit: 5 } }), 'were reloaded');
     }

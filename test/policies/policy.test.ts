@@ -30,12 +30,18 @@ describe('a policy', () => {
       identify: ['header:X-Api-Key', 'ip'],
       trustedHops: 2,
       ipv6Prefix: 48,
-      missing: 'refuse',
+      missing: 'deny',
       onError: 'deny',
       shadow: false,
       legacyHeaders: true,
     };
     expect(readPolicies({ api: all })).toEqual([{ namespace: 'api', ...all }]);
+  });
+
+  test('may say what becomes of a request without an identity in the words of older files', () => {
+    const words = ['share', 'allow', 'deny', 'admit', 'refuse'];
+    const meant = words.map((missing) => read({ missing }).missing);
+    expect(meant).toEqual(['share', 'allow', 'deny', 'allow', 'deny']);
   });
 
   test('that is only tried refuses nobody, whatever fails', () => {
@@ -66,7 +72,13 @@ describe('a policy', () => {
     ['a large cost', { cost: 101 }, '"cost" must be at most the smallest limit, which is 100'],
     ['a word as a limit', { limit: '100' }, '"limit" must be an integer from 1'],
     ['windows too', { windows: [LEAST] }, '"windows" must be left out where there are "limit"'],
-    ['a typing error', { limitt: 1 }, '"limitt" is no field of a policy, which are gateway, limit'],
+    ['a typing error', { limitt: 1 }, '"limitt" is no field of a policy; is it "limit"?'],
+    ['a field misspelt', { limt: 1, limit: undefined }, '; is it "limit"?'],
+    [
+      'a strange field',
+      { rate: 1, colour: 2 },
+      '"rate" is no field of a policy, which are gateway',
+    ],
     ['an unknown part', { identify: 'IP' }, '"identify" must be ip, method, path, header:<name>'],
     ['a number as part', { identify: ['ip', 7] }, 'or an array of these; got 7'],
     ['no part', { identify: [] }, '"identify" must be 1 to 8 of ip,'],
@@ -75,7 +87,7 @@ describe('a policy', () => {
     ['a header of proxies', { identify: 'header:X-Forwarded-For' }, 'got "header:X-Forwarded-For"'],
     ['no hop', { trustedHops: 0 }, '"trustedHops" must be an integer from 1 to 32; got 0'],
     ['a long prefix', { ipv6Prefix: 129 }, '"ipv6Prefix" must be an integer from 1 to 128'],
-    ['what is missing', { missing: 'deny' }, '"missing" must be share or admit or refuse'],
+    ['what is missing', { missing: 'no' }, '"missing" must be share, allow or deny; got "no"'],
     ['what an error is', { onError: 'admit' }, '"onError" must be allow or deny; got "admit"'],
     ['a shadow', { shadow: 'yes' }, '"shadow" must be true or false; got "yes"'],
     ['null', { shadow: null }, '"shadow" must be true or false; got null'],
@@ -98,7 +110,8 @@ describe('a policy', () => {
       ],
       'windows[1]: "duration" must be',
     ],
-    [[{ limit: 1, duration: 1_000, cost: 1 }], 'windows[0]: "cost" is not a field of a window'],
+    [[{ limit: 1, duration: 1_000, cost: 1 }], 'windows[0]: "cost" is no field of a window'],
+    [[{ limt: 1, duration: 1_000 }], 'windows[0]: "limt" is no field of a window; is it "limit"?'],
     [
       [
         { limit: 1, duration: 1_000 },
@@ -120,6 +133,29 @@ describe('a policy', () => {
   test.each([null, [], 'login', 7])('is one of an object: %j is refused', (given) => {
     expect(() => readPolicies(given)).toThrow('"policies" must be an object of policies');
     expect(() => readPolicies({ login: given })).toThrow('policy "login": ');
+  });
+
+  test('that is wrong is told with the path of its field, and the others are read', () => {
+    const given = {
+      a: LEAST,
+      b: { ...LEAST, limt: 1 },
+      c: { gateway: 'nginx', windows: [{ limit: 1, duration: 1_000 }, { limit: 1 }] },
+      'd.e': { ...LEAST, cost: 101 },
+      f: { gateway: 'nginx' },
+      '/': LEAST,
+      g: { ...LEAST, identify: 'IP' },
+    };
+    const paths: string[][] = [];
+    const policies = readPolicies(given, (path) => paths.push(path));
+    expect(policies.map(({ namespace }) => namespace)).toEqual(['a']);
+    expect(paths).toEqual([
+      ['b', 'limt'],
+      ['c', 'windows', '1', 'duration'],
+      ['d.e', 'cost'],
+      ['f'],
+      ['/'],
+      ['g', 'identify'],
+    ]);
   });
 
   test('is one of a bounded number', () => {

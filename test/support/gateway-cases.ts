@@ -56,7 +56,7 @@ const POLICIES: Record<string, Partial<Policy>> = {
   open: once(3),
   closed: { ...once(100), identify: ['header:x-api-key'], onError: 'deny' },
   cookies: { ...once(2), identify: ['cookie:connect.sid'], legacyHeaders: true },
-  keys: { ...once(2), identify: ['header:x-api-key'], missing: 'admit' },
+  keys: { ...once(2), identify: ['header:x-api-key'], missing: 'allow' },
   named: { ...once(2), identify: ['header:api_key'] },
   combined: {
     identify: ['ip', 'method', 'path', 'header:x-api-key'],
@@ -69,7 +69,7 @@ const POLICIES: Record<string, Partial<Policy>> = {
   shadow: { ...once(1), shadow: true },
   [LONG]: {
     identify: ['header:user-agent'],
-    missing: 'refuse',
+    missing: 'deny',
     legacyHeaders: true,
     windows: Array.from({ length: POLICY_WINDOWS_MAX }, (_, i) => {
       return { limit: 2 + i, duration: LASTING_MS - i };

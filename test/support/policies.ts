@@ -6,10 +6,11 @@ import type { Policy } from '../../src/policies/policy.ts';
 import { type Answer, exchange, LASTING_MS, requestBytes } from './http.ts';
 
 /** As the configuration file has it. */
-export type PolicyText = Partial<Omit<Policy, 'identify' | 'namespace'>> & {
+export type PolicyText = Partial<Omit<Policy, 'identify' | 'missing' | 'namespace'>> & {
   limit?: number;
   duration?: number;
   identify?: string | string[];
+  missing?: string;
 };
 
 /** By namespace; of a gateway and a window that no test outlasts, unless it says otherwise. */
