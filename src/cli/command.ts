@@ -58,13 +58,16 @@ export class Call<O extends Options> {
   readonly values: Values<O>;
   readonly words: readonly string[];
   readonly #common: { json?: true; url?: string; timeout?: string };
-
   #server: Server | undefined;
 
   constructor(values: Values<O>, words: readonly string[]) {
     this.values = values;
     this.words = words;
     this.#common = values;
+  }
+
+  get isJson(): boolean {
+    return this.#common.json === true;
   }
 
   server(): Server {
@@ -74,7 +77,7 @@ export class Call<O extends Options> {
 
   /** Prints an answer: with --json as it is, otherwise a text for people. */
   print(answer: object, text: () => string): void {
-    process.stdout.write(this.#common.json ? `${JSON.stringify(answer)}\n` : `${text()}\n`);
+    process.stdout.write(this.isJson ? `${JSON.stringify(answer)}\n` : `${text()}\n`);
   }
 
   /** Prints a list: with --json one item per line as it comes, otherwise a table. */
@@ -83,7 +86,7 @@ export class Call<O extends Options> {
     header: readonly string[],
     row: (item: T) => string[],
   ): Promise<void> {
-    if (this.#common.json) return printLines(items);
+    if (this.isJson) return printLines(items);
     const rows: string[][] = [];
     for await (const item of items) {
       try {
@@ -104,7 +107,11 @@ interface Declared<O extends Options> {
   /** Behind the name of the part; in <> each of the words. */
   usage: string;
   words?: readonly string[];
+  /** Whether the last of the words may be left out. */
+  optionalWord?: true;
   options?: O;
+  /** Whether it talks to a server. */
+  server?: false;
   /** Whether it prints a result, which --json makes into JSON. */
   json?: false;
   /** @returns the exit code, where it is not 0 */
@@ -114,13 +121,15 @@ interface Declared<O extends Options> {
 export function part<const O extends Options>(declared: Declared<O>): Part {
   const { usage, words = [], run } = declared;
   const own = { ...declared.options, ...(declared.json === false ? {} : JSON_OPTION) };
-  const options: Options = { ...own, ...SERVER_OPTIONS, ...HELP_OPTION };
+  const ofServer = declared.server === false ? {} : SERVER_OPTIONS;
+  const options: Options = { ...own, ...ofServer, ...HELP_OPTION };
+  const neededWords = declared.optionalWord ? words.slice(0, -1) : words;
   return {
     usage,
     options,
     run: async (command, args) => {
       const { values, positionals } = read(command, args, options);
-      const missing = words[positionals.length];
+      const missing = neededWords[positionals.length];
       if (missing !== undefined) throw new StartError(`<${missing}> is required`);
       const surplus = positionals[words.length];
       if (surplus !== undefined) {

@@ -44,6 +44,10 @@ const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'list what was changed, when and by which key',
     load: async () => (await import('./audit.ts')).audit,
   },
+  config: {
+    summary: 'check the settings and a configuration file without a start',
+    load: async () => (await import('./config.ts')).config,
+  },
   gateway: {
     summary: 'print the configuration of a gateway for a policy',
     load: async () => (await import('./gateway.ts')).gateway,

@@ -25,21 +25,25 @@ export class UnixSocket {
     this.path = path;
   }
 
+  /** @throws StartError where the path is longer than the kernel takes */
+  static requireShort(setting: string, path: string): void {
+    const bytes = Buffer.byteLength(path);
+    if (bytes <= SOCKET_PATH_MAX_BYTES) return;
+    const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
+    const got = `got one of ${bytes}: ${describe(path)}`;
+    throw new StartError(`${setting} ${takes}; ${got}`, EXIT.USAGE);
+  }
+
   /**
    * @param setting that names the path
    * @throws StartError where the path cannot be had
    */
   static async take(setting: string, path: string): Promise<UnixSocket> {
-    const bytes = Buffer.byteLength(path);
-    if (bytes > SOCKET_PATH_MAX_BYTES) {
-      const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
-      const got = `got one of ${bytes}: ${describe(path)}`;
-      throw new StartError(`${setting} ${takes}, ${got}`, EXIT.USAGE);
-    }
+    UnixSocket.requireShort(setting, path);
     const refuse = (why: string): never => {
       throw new StartError(
         `${setting} must be a path in a directory that weir may write to, where nothing is or a` +
-          ` socket that nobody listens on, got ${JSON.stringify(path)}: ${why}`,
+          ` socket that nobody listens on; got ${JSON.stringify(path)}: ${why}`,
       );
     };
     try {

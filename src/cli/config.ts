@@ -1,0 +1,81 @@
+/**
+ * `weir config check`: checks a configuration file and the environment as a start does, and starts
+ * nothing: no port is opened, no directory made or locked. Every fault is printed, in the words of
+ * a start, one per line.
+ */
+
+import { attempt, FileFault } from '../config/given.ts';
+import { type Loaded, loadSettings } from '../config/load.ts';
+import type { StartError } from '../errors.ts';
+import { EXIT } from '../exit.ts';
+import { say } from '../supervise/fatal.ts';
+import { UnixSocket } from '../supervise/socket.ts';
+import { Tls } from '../supervise/tls.ts';
+import { type Command, part } from './command.ts';
+
+interface Findings {
+  ok: boolean;
+  /** Undefined where none was named. */
+  file: string | undefined;
+  policies: number;
+  /** Those in the file. */
+  settings: number;
+  faults: { message: string; line?: number; column?: number }[];
+}
+
+const check = part({
+  usage: '[<file>]',
+  words: ['file'],
+  optionalWord: true,
+  server: false,
+  run: async (call) => {
+    const findings = examine(call.words[0]);
+    if (findings.ok || call.isJson) call.print(findings, () => sentenceOf(findings));
+    else for (const { message } of findings.faults) say(message);
+    return findings.ok ? EXIT.OK : EXIT.USAGE;
+  },
+});
+
+function examine(file: string | undefined): Findings {
+  const faults = new Map<string, Findings['faults'][number]>();
+  const onFault = (fault: StartError) => {
+    const place = fault instanceof FileFault ? fault.place : {};
+    faults.set(fault.message, { message: fault.message, ...place });
+  };
+  const args = file === undefined ? [] : [`--config=${file}`];
+  const loaded = loadSettings(args, process.env, onFault) as Loaded;
+  attempt(onFault, () => Tls.open(loaded));
+  for (const [setting, path] of [
+    ['WEIR_SOCKET', loaded.socket],
+    ['WEIR_GATEWAY_SOCKET', loaded.gatewaySocket],
+  ] as const) {
+    if (path !== undefined) attempt(onFault, () => UnixSocket.requireShort(setting, path));
+  }
+  return {
+    ok: faults.size === 0,
+    file: loaded.file?.path ?? file ?? process.env.WEIR_CONFIG,
+    policies: loaded.file?.policies.length ?? 0,
+    settings: loaded.file?.settings.size ?? 0,
+    faults: [...faults.values()],
+  };
+}
+
+function sentenceOf({ file, policies, settings }: Findings): string {
+  if (file === undefined) return 'the environment is in order; no configuration file is named';
+  const held = [count(policies, 'policy', 'policies'), count(settings, 'setting', 'settings')];
+  return `${file} and the environment are in order: ${held.join(', ')}`;
+}
+
+function count(number: number, one: string, many: string): string {
+  return `${number} ${number === 1 ? one : many}`;
+}
+
+export const config: Command = {
+  parts: { check },
+  notes: `
+check reads the file, else the one that WEIR_CONFIG names, and the environment. It prints everything
+that weir serve would refuse there, opens no port and touches no data directory.
+`,
+  examples: ['weir config check weir.json', 'weir config check weir.json --json'],
+  codes: [EXIT.OK, EXIT.USAGE],
+};

@@ -1,0 +1,203 @@
+/** `weir config check`, as its own process. */
+
+import { execFile, execFileSync } from 'node:child_process';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { MAIN, removeDirectory, spawnServer, temporaryDirectory } from '../support/server.ts';
+
+const directory = temporaryDirectory();
+afterAll(() => removeDirectory(directory));
+
+interface Outcome {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+function weir(args: string[], env: Record<string, string> = {}): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const options = {
+      env: { PATH: process.env.PATH, ...env } as NodeJS.ProcessEnv,
+      cwd: directory,
+    };
+    execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+      resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
+    });
+  });
+}
+
+const check = (args: string[], env?: Record<string, string>) => {
+  return weir(['config', 'check', ...args], env);
+};
+
+let serial = 0;
+function file(content: string | object): string {
+  const name = `weir-${serial++}.json`;
+  const text = typeof content === 'string' ? content : JSON.stringify(content);
+  writeFileSync(join(directory, name), text);
+  return name;
+}
+
+const LOGIN = { gateway: 'nginx', limit: 100, duration: 60_000 };
+const RIGHT = {
+  $schema: 'https://example.com/weir.json',
+  drainMs: 1,
+  logLevel: 'warn',
+  policies: { login: LOGIN, api: { ...LOGIN, missing: 'refuse' } },
+};
+
+function selfSigned(name: string): { cert: string; key: string } {
+  const [cert, key] = [`${name}.pem`, `${name}.key`].map((one) => join(directory, one));
+  const request = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=x'];
+  execFileSync('openssl', [...request, '-keyout', key, '-out', cert], { stdio: 'pipe' });
+  return { cert, key };
+}
+
+describe('weir config check of a file that is in order', () => {
+  test('says so in one sentence, with the number of policies and settings', async () => {
+    const right = file(RIGHT);
+    const sentence = `${right} and the environment are in order: 2 policies, 2 settings\n`;
+    const outcome = { code: 0, stdout: sentence, stderr: '' };
+    expect(await check([right])).toEqual(outcome);
+    expect(await check([], { WEIR_CONFIG: right })).toEqual(outcome);
+    // The file of the command line takes the place of the one of the environment.
+    expect(await check([right], { WEIR_CONFIG: 'nowhere.json' })).toEqual(outcome);
+    const one = file({ port: 1, policies: { login: LOGIN } });
+    expect((await check([one])).stdout).toContain(': 1 policy, 1 setting\n');
+  });
+
+  test('prints one JSON object with --json', async () => {
+    const right = file(RIGHT);
+    const { code, stdout, stderr } = await check([right, '--json']);
+    expect([code, stderr, stdout.trim().split('\n').length]).toEqual([0, '', 1]);
+    const found = { ok: true, file: right, policies: 2, settings: 2, faults: [] };
+    expect(JSON.parse(stdout)).toEqual(found);
+  });
+
+  test('needs no file to check the environment', async () => {
+    const { code, stdout } = await check([], { WEIR_PORT: '1' });
+    const sentence = 'the environment is in order; no configuration file is named\n';
+    expect([code, stdout]).toEqual([0, sentence]);
+  });
+
+  test('opens no port and makes no directory or socket', async () => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const { port } = taken.address() as { port: number };
+    const dataDir = join(directory, 'data');
+    const socket = join(directory, 'weir.sock');
+    const right = file({ port, dataDir, socket });
+    expect((await check([right])).code).toBe(0);
+    expect(readdirSync(directory)).not.toContain('data');
+    expect(readdirSync(directory)).not.toContain('weir.sock');
+    taken.close();
+  });
+});
+
+const WRONG = `{
+  "prot": 1,
+  "port": "7070",
+  "port": 7071,
+  "policies": {
+    "login": { "gateway": "nginx", "limit": 1, "duration": 60 },
+    "api": {
+      "gateway": "nginx", "duration": 60000,
+      "limt": 1
+    },
+    "right": { "gateway": "nginx", "limit": 1, "duration": 60000 }
+  }
+}
+`;
+
+describe('weir config check of a file that is not in order', () => {
+  test('ends with 2 and says of every fault where it is, each in one line', async () => {
+    const wrong = file(WRONG);
+    const { code, stdout, stderr } = await check([wrong], { WEIR_ACCEPTOR: '1' });
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr.split('\n')).toEqual([
+      'weir: WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?',
+      `weir: in ${wrong}, line 4, column 3: "port" is there twice; remove one`,
+      `weir: in ${wrong}, line 2, column 3: prot is no setting of weir; is it port?`,
+      `weir: in ${wrong}, line 6, column 48: policy "login": "duration" must be an integer` +
+        ' number of milliseconds from 1000 to 3155760000000; got 60',
+      `weir: in ${wrong}, line 9, column 7: policy "api": "limt" is no field of a policy; is it` +
+        ' "limit"?',
+      'weir: WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ',
+      '',
+    ]);
+  });
+
+  test('prints the faults with their places with --json, and nothing else', async () => {
+    const wrong = file('{\n  "port": 1,,\n}');
+    const { code, stdout, stderr } = await check(['--json', wrong], { WEIR_PORT: 'x' });
+    expect([code, stderr]).toEqual([2, '']);
+    const reason = 'this is not JSON: expected a name in double quotes, got a comma';
+    expect(JSON.parse(stdout)).toEqual({
+      ok: false,
+      file: wrong,
+      policies: 0,
+      settings: 0,
+      faults: [
+        { message: `in ${wrong}, line 2, column 13: ${reason}`, line: 2, column: 13 },
+        { message: 'WEIR_PORT must be an integer from 0 to 65535; got "x"' },
+      ],
+    });
+  });
+
+  let a: { cert: string; key: string };
+  let b: { cert: string; key: string };
+  beforeAll(() => {
+    a = selfSigned('a');
+    b = selfSigned('b');
+  });
+
+  test('refuses what a start refuses', async () => {
+    const cases: [string, Record<string, string>][] = [
+      [WRONG, {}],
+      ['{', {}],
+      ['[]', {}],
+      ['{"gatewaySocket":"/a","socket":"/a"}', {}],
+      ['{}', { WEIR_SOCKET: `/tmp/${'s'.repeat(200)}` }],
+      ['{}', { WEIR_ROOT_KEY: 'a', WEIR_ROOT_KEY_FILE: 'b' }],
+      ['{}', { WEIR_ROOT_KEY_FILE: '/nowhere/key' }],
+      ['{}', { WEIR_TLS_CERT: a.cert }],
+      ['{}', { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: b.key }],
+      ['{}', { WEIR_TLS_CERT: a.key, WEIR_TLS_KEY: a.key }],
+      ['{}', { WEIR_TLS_CERT: '/nowhere/cert', WEIR_TLS_KEY: a.key }],
+      [JSON.stringify({ tlsCert: a.cert, tlsKey: b.key }), {}],
+    ];
+    for (const [content, env] of cases) {
+      const path = join(directory, file(content));
+      const checked = await check([path], env);
+      expect([content, env, checked.code, checked.stdout]).toEqual([content, env, 2, '']);
+      const server = await spawnServer(join(directory, 'never'), { env, args: ['--config', path] });
+      expect((await server.exited).code).toBeGreaterThan(0);
+      // A start ends with the first fault, in the same words.
+      const [first] = checked.stderr.split('\n');
+      expect(server.stderr().trim()).toBe(first);
+    }
+    const tls = { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: a.key };
+    expect((await check([file('{}')], tls)).code).toBe(0);
+  });
+
+  test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
+    const right = file(RIGHT);
+    const wrong: [string[], string][] = [
+      [['config', 'chekc'], '"chekc" is not a command of weir config; did you mean check?'],
+      [['config', 'check', right, right], `"${right}" is one argument too many for weir config check`],
+      [['config', 'check', '--jsn'], '--jsn is not an option of weir config check'],
+      [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: ENOENT'],
+    ];
+    for (const [args, sentence] of wrong) {
+      const { code, stdout, stderr } = await weir(args);
+      const found = [args, code, stdout, stderr];
+      expect(found).toEqual([args, 2, '', expect.stringContaining(`weir: ${sentence}`)]);
+    }
+    const help = await weir(['config', '--help']);
+    expect([help.code, help.stdout]).toEqual([0, expect.stringContaining('weir config check')]);
+    expect((await weir(['config'])).code).toBe(2);
+    expect((await weir(['help'])).stdout).toContain('weir config check');
+  });
+});
