@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 /**
  * The command `weir`. Without a command, or with the flag of a setting, it serves. Everything else
  * is loaded only when it is asked for.

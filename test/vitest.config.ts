@@ -37,7 +37,7 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 const LASTING = [
   ...['amnesia', 'clock', 'connections', 'disk', 'load'].map((of) => `faults/${of}`),
   ...['caddy', 'haproxy', 'nginx'].map((of) => `clients/${of}`),
-  ...['envoy', 'floods', 'python-clients'].map((of) => `outside/${of}`),
+  ...['envoy', 'floods', 'python-clients', 'start'].map((of) => `outside/${of}`),
 ].map((name) => `test/${name}.test.ts`);
 const LEFT_OUT = IS_LESS ? LASTING : [];
 

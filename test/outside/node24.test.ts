@@ -4,14 +4,13 @@
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { nodeOf } from '../support/npm.ts';
+import { cloneTo, nodeOf } from '../support/npm.ts';
 import { IS_OUTSIDE_LONG } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
-const ROOT = new URL('../../', import.meta.url).pathname;
 const NODE = '24.14.1';
 const MINUTE = 60_000;
 /** What the tests start besides Node. */
@@ -38,12 +37,7 @@ describe.runIf(IS_OUTSIDE_LONG)('in a root of Debian 13', () => {
     execFileSync('mmdebstrap', ['--quiet', '--variant=minbase', include, 'trixie', root]);
     const node = nodeOf(NODE);
     copyFileSync(node, join(root, 'usr/local/bin/node'));
-    const tracked = ['ls-files', '--cached', '--others', '--exclude-standard'];
-    const files = execFileSync('git', tracked, { cwd: ROOT, encoding: 'utf8' });
-    for (const file of files.trim().split('\n')) {
-      mkdirSync(dirname(join(copy, file)), { recursive: true });
-      copyFileSync(join(ROOT, file), join(copy, file));
-    }
+    cloneTo(copy);
     const env = { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
     for (const args of [
       ['ci', '--no-audit', '--no-fund'],

@@ -148,15 +148,15 @@ describe('a second instance refuses to start, with one sentence', () => {
 });
 
 describe('the start', () => {
-  test('on a Node without a binary says which Node to use, in one sentence', async () => {
-    const versions = { ...process.versions, modules: '999', node: '99.0.0' };
+  test('on a Node without a binary says what to install, in one sentence', async () => {
+    const versions = { ...process.versions, modules: '999', node: '26.99.0' };
     const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
     const failed = await spawnServer(own.dataDir, {
       execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
     });
     expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     expect(failed.stderr().trim().split('\n').length).toBe(1);
-    expect(failed.stderr()).toContain('no binary for Node 99.0.0');
+    expect(failed.stderr()).toContain('no binary for Node 26.99.0');
   });
 
   test('stops at a wrong setting with one sentence, and serve --help says what there is', () => {

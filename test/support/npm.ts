@@ -1,7 +1,10 @@
-/** What tests fetch by npm: other versions of Node. */
+/** What tests fetch by npm: other versions of Node; and clones in which they run it. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
+import { copyFileSync, mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 
+const ROOT = new URL('../../', import.meta.url).pathname;
 const REGISTRY_MS = 20_000;
 
 /**
@@ -21,4 +24,14 @@ export function reachesRegistry(): boolean {
 export function nodeOf(version: string): string {
   const args = ['-y', '-p', `node@${version}`, '--', 'node', '-p', 'process.execPath'];
   return execFileSync('npx', args, { encoding: 'utf8' }).trim();
+}
+
+/** Copies what a clone of the repository has, as it is at hand. */
+export function cloneTo(directory: string): void {
+  const tracked = ['ls-files', '--cached', '--others', '--exclude-standard'];
+  const files = execFileSync('git', tracked, { cwd: ROOT, encoding: 'utf8' });
+  for (const file of files.trim().split('\n')) {
+    mkdirSync(dirname(join(directory, file)), { recursive: true });
+    copyFileSync(join(ROOT, file), join(directory, file));
+  }
 }

@@ -1,0 +1,63 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { isSupported, unsupported } from '../../src/start/node.mjs';
+import { MAIN } from '../support/server.ts';
+
+const ROOT = new URL('../..', import.meta.url);
+const { engines } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'));
+
+describe('a version of Node', () => {
+  test.each([
+    ['16.0.0', false],
+    ['18.20.8', false],
+    ['20.2.3', false],
+    ['20.19.9', false],
+    ['20.20.1', false],
+    ['20.20.2', true],
+    ['20.21.0', true],
+    ['21.99.99', false],
+    ['22.10.0', false],
+    ['22.22.1', false],
+    ['22.22.2', true],
+    ['22.100.0', true],
+    ['23.0.0', false],
+    ['24.14.0', false],
+    ['24.14.1', true],
+    ['24.15.0', true],
+    ['25.9.0', false],
+    ['26.0.0', true],
+    ['26.1.2-nightly20260101abcdef', true],
+    ['27.0.0', false],
+    ['2.26.0', false],
+  ])('%s is supported: %s', (version, supported) => {
+    expect(isSupported(version, engines.node)).toBe(supported);
+  });
+
+  test('that is not supported is told which are, and which is recommended', () => {
+    expect(unsupported('16.20.2', '^20.20.2 || ^22.22.2 || ^26')).toBe(
+      'this is Node 16.20.2, and weir needs Node 20.20.2, 22.22.2 or 26.0.0, or a later release' +
+        ' of one of these major versions; Node 22 is recommended',
+    );
+  });
+
+  test('is never compared with a range that is not understood', () => {
+    for (const range of ['>=20', '20.x', '^20.20.2 ^22', '', '^20.20.2 || ~22']) {
+      expect(() => isSupported('19.0.0', range)).toThrow('"engines" is not understood');
+    }
+  });
+});
+
+test('the command refuses a Node that is not supported before it imports anything', () => {
+  const built = readFileSync(MAIN, 'utf8');
+  expect(built).not.toMatch(/^import\b/m);
+  // As a Node of another version would see it.
+  const older = `data:text/javascript,Object.defineProperty(process.versions,'node',{value:'22.10.0'})`;
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    ['--import', older, MAIN, '--help'],
+    { encoding: 'utf8' },
+  );
+  expect([status, stdout]).toEqual([5, '']);
+  expect(stderr).toMatch(/^weir: this is Node 22\.10\.0, and weir needs Node .*\n$/);
+});
