@@ -100,7 +100,7 @@ clients, or of its onError, shadow, trustedHops or legacyHeaders.
 function templateOf(name: string, wantsLua: boolean): Template {
   const known = GATEWAYS.find((gateway) => gateway === name);
   if (known === undefined) {
-    throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}, got ${describe(name)}`);
+    throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}; got ${describe(name)}`);
   }
   if (!wantsLua) return TEMPLATES[known];
   if (known !== 'haproxy') throw new StartError('--lua is for haproxy alone');
@@ -110,14 +110,14 @@ function templateOf(name: string, wantsLua: boolean): Template {
 function portOf(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (port >= 1 && port <= 65_535) return port;
-  throw new StartError(`--listen must be a port from 1 to 65535, got ${describe(text)}`);
+  throw new StartError(`--listen must be a port from 1 to 65535; got ${describe(text)}`);
 }
 
 function upstreamOf(text: string): Setup['upstream'] {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== 'http:' || url.href !== `${url.origin}/`) {
     throw new StartError(
-      `--upstream must be a URL like http://127.0.0.1:3000, got ${describe(text)}`,
+      `--upstream must be a URL like http://127.0.0.1:3000; got ${describe(text)}`,
     );
   }
   return { host: url.hostname, port: Number(url.port || 80) };

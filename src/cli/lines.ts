@@ -2,8 +2,8 @@
 
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
-import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
+import { jsonFault } from '../json-text.ts';
 
 /**
  * @param path `-` is standard input
@@ -26,40 +26,10 @@ export function linesOf(path: string): { items: unknown[]; lines: number[] } {
     try {
       items.push(JSON.parse(line));
     } catch {
-      const place = `line ${i + 1}, column ${faultColumn(line)}`;
-      throw new StartError(`${name}, ${place}: not JSON; got ${describe(line)}`);
+      const { column, reason } = jsonFault(line) ?? { column: 1, reason: 'nested too deeply' };
+      throw new StartError(`${name}, line ${i + 1}, column ${column}: not JSON: ${reason}`);
     }
     lines.push(i + 1);
   }
   return { items, lines };
-}
-
-/** The column, from 1, at which a text stops being JSON. */
-function faultColumn(text: string): number {
-  const { message } = faultOf(text) ?? new Error();
-  const position = /at position (\d+)/.exec(message)?.[1];
-  if (position !== undefined) return Number(position) + 1;
-  if (!isStray(message)) return text.length + 1;
-  // V8 does not say where an unexpected token is: it is the end of the shortest part that has one.
-  let before = 0;
-  let within = text.length;
-  while (within - before > 1) {
-    const middle = (before + within) >> 1;
-    if (isStray(faultOf(text.slice(0, middle))?.message ?? '')) within = middle;
-    else before = middle;
-  }
-  return within;
-}
-
-function isStray(message: string): boolean {
-  return message.endsWith('is not valid JSON');
-}
-
-function faultOf(text: string): Error | undefined {
-  try {
-    JSON.parse(text);
-    return undefined;
-  } catch (error) {
-    return error as Error;
-  }
 }

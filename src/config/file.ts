@@ -6,10 +6,9 @@
 
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
-import { jsonFault } from '../json-text.ts';
+import { type JsonMembers, jsonFault, jsonMembers, type RepeatedName } from '../json-text.ts';
 import { type Policy, readPolicies } from '../policies/policy.ts';
 import { FileFault, faultOf, type Layer, type OnFault, readText, unknown } from './given.ts';
-import { type JsonMembers, jsonMembers, type RepeatedName } from './members.ts';
 import { SETTING_NAMES } from './schema.ts';
 
 export interface ConfigFile {
@@ -57,11 +56,13 @@ function parse(path: string, text: string): object {
   try {
     content = JSON.parse(text);
   } catch {
-    const { reason, ...place } = jsonFault(text)!;
+    const fault = jsonFault(text);
+    if (fault === undefined) throw new StartError(`${path} is not JSON, and nested too deeply`);
+    const { reason, ...place } = fault;
     throw new FileFault(path, place, `this is not JSON: ${reason}`);
   }
   if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content;
-  throw new StartError(`${path} must hold one JSON object, got ${describe(content)}`);
+  throw new StartError(`${path} must hold one JSON object; got ${describe(content)}`);
 }
 
 /** What is wrong with a setting. */
@@ -69,7 +70,7 @@ function faultIn(key: string, value: unknown): string | undefined {
   if (key === SCHEMA) {
     return typeof value === 'string'
       ? undefined
-      : `"${SCHEMA}" must be a string, got ${describe(value)}`;
+      : `"${SCHEMA}" must be a string; got ${describe(value)}`;
   }
   const name = SETTINGS.find((known) => known === key);
   return name === undefined

@@ -125,7 +125,7 @@ function fromFlags(args: readonly string[]): Layer {
       const after = args[token.index + 1];
       if (after !== undefined && /^-\d/.test(after))
         check(name, { source: token.rawName, value: after });
-      throw new StartError(`${token.rawName} must be ${annotations(name).takes}, got nothing`);
+      throw new StartError(`${token.rawName} must be ${annotations(name).takes}; got nothing`);
     }
     layer.set(name, { source: token.rawName, value: fromText(name, value) });
   }

@@ -27,21 +27,19 @@ test('a body that is not long is read whatever it holds', () => {
 
 test('a body that is no JSON is told with line, column and reason, and not with its text', () => {
   const cases: [string, string][] = [
-    ['{"identifier":"a",}', 'line 1, column 19: expected a name in double quotes, got "}"'],
-    ['{"limit": secret}', 'line 1, column 11: expected a value, got an invalid token'],
-    ['{\r\n  "é😀": 1 2}', 'line 2, column 11: expected a comma or "}", got a number'],
-    ['{}{}', 'line 1, column 3: expected the end of the text, got "{"'],
-    [
-      '{"a":"\n"}',
-      'line 1, column 6: the string that begins here has no closing quote in its line',
-    ],
-    ['{', 'line 1, column 2: expected a name in double quotes or "}", got the end of the text'],
+    ['{"identifier":"a",}', 'line 1, column 19: a name in double quotes is expected'],
+    ['{"limit": secret}', 'line 1, column 11: a value or a name in double quotes is expected'],
+    ['{\r\n  "é😀": 1 2}', 'line 2, column 12: a comma is expected'],
+    ['{}{}', 'line 1, column 3: the end of the text is expected'],
+    ['{"a":"\n"}', 'line 1, column 6: a string has no closing quote in its line'],
+    ['{', 'line 1, column 2: "}" is expected'],
     ['', 'it is empty'],
-    [
-      '['.repeat(100_000),
-      `line 1, column 100001: expected a value or "]", got the end of the text`,
-    ],
   ];
+  const longer = `${' '.repeat(BODY_MAX_BYTES)}secret`;
+  for (const unplaced of ['['.repeat(BODY_MAX_BYTES), longer]) {
+    const wrong = () => parseBody(Buffer.from(unplaced));
+    expect(wrong).toThrow(new ApiError('BAD_REQUEST', 'the body is not JSON'));
+  }
   for (const [json, why] of cases) {
     const wrong = () => parseBody(Buffer.from(json));
     expect(wrong).toThrow(new ApiError('BAD_REQUEST', `the body is not JSON: ${why}`));

@@ -256,14 +256,14 @@ describe.each(MODES)('decided %s:', (mode) => {
       ['', 'the body is not JSON: it is empty'],
       [
         '{"identifier":"a",}',
-        'the body is not JSON: line 1, column 19: expected a name in double quotes, got "}"',
+        'the body is not JSON: line 1, column 19: a name in double quotes is expected',
       ],
       [
         `\ufeff${bodyWith({})}`,
-        'the body is not JSON: line 1, column 1: expected a value, got a byte order mark',
+        'the body is not JSON: line 1, column 1: a value or a name in double quotes is expected',
       ],
       [`\n${bodyWith({})}{}`, 'the body is not JSON: line 2, column '],
-      ['{"identifier": secret}', 'column 16: expected a value, got an invalid token'],
+      ['{"identifier": secret}', 'column 16: a value or a name in double quotes is expected'],
       ['{"identifier":"\\ud83d","limit":5,"duration":1000}', '"identifier" holds text that is not'],
       ['{"identifier":"\\ude00\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
       [

@@ -133,7 +133,7 @@ describe('weir config check of a file that is not in order', () => {
     const wrong = file('{\n  "port": 1,,\n}');
     const { code, stdout, stderr } = await check(['--json', wrong], { WEIR_PORT: 'x' });
     expect([code, stderr]).toEqual([2, '']);
-    const reason = 'this is not JSON: expected a name in double quotes, got a comma';
+    const reason = 'this is not JSON: a name in double quotes is expected';
     expect(JSON.parse(stdout)).toEqual({
       ok: false,
       file: wrong,
@@ -186,7 +186,10 @@ describe('weir config check of a file that is not in order', () => {
     const right = file(RIGHT);
     const wrong: [string[], string][] = [
       [['config', 'chekc'], '"chekc" is not a command of weir config; did you mean check?'],
-      [['config', 'check', right, right], `"${right}" is one argument too many for weir config check`],
+      [
+        ['config', 'check', right, right],
+        `"${right}" is one argument too many for weir config check`,
+      ],
       [['config', 'check', '--jsn'], '--jsn is not an option of weir config check'],
       [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: ENOENT'],
     ];
@@ -198,6 +201,5 @@ describe('weir config check of a file that is not in order', () => {
     const help = await weir(['config', '--help']);
     expect([help.code, help.stdout]).toEqual([0, expect.stringContaining('weir config check')]);
     expect((await weir(['config'])).code).toBe(2);
-    expect((await weir(['help'])).stdout).toContain('weir config check');
   });
 });

@@ -75,7 +75,7 @@ describe('weir gateway', () => {
   test.concurrent.each<[string, string[], Record<string, string>, string]>([
     ['no gateway', [], {}, '<gateway> is required'],
     ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
-    ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535, got "0"'],
+    ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535; got "0"'],
     ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL like http://'],
     ['a path', ['nginx', '--upstream', 'http://a/b'], {}, '--upstream must be a URL like'],
     ['another policy', ['nginx', '--namespace', 'of-envoy'], {}, 'it is for envoy'],

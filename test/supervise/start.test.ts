@@ -165,7 +165,7 @@ describe('the start', () => {
     const failed = run(['--port', 'http']);
     expect([failed.status, String(failed.stdout)]).toEqual([EXIT.USAGE, '']);
     expect(String(failed.stderr)).toBe(
-      'weir: --port must be an integer from 0 to 65535, got "http"\n',
+      'weir: --port must be an integer from 0 to 65535; got "http"\n',
     );
     const help = run(['serve', '--help']);
     expect([help.status, String(help.stderr)]).toEqual([0, '']);
