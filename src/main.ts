@@ -234,6 +234,13 @@ async function serve(settings: Loaded): Promise<Serving> {
       'the limit of open files allows fewer connections',
     );
   }
+  if (directory.exposure !== undefined) {
+    log.warn(
+      directory.exposure,
+      'the data directory belongs to another user, and the group or others may read or write it:' +
+        ' use it for weir alone, or give it to the user of weir with mode 0700',
+    );
+  }
   const { counters } = settings;
   const loaded = { namespaces: registry.namespaceCount, keys: registry.keys().length };
   const { counters: live, noRoom, damage } = restored;

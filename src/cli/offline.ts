@@ -28,6 +28,8 @@ function create(path: string, fields: object): { keyId: string; key: string } {
       `--data-dir must be the data directory of a server; ${resolve(path)} has no store of weir`,
     );
   }
+  // SQLite makes files by it.
+  process.umask(0o077);
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
   const registry = new Registry(store);

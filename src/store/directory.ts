@@ -1,6 +1,7 @@
 /**
- * The data directory: made 0700, locked for one process, and told apart from one that lost its
- * store. The main thread owns it. Every failure is a StartError that names the path and the cause.
+ * The data directory: locked for one process, and told apart from one that lost its store. Owners
+ * and modes are set by `ownership.ts`. The main thread owns it. Every failure is a StartError that
+ * names the path and the cause.
  *
  * The lock is SQLite's own on the file `lock`, which the kernel releases when the process ends in
  * whatever way. The file's user version is a revision that the store has reached at least, 0 for no
@@ -8,10 +9,12 @@
  * state taken for the last: a store that lost its log would be whole, and without the last records.
  */
 
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import Database from 'libsql';
+import { shardOfName } from '../counters/checkpoint.ts';
 import { StartError } from '../errors.ts';
+import { type Exposure, requireAccess, takeDirectory, takeFile } from './ownership.ts';
 
 const LOCK = 'lock';
 export const STORE = 'store.db';
@@ -20,11 +23,14 @@ export const UNFINISHED = 'store.db.new';
 
 export class DataDirectory {
   readonly path: string;
+  /** Set where other users may read or write the directory. */
+  readonly exposure: Exposure | undefined;
   readonly #lock: Database.Database;
   #acknowledged: number;
 
-  private constructor(path: string, lock: Database.Database) {
+  private constructor(path: string, lock: Database.Database, exposure: Exposure | undefined) {
     this.path = path;
+    this.exposure = exposure;
     this.#lock = lock;
     const [{ user_version: acknowledged }] = lock.pragma('user_version') as {
       user_version: number;
@@ -37,10 +43,13 @@ export class DataDirectory {
     const path = resolve(setting);
     return attempt(`the data directory ${path} cannot be used`, () => {
       makeDirectory(path);
+      requireAccess(path);
       refuseForeign(path);
-      chmodSync(path, 0o700);
-      const lock = new Database(join(path, LOCK), { timeout: 0 });
-      chmodSync(join(path, LOCK), 0o600);
+      const exposure = takeDirectory(path);
+      const lockPath = join(path, LOCK);
+      if (existsSync(lockPath)) takeFile(lockPath);
+      const lock = new Database(lockPath, { timeout: 0 });
+      takeFile(lockPath);
       try {
         lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE');
         lock.exec('COMMIT'); // In this locking mode the lock stays.
@@ -50,7 +59,9 @@ export class DataDirectory {
         }
         throw error;
       }
-      return new DataDirectory(path, lock);
+      // Not before the lock is held: another weir may be making and removing files.
+      for (const name of readdirSync(path)) if (isOurs(name)) takeFile(join(path, name));
+      return new DataDirectory(path, lock, exposure);
     });
   }
 
@@ -102,6 +113,11 @@ function makeDirectory(path: string): void {
   if (existsSync(path)) return;
   makeDirectory(dirname(path));
   mkdirSync(path, { mode: 0o700 });
+}
+
+/** The store and the lock with the files that SQLite makes beside them, and the counters. */
+function isOurs(name: string): boolean {
+  return /^(lock|store\.db(\.new)?)(-\w+)?$/.test(name) || shardOfName(name) !== undefined;
 }
 
 function leftOver(path: string): string[] {

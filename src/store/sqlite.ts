@@ -38,7 +38,6 @@ export class SqliteStore implements Store {
     this.#transaction = this.#database.transaction((changes) => this.#writeAll(changes));
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
-      chmodSync(path, 0o600);
       this.#verify();
       this.hashKey = Buffer.from(this.#meta('hashKey'), 'hex');
       const paths = [path, `${path}-wal`];

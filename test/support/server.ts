@@ -39,8 +39,11 @@ export interface Running {
 }
 
 export interface Options {
-  /** What to start instead of the build at hand. */
+  /** What to start instead of the build at hand, and what by instead of this Node. */
   main?: string;
+  node?: string;
+  /** A command that starts the server in its own place: its words, before those of the server. */
+  runner?: string[];
   args?: string[];
   /** Besides what every process has; a variable that is undefined is left out. */
   env?: Record<string, string | undefined>;
@@ -102,7 +105,7 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
   ];
   const env = { ...cleanEnvironment(), ...options.env } as NodeJS.ProcessEnv;
   const { descriptors } = options;
-  const command = [process.execPath, ...args];
+  const command = [...(options.runner ?? []), options.node ?? process.execPath, ...args];
   if (descriptors !== undefined) command.unshift('prlimit', `--nofile=${descriptors}`);
   const child = spawn(command[0], command.slice(1), { env, stdio: ['ignore', 'pipe', 'pipe'] });
   // A test that fails before it stops its server leaves none behind.
