@@ -79,6 +79,9 @@ export const SOCKET_PATH_MAX_BYTES = process.platform === 'linux' ? 107 : 103;
 
 export const COUNTERS_MIN = 1_024;
 export const COUNTERS_MAX = 16_777_216;
+/** The default where memory allows it, and where it leaves no room. */
+export const COUNTERS_DEFAULT_MAX = 1_048_576;
+export const COUNTERS_TIGHT = 4_096;
 /** Slots a table has for each counter that it promises to hold. */
 export const SLOTS_PER_COUNTER = 2;
 /** A line of the cache: what different threads write lies in different ones. */

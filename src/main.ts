@@ -13,6 +13,7 @@ import { configuredRecord, makeKey, rootRecord } from './auth/keys.ts';
 import { hostNames } from './config/faults.ts';
 import { helpText } from './config/help.ts';
 import { type Loaded, loadSettings } from './config/load.ts';
+import { inMiB } from './config/memory-plan.ts';
 import { allocateControl, Control } from './control.ts';
 import { allocateTable, attachTable } from './counters/buffer.ts';
 import { keyWordsOf } from './counters/checkpoint.ts';
@@ -145,6 +146,8 @@ async function serve(settings: Loaded): Promise<Serving> {
   const scheme = tls === undefined ? 'http' : 'https';
   const serves = addressesOf(scheme, host, port, settings.publicUrl);
   const adminServes = addressesOf('http', adminHost, adminPort);
+  // Before the threads that may be too many: the kernel may kill a process that is out of memory.
+  if (settings.memory.isTight) await warnOfMemory(settings);
   const acceptors = new Acceptors(control, {
     namespace: (name) => writer.register(name),
     failure: (failure) => log.error(failure, 'a request failed'),
@@ -258,7 +261,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     acceptors: settings.acceptors,
     workers: workers.wanted,
   };
-  log.info({ ...served, decide, counters, uWebSockets }, 'serving');
+  log.info({ ...served, decide, counters, ...inMiB(settings.memory), uWebSockets }, 'serving');
 
   const stop = async () => {
     admin.state = 'draining';
@@ -278,4 +281,14 @@ async function serve(settings: Loaded): Promise<Serving> {
     process.exit(0);
   };
   return { reload: () => reload.run(), stop };
+}
+
+async function warnOfMemory({ memory, counters, acceptors, workers, logLevel }: Loaded) {
+  const { openLog } = await import('./observe/log.ts');
+  const { source } = memory.limit;
+  openLog(logLevel).warn(
+    { ...inMiB(memory), source, counters, acceptors, workers },
+    'memory at full use is near the limit or over it: raise the limit, or lower WEIR_COUNTERS,' +
+      ' WEIR_ACCEPTORS or WEIR_WORKERS',
+  );
 }

@@ -43,7 +43,7 @@ function examine(file: string | undefined): Findings {
     faults.set(fault.message, { message: fault.message, ...place });
   };
   const args = file === undefined ? [] : [`--config=${file}`];
-  const loaded = loadSettings(args, process.env, onFault) as Loaded;
+  const loaded = loadSettings(args, process.env, undefined, onFault) as Loaded;
   attempt(onFault, () => Tls.open(loaded));
   for (const [setting, path] of [
     ['WEIR_SOCKET', loaded.socket],

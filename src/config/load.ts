@@ -10,12 +10,15 @@ import { type ConfigFile, readConfigFile } from './file.ts';
 import {
   attempt,
   check,
+  type Given,
   type Layer,
   type OnFault,
   readText,
   throwFault,
   unknown,
 } from './given.ts';
+import { memoryLimit } from './memory-limit.ts';
+import { type MemoryPlan, planMemory, threadsWithin } from './memory-plan.ts';
 import {
   annotations,
   environmentName,
@@ -36,15 +39,19 @@ export interface Loaded extends Settings {
   file: ConfigFile | undefined;
   /** Where each setting in force comes from: a flag, a variable, the file, or `default`. */
   sources: Map<SettingName, string>;
+  /** What the counters take, and of how much. */
+  memory: MemoryPlan;
 }
 
 /**
+ * @param limit the memory that this process may have
  * @param onFault is told of each fault; where it returns, the others are looked for
  * @returns undefined when the arguments ask for help
  */
 export function loadSettings(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
+  limit = memoryLimit(),
   onFault: OnFault = throwFault,
 ): Loaded | undefined {
   if (args.includes('--help') || args.includes('-h')) return undefined;
@@ -57,15 +64,24 @@ export function loadSettings(
 
   const settings: Record<string, unknown> = {};
   const sources = new Map<SettingName, string>();
+  const givenFor = (name: SettingName) => {
+    return flags.get(name) ?? variables.get(name) ?? file?.settings.get(name);
+  };
   for (const name of SETTING_NAMES) {
-    const given = flags.get(name) ?? variables.get(name) ?? file?.settings.get(name);
-    const { default: initial } = annotations(name);
-    const value = given === undefined ? initial : attempt(onFault, () => check(name, given));
+    const given = givenFor(name);
+    const taken = given && attempt(onFault, () => check(name, given));
+    const value = taken ?? annotations(name).default;
     if (value === undefined) continue;
     settings[name] = value;
-    sources.set(name, given?.source ?? 'default');
+    sources.set(name, taken === undefined || given === undefined ? 'default' : given.source);
   }
-  const loaded: Loaded = { ...(settings as Settings), file, sources };
+  const isSet = (name: SettingName) => sources.get(name) !== 'default';
+  const threads = threadsWithin(settings as Settings, isSet, limit);
+  const plan = (given?: Given) => planMemory(given, threads, limit);
+  const counters = isSet('counters') ? givenFor('counters') : undefined;
+  const memory = attempt(onFault, () => plan(counters)) ?? plan();
+  const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
+  const loaded: Loaded = { ...planned, file, sources, memory };
   for (const requirement of REQUIREMENTS) attempt(onFault, () => requirement(loaded));
   return loaded;
 }

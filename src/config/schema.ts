@@ -10,6 +10,7 @@ import {
   CHECKPOINT_MAX_MS,
   CHECKPOINT_MIN_MS,
   CONNECTIONS_MAX,
+  COUNTERS_DEFAULT_MAX,
   COUNTERS_MAX,
   COUNTERS_MIN,
   DRAIN_MAX_MS,
@@ -120,13 +121,15 @@ export const Settings = Type.Object({
     1,
     ACCEPTORS_MAX,
     Math.min(8, Math.max(1, Math.floor(cores / 2))),
-    'threads that answer checks (default: half of the cores allowed, at most 8)',
+    'threads that answer checks (default: half of the cores allowed, at most 8, or fewer where' +
+      ' the memory limit is low)',
   ),
   workers: integer(
     1,
     WORKERS_MAX,
     Math.min(4, Math.max(1, Math.floor(cores / 4))),
-    'threads that look after the counters (default: a quarter of the cores allowed, at most 4)',
+    'threads that look after the counters (default: a quarter of the cores allowed, at most' +
+      ' 4, or fewer where the memory limit is low)',
   ),
   connections: integer(
     1,
@@ -138,8 +141,9 @@ export const Settings = Type.Object({
   counters: integer(
     COUNTERS_MIN,
     COUNTERS_MAX,
-    1_048_576,
-    'live counters held without evicting one; 128 bytes each',
+    COUNTERS_DEFAULT_MAX,
+    'live counters held without evicting one; 128 bytes each (default: fewer where the memory' +
+      ' limit is lower)',
   ),
   onFull: oneOf(['deny', 'allow'], 'deny', 'the answer to a newcomer for whom there is no room'),
   checkpointMs: integer(

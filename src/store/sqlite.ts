@@ -6,7 +6,7 @@
  * a damaged one fails the request for its page.
  */
 
-import { chmodSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import Database from 'libsql';
 import { StartError } from '../errors.ts';

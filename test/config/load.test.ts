@@ -29,7 +29,8 @@ function messageOf(load: () => unknown): string {
 
 describe('settings', () => {
   test('have the documented defaults', () => {
-    expect(loadSettings([], {})).toMatchObject({
+    const limit = { bytes: 2 ** 40, source: 'a large machine' };
+    expect(loadSettings([], {}, limit)).toMatchObject({
       host: '127.0.0.1',
       port: 7070,
       socketMode: '0660',

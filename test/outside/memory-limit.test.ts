@@ -1,0 +1,143 @@
+/**
+ * Real memory limits, by control groups: more identifiers than counters, with default settings.
+ * The server runs on a copy of Node that the group has made, so that its pages count, as those of
+ * a container's image do. `npm run test:outside` has the table of the README.
+ */
+
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { COUNTERS_TIGHT } from '../../src/limits.ts';
+import { figure } from '../faults/promises.ts';
+import { askOf, Traffic } from '../faults/traffic.ts';
+import { check, LASTING_MS } from '../support/http.ts';
+import { hasMemoryGroups, memoryGroup } from '../support/memory-group.ts';
+import { IS_OUTSIDE_LONG } from '../support/scale.ts';
+import {
+  type Options,
+  type Running,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+  until,
+} from '../support/server.ts';
+
+const IDENTIFIERS = IS_OUTSIDE_LONG ? 1_000_000 : 200_000;
+const NONE = undefined;
+type Case = [limitMiB: number | undefined, connections: number];
+const CASES: Case[] = IS_OUTSIDE_LONG
+  ? [
+      [128, 64],
+      [128, 400],
+      [256, 64],
+      [512, 64],
+      [1_024, 64],
+      [NONE, 64],
+    ]
+  : [[128, 64]];
+/** One thread of each kind, as on this machine's cores by default or with one or two CPUs. */
+const THREADS = ['--acceptors', '1', '--workers', '1'];
+const DEPTH = 4;
+const PLENTY = 1_000;
+
+const COPIED = 'cp "$1" "$0" && sync "$0" && shift && exec "$0" "$@"';
+
+interface Served {
+  counters: number;
+  memoryLimitMiB: number;
+  memoryAtFullUseMiB: number;
+}
+
+/** A line of the log, which may come behind the line that says where it serves. */
+async function logged(server: Running, msg: string): Promise<Record<string, unknown>> {
+  const find = () => {
+    const lines = server.stderr().split('\n').slice(0, -1);
+    return lines.find((text) => text.includes(`"msg":"${msg}"`));
+  };
+  await until(`the log says ${msg}`, () => find() !== undefined);
+  return JSON.parse(find()!);
+}
+
+async function sendDistinct(server: Running, connections: number): Promise<void> {
+  let sent = 0;
+  const body = { identifier: 'id_########', cost: 1, limit: PLENTY, duration: LASTING_MS };
+  const template = askOf(0, body);
+  const at = template.bytes.indexOf('#');
+  const next = () => {
+    const bytes = Buffer.from(template.bytes);
+    bytes.write(String(sent++).padStart(8, '0'), at, 'latin1');
+    return { ...template, bytes };
+  };
+  const checks = IDENTIFIERS;
+  const { port } = server;
+  const traffic = new Traffic({ port, connections, depth: DEPTH, seed: 1, checks, next });
+  await traffic.ended;
+  expect([traffic.answered, traffic.broken, [...traffic.errors]]).toEqual([checks, [], []]);
+}
+
+describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`, () => {
+  test.each(CASES)(
+    'of %s MiB, on %i connections',
+    async (limitMiB, connections) => {
+      const group = memoryGroup(limitMiB)!;
+      const directory = temporaryDirectory();
+      const dataDir = join(directory, 'data');
+      mkdirSync(dataDir);
+      const runner = [...group.runner, 'sh', '-c', COPIED, join(directory, 'node')];
+      const options: Options = { runner, args: THREADS };
+      const started: Running[] = [];
+      const start = async () => {
+        const server = await startServer(dataDir, options);
+        started.push(server);
+        return server;
+      };
+      try {
+        const server = await start();
+        const served = (await logged(server, 'serving')) as unknown as Served;
+        if (limitMiB !== undefined) expect(served.memoryLimitMiB).toBe(limitMiB);
+        const { counters } = served;
+        expect(counters).toBeGreaterThan(COUNTERS_TIGHT);
+        expect(served.memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * served.memoryLimitMiB);
+        const restMiB = group.usedMiB();
+        await sendDistinct(server, connections);
+        const fullMiB = group.usedMiB();
+        expect(fullMiB).toBeLessThanOrEqual(served.memoryAtFullUseMiB + 16);
+        const body = { identifier: 'one more', limit: 10, duration: LASTING_MS };
+        expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 9 });
+        expect(await server.stop()).toEqual({ code: 0, signal: null });
+        const again = await start();
+        const { counters: restored } = await logged(again, 'loaded');
+        expect(restored).toBeGreaterThan(Math.min(counters, IDENTIFIERS) * 0.9);
+        expect(await check(again.port, body)).toMatchObject({ success: true, remaining: 8 });
+        expect(await again.stop()).toEqual({ code: 0, signal: null });
+        expect(group.kills()).toBe(0);
+        const measured = `${restMiB.toFixed(0)} MiB at rest, ${fullMiB.toFixed(0)} MiB after`;
+        const tried = `${IDENTIFIERS} identifiers, ${counters} counters`;
+        figure('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, tried, measured);
+      } finally {
+        for (const { child, exited } of started) {
+          child.kill('SIGKILL');
+          await exited;
+        }
+        await group.remove();
+        removeDirectory(directory);
+      }
+    },
+    240_000,
+  );
+
+  test('a number of counters that cannot fit is refused at the start', async () => {
+    const group = memoryGroup(128)!;
+    const directory = temporaryDirectory();
+    try {
+      const options = { runner: group.runner, args: [...THREADS, '--counters', '1048576'] };
+      const ended = startServer(directory, options);
+      await expect(ended).rejects.toThrow(/it ended: weir: --counters is 1048576, .*128 MiB/);
+      await expect(ended).rejects.toThrow(`(${group.limitFile}): set at most `);
+      expect(group.kills()).toBe(0);
+    } finally {
+      await group.remove();
+      removeDirectory(directory);
+    }
+  });
+});
