@@ -102,10 +102,9 @@ export function readHeader(header: ArrayBuffer, key: KeyWords): Checkpoint {
   };
 }
 
-/** @throws Damage when these are not the entries that the header was written for */
-export function requireWhole(header: ArrayBuffer, entries: Uint8Array): void {
-  const { words } = views(header);
-  if ((crc32(entries) | 0) !== words[WORD.crc]) throw new Damage('it is not whole');
+/** What the checksum of all entries must be, as a word has it. */
+export function entriesCrcOf(header: ArrayBuffer): number {
+  return views(header).words[WORD.crc];
 }
 
 /** As a word has it. */

@@ -8,18 +8,19 @@
  * Counters go where their hash says, whatever the table they were in.
  */
 
-import { closeSync, fstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { shardOf } from '../shards/shard.ts';
 import type { Table } from './buffer.ts';
 import {
   type Checkpoint,
   Damage,
   ENTRY_BYTES,
+  entriesCrcOf,
   HEADER_BYTES,
   type KeyWords,
   readHeader,
-  requireWhole,
   shardOfName,
 } from './checkpoint.ts';
 import { OUTCOME } from './decision.ts';
@@ -31,8 +32,14 @@ import { type Cells, isExpired } from './window.ts';
 /** A file that says it is a checkpoint. */
 interface File extends Checkpoint {
   name: string;
-  header: ArrayBuffer;
+  entriesCrc: number;
 }
+
+/**
+ * Entries that are read at once. A file is read twice, first to learn whether it is whole: to hold
+ * all of it would take as much memory again as its counters.
+ */
+const PART_ENTRIES = 16_384;
 
 /** What became of the counters of the last run. */
 export interface Restored {
@@ -50,6 +57,7 @@ export class LastRun {
   /** By shard, the newest first. */
   readonly #files = new Map<number, File[]>();
   readonly #damage: string[] = [];
+  readonly #part = new Uint8Array(PART_ENTRIES * ENTRY_BYTES);
 
   /** @param latestMs checkpoints of a later time were made under a clock that went wrong */
   constructor(directory: string, key: KeyWords, latestMs: number) {
@@ -58,8 +66,9 @@ export class LastRun {
       const shard = shardOfName(name);
       if (shard === undefined) continue;
       this.#attempt(name, () => {
-        const header = this.#read(name, 0, HEADER_BYTES);
-        const file = { name, header, ...readHeader(header, key) };
+        const header = new ArrayBuffer(HEADER_BYTES);
+        this.#read(name, 0, new Uint8Array(header));
+        const file = { name, entriesCrc: entriesCrcOf(header), ...readHeader(header, key) };
         if (file.atMs > latestMs) throw new Damage("it is of a time far ahead of this machine's");
         const files = [...(this.#files.get(shard) ?? []), file];
         this.#files.set(
@@ -76,9 +85,7 @@ export class LastRun {
     const taking = new Taking(tables, nowMs);
     for (const shard of [...this.#files.keys()].toSorted((a, b) => a - b)) {
       for (const file of this.#files.get(shard)!) {
-        const entries = this.#attempt(file.name, () => this.#entriesOf(file));
-        if (entries === undefined) continue;
-        taking.take(entries);
+        if (!this.#attempt(file.name, () => this.#take(file, taking))) continue;
         if (shard < tables.length) tables[shard].words[HEADER.checkpoint] = file.number;
         break;
       }
@@ -87,10 +94,23 @@ export class LastRun {
     return { counters, noRoom, damage: this.#damage };
   }
 
-  #entriesOf({ name, header, count }: File): ArrayBuffer {
-    const entries = this.#read(name, HEADER_BYTES, count * ENTRY_BYTES);
-    requireWhole(header, new Uint8Array(entries));
-    return entries;
+  /** @returns true when its entries were taken */
+  #take({ name, count, entriesCrc }: File, taking: Taking): true {
+    let crc = 0;
+    for (const entries of this.#parts(name, count)) crc = crc32(entries, crc);
+    if ((crc | 0) !== entriesCrc) throw new Damage('it is not whole');
+    for (const entries of this.#parts(name, count)) taking.take(entries);
+    return true;
+  }
+
+  /** All entries, in a buffer that is used again for each part. */
+  *#parts(name: string, count: number): Generator<Uint8Array> {
+    for (let at = 0; at < count; at += PART_ENTRIES) {
+      const length = Math.min(PART_ENTRIES, count - at) * ENTRY_BYTES;
+      const part = this.#part.subarray(0, length);
+      this.#read(name, HEADER_BYTES + at * ENTRY_BYTES, part);
+      yield part;
+    }
   }
 
   /** Does what reads a file; where it cannot be, that is damage. */
@@ -115,18 +135,16 @@ export class LastRun {
     }
   }
 
-  #read(name: string, position: number, length: number): ArrayBuffer {
+  /** Fills the bytes from this position of a file on. */
+  #read(name: string, position: number, bytes: Uint8Array): void {
+    const { length } = bytes;
     const file = openSync(join(this.#directory, name), 'r');
     try {
-      // What a damaged header says is no reason to ask for memory.
-      if (fstatSync(file).size < position + length) throw new Damage('it is cut off');
-      const bytes = new Uint8Array(length);
       for (let at = 0; at < length; ) {
         const read = readSync(file, bytes, at, length - at, position + at);
         if (read === 0) throw new Damage('it is cut off');
         at += read;
       }
-      return bytes.buffer;
     } finally {
       closeSync(file);
     }
@@ -145,9 +163,10 @@ class Taking {
     this.#nowMs = nowMs;
   }
 
-  take(entries: ArrayBuffer): void {
-    const words = new Int32Array(entries);
-    const doubles = new Float64Array(entries);
+  /** @param entries from the first byte of their buffer on */
+  take({ buffer, byteLength }: Uint8Array): void {
+    const words = new Int32Array(buffer, 0, byteLength / 4);
+    const doubles = new Float64Array(buffer, 0, byteLength / 8);
     for (let at = 0; at < doubles.length; at += ENTRY_BYTES / 8) this.#takeOne(words, doubles, at);
   }
 
