@@ -16,6 +16,7 @@ import {
 } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/exit.ts';
 import { check, LASTING_MS } from '../support/http.ts';
 import {
   type Options,
@@ -67,7 +68,7 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
   const refusal = async (dataDir: string): Promise<string> => {
     const server = await spawnServer(dataDir, options);
     started.push(server);
-    expect(await server.exited).toEqual({ code: 1, signal: null });
+    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     return server.stderr();
   };
 
@@ -164,7 +165,7 @@ describe.skipIf(process.getuid === undefined)('a data directory', () => {
     const path = join(dataDir, name);
     chmodSync(path, 0o400);
     const server = await spawnServer(dataDir);
-    expect(await server.exited).toEqual({ code: 1, signal: null });
+    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     expect(server.stderr()).toBe(
       `weir: the data directory ${dataDir} cannot be used: ${path} has mode 0400: weir must be` +
         ' allowed to read and write it (chmod 600)\n',
@@ -180,7 +181,7 @@ describe('weir keys create --offline', () => {
     execFileSync('rm', [join(dataDir, 'lock')]);
     const before = process.umask(0);
     try {
-      const create = ['keys', 'create', '--name', 'k', '--permission', '*', '--offline'];
+      const create = ['keys', 'create', '--name', 'k', '--permission', '*', '--offline', '--json'];
       const command = [join(ROOT, 'dist/cli.js'), ...create, '--data-dir', dataDir];
       expect(
         JSON.parse(execFileSync(process.execPath, command, { encoding: 'utf8' })),
