@@ -209,7 +209,7 @@ function readWindows(
   if (windows === undefined) {
     if (limit !== undefined && duration !== undefined) return [{ limit, duration }];
     const missing = limit === undefined ? 'limit' : 'duration';
-    throw wrong(`"${missing}" is missing: a policy has "limit" and "duration", or "windows"`);
+    throw wrong(`"${missing}" is required: a policy has "limit" and "duration", or "windows"`);
   }
   if (limit !== undefined || duration !== undefined) {
     throw wrong('"windows" must be left out where there are "limit" or "duration"', 'windows');
