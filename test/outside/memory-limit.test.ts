@@ -24,10 +24,12 @@ import {
 
 const IDENTIFIERS = IS_OUTSIDE_LONG ? 1_000_000 : 200_000;
 const NONE = undefined;
-type Case = [limitMiB: number | undefined, connections: number];
+/** Without seconds they come as fast as they are answered. */
+type Case = [limitMiB: number | undefined, connections: number, seconds?: number];
 const CASES: Case[] = IS_OUTSIDE_LONG
   ? [
       [128, 64],
+      [128, 64, 60],
       [128, 400],
       [256, 64],
       [512, 64],
@@ -58,7 +60,7 @@ async function logged(server: Running, msg: string): Promise<Record<string, unkn
   return JSON.parse(find()!);
 }
 
-async function sendDistinct(server: Running, connections: number): Promise<void> {
+async function sendDistinct(server: Running, connections: number, seconds = 1): Promise<void> {
   let sent = 0;
   const body = { identifier: 'id_########', cost: 1, limit: PLENTY, duration: LASTING_MS };
   const template = askOf(0, body);
@@ -68,17 +70,22 @@ async function sendDistinct(server: Running, connections: number): Promise<void>
     bytes.write(String(sent++).padStart(8, '0'), at, 'latin1');
     return { ...template, bytes };
   };
-  const checks = IDENTIFIERS;
+  // Whole pipelines.
+  const checks = Math.ceil(IDENTIFIERS / seconds / DEPTH) * DEPTH;
   const { port } = server;
-  const traffic = new Traffic({ port, connections, depth: DEPTH, seed: 1, checks, next });
-  await traffic.ended;
-  expect([traffic.answered, traffic.broken, [...traffic.errors]]).toEqual([checks, [], []]);
+  for (let second = 0; second < seconds; second++) {
+    const over = new Promise((resolve) => setTimeout(resolve, seconds === 1 ? 0 : 1_000));
+    const traffic = new Traffic({ port, connections, depth: DEPTH, seed: 1, checks, next });
+    await traffic.ended;
+    expect([traffic.answered, traffic.broken, [...traffic.errors]]).toEqual([checks, [], []]);
+    await over;
+  }
 }
 
 describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`, () => {
   test.each(CASES)(
     'of %s MiB, on %i connections',
-    async (limitMiB, connections) => {
+    async (limitMiB, connections, seconds) => {
       const group = memoryGroup(limitMiB)!;
       const directory = temporaryDirectory();
       const dataDir = join(directory, 'data');
@@ -99,7 +106,7 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
         expect(counters).toBeGreaterThan(COUNTERS_TIGHT);
         expect(served.memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * served.memoryLimitMiB);
         const restMiB = group.usedMiB();
-        await sendDistinct(server, connections);
+        await sendDistinct(server, connections, seconds);
         const fullMiB = group.usedMiB();
         expect(fullMiB).toBeLessThanOrEqual(served.memoryAtFullUseMiB + 16);
         const body = { identifier: 'one more', limit: 10, duration: LASTING_MS };
@@ -112,7 +119,8 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
         expect(await again.stop()).toEqual({ code: 0, signal: null });
         expect(group.kills()).toBe(0);
         const measured = `${restMiB.toFixed(0)} MiB at rest, ${fullMiB.toFixed(0)} MiB after`;
-        const tried = `${IDENTIFIERS} identifiers, ${counters} counters`;
+        const pace = seconds === undefined ? '' : ` in ${seconds} s`;
+        const tried = `${IDENTIFIERS} identifiers${pace}, ${counters} counters`;
         figure('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, tried, measured);
       } finally {
         for (const { child, exited } of started) {
