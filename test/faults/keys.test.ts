@@ -156,7 +156,7 @@ describe('a key', () => {
   });
 });
 
-test('the admin port is there for this machine alone, and tells no page of another name', async () => {
+test('the admin port is there for this machine alone, and beside probes tells no page of another name', async () => {
   const server = await own.start();
   const { port } = new URL(server.adminUrl);
   const hex = Number(port).toString(16).toUpperCase().padStart(4, '0');
@@ -178,7 +178,7 @@ test('the admin port is there for this machine alone, and tells no page of anoth
   hosts.push('localhost@evil.example', '127.0.0.1 evil.example', '[::1', '0x7f.1', 'localhost.');
   const origins = ['http://evil.example', 'null', `https://127.0.0.1:${port}`, 'http://127.0.0.1'];
   let refused = 0;
-  for (const path of ['/livez', '/readyz', '/metrics', '/']) {
+  for (const path of ['/', '/nowhere', '/metrics/', '//metrics']) {
     for (const host of hosts) {
       const bytes = requestBytes({ method: 'GET', path, headers: { Host: host } });
       const [{ status, body }] = await exchange(Number(port), [bytes]);

@@ -131,15 +131,15 @@ describe.skipIf(!reachesRegistry())('in a fresh clone on Node 22', () => {
   });
 
   test('npm start serves the sources as they are now', () => {
-    const path = join(clone, 'src/cli.ts');
+    const path = join(clone, 'src/cli/run.ts');
     const source = readFileSync(path, 'utf8');
     const help = () => run(node, clone, 'npm', ['start', '--', 'help']).stdout;
-    expect(help()).toContain('a rate limiting sidecar');
-    writeFileSync(path, source.replace('a rate limiting sidecar', 'a changed sidecar'));
-    expect(help()).toContain('a changed sidecar');
+    expect(help()).toContain('clear the counters of an identifier');
+    writeFileSync(path, source.replace('clear the counters of', 'a changed summary of'));
+    expect(help()).toContain('a changed summary of an identifier');
     writeFileSync(path, 'not a source');
     const broken = run(node, clone, 'npm', ['start', '--', 'help']);
-    expect([broken.code, broken.stdout]).toEqual([5, expect.not.stringContaining('sidecar')]);
+    expect([broken.code, broken.stdout]).toEqual([5, expect.not.stringContaining('identifier')]);
     expect(broken.stderr).toContain('weir: the build failed; its messages are above\n');
     writeFileSync(path, source);
   });
