@@ -26,6 +26,8 @@ afterAll(async () => {
   removeDirectory(dataDir);
 });
 
+/** Without a server. */
+const LOCAL = ['serve', 'config'];
 const COMMANDS = ['check', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'];
 const weir = (...args: string[]) => runWeir(server.url, args);
 
@@ -39,14 +41,14 @@ describe('the help', () => {
     const [general, ...same] = await Promise.all([weir('help'), weir('--help'), weir('-h')]);
     expect([general.code, general.stderr]).toEqual([EXIT.OK, '']);
     for (const other of same) expect(other).toEqual(general);
-    for (const command of ['serve', ...COMMANDS, 'help', 'version']) {
+    for (const command of [...LOCAL, ...COMMANDS, 'help', 'version']) {
       expect(general.stdout).toMatch(new RegExp(`^  ${command} +\\w.{10,}$`, 'm'));
     }
     expect(general.stdout).toContain('weir help <command>');
     expect(general.stdout).not.toContain('--data-dir');
   });
 
-  test.each(['serve', ...COMMANDS])(
+  test.each([...LOCAL, ...COMMANDS])(
     'of %s has the one layout, by either spelling',
     async (command) => {
       const [help, same] = await Promise.all([weir('help', command), weir(command, '--help')]);
@@ -58,7 +60,7 @@ describe('the help', () => {
       expect(usage.trim()).toMatch(command === 'serve' ? /^weir \[serve\]/ : `weir ${command}`);
       const isServer = command === 'serve';
       expect(help.stdout.includes('--data-dir, WEIR_DATA_DIR')).toBe(isServer);
-      expect(help.stdout.includes('--timeout <duration>')).toBe(!isServer);
+      expect(help.stdout.includes('--timeout <duration>')).toBe(!LOCAL.includes(command));
       expect(help.stdout.includes('--json')).toBe(!isServer && command !== 'gateway');
       for (const line of isServer ? [] : help.stdout.split('\n')) {
         expect(line.length).toBeLessThanOrEqual(100);
