@@ -88,9 +88,9 @@ export function greet({ checks, admin, socket, firstKey, trusted }: Greeting): v
     return;
   }
   print(
-    `${serves} ${shown(admin)}. This is its first start: the line below works` +
-      ' from this machine. It holds the root key, which is shown this once and kept nowhere.' +
-      ' Keep it.\n\n' +
+    `${serves} ${shown(admin)}.\n` +
+      'This is the first start. weir does not store the root key and prints it only now:\n\n' +
+      `export WEIR_KEY=${firstKey}\n\nA check from this machine:\n\n` +
       `curl -s${trusting} ${checks.local}/v1/ratelimits.limit` +
       ` -H 'Authorization: Bearer ${firstKey}'` +
       ` -H 'Content-Type: application/json' -d '${body}'\n`,

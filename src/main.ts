@@ -154,7 +154,7 @@ async function serve(settings: Loaded): Promise<Serving> {
     operation: (request) => debug.operation(request, (asked) => service.do(asked)),
     debug: (acceptor, record) => debug.acceptor(acceptor, record),
     publication: (version, publication) => debug.publication(version, publication),
-    late: (acceptor) => log.warn({ acceptor }, 'a change is not in force yet'),
+    late: (acceptor) => log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
   });
   const compileTask = new URL('./compile.js', import.meta.url);
   const overrides = new OverrideTables(store.hashKey, compileTask, (error) => {
@@ -283,10 +283,11 @@ async function serve(settings: Loaded): Promise<Serving> {
   return { reload: () => reload.run(), stop };
 }
 
-async function warnOfMemory({ memory, counters, acceptors, workers, logLevel }: Loaded) {
+async function warnOfMemory(loaded: Loaded) {
+  const { memory, counters, acceptors, workers, logLevel, logFormat } = loaded;
   const { openLog } = await import('./observe/log.ts');
   const { source } = memory.limit;
-  openLog(logLevel).warn(
+  openLog(logLevel, logFormat).warn(
     { ...inMiB(memory), source, counters, acceptors, workers },
     'memory at full use is near the limit or over it: raise the limit, or lower WEIR_COUNTERS,' +
       ' WEIR_ACCEPTORS or WEIR_WORKERS',

@@ -19,6 +19,7 @@ import {
 } from '../limits.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { KeyRecord } from '../store/store.ts';
+import { isoTime } from '../time.ts';
 import { noNamespace } from './named.ts';
 import { pageFields, pageOf } from './pages.ts';
 import { bodyReader, integer, text } from './schema.ts';
@@ -35,7 +36,7 @@ const createReader = bodyReader(
         maxItems: PERMISSIONS_MAX,
         takes: `an array of 1 to ${PERMISSIONS_MAX} permissions`,
       }),
-      expires: Type.Optional(integer(1, AMOUNT_MAX)),
+      expires: Type.Optional(integer(1, AMOUNT_MAX, 'a Unix time in ms, an integer')),
     },
     JSON_OBJECT,
   ),
@@ -56,7 +57,9 @@ export function newKey(
   const { name, permissions, expires } = createReader.read(input);
   requirePermissions(permissions, idOf);
   if (expires !== undefined && expires <= nowMs) {
-    throw new ApiError('BAD_REQUEST', `"expires" must be a time to come; got ${expires}`);
+    const got = `${expires}, which is ${isoTime(expires)}`;
+    const message = `"expires" must be a Unix time in ms, in the future; got ${got}`;
+    throw new ApiError('BAD_REQUEST', message);
   }
   const key = makeKey();
   const granted = [...new Set(permissions)];

@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { Check } from 'typebox/value';
 import { describe } from '../describe.ts';
+import { fileFault } from '../errno.ts';
 import { StartError } from '../errors.ts';
 import type { Place } from '../json-text.ts';
 import { nearest } from '../nearest.ts';
@@ -75,7 +76,7 @@ export function readText(source: string, path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new StartError(`${path} (${source}) cannot be read: ${(error as Error).message}`);
+    throw new StartError(`${path} (${source}) cannot be read: ${fileFault(error)}`);
   }
 }
 

@@ -48,7 +48,11 @@ const socketMode = (meaning: string) =>
     meaning,
   });
 const oneOf = <T extends string>(choices: T[], initial: T, meaning: string) =>
-  Type.Enum(choices, { default: initial, takes: choices.join(' or '), meaning });
+  Type.Enum(choices, {
+    default: initial,
+    takes: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
+    meaning,
+  });
 
 export const Settings = Type.Object({
   config: Type.Optional(text('a path', 'JSON file with settings, by these names in camelCase')),
@@ -66,27 +70,29 @@ export const Settings = Type.Object({
     ),
   ),
   socket: socketPath('Unix socket on which checks are served as well'),
-  socketMode: socketMode('who may connect to it: owner, group, others'),
+  socketMode: socketMode('who may connect to WEIR_SOCKET: owner, group, others'),
   gatewayHost: Type.String({
     pattern: '^(127(\\.\\d{1,3}){3}|::1)$',
     default: '127.0.0.1',
-    takes: '127.x.x.x or ::1, since who asks there needs no key',
-    meaning: 'where checks of gateways are served; elsewhere they ask on WEIR_PORT, with a key',
+    takes: '127.x.x.x or ::1',
+    meaning: 'loopback address for checks of gateways, which need no key there',
   }),
   gatewayPort: Type.Optional(
     Type.Integer({
       minimum: 0,
       maximum: 65_535,
       takes: 'an integer from 0 to 65535',
-      meaning: 'its port; 0 takes a free one',
+      meaning: 'port for checks of gateways; 0 takes a free one',
     }),
   ),
   gatewaySocket: socketPath('Unix socket for checks of gateways, without a key'),
-  gatewaySocketMode: socketMode('who may connect to that: owner, group, others'),
+  gatewaySocketMode: socketMode('who may connect to WEIR_GATEWAY_SOCKET: owner, group, others'),
   tlsCert: Type.Optional(
-    text('a path', 'certificate and its chain, PEM: TLS on the port; read again on SIGHUP'),
+    text('a path', 'certificate and its chain in PEM: TLS on WEIR_PORT; read again on SIGHUP'),
   ),
-  tlsKey: Type.Optional(text('a path', 'its private key, PEM without a passphrase')),
+  tlsKey: Type.Optional(
+    text('a path', 'private key of the certificate in PEM, without a passphrase'),
+  ),
   adminHost: Type.String({
     minLength: 1,
     default: '127.0.0.1',
@@ -97,14 +103,15 @@ export const Settings = Type.Object({
   adminHosts: Type.Optional(
     text(
       'host names without ports, separated by commas',
-      'names of that host in URLs, beside addresses and localhost; probes take any name',
+      'host names accepted in the header Host on the admin port; addresses, localhost and probes' +
+        ' are always accepted',
     ),
   ),
   dataDir: Type.String({
     minLength: 1,
     default: './weir-data',
     takes: 'a path',
-    meaning: 'directory of the store; weir makes it and wants it for itself',
+    meaning: 'directory of the store and the counters; created if missing, locked by one weir',
   }),
   rootKey: Type.Optional(
     Type.String({
@@ -116,7 +123,9 @@ export const Settings = Type.Object({
       secret: true,
     }),
   ),
-  rootKeyFile: Type.Optional(text('a path', 'file with that key; /dev/stdin reads standard input')),
+  rootKeyFile: Type.Optional(
+    text('a path', 'file with the root key; /dev/stdin reads standard input'),
+  ),
   acceptors: integer(
     1,
     ACCEPTORS_MAX,
@@ -145,7 +154,11 @@ export const Settings = Type.Object({
     'live counters held without evicting one; 128 bytes each (default: fewer where the memory' +
       ' limit is lower)',
   ),
-  onFull: oneOf(['deny', 'allow'], 'deny', 'the answer to a newcomer for whom there is no room'),
+  onFull: oneOf(
+    ['deny', 'allow'],
+    'deny',
+    'decision for a check that needs a new counter when the table is full',
+  ),
   checkpointMs: integer(
     CHECKPOINT_MIN_MS,
     CHECKPOINT_MAX_MS,

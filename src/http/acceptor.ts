@@ -19,6 +19,7 @@ import { Counters } from '../counters/counters.ts';
 import { ByWorker } from '../decide/by-worker.ts';
 import type { Decider } from '../decide/decider.ts';
 import { InPlace } from '../decide/in-place.ts';
+import { describe } from '../describe.ts';
 import { ApiError, StartError } from '../errors.ts';
 import { COUNT } from '../lanes.ts';
 import {
@@ -79,7 +80,7 @@ const debug = (text: string, fields: object) => tell({ kind: 'debug', record: { 
 const reports = data.reportsErrors
   ? new ErrorReports(
       (report) => debug('answered with an error', report),
-      (leftOut) => debug('more answers with errors are left out here', { leftOut }),
+      (leftOut) => debug('error answers were not logged: too many in a second', { leftOut }),
     )
   : undefined;
 const serverOf = (face: Face): Server => {
@@ -137,10 +138,9 @@ const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 function requireJson(contentType: string): void {
   if (contentType === 'application/json' || contentType === '') return;
   if (JSON_TYPE.test(contentType)) return;
-  throw new ApiError(
-    'UNSUPPORTED_MEDIA_TYPE',
-    'the header Content-Type must be application/json, or be left out',
-  );
+  const takes = 'must be application/json, or be left out';
+  const message = `the header Content-Type ${takes}; got ${describe(contentType)}`;
+  throw new ApiError('UNSUPPORTED_MEDIA_TYPE', message);
 }
 
 const AUTHORIZATION = fixedText('authorization');

@@ -175,7 +175,8 @@ export class Admin {
     const name = host.replace(/:\d+$/, '').toLowerCase();
     const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
     if (!isAddress && !this.#hosts.has(name)) {
-      const accepted = `addresses, ${[...this.#hosts].join(', ')} (WEIR_ADMIN_HOSTS adds names)`;
+      const names = [...this.#hosts].filter((known) => isIP(known) === 0);
+      const accepted = `IP addresses, ${names.join(', ')} (WEIR_ADMIN_HOSTS adds names)`;
       return `the header Host has the name ${describe(name)}; accepted are ${accepted}`;
     }
     const own = `http://${host.toLowerCase()}`;

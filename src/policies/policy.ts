@@ -37,7 +37,9 @@ export const GATEWAYS = [
 export type Gateway = (typeof GATEWAYS)[number];
 
 const oneOf = <T extends string>(choices: readonly T[]) => {
-  return Type.Enum([...choices], { takes: choices.join(' or ') });
+  return Type.Enum([...choices], {
+    takes: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
+  });
 };
 const tokens = () => integer(1, AMOUNT_MAX);
 const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);

@@ -10,6 +10,14 @@ import type { Places } from '../http/listener.ts';
 import { takePort } from './port.ts';
 import { UnixSocket } from './socket.ts';
 
+/** What the codes of the system mean here. */
+const LISTEN_FAULTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another process uses this port',
+  EADDRNOTAVAIL: 'no interface of this machine has this address',
+  EACCES: 'weir may not use this port; ports below 1024 need a right of their own',
+  ENOTFOUND: 'there is no such host',
+};
+
 interface Taken {
   socket: UnixSocket;
   /** Who may connect to it, in octal digits. */
@@ -69,9 +77,8 @@ export async function needPort(
   try {
     return await having;
   } catch (error) {
-    const why =
-      (error as NodeJS.ErrnoException).code === 'EADDRINUSE' ? 'is in use' : 'cannot be had';
-    const cause = (error as Error).message;
-    throw new StartError(`${host}:${port} (${setting}) ${why}: ${cause}`);
+    const { code = '', message } = error as NodeJS.ErrnoException;
+    const why = Object.hasOwn(LISTEN_FAULTS, code) ? LISTEN_FAULTS[code] : message;
+    throw new StartError(`cannot listen on ${host}:${port} (${setting}): ${why}`);
   }
 }

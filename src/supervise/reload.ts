@@ -55,16 +55,16 @@ export class Reload {
       if (gone.length > 0) {
         this.#log.warn(
           { namespaces: gone },
-          'SIGHUP: these have no policy any more, and gateways that ask for one get a 404',
+          'SIGHUP: namespaces without a policy any more; their gateway checks are answered 404',
         );
       }
       if (waiting.length === 0) return;
       this.#log.warn(
         { settings: waiting },
-        'SIGHUP: these settings have changed, and hold from the next start',
+        'SIGHUP: these settings have changed, and take effect at the next start',
       );
     } catch (error) {
-      this.#log.error(`SIGHUP: the policies in force stay: ${(error as Error).message}`);
+      this.#log.error(`SIGHUP: the policies were not reloaded: ${(error as Error).message}`);
     }
   }
 
@@ -76,7 +76,7 @@ export class Reload {
       const said = isNew ? 'the certificate was reloaded' : 'the certificate has not changed';
       this.#log.info({ cert: tls.files.cert, expires: tls.expires }, `SIGHUP: ${said}`);
     } catch (error) {
-      this.#log.error(`SIGHUP: the certificate in force stays: ${(error as Error).message}`);
+      this.#log.error(`SIGHUP: the certificate was not reloaded: ${(error as Error).message}`);
     }
   }
 }

@@ -10,7 +10,6 @@
 import { accessSync, chmodSync, constants, lstatSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { dirname, resolve } from 'node:path';
-import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { EXIT } from '../exit.ts';
 import { SOCKET_PATH_MAX_BYTES } from '../limits.ts';
@@ -30,7 +29,7 @@ export class UnixSocket {
     const bytes = Buffer.byteLength(path);
     if (bytes <= SOCKET_PATH_MAX_BYTES) return;
     const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
-    const got = `got one of ${bytes}: ${describe(path)}`;
+    const got = `got ${bytes} bytes: ${JSON.stringify(path)}`;
     throw new StartError(`${setting} ${takes}; ${got}`, EXIT.USAGE);
   }
 

@@ -8,6 +8,7 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import type { Settings } from '../config/schema.ts';
+import { fileFault } from '../errno.ts';
 import { StartError } from '../errors.ts';
 import { EXIT } from '../exit.ts';
 import type { TlsFiles } from '../http/apps.ts';
@@ -101,7 +102,7 @@ function needed<T>(setting: string, path: string, what: string, get: () => T): T
   try {
     return get();
   } catch (error) {
-    throw unusable(`${path} (${setting}) cannot ${what}: ${(error as Error).message}`);
+    throw unusable(`${path} (${setting}) cannot ${what}: ${fileFault(error)}`);
   }
 }
 

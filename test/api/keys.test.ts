@@ -217,8 +217,13 @@ describe('a bad request for a key', () => {
       '"permissions[1]" must be "*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or' +
         ' "ratelimit.<namespaceId>.<action>"; got "keys.*"',
     ],
-    ['a time past', { name, permissions, expires: 1 }, 400, '"expires" must be a time to come'],
-    ['a date', { name, permissions, expires: '2030' }, 400, '"expires" must be an integer'],
+    [
+      'a time past',
+      { name, permissions, expires: 1 },
+      400,
+      '"expires" must be a Unix time in ms, in the future; got 1, which is 1970-01-01T00:00:00',
+    ],
+    ['a date', { name, permissions, expires: '2030' }, 400, '"expires" must be a Unix time in ms, an integer'],
     [
       'an unknown namespace',
       { name, permissions: ['ratelimit.rlns_no.limit'] },

@@ -55,7 +55,7 @@ test('a reload has an entry for each policy that came, changed or went, and for 
   // The same, in another order and with what it has by default.
   const same = { c: { limit: 3 }, a: { limit: 1, missing: 'share' as const }, b: { limit: 2 } };
   await reload(server, configText(same), RELOADED);
-  await reload(server, '{"policies":{"a":{}}}', 'the policies in force stay');
+  await reload(server, '{"policies":{"a":{}}}', 'the policies were not reloaded');
   expect(await changes(server)).toEqual(created);
   await reload(server, configText({ a: { limit: 1 }, b: { limit: 7 }, d: { limit: 4 } }), RELOADED);
   const after = [

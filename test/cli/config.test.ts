@@ -191,7 +191,7 @@ describe('weir config check of a file that is not in order', () => {
         `"${right}" is one argument too many for weir config check`,
       ],
       [['config', 'check', '--jsn'], '--jsn is not an option of weir config check'],
-      [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: ENOENT'],
+      [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: no such file'],
     ];
     for (const [args, sentence] of wrong) {
       const { code, stdout, stderr } = await weir(args);

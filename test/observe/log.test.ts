@@ -16,7 +16,7 @@ const DEBUG = [...SMALL, '--log-level', 'debug'];
 const own = eachOnItsOwn(DEBUG);
 
 const ERROR = 'answered with an error';
-const LEFT_OUT = 'more answers with errors are left out here';
+const LEFT_OUT = 'error answers were not logged: too many in a second';
 const CHECK = { identifier: 'a', limit: 5, duration: LASTING_MS };
 
 /** Starts with a file of settings and a policy. */

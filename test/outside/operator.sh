@@ -69,8 +69,8 @@ grep -q "$admin" out || fail "the start does not name the admin address: $(cat o
 line=$(grep '^curl' out) || fail "the start prints no curl line: $(cat out)"
 expect 0 bash -c "$line"
 has '"success":true'
-WEIR_KEY=$(sed -n "s/.*Bearer \([^']*\)'.*/\1/p" <<<"$line")
-export WEIR_KEY WEIR_URL="http://127.0.0.1:$port"
+eval "$(grep '^export WEIR_KEY=' out)"
+export WEIR_URL="http://127.0.0.1:$port"
 
 step check
 expect 0 weir check user_1 --limit 2 --duration 1h --namespace shop
@@ -117,7 +117,7 @@ broken() {
   echo "$2" >weir.json
   expect 2 weir config check weir.json
   has "$1"
-  reload 'the policies in force stay'
+  reload 'the policies were not reloaded'
 }
 policy() { echo "{ \"policies\": { \"login\": { \"gateway\": \"nginx\", $1 } } }"; }
 broken 'line 2, column 1' '{ "policies": { '
@@ -132,7 +132,7 @@ broken '"limit" is required' "$(policy '"duration": 60000')"
 broken milliseconds "$(policy '"limit": 3, "duration": 60')"
 broken 'share, allow or deny' "$(policy '"limit": 3, "duration": 60000, "missing": "block"')"
 broken '"limit"' "$(policy '"limt": 3, "duration": 60000')"
-broken nginx '{ "policies": { "login": { "gateway": "ngnix", "limit": 3, "duration": 60000 } } }'
+broken 'must be one of nginx, caddy' '{ "policies": { "login": { "gateway": "ngnix", "limit": 3, "duration": 60000 } } }'
 expect 0 through_nginx 1
 has 429
 code=0

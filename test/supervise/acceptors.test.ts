@@ -45,7 +45,9 @@ describe('an acceptor', () => {
     const server = await own.start({ args, execArgv: ['--import', FAULT], env });
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
     expect((await operate(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
-    expect(server.stderr()).toContain('"acceptor":0,"msg":"a change is not in force yet"');
+    expect(server.stderr()).toContain(
+      '"acceptor":0,"msg":"an acceptor has not activated a change yet"',
+    );
     const body = { namespace: 'a', identifier: 'abc', limit: 9, duration: 1_000 };
     for (let i = 0; i < 4; i++) expect(await check(server.port, body)).toMatchObject({ limit: 5 });
     expect(await server.stop()).toEqual({ code: 0, signal: null });

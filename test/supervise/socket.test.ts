@@ -214,7 +214,7 @@ describe('a start is stopped by one sentence that names the setting', () => {
     const long = join(directory, 'x'.repeat(108 - directory.length - 1));
     expect(long.length).toBe(108);
     const sentence = await refusal(['--socket', long], EXIT.USAGE);
-    expect(sentence).toContain('WEIR_SOCKET must be a path of at most 107 bytes; got one of 108: ');
+    expect(sentence).toContain('WEIR_SOCKET must be a path of at most 107 bytes; got 108 bytes: ');
     path = long.slice(0, -1);
     await start();
     expect((await askCheck()).status).toBe(200);

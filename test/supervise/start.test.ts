@@ -28,34 +28,39 @@ const own = eachOnItsOwn(SMALL);
 const { start, started } = own;
 
 describe('the first start', () => {
-  test.skipIf(noCurl)('prints a key once, and a curl line that works as printed', async () => {
-    const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
-    const lines = server
-      .stdout()
-      .split('\n')
-      .filter((line) => line.includes('weir_'));
-    expect(lines.length).toBe(1);
-    const { stdout } = await promisify(execFile)('sh', ['-c', lines[0]]);
-    const answer: LimitAnswer = JSON.parse(stdout);
-    expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
-    expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
+  test.skipIf(noCurl)(
+    'prints a key, a line that exports it, and a curl line that works as printed',
+    async () => {
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
+      const lines = server
+        .stdout()
+        .split('\n')
+        .filter((line) => line.includes('weir_'));
+      const [exported, curl, ...more] = lines;
+      expect(more).toEqual([]);
+      const { stdout } = await promisify(execFile)('sh', ['-c', curl]);
+      const answer: LimitAnswer = JSON.parse(stdout);
+      expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
+      expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
 
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    const key = /weir_[\w-]+/.exec(lines[0])?.[0] ?? '';
-    expect(key.length).toBe(48);
-    expect(server.stderr()).not.toContain(key);
-    for (const name of readdirSync(own.dataDir)) {
-      expect(readFileSync(join(own.dataDir, name)).includes(key)).toBe(false);
-    }
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+      const key = /weir_[\w-]+/.exec(curl)?.[0] ?? '';
+      expect(exported).toBe(`export WEIR_KEY=${key}`);
+      expect(key.length).toBe(48);
+      expect(server.stderr()).not.toContain(key);
+      for (const name of readdirSync(own.dataDir)) {
+        expect(readFileSync(join(own.dataDir, name)).includes(key)).toBe(false);
+      }
 
-    const again = await start({ env: { WEIR_ROOT_KEY: undefined } });
-    expect(again.stdout()).not.toContain('weir_');
-    const { stdout: later } = await promisify(execFile)('sh', [
-      '-c',
-      lines[0].replace(/:\d+\/v1/, `:${again.port}/v1`),
-    ]);
-    expect(JSON.parse(later)).toMatchObject({ success: true });
-  });
+      const again = await start({ env: { WEIR_ROOT_KEY: undefined } });
+      expect(again.stdout()).not.toContain('weir_');
+      const { stdout: later } = await promisify(execFile)('sh', [
+        '-c',
+        curl.replace(/:\d+\/v1/, `:${again.port}/v1`),
+      ]);
+      expect(JSON.parse(later)).toMatchObject({ success: true });
+    },
+  );
 
   test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
     const before = process.umask(0);
@@ -113,10 +118,14 @@ describe('a second instance refuses to start, with one sentence', () => {
     const server = await start();
     const other = temporaryDirectory();
     const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
-    expect(await sentenceOf(failed)).toContain(`127.0.0.1:${server.port} (WEIR_PORT) is in use`);
+    expect(await sentenceOf(failed)).toContain(
+      `127.0.0.1:${server.port} (WEIR_PORT): another process uses`,
+    );
     const admin = new URL(server.adminUrl).port;
     const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
-    expect(await sentenceOf(failedToo)).toContain(`${admin} (WEIR_ADMIN_PORT) is in use`);
+    expect(await sentenceOf(failedToo)).toContain(
+      `${admin} (WEIR_ADMIN_PORT): another process uses`,
+    );
     removeDirectory(other);
   });
 
@@ -133,7 +142,9 @@ describe('a second instance refuses to start, with one sentence', () => {
       const ended = both.filter((server) => server.child.exitCode === EXIT.CANNOT_SERVE);
       return serving.length === 1 && ended.length === 1;
     });
-    expect(both.map((server) => server.stderr()).join('')).toContain('(WEIR_PORT) is in use');
+    expect(both.map((server) => server.stderr()).join('')).toContain(
+      '(WEIR_PORT): another process uses this port',
+    );
     removeDirectory(other);
   });
 
