@@ -25,13 +25,14 @@ export function withoutSlash(url: string): string {
 }
 
 function faultInUrl(text: string): string | undefined {
-  if (!URL.canParse(text)) return describe(text);
+  // A password is secret, and may stand before an @ also where the rest is no such URL.
+  const shown = text.includes('@') ? 'one with "@"' : describe(text);
+  if (!URL.canParse(text)) return shown;
   const { protocol, username, password, search, hash } = new URL(text);
-  if (!['http:', 'https:'].includes(protocol)) return describe(text);
-  // They are not shown: a password is secret.
   if (username !== '' || password !== '') return 'one with a user name or a password';
+  if (!['http:', 'https:'].includes(protocol)) return shown;
   // An empty query or fragment is not in `search` and `hash`.
-  return search !== '' || hash !== '' || /[?#]/.test(text) ? describe(text) : undefined;
+  return search !== '' || hash !== '' || /[?#]/.test(text) ? shown : undefined;
 }
 
 const FAULTS: Partial<Record<SettingName, (value: string) => string | undefined>> = {

@@ -55,10 +55,12 @@ export class ErrorReports {
       return;
     }
     this.#room--;
-    const { path } = res as Marked;
+    const path = (res as Marked).path?.replace(/\/{2,}/g, '/');
     const gateway = path === undefined ? null : GATEWAY_PATH.exec(path);
     const [shown, policy] = gateway ?? [path];
-    this.#send({ status, code, requestId, path: shown, policy, message });
+    const quotes = gateway === null ? -1 : message.indexOf(gateway[0]);
+    const said = quotes < 0 ? message : message.slice(0, quotes) + shown;
+    this.#send({ status, code, requestId, path: shown, policy, message: said });
   }
 
   /** Another second begins. */

@@ -9,8 +9,14 @@
  * `Host` must be an address, localhost or a configured name, and `Origin` must not be foreign.
  */
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, isIP } from 'node:net';
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerOptions,
+  type ServerResponse,
+} from 'node:http';
+import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { describe } from '../describe.ts';
 import { ADMIN_REQUEST_MS } from '../limits.ts';
 import { AdminConnections } from './admin-connections.ts';
@@ -53,6 +59,8 @@ export class Admin {
   readonly #server: Server;
   readonly #hosts: ReadonlySet<string>;
   readonly #connections = new AdminConnections();
+  /** Connections with a request that is not answered. */
+  readonly #busy = new WeakSet<Socket>();
   readonly #routes: readonly Route[] = [
     {
       path: '/',
@@ -83,7 +91,7 @@ export class Admin {
   /** @param hosts names that the header `Host` may have, beside addresses and localhost */
   constructor(hosts: readonly string[]) {
     this.#hosts = new Set(['localhost', ...hosts].map((host) => host.toLowerCase()));
-    const options = {
+    const options: ServerOptions = {
       headersTimeout: ADMIN_REQUEST_MS,
       requestTimeout: ADMIN_REQUEST_MS,
       keepAliveTimeout: ADMIN_REQUEST_MS,
@@ -111,6 +119,13 @@ export class Admin {
   }
 
   async #serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    // Node reads on behind a request that is not answered: thousands of answers from 64 KiB.
+    if (this.#busy.has(req.socket)) {
+      req.socket.destroy();
+      return;
+    }
+    this.#busy.add(req.socket);
+    res.once('finish', () => this.#busy.delete(req.socket));
     const path = (req.url ?? '').split('?', 1)[0];
     const route = this.#routes.find((known) => known.path === path);
     const isAdmitted = this.#connections.admit(req.socket, route?.isProbe === true);

@@ -19,13 +19,13 @@ const HIDDEN = '[key]';
 export class DebugLog {
   readonly #log: Log;
   readonly #clock: Clock;
-  /** The configured root key, in the spellings in which a message or a path may quote it. */
-  readonly #rootKey: readonly string[];
+  /** Finds the configured root key in a message or a path. */
+  readonly #rootKey: RegExp | undefined;
 
   constructor(log: Log, clock: Clock, rootKey: string | undefined) {
     this.#log = log;
     this.#clock = clock;
-    this.#rootKey = rootKey === undefined ? [] : spellingsOf(rootKey);
+    this.#rootKey = rootKey === undefined ? undefined : spellingsOf(rootKey);
   }
 
   /** Each setting in force, and where it comes from. */
@@ -86,12 +86,23 @@ export class DebugLog {
 
   #withoutKeys(text: string): string {
     const stripped = text.replace(KEY, HIDDEN);
-    return this.#rootKey.reduce((rest, key) => rest.replaceAll(key, HIDDEN), stripped);
+    return this.#rootKey === undefined ? stripped : stripped.replace(this.#rootKey, HIDDEN);
   }
 }
 
-function spellingsOf(key: string): string[] {
-  return [key, JSON.stringify(key).slice(1, -1), encodeURIComponent(key)];
+/** So much of a key gives it away: a message may quote the beginning of a long path. */
+const KEY_BEGINNING = 8;
+
+/**
+ * A key as JSON or a URL may spell it, from its beginning to the end of the word. Slashes that
+ * follow one another are one in a path.
+ */
+function spellingsOf(key: string): RegExp {
+  const beginning = [...key.slice(0, KEY_BEGINNING)].map((character) => {
+    const code = character.charCodeAt(0).toString(16);
+    return character === '/' ? `(?:/|%${code})+` : `(?:\\\\?\\x${code}|%${code})`;
+  });
+  return new RegExp(`${beginning.join('')}[^\\s"]*`, 'gi');
 }
 
 function rounded(ms: number): number {

@@ -7,7 +7,7 @@
 import { levels } from 'pino';
 
 /** Control characters, line ends, and marks that change the direction of text. */
-const UNSAFE = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+const UNSAFE = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 /** A value that needs no quotes. */
 const PLAIN = /^[\w.:/@+*,[\]-]+$/;
 

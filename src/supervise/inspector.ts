@@ -9,7 +9,7 @@
 import { close, url } from 'node:inspector';
 
 const options = [...process.execArgv, process.env.NODE_OPTIONS].join(' ');
-const isRequested = /--(inspect|debug)/.test(options);
+const isRequested = /--(inspect|debug)(-brk|-wait)?(=|\s|$)/.test(options);
 
 /** Node opens the inspector some time after the signal, so this is called more than once. */
 export function closeInspector(): void {

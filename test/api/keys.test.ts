@@ -223,7 +223,12 @@ describe('a bad request for a key', () => {
       400,
       '"expires" must be a Unix time in ms, in the future; got 1, which is 1970-01-01T00:00:00',
     ],
-    ['a date', { name, permissions, expires: '2030' }, 400, '"expires" must be a Unix time in ms, an integer'],
+    [
+      'a date',
+      { name, permissions, expires: '2030' },
+      400,
+      '"expires" must be a Unix time in ms, an integer',
+    ],
     [
       'an unknown namespace',
       { name, permissions: ['ratelimit.rlns_no.limit'] },

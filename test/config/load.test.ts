@@ -146,6 +146,10 @@ describe('settings', () => {
     }
     const secret = () => loadSettings([], { WEIR_PUBLIC_URL: 'https://me:secret@weir' });
     expect(messageOf(secret)).toMatch(/got one with a user name or a password$/);
+    for (const wrong of ['htps://me:secret@weir', 'me:secret@weir', 'https://weir/@?me:secret']) {
+      const load = () => loadSettings([], { WEIR_PUBLIC_URL: wrong });
+      expect([wrong, messageOf(load)]).toEqual([wrong, expect.not.stringContaining('secret')]);
+    }
   });
 
   test('ask for help with --help or -h, wherever it stands', () => {

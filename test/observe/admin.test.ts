@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -200,9 +201,29 @@ describe('connections of the admin port', () => {
 });
 
 describe('a flood of connections to the admin port', () => {
-  const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
-  const ATTEMPTS = 60;
   const host = 'HTTP/1.1\r\nHost: localhost\r\n';
+  const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
+
+  test('of pipelined requests has one answer each at most, and takes little memory', async () => {
+    const server = await own.start();
+    const { port } = new URL(server.adminUrl);
+    const residentMiB = () => {
+      const status = readFileSync(`/proc/${server.child.pid}/status`, 'utf8');
+      return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
+    };
+    const beforeMiB = residentMiB();
+    const requests = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(2_000);
+    const heard = await Promise.all(
+      Array.from({ length: 20 }, () => hear(Number(port), [requests], 10_000)),
+    );
+    for (const { statuses } of heard) expect(statuses.length).toBeLessThanOrEqual(1);
+    // Before there was this bound, a single one of them took 180 MiB.
+    expect(residentMiB() - beforeMiB).toBeLessThan(100);
+    const one = `GET /livez ${host}Connection: close\r\n\r\n`;
+    expect((await hear(Number(port), [one], 10_000)).statuses).toEqual([200]);
+  });
+
+  const ATTEMPTS = 60;
 
   test.each([
     ['send nothing', ['']],

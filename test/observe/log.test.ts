@@ -4,6 +4,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ERROR_REPORTS_PER_S } from '../../src/limits.ts';
+import { DebugLog } from '../../src/observe/debug.ts';
+import type { Log } from '../../src/observe/log.ts';
+import type { Clock } from '../../src/time.ts';
 import { done, operate } from '../support/api.ts';
 import { check, exchange, LASTING_MS, request, requestBytes } from '../support/http.ts';
 import { records } from '../support/log.ts';
@@ -162,6 +165,20 @@ describe('at level debug the log', () => {
     await until('they are', () => server.stderr().includes('/later'));
   });
 
+  test('has no path of the client of a gateway, however the gateway spells its own', async () => {
+    const server = await own.start();
+    for (const path of [
+      '/v1/check/login/private',
+      '//v1/check/login/private',
+      '/v1//check/login/private',
+    ]) {
+      await request(server.port, { path, method: 'GET' });
+    }
+    const shown = await withRecords(server, ERROR, 3);
+    expect(shown.map(({ path }) => path)).toEqual(Array(3).fill('/v1/check/login'));
+    expect(server.stderr()).not.toContain('private');
+  });
+
   test('has no key, wherever a client puts it', async () => {
     const server = await own.start();
     const made = await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
@@ -190,6 +207,43 @@ describe('at level debug the log', () => {
     expect(records(server, LEFT_OUT)).toEqual([]);
     await withRecords(server, 'a namespace was created', 2);
     for (const key of [ROOT_KEY, made.key as string]) expect(server.stderr()).not.toContain(key);
+  });
+});
+
+describe('the configured root key', () => {
+  // Of characters that JSON, URLs and paths spell in several ways.
+  const KEY = 'aB/c+d=e//"\\%~0123456789abcdef';
+  const log = (written: object[]) => {
+    return { debug: (fields: object) => written.push(fields) } as unknown as Log;
+  };
+
+  test('is in no record of an acceptor, however it is spelt, and wherever it is cut', () => {
+    const hex = (character: string) => `%${character.charCodeAt(0).toString(16)}`;
+    const spellings = [
+      KEY,
+      JSON.stringify(KEY).slice(1, -1),
+      encodeURIComponent(KEY),
+      encodeURIComponent(KEY).toLowerCase().replaceAll('ab', 'aB'),
+      [...KEY].map(hex).join(''),
+      KEY.replaceAll('/', '%2F'),
+      KEY.replace(/\/+/g, '/'),
+    ];
+    for (const spelling of spellings) {
+      for (let length = 24; length <= spelling.length; length++) {
+        const written: object[] = [];
+        const text = `there is no GET /a/${spelling.slice(0, length)}...`;
+        const debug = new DebugLog(log(written), undefined as unknown as Clock, KEY);
+        debug.acceptor(0, { text: 'm', fields: { message: text } });
+        expect([text, written]).toEqual([
+          text,
+          [
+            expect.objectContaining({
+              message: expect.stringMatching(/^there is no GET \/a\/\[key\]/),
+            }),
+          ],
+        ]);
+      }
+    }
   });
 });
 

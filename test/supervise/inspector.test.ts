@@ -9,6 +9,7 @@ import { check, LASTING_MS } from '../support/http.ts';
 import { eachOnItsOwn } from '../support/own.ts';
 import {
   cleanEnvironment,
+  freePort,
   MAIN,
   ROOT_KEY,
   type Running,
@@ -68,7 +69,10 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
   test('opens nothing that stays open where it comes while Node starts', async () => {
     for (let i = 0; i < 6; i++) {
       const args = ['--counters', '1024', '--acceptors', '1'];
-      const server = await spawnServer(own.dataDir, { args, env: { WEIR_ROOT_KEY: ROOT_KEY } });
+      // A port is no wish for an inspector.
+      const execArgv = i % 2 === 0 ? [] : [`--inspect-port=${await freePort()}`];
+      const env = { WEIR_ROOT_KEY: ROOT_KEY };
+      const server = await spawnServer(own.dataDir, { args, env, execArgv });
       own.started.push(server);
       await untilCaught(server.child.pid!);
       for (let wait = 0; wait < i; wait++) await new Promise((next) => setTimeout(next, 12));
