@@ -6,7 +6,15 @@
 import Type from 'typebox';
 import { keyCreation, keyRevocation } from '../audit/entries.ts';
 import { makeKey, newKeyRecord } from '../auth/keys.ts';
-import { lacking, namespaceNamedIn, readPermission } from '../auth/permissions.ts';
+import {
+  CREATE_ACTION,
+  GLOBAL_PERMISSIONS,
+  lacking,
+  NAMESPACE_ACTIONS,
+  namespaceNamedIn,
+  nearestPermission,
+  readPermission,
+} from '../auth/permissions.ts';
 import { describe } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -132,6 +140,12 @@ export function addKey(registry: Registry, record: KeyRecord): void {
   registry.addKey(record);
 }
 
+/** All permissions, for an error. */
+const PERMISSIONS =
+  `${['*', ...GLOBAL_PERMISSIONS].map((permission) => `"${permission}"`).join(', ')},` +
+  ' "ratelimit.*.<action>" or "ratelimit.<namespaceId>.<action>", where <action> is' +
+  ` ${NAMESPACE_ACTIONS.join(', ')} or, with * only, ${CREATE_ACTION}`;
+
 /** @throws ApiError (400) for the first text that is no permission */
 function requirePermissions(
   granted: readonly string[],
@@ -140,12 +154,11 @@ function requirePermissions(
   for (const [i, permission] of granted.entries()) {
     if (readPermission(permission) !== false) continue;
     const named = namespaceNamedIn(permission);
-    const hint = named === undefined ? '' : `: ${hintAt(named, idOf(named))}`;
-    throw new ApiError(
-      'BAD_REQUEST',
-      `"permissions[${i}]" must be "*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or` +
-        ` "ratelimit.<namespaceId>.<action>"; got ${describe(permission)}${hint}`,
-    );
+    const near = nearestPermission(permission);
+    const meant = near === undefined ? '' : `: did you mean ${near}?`;
+    const hint = named === undefined ? meant : `: ${hintAt(named, idOf(named))}`;
+    const got = `${describe(permission)}${hint}`;
+    throw new ApiError('BAD_REQUEST', `"permissions[${i}]" must be ${PERMISSIONS}; got ${got}`);
   }
 }
 

@@ -6,11 +6,14 @@
 
 import { ApiError } from '../errors.ts';
 import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+import { nearest } from '../nearest.ts';
 
-export const CREATE_NAMESPACE = 'ratelimit.*.create_namespace';
+/** Of no namespace that there is: allowed in all of them, or not at all. */
+export const CREATE_ACTION = 'create_namespace';
+export const CREATE_NAMESPACE = `ratelimit.*.${CREATE_ACTION}`;
 
 /** What can be allowed in a namespace. */
-const NAMESPACE_ACTIONS = [
+export const NAMESPACE_ACTIONS = [
   'limit',
   'read_namespace',
   'set_override',
@@ -23,7 +26,12 @@ const NAMESPACE_ACTIONS = [
 export type NamespaceAction = (typeof NAMESPACE_ACTIONS)[number];
 
 /** Of no namespace. */
-const GLOBAL_PERMISSIONS = ['keys.create', 'keys.read', 'keys.revoke', 'read_audit'] as const;
+export const GLOBAL_PERMISSIONS = [
+  'keys.create',
+  'keys.read',
+  'keys.revoke',
+  'read_audit',
+] as const;
 export type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
 
 export class Permissions {
@@ -110,6 +118,13 @@ export function readPermission(text: string): boolean | { namespaceId: string } 
   if (!NAMESPACE_ACTIONS.some((known) => known === action)) return false;
   if (namespaceId === '*') return true;
   return namespaceId.startsWith(NAMESPACE_ID_PREFIX) && { namespaceId };
+}
+
+/** What a text that is no permission was probably meant to have: an action, or all of it. */
+export function nearestPermission(text: string): string | undefined {
+  const [, place, action] = /^ratelimit\.(.+)\.([^.]*)$/s.exec(text) ?? [];
+  if (action === undefined) return nearest(text, GLOBAL_PERMISSIONS);
+  return nearest(action, place === '*' ? [...NAMESPACE_ACTIONS, CREATE_ACTION] : NAMESPACE_ACTIONS);
 }
 
 /** The name of a namespace in a text that would be a permission if its id were there instead. */

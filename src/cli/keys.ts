@@ -3,6 +3,7 @@
  * in the data directory of a stopped one.
  */
 
+import { CREATE_ACTION, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/permissions.ts';
 import { StartError } from '../errors.ts';
 import { isoTime } from '../time.ts';
 import { CODES, type Command, part } from './command.ts';
@@ -100,12 +101,18 @@ const revoke = part({
   },
 });
 
+const indented = (text: string) => `  ${text}`;
+
 export const keys: Command = {
   parts: { create, list, revoke },
   notes: `
-Permissions: "*", "keys.create", "keys.read", "keys.revoke", "read_audit", "ratelimit.*.<action>"
-for every namespace, "ratelimit.<namespaceId>.<action>" for one; weir namespaces list shows the
-ids. The key itself is printed once and never again.
+The permission * grants all. Others are ${GLOBAL_PERMISSIONS.join(', ')},
+ratelimit.*.<action> for every namespace and ratelimit.<namespaceId>.<action> for one, whose id
+weir namespaces list shows. Each <action> is one of
+
+${[...NAMESPACE_ACTIONS, `${CREATE_ACTION} (with ratelimit.* only)`].map(indented).join('\n')}
+
+The key itself is printed once and never again.
 `,
   examples: [
     "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",

@@ -201,6 +201,34 @@ describe('a key', () => {
   });
 });
 
+/** What an error says that a permission may be. */
+const PERMISSIONS =
+  '"*", "keys.create", "keys.read", "keys.revoke", "read_audit", "ratelimit.*.<action>" or' +
+  ' "ratelimit.<namespaceId>.<action>", where <action> is limit, read_namespace, set_override,' +
+  ' read_override, delete_override, refund, reset, read_analytics or, with * only,' +
+  ' create_namespace';
+
+test.each([
+  ['ratelimit.*.limits', 'limit'],
+  ['ratelimit.*.create_namespaces', 'create_namespace'],
+  ['ratelimit.rlns_0.set_overide', 'set_override'],
+  ['ratelimit.a.b.refnd', 'refund'],
+  ['keys.creat', 'keys.create'],
+  ['read_audits', 'read_audit'],
+  ['ratelimit.*.everything', undefined],
+  ['ratelimit.rlns_0.create_namespace', undefined],
+  ['nothing', undefined],
+])('the permission "%s" is refused with the nearest, if any', async (permission, near) => {
+  const answer = await operate(server.port, 'keys.create', {
+    name: 'k',
+    permissions: [permission],
+  });
+  expect([answer.status, errorOf(answer).message]).toEqual([
+    400,
+    `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${near ? `: did you mean ${near}?` : ''}`,
+  ]);
+});
+
 describe('a bad request for a key', () => {
   const name = 'k';
   const permissions = ['*'];
@@ -214,8 +242,7 @@ describe('a bad request for a key', () => {
       'no permission',
       { name, permissions: ['*', 'keys.*'] },
       400,
-      '"permissions[1]" must be "*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or' +
-        ' "ratelimit.<namespaceId>.<action>"; got "keys.*"',
+      `"permissions[1]" must be ${PERMISSIONS}; got "keys.*"`,
     ],
     [
       'a time past',
@@ -250,9 +277,7 @@ describe('a permission that names a namespace by its name', () => {
     return [answer.status, errorOf(answer).message];
   };
   const messageOf = (permission: string, hint: string) => {
-    const forms =
-      '"*", "keys.<action>", "read_audit", "ratelimit.*.<action>" or "ratelimit.<namespaceId>.<action>"';
-    return `"permissions[0]" must be ${forms}; got "${permission}"${hint}`;
+    return `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${hint}`;
   };
   const RULE = ': a namespace is named by its id, which begins with "rlns_"';
   const LIST = ' (weir namespaces list shows them)';

@@ -1,8 +1,15 @@
 /** Every operation, asked with every kind of key about every kind of namespace. */
 
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_NAMES } from '../../src/api/operations.ts';
-import { Permissions, readPermission } from '../../src/auth/permissions.ts';
+import {
+  CREATE_ACTION,
+  GLOBAL_PERMISSIONS,
+  NAMESPACE_ACTIONS,
+  Permissions,
+  readPermission,
+} from '../../src/auth/permissions.ts';
 import { figure } from '../faults/promises.ts';
 import {
   COUNTER_OPERATIONS,
@@ -370,4 +377,13 @@ describe('permissions', () => {
       }
     }
   });
+});
+
+test('the README lists every permission and every action, and no other', () => {
+  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+  const [, section = ''] = /\n### Keys\n\n(.*?)\n\n/s.exec(readme) ?? [];
+  const listed = [...section.matchAll(/`([a-z_.]+)`/g)].map(([, name]) => name);
+  expect(listed.toSorted()).toEqual(
+    [...NAMESPACE_ACTIONS, CREATE_ACTION, ...GLOBAL_PERMISSIONS].toSorted(),
+  );
 });
