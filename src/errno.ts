@@ -1,7 +1,7 @@
 /** What the system's error codes about files mean, in words. */
 
 const FAULTS: Readonly<Record<string, string>> = {
-  ENOENT: 'no such file',
+  ENOENT: 'no such file or directory',
   EACCES: 'permission denied',
   EISDIR: 'it is a directory',
 };

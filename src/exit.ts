@@ -14,15 +14,22 @@ export const EXIT = {
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
+export type ExitMeanings = Readonly<Partial<Record<ExitCode, string>>>;
+
+/** Of all commands. */
 export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
   [EXIT.OK]: 'success; check: allowed',
   [EXIT.DENIED]: 'check: denied',
   [EXIT.USAGE]:
-    'wrong command line, setting or file: nothing was done; or unusable standard output',
+    'wrong command line, setting or file, nothing was done; or standard output cannot be written',
   [EXIT.NO_ANSWER]: 'no answer from the server, or an answer that is not from weir',
   [EXIT.SERVER_ERROR]: 'the server answered with an error, whose code the message names',
-  [EXIT.CANNOT_SERVE]: 'serve cannot start or go on: port, data directory, store or thread',
+  [EXIT.CANNOT_SERVE]: 'serve cannot start: port, data directory, store or thread',
 };
+
+/** Of one command: of those that decide nothing, and of a check. */
+const SUCCESS: ExitMeanings = { [EXIT.OK]: 'success' };
+export const DECISION: ExitMeanings = { [EXIT.OK]: 'allowed', [EXIT.DENIED]: 'denied' };
 
 /** The name of an exit code, for errors in JSON. */
 export function exitName(code: ExitCode): string {
@@ -30,7 +37,11 @@ export function exitName(code: ExitCode): string {
   return name ?? String(code);
 }
 
-/** The last section of a help text. */
-export function exitSection(codes: readonly ExitCode[]): string {
-  return `Exit codes:\n${codes.map((code) => `  ${code}  ${EXIT_MEANINGS[code]}\n`).join('')}`;
+/**
+ * The last section of a help text.
+ * @param own what codes mean for one command, where that is less than for all; {} for all
+ */
+export function exitSection(codes: readonly ExitCode[], own: ExitMeanings = SUCCESS): string {
+  const meanings = { ...EXIT_MEANINGS, ...own };
+  return `Exit codes:\n${codes.map((code) => `  ${code}  ${meanings[code]}\n`).join('')}`;
 }

@@ -1,6 +1,6 @@
 /** `weir check`: one check on a running server. */
 
-import { EXIT } from '../exit.ts';
+import { DECISION, EXIT } from '../exit.ts';
 import { isoTime, systemMs } from '../time.ts';
 import { CODES, type Command, part } from './command.ts';
 import { durationOf, identifierOf, integerOf, required } from './options.ts';
@@ -67,4 +67,5 @@ export const check: Command = {
     'weir check --limit 10 --duration 60s -- -user',
   ],
   codes: [EXIT.OK, EXIT.DENIED, ...CODES.slice(1)],
+  meanings: DECISION,
 };

@@ -6,7 +6,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { describe } from '../describe.ts';
 import { StartError } from '../errors.ts';
-import { EXIT, type ExitCode } from '../exit.ts';
+import { EXIT, type ExitCode, type ExitMeanings } from '../exit.ts';
 import { nearest } from '../nearest.ts';
 import { table } from './output.ts';
 import { SERVER_OPTIONS, Server } from './server.ts';
@@ -48,6 +48,8 @@ export interface Command {
   notes?: string;
   examples: readonly string[];
   codes: readonly ExitCode[];
+  /** Of these codes, where they mean more than success or a failure. */
+  meanings?: ExitMeanings;
 }
 
 /** The exit codes of a command that talks to a server. */
@@ -128,7 +130,7 @@ export function part<const O extends Options>(declared: Declared<O>): Part {
     usage,
     options,
     run: async (command, args) => {
-      const { values, positionals } = read(command, args, options);
+      const { values, positionals } = read(command, args, options, words);
       const missing = neededWords[positionals.length];
       if (missing !== undefined) throw new StartError(`<${missing}> is required`);
       const surplus = positionals[words.length];
@@ -140,16 +142,21 @@ export function part<const O extends Options>(declared: Declared<O>): Part {
   };
 }
 
-function read(command: string, args: readonly string[], options: Options) {
+function read(
+  command: string,
+  args: readonly string[],
+  options: Options,
+  words: readonly string[],
+) {
   const config: ParseArgsConfig = { args: [...args], options, allowPositionals: true };
   const parsed = parseArgs({ ...config, strict: false, tokens: true });
   for (const token of parsed.tokens) {
     if (token.kind !== 'option') continue;
-    const { name, rawName, value, inlineValue } = token;
+    const { name, rawName, value, inlineValue, index } = token;
     if (!Object.hasOwn(options, name)) {
-      const near = nearest(name, Object.keys(options));
-      const what = `${rawName} is not an option of ${command}`;
-      throw new StartError(near === undefined ? what : `${what}; did you mean --${near}?`);
+      const hint = hintAt(args[index], Object.keys(options), words);
+      const [typed] = args[index].split('=');
+      throw new StartError(`${typed} is not an option of ${command}${hint}`);
     }
     if (options[name].type === 'boolean') {
       if (value !== undefined) throw new StartError(`${rawName} takes no value`);
@@ -158,6 +165,18 @@ function read(command: string, args: readonly string[], options: Options) {
     }
   }
   return parsed;
+}
+
+/** What an unknown option was probably meant to be. @param word as it was typed */
+function hintAt(word: string, known: readonly string[], words: readonly string[]): string {
+  const name = word.replace(/^--?|=.*$/gs, '');
+  const isLong = word.startsWith('--');
+  // One letter is as near to any other as a word of two; `-limit` stands for nothing else.
+  const near = isLong ? nearest(name, known) : known.find((option) => option === name);
+  if (near !== undefined) return `; did you mean --${near}?`;
+  if (isLong || words.length === 0) return '';
+  const what = `${/^[aeiou]/.test(words[0]) ? 'an' : 'a'} ${words[0]}`;
+  return `; ${what} that begins with "-" stands behind "--", at the end`;
 }
 
 /** Words behind `--` are no options. */

@@ -18,6 +18,7 @@ import { istio } from './gateways/istio.ts';
 import { nginx } from './gateways/nginx.ts';
 import type { Setup, Weir } from './gateways/setup.ts';
 import { traefik } from './gateways/traefik.ts';
+import { cell } from './output.ts';
 import type { Server } from './server.ts';
 
 const LISTEN = '8080';
@@ -154,13 +155,18 @@ function choose(
   gateway: string,
   namespace: string | undefined,
 ): Policy {
+  const fitting = policies.filter((policy) => policy.gateway === gateway);
+  const names = fitting.map((policy) => cell(policy.namespace)).join(', ');
   if (namespace !== undefined) {
     const policy = policies.find((policy) => policy.namespace === namespace);
     if (policy?.gateway === gateway) return policy;
-    const is = policy === undefined ? 'there is none' : `it is for ${policy.gateway}`;
-    throw new StartError(`--namespace must name a policy for ${gateway}: ${is}`);
+    const named = `the namespace ${describe(namespace)}`;
+    const fault =
+      policy === undefined
+        ? `there is no policy for ${named}`
+        : `the policy for ${named} is for ${policy.gateway}`;
+    throw new StartError(`${fault}; policies for ${gateway}: ${names || 'none'}`);
   }
-  const fitting = policies.filter((policy) => policy.gateway === gateway);
   if (fitting.length === 1) return fitting[0];
   if (fitting.length === 0) {
     throw new StartError(
@@ -168,6 +174,5 @@ function choose(
         ` {"policies":{"login":{"gateway":"${gateway}","limit":100,"duration":60000}}}`,
     );
   }
-  const names = fitting.map((policy) => policy.namespace).join(', ');
   throw new StartError(`--namespace must say which policy for ${gateway} is meant: ${names}`);
 }

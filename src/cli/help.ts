@@ -5,7 +5,10 @@ import type { Command, Option } from './command.ts';
 import { table } from './output.ts';
 
 /** The help of one command. */
-export function commandHelp(name: string, { parts, notes, examples, codes }: Command): string {
+export function commandHelp(
+  name: string,
+  { parts, notes, examples, codes, meanings }: Command,
+): string {
   const usages = Object.entries(parts).map(([part, { usage }]) => {
     return `  ${['weir', name, part, usage].filter((word) => word !== '').join(' ')}\n`;
   });
@@ -18,7 +21,7 @@ export function commandHelp(name: string, { parts, notes, examples, codes }: Com
     ...(notes === undefined ? [] : [`${notes.trim()}\n`]),
     `Options:\n${optionLines(order)}`,
     `Examples:\n${examples.map((line) => `  ${line}\n`).join('')}`,
-    exitSection(codes),
+    exitSection(codes, meanings),
   ];
   return sections.join('\n');
 }
@@ -44,5 +47,5 @@ The commands talk to a running server: WEIR_URL is its address, WEIR_KEY is the 
   weir check user_1 --limit 10 --duration 60s
   weir help overrides
 `;
-  return [usage, list, more, examples, exitSection(Object.values(EXIT))].join('\n');
+  return [usage, list, more, examples, exitSection(Object.values(EXIT), {})].join('\n');
 }

@@ -2,6 +2,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
+import { fileFault } from '../errno.ts';
 import { StartError } from '../errors.ts';
 import { jsonFault } from '../json-text.ts';
 
@@ -15,7 +16,7 @@ export function linesOf(path: string): { items: unknown[]; lines: number[] } {
   try {
     bytes = readFileSync(path === '-' ? 0 : path);
   } catch (error) {
-    throw new StartError(`${name} cannot be read: ${(error as Error).message}`);
+    throw new StartError(`${name} cannot be read: ${fileFault(error)}`);
   }
   if (!isUtf8(bytes)) throw new StartError(`${name} must be UTF-8, and it is not`);
   const items: unknown[] = [];

@@ -38,27 +38,35 @@ function textIn(unit: Unit, ms: number): string {
   return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : durationText(ms);
 }
 
+interface DurationBounds {
+  minimumMs: number;
+  maximumMs: number;
+  /** How long to wait is not said in milliseconds elsewhere: a bare number would be a guess. */
+  needsUnit?: true;
+}
+
 /** @returns ms */
 export function durationOf(
   option: string,
   value: string,
-  minimumMs = DURATION_MIN_MS,
-  maximumMs = DURATION_MAX_MS,
+  bounds: DurationBounds = { minimumMs: DURATION_MIN_MS, maximumMs: DURATION_MAX_MS },
 ): number {
-  const [, count, given] = /^(\d+)(ms|s|m|h|d)?$/.exec(value) ?? [];
-  if (count === undefined) {
-    throw new StartError(
-      `--${option} must be a duration such as 90000 (milliseconds), 90s, 15m, 1h or 30d;` +
-        ` got ${describe(value)}`,
-    );
+  const { minimumMs, maximumMs, needsUnit } = bounds;
+  const [, count, unit] = /^(\d+)(ms|s|m|h|d)?$/.exec(value) ?? [];
+  if (count === undefined || (needsUnit && unit === undefined)) {
+    const takes = needsUnit
+      ? 'with a unit, such as 500ms or 5s'
+      : 'such as 90000 (milliseconds), 90s, 15m, 1h or 30d';
+    throw new StartError(`--${option} must be a duration ${takes}; got ${describe(value)}`);
   }
-  const unit = (given ?? 'ms') as Unit;
-  const ms = Number(count) * UNITS_MS[unit];
-  if (ms >= minimumMs && ms <= maximumMs) return ms;
-  throw new StartError(
-    `--${option} must be from ${textIn(unit, minimumMs)} to ${textIn(unit, maximumMs)};` +
-      ` got ${describe(given === undefined ? `${value}ms` : value)}`,
-  );
+  const isWithin = (ms: number) => ms >= minimumMs && ms <= maximumMs;
+  const ms = Number(count) * UNITS_MS[(unit ?? 'ms') as Unit];
+  if (isWithin(ms)) return ms;
+  const text = unit === undefined ? durationText : (ms: number) => textIn(unit as Unit, ms);
+  const range = `--${option} must be from ${text(minimumMs)} to ${text(maximumMs)}`;
+  if (unit !== undefined) throw new StartError(`${range}; got ${describe(value)}`);
+  const hint = ms < minimumMs && isWithin(ms * UNITS_MS.s) ? `: for seconds write ${count}s` : '';
+  throw new StartError(`${range}; got ${count}, which is ${count} ms${hint}`);
 }
 
 const DATE = /^(\d{4})-(\d\d)-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;

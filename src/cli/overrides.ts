@@ -62,7 +62,9 @@ const set = part({
     const tokens = counted(override.limit, 'token');
     call.print(answer, () => {
       const what = `${tokens} per ${durationText(override.duration)} for ${quoted(words[0])}`;
-      return `Override ${overrideId} is set: ${what}${values.async ? ', asynchronous' : ''}.`;
+      const place = `in the namespace ${quoted(namespace.text)}`;
+      const kind = values.async ? ', asynchronous' : '';
+      return `Override ${overrideId} is set ${place}: ${what}${kind}.`;
     });
     return undefined;
   },
@@ -100,9 +102,13 @@ const remove = part({
   options: NAMESPACE,
   run: async (call) => {
     const identifier = needed(call.words[0]);
-    const fields = { ...namespaceOf(call.values).fields, identifier };
+    const namespace = namespaceOf(call.values);
+    const fields = { ...namespace.fields, identifier };
     const answer = await call.server().post<object>('ratelimits.deleteOverride', fields);
-    call.print(answer, () => `The override of ${quoted(identifier)} is deleted.`);
+    call.print(answer, () => {
+      const place = `in the namespace ${quoted(namespace.text)}`;
+      return `The override of ${quoted(identifier)} ${place} is deleted.`;
+    });
     return undefined;
   },
 });

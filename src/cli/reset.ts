@@ -4,13 +4,15 @@ import { CODES, type Command, part } from './command.ts';
 import { durationOf, identifierOf } from './options.ts';
 import { counted, quoted } from './output.ts';
 
+const DEFAULT_NAMESPACE = 'default';
+
 export const reset: Command = {
   parts: {
     '': part({
       usage: '<identifier> [options]',
       words: ['identifier'],
       options: {
-        namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
+        namespace: { type: 'string', value: '<name or id>', help: `default: ${DEFAULT_NAMESPACE}` },
         duration: {
           type: 'string',
           value: '<duration>',
@@ -30,10 +32,10 @@ export const reset: Command = {
         const answer = await server.post<{ cleared: number }>('ratelimits.reset', fields);
         const { cleared } = answer;
         if (!Number.isInteger(cleared)) throw server.notWeir(200);
-        call.print(
-          answer,
-          () => `Cleared ${counted(cleared, 'counter')} of ${quoted(identifier)}.`,
-        );
+        call.print(answer, () => {
+          const what = `${counted(cleared, 'counter')} of ${quoted(identifier)}`;
+          return `Cleared ${what} in the namespace ${quoted(namespace ?? DEFAULT_NAMESPACE)}.`;
+        });
         return undefined;
       },
     }),

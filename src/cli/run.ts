@@ -8,7 +8,6 @@ import { StartError } from '../errors.ts';
 import { EXIT, type ExitCode, exitName } from '../exit.ts';
 import { nearest } from '../nearest.ts';
 import { say, sayJson } from '../supervise/fatal.ts';
-import { VERSION } from '../version.ts';
 import { asksFor, type Command } from './command.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { ServerError } from './server.ts';
@@ -52,6 +51,10 @@ const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'print the configuration of a gateway for a policy',
     load: async () => (await import('./gateway.ts')).gateway,
   },
+  version: {
+    summary: 'print the version of weir, Node and the platform; --version, -v',
+    load: async () => (await import('./version.ts')).version,
+  },
 };
 
 /** What the help lists. */
@@ -59,7 +62,6 @@ const LISTED = {
   serve: { summary: 'serve checks; what weir does without a command' },
   ...COMMANDS,
   help: { summary: 'print the help of a command' },
-  version: { summary: 'print the version of weir, Node and the platform; --version, -v' },
 };
 
 /** @param args the words of the command line. @returns the exit code */
@@ -87,13 +89,11 @@ async function command([name, ...args]: readonly string[]): Promise<ExitCode> {
     case 'help':
     case '--help':
     case '-h':
-      return help(args[0]);
+      return help(args);
     case 'version':
     case '--version':
     case '-v':
-      return print(
-        `weir ${VERSION} (node ${process.version}, ${process.platform}-${process.arch})\n`,
-      );
+      return runCommand('version', args);
     default:
       return runCommand(name, args);
   }
@@ -107,16 +107,31 @@ async function runCommand(name: string, args: readonly string[]): Promise<ExitCo
   const [partName, ...rest] = args;
   const known = Object.keys(parts);
   if (partName === undefined) {
-    throw new StartError(`weir ${name} needs one of ${known.join(', ')}; see weir help ${name}`);
+    const which = known.length === 1 ? known[0] : `one of ${known.join(', ')}`;
+    throw new StartError(`weir ${name} needs a subcommand: ${which}; see weir help ${name}`);
   }
   const part = need(parts, partName, `a command of weir ${name}`, known);
   return part.run(`weir ${name} ${partName}`, rest);
 }
 
-async function help(name: string | undefined): Promise<ExitCode> {
-  if (name === undefined || ['help', 'version'].includes(name)) return print(generalHelp(LISTED));
-  if (name === 'serve') return print((await import('../config/help.ts')).helpText());
-  return print(commandHelp(name, await loadCommand(name)));
+/** @param words a command, which the name of one of its parts may follow */
+async function help(words: readonly string[]): Promise<ExitCode> {
+  const [name, ...more] = words;
+  const isGeneral = name === undefined || ['help', '--help', '-h'].includes(name);
+  if (isGeneral || name === 'serve') {
+    refuseSurplus(more[0]);
+    if (isGeneral) return print(generalHelp(LISTED));
+    return print((await import('../config/help.ts')).helpText());
+  }
+  const found = await loadCommand(name);
+  const isPart = more.length > 0 && more[0] !== '' && Object.hasOwn(found.parts, more[0]);
+  refuseSurplus(more[isPart ? 1 : 0]);
+  return print(commandHelp(name, found));
+}
+
+function refuseSurplus(word: string | undefined): void {
+  if (word === undefined) return;
+  throw new StartError(`${describe(word)} is one argument too many for weir help`);
 }
 
 function loadCommand(name: string): Promise<Command> {

@@ -12,8 +12,7 @@ import { durationOf, durationText } from './options.ts';
 
 const DEFAULT_URL = 'http://127.0.0.1:7070';
 const TIMEOUT = '5s';
-const TIMEOUT_MIN_MS = 1;
-const TIMEOUT_MAX_MS = 300_000;
+const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
 
 /** The options of every command that talks to a server. */
 export const SERVER_OPTIONS = {
@@ -79,7 +78,7 @@ export class Server {
   constructor({ url, timeout = TIMEOUT }: { url?: string; timeout?: string }) {
     this.#from = url === undefined ? 'WEIR_URL' : '--url';
     this.url = urlOf(this.#from, url ?? process.env.WEIR_URL ?? DEFAULT_URL);
-    this.#timeoutMs = durationOf('timeout', timeout, TIMEOUT_MIN_MS, TIMEOUT_MAX_MS);
+    this.#timeoutMs = durationOf('timeout', timeout, TIMEOUT_BOUNDS);
   }
 
   get<T>(operation: string, fields: Fields = {}): Promise<T> {
@@ -161,9 +160,28 @@ export class Server {
         EXIT.NO_ANSWER,
       );
     }
-    const { message: inner, code } = (cause ?? {}) as NodeJS.ErrnoException;
-    return new StartError(`${from}: ${inner || code || message}`, EXIT.NO_ANSWER);
+    const { message: inner, code = '' } = (cause ?? {}) as NodeJS.ErrnoException;
+    const why = protocolFault(this.url, code, inner ?? '') ?? (inner || code || message);
+    return new StartError(`${from}: ${why}`, EXIT.NO_ANSWER);
   }
+}
+
+/** @returns a sentence where the server and the URL may disagree about TLS */
+function protocolFault(url: string, code: string, message: string): string | undefined {
+  if (code.startsWith('ERR_SSL') || message.includes('SSL routines')) {
+    // An alert is an answer in TLS.
+    const [, alert] = /([\w/ ]*alert [\w ]+):/.exec(message) ?? [];
+    if (alert !== undefined) return `the TLS handshake failed: ${alert}`;
+    return 'the server does not speak TLS: use http:// in the URL?';
+  }
+  if (!url.startsWith('http:')) return undefined;
+  if (code === 'UND_ERR_SOCKET') {
+    return 'the server closed the connection: if it speaks TLS, use https:// in the URL';
+  }
+  if (code.startsWith('HPE_')) {
+    return 'the server does not speak HTTP: if it speaks TLS, use https:// in the URL';
+  }
+  return undefined;
 }
 
 /** @throws StartError for a text that is no address of a server; it may hold a password */

@@ -126,7 +126,7 @@ describe('weir check', () => {
       ['a', '--limit', '1', '--duration', '60'],
       {},
       EXIT.USAGE,
-      '--duration must be from 1000ms to 3155760000000ms; got "60ms"',
+      '--duration must be from 1s to 36525d; got 60, which is 60 ms: for seconds write 60s',
     ],
     [
       'a long duration',
@@ -172,6 +172,13 @@ describe('weir check', () => {
       EXIT.USAGE,
       '--timeout must be from 1ms to 5m; got "1h"',
     ],
+    [
+      'a timeout without a unit',
+      [...said, '--timeout', '5'],
+      {},
+      EXIT.USAGE,
+      '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"',
+    ],
   ];
   test.each(faults)(
     'says what is wrong in one sentence: %s',
@@ -198,7 +205,10 @@ describe('weir check', () => {
     const args = ['check', '', '--limit', '1', '--duration', '30d', '--empty-identifier'];
     expect([(await weir(args)).code, (await weir(args)).code]).toEqual([EXIT.OK, EXIT.DENIED]);
     const reset = await weir(['reset', '', '--empty-identifier']);
-    expect([reset.code, reset.stdout]).toEqual([EXIT.OK, 'Cleared 1 counter of "".\n']);
+    expect([reset.code, reset.stdout]).toEqual([
+      EXIT.OK,
+      'Cleared 1 counter of "" in the namespace "default".\n',
+    ]);
     const wrong = await weir(['reset', '']);
     expect([wrong.code, wrong.stderr]).toEqual([
       EXIT.USAGE,
@@ -244,16 +254,22 @@ describe('weir reset', () => {
     const one = await reset('locked out', '--duration', '29d');
     expect([one.code, one.stdout, one.stderr]).toEqual([
       0,
-      'Cleared 1 counter of "locked out".\n',
+      'Cleared 1 counter of "locked out" in the namespace "cli".\n',
       '',
     ]);
     expect([(await check('29d')).code, (await check('30d')).code]).toEqual([0, 1]);
-    expect((await reset('locked out')).stdout).toBe('Cleared 2 counters of "locked out".\n');
+    expect((await reset('locked out')).stdout).toBe(
+      'Cleared 2 counters of "locked out" in the namespace "cli".\n',
+    );
     expect((await check('30d')).code).toBe(0);
     await check('30d', '--help');
-    expect((await reset('--', '--help')).stdout).toBe('Cleared 1 counter of "--help".\n');
+    expect((await reset('--', '--help')).stdout).toBe(
+      'Cleared 1 counter of "--help" in the namespace "cli".\n',
+    );
     expect(await lines(['reset', 'nobody'])).toEqual([{ cleared: 0 }]);
-    expect((await reset('nobody')).stdout).toBe('Cleared 0 counters of "nobody".\n');
+    expect((await weir(['reset', 'nobody', '--namespace', 'mistyped'])).stdout).toBe(
+      'Cleared 0 counters of "nobody" in the namespace "mistyped".\n',
+    );
   });
 
   test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
@@ -379,12 +395,15 @@ describe('weir overrides', () => {
     const again = await weir(['overrides', 'set', ...of, '--limit', '1', '--duration', '90s']);
     expect([again.code, again.stdout]).toEqual([
       EXIT.OK,
-      `Override ${overrideId} is set: 1 token per 90s for "user_*".\n`,
+      `Override ${overrideId} is set in the namespace "over*": 1 token per 90s for "user_*".\n`,
     ]);
     const changed = { ...override, limit: 1, duration: 90_000, async: false };
     expect(await lines(list)).toEqual([changed]);
     const gone = await weir(['overrides', 'delete', ...of]);
-    expect([gone.code, gone.stdout]).toEqual([EXIT.OK, 'The override of "user_*" is deleted.\n']);
+    expect([gone.code, gone.stdout]).toEqual([
+      EXIT.OK,
+      'The override of "user_*" in the namespace "over*" is deleted.\n',
+    ]);
     const missing = await weir(['overrides', 'delete', ...of]);
     expect([missing.code, missing.stderr]).toEqual([
       EXIT.SERVER_ERROR,
@@ -534,11 +553,13 @@ describe('weir overrides', () => {
     expect((await weir(['overrides', 'import', latin])).stderr).toContain(
       'latin.jsonl must be UTF-8, and it is not',
     );
-    const nowhere = await weir(['overrides', 'import', 'nowhere']);
-    expect([nowhere.code, nowhere.stderr]).toEqual([
-      EXIT.USAGE,
-      expect.stringContaining('weir: nowhere cannot be read: ENOENT'),
-    ]);
+    for (const [path, why] of [
+      ['nowhere', 'no such file or directory'],
+      [files, 'it is a directory'],
+    ]) {
+      const { code, stderr } = await weir(['overrides', 'import', path]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${path} cannot be read: ${why}\n`]);
+    }
     const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
   });

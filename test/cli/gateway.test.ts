@@ -78,8 +78,18 @@ describe('weir gateway', () => {
     ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535; got "0"'],
     ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL like http://'],
     ['a path', ['nginx', '--upstream', 'http://a/b'], {}, '--upstream must be a URL like'],
-    ['another policy', ['nginx', '--namespace', 'of-envoy'], {}, 'it is for envoy'],
-    ['no policy', ['nginx', '--namespace', 'none'], {}, 'there is none'],
+    [
+      'another policy',
+      ['nginx', '--namespace', 'of-envoy'],
+      {},
+      'weir: the policy for the namespace "of-envoy" is for envoy; policies for nginx: of-nginx\n',
+    ],
+    [
+      'a namespace without a policy',
+      ['caddy', '--namespace', 'nope'],
+      {},
+      'weir: there is no policy for the namespace "nope"; policies for caddy: of-caddy, of-caddy-too\n',
+    ],
     ['JSON', ['nginx', '--json'], {}, '--json is not an option of weir gateway'],
   ])('with %s says what is wrong', async (_what, args, env, sentence) => {
     const { code, stdout, stderr } = await weir(args, env);

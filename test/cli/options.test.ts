@@ -20,6 +20,29 @@ test('a duration is read back from the text that it is shown as', () => {
   );
 });
 
+test('a duration without a unit is in ms, and refused with what was typed', () => {
+  const ms = (text: string) => () => durationOf('duration', text);
+  const range = '--duration must be from 1s to 36525d; got';
+  expect(ms('60')).toThrow(new Error(`${range} 60, which is 60 ms: for seconds write 60s`));
+  expect(ms('999')).toThrow(new Error(`${range} 999, which is 999 ms: for seconds write 999s`));
+  expect(ms('0')).toThrow(new Error(`${range} 0, which is 0 ms`));
+  expect(ms('9999999999999')).toThrow(
+    new Error(`${range} 9999999999999, which is 9999999999999 ms`),
+  );
+});
+
+test('a timeout needs a unit', () => {
+  const bounds = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
+  expect(durationOf('timeout', '5s', bounds)).toBe(5_000);
+  for (const text of ['5', '5000', '', 'soon']) {
+    expect(() => durationOf('timeout', text, bounds)).toThrow(
+      new Error(
+        `--timeout must be a duration with a unit, such as 500ms or 5s; got ${JSON.stringify(text)}`,
+      ),
+    );
+  }
+});
+
 test('a duration is its count of its unit, or is refused with the bounds in that unit', () => {
   const units = fc.constantFrom(...(Object.keys(UNITS) as (keyof typeof UNITS)[]));
   fc.assert(

@@ -5,6 +5,11 @@ import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  CREATE_ACTION,
+  GLOBAL_PERMISSIONS,
+  NAMESPACE_ACTIONS,
+} from '../../src/auth/permissions.ts';
 import { EXIT, EXIT_MEANINGS } from '../../src/exit.ts';
 import { jsonLines, runWeir } from '../support/command.ts';
 import {
@@ -27,8 +32,9 @@ afterAll(async () => {
 });
 
 /** Without a server. */
-const LOCAL = ['serve', 'config'];
+const LOCAL = ['serve', 'config', 'version'];
 const COMMANDS = ['check', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'];
+const WITHOUT_JSON = ['serve', 'gateway', 'version'];
 const weir = (...args: string[]) => runWeir(server.url, args);
 
 async function listening(other: Server): Promise<string> {
@@ -41,7 +47,7 @@ describe('the help', () => {
     const [general, ...same] = await Promise.all([weir('help'), weir('--help'), weir('-h')]);
     expect([general.code, general.stderr]).toEqual([EXIT.OK, '']);
     for (const other of same) expect(other).toEqual(general);
-    for (const command of [...LOCAL, ...COMMANDS, 'help', 'version']) {
+    for (const command of [...LOCAL, ...COMMANDS, 'help']) {
       expect(general.stdout).toMatch(new RegExp(`^  ${command} +\\w.{10,}$`, 'm'));
     }
     expect(general.stdout).toContain('weir help <command>');
@@ -61,7 +67,9 @@ describe('the help', () => {
       const isServer = command === 'serve';
       expect(help.stdout.includes('--data-dir, WEIR_DATA_DIR')).toBe(isServer);
       expect(help.stdout.includes('--timeout <duration>')).toBe(!LOCAL.includes(command));
-      expect(help.stdout.includes('--json')).toBe(!isServer && command !== 'gateway');
+      expect(help.stdout.includes('--json')).toBe(!WITHOUT_JSON.includes(command));
+      const success = command === 'check' ? 'allowed\n  1  denied' : 'success';
+      expect(help.stdout).toContain(`Exit codes:\n  0  ${success}\n  2  `);
       for (const line of isServer ? [] : help.stdout.split('\n')) {
         expect(line.length).toBeLessThanOrEqual(100);
       }
@@ -76,6 +84,31 @@ describe('the help', () => {
       expect([code, readme.includes(`| ${code} | ${meaning} |`)]).toEqual([code, true]);
     }
   });
+});
+
+test('weir help keys lists every permission', async () => {
+  const { stdout } = await weir('help', 'keys');
+  for (const permission of GLOBAL_PERMISSIONS) expect(stdout).toContain(permission);
+  for (const action of NAMESPACE_ACTIONS) expect(stdout).toContain(`\n  ${action}\n`);
+  expect(stdout).toContain(`\n  ${CREATE_ACTION} (with ratelimit.* only)\n`);
+});
+
+test('weir help takes the name of a subcommand', async () => {
+  expect(await weir('help', 'keys', 'create')).toEqual(await weir('help', 'keys'));
+});
+
+test.each<[string[], string]>([
+  [['version', '--json'], '--json is not an option of weir version'],
+  [['--version', 'foo'], '"foo" is one argument too many for weir version'],
+  [['help', 'keys', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'keys', 'list', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'version', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'serve', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'help', 'foo'], '"foo" is one argument too many for weir help'],
+])('%j is refused: it ignores no argument', async (args, message) => {
+  const { code, stdout, stderr } = await weir(...args);
+  expect([code, stdout]).toEqual([EXIT.USAGE, '']);
+  expect(stderr).toContain(message);
 });
 
 test.each(['--version', '-v', 'version'])(
@@ -102,7 +135,16 @@ test.each<[string[], string]>([
   [['constructor'], '"constructor" is not a command of weir; it must be'],
   [['keys', 'lst'], '"lst" is not a command of weir keys; did you mean list?'],
   [['keys', '--url'], '"--url" is not a command of weir keys; it must be one of create, list,'],
-  [['keys'], 'weir keys needs one of create, list, revoke; see weir help keys'],
+  [['keys'], 'weir keys needs a subcommand: one of create, list, revoke; see weir help keys\n'],
+  [['namespaces'], 'weir namespaces needs a subcommand: list; see weir help namespaces\n'],
+  [
+    ['check', '-user', '--limit', '1'],
+    'weir: -user is not an option of weir check; an identifier that begins with "-" stands behind "--", at the end\n',
+  ],
+  [['reset', '-u'], '-u is not an option of weir reset; an identifier that begins with "-"'],
+  [['keys', 'revoke', '-k=1'], '-k is not an option of weir keys revoke; a keyId that begins'],
+  [['keys', 'list', '-u'], 'weir: -u is not an option of weir keys list\n'],
+  [['check', 'a', '-limit', '1'], '-limit is not an option of weir check; did you mean --limit?'],
   [['keys', 'list', '--tiemout', '1s'], '--tiemout is not an option of weir keys list; did you'],
 ])('%j is answered with what was probably meant', async (args, message) => {
   const { code, stdout, stderr } = await weir(...args);
@@ -151,7 +193,7 @@ describe('a server that accepts and never answers', () => {
   });
 
   test('says that a change may have been made, as JSON too', async () => {
-    const args = ['keys', 'revoke', 'key_1', '--timeout', '50', '--json'];
+    const args = ['keys', 'revoke', 'key_1', '--timeout', '50ms', '--json'];
     const { code, stdout, stderr } = await runWeir(url, args);
     expect([code, stdout, JSON.parse(stderr)]).toEqual([
       EXIT.NO_ANSWER,
@@ -190,12 +232,13 @@ describe('a list', () => {
     expect(stdout).toBe(`ID${space}  NAME\n${one}  first\n${two}  "with space"\n`);
   });
 
-  test('of the audit log shows time, action, key and target, and of pages only what was asked', async () => {
+  test('of the audit log has of pages only what was asked, and what it does not know as key=value', async () => {
     const entries = Array.from({ length: 250 }, (_, i) => ({
       at: 1_900_000_000_000 - i,
-      action: 'ratelimits.setOverride',
+      action: 'window.shift',
       keyId: `key_${i}`,
-      namespace: 'a b',
+      target: { namespace: 'a b' },
+      by: ['x'],
       limit: i,
     }));
     const asked: string[] = [];
@@ -217,8 +260,8 @@ describe('a list', () => {
     expect(await jsonLines(url, ['audit', 'list', '--limit', '999'])).toEqual(entries);
     const { stdout } = await runWeir(url, ['audit', 'list', '--limit', '1']);
     expect(stdout).toBe(
-      'TIME                  ACTION                  KEY ID  TARGET\n' +
-        '2030-03-17T17:46:40Z  ratelimits.setOverride  key_0   namespace="a b" limit=0\n',
+      'TIME                  ID  ACTION        BY     TARGET           CHANGE\n' +
+        '2030-03-17T17:46:40Z  -   window.shift  key_0  namespace="a b"  limit=0\n',
     );
     const wrong = await runWeir(url, ['audit', 'list', '--limit', '0']);
     expect([wrong.code, wrong.stderr]).toEqual([
