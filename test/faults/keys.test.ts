@@ -259,6 +259,7 @@ test('a key is in no log, file, metric, answer or process table, however it is u
   const args = ['--acceptors', '2', '--counters', '1024', '--log-level', 'debug'];
   const server = await own.start({ args, env: { WEIR_ROOT_KEY: undefined } });
   const root = /weir_[\w-]{43}/.exec(server.stdout())![0];
+  // In the line that exports it, and in the check that works as printed.
   const shown = server.stdout().split(root).length - 1;
   const secrets = [root];
   const answers: string[] = [];
@@ -322,7 +323,7 @@ test('a key is in no log, file, metric, answer or process table, however it is u
   server.child.kill('SIGKILL');
   await server.exited;
   for (const path of below(own.dataDir)) places.set(`${path} after`, readFileSync(path));
-  places.set('standard output', Buffer.from(server.stdout().replace(root, '')));
+  places.set('standard output', Buffer.from(server.stdout().replaceAll(root, '')));
   places.set('log', Buffer.from(server.stderr()));
   const forms = secrets.flatMap(formsOf);
   const found = [...places].flatMap(([place, bytes]) => {
@@ -330,6 +331,11 @@ test('a key is in no log, file, metric, answer or process table, however it is u
   });
   const tried = `${asked} requests, ${secrets.length} keys`;
   const looked = `${places.size} places, ${forms.length} forms`;
-  figure('P11', 'used rightly and wrongly', tried, `${looked}: 0 found; shown once`);
-  expect([found, shown, statSync(own.dataDir).isDirectory()]).toEqual([[], 1, true]);
+  figure(
+    'P11',
+    'used rightly and wrongly',
+    tried,
+    `${looked}: 0 found; shown by the first start only`,
+  );
+  expect([found, shown, statSync(own.dataDir).isDirectory()]).toEqual([[], 2, true]);
 });
