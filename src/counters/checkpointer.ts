@@ -41,8 +41,11 @@ const PART_ENTRIES = 1_024;
 /** Groups that a part takes at most, also where they are empty. */
 const PART_GROUPS = 4_096;
 
-/** Not by the flag that empties a file, behind which file systems write it out at once. */
-const OPEN = constants.O_WRONLY | constants.O_CREAT;
+/**
+ * Not by the flag that empties a file, behind which file systems write it out at once. A symbolic
+ * link in its place is an error: the directory may be one that other users write.
+ */
+const OPEN = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
 
 /** What is being written, for all shards of a worker in turn. */
 export class Part {

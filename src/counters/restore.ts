@@ -1,17 +1,19 @@
 /**
  * Takes the counters of the last run in again, from its checkpoints, before any thread decides. On
  * the main thread. Of each shard it takes the last whole checkpoint; one that is not whole is left
- * out, with a sentence that says so, and the one before it taken in its place. What is left out is
- * removed, where it can be, or a later start might find it newer than what this one writes. A start
- * never fails over them: counters that are forgotten let somebody in too early, once.
+ * out, with a sentence that says so, and the one before it taken in its place. So is a symbolic
+ * link, a FIFO or a file of another user. What is left out is removed (of a link only the link),
+ * where it can be, or a later start might find it newer than what this one writes. A start never
+ * fails over them: counters that are forgotten let somebody in too early, once.
  *
  * Counters go where their hash says, whatever the table they were in.
  */
 
-import { closeSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
+import { closeSync, lstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { shardOf } from '../shards/shard.ts';
+import { faultOf, OPEN_AS_IT_IS } from '../store/ownership.ts';
 import type { Table } from './buffer.ts';
 import {
   type Checkpoint,
@@ -66,6 +68,8 @@ export class LastRun {
       const shard = shardOfName(name);
       if (shard === undefined) continue;
       this.#attempt(name, () => {
+        const fault = faultOf(lstatSync(join(directory, name)));
+        if (fault !== undefined) throw new Damage(`it ${fault}`);
         const header = new ArrayBuffer(HEADER_BYTES);
         this.#read(name, 0, new Uint8Array(header));
         const file = { name, entriesCrc: entriesCrcOf(header), ...readHeader(header, key) };
@@ -138,7 +142,7 @@ export class LastRun {
   /** Fills the bytes from this position of a file on. */
   #read(name: string, position: number, bytes: Uint8Array): void {
     const { length } = bytes;
-    const file = openSync(join(this.#directory, name), 'r');
+    const file = openSync(join(this.#directory, name), OPEN_AS_IT_IS);
     try {
       for (let at = 0; at < length; ) {
         const read = readSync(file, bytes, at, length - at, position + at);

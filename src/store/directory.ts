@@ -14,7 +14,13 @@ import { dirname, join, resolve } from 'node:path';
 import Database from 'libsql';
 import { shardOfName } from '../counters/checkpoint.ts';
 import { StartError } from '../errors.ts';
-import { type Exposure, requireAccess, takeDirectory, takeFile } from './ownership.ts';
+import {
+  type Exposure,
+  requireAccess,
+  requireFiles,
+  restrictFile,
+  takeDirectory,
+} from './ownership.ts';
 
 const LOCK = 'lock';
 export const STORE = 'store.db';
@@ -47,9 +53,10 @@ export class DataDirectory {
       refuseForeign(path);
       const exposure = takeDirectory(path);
       const lockPath = join(path, LOCK);
-      if (existsSync(lockPath)) takeFile(lockPath);
+      requireFiles(path, readdirSync(path).filter(isOurs));
       const lock = new Database(lockPath, { timeout: 0 });
-      takeFile(lockPath);
+      // Not once it is locked: to close any descriptor of a file gives up the locks of the process.
+      restrictFile(lockPath);
       try {
         lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE');
         lock.exec('COMMIT'); // In this locking mode the lock stays.
@@ -60,7 +67,10 @@ export class DataDirectory {
         throw error;
       }
       // Not before the lock is held: another weir may be making and removing files.
-      for (const name of readdirSync(path)) if (isOurs(name)) takeFile(join(path, name));
+      const names = readdirSync(path).filter((name) => name !== LOCK);
+      const ours = names.filter(isOurs);
+      requireFiles(path, ours);
+      for (const name of [...ours, ...names.filter(isCounters)]) restrictFile(join(path, name));
       return new DataDirectory(path, lock, exposure);
     });
   }
@@ -115,20 +125,28 @@ function makeDirectory(path: string): void {
   mkdirSync(path, { mode: 0o700 });
 }
 
-/** The store and the lock with the files that SQLite makes beside them, and the counters. */
+/** The store and the lock with the files that SQLite makes beside them: copies are not ours. */
 function isOurs(name: string): boolean {
-  return /^(lock|store\.db(\.new)?)(-\w+)?$/.test(name) || shardOfName(name) !== undefined;
+  return /^(lock|store\.db(\.new)?)(-(wal|shm|journal))?$/.test(name);
+}
+
+function isCounters(name: string): boolean {
+  return shardOfName(name) !== undefined;
+}
+
+function isUnfinished(name: string): boolean {
+  return isOurs(name) && name.startsWith(UNFINISHED);
 }
 
 function leftOver(path: string): string[] {
-  return readdirSync(path).filter((name) => name.startsWith(UNFINISHED));
+  return readdirSync(path).filter(isUnfinished);
 }
 
 /** A directory with other things in it is somebody else's: its mode is not ours to change. */
 function refuseForeign(path: string): void {
   const names = readdirSync(path);
   if (names.includes(LOCK) || names.includes(STORE)) return;
-  const foreign = names.find((name) => name !== 'lost+found' && !name.startsWith(UNFINISHED));
+  const foreign = names.find((name) => name !== 'lost+found' && !isUnfinished(name));
   if (foreign === undefined) return;
   throw new StartError(
     `the data directory ${path} holds ${JSON.stringify(foreign)} but no store: give weir a` +

@@ -1,10 +1,24 @@
 /**
  * Owners and modes in the data directory. weir sets the mode of what its own user owns: 0700 for
  * the directory, 0600 for its files. A volume that an orchestrator has mounted belongs to another
- * user, often to root; it is used as it is. A file that weir cannot rely on stops the start.
+ * user, often to root; it is used as it is, and other users may put things into it: no link in it
+ * is followed, and no FIFO waited for. A file that weir cannot rely on stops the start, except for
+ * files of counters, which are left out and replaced.
  */
 
-import { accessSync, chmodSync, constants, statSync } from 'node:fs';
+import {
+  accessSync,
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  lstatSync,
+  openSync,
+  type Stats,
+  statSync,
+} from 'node:fs';
+import { join } from 'node:path';
 import { StartError } from '../errors.ts';
 
 /** A directory of another user that the group or others may read or write. */
@@ -18,6 +32,12 @@ export interface Exposure {
 const ownUid = process.getuid?.();
 const isRoot = ownUid === 0;
 const isOwn = (uid: number) => ownUid === undefined || uid === ownUid;
+
+/** Neither follows a link nor waits for the other end of a FIFO. */
+export const OPEN_AS_IT_IS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** Files of other users that a refusal names. */
+const NAMED_MAX = 3;
 
 /** @throws StartError when the directory is another user's and weir may not use it */
 export function requireAccess(path: string): void {
@@ -38,22 +58,75 @@ export function takeDirectory(path: string): Exposure | undefined {
   return undefined;
 }
 
-/** Restricts a file of weir's. @throws when it belongs to another user or is read-only */
-export function takeFile(path: string): void {
-  const { uid, mode } = statSync(path);
-  if (!isOwn(uid)) {
-    if (isRoot) return;
-    throw new Error(
-      `${path} belongs to uid ${uid} and has mode ${octal(mode)}: weir runs as uid ${ownUid}, and` +
-        ` files in its data directory must belong to that user (chown ${ownUid})`,
-    );
+/**
+ * Looks at files without opening them: SQLite opens some of them itself, and would follow a link.
+ * @throws when one of them is no regular file, belongs to another user or is read-only
+ */
+export function requireFiles(directory: string, names: readonly string[]): void {
+  const files = names.flatMap((name) => {
+    const stats = lstatSync(join(directory, name), { throwIfNoEntry: false });
+    return stats === undefined ? [] : [{ name, stats }];
+  });
+  // All of them in one sentence, so that they are mended at once.
+  const foreign = files.filter(({ stats }) => stats.isFile() && isForeign(stats));
+  for (const { name, stats } of files) {
+    const fault = faultOf(stats);
+    if (fault === undefined || foreign.some((file) => file.name === name)) continue;
+    throw new Error(`${join(directory, name)} ${fault}`);
   }
-  if ((mode & 0o600) !== 0o600) {
-    throw new Error(
-      `${path} has mode ${octal(mode)}: weir must be allowed to read and write it (chmod 600)`,
-    );
+  if (foreign.length === 0) return;
+  const named = foreign.slice(0, NAMED_MAX).map(({ name, stats: { uid, mode } }) => {
+    return `${name} (uid ${uid}, mode ${octal(mode)})`;
+  });
+  const rest = foreign.length - named.length;
+  const more = rest > 0 ? ` and ${rest} more` : '';
+  throw new Error(
+    `files in it belong to another user: ${named.join(', ')}${more};` +
+      ` weir runs as uid ${ownUid}, and its files must belong to that user` +
+      ` (chown -R ${ownUid} ${directory})`,
+  );
+}
+
+/** Restricts a file of weir's own. One that weir cannot use is left to what uses it. */
+export function restrictFile(path: string): void {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined || !isLoose(stats)) return;
+  const file = openSync(path, OPEN_AS_IT_IS);
+  try {
+    // Another one may have come in its place.
+    if (isLoose(fstatSync(file))) fchmodSync(file, 0o600);
+  } finally {
+    closeSync(file);
   }
-  if ((mode & 0o777) !== 0o600) chmodSync(path, 0o600);
+}
+
+/** Why weir cannot use a file in its directory; undefined where it can. */
+export function faultOf(stats: Stats): string | undefined {
+  const { uid, mode } = stats;
+  if (!stats.isFile()) return `is ${kindOf(stats)}, not a regular file`;
+  if (isForeign(stats)) return `belongs to uid ${uid}, and weir runs as uid ${ownUid}`;
+  if (isOwn(uid) && (mode & 0o600) !== 0o600) {
+    return `has mode ${octal(mode)}: weir must be allowed to read and write it (chmod 600)`;
+  }
+  return undefined;
+}
+
+/** Root may use the files of every user. */
+function isForeign({ uid }: Stats): boolean {
+  return !isOwn(uid) && !isRoot;
+}
+
+/** Only what can be opened for reading can be restricted through a descriptor. */
+function isLoose(stats: Stats): boolean {
+  const { uid, mode } = stats;
+  return stats.isFile() && isOwn(uid) && (mode & 0o400) !== 0 && (mode & 0o777) !== 0o600;
+}
+
+function kindOf(stats: Stats): string {
+  if (stats.isSymbolicLink()) return 'a symbolic link';
+  if (stats.isDirectory()) return 'a directory';
+  if (stats.isFIFO()) return 'a FIFO';
+  return stats.isSocket() ? 'a socket' : 'a device';
 }
 
 function isAllowed(path: string, how: number): boolean {

@@ -1,8 +1,10 @@
 /** Counters that go to files and come back: whole, cut, damaged, into other tables. */
 
+import { execFileSync } from 'node:child_process';
 import {
   closeSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -10,6 +12,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
   writeSync,
@@ -292,6 +295,45 @@ describe('a checkpoint', () => {
     ]);
     expect(readdirSync(last)).toEqual(['a file of somebody']);
     expect(again.live(NOW)).toBeGreaterThan(0);
+  });
+
+  test.each(['a symbolic link', 'a FIFO'])(
+    'in whose place is %s is neither followed nor waited for, and is replaced',
+    (kind) => {
+      const { tables, written } = writeTwo();
+      const shard = tables.tables.findIndex(({ words }) => words[HEADER.checkpoint] === 2);
+      const last = join(directory, `counters-${shard}.0`);
+      const aside = join(directory, 'aside');
+      renameSync(last, aside);
+      const bytes = readFileSync(aside);
+      if (kind === 'a FIFO') execFileSync('mkfifo', [last]);
+      else symlinkSync(aside, last);
+      const again = new Tables(COUNTERS_MIN);
+      const { damage } = restore(again);
+      expect(damage).toEqual([`${last} is left out: it is ${kind}, not a regular file`]);
+      expect(again.live(NOW)).toBeGreaterThan(0);
+      expect([existsSync(last), readFileSync(aside).equals(bytes)]).toEqual([false, true]);
+      for (let i = 0; i < 2; i++) {
+        for (let other = 0; other < 200; other++) tables.decide(`other_${other}`);
+        written.write(NOW + 3 + i);
+      }
+      expect(lstatSync(last).isFile()).toBe(true);
+    },
+  );
+
+  test('is not written through a symbolic link, and its counters stay owed', () => {
+    const tables = new Tables(COUNTERS_MIN);
+    const written = new Written(tables);
+    written.write();
+    tables.decide('a');
+    const [checkpointer] = written.checkpointers.filter((one) => one.isBehind());
+    const target = join(directory, 'target');
+    writeFileSync(target, 'precious');
+    const names = readdirSync(directory).filter((name) => name.startsWith('counters-'));
+    expect(names.every((name) => name.endsWith('.1'))).toBe(true);
+    for (const name of names) symlinkSync(target, join(directory, name.replace('.1', '.0')));
+    expect(() => checkpointer.begin(NOW)).toThrow(expect.objectContaining({ code: 'ELOOP' }));
+    expect([checkpointer.isBehind(), readFileSync(target, 'utf8')]).toEqual([true, 'precious']);
   });
 
   test('of another store, another version or a far future is left out, with a sentence', () => {

@@ -3,20 +3,24 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
+  existsSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
+import { SHARDS } from '../../src/limits.ts';
 import { done, type Fields, operate } from '../support/api.ts';
-import { check, errorOf, LASTING_MS } from '../support/http.ts';
+import { check, errorOf, LASTING_MS, metric } from '../support/http.ts';
 import { random } from '../support/random.ts';
 import {
   cleanEnvironment,
@@ -111,7 +115,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     rmSync(path);
     expect(await refusal()).toContain(`${path} is missing although it was made before`);
     mkdirSync(path);
-    expect(await refusal()).toContain(`the store ${path} cannot be trusted: `);
+    expect(await refusal()).toContain(`${path} is a directory, not a regular file`);
     rmSync(path, { recursive: true });
     writeFileSync(path, whole, { mode: 0o600 });
     const server = await startServer(dataDir, { args: ARGS });
@@ -380,6 +384,37 @@ describe('a disk that fails while the server runs', () => {
     }
     const tried = `${removals.length} ways`;
     figure('P4', 'removed while it runs', tried, 'checks answered, changes 503, 0 acknowledged');
+  });
+
+  test('because symbolic links replace files of counters: none is followed, each failure counts', async () => {
+    const server = await startServer(dataDir, { args: ARGS });
+    const target = join(dataDir, 'target');
+    writeFileSync(target, 'precious', { mode: 0o644 });
+    const paths = Array.from({ length: SHARDS }, (_, shard) => [0, 1].map((n) => `${shard}.${n}`))
+      .flat()
+      .map((name) => join(dataDir, `counters-${name}`));
+    for (const path of paths) {
+      // In one step: a worker would make the file again in between.
+      symlinkSync(target, `${path}.link`);
+      renameSync(`${path}.link`, path);
+    }
+    await until('each shard has failed', async () => {
+      for (let id = 0; id < 50; id++) expect(await limitOf(server, `user_${id}`)).toBe(1);
+      const body = { namespace: 'disk', identifier: 'a', limit: 10, duration: LASTING_MS };
+      expect((await check(server.port, body)).success).toBeDefined();
+      const failures = await metric(server.adminUrl, 'weir_checkpoint_failures_total');
+      return failures >= SHARDS && server.stderr().includes('"error":"ELOOP"');
+    });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect([readFileSync(target, 'utf8'), statSync(target).mode & 0o777]).toEqual([
+      'precious',
+      0o644,
+    ]);
+    const again = await startServer(dataDir, { args: ARGS });
+    await until('the log says so', () => again.stderr().includes('is a symbolic link'));
+    expect(await again.stop()).toEqual({ code: 0, signal: null });
+    expect(readFileSync(target, 'utf8')).toBe('precious');
+    expect(paths.filter((path) => existsSync(path) && !lstatSync(path).isFile())).toEqual([]);
   });
 
   test.skipIf(withoutTrace)(

@@ -11,7 +11,10 @@ import {
   cpSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
+  rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -138,24 +141,143 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     );
   });
 
-  test.each(['lock', 'store.db', 'counters-3.1'])(
+  test.each(['lock', 'store.db'])(
     'is told in one sentence that %s belongs to another user',
     async (name) => {
       const dataDir = makeDirectory(0o777, 0, 0);
       await (await start(dataDir)).stop();
       const path = join(dataDir, name);
-      if (name.startsWith('counters')) writeFileSync(path, '');
       for (const mode of [0o444, 0o666]) {
         chownSync(path, 0, 0);
         chmodSync(path, mode);
         expect(await refusal(dataDir)).toBe(
-          `weir: the data directory ${dataDir} cannot be used: ${path} belongs to uid 0 and has mode` +
-            ` 0${mode.toString(8)}: weir runs as uid` +
-            ` ${UID}, and files in its data directory must belong to that user (chown ${UID})\n`,
+          `weir: the data directory ${dataDir} cannot be used: files in it belong to another user:` +
+            ` ${name} (uid 0, mode 0${mode.toString(8)}); weir runs as uid ${UID}, and its files` +
+            ` must belong to that user (chown -R ${UID} ${dataDir})\n`,
         );
       }
     },
   );
+
+  test('is told of all files of another user at once', async () => {
+    const dataDir = makeDirectory(0o777, 0, 0);
+    await (await start(dataDir)).stop();
+    for (const name of ['store.db-wal', 'store.db-shm']) writeFileSync(join(dataDir, name), '');
+    for (const name of readdirSync(dataDir)) chownSync(join(dataDir, name), 0, 0);
+    expect(await refusal(dataDir)).toMatch(
+      /another user: (\S+ \(uid 0, mode \d{4}\)(, )?){3} and 1 more; .*\(chown -R 65534 \S+\)\n$/,
+    );
+  });
+
+  test('serves after one run of root, whose files of counters it replaces', async () => {
+    const dataDir = makeDirectory(0o700, UID, UID);
+    await (await start(dataDir)).stop();
+    const root = await startServer(dataDir);
+    const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
+    for (let i = 0; i < 100; i++) await check(root.port, { ...body, identifier: `user_${i}` });
+    expect(await root.stop()).toEqual({ code: 0, signal: null });
+    // As root leaves them that began with an empty directory, and one that everybody may read.
+    for (const name of readdirSync(dataDir)) {
+      if (name.startsWith('counters')) chownSync(join(dataDir, name), 0, 0);
+    }
+    chmodSync(join(dataDir, 'counters-3.1'), 0o644);
+    const server = await start(dataDir);
+    await until('it serves', () => server.stderr().includes('"msg":"serving"'));
+    expect(server.stderr()).toContain(
+      `${join(dataDir, 'counters-3.1')} is left out: it belongs to uid 0, and weir runs as uid ${UID}`,
+    );
+    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(looseFiles(dataDir)).toEqual([]);
+    const again = await start(dataDir);
+    expect(await check(again.port, body)).toMatchObject({ remaining: 8 });
+  });
+});
+
+describe('a start', () => {
+  const outside = temporaryDirectory();
+  const target = join(outside, 'target');
+  afterAll(() => removeDirectory(outside));
+  const place = (path: string, kind: string) => {
+    writeFileSync(target, 'precious');
+    chmodSync(target, 0o644);
+    rmSync(path, { recursive: true, force: true });
+    if (kind === 'a FIFO') execFileSync('mkfifo', [path]);
+    else if (kind === 'a directory') mkdirSync(path, { mode: 0o755 });
+    else symlinkSync(target, path);
+  };
+  const expectTarget = () => {
+    expect([readFileSync(target, 'utf8'), modeOf(target)]).toEqual(['precious', 0o644]);
+  };
+
+  test.each(
+    ['lock', 'lock-journal', 'store.db', 'store.db-wal', 'store.db.new'].flatMap((name) => {
+      return ['a symbolic link', 'a FIFO', 'a directory'].map((kind) => ({ name, kind }));
+    }),
+  )('is refused in one sentence where $name is $kind', async ({ name, kind }) => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    const path = join(dataDir, name);
+    place(path, kind);
+    const server = await spawnServer(dataDir);
+    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(server.stderr()).toBe(
+      `weir: the data directory ${dataDir} cannot be used: ${path} is ${kind}, not a regular file\n`,
+    );
+    expectTarget();
+    removeDirectory(dataDir);
+  });
+
+  test.each(['a symbolic link', 'a FIFO', 'a directory'])(
+    'leaves out files of counters in whose place is %s, and serves',
+    async (kind) => {
+      const dataDir = temporaryDirectory();
+      await (await startServer(dataDir)).stop();
+      const names = ['counters-0.0', 'counters-99.0'];
+      for (const name of names) place(join(dataDir, name), kind);
+      const server = await startServer(dataDir);
+      await until('it serves', () => server.stderr().includes('"msg":"serving"'));
+      for (const name of names) {
+        expect(server.stderr()).toContain(
+          `${join(dataDir, name)} is left out: it is ${kind}, not a regular file`,
+        );
+      }
+      server.child.kill('SIGKILL');
+      await server.exited;
+      expectTarget();
+      removeDirectory(dataDir);
+    },
+  );
+
+  test('leaves copies of the store and other things beside it as they are', async () => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    for (const name of ['store.db-bak', 'store.db-backups', 'lock-x', 'store.db.new-old']) {
+      place(join(dataDir, name), name.endsWith('s') ? 'a directory' : 'a symbolic link');
+    }
+    writeFileSync(join(dataDir, 'store.db-old'), '', { mode: 0o444 });
+    const before = readdirSync(dataDir).filter((name) => !name.startsWith('counters'));
+    const server = await startServer(dataDir);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(before));
+    expect(modeOf(join(dataDir, 'store.db-backups'))).toBe(0o755);
+    expect(modeOf(join(dataDir, 'store.db-old'))).toBe(0o444);
+    expectTarget();
+    removeDirectory(dataDir);
+  });
+
+  test('restricts the lock, and no other weir can start meanwhile', async () => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o644);
+    const server = await startServer(dataDir);
+    expect(modeOf(join(dataDir, 'lock'))).toBe(0o600);
+    const second = await spawnServer(dataDir);
+    expect(await second.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(second.stderr()).toContain('is in use by another weir');
+    await server.stop();
+    removeDirectory(dataDir);
+  });
 });
 
 describe.skipIf(process.getuid === undefined)('a data directory', () => {
