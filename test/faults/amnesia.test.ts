@@ -252,7 +252,11 @@ test('a disk that stalls for longer than a thread may hang is waited for, and ch
     await askAll(server);
     return (await metric(server.adminUrl, 'weir_workers_running')) === 2;
   });
-  await until('it is written again', () => paths.every((path) => existsSync(path)));
+  await until('it is written again', async () => {
+    // The second file is written once something is decided after the first.
+    await askAll(server);
+    return paths.every((path) => existsSync(path));
+  });
   const replaced = await metric(server.adminUrl, 'weir_workers_replaced_total');
   figure(
     'P6',
