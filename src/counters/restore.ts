@@ -12,8 +12,8 @@
 import { closeSync, lstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { faultOf, OPEN_AS_IT_IS } from '../ownership.ts';
 import { shardOf } from '../shards/shard.ts';
-import { faultOf, OPEN_AS_IT_IS } from '../store/ownership.ts';
 import type { Table } from './buffer.ts';
 import {
   type Checkpoint,

@@ -20,7 +20,7 @@ import {
   requireFiles,
   restrictFile,
   takeDirectory,
-} from './ownership.ts';
+} from '../ownership.ts';
 
 const LOCK = 'lock';
 export const STORE = 'store.db';

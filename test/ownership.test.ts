@@ -19,8 +19,8 @@ import {
 } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { EXIT } from '../../src/exit.ts';
-import { check, LASTING_MS } from '../support/http.ts';
+import { EXIT } from '../src/exit.ts';
+import { check, LASTING_MS } from './support/http.ts';
 import {
   type Options,
   type Running,
@@ -29,10 +29,10 @@ import {
   startServer,
   temporaryDirectory,
   until,
-} from '../support/server.ts';
+} from './support/server.ts';
 
 const UID = 65_534;
-const ROOT = new URL('../..', import.meta.url).pathname;
+const ROOT = new URL('..', import.meta.url).pathname;
 const EXPOSED = 'the data directory belongs to another user';
 
 const directory = temporaryDirectory();

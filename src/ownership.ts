@@ -19,7 +19,7 @@ import {
   statSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { StartError } from '../errors.ts';
+import { StartError } from './errors.ts';
 
 /** A directory of another user that the group or others may read or write. */
 export interface Exposure {
