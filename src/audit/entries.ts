@@ -1,7 +1,7 @@
 /**
- * What the audit log says of each kind of change, and how it is said in the server's log. An entry
- * names its target as it was at the time: keys are revoked and overrides deleted. Lists in it are
- * cut, so that one change cannot fill the log. Pure, but for the line in the server's log.
+ * The entries of the audit log, one kind for each kind of change, and their lines in the server's
+ * log. An entry names its target as it was at the time: keys are revoked and overrides deleted.
+ * Lists in an entry are cut, so that one change cannot fill the log. Pure, but for those lines.
  */
 
 import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX } from '../limits.ts';

@@ -1,9 +1,9 @@
 /**
- * Notes in the audit log how the policies in force differ from those that the store knows, which
- * then are the ones in force. They come from the configuration file, so a difference is seen when
- * it is read: at a start, where it was changed while no server ran, and on SIGHUP. Policies are in
- * force whether or not the store can be written: a difference that cannot be written is a warning
- * in the log, and is written the next time. On the main thread.
+ * Audits changes of policies. The store has the policies that were last audited; entries are made
+ * from how the configuration file differs from them. The file is read at a start, which so finds
+ * changes made while no server ran, and on SIGHUP. Policies are active whether or not the store can
+ * be written: a difference that cannot be written is a warning in the log, and is written the next
+ * time. On the main thread.
  */
 
 import { isDeepStrictEqual } from 'node:util';

@@ -1,5 +1,5 @@
 /**
- * What a command is, and how its words are read: each part of one declares its options once, for
+ * The shape of a command, and the parser of its words. Each part declares its options once, for
  * the parser and for the help. What is wrong is a StartError that names the word.
  */
 

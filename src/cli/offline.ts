@@ -11,7 +11,10 @@ import { SqliteStore } from '../store/sqlite.ts';
 import { systemMs } from '../time.ts';
 import { withFlag } from './server.ts';
 
-/** Whoever may write to the directory may do everything anyway. @throws StartError */
+/**
+ * No permission is checked: a user who may write to the directory may do everything anyway.
+ * @throws StartError
+ */
 export function createOffline(path: string, fields: object): { keyId: string; key: string } {
   try {
     return create(path, fields);

@@ -63,7 +63,7 @@ export function positive(text = ''): number {
 
 /** The lowest limit of a group and of the groups around it. */
 function lowestAround(mount: string, path: string, read: Controller['v1']): GroupLimit {
-  // What lies outside of the mount is shown by dots.
+  // Dots stand for directories outside of the mount.
   const names = path.split('/').filter((name) => name !== '' && name !== '..');
   const around = Array.from({ length: names.length + 1 }, (_, depth) => {
     return read(join(mount, ...names.slice(0, depth)));

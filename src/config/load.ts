@@ -37,7 +37,7 @@ const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 /** The settings, and the file of some of them, which has the policies too. */
 export interface Loaded extends Settings {
   file: ConfigFile | undefined;
-  /** Where each setting in force comes from: a flag, a variable, the file, or `default`. */
+  /** The source of each setting: a flag, a variable, the file, or `default`. */
   sources: Map<SettingName, string>;
   /** What the counters take, and of how much. */
   memory: MemoryPlan;

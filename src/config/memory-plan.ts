@@ -17,7 +17,7 @@ const MIB = 2 ** 20;
 const NODE_MAJOR = Number.parseInt(process.versions.node, 10);
 
 /**
- * What the process takes beside its table. After a flood of checks on 64 connections its anonymous
+ * Memory of the process beside its table. After a flood of checks on 64 connections its anonymous
  * and kernel memory were, with acceptors + workers of 1 + 1, 4 + 2 and 8 + 4: 60, 134 and 238 MiB
  * on Node 20; 74, 151 and 257 MiB on Node 22. The rest is code of Node's, which the kernel can
  * reclaim, but then reads again without end, all the more as checkpoints take page cache too. In a

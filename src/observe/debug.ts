@@ -1,6 +1,6 @@
 /**
- * What is logged at level debug, for an operator who looks for the reason why something does not
- * work: settings, operations, publications, and what acceptors report. Identifiers and keys are
+ * The log at level debug, for an operator who looks for the reason why something does not work: it
+ * has settings, operations, publications, and reports of acceptors. Identifiers and keys are
  * left out; a key that a client has put into some other place is replaced.
  */
 
@@ -28,7 +28,7 @@ export class DebugLog {
     this.#rootKey = rootKey === undefined ? undefined : spellingsOf(rootKey);
   }
 
-  /** Each setting in force, and where it comes from. */
+  /** Each setting and its source. */
   settings(loaded: Loaded): void {
     for (const name of SETTING_NAMES) {
       if (loaded[name] === undefined) continue;

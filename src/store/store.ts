@@ -1,8 +1,8 @@
 /**
- * What weir keeps for ever: the hash key, API keys (as digests), namespaces and overrides, the
- * audit log of changes to them, and the policies that it last knew. One interface, so that whoever
- * needs records does not know what holds them. Only the main thread has a store. It reads all but
- * the audit log once, at start; of the audit log it reads a page when a client asks for one.
+ * The durable state of weir: the hash key, API keys (as digests), namespaces and overrides, the
+ * audit log of changes to them, and the policies that were last audited. An interface, so that the
+ * rest of weir does not know the database behind it. Only the main thread has a store. It reads
+ * all but the audit log once, at start, and a page of the audit log when a client asks for one.
  */
 
 import type { Policy } from '../policies/policy.ts';

@@ -1,5 +1,5 @@
 /**
- * What a store is made of, and how one of an older version becomes one of this version. A new
+ * The tables of a store, and the upgrade of a store of an older version to this one. A new
  * store is made complete under another name and then renamed, so that a file under the real name
  * is either whole or damaged, never half-made. An upgrade is one transaction. Failures are those
  * of SQLite.
