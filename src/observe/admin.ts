@@ -61,6 +61,7 @@ export class Admin {
   readonly #connections = new AdminConnections();
   /** Connections with a request that is not answered. */
   readonly #busy = new WeakSet<Socket>();
+  #text: Promise<string> | undefined;
   readonly #routes: readonly Route[] = [
     {
       path: '/',
@@ -129,6 +130,9 @@ export class Admin {
     const path = (req.url ?? '').split('?', 1)[0];
     const route = this.#routes.find((known) => known.path === path);
     const isAdmitted = this.#connections.admit(req.socket, route?.isProbe === true);
+    // A request that came right behind this one has closed the connection by then.
+    await nextTurn();
+    if (req.socket.destroyed) return;
     const answer = isAdmitted ? await this.#answer(req, path, route) : this.#tooMany();
     const { status, type, text, headers } = answer;
     const length = Buffer.byteLength(text);
@@ -168,8 +172,13 @@ export class Admin {
   async #metrics(): Promise<Answer> {
     if (this.observed === undefined) return failure(503, 'weir starts; there are no metrics yet');
     const { metrics } = this.observed;
+    // One text for all requests that have come before it is begun, so that many cost as one.
+    this.#text ??= nextTurn().then(() => {
+      this.#text = undefined;
+      return metrics.text();
+    });
     try {
-      return { status: 200, type: metrics.contentType, text: await metrics.text() };
+      return { status: 200, type: metrics.contentType, text: await this.#text };
     } catch (error) {
       return failure(500, (error as Error).message);
     }
@@ -198,4 +207,8 @@ export class Admin {
     if (origin === undefined || origin.toLowerCase() === own) return undefined;
     return `the header Origin is ${describe(origin)}; accepted is ${describe(own)}, or none`;
   }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
