@@ -3,7 +3,7 @@
 import { DECISION, EXIT } from '../exit.ts';
 import { isoTime, systemMs } from '../time.ts';
 import { CODES, type Command, part } from './command.ts';
-import { durationOf, identifierOf, integerOf, required } from './options.ts';
+import { durationOf, identifierOf, integerOf, required, WINDOW_OPTION } from './options.ts';
 
 interface LimitAnswer {
   success: boolean;
@@ -14,11 +14,7 @@ interface LimitAnswer {
 
 const OPTIONS = {
   limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; at least 1' },
-  duration: {
-    type: 'string',
-    value: '<duration>',
-    help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
-  },
+  duration: WINDOW_OPTION,
   namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
   cost: {
     type: 'string',

@@ -9,6 +9,13 @@ import { StartError } from '../errors.ts';
 import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, NAMESPACE_ID_PREFIX } from '../limits.ts';
 import { systemMs } from '../time.ts';
 
+/** `--duration` of a check and of an override. */
+export const WINDOW_OPTION = {
+  type: 'string',
+  value: '<duration>',
+  help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
+} as const;
+
 /** @throws StartError where a required option is missing */
 export function required<T>(option: string, value: T | undefined): T {
   if (value === undefined) throw new StartError(`--${option} is required`);

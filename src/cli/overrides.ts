@@ -4,7 +4,14 @@ import { StartError } from '../errors.ts';
 import { IMPORT_MAX_BYTES } from '../limits.ts';
 import { CODES, type Command, part, printLines } from './command.ts';
 import { linesOf } from './lines.ts';
-import { durationOf, durationText, integerOf, namespaceOf, required } from './options.ts';
+import {
+  durationOf,
+  durationText,
+  integerOf,
+  namespaceOf,
+  required,
+  WINDOW_OPTION,
+} from './options.ts';
 import { cell, counted, quoted } from './output.ts';
 import { ServerError } from './server.ts';
 
@@ -32,11 +39,7 @@ const set = part({
   options: {
     ...NAMESPACE,
     limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; 0 denies every check' },
-    duration: {
-      type: 'string',
-      value: '<duration>',
-      help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
-    },
+    duration: WINDOW_OPTION,
     async: { type: 'boolean', help: 'the checks that it governs are asynchronous' },
   },
   run: async (call) => {

@@ -201,7 +201,7 @@ describe('the audit log', () => {
     const newest = AUDIT_ENTRIES_MAX + 1;
     expect(ids(first)).toEqual(Array.from({ length: 100 }, (_, i) => newest - i));
     expect(first).toMatchObject({ cursor: String(newest - 99), total: AUDIT_ENTRIES_MAX });
-    // What comes meanwhile moves nothing in the pages that follow.
+    // A new entry does not move those of the next pages.
     await done(server.port, 'keys.create', { name: 'k', permissions: ['read_audit'] });
     const second = await page({ cursor: first.cursor, limit: 3, unknown: 'x' });
     expect(ids(second)).toEqual([newest - 100, newest - 101, newest - 102]);

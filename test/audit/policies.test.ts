@@ -98,7 +98,7 @@ test('a start has entries for what was changed while no server ran, also after k
   expect((await changes(without)).slice(0, -4)).toEqual([['policy.delete', 'b', 5, undefined]]);
 });
 
-test('policies are in force where the store cannot be written, and the next reload has the entries', async () => {
+test('policies are active while the store cannot be written, and the next reload has the entries', async () => {
   const server = await start({ a: { limit: 1 } });
   const other = new Database(join(own.dataDir, 'store.db'));
   other.exec('BEGIN IMMEDIATE');

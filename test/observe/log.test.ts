@@ -40,7 +40,7 @@ async function withRecords(server: Running, message: string, count: number) {
 }
 
 describe('at level debug the log', () => {
-  test('has each setting in force and where it comes from, and no secret', async () => {
+  test('has each setting and its source, and no secret', async () => {
     const server = await startWithFile(DEBUG);
     const all = await withRecords(server, 'setting', 20);
     const of = (name: string) => {

@@ -69,7 +69,7 @@ describe('a record as text', () => {
         expect(lines[0]).toMatch(/^\d{4}-/);
         expect(lines.slice(1).filter((line) => !line.startsWith('    '))).toEqual([]);
         expect(/[\p{Cc}\p{Bidi_Control}]/u.test(lines.join(''))).toBe(false);
-        // What stands behind the message: it may itself look like a field.
+        // Only fields after the message are read: the message may look like a field.
         const plain = written((log) => log.error({ ...fields, err: new Error(wrong) }, 'm'));
         const { 'error.type': _, 'error.message': shown, ...read } = fieldsIn(plain.split('\n')[0]);
         expect([read, shown]).toEqual([fields, wrong]);
