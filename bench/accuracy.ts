@@ -6,32 +6,32 @@
 
 import { judgeFixed } from '../src/counters/fixed.ts';
 import { judgeSliding } from '../src/counters/sliding.ts';
-import { type Cells, count, type Judge, NO_WINDOW } from '../src/counters/window.ts';
+import { addUsage, type Cells, type Judge, NO_WINDOW } from '../src/counters/window.ts';
 import {
   type Arrivals,
-  bursts,
+  boundaryBursts,
+  boundaryThenDrain,
+  burstArrivals,
   DURATION_MS,
-  endAndStart,
-  endAndThrough,
-  evenly,
-  everyMs,
+  evenArrivals,
+  everyMillisecond,
+  fullBursts,
   LIMIT,
-  limitEvery,
-  poisson,
+  poissonArrivals,
 } from './arrivals.ts';
 
-export interface Rule {
+export interface LimitRule {
   limit: number;
   durationMs: number;
 }
 
 export interface Limiter {
   /** Asked at times that never run back. */
-  admit: (nowMs: number, cost: number) => boolean;
+  allow: (nowMs: number, cost: number) => boolean;
 }
 
 /** What was admitted in the last `spanMs`, now included: each admission is kept for so long. */
-export class Log {
+export class SlidingLog {
   readonly #spanMs: number;
   readonly #entries: { atMs: number; cost: number }[] = [];
   #used = 0;
@@ -55,81 +55,81 @@ export class Log {
 }
 
 /** The exact one: admits what fits beside all that it admitted in the last `durationMs`. */
-function byLog({ limit, durationMs }: Rule): Limiter {
-  const log = new Log(durationMs);
-  const admit = (nowMs: number, cost: number) => {
+function logLimiter({ limit, durationMs }: LimitRule): Limiter {
+  const log = new SlidingLog(durationMs);
+  const allow = (nowMs: number, cost: number) => {
     if (log.usedAt(nowMs) + cost > limit) return false;
     log.add(nowMs, cost);
     return true;
   };
-  return { admit };
+  return { allow };
 }
 
 /** A counter of the table without the table: its cells are judged, and what passes is counted. */
-function byCells(judge: Judge, { limit, durationMs }: Rule): Limiter {
+function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
   const cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
   const terms = { limit, durationMs, cost: 0, isSliding: judge === judgeSliding };
-  const decision = { admitted: false, remaining: 0, reset: 0, window: 0 };
-  const admit = (nowMs: number, cost: number) => {
+  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+  const allow = (nowMs: number, cost: number) => {
     terms.cost = cost;
     judge(cells, nowMs, terms, decision);
-    if (decision.admitted) count(cells, decision.window, cost);
-    return decision.admitted;
+    if (decision.allowed) addUsage(cells, decision.window, cost);
+    return decision.allowed;
   };
-  return { admit };
+  return { allow };
 }
 
 export const LIMITERS = {
-  log: byLog,
-  fixed: (rule: Rule) => byCells(judgeFixed, rule),
-  sliding: (rule: Rule) => byCells(judgeSliding, rule),
+  log: logLimiter,
+  fixed: (rule: LimitRule) => cellLimiter(judgeFixed, rule),
+  sliding: (rule: LimitRule) => cellLimiter(judgeSliding, rule),
 };
 export type LimiterName = keyof typeof LIMITERS;
 
 /** What counts as at once: this part of a window. */
-const AT_ONCE = 1 / 60;
+const BURST_SHARE = 1 / 60;
 
 /** One limiter under arrivals, watched by logs of what it admits. */
-export class Trial {
-  asked = 0;
-  admitted = 0;
+export class LimiterTrial {
+  tokensRequested = 0;
+  tokensAllowed = 0;
   /** The most tokens in any `durationMs`, wherever it begins, and in a sixtieth of that. */
-  most = 0;
-  mostAtOnce = 0;
-  admissions = 0;
-  refusals = 0;
+  maxPerWindow = 0;
+  maxPerSixtieth = 0;
+  allowedChecks = 0;
+  deniedChecks = 0;
   /** Admissions for which a log of all that this limiter admitted had no room. */
-  wrongAdmissions = 0;
+  wrongAllowed = 0;
   /** Refusals for which it had. */
-  wrongRefusals = 0;
+  wrongDenied = 0;
   readonly #limiter: Limiter;
   readonly #limit: number;
-  readonly #inWindow: Log;
-  readonly #atOnce: Log;
+  readonly #inWindow: SlidingLog;
+  readonly #atOnce: SlidingLog;
 
-  constructor(limiter: Limiter, { limit, durationMs }: Rule) {
+  constructor(limiter: Limiter, { limit, durationMs }: LimitRule) {
     this.#limiter = limiter;
     this.#limit = limit;
-    this.#inWindow = new Log(durationMs);
-    this.#atOnce = new Log(durationMs * AT_ONCE);
+    this.#inWindow = new SlidingLog(durationMs);
+    this.#atOnce = new SlidingLog(durationMs * BURST_SHARE);
   }
 
-  ask(nowMs: number, cost: number): boolean {
-    const admitted = this.#limiter.admit(nowMs, cost);
+  check(nowMs: number, cost: number): boolean {
+    const admitted = this.#limiter.allow(nowMs, cost);
     const used = this.#inWindow.usedAt(nowMs) + cost;
     const fits = used <= this.#limit;
-    this.asked += cost;
+    this.tokensRequested += cost;
     if (!admitted) {
-      this.refusals++;
-      if (fits) this.wrongRefusals++;
+      this.deniedChecks++;
+      if (fits) this.wrongDenied++;
       return false;
     }
-    this.admissions++;
-    if (!fits) this.wrongAdmissions++;
-    this.admitted += cost;
+    this.allowedChecks++;
+    if (!fits) this.wrongAllowed++;
+    this.tokensAllowed += cost;
     // What an interval holds is most where it ends with an admission.
-    this.most = Math.max(this.most, used);
-    this.mostAtOnce = Math.max(this.mostAtOnce, this.#atOnce.usedAt(nowMs) + cost);
+    this.maxPerWindow = Math.max(this.maxPerWindow, used);
+    this.maxPerSixtieth = Math.max(this.maxPerSixtieth, this.#atOnce.usedAt(nowMs) + cost);
     this.#inWindow.add(nowMs, cost);
     this.#atOnce.add(nowMs, cost);
     return true;
@@ -137,7 +137,7 @@ export class Trial {
 }
 
 /** What a trial found, by which it is compared with others. */
-export interface Figures {
+export interface AccuracyFigures {
   /** Of the tokens that were asked for. */
   admitted: number;
   /** For each token that the log admitted. */
@@ -150,41 +150,41 @@ export interface Figures {
   wronglyRefused: number | undefined;
 }
 
-function figuresOf(trial: Trial, log: Trial): Figures {
+function figuresOf(trial: LimiterTrial, log: LimiterTrial): AccuracyFigures {
   const share = (wrong: number, all: number) => (all === 0 ? undefined : wrong / all);
   return {
-    admitted: trial.admitted / trial.asked,
-    toLog: trial.admitted / log.admitted,
-    most: trial.most / LIMIT,
-    mostAtOnce: trial.mostAtOnce / LIMIT,
-    wronglyAdmitted: share(trial.wrongAdmissions, trial.admissions),
-    wronglyRefused: share(trial.wrongRefusals, trial.refusals),
+    admitted: trial.tokensAllowed / trial.tokensRequested,
+    toLog: trial.tokensAllowed / log.tokensAllowed,
+    most: trial.maxPerWindow / LIMIT,
+    mostAtOnce: trial.maxPerSixtieth / LIMIT,
+    wronglyAdmitted: share(trial.wrongAllowed, trial.allowedChecks),
+    wronglyRefused: share(trial.wrongDenied, trial.deniedChecks),
   };
 }
 
-export interface Accuracy extends Record<LimiterName, Figures> {
+export interface Accuracy extends Record<LimiterName, AccuracyFigures> {
   arrivals: string;
   /** For each window, in limits. */
   asked: number;
 }
 
 /** @param windows for how many, from the first check on */
-export function judgeAll(name: string, arrivals: Arrivals, windows: number): Accuracy {
+export function compareLimiters(name: string, arrivals: Arrivals, windows: number): Accuracy {
   const rule = { limit: LIMIT, durationMs: DURATION_MS };
-  const log = new Trial(LIMITERS.log(rule), rule);
-  const fixed = new Trial(LIMITERS.fixed(rule), rule);
-  const sliding = new Trial(LIMITERS.sliding(rule), rule);
+  const log = new LimiterTrial(LIMITERS.log(rule), rule);
+  const fixed = new LimiterTrial(LIMITERS.fixed(rule), rule);
+  const sliding = new LimiterTrial(LIMITERS.sliding(rule), rule);
   let end: number | undefined;
   for (const at of arrivals) {
     end ??= at + windows * DURATION_MS;
     if (at >= end) break;
-    log.ask(at, 1);
-    fixed.ask(at, 1);
-    sliding.ask(at, 1);
+    log.check(at, 1);
+    fixed.check(at, 1);
+    sliding.check(at, 1);
   }
   return {
     arrivals: name,
-    asked: log.asked / LIMIT / windows,
+    asked: log.tokensRequested / LIMIT / windows,
     log: figuresOf(log, log),
     fixed: figuresOf(fixed, log),
     sliding: figuresOf(sliding, log),
@@ -194,33 +194,37 @@ export function judgeAll(name: string, arrivals: Arrivals, windows: number): Acc
 const WINDOWS = 3_000;
 
 export function measureAccuracy(): Accuracy[] {
-  const of = (name: string, arrivals: Arrivals) => judgeAll(name, arrivals, WINDOWS);
+  const of = (name: string, arrivals: Arrivals) => compareLimiters(name, arrivals, WINDOWS);
   return [
-    of('evenly', evenly(0.9)),
-    ...[0.9, 1.2, 5].map((demand) => of('Poisson', poisson(demand))),
-    ...[0.5, 2].map((demand) => of('random bursts', bursts(demand))),
-    of('limit every 61 s', limitEvery(61_000)),
-    of('limit at starts', limitEvery(DURATION_MS)),
-    of('end and start', endAndStart()),
-    of('end and through', endAndThrough()),
+    of('evenly', evenArrivals(0.9)),
+    ...[0.9, 1.2, 5].map((demand) => of('Poisson', poissonArrivals(demand))),
+    ...[0.5, 2].map((demand) => of('random bursts', burstArrivals(demand))),
+    of('limit every 61 s', fullBursts(61_000)),
+    of('limit at starts', fullBursts(DURATION_MS)),
+    of('end and start', boundaryBursts()),
+    of('end and through', boundaryThenDrain()),
     // As telling after fewer: 60,000 checks a window.
-    judgeAll('every ms', everyMs(), WINDOWS / 50),
+    compareLimiters('every ms', everyMillisecond(), WINDOWS / 50),
   ];
 }
 
 /** Columns under a title: a figure of each of these. */
-type Group = [title: string, of: readonly LimiterName[], show: (of: Figures) => string];
+type ColumnGroup = [
+  title: string,
+  of: readonly LimiterName[],
+  show: (of: AccuracyFigures) => string,
+];
 
-const ALL: readonly LimiterName[] = ['log', 'fixed', 'sliding'];
+const ALL_LIMITERS: readonly LimiterName[] = ['log', 'fixed', 'sliding'];
 /** Where a log has nothing to say. */
-const JUDGES: readonly LimiterName[] = ['fixed', 'sliding'];
+const WINDOW_LIMITERS: readonly LimiterName[] = ['fixed', 'sliding'];
 
-const GROUPS: readonly Group[] = [
-  ['admitted, %', ALL, ({ admitted }) => percent(admitted)],
-  ['most in 60 s', ALL, ({ most }) => most.toFixed(2)],
-  ['most in 1 s', JUDGES, ({ mostAtOnce }) => mostAtOnce.toFixed(2)],
-  ['wrongly adm., %', JUDGES, ({ wronglyAdmitted }) => percent(wronglyAdmitted)],
-  ['wrongly ref., %', JUDGES, ({ wronglyRefused }) => percent(wronglyRefused)],
+const GROUPS: readonly ColumnGroup[] = [
+  ['admitted, %', ALL_LIMITERS, ({ admitted }) => percent(admitted)],
+  ['most in 60 s', ALL_LIMITERS, ({ most }) => most.toFixed(2)],
+  ['most in 1 s', WINDOW_LIMITERS, ({ mostAtOnce }) => mostAtOnce.toFixed(2)],
+  ['wrongly adm., %', WINDOW_LIMITERS, ({ wronglyAdmitted }) => percent(wronglyAdmitted)],
+  ['wrongly ref., %', WINDOW_LIMITERS, ({ wronglyRefused }) => percent(wronglyRefused)],
 ];
 
 function percent(share: number | undefined): string {

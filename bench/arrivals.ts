@@ -3,7 +3,7 @@
  * steady, in bursts, and from one who knows where the windows end. The same in every run.
  */
 
-import { random } from '../test/support/random.ts';
+import { seededRandom } from '../test/support/random.ts';
 
 export const LIMIT = 100;
 export const DURATION_MS = 60_000;
@@ -14,12 +14,12 @@ const GAP_MS = DURATION_MS / LIMIT;
 export type Arrivals = Generator<number, never>;
 
 /** @param demand in limits for each window, here and below */
-export function* evenly(demand: number): Arrivals {
+export function* evenArrivals(demand: number): Arrivals {
   for (let i = 0; ; i++) yield Math.floor((i * GAP_MS) / demand);
 }
 
-export function* poisson(demand: number): Arrivals {
-  const wait = waits(1);
+export function* poissonArrivals(demand: number): Arrivals {
+  const wait = exponentialWaits(1);
   for (let at = 0; ; ) {
     at += wait(GAP_MS / demand);
     yield Math.floor(at);
@@ -27,9 +27,9 @@ export function* poisson(demand: number): Arrivals {
 }
 
 /** Bursts of any size up to the limit, 5 ms between two checks, and quiet times of any length. */
-export function* bursts(demand: number): Arrivals {
-  const below = random(2);
-  const wait = waits(3);
+export function* burstArrivals(demand: number): Arrivals {
+  const below = seededRandom(2);
+  const wait = exponentialWaits(3);
   for (let at = 0; ; ) {
     const size = 1 + below(LIMIT);
     for (let i = 0; i < size; i++, at += 5) yield Math.floor(at);
@@ -38,15 +38,15 @@ export function* bursts(demand: number): Arrivals {
 }
 
 /** The limit all at once, again and again. */
-export function* limitEvery(everyMs: number): Arrivals {
-  for (let at = 0; ; at += everyMs) yield* limitAt(at);
+export function* fullBursts(everyMs: number): Arrivals {
+  for (let at = 0; ; at += everyMs) yield* burstAt(at);
 }
 
 /** The limit in the last ms of a window, and in the first one of the next. */
-export function* endAndStart(): Arrivals {
+export function* boundaryBursts(): Arrivals {
   for (let boundary = DURATION_MS; ; boundary += 2 * DURATION_MS) {
-    yield* limitAt(boundary - 1);
-    yield* limitAt(boundary);
+    yield* burstAt(boundary - 1);
+    yield* burstAt(boundary);
   }
 }
 
@@ -56,24 +56,24 @@ export function* endAndStart(): Arrivals {
  * while in truth all of it is younger than a duration until the next window ends. By the end of the
  * window behind that the same can be done again.
  */
-export function* endAndThrough(): Arrivals {
+export function* boundaryThenDrain(): Arrivals {
   for (let boundary = DURATION_MS; ; boundary += 2 * DURATION_MS) {
-    yield* limitAt(boundary - 1);
+    yield* burstAt(boundary - 1);
     for (let i = 0; i < LIMIT; i++) yield boundary + i * GAP_MS + 1;
   }
 }
 
 /** At every ms, so that whatever can be had is taken at once; from the limit before an end on. */
-export function* everyMs(): Arrivals {
+export function* everyMillisecond(): Arrivals {
   for (let at = DURATION_MS - LIMIT; ; at++) yield at;
 }
 
-function* limitAt(at: number): Generator<number, void> {
+function* burstAt(at: number): Generator<number, void> {
   for (let i = 0; i < LIMIT; i++) yield at;
 }
 
 /** Waiting times without a memory, by their mean. */
-function waits(seed: number): (meanMs: number) => number {
-  const below = random(seed);
+function exponentialWaits(seed: number): (meanMs: number) => number {
+  const below = seededRandom(seed);
   return (meanMs) => -meanMs * Math.log(1 - below(2 ** 24) / 2 ** 24);
 }

@@ -5,7 +5,7 @@
  */
 
 import { App, type us_listen_socket, us_socket_local_port } from '../src/http/uws.ts';
-import { ANSWER } from './answer.ts';
+import { CONSTANT_RESPONSE } from './answer.ts';
 
 const [, , what, socketPath] = process.argv;
 const parses = what === 'parse';
@@ -19,7 +19,7 @@ const app = App().post('/*', (res) => {
   res.onData((piece, isLast) => {
     if (!isLast) return;
     if (parses) last = JSON.parse(decoder.decode(piece));
-    res.writeHeader('Content-Type', 'application/json').end(ANSWER);
+    res.writeHeader('Content-Type', 'application/json').end(CONSTANT_RESPONSE);
   });
 });
 if (socketPath !== undefined) app.listen_unix(mustListen, socketPath);

@@ -9,7 +9,7 @@ const ROW_HEIGHT = 28;
 const PANEL_GAP = 44;
 const TITLE_HEIGHT = 24;
 
-interface Bar {
+interface ChartBar {
   label: string;
   value: number;
   text: string;
@@ -23,7 +23,10 @@ export function loadChart(results: readonly LoadResult[], caption: string): stri
   const panels = connections.flatMap((count) => {
     const rows = results.filter((result) => result.connections === count);
     const plural = count === 1 ? 'connection' : 'connections';
-    const bars = (value: (row: LoadResult) => number, text: (row: LoadResult) => string): Bar[] =>
+    const bars = (
+      value: (row: LoadResult) => number,
+      text: (row: LoadResult) => string,
+    ): ChartBar[] =>
       rows.map((row) => ({
         label: row.server,
         value: value(row),
@@ -48,23 +51,23 @@ export function loadChart(results: readonly LoadResult[], caption: string): stri
   let y = 12;
   const parts: string[] = [];
   for (const { title, bars } of panels) {
-    parts.push(text(0, y + 12, title, 'font-weight="bold"'));
+    parts.push(svgText(0, y + 12, title, 'font-weight="bold"'));
     y += TITLE_HEIGHT;
     // Room to the right of the longest bar for what is written there.
     const scale = (WIDTH - LABEL_WIDTH - 230) / Math.max(...bars.map(({ value }) => value));
     for (const { label, value, text: written, color } of bars) {
       const length = Math.max(1, value * scale).toFixed(1);
       parts.push(
-        text(LABEL_WIDTH - 8, y + 14, label, 'text-anchor="end"'),
+        svgText(LABEL_WIDTH - 8, y + 14, label, 'text-anchor="end"'),
         `<rect x="${LABEL_WIDTH}" y="${y}" width="${length}" height="${BAR_HEIGHT}"` +
           ` fill="${color}"/>`,
-        text(LABEL_WIDTH + Number(length) + 8, y + 14, written),
+        svgText(LABEL_WIDTH + Number(length) + 8, y + 14, written),
       );
       y += ROW_HEIGHT;
     }
     y += PANEL_GAP - ROW_HEIGHT;
   }
-  parts.push(text(0, y + 4, caption, 'fill="#718096"'));
+  parts.push(svgText(0, y + 4, caption, 'fill="#718096"'));
   const height = y + 16;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 0 ${WIDTH} ${height}"` +
@@ -75,7 +78,7 @@ export function loadChart(results: readonly LoadResult[], caption: string): stri
   );
 }
 
-function text(x: number, y: number, content: string, attributes = ''): string {
+function svgText(x: number, y: number, content: string, attributes = ''): string {
   const escaped = content.replace(/[<>&]/g, (character) => `&#${character.charCodeAt(0)};`);
   return `<text x="${x}" y="${y}" ${attributes}>${escaped}</text>`;
 }

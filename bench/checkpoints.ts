@@ -5,18 +5,18 @@
  * one.
  */
 
-import { ask, PER_REQUEST } from './distinct.ts';
-import { ADMITTED, load } from './generator.ts';
-import { h2load, hasH2load } from './h2load.ts';
-import { type Figures, measureInTurn } from './rounds.ts';
-import { type Server, weir } from './servers.ts';
+import { PER_REQUEST, sendDistinct } from './distinct.ts';
+import { ALLOWED_WORKLOAD, runLoad } from './generator.ts';
+import { hasH2load, runH2load } from './h2load.ts';
+import { type ContestantFigures, measureAlternating } from './rounds.ts';
+import { type BenchServer, startWeir } from './servers.ts';
 
 const ROUNDS = 7;
 const SECONDS = 3;
 const CONNECTIONS = 64;
 const LIVE = [10_000, 1_000_000];
 
-export interface CheckpointRow extends Figures {
+export interface CheckpointRow extends ContestantFigures {
   server: string;
   live: number;
   load: string;
@@ -28,13 +28,13 @@ export async function measureCheckpoints(
   const rows: CheckpointRow[] = [];
   for (const live of LIVE) {
     const every = (name: string, ms: number) => {
-      return weir(name, 'in-place', { args: ['--checkpoint-ms', String(ms)] });
+      return startWeir(name, 'in-place', { args: ['--checkpoint-ms', String(ms)] });
     };
     const servers = await Promise.all([every('none', 3_600_000), every('every second', 1_000)]);
     try {
       for (const server of servers) {
         progress(`${live} counters, ${server.name}`);
-        await ask(server, 0, live / PER_REQUEST);
+        await sendDistinct(server, 0, live / PER_REQUEST);
       }
       rows.push(...(await measureAt(live, servers, progress)));
     } finally {
@@ -46,16 +46,16 @@ export async function measureCheckpoints(
 
 async function measureAt(
   live: number,
-  servers: readonly Server[],
+  servers: readonly BenchServer[],
   progress: (what: string) => void,
 ): Promise<CheckpointRow[]> {
-  const asked = { workload: ADMITTED, connections: CONNECTIONS, seconds: SECONDS };
-  const fast = (port: number) => load({ ...asked, port });
+  const asked = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
+  const fast = (port: number) => runLoad({ ...asked, port });
   const { requests, seconds } = await fast(servers[0].port);
   const rate = Math.round(requests / seconds / 2);
   const loads = [{ name: 'as fast as it goes', run: fast }];
   if (hasH2load) {
-    const half = (port: number) => h2load({ ...asked, at: port, rate });
+    const half = (port: number) => runH2load({ ...asked, target: port, rate });
     loads.push({ name: `${rate} a second`, run: half });
   }
   const rows: CheckpointRow[] = [];
@@ -63,7 +63,7 @@ async function measureAt(
     const contestants = servers.map((server) => {
       return { name: server.name, pids: server.pids, run: () => run(server.port) };
     });
-    const figures = await measureInTurn(contestants, ROUNDS, (what) => {
+    const figures = await measureAlternating(contestants, ROUNDS, (what) => {
       progress(`${live} counters, ${name}, ${what}`);
     });
     rows.push(...figures.map((of, i) => ({ server: servers[i].name, live, load: name, ...of })));

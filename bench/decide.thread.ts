@@ -5,7 +5,7 @@ import { Counters } from '../src/counters/counters.ts';
 import { HASH_KEY } from './sets.ts';
 import { BATCH, decideSubject } from './subjects.ts';
 
-export interface DecideThread {
+export interface DecideTask {
   owner: number;
   tables: SharedArrayBuffer[];
   count: number;
@@ -13,28 +13,28 @@ export interface DecideThread {
   /** One int32: 0 before the start, 1 while it runs, 2 at its end. */
   phase: SharedArrayBuffer;
   /** Whether each decision is timed. */
-  timed: boolean;
+  isTimed: boolean;
 }
 
 export interface DecideResult {
   decisions: number;
   /** How long each took, us, up to so many of them. */
-  tookUs: Float64Array;
+  durationsUs: Float64Array;
 }
 
 const TIMED_MAX = 1_000_000;
 
-const { owner, tables, count, first, phase, timed } = workerData as DecideThread;
+const { owner, tables, count, first, phase, isTimed } = workerData as DecideTask;
 const words = new Int32Array(phase);
-const tookUs = new Float64Array(timed ? TIMED_MAX : 0);
+const tookUs = new Float64Array(isTimed ? TIMED_MAX : 0);
 let decisions = 0;
-const step = timed ? timedStep() : batchStep();
+const step = isTimed ? timedStep() : batchStep();
 for (let i = 0; i < (2 * count) / BATCH + 200; i++) step();
 decisions = 0;
 parentPort!.postMessage('ready');
 Atomics.wait(words, 0, 0);
 while (Atomics.load(words, 0) === 1) step();
-const result: DecideResult = { decisions, tookUs: tookUs.subarray(0, decisions) };
+const result: DecideResult = { decisions, durationsUs: tookUs.subarray(0, decisions) };
 parentPort!.postMessage(result);
 
 function batchStep(): () => void {

@@ -7,14 +7,14 @@
  */
 
 import { connect } from 'node:net';
-import { manyChecks, requestText } from './generator.ts';
-import { cpuSeconds, residentBytes, type Server, weir } from './servers.ts';
+import { batchWorkload, requestText } from './generator.ts';
+import { type BenchServer, cpuSeconds, residentBytes, startWeir } from './servers.ts';
 
 const COUNTERS = 1_048_576;
 export const PER_REQUEST = 100;
 const CONNECTIONS = 8;
 const TENTHS = 10;
-const MARK = '########';
+const PLACEHOLDER = '########';
 
 export const DISTINCT_DEFAULT = 100_000_000;
 export interface DistinctTenth {
@@ -28,7 +28,7 @@ export async function measureDistinct(
   identifiers: number,
   onTenth: (tenth: DistinctTenth) => void,
 ): Promise<DistinctTenth[]> {
-  const server = await weir('weir', 'in-place', { args: ['--counters', String(COUNTERS)] });
+  const server = await startWeir('weir', 'in-place', { args: ['--counters', String(COUNTERS)] });
   const pid = server.process.pid ?? 0;
   try {
     const requests = Math.ceil(identifiers / PER_REQUEST / TENTHS);
@@ -36,7 +36,7 @@ export async function measureDistinct(
     for (let i = 0; i < TENTHS; i++) {
       const cpu = cpuSeconds(pid) ?? 0;
       const startedMs = performance.now();
-      await ask(server, i * requests, requests);
+      await sendDistinct(server, i * requests, requests);
       const seconds = (performance.now() - startedMs) / 1e3;
       const checks = requests * PER_REQUEST;
       const tenth = {
@@ -55,20 +55,24 @@ export async function measureDistinct(
 }
 
 /** How far the most of these is from the least, in per cent of the least. */
-export function swing(values: readonly number[]): number {
+export function relativeRangePercent(values: readonly number[]): number {
   return (Math.max(...values) / Math.min(...values) - 1) * 100;
 }
 
 /** So many requests from this number on, by all connections together. */
-export async function ask(server: Server, first: number, requests: number): Promise<void> {
+export async function sendDistinct(
+  server: BenchServer,
+  first: number,
+  requests: number,
+): Promise<void> {
   let following = first;
   const next = () => (following < first + requests ? following++ : undefined);
-  await Promise.all(Array.from({ length: CONNECTIONS }, () => converse(server.port, next)));
+  await Promise.all(Array.from({ length: CONNECTIONS }, () => runConnection(server.port, next)));
 }
 
 /** One request after the other until there is none. */
-function converse(port: number, next: () => number | undefined): Promise<void> {
-  const { bytes, places } = prepared();
+function runConnection(port: number, next: () => number | undefined): Promise<void> {
+  const { bytes, places } = prepareRequest();
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1');
     let received = '';
@@ -79,7 +83,7 @@ function converse(port: number, next: () => number | undefined): Promise<void> {
         resolve();
         return;
       }
-      const digits = Buffer.from(String(number).padStart(MARK.length, '0'), 'latin1');
+      const digits = Buffer.from(String(number).padStart(PLACEHOLDER.length, '0'), 'latin1');
       for (const place of places) digits.copy(bytes, place);
       socket.write(bytes);
     };
@@ -104,10 +108,10 @@ function converse(port: number, next: () => number | undefined): Promise<void> {
 }
 
 /** A request whose marks are to be written over by its number. */
-function prepared(): { bytes: Buffer; places: number[] } {
-  const { path, body } = manyChecks(PER_REQUEST, { limit: 1_000_000, duration: 2_592_000_000 });
-  const text = JSON.stringify(body(MARK));
+function prepareRequest(): { bytes: Buffer; places: number[] } {
+  const { path, body } = batchWorkload(PER_REQUEST, { limit: 1_000_000, duration: 2_592_000_000 });
+  const text = JSON.stringify(body(PLACEHOLDER));
   const whole = requestText(path, text);
-  const places = [...whole.matchAll(new RegExp(MARK, 'g'))].map(({ index }) => index);
+  const places = [...whole.matchAll(new RegExp(PLACEHOLDER, 'g'))].map(({ index }) => index);
   return { bytes: Buffer.from(whole, 'latin1'), places };
 }

@@ -11,8 +11,8 @@
  * while to say how much. Beside weir the bare server that parses.
  */
 
-import { type Load, load } from './generator.ts';
-import { bare, type Server, weir } from './servers.ts';
+import { type LoadMeasurement, runLoad } from './generator.ts';
+import { type BenchServer, startBareServer, startWeir } from './servers.ts';
 
 /** Until all that matters is compiled: what V8 makes meanwhile is no garbage of a check. */
 const WARM_UP_SECONDS = 3;
@@ -38,7 +38,7 @@ interface Collection {
 }
 
 /** `[12:0x55]  1234 ms: Scavenge 24.1 (30.0) -> 20.2 (31.0) MB, 1.5 / 0.0 ms ...` */
-const TRACE = new RegExp(
+const TRACE_GC_LINE = new RegExp(
   [
     String.raw`^\[\d+:(\w+)\] +(\d+) ms: .*?`,
     String.raw`([\d.]+) \([\d.]+\) -> ([\d.]+) \([\d.]+\) MB, `,
@@ -50,19 +50,19 @@ const TRACE = new RegExp(
 export async function measureGarbage(progress: (what: string) => void): Promise<GarbageResult[]> {
   const flags = ['--trace-gc'];
   const servers = [
-    await bare('bare, parses', 'parse', { nodeFlags: flags }),
-    await weir('weir, in place', 'in-place', { nodeFlags: flags }),
+    await startBareServer('bare, parses', 'parse', { nodeFlags: flags }),
+    await startWeir('weir, in place', 'in-place', { nodeFlags: flags }),
   ];
   try {
     const results: GarbageResult[] = [];
     for (const server of servers) {
       progress(`garbage: ${server.name}`);
       const wanted = { port: server.port, connections: CONNECTIONS, workload: server.workload };
-      await load({ ...wanted, seconds: WARM_UP_SECONDS });
-      const { traced, figures } = await tracedDuring(server, () => {
-        return load({ ...wanted, seconds: SECONDS });
+      await runLoad({ ...wanted, seconds: WARM_UP_SECONDS });
+      const { traced, figures } = await traceDuring(server, () => {
+        return runLoad({ ...wanted, seconds: SECONDS });
       });
-      results.push({ server: server.name, ...sumUp(traced, figures) });
+      results.push({ server: server.name, ...summarize(traced, figures) });
     }
     return results;
   } finally {
@@ -70,7 +70,7 @@ export async function measureGarbage(progress: (what: string) => void): Promise<
   }
 }
 
-async function tracedDuring({ process: child }: Server, run: () => Promise<Load>) {
+async function traceDuring({ process: child }: BenchServer, run: () => Promise<LoadMeasurement>) {
   let traced = '';
   const listen = (data: Buffer) => {
     traced += data;
@@ -81,9 +81,12 @@ async function tracedDuring({ process: child }: Server, run: () => Promise<Load>
   return { traced, figures };
 }
 
-function sumUp(traced: string, { requests, seconds }: Load): Omit<GarbageResult, 'server'> {
+function summarize(
+  traced: string,
+  { requests, seconds }: LoadMeasurement,
+): Omit<GarbageResult, 'server'> {
   const threads = new Map<string, Collection[]>();
-  for (const [, thread, at, before, after, pause] of traced.matchAll(TRACE)) {
+  for (const [, thread, at, before, after, pause] of traced.matchAll(TRACE_GC_LINE)) {
     const collections = threads.get(thread) ?? [];
     threads.set(thread, collections);
     collections.push({
@@ -95,7 +98,7 @@ function sumUp(traced: string, { requests, seconds }: Load): Omit<GarbageResult,
   }
   const all = [...threads.values()].flat();
   if (all.length === 0) throw new Error('V8 has traced no collection');
-  const bytesPerSecond = [...threads.values()].reduce((sum, of) => sum + allocatedBy(of), 0);
+  const bytesPerSecond = [...threads.values()].reduce((sum, of) => sum + allocationRate(of), 0);
   const pausedMs = all.reduce((sum, { pauseMs }) => sum + pauseMs, 0);
   return {
     bytesPerCheck: bytesPerSecond / (requests / seconds),
@@ -106,7 +109,7 @@ function sumUp(traced: string, { requests, seconds }: Load): Omit<GarbageResult,
 }
 
 /** In bytes a second. */
-function allocatedBy(collections: readonly Collection[]): number {
+function allocationRate(collections: readonly Collection[]): number {
   if (collections.length < COLLECTIONS_MIN) return 0;
   const bytes = collections.slice(1).reduce((sum, { before }, i) => {
     return sum + before - collections[i].after;

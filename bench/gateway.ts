@@ -8,19 +8,19 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nginx as printed } from '../src/cli/gateways/nginx.ts';
-import type { Weir } from '../src/cli/gateways/setup.ts';
+import type { WeirAddress } from '../src/cli/gateways/setup.ts';
 import { POLICY_DEFAULTS, type Policy } from '../src/policies/policy.ts';
-import { get } from './generator.ts';
+import { runGetLoad } from './generator.ts';
 import { freePort, startNginx } from './nginx.ts';
-import { type Figures, measureInTurn } from './rounds.ts';
-import { weir } from './servers.ts';
+import { type ContestantFigures, measureAlternating } from './rounds.ts';
+import { startWeir } from './servers.ts';
 
 const ROUNDS = 7;
 const SECONDS = 2;
 const CONNECTIONS = [1, 64];
 const HOST = '127.0.0.1';
 
-export interface GatewayRow extends Figures {
+export interface GatewayRow extends ContestantFigures {
   what: string;
   connections: number;
 }
@@ -35,7 +35,7 @@ const POLICY: Policy = {
   onError: 'deny',
 };
 
-const APPLICATION = (_: string, port: number) => `
+const applicationConfiguration = (_: string, port: number) => `
 worker_processes 1;
 pid nginx.pid;
 events { worker_connections 1024; }
@@ -64,15 +64,15 @@ export async function measureGateway(progress: (what: string) => void): Promise<
     chmodSync(directory, 0o755);
     const sockets = ['--gateway-socket', socket, '--gateway-socket-mode', '0666'];
     const args = ['--config', config, '--gateway-port', String(gatewayPort), ...sockets];
-    const limiter = await started(weir('weir', 'in-place', { args }));
-    const application = await started(startNginx(APPLICATION));
+    const limiter = await started(startWeir('weir', 'in-place', { args }));
+    const application = await started(startNginx(applicationConfiguration));
     const atPort = { host: HOST, port: gatewayPort, needsKey: false };
-    const text = (listen: number, at: Weir = atPort) => {
+    const text = (listenPort: number, at: WeirAddress = atPort) => {
       const upstream = { host: HOST, ...application };
-      return printed({ policy: POLICY, weir: at, listen, upstream });
+      return printed({ policy: POLICY, weir: at, listenPort, upstream });
     };
-    const none = await started(startNginx((_, port) => withoutWeir(text(port))));
-    const own = await started(startNginx((_, port) => byLimitReq(text(port))));
+    const none = await started(startNginx((_, port) => removeWeir(text(port))));
+    const own = await started(startNginx((_, port) => useLimitReq(text(port))));
     const asking = await started(startNginx((_, port) => text(port)));
     const bySocket = await started(startNginx((_, port) => text(port, { socket })));
 
@@ -81,7 +81,7 @@ export async function measureGateway(progress: (what: string) => void): Promise<
       return (connections: number) => ({
         name,
         pids,
-        run: () => get({ port, connections, seconds: SECONDS }, path, headers),
+        run: () => runGetLoad({ port, connections, seconds: SECONDS }, path, headers),
       });
     };
     const contestants = [
@@ -95,7 +95,7 @@ export async function measureGateway(progress: (what: string) => void): Promise<
     for (const connections of CONNECTIONS) {
       const now = contestants.map((make) => make(connections));
       for (const { run } of now) await run();
-      const figures = await measureInTurn(now, ROUNDS, (what) => {
+      const figures = await measureAlternating(now, ROUNDS, (what) => {
         progress(`gateway: ${connections} connections, ${what}`);
       });
       rows.push(...figures.map((found, i) => ({ what: now[i].name, connections, ...found })));
@@ -107,16 +107,16 @@ export async function measureGateway(progress: (what: string) => void): Promise<
   }
 }
 
-const ASKS = 'auth_request /_weir;';
+const AUTH_REQUEST_LINE = 'auth_request /_weir;';
 
 /** Without what is done about weir for each request; its variables are never set. */
-function withoutWeir(text: string, instead = ''): string {
-  if (!text.includes(ASKS)) throw new Error('the configuration does not ask weir');
-  return text.replace(ASKS, instead).replaceAll(/^ *add_header .*\n/gm, '');
+function removeWeir(text: string, instead = ''): string {
+  if (!text.includes(AUTH_REQUEST_LINE)) throw new Error('the configuration does not ask weir');
+  return text.replace(AUTH_REQUEST_LINE, instead).replaceAll(/^ *add_header .*\n/gm, '');
 }
 
-function byLimitReq(text: string): string {
+function useLimitReq(text: string): string {
   const zone = 'limit_req_zone $binary_remote_addr zone=own:16m rate=1000000r/s;\n';
   const instead = 'limit_req zone=own burst=1000000 nodelay;';
-  return withoutWeir(text, instead).replace('  server {\n', `  ${zone}  server {\n`);
+  return removeWeir(text, instead).replace('  server {\n', `  ${zone}  server {\n`);
 }

@@ -7,9 +7,9 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
-import { KEY, NAMESPACE } from './sets.ts';
+import { NAMESPACE, ROOT_KEY } from './sets.ts';
 
-export interface Load {
+export interface LoadMeasurement {
   requests: number;
   seconds: number;
   /** Latencies in us, 0 where the generator cannot tell. */
@@ -32,34 +32,34 @@ export interface Workload {
   digits?: number;
 }
 
-const said = { namespace: NAMESPACE, limit: 1_000_000, duration: 60_000, cost: 1 };
-const v1 = (isAsync: boolean): Workload => ({
+const DEFAULT_FIELDS = { namespace: NAMESPACE, limit: 1_000_000, duration: 60_000, cost: 1 };
+const checkWorkload = (isAsync: boolean): Workload => ({
   path: '/v1/ratelimits.limit',
   // `async` is said in both cases: to read it costs more than the difference that it makes.
-  body: (identifier) => ({ ...said, identifier, async: isAsync }),
+  body: (identifier) => ({ ...DEFAULT_FIELDS, identifier, async: isAsync }),
 });
-export const CHECK = v1(false);
-export const ASYNC_CHECK = v1(true);
-export const CHECK_V2: Workload = {
+export const CHECK_WORKLOAD = checkWorkload(false);
+export const ASYNC_WORKLOAD = checkWorkload(true);
+export const CHECK_V2_WORKLOAD: Workload = {
   path: '/v2/ratelimit.limit',
-  body: (identifier) => ({ ...said, identifier }),
+  body: (identifier) => ({ ...DEFAULT_FIELDS, identifier }),
 };
 /** Requests of one length; the limit holds for a minute of checks of one identifier. */
-const sized = (limit: number, duration: number): Workload => ({
-  path: CHECK.path,
+const fixedLengthWorkload = (limit: number, duration: number): Workload => ({
+  path: CHECK_WORKLOAD.path,
   digits: 7,
-  body: (identifier) => ({ ...said, identifier, limit, duration }),
+  body: (identifier) => ({ ...DEFAULT_FIELDS, identifier, limit, duration }),
 });
-export const ADMITTED = sized(50_000_000, 60_000);
+export const ALLOWED_WORKLOAD = fixedLengthWorkload(50_000_000, 60_000);
 /** All but the first of each identifier, for ten years. */
-export const REFUSED = sized(1, 300_000_000_000);
+export const DENIED_WORKLOAD = fixedLengthWorkload(1, 300_000_000_000);
 
 /** A request as it goes over the wire, for whoever writes it there without a generator. */
 export function requestText(path: string, body: string): string {
   const head = [
     `POST ${path} HTTP/1.1`,
     'Host: 127.0.0.1',
-    `Authorization: Bearer ${KEY}`,
+    `Authorization: Bearer ${ROOT_KEY}`,
     'Content-Type: application/json',
     `Content-Length: ${body.length}`,
   ];
@@ -67,24 +67,24 @@ export function requestText(path: string, body: string): string {
 }
 
 /** So many checks, of as many identifiers. */
-export function manyChecks(count: number, more: Partial<typeof said> = {}): Workload {
+export function batchWorkload(count: number, more: Partial<typeof DEFAULT_FIELDS> = {}): Workload {
   const body = (identifier: string) => {
-    const one = (i: number) => ({ ...said, ...more, identifier: `${identifier}_${i}` });
+    const one = (i: number) => ({ ...DEFAULT_FIELDS, ...more, identifier: `${identifier}_${i}` });
     return Array.from({ length: count }, (_, i) => one(i));
   };
   return { path: '/v2/ratelimit.multiLimit', body };
 }
 
-interface Address {
+interface LoadTarget {
   port: number;
   connections: number;
   seconds: number;
 }
 
-export interface Wanted extends Address {
+export interface LoadOptions extends LoadTarget {
   workload: Workload;
   /** Others, request by request in turn with it. */
-  beside?: readonly Workload[];
+  alternating?: readonly Workload[];
   /** Requests that are written at once on a connection; 1 if left out. */
   pipelining?: number;
   /** How many identifiers; beyond 20 000 the workload must have `digits`. */
@@ -97,25 +97,29 @@ const run = promisify(execFile);
 export const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
 export const GENERATOR = hasWrk ? 'wrk' : 'autocannon';
 
-export function load(wanted: Wanted): Promise<Load> {
-  return hasWrk ? byWrk(wanted) : byAutocannon(wanted);
+export function runLoad(wanted: LoadOptions): Promise<LoadMeasurement> {
+  return hasWrk ? runWrkLoad(wanted) : runAutocannon(wanted);
 }
 
-async function byWrk(wanted: Wanted): Promise<Load> {
-  const { workload, beside = [], pipelining = 1, identifiers = IDENTIFIERS } = wanted;
-  const kinds = [workload, ...beside].flatMap(({ path, body, hasHeader, digits }) => {
+async function runWrkLoad(wanted: LoadOptions): Promise<LoadMeasurement> {
+  const { workload, alternating = [], pipelining = 1, identifiers = IDENTIFIERS } = wanted;
+  const kinds = [workload, ...alternating].flatMap(({ path, body, hasHeader, digits }) => {
     const identifier = digits === undefined ? 'user_%d' : `user_%0${digits}d`;
     return [path, JSON.stringify(body(identifier)), hasHeader === true ? identifier : ''];
   });
   const figures = await runWrk(wanted, workload.path, [
-    ...['--', KEY, String(identifiers), String(pipelining), ...kinds],
+    ...['--', ROOT_KEY, String(identifiers), String(pipelining), ...kinds],
   ]);
   // It fills in what it takes for left out, by a mean that is wrong where several are at once.
   return pipelining === 1 ? figures : { ...figures, p50: 0, p99: 0, p999: 0 };
 }
 
 /** GETs of a path, by wrk, all alike. */
-export function get(at: Address, path: string, headers: Record<string, string>): Promise<Load> {
+export function runGetLoad(
+  at: LoadTarget,
+  path: string,
+  headers: Record<string, string>,
+): Promise<LoadMeasurement> {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return runWrk(
     at,
@@ -126,11 +130,11 @@ export function get(at: Address, path: string, headers: Record<string, string>):
 }
 
 async function runWrk(
-  { port, connections, seconds }: Address,
+  { port, connections, seconds }: LoadTarget,
   path: string,
   behind: readonly string[],
   before: readonly string[] = [],
-): Promise<Load> {
+): Promise<LoadMeasurement> {
   const script = new URL('../../bench/wrk.lua', import.meta.url).pathname;
   const { stdout } = await run('wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
@@ -142,13 +146,13 @@ async function runWrk(
 }
 
 /** Of what can be wanted it has no several workloads, and no bound of identifiers. */
-async function byAutocannon(wanted: Wanted): Promise<Load> {
+async function runAutocannon(wanted: LoadOptions): Promise<LoadMeasurement> {
   const { port, connections, seconds, workload, pipelining = 1 } = wanted;
   const script = createRequire(import.meta.url).resolve('autocannon/autocannon.js');
   const { stdout } = await run(process.execPath, [
     ...[script, '--json', '--no-progress', '-m', 'POST', '-p', String(pipelining)],
     ...['-c', String(connections), '-d', String(seconds)],
-    ...['-H', `Authorization=Bearer ${KEY}`, '-H', 'Content-Type=application/json'],
+    ...['-H', `Authorization=Bearer ${ROOT_KEY}`, '-H', 'Content-Type=application/json'],
     ...['-b', JSON.stringify(workload.body('user_[<id>]')), '--idReplacement'],
     `http://127.0.0.1:${port}${workload.path}`,
   ]);

@@ -12,16 +12,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { Load, Workload } from './generator.ts';
-import { KEY } from './sets.ts';
+import type { LoadMeasurement, Workload } from './generator.ts';
+import { ROOT_KEY } from './sets.ts';
 
 const run = promisify(execFile);
 
 export const hasH2load = spawnSync('h2load', ['--version']).error === undefined;
 
-export interface Asked {
+export interface H2loadOptions {
   /** A port of this machine, or the path of a socket. */
-  at: number | string;
+  target: number | string;
   workload: Workload;
   connections: number;
   seconds: number;
@@ -29,31 +29,31 @@ export interface Asked {
   rate?: number;
 }
 
-export async function h2load(asked: Asked): Promise<Load> {
-  const { at, workload, connections, seconds, rate } = asked;
+export async function runH2load(asked: H2loadOptions): Promise<LoadMeasurement> {
+  const { target, workload, connections, seconds, rate } = asked;
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const body = join(directory, 'body');
   const log = join(directory, 'log');
   try {
-    writeFileSync(body, JSON.stringify(workload.body(identifierOf(workload))));
+    writeFileSync(body, JSON.stringify(workload.body(singleIdentifier(workload))));
     await run('h2load', [
       ...['--h1', '-t', '1', '-c', String(connections), '-D', String(seconds)],
       ...(rate === undefined ? [] : ['--rps', String(rate / connections)]),
-      ...['-H', `Authorization: Bearer ${KEY}`, '-H', 'Content-Type: application/json'],
+      ...['-H', `Authorization: Bearer ${ROOT_KEY}`, '-H', 'Content-Type: application/json'],
       ...['-d', body, `--log-file=${log}`],
-      ...(typeof at === 'string' ? [`--base-uri=unix:${at}`] : []),
-      `http://127.0.0.1${typeof at === 'number' ? `:${at}` : ''}${workload.path}`,
+      ...(typeof target === 'string' ? [`--base-uri=unix:${target}`] : []),
+      `http://127.0.0.1${typeof target === 'number' ? `:${target}` : ''}${workload.path}`,
     ]);
-    return figuresOf(readFileSync(log, 'latin1'), seconds);
+    return parseLog(readFileSync(log, 'latin1'), seconds);
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }
 }
 
-const identifierOf = ({ digits = 1 }: Workload) => `user_${'1'.padStart(digits, '0')}`;
+const singleIdentifier = ({ digits = 1 }: Workload) => `user_${'1'.padStart(digits, '0')}`;
 
 /** @param log lines of when it began, the status, and how many us it took */
-function figuresOf(log: string, seconds: number): Load {
+function parseLog(log: string, seconds: number): LoadMeasurement {
   const rows = log.trimEnd().split('\n');
   let errors = 0;
   const times = Float64Array.from(rows, (row) => {

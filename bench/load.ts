@@ -4,18 +4,18 @@
  * server, and how.
  */
 
-import { ASYNC_CHECK, type Load, load, type Workload } from './generator.ts';
+import { ASYNC_WORKLOAD, type LoadMeasurement, runLoad, type Workload } from './generator.ts';
 import { hasNginx, nginx } from './nginx.ts';
-import { type Contestant, type Figures, measureInTurn } from './rounds.ts';
-import { bare, type Server, weir } from './servers.ts';
+import { type Contestant, type ContestantFigures, measureAlternating } from './rounds.ts';
+import { type BenchServer, startBareServer, startWeir } from './servers.ts';
 
 const ROUNDS = 5;
 const SECONDS = 2;
 const WARM_UP_SECONDS = 1;
 const CONNECTIONS = [64, 1];
 
-export interface Scenario {
-  server: Server;
+export interface LoadScenario {
+  server: BenchServer;
   workload: Workload;
   connections: number;
   pipelining: number;
@@ -23,29 +23,29 @@ export interface Scenario {
   seconds: number;
 }
 
-export interface LoadResult extends Figures {
+export interface LoadResult extends ContestantFigures {
   server: string;
   connections: number;
 }
 
-export function contestant(scenario: Scenario): Contestant {
+export function scenarioContestant(scenario: LoadScenario): Contestant {
   const { name, pids } = scenario.server;
   return { name, pids, run: () => runScenario(scenario) };
 }
 
-export function runScenario({ server, ...wanted }: Scenario): Promise<Load> {
-  return load({ ...wanted, port: server.port });
+export function runScenario({ server, ...wanted }: LoadScenario): Promise<LoadMeasurement> {
+  return runLoad({ ...wanted, port: server.port });
 }
 
 /** The first is what the others are measured against. */
-export function startServers(): Promise<Server[]> {
+export function startServers(): Promise<BenchServer[]> {
   return Promise.all([
-    bare('bare, parses', 'parse'),
-    bare('bare, reads', 'read'),
+    startBareServer('bare, parses', 'parse'),
+    startBareServer('bare, reads', 'read'),
     ...(hasNginx ? [nginx('nginx, limit_req')] : []),
-    weir('weir, in place'),
-    weir('weir, in place, async', 'in-place', { workload: ASYNC_CHECK }),
-    weir('weir, by worker', 'worker'),
+    startWeir('weir, in place'),
+    startWeir('weir, in place, async', 'in-place', { workload: ASYNC_WORKLOAD }),
+    startWeir('weir, by worker', 'worker'),
   ]);
 }
 
@@ -53,12 +53,12 @@ export function startServers(): Promise<Server[]> {
  * The servers are stopped in the end.
  * @param servers of which the first is what the others are measured against
  * @param progress is told what comes next
- * @param counts of connections
+ * @param connectionCounts of connections
  */
 export async function measureLoad(
-  servers: readonly Server[],
+  servers: readonly BenchServer[],
   progress: (what: string) => void,
-  counts = CONNECTIONS,
+  connectionCounts = CONNECTIONS,
 ): Promise<LoadResult[]> {
   const usual = { pipelining: 1, identifiers: 10_000, seconds: SECONDS };
   progress('load: warm up');
@@ -69,11 +69,11 @@ export async function measureLoad(
       await runScenario({ ...usual, server, workload, connections: 64, seconds });
     }
     const results: LoadResult[] = [];
-    for (const connections of counts) {
+    for (const connections of connectionCounts) {
       const contestants = servers.map((server) => {
-        return contestant({ ...usual, server, workload: server.workload, connections });
+        return scenarioContestant({ ...usual, server, workload: server.workload, connections });
       });
-      const figures = await measureInTurn(contestants, ROUNDS, (what) => {
+      const figures = await measureAlternating(contestants, ROUNDS, (what) => {
         progress(`load: ${connections} connections, ${what}`);
       });
       results.push(...figures.map((of, i) => ({ server: servers[i].name, connections, ...of })));

@@ -11,42 +11,42 @@
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
-import { inlineMore } from '../src/inlining.ts';
+import { raiseInliningLimits } from '../src/inlining.ts';
 import { accuracyTable, measureAccuracy } from './accuracy.ts';
 import { loadChart } from './chart.ts';
 import { measureCheckpoints } from './checkpoints.ts';
-import { DISTINCT_DEFAULT, measureDistinct, swing } from './distinct.ts';
+import { DISTINCT_DEFAULT, measureDistinct, relativeRangePercent } from './distinct.ts';
 import { measureGarbage } from './garbage.ts';
 import { measureGateway } from './gateway.ts';
 import { GENERATOR, hasWrk } from './generator.ts';
 import { hasH2load } from './h2load.ts';
 import { measureLoad, startServers } from './load.ts';
-import { measureMany } from './many.ts';
+import { measureBatches } from './many.ts';
 import { hasNginx } from './nginx.ts';
-import { measureOpen } from './open.ts';
+import { measureOpenLoop } from './open.ts';
 import { measureOverrides } from './overrides.ts';
-import { measureRest } from './rest.ts';
-import { startRing } from './ring.ts';
+import { measureStartAndIdle } from './rest.ts';
+import { startQueueBench } from './ring.ts';
 import { measureShapes } from './shapes.ts';
-import { SOAK_MINUTES, soak } from './soak.ts';
+import { runSoak, SOAK_MINUTES } from './soak.ts';
 import { measureSpread } from './spread.ts';
-import { type Subject, stepSubjects } from './subjects.ts';
+import { type BenchSubject, stepSubjects } from './subjects.ts';
 import {
-  distinctLine,
-  known,
-  progress,
-  say,
+  formatDistinctTenth,
+  formatInteger,
+  formatKnown,
+  formatSoakMinute,
+  printLine,
+  showBatches,
   showCheckpoints,
   showGarbage,
   showGateway,
   showLoad,
-  showMany,
-  showOpen,
+  showOpenLoop,
+  showProgress,
   showShapes,
-  soakLine,
-  whole,
 } from './table.ts';
-import { measureCrowd, measureScaling } from './threads.ts';
+import { measureOversubscription, measureScaling } from './threads.ts';
 import { measureUnix } from './unix.ts';
 
 interface StepResult {
@@ -55,7 +55,7 @@ interface StepResult {
   p99Ns: number;
 }
 
-async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]> {
+async function measureSteps(subjects: readonly BenchSubject[]): Promise<StepResult[]> {
   const bench = new Bench({ time: 400, warmupTime: 200 });
   for (const { name, run } of subjects) bench.add(name, run);
   const results: StepResult[] = [];
@@ -71,14 +71,16 @@ async function measureSteps(subjects: readonly Subject[]): Promise<StepResult[]>
     const step = { name: subject.name, medianNs: nanoseconds(p50), p99Ns: nanoseconds(p99) };
     results.push(step);
     const shown = (ns: number) => ns.toFixed(0).padStart(7);
-    say(`${step.name.padEnd(40)} median ${shown(step.medianNs)} ns   p99 ${shown(step.p99Ns)} ns`);
+    printLine(
+      `${step.name.padEnd(40)} median ${shown(step.medianNs)} ns   p99 ${shown(step.p99Ns)} ns`,
+    );
   });
   await bench.run();
   return results;
 }
 
 // As the server does, in the threads of the benchmarks too.
-inlineMore();
+raiseInliningLimits();
 
 const [cpu] = cpus();
 const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`;
@@ -86,105 +88,112 @@ const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`
 /** What can be run: each part prints its table, and returns what it has found. */
 const PARTS = {
   steps: async () => {
-    say('');
+    printLine('');
     const steps = await measureSteps(stepSubjects());
-    const ring = startRing();
+    const ring = startQueueBench();
     steps.push(...(await measureSteps(ring.subjects)));
     await ring.stop();
     return steps;
   },
   scaling: async () => {
-    say('\nhash + decide, decisions a second:');
-    progress('two threads');
+    printLine('\nhash + decide, decisions a second:');
+    showProgress('two threads');
     const scaling = await measureScaling();
     for (const { name, one, two } of scaling) {
       const millions = (rate: number) => `${(rate / 1e6).toFixed(1)} M`.padStart(7);
       const both = `1 thread ${millions(one)}   2 threads ${millions(two)}`;
-      say(`${name.padEnd(40)} ${both}   ratio ${(two / one).toFixed(2)}`);
+      printLine(`${name.padEnd(40)} ${both}   ratio ${(two / one).toFixed(2)}`);
     }
-    progress('more threads than cores');
-    const crowd = await measureCrowd();
-    say('\nhow long one takes with more threads than cores:');
+    showProgress('more threads than cores');
+    const crowd = await measureOversubscription();
+    printLine('\nhow long one takes with more threads than cores:');
     for (const { name, medianUs, p999Us, mostUs } of crowd) {
       const tail = `p99.9 ${p999Us.toFixed(1)} us   most ${(mostUs / 1_000).toFixed(1)} ms`;
-      say(`${name.padEnd(40)} median ${medianUs.toFixed(2)} us   ${tail}`);
+      printLine(`${name.padEnd(40)} median ${medianUs.toFixed(2)} us   ${tail}`);
     }
     return { scaling, crowd };
   },
   load: async () => {
-    const load = await measureLoad(await startServers(), progress);
-    say(`\nHTTP, by ${GENERATOR}; ratios to the bare server that parses, in the same round:`);
+    const load = await measureLoad(await startServers(), showProgress);
+    printLine(`\nHTTP, by ${GENERATOR}; ratios to the bare server that parses, in the same round:`);
     showLoad(load);
     return load;
   },
   shapes: async () => {
-    const shapes = await measureShapes(progress);
-    say('\nHTTP in other shapes; weir in place, ratio to the bare server, in the same round:');
+    const shapes = await measureShapes(showProgress);
+    printLine(
+      '\nHTTP in other shapes; weir in place, ratio to the bare server, in the same round:',
+    );
     showShapes(shapes);
     return shapes;
   },
   garbage: async () => {
-    const garbage = await measureGarbage(progress);
-    say('\ngarbage under load, 64 connections:');
+    const garbage = await measureGarbage(showProgress);
+    printLine('\ngarbage under load, 64 connections:');
     showGarbage(garbage);
     return garbage;
   },
   many: async () => {
-    const many = await measureMany(progress);
-    say('\nmany checks in a request, one acceptor, 64 connections:');
-    showMany(many);
+    const many = await measureBatches(showProgress);
+    printLine('\nmany checks in a request, one acceptor, 64 connections:');
+    showBatches(many);
     return many;
   },
   overrides: async () => {
-    const overrides = await measureOverrides(progress);
-    say('\noverrides at their bounds, 100,000 exact and 10,000 with a wildcard:');
+    const overrides = await measureOverrides(showProgress);
+    printLine('\noverrides at their bounds, 100,000 exact and 10,000 with a wildcard:');
     for (const { what, median, p99, unit } of overrides.figures) {
       const tail = p99 === undefined ? '' : `   p99 ${p99.toFixed(1).padStart(7)} ${unit}`;
-      say(`${what.padEnd(52)} median ${median.toFixed(1).padStart(7)} ${unit}${tail}`);
+      printLine(`${what.padEnd(52)} median ${median.toFixed(1).padStart(7)} ${unit}${tail}`);
     }
-    say('\nHTTP with overrides; ratios to the server that has none, in the same round:');
+    printLine('\nHTTP with overrides; ratios to the server that has none, in the same round:');
     showLoad(overrides.load);
     return overrides;
   },
   unix: async () => {
-    const unix = hasH2load ? await measureUnix(progress) : undefined;
-    say('\nUnix socket beside loopback TCP, one identifier, by h2load:');
-    if (unix === undefined) say('skipped: weir serves no Unix socket here, or there is no h2load');
+    const unix = hasH2load ? await measureUnix(showProgress) : undefined;
+    printLine('\nUnix socket beside loopback TCP, one identifier, by h2load:');
+    if (unix === undefined)
+      printLine('skipped: weir serves no Unix socket here, or there is no h2load');
     else showLoad(unix);
     return unix;
   },
   open: async () => {
-    const open = await measureOpen(progress);
-    say(`\nopen loop, ${whole(open.rate)} requests a second, 64 connections:`);
-    showOpen(open);
+    const open = await measureOpenLoop(showProgress);
+    printLine(`\nopen loop, ${formatInteger(open.rate)} requests a second, 64 connections:`);
+    showOpenLoop(open);
     return open;
   },
   accuracy: async () => {
-    progress('accuracy');
+    showProgress('accuracy');
     const accuracy = measureAccuracy();
-    say('\nboth windows beside an exact log, 100 in 60 s; asked and most are in limits:');
-    for (const line of accuracyTable(accuracy)) say(line);
+    printLine('\nboth windows beside an exact log, 100 in 60 s; asked and most are in limits:');
+    for (const line of accuracyTable(accuracy)) printLine(line);
     return accuracy;
   },
   spread: async () => {
-    const spread = await measureSpread(progress);
-    say('\nshare of the busiest acceptor, of connections that stay:');
+    const spread = await measureSpread(showProgress);
+    printLine('\nshare of the busiest acceptor, of connections that stay:');
     for (const { acceptors, connections, meanShare, mostShare } of spread) {
-      const shares = `mean ${whole(100 * meanShare)} %   most ${whole(100 * mostShare)} %`;
-      say(`${acceptors} acceptors, ${connections} connections   ${shares}`);
+      const shares = `mean ${formatInteger(100 * meanShare)} %   most ${formatInteger(100 * mostShare)} %`;
+      printLine(`${acceptors} acceptors, ${connections} connections   ${shares}`);
     }
     return spread;
   },
   rest: async () => {
-    const rest = await measureRest(progress);
-    say('\nfrom the start of the process to its first answer, and at rest:');
+    const rest = await measureStartAndIdle(showProgress);
+    printLine('\nfrom the start of the process to its first answer, and at rest:');
     for (const { what, medianMs, mostMs } of rest.starts) {
-      say(`${what.padEnd(32)} median ${whole(medianMs)} ms   most ${whole(mostMs)} ms`);
+      printLine(
+        `${what.padEnd(32)} median ${formatInteger(medianMs)} ms   most ${formatInteger(mostMs)} ms`,
+      );
     }
     for (const { counters, residentMiB, cpuShare } of rest.rests) {
-      const cpu = known(cpuShare === undefined ? undefined : 100 * cpuShare, 1);
-      const memory = `${known(residentMiB, 0)} MiB`;
-      say(`${`${whole(counters)} counters`.padEnd(32)} ${memory}   ${cpu} % of a core`);
+      const cpu = formatKnown(cpuShare === undefined ? undefined : 100 * cpuShare, 1);
+      const memory = `${formatKnown(residentMiB, 0)} MiB`;
+      printLine(
+        `${`${formatInteger(counters)} counters`.padEnd(32)} ${memory}   ${cpu} % of a core`,
+      );
     }
     return rest;
   },
@@ -213,55 +222,68 @@ async function runAll(): Promise<void> {
     beside('result.svg'),
     loadChart(result.load, `${machine}, ${GENERATOR} on the same machine`),
   );
-  say('\nbench/result.json and bench/result.svg are written');
+  printLine('\nbench/result.json and bench/result.svg are written');
 }
 
 /** What runs for minutes, and only when it is asked for; a number behind the name says how much. */
-const LONG = {
+const LONG_PARTS = {
   distinct: async (identifiers = DISTINCT_DEFAULT) => {
-    say(`\n${whole(identifiers)} distinct identifiers through 1,048,576 counters, at each tenth:`);
-    const tenths = await measureDistinct(identifiers, (tenth) => say(distinctLine(tenth)));
+    printLine(
+      `\n${formatInteger(identifiers)} distinct identifiers through 1,048,576 counters, at each tenth:`,
+    );
+    const tenths = await measureDistinct(identifiers, (tenth) =>
+      printLine(formatDistinctTenth(tenth)),
+    );
     const behindFirst = tenths.slice(1);
-    const memory = swing(behindFirst.map(({ residentMiB }) => residentMiB)).toFixed(1);
-    const rate = swing(behindFirst.map(({ checksPerSecond }) => checksPerSecond)).toFixed(1);
-    say(`from the second on memory is within ${memory} %, the rate within ${rate} %`);
+    const memory = relativeRangePercent(behindFirst.map(({ residentMiB }) => residentMiB)).toFixed(
+      1,
+    );
+    const rate = relativeRangePercent(
+      behindFirst.map(({ checksPerSecond }) => checksPerSecond),
+    ).toFixed(1);
+    printLine(`from the second on memory is within ${memory} %, the rate within ${rate} %`);
   },
   checkpoints: async () => {
-    const rows = await measureCheckpoints(progress);
-    say('\nwith checkpoints and without, 64 connections; ratios in the same round:');
+    const rows = await measureCheckpoints(showProgress);
+    printLine('\nwith checkpoints and without, 64 connections; ratios in the same round:');
     showCheckpoints(rows);
   },
   gateway: async () => {
-    const rows = hasNginx && hasWrk ? await measureGateway(progress) : undefined;
-    say('\nbehind nginx; ratios to the one without a limiter, in the same round:');
-    if (rows === undefined) say('skipped: there is no nginx, or no wrk');
+    const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;
+    printLine('\nbehind nginx; ratios to the one without a limiter, in the same round:');
+    if (rows === undefined) printLine('skipped: there is no nginx, or no wrk');
     else showGateway(rows);
   },
   soak: async (minutes = SOAK_MINUTES) => {
-    say(`\n${minutes} minutes of mixed load, 64 connections:`);
-    await soak(minutes, (minute) => say(soakLine(minute)));
+    printLine(`\n${minutes} minutes of mixed load, 64 connections:`);
+    await runSoak(minutes, (minute) => printLine(formatSoakMinute(minute)));
   },
 };
 
 const isPart = (name: string): name is keyof typeof PARTS => Object.hasOwn(PARTS, name);
-const isLong = (name: string): name is keyof typeof LONG => Object.hasOwn(LONG, name);
+const isLongPart = (name: string): name is keyof typeof LONG_PARTS =>
+  Object.hasOwn(LONG_PARTS, name);
 /** Behind the name of a long one. */
 const isAmount = (text: string, i: number) => {
-  return /^[1-9]\d*$/.test(text) && i > 0 && isLong(asked[i - 1]);
+  return /^[1-9]\d*$/.test(text) && i > 0 && isLongPart(requestedParts[i - 1]);
 };
 
-const asked = process.argv.slice(2);
-const unknown = asked.find((name, i) => !isPart(name) && !isLong(name) && !isAmount(name, i));
-if (unknown !== undefined) {
-  const names = [...Object.keys(PARTS), ...Object.keys(LONG)];
-  console.error(`there is no "${unknown}"; there are ${names.join(', ')}`);
+const requestedParts = process.argv.slice(2);
+const unknownPart = requestedParts.find(
+  (name, i) => !isPart(name) && !isLongPart(name) && !isAmount(name, i),
+);
+if (unknownPart !== undefined) {
+  const names = [...Object.keys(PARTS), ...Object.keys(LONG_PARTS)];
+  console.error(`there is no "${unknownPart}"; there are ${names.join(', ')}`);
   process.exitCode = 2;
 } else {
-  say(machine);
-  if (asked.length === 0) await runAll();
-  for (const [i, name] of asked.entries()) {
+  printLine(machine);
+  if (requestedParts.length === 0) await runAll();
+  for (const [i, name] of requestedParts.entries()) {
     if (isPart(name)) await PARTS[name]();
-    if (!isLong(name)) continue;
-    await LONG[name](isAmount(asked[i + 1] ?? '', i + 1) ? Number(asked[i + 1]) : undefined);
+    if (!isLongPart(name)) continue;
+    await LONG_PARTS[name](
+      isAmount(requestedParts[i + 1] ?? '', i + 1) ? Number(requestedParts[i + 1]) : undefined,
+    );
   }
 }

@@ -4,14 +4,14 @@
  * answers a constant, which is what there is to lose.
  */
 
-import { CHECK_V2, manyChecks } from './generator.ts';
+import { batchWorkload, CHECK_V2_WORKLOAD } from './generator.ts';
 import { measureLoad } from './load.ts';
-import { bare, type Server, weir } from './servers.ts';
+import { type BenchServer, startBareServer, startWeir } from './servers.ts';
 
 const CONNECTIONS = 64;
-const MOST = 100;
+const MAX_CHECKS = 100;
 
-export interface ManyResult {
+export interface BatchResult {
   what: string;
   requestsPerSecond: number;
   checksPerSecond: number;
@@ -22,17 +22,25 @@ export interface ManyResult {
   p99: number;
 }
 
-export async function measureMany(progress: (what: string) => void): Promise<ManyResult[]> {
-  const of = (name: string, checks: number, server: Promise<Server>) => ({ name, checks, server });
+export async function measureBatches(progress: (what: string) => void): Promise<BatchResult[]> {
+  const of = (name: string, checks: number, server: Promise<BenchServer>) => ({
+    name,
+    checks,
+    server,
+  });
   const many = (count: number) => {
     const name = `${count} in a request`;
-    return of(name, count, weir(name, 'in-place', { workload: manyChecks(count) }));
+    return of(name, count, startWeir(name, 'in-place', { workload: batchWorkload(count) }));
   };
   const cases = [
-    of('v1, one', 1, weir('v1, one')),
-    of('v2, one', 1, weir('v2, one', 'in-place', { workload: CHECK_V2 })),
-    ...[1, 10, MOST].map(many),
-    of('bare, parses 100', MOST, bare('bare, parses 100', 'parse', { workload: manyChecks(MOST) })),
+    of('v1, one', 1, startWeir('v1, one')),
+    of('v2, one', 1, startWeir('v2, one', 'in-place', { workload: CHECK_V2_WORKLOAD })),
+    ...[1, 10, MAX_CHECKS].map(many),
+    of(
+      'bare, parses 100',
+      MAX_CHECKS,
+      startBareServer('bare, parses 100', 'parse', { workload: batchWorkload(MAX_CHECKS) }),
+    ),
   ];
   const servers = await Promise.all(cases.map(({ server }) => server));
   const results = await measureLoad(servers, progress, [CONNECTIONS]);

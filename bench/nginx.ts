@@ -13,15 +13,15 @@ import { createServer } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANSWER } from './answer.ts';
-import { CHECK, type Workload } from './generator.ts';
-import type { Server } from './servers.ts';
+import { CONSTANT_RESPONSE } from './answer.ts';
+import { CHECK_WORKLOAD, type Workload } from './generator.ts';
+import type { BenchServer } from './servers.ts';
 
 export const hasNginx = spawnSync('nginx', ['-v']).error === undefined;
 
 const START_MS = 5_000;
 
-const configuration = (directory: string, port: number) => `
+const nginxConfiguration = (directory: string, port: number) => `
 worker_processes 1;
 ${process.getuid?.() === 0 ? `user ${userInfo().username};` : ''}
 pid ${directory}/pid;
@@ -47,18 +47,18 @@ http {
     root ${directory};
     location / { limit_req zone=fast burst=1000000 nodelay; try_files /none @answer; }
     location /slow { limit_req zone=slow; try_files /none @answer; }
-    location @answer { return 200 '${ANSWER}'; }
+    location @answer { return 200 '${CONSTANT_RESPONSE}'; }
   }
 }
 `;
 
 export async function nginx(
   name: string,
-  workload: Workload = { ...CHECK, hasHeader: true },
-): Promise<Server> {
-  const server = await startNginx(configuration);
+  workload: Workload = { ...CHECK_WORKLOAD, hasHeader: true },
+): Promise<BenchServer> {
+  const server = await startNginx(nginxConfiguration);
   try {
-    await mustRefuse(server.port);
+    await assertDenies(server.port);
   } catch (error) {
     await server.stop();
     throw error;
@@ -69,7 +69,7 @@ export async function nginx(
 /** @param text a whole configuration, which serves on the port */
 export async function startNginx(
   text: (directory: string, port: number) => string,
-): Promise<Omit<Server, 'name' | 'workload'>> {
+): Promise<Omit<BenchServer, 'name' | 'workload'>> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const port = await freePort();
   const file = join(directory, 'nginx.conf');
@@ -84,12 +84,12 @@ export async function startNginx(
     rmSync(directory, { recursive: true, force: true });
   };
   try {
-    await listening(port);
+    await waitUntilListening(port);
   } catch (error) {
     await stop();
     throw error;
   }
-  return { port, process: child, pids: familyOf(child.pid ?? 0), stop };
+  return { port, process: child, pids: processTree(child.pid ?? 0), stop };
 }
 
 /** A port that was free just now. */
@@ -105,7 +105,7 @@ export function freePort(): Promise<number> {
   });
 }
 
-async function listening(port: number): Promise<void> {
+async function waitUntilListening(port: number): Promise<void> {
   const deadline = performance.now() + START_MS;
   for (;;) {
     try {
@@ -118,7 +118,7 @@ async function listening(port: number): Promise<void> {
   }
 }
 
-async function mustRefuse(port: number): Promise<void> {
+async function assertDenies(port: number): Promise<void> {
   const statuses: number[] = [];
   for (const identifier of ['user_1', 'user_1', 'user_2']) {
     const headers = { 'X-Identifier': identifier };
@@ -131,7 +131,7 @@ async function mustRefuse(port: number): Promise<void> {
 }
 
 /** A process and its children; itself alone where there is no /proc. */
-function familyOf(pid: number): number[] {
+function processTree(pid: number): number[] {
   try {
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
     return [pid, ...children.split(' ').filter(Boolean).map(Number)];

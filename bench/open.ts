@@ -5,44 +5,48 @@
  * where it is installed, whose arrivals are bursts 10 ms apart.
  */
 
-import { ADMITTED, type Load, load } from './generator.ts';
-import { h2load, hasH2load } from './h2load.ts';
-import { poisson } from './poisson.ts';
-import { type Figures, measureInTurn } from './rounds.ts';
-import { bare, weir } from './servers.ts';
+import { ALLOWED_WORKLOAD, type LoadMeasurement, runLoad } from './generator.ts';
+import { hasH2load, runH2load } from './h2load.ts';
+import { runPoissonLoad } from './poisson.ts';
+import { type ContestantFigures, measureAlternating } from './rounds.ts';
+import { startBareServer, startWeir } from './servers.ts';
 
 const ROUNDS = 5;
 const SECONDS = 3;
 const CONNECTIONS = 64;
 
-export interface OpenResult {
+export interface OpenLoopResult {
   /** Requests a second that were asked for. */
   rate: number;
-  rows: (Figures & { server: string; generator: string })[];
+  rows: (ContestantFigures & { server: string; generator: string })[];
 }
 
-export async function measureOpen(progress: (what: string) => void): Promise<OpenResult> {
-  const servers = await Promise.all([bare('bare, parses', 'parse'), weir('weir, in place')]);
+export async function measureOpenLoop(progress: (what: string) => void): Promise<OpenLoopResult> {
+  const servers = await Promise.all([
+    startBareServer('bare, parses', 'parse'),
+    startWeir('weir, in place'),
+  ]);
   try {
-    const asked = { workload: ADMITTED, connections: CONNECTIONS, seconds: SECONDS };
+    const asked = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
     let peak = 0;
     for (const { name, port } of servers) {
       progress(`open loop: the peak, ${name}`);
-      const { requests, seconds } = await load({ ...asked, port });
+      const { requests, seconds } = await runLoad({ ...asked, port });
       // The last one's, which is weir's.
       peak = requests / seconds;
     }
     const rate = Math.round(peak / 2);
-    const generators: [name: string, run: (port: number) => Promise<Load>][] = [
-      ['Poisson', (port) => poisson({ ...asked, port, rate })],
+    const generators: [name: string, run: (port: number) => Promise<LoadMeasurement>][] = [
+      ['Poisson', (port) => runPoissonLoad({ ...asked, port, rate })],
     ];
-    if (hasH2load) generators.push(['h2load', (port) => h2load({ ...asked, at: port, rate })]);
-    const rows: OpenResult['rows'] = [];
+    if (hasH2load)
+      generators.push(['h2load', (port) => runH2load({ ...asked, target: port, rate })]);
+    const rows: OpenLoopResult['rows'] = [];
     for (const [generator, run] of generators) {
       const contestants = servers.map(({ name, pids, port }) => {
         return { name, pids, run: () => run(port) };
       });
-      const figures = await measureInTurn(contestants, ROUNDS, (what) => {
+      const figures = await measureAlternating(contestants, ROUNDS, (what) => {
         progress(`open loop: ${generator}, ${what}`);
       });
       rows.push(...figures.map((of, i) => ({ server: servers[i].name, generator, ...of })));

@@ -6,35 +6,35 @@
 import { Agent, request } from 'node:http';
 import { writeTrie } from '../src/overrides/build.ts';
 import { copyExact } from '../src/overrides/exact.ts';
-import type { PlacedOverride } from '../src/overrides/registers.ts';
+import type { OverrideEntry } from '../src/overrides/registers.ts';
 import { Trie } from '../src/overrides/trie.ts';
-import { CHECK, load } from './generator.ts';
+import { CHECK_WORKLOAD, runLoad } from './generator.ts';
 import { type LoadResult, measureLoad } from './load.ts';
-import { residentBytes, type Server, weir } from './servers.ts';
+import { type BenchServer, residentBytes, startWeir } from './servers.ts';
 import {
+  benchOverride,
   exactOverrides,
-  KEY,
   NAMESPACE,
-  override,
-  registersOf,
-  tablesOf,
+  publishedTables,
+  ROOT_KEY,
+  registersFor,
   wildcardOverrides,
 } from './sets.ts';
 import { median } from './threads.ts';
 
 const EXACT = 100_000;
 const WILDCARD = 10_000;
-const BUILDS = 15;
+const BUILD_ROUNDS = 15;
 const CHANGES = 1_000;
 const LOAD_SECONDS = 6;
 const CLIENTS = 16;
 /** Changes ever made. */
-let changed = 0;
+let changeCount = 0;
 
 /** Overrides of one request, which stay below the bound of a body. */
-const IMPORTED = 5_000;
+const IMPORT_BATCH = 5_000;
 
-export interface Figure {
+export interface OverrideFigure {
   what: string;
   unit: string;
   median: number;
@@ -42,27 +42,27 @@ export interface Figure {
 }
 
 export interface OverrideResults {
-  figures: Figure[];
+  figures: OverrideFigure[];
   load: LoadResult[];
 }
 
 export async function measureOverrides(progress: (what: string) => void): Promise<OverrideResults> {
-  const figures = tableFigures();
+  const figures = measureTables();
   const all = [...exactOverrides(EXACT), ...wildcardOverrides(WILDCARD)];
-  const sets: [name: string, overrides: PlacedOverride[]][] = [
+  const sets: [name: string, overrides: OverrideEntry[]][] = [
     ['no overrides', []],
     ['1,000 exact', exactOverrides(1_000)],
     ['100,000 exact', exactOverrides(EXACT)],
     ['10,000 wildcard', wildcardOverrides(WILDCARD)],
     ['both bounds', all],
   ];
-  const servers: Server[] = [];
+  const servers: BenchServer[] = [];
   for (const [name, overrides] of sets) {
     progress(`overrides: ${name}`);
-    const server = await weir(name);
+    const server = await startWeir(name);
     servers.push(server);
     const before = residentBytes(server.process.pid ?? 0);
-    await fill(server, overrides);
+    await loadOverrides(server, overrides);
     const after = residentBytes(server.process.pid ?? 0);
     if (overrides !== all || before === undefined || after === undefined) continue;
     const bytes = (after - before) / overrides.length;
@@ -73,46 +73,49 @@ export async function measureOverrides(progress: (what: string) => void): Promis
     });
   }
   progress('overrides: changes');
-  figures.push(...(await changeFigures(servers[servers.length - 1])));
+  figures.push(...(await measureChanges(servers[servers.length - 1])));
   return { figures, load: await measureLoad(servers, progress) };
 }
 
 /** The tables, without a server. */
-function tableFigures(): Figure[] {
-  const { buffer, records } = registersOf(exactOverrides(EXACT)).exact.table;
-  const { wildcards } = registersOf(wildcardOverrides(WILDCARD));
-  const timed = (what: string, write: (spare?: SharedArrayBuffer) => SharedArrayBuffer): Figure => {
+function measureTables(): OverrideFigure[] {
+  const { buffer, records } = registersFor(exactOverrides(EXACT)).exact.table;
+  const { wildcards } = registersFor(wildcardOverrides(WILDCARD));
+  const timed = (
+    what: string,
+    write: (spare?: SharedArrayBuffer) => SharedArrayBuffer,
+  ): OverrideFigure => {
     let spare: SharedArrayBuffer | undefined;
-    const times = Array.from({ length: BUILDS }, () => {
+    const times = Array.from({ length: BUILD_ROUNDS }, () => {
       const before = performance.now();
       spare = write(spare);
       return performance.now() - before;
     });
     return { what, unit: 'ms', median: median(times) };
   };
-  const trieBytes = writeTrie(wildcards.toWrite(), undefined).byteLength / 2;
+  const trieBytes = writeTrie(wildcards.serialize(), undefined).byteLength / 2;
   const exactBytes = copyExact(buffer, records, undefined).byteLength / 2;
   return [
     timed('to copy the table of exact ones', (spare) => {
       return copyExact(buffer, records, spare);
     }),
-    timed('to write the trie', (spare) => writeTrie(wildcards.toWrite(), spare)),
-    { what: 'a check under the worst patterns known', unit: 'ms', median: worstCheckMs() },
+    timed('to write the trie', (spare) => writeTrie(wildcards.serialize(), spare)),
+    { what: 'a check under the worst patterns known', unit: 'ms', median: measureWorstCheckMs() },
     { what: 'an exact one in its table', unit: 'bytes', median: exactBytes / EXACT },
     { what: 'one with a wildcard in the trie', unit: 'bytes', median: trieBytes / WILDCARD },
   ];
 }
 
 /** Patterns that share head, tail and needles, and a text that has nearly all of each. */
-function worstCheckMs(): number {
+function measureWorstCheckMs(): number {
   const patterns = Array.from({ length: WILDCARD }, (_, i) => {
     return `*${'a'.repeat(50 + (i % 100))}ba${'a'.repeat(i / 100)}*`;
   });
-  const { trie } = tablesOf(patterns.map((pattern, i) => override(i + 1, pattern)));
+  const { trie } = publishedTables(patterns.map((pattern, i) => benchOverride(i + 1, pattern)));
   const read = new Trie(trie!);
   const roots = read.rootsFor(NAMESPACE);
   const text = `${'a'.repeat(49)}b`.repeat(10);
-  const times = Array.from({ length: BUILDS }, () => {
+  const times = Array.from({ length: BUILD_ROUNDS }, () => {
     const before = performance.now();
     if (read.find(roots, text) !== -1) throw new Error('a pattern matches that must not');
     return performance.now() - before;
@@ -120,37 +123,37 @@ function worstCheckMs(): number {
   return median(times);
 }
 
-async function changeFigures(server: Server): Promise<Figure[]> {
-  const figure = (what: string, times: number[]): Figure => {
+async function measureChanges(server: BenchServer): Promise<OverrideFigure[]> {
+  const figure = (what: string, times: number[]): OverrideFigure => {
     const sorted = times.toSorted((a, b) => a - b);
     const p99 = sorted[Math.floor(sorted.length * 0.99)];
     return { what, unit: 'ms', median: median(times), p99 };
   };
-  const figures: Figure[] = [];
+  const figures: OverrideFigure[] = [];
   for (const [what, isWildcard] of [
     ['an exact one', false],
     ['one with a wildcard', true],
   ] as const) {
-    const one = () => changeMany(server, isWildcard, 1, (n) => n < CHANGES);
+    const one = () => runChanges(server, isWildcard, 1, (n) => n < CHANGES);
     figures.push(figure(`change of ${what}, at rest`, await one()));
     let loading = true;
     const { port } = server;
-    const checks = { port, connections: 64, workload: CHECK };
-    const done = load({ ...checks, seconds: LOAD_SECONDS }).finally(() => {
+    const checks = { port, connections: 64, workload: CHECK_WORKLOAD };
+    const done = runLoad({ ...checks, seconds: LOAD_SECONDS }).finally(() => {
       loading = false;
     });
-    const times = await changeMany(server, isWildcard, 1, () => loading);
+    const times = await runChanges(server, isWildcard, 1, () => loading);
     await done;
     figures.push(figure(`change of ${what}, under full load`, times));
   }
-  const many = await changeMany(server, false, CLIENTS, (n) => n < CHANGES);
+  const many = await runChanges(server, false, CLIENTS, (n) => n < CHANGES);
   figures.push(figure(`change of an exact one, ${CLIENTS} clients at once`, many));
   return figures;
 }
 
 /** @returns how long each change took until it was acknowledged, in ms */
-async function changeMany(
-  server: Server,
+async function runChanges(
+  server: BenchServer,
   isWildcard: boolean,
   clients: number,
   goesOn: (n: number) => boolean,
@@ -163,10 +166,10 @@ async function changeMany(
       const number = (n * 7_919) % (isWildcard ? WILDCARD / 2 : EXACT);
       const identifier = isWildcard ? `user_${number}*` : `user_${number}`;
       // What changes nothing is not published.
-      const limit = 1_000_000 + ++changed;
+      const limit = 1_000_000 + ++changeCount;
       const body = { namespaceName: NAMESPACE, identifier, limit, duration: 60_000 };
       const before = performance.now();
-      await post(server, agent, 'setOverride', body);
+      await postOperation(server, agent, 'setOverride', body);
       times.push(performance.now() - before);
     }
   };
@@ -175,22 +178,30 @@ async function changeMany(
   return times;
 }
 
-async function fill(server: Server, overrides: readonly PlacedOverride[]): Promise<void> {
+async function loadOverrides(
+  server: BenchServer,
+  overrides: readonly OverrideEntry[],
+): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  for (let from = 0; from < overrides.length; from += IMPORTED) {
-    const part = overrides.slice(from, from + IMPORTED);
+  for (let from = 0; from < overrides.length; from += IMPORT_BATCH) {
+    const part = overrides.slice(from, from + IMPORT_BATCH);
     const lines = part.map(({ namespace, identifier, limit, durationMs }) => {
       return { namespaceName: namespace, identifier, limit, duration: durationMs };
     });
-    await post(server, agent, 'importOverrides', { overrides: lines });
+    await postOperation(server, agent, 'importOverrides', { overrides: lines });
   }
   agent.destroy();
 }
 
-function post({ port }: Server, agent: Agent, operation: string, fields: object): Promise<void> {
+function postOperation(
+  { port }: BenchServer,
+  agent: Agent,
+  operation: string,
+  fields: object,
+): Promise<void> {
   const body = JSON.stringify(fields);
   const headers = {
-    Authorization: `Bearer ${KEY}`,
+    Authorization: `Bearer ${ROOT_KEY}`,
     'Content-Type': 'application/json',
     'Content-Length': Buffer.byteLength(body),
   };

@@ -6,9 +6,9 @@
  */
 
 import { connect, type Socket } from 'node:net';
-import { type Load, requestText, type Workload } from './generator.ts';
+import { type LoadMeasurement, requestText, type Workload } from './generator.ts';
 
-export interface Rated {
+export interface PoissonOptions {
   port: number;
   workload: Workload;
   connections: number;
@@ -21,14 +21,14 @@ export interface Rated {
 const READ_BYTES = 4_096;
 const IDENTIFIERS = 10_000;
 
-export async function poisson({
+export async function runPoissonLoad({
   port,
   workload,
   connections,
   seconds,
   rate,
-}: Rated): Promise<Load> {
-  const requests = Array.from({ length: IDENTIFIERS }, (_, i) => requestOf(workload, i));
+}: PoissonOptions): Promise<LoadMeasurement> {
+  const requests = Array.from({ length: IDENTIFIERS }, (_, i) => buildRequest(workload, i));
   const times = new Float64Array(Math.ceil(rate * seconds * 1.2));
   let answered = 0;
   let errors = 0;
@@ -37,7 +37,7 @@ export async function poisson({
   const since = new Float64Array(connections);
   const sockets = await Promise.all(
     Array.from({ length: connections }, (_, i) => {
-      return open(port, (bytes) => {
+      return openConnection(port, (bytes) => {
         // `HTTP/1.1 200 OK`
         if (bytes[9] !== 0x32) errors++;
         if (answered < times.length) times[answered++] = performance.now() - since[i];
@@ -72,7 +72,7 @@ export async function poisson({
   return { requests: answered, seconds, p50, p99, p999, p9999, errors };
 }
 
-function open(port: number, onAnswer: (bytes: Uint8Array) => void): Promise<Socket> {
+function openConnection(port: number, onAnswer: (bytes: Uint8Array) => void): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const buffer = Buffer.alloc(READ_BYTES);
     const callback = (_: number, bytes: Uint8Array) => {
@@ -90,7 +90,7 @@ function open(port: number, onAnswer: (bytes: Uint8Array) => void): Promise<Sock
   });
 }
 
-function requestOf({ path, body }: Workload, i: number): Buffer {
+function buildRequest({ path, body }: Workload, i: number): Buffer {
   const text = JSON.stringify(body(`user_${String(i).padStart(7, '0')}`));
   return Buffer.from(requestText(path, text), 'latin1');
 }

@@ -8,7 +8,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { Load } from './generator.ts';
+import type { LoadMeasurement } from './generator.ts';
 import { freePort } from './nginx.ts';
 import type { Contestant } from './rounds.ts';
 
@@ -23,14 +23,14 @@ export const hasRedis = ['redis-server', 'redis-benchmark', 'redis-cli'].every((
   return spawnSync(name, ['--version']).error === undefined;
 });
 
-export interface Redis {
+export interface RedisServer {
   port: number;
   pid: number;
   benchmarks: (connections: number, seconds: number) => Contestant[];
   stop: () => Promise<void>;
 }
 
-export async function startRedis(): Promise<Redis> {
+export async function startRedis(): Promise<RedisServer> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const port = await freePort();
   const child = spawn(
@@ -55,7 +55,7 @@ export async function startRedis(): Promise<Redis> {
   const benchmarks = (connections: number, seconds: number): Contestant[] => {
     const requests = seconds * REQUESTS_PER_SECOND[connections === 1 ? 'one' : 'many'];
     const of = (name: string, ...command: string[]): Contestant => {
-      const go = () => benchmark(port, connections, requests, command);
+      const go = () => runRedisBenchmark(port, connections, requests, command);
       return { name, pids: [pid], run: go };
     };
     return [
@@ -71,12 +71,12 @@ export async function startRedis(): Promise<Redis> {
   return { port, pid, benchmarks, stop };
 }
 
-async function benchmark(
+async function runRedisBenchmark(
   port: number,
   connections: number,
   requests: number,
   command: readonly string[],
-): Promise<Load> {
+): Promise<LoadMeasurement> {
   const { stdout } = await run('redis-benchmark', [
     ...['-h', '127.0.0.1', '-p', String(port), '-P', '1', '--csv', '-r', IDENTIFIERS],
     ...['-c', String(connections), '-n', String(requests), ...command],

@@ -11,30 +11,32 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
 import { cpuSeconds, residentBytes } from './servers.ts';
-import { KEY } from './sets.ts';
+import { ROOT_KEY } from './sets.ts';
 import { median } from './threads.ts';
 
-const STARTS = 10;
+const START_ROUNDS = 10;
 /** Until V8 has tidied up behind the start, which it does when nothing comes for some seconds. */
 const SETTLE_MS = 12_000;
-const REST_MS = 10_000;
+const IDLE_MS = 10_000;
 const COUNTERS = [1_048_576, 65_536];
 
-export interface RestResult {
+export interface StartAndIdleResult {
   starts: { what: string; medianMs: number; mostMs: number }[];
   /** Undefined where there is no /proc. */
   rests: { counters: number; residentMiB: number | undefined; cpuShare: number | undefined }[];
 }
 
-export async function measureRest(progress: (what: string) => void): Promise<RestResult> {
+export async function measureStartAndIdle(
+  progress: (what: string) => void,
+): Promise<StartAndIdleResult> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   try {
     const first: number[] = [];
     const again: number[] = [];
-    for (let i = 0; i < STARTS; i++) {
-      progress(`starts, ${i + 1} of ${STARTS}`);
+    for (let i = 0; i < START_ROUNDS; i++) {
+      progress(`starts, ${i + 1} of ${START_ROUNDS}`);
       for (const times of [first, again]) {
-        const server = await start(join(directory, String(i)));
+        const server = await startWeir(join(directory, String(i)));
         times.push(server.startMs);
         await server.stop();
       }
@@ -42,17 +44,17 @@ export async function measureRest(progress: (what: string) => void): Promise<Res
     const rests = [];
     for (const counters of COUNTERS) {
       progress(`at rest, ${counters} counters`);
-      const server = await start(join(directory, 'rest'), ['--counters', String(counters)]);
+      const server = await startWeir(join(directory, 'rest'), ['--counters', String(counters)]);
       await after(SETTLE_MS);
       const before = cpuSeconds(server.pid);
-      await after(REST_MS);
+      await after(IDLE_MS);
       const seconds = (cpuSeconds(server.pid) ?? Number.NaN) - (before ?? Number.NaN);
       const bytes = residentBytes(server.pid);
       await server.stop();
       rests.push({
         counters,
         residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
-        cpuShare: before === undefined ? undefined : seconds / (REST_MS / 1e3),
+        cpuShare: before === undefined ? undefined : seconds / (IDLE_MS / 1e3),
       });
     }
     const starts = [
@@ -67,24 +69,24 @@ export async function measureRest(progress: (what: string) => void): Promise<Res
   }
 }
 
-interface Started {
+interface StartedServer {
   pid: number;
   /** From the start of the process to its first answer. */
   startMs: number;
   stop: () => Promise<void>;
 }
 
-async function start(dataDir: string, more: string[] = []): Promise<Started> {
+async function startWeir(dataDir: string, more: string[] = []): Promise<StartedServer> {
   const port = await freePort();
   const cli = new URL('../cli.js', import.meta.url).pathname;
   const ports = ['--port', String(port), '--admin-port', '0', '--log-level', 'silent'];
   const begun = performance.now();
   const child = spawn(process.execPath, [cli, ...ports, '--data-dir', dataDir, ...more], {
-    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY },
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: ROOT_KEY },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
-  while ((await check(port)) !== 200) {
+  while ((await checkStatus(port)) !== 200) {
     if (child.exitCode !== null) throw new Error('weir did not start');
     await after(1);
   }
@@ -97,8 +99,8 @@ async function start(dataDir: string, more: string[] = []): Promise<Started> {
 }
 
 /** @returns the status, 0 while nobody listens */
-function check(port: number): Promise<number> {
-  const headers = { Authorization: `Bearer ${KEY}`, 'Content-Type': 'application/json' };
+function checkStatus(port: number): Promise<number> {
+  const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
   const to = { host: '127.0.0.1', port, method: 'POST', path: '/v1/ratelimits.limit' };
   return new Promise((resolve) => {
     const asking = request({ ...to, headers, agent: false }, (answer) => {

@@ -10,38 +10,38 @@ import { MessageChannel } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { allocateControl, Control } from '../src/control.ts';
 import { Hasher } from '../src/counters/hash.ts';
-import { BELL } from '../src/lanes.ts';
-import { CHECKPOINT_MAX_MS } from '../src/limits.ts';
-import { ring } from '../src/shards/bell.ts';
-import { Handoff } from '../src/shards/handoff.ts';
-import { KIND } from '../src/shards/layout.ts';
-import { allocateLink, attachLink, Consumer, REPLIES } from '../src/shards/ring.ts';
-import type { Run, ShardWorkerData } from '../src/shards/worker.ts';
-import { ClockKeeper } from '../src/time.ts';
+import { WAKE_UP_FLAG } from '../src/lanes.ts';
+import { CHECKPOINT_INTERVAL_MAX_MS } from '../src/limits.ts';
+import { wakeUp } from '../src/shards/bell.ts';
+import { CheckQueueProducer } from '../src/shards/handoff.ts';
+import { ENTRY_KIND } from '../src/shards/layout.ts';
+import { allocateChannel, attachChannel, QueueConsumer, REPLY_QUEUE } from '../src/shards/ring.ts';
+import type { ShardWorkerData, WorkerRun } from '../src/shards/worker.ts';
+import { ClockPublisher } from '../src/time.ts';
 import { HASH_KEY } from './sets.ts';
-import { allocateTables, type Subject } from './subjects.ts';
+import { allocateTables, type BenchSubject } from './subjects.ts';
 
 const BATCH = 64;
-const TERMS = { limit: 1_000_000, durationMs: 60_000, cost: 1, isSliding: false };
+const PARAMETERS = { limit: 1_000_000, durationMs: 60_000, cost: 1, isSliding: false };
 const INCARNATION = 100;
 
-export interface RingBench {
-  subjects: Subject[];
+export interface QueueBench {
+  subjects: BenchSubject[];
   stop: () => Promise<void>;
 }
 
-export function startRing(): RingBench {
+export function startQueueBench(): QueueBench {
   const buffer = allocateControl(1, 1);
   const control = new Control(buffer);
-  new ClockKeeper(control);
-  const link = allocateLink(0, 0);
+  new ClockPublisher(control);
+  const link = allocateChannel(0, 0);
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const workerData: ShardWorkerData = {
     control: buffer,
     tables: allocateTables(),
-    links: [[link]],
-    onFull: 'deny',
-    checkpoints: { directory, everyMs: CHECKPOINT_MAX_MS, key: [0, 0] },
+    channels: [[link]],
+    fullTablePolicy: 'deny',
+    checkpointPlan: { directory, intervalMs: CHECKPOINT_INTERVAL_MAX_MS, keyFingerprint: [0, 0] },
   };
   const pool = new Piscina({
     filename: new URL('../worker.js', import.meta.url).href,
@@ -52,14 +52,14 @@ export function startRing(): RingBench {
   });
   const { port1, port2 } = new MessageChannel();
   port1.unref();
-  const lane = control.workerLane(0);
-  lane.expect(INCARNATION);
-  const task: Run = { index: 0, incarnation: INCARNATION, doors: [port2] };
+  const lane = control.workerStats(0);
+  lane.expectRun(INCARNATION);
+  const task: WorkerRun = { index: 0, incarnation: INCARNATION, notificationPorts: [port2] };
   const ended = pool.run(task, { transferList: [port2] });
 
-  const memory = attachLink(link, 0, 0);
-  const handoff = new Handoff(memory, lane);
-  const replies = new Consumer(memory, REPLIES);
+  const memory = attachChannel(link, 0, 0);
+  const handoff = new CheckQueueProducer(memory, lane);
+  const replies = new QueueConsumer(memory, REPLY_QUEUE);
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
   let serial = 0;
@@ -68,19 +68,19 @@ export function startRing(): RingBench {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
       hasher.hash(state, `user_${serial}`);
-      handoff.put(KIND.fixedCheck, hasher, state[0], 0, TERMS);
+      handoff.enqueue(ENTRY_KIND.fixedCheck, hasher, state[0], 0, PARAMETERS);
     }
-    handoff.ring();
+    handoff.wakeWorker();
     for (let answers = 0; answers < checks; ) {
       if (replies.isEmpty()) continue;
-      replies.done();
+      replies.releaseFirst();
       answers++;
     }
   };
   const one = thereAndBack(1);
   const whenAsleep = () => {
     // Its sleep begins behind the answer; the bell says when.
-    while (Atomics.load(lane.words, BELL) === 0);
+    while (Atomics.load(lane.words, WAKE_UP_FLAG) === 0);
     const start = performance.now();
     one();
     return { overriddenDuration: performance.now() - start };
@@ -92,8 +92,8 @@ export function startRing(): RingBench {
       { name: `ring there and back, ${BATCH} at once`, count: BATCH, run: thereAndBack(BATCH) },
     ],
     stop: async () => {
-      lane.stop();
-      ring(lane.words, BELL);
+      lane.requestStop();
+      wakeUp(lane.words, WAKE_UP_FLAG);
       await ended;
       await pool.destroy();
       rmSync(directory, { recursive: true });

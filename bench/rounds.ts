@@ -4,7 +4,7 @@
  * rounds, and of a ratio its smallest and largest as well.
  */
 
-import type { Load } from './generator.ts';
+import type { LoadMeasurement } from './generator.ts';
 import { cpuSeconds, residentBytes } from './servers.ts';
 import { median } from './threads.ts';
 
@@ -12,17 +12,17 @@ export interface Contestant {
   name: string;
   /** Of all processes that serve it. */
   pids: readonly number[];
-  run: () => Promise<Load>;
+  run: () => Promise<LoadMeasurement>;
 }
 
-export interface Spread {
+export interface RatioRange {
   median: number;
   least: number;
   most: number;
 }
 
 /** What was found of one of them; latencies in us. */
-export interface Figures {
+export interface ContestantFigures {
   requestsPerSecond: number;
   p50: number;
   p99: number;
@@ -32,14 +32,14 @@ export interface Figures {
   cpuPerRequest: number | undefined;
   residentMiB: number | undefined;
   /** To the first contestant, in the same round. */
-  throughputRatio: Spread;
+  throughputRatio: RatioRange;
   /** Undefined where the generator knows latencies by the millisecond, and it took none. */
-  p50Ratio: Spread | undefined;
-  p99Ratio: Spread | undefined;
-  cpuRatio: Spread | undefined;
+  p50Ratio: RatioRange | undefined;
+  p99Ratio: RatioRange | undefined;
+  cpuRatio: RatioRange | undefined;
 }
 
-interface Round extends Load {
+interface RoundMeasurement extends LoadMeasurement {
   rate: number;
   cpu: number | undefined;
 }
@@ -48,25 +48,25 @@ interface Round extends Load {
  * @param contestants of which the first is what the others are measured against
  * @param progress is told what comes next
  */
-export async function measureInTurn(
+export async function measureAlternating(
   contestants: readonly Contestant[],
   rounds: number,
   progress: (what: string) => void,
-): Promise<Figures[]> {
-  const all: Round[][] = contestants.map(() => []);
+): Promise<ContestantFigures[]> {
+  const all: RoundMeasurement[][] = contestants.map(() => []);
   for (let round = 0; round < rounds; round++) {
     for (const [i, contestant] of contestants.entries()) {
       progress(`round ${round + 1}, ${contestant.name}`);
-      all[i].push(await oneRound(contestant));
+      all[i].push(await measureRound(contestant));
     }
   }
-  return contestants.map(({ pids }, i) => sumUp(pids, all[i], all[0]));
+  return contestants.map(({ pids }, i) => summarize(pids, all[i], all[0]));
 }
 
-async function oneRound({ name, pids, run }: Contestant): Promise<Round> {
-  const before = sumOf(pids, cpuSeconds);
+async function measureRound({ name, pids, run }: Contestant): Promise<RoundMeasurement> {
+  const before = sumKnown(pids, cpuSeconds);
   const figures = await run();
-  const after = sumOf(pids, cpuSeconds);
+  const after = sumKnown(pids, cpuSeconds);
   if (figures.errors > 0) throw new Error(`${name}: ${figures.errors} errors`);
   const cpu =
     before === undefined || after === undefined
@@ -75,17 +75,17 @@ async function oneRound({ name, pids, run }: Contestant): Promise<Round> {
   return { ...figures, rate: figures.requests / figures.seconds, cpu };
 }
 
-function sumUp(
+function summarize(
   pids: readonly number[],
-  rounds: readonly Round[],
-  baseline: readonly Round[],
-): Figures {
-  const bytes = sumOf(pids, residentBytes);
+  rounds: readonly RoundMeasurement[],
+  baseline: readonly RoundMeasurement[],
+): ContestantFigures {
+  const bytes = sumKnown(pids, residentBytes);
   const cpus = rounds.flatMap(({ cpu }) => cpu ?? []);
   const p9999s = rounds.flatMap(({ p9999 }) => p9999 ?? []);
-  const ratio = (of: (round: Round) => number): Spread | undefined => {
+  const ratio = (of: (round: RoundMeasurement) => number): RatioRange | undefined => {
     if (baseline.some((round) => of(round) === 0)) return undefined;
-    return spread(rounds.map((round, i) => of(round) / of(baseline[i])));
+    return rangeOf(rounds.map((round, i) => of(round) / of(baseline[i])));
   };
   return {
     requestsPerSecond: median(rounds.map(({ rate }) => rate)),
@@ -95,7 +95,7 @@ function sumUp(
     p9999: p9999s.length === 0 ? undefined : median(p9999s),
     cpuPerRequest: cpus.length === 0 ? undefined : median(cpus),
     residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
-    throughputRatio: spread(rounds.map(({ rate }, i) => rate / baseline[i].rate)),
+    throughputRatio: rangeOf(rounds.map(({ rate }, i) => rate / baseline[i].rate)),
     p50Ratio: ratio(({ p50 }) => p50),
     p99Ratio: ratio(({ p99 }) => p99),
     cpuRatio: cpus.length === 0 ? undefined : ratio(({ cpu }) => cpu ?? 0),
@@ -103,7 +103,7 @@ function sumUp(
 }
 
 /** Undefined where it is not known of each. */
-function sumOf(
+function sumKnown(
   pids: readonly number[],
   what: (pid: number) => number | undefined,
 ): number | undefined {
@@ -113,6 +113,6 @@ function sumOf(
     : undefined;
 }
 
-export function spread(values: number[]): Spread {
+export function rangeOf(values: number[]): RatioRange {
   return { median: median(values), least: Math.min(...values), most: Math.max(...values) };
 }

@@ -4,10 +4,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CHECK, type Workload } from './generator.ts';
-import { KEY } from './sets.ts';
+import { CHECK_WORKLOAD, type Workload } from './generator.ts';
+import { ROOT_KEY } from './sets.ts';
 
-export interface Server {
+export interface BenchServer {
   name: string;
   port: number;
   /** What it is asked. */
@@ -21,24 +21,24 @@ export interface Server {
 const START_MS = 30_000;
 
 /** What a server is started with besides. */
-export interface Extra {
+export interface StartOptions {
   args?: readonly string[];
   nodeFlags?: readonly string[];
   workload?: Workload;
 }
 
-export async function start(
+export async function startServer(
   name: string,
   file: string,
   args: readonly string[],
   port: RegExp,
-  { args: moreArgs = [], nodeFlags = [], workload = CHECK }: Extra,
-): Promise<Server> {
+  { args: moreArgs = [], nodeFlags = [], workload = CHECK_WORKLOAD }: StartOptions,
+): Promise<BenchServer> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const path = new URL(file, import.meta.url).pathname;
   const child = spawn(process.execPath, [...nodeFlags, path, ...args, ...moreArgs], {
     cwd: directory,
-    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: KEY, NODE_ENV: 'production' },
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: ROOT_KEY, NODE_ENV: 'production' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -67,16 +67,24 @@ export async function start(
   return { name, port: found, workload, process: child, pids: [child.pid ?? 0], stop };
 }
 
-export function weir(name: string, decide = 'in-place', extra: Extra = {}): Promise<Server> {
+export function startWeir(
+  name: string,
+  decide = 'in-place',
+  extra: StartOptions = {},
+): Promise<BenchServer> {
   // One acceptor, as the bare servers have one thread.
   const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
   args.push('--log-level', 'silent');
-  return start(name, '../cli.js', args, /serves checks on \S+:(\d+)/, extra);
+  return startServer(name, '../cli.js', args, /serves checks on \S+:(\d+)/, extra);
 }
 
 /** An argument besides is the path of a Unix socket. */
-export function bare(name: string, what: string, extra: Extra = {}): Promise<Server> {
-  return start(name, './bare.process.js', [what], /port (\d+)/, extra);
+export function startBareServer(
+  name: string,
+  what: string,
+  extra: StartOptions = {},
+): Promise<BenchServer> {
+  return startServer(name, './bare.process.js', [what], /port (\d+)/, extra);
 }
 
 /** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */

@@ -8,40 +8,40 @@ import { writeTrie } from '../src/overrides/build.ts';
 import { copyExact } from '../src/overrides/exact.ts';
 import type { PublishedTables } from '../src/overrides/in-force.ts';
 import {
-  ExactRegister,
-  type PlacedOverride,
-  WildcardRegister,
+  ExactOverrideSet,
+  type OverrideEntry,
+  WildcardOverrideSet,
 } from '../src/overrides/registers.ts';
 
 export const HASH_KEY = Buffer.from('0123456789abcdef');
 export const NAMESPACE = 'api';
 /** The root key of the servers under load. */
-export const KEY = 'root-key-of-the-bench';
+export const ROOT_KEY = 'root-key-of-the-bench';
 
-export function override(row: number, identifier: string): PlacedOverride {
-  const said = { isOfPattern: false, limit: 1_000_000, durationMs: 60_000, isAsync: false };
+export function benchOverride(row: number, identifier: string): OverrideEntry {
+  const said = { isNamespacePattern: false, limit: 1_000_000, durationMs: 60_000, isAsync: false };
   const id = `rlor_${row.toString(16).padStart(24, '0')}`;
   return { row, id, namespace: NAMESPACE, identifier, ...said };
 }
 
 /** From `user_0` on: 1,000 govern a tenth of the checks, 100,000 all of them. */
-export function exactOverrides(count: number): PlacedOverride[] {
-  return Array.from({ length: count }, (_, i) => override(i + 1, `user_${i}`));
+export function exactOverrides(count: number): OverrideEntry[] {
+  return Array.from({ length: count }, (_, i) => benchOverride(i + 1, `user_${i}`));
 }
 
 /** Half of them begin like the identifiers and govern nearly all, half are endings of none. */
-export function wildcardOverrides(count: number): PlacedOverride[] {
+export function wildcardOverrides(count: number): OverrideEntry[] {
   return Array.from({ length: count }, (_, i) => {
     const text = i % 2 === 0 ? `user_${i / 2}*` : `*@d${i}.example.com`;
-    return override(i + 1, text);
+    return benchOverride(i + 1, text);
   });
 }
 
 export const NO_OVERRIDES: PublishedTables = { exact: null, trie: null };
 
-export function registersOf(overrides: readonly PlacedOverride[]) {
-  const exact = new ExactRegister(HASH_KEY);
-  const wildcards = new WildcardRegister();
+export function registersFor(overrides: readonly OverrideEntry[]) {
+  const exact = new ExactOverrideSet(HASH_KEY);
+  const wildcards = new WildcardOverrideSet();
   for (const one of overrides) {
     if (one.identifier.includes('*')) wildcards.put(one);
     else exact.put(one);
@@ -50,11 +50,11 @@ export function registersOf(overrides: readonly PlacedOverride[]) {
 }
 
 /** The tables of a set, as they are published. */
-export function tablesOf(overrides: readonly PlacedOverride[]): PublishedTables {
-  const { exact, wildcards } = registersOf(overrides);
+export function publishedTables(overrides: readonly OverrideEntry[]): PublishedTables {
+  const { exact, wildcards } = registersFor(overrides);
   const { records, buffer } = exact.table;
   return {
     exact: records === 0 ? null : copyExact(buffer, records, undefined),
-    trie: wildcards.count === 0 ? null : writeTrie(wildcards.toWrite(), undefined),
+    trie: wildcards.count === 0 ? null : writeTrie(wildcards.serialize(), undefined),
   };
 }

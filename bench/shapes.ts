@@ -5,45 +5,48 @@
  * requests have one length.
  */
 
-import { ADMITTED, REFUSED, type Workload } from './generator.ts';
-import { contestant, runScenario } from './load.ts';
-import { type Figures, measureInTurn } from './rounds.ts';
-import { bare, type Server, weir } from './servers.ts';
-import { KEY } from './sets.ts';
+import { ALLOWED_WORKLOAD, DENIED_WORKLOAD, type Workload } from './generator.ts';
+import { runScenario, scenarioContestant } from './load.ts';
+import { type ContestantFigures, measureAlternating } from './rounds.ts';
+import { type BenchServer, startBareServer, startWeir } from './servers.ts';
+import { ROOT_KEY } from './sets.ts';
 
 const ROUNDS = 3;
 const SECONDS = 1;
 
-interface Shape {
+interface LoadShape {
   connections: number;
   pipelining: number;
   identifiers: number;
   workload: Workload;
 }
 
-export interface ShapeResult extends Omit<Shape, 'workload'> {
+export interface ShapeResult extends Omit<LoadShape, 'workload'> {
   isRefused: boolean;
-  bare: Figures;
-  weir: Figures;
+  bare: ContestantFigures;
+  weir: ContestantFigures;
 }
 
-const usual: Shape = {
+const DEFAULT_SHAPE: LoadShape = {
   connections: 64,
   pipelining: 1,
   identifiers: 10_000,
-  workload: ADMITTED,
+  workload: ALLOWED_WORKLOAD,
 };
-const SHAPES: readonly Shape[] = [
+const SHAPES: readonly LoadShape[] = [
   ...[1, 16].flatMap((pipelining) => {
-    return [1, 16, 64, 256].map((connections) => ({ ...usual, connections, pipelining }));
+    return [1, 16, 64, 256].map((connections) => ({ ...DEFAULT_SHAPE, connections, pipelining }));
   }),
-  { ...usual, identifiers: 1 },
-  { ...usual, identifiers: 1_000_000 },
-  { ...usual, workload: REFUSED },
+  { ...DEFAULT_SHAPE, identifiers: 1 },
+  { ...DEFAULT_SHAPE, identifiers: 1_000_000 },
+  { ...DEFAULT_SHAPE, workload: DENIED_WORKLOAD },
 ];
 
 export async function measureShapes(progress: (what: string) => void): Promise<ShapeResult[]> {
-  const servers = await Promise.all([bare('bare, parses', 'parse'), weir('weir, in place')]);
+  const servers = await Promise.all([
+    startBareServer('bare, parses', 'parse'),
+    startWeir('weir, in place'),
+  ]);
   try {
     const results: ShapeResult[] = [];
     for (const { workload, ...shape } of SHAPES) {
@@ -51,13 +54,13 @@ export async function measureShapes(progress: (what: string) => void): Promise<S
       const scenario = { ...shape, workload, seconds: SECONDS };
       progress(`shape ${what}: warm up`);
       for (const server of servers) await runScenario({ ...scenario, server });
-      const isRefused = workload === REFUSED;
-      await mustDecide(servers[1], workload, isRefused);
-      const contestants = servers.map((server) => contestant({ ...scenario, server }));
-      const [ofBare, ofWeir] = await measureInTurn(contestants, ROUNDS, (round) => {
+      const isRefused = workload === DENIED_WORKLOAD;
+      await assertDecision(servers[1], workload, isRefused);
+      const contestants = servers.map((server) => scenarioContestant({ ...scenario, server }));
+      const [ofBare, ofWeir] = await measureAlternating(contestants, ROUNDS, (round) => {
         progress(`shape ${what}: ${round}`);
       });
-      await mustDecide(servers[1], workload, isRefused);
+      await assertDecision(servers[1], workload, isRefused);
       results.push({ ...shape, isRefused, bare: ofBare, weir: ofWeir });
     }
     return results;
@@ -67,10 +70,14 @@ export async function measureShapes(progress: (what: string) => void): Promise<S
 }
 
 /** That what the load asked last is still refused, or still admitted. */
-async function mustDecide({ port }: Server, workload: Workload, isRefused: boolean): Promise<void> {
+async function assertDecision(
+  { port }: BenchServer,
+  workload: Workload,
+  isRefused: boolean,
+): Promise<void> {
   const answer = await fetch(`http://127.0.0.1:${port}${workload.path}`, {
     method: 'POST',
-    headers: { Authorization: `Bearer ${KEY}`, 'Content-Type': 'application/json' },
+    headers: { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' },
     body: JSON.stringify(workload.body('user_0000000')),
   });
   const text = await answer.text();

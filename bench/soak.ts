@@ -5,8 +5,15 @@
 
 import { readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ASYNC_CHECK, CHECK, CHECK_V2, load, manyChecks, REFUSED } from './generator.ts';
-import { residentBytes, weir } from './servers.ts';
+import {
+  ASYNC_WORKLOAD,
+  batchWorkload,
+  CHECK_V2_WORKLOAD,
+  CHECK_WORKLOAD,
+  DENIED_WORKLOAD,
+  runLoad,
+} from './generator.ts';
+import { residentBytes, startWeir } from './servers.ts';
 
 const CONNECTIONS = 64;
 const MINUTE_S = 60;
@@ -23,21 +30,21 @@ export interface SoakMinute {
   descriptors: number;
 }
 
-export async function soak(
+export async function runSoak(
   minutes: number,
   onMinute: (minute: SoakMinute) => void,
 ): Promise<SoakMinute[]> {
-  const server = await weir('weir');
+  const server = await startWeir('weir');
   const pid = server.process.pid ?? 0;
   try {
     const results: SoakMinute[] = [];
     for (let minute = 1; minute <= minutes; minute++) {
-      const loaded = load({
+      const loaded = runLoad({
         port: server.port,
         connections: CONNECTIONS,
         seconds: MINUTE_S,
-        workload: CHECK,
-        beside: [CHECK_V2, ASYNC_CHECK, REFUSED, manyChecks(10)],
+        workload: CHECK_WORKLOAD,
+        alternating: [CHECK_V2_WORKLOAD, ASYNC_WORKLOAD, DENIED_WORKLOAD, batchWorkload(10)],
       });
       // Both while the load's connections are open.
       await sleep((MINUTE_S - 1) * 1e3);

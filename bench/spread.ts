@@ -2,7 +2,7 @@
 
 import { connect, type Socket } from 'node:net';
 import { requestText } from './generator.ts';
-import { weir } from './servers.ts';
+import { startWeir } from './servers.ts';
 
 const ACCEPTORS = [2, 4];
 const CONNECTIONS = [2, 4, 8];
@@ -20,10 +20,12 @@ export async function measureSpread(progress: (what: string) => void): Promise<S
   const results: SpreadResult[] = [];
   for (const acceptors of ACCEPTORS) {
     progress(`spread over ${acceptors} acceptors`);
-    const server = await weir('weir', 'in-place', { args: ['--acceptors', String(acceptors)] });
+    const server = await startWeir('weir', 'in-place', {
+      args: ['--acceptors', String(acceptors)],
+    });
     for (const connections of CONNECTIONS) {
       const shares: number[] = [];
-      for (let i = 0; i < TRIALS; i++) shares.push(await busiest(server.port, connections));
+      for (let i = 0; i < TRIALS; i++) shares.push(await busiestShare(server.port, connections));
       const meanShare = shares.reduce((sum, share) => sum + share, 0) / TRIALS;
       results.push({ acceptors, connections, meanShare, mostShare: Math.max(...shares) });
     }
@@ -32,11 +34,11 @@ export async function measureSpread(progress: (what: string) => void): Promise<S
   return results;
 }
 
-async function busiest(port: number, connections: number): Promise<number> {
+async function busiestShare(port: number, connections: number): Promise<number> {
   const counts = new Map<string, number>();
   const sockets: Socket[] = [];
   for (let i = 0; i < connections; i++) {
-    const { socket, acceptor } = await connected(port);
+    const { socket, acceptor } = await connectAndCheck(port);
     sockets.push(socket);
     counts.set(acceptor, (counts.get(acceptor) ?? 0) + 1);
   }
@@ -45,7 +47,7 @@ async function busiest(port: number, connections: number): Promise<number> {
 }
 
 /** A connection on which a check was answered, and by whom: the ids of its requests begin alike. */
-function connected(port: number): Promise<{ socket: Socket; acceptor: string }> {
+function connectAndCheck(port: number): Promise<{ socket: Socket; acceptor: string }> {
   const body = '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}';
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1', () => {

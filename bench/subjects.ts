@@ -6,10 +6,10 @@
 import { NamespaceFinder } from '../src/api/finder.ts';
 import { parseBody } from '../src/api/json.ts';
 import { RequestIds } from '../src/api/request-ids.ts';
-import { Scan } from '../src/api/scan.ts';
-import { answerV1, limitReader, ReaderV1 } from '../src/api/v1/limit.ts';
+import { BodyScanner } from '../src/api/scan.ts';
+import { CheckReaderV1, limitValidator, writeResponseV1 } from '../src/api/v1/limit.ts';
 import { Keyring } from '../src/auth/keyring.ts';
-import { makeId, rootRecord } from '../src/auth/keys.ts';
+import { makeId, rootKeyRecord } from '../src/auth/keys.ts';
 import { Bytes } from '../src/bytes.ts';
 import { allocateControl, Control } from '../src/control.ts';
 import { allocateTable } from '../src/counters/buffer.ts';
@@ -18,28 +18,28 @@ import { newDecision, OUTCOME } from '../src/counters/decision.ts';
 import { Hasher } from '../src/counters/hash.ts';
 import { groupsPerShard } from '../src/counters/layout.ts';
 import { CounterTable } from '../src/counters/table.ts';
-import { InPlace } from '../src/decide/in-place.ts';
+import { MemoryEngine } from '../src/decide/in-place.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../src/limits.ts';
 import { KnownNamespaces } from '../src/namespaces/known.ts';
 import {
-  type Governed,
-  OverridesInForce,
+  ActiveOverrides,
+  type OverridableCheck,
   type PublishedTables,
 } from '../src/overrides/in-force.ts';
 import { shardOf } from '../src/shards/shard.ts';
-import { Clock, ClockKeeper } from '../src/time.ts';
+import { Clock, ClockPublisher } from '../src/time.ts';
 import {
   exactOverrides,
   HASH_KEY,
   NAMESPACE,
   NO_OVERRIDES,
-  tablesOf,
+  publishedTables,
   wildcardOverrides,
 } from './sets.ts';
 
 export const BATCH = 1_000;
 
-export interface Subject {
+export interface BenchSubject {
   name: string;
   /** How often one run does what is measured. */
   count: number;
@@ -52,7 +52,7 @@ const LIMIT = Number.MAX_SAFE_INTEGER;
 const DURATION_MS = 60_000;
 
 /** Results go here, so that no step can be left out as unused. */
-export const sink = { value: 0 as unknown };
+export const resultSink = { value: 0 as unknown };
 
 export function allocateTables(): SharedArrayBuffer[] {
   const groups = groupsPerShard(COUNTERS * SLOTS_PER_COUNTER, SHARDS);
@@ -72,7 +72,7 @@ function identifiers(count: number, first: number): string[] {
 }
 
 /** Texts one behind the other, as bytes, as they are hashed. */
-class Texts {
+class EncodedTexts {
   readonly memory: Bytes;
   readonly #ends: Uint32Array;
 
@@ -105,13 +105,13 @@ export function decideSubject(
   first = 0,
   owner = 1,
   cost = 1,
-): Subject {
+): BenchSubject {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
   const attached = tables.map((buffer, shard) => {
     return new CounterTable(buffer, shard, owner, 'deny', () => {});
   });
-  const texts = new Texts(identifiers(count, first));
+  const texts = new EncodedTexts(identifiers(count, first));
   const decision = newDecision();
   const nowMs = 1_700_000_000_000;
   const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: false };
@@ -123,7 +123,7 @@ export function decideSubject(
       const table = attached[shardOf(hasher)];
       table.decide(hasher, state[0], nowMs, terms, true, decision);
     }
-    sink.value = decision.remaining;
+    resultSink.value = decision.remaining;
   };
   // Else what is measured of many is how they are made, and how the kernel clears their pages.
   for (let made = 0; made < count; made += BATCH) run();
@@ -132,10 +132,10 @@ export function decideSubject(
 }
 
 /** The same by the sliding window, with as much use in the window before. */
-function slidingSubject(tables: SharedArrayBuffer[], count: number): Subject {
+function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
   const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
   const state = counters.namespaceState('sliding');
-  const texts = new Texts(identifiers(count, 0));
+  const texts = new EncodedTexts(identifiers(count, 0));
   const nowMs = 1_700_000_000_000;
   const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
   const decide = (at: number, atMs: number) => {
@@ -144,18 +144,21 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): Subject {
   };
   for (let i = 0; i < count; i++) decide(i, nowMs - DURATION_MS);
   let at = 0;
-  return batch(`hash + decide, sliding, ${count.toLocaleString('en')} identifiers`, () => {
-    at = at + 1 === count ? 0 : at + 1;
-    return decide(at, nowMs).remaining;
-  });
+  return repeatedSubject(
+    `hash + decide, sliding, ${count.toLocaleString('en')} identifiers`,
+    () => {
+      at = at + 1 === count ? 0 : at + 1;
+      return decide(at, nowMs).remaining;
+    },
+  );
 }
 
 /** Hashes and decides so many at once; the count is of checks. */
-function togetherSubject(tables: SharedArrayBuffer[], count: number, many: number): Subject {
+function batchSubject(tables: SharedArrayBuffer[], count: number, many: number): BenchSubject {
   const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
-  const { together } = counters;
+  const { batch } = counters;
   const state = counters.namespaceState('together');
-  const texts = new Texts(identifiers(count, 0));
+  const texts = new EncodedTexts(identifiers(count, 0));
   const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
   let at = 0;
   return {
@@ -163,22 +166,22 @@ function togetherSubject(tables: SharedArrayBuffer[], count: number, many: numbe
     count: BATCH,
     run: () => {
       for (let request = 0; request < BATCH / many; request++) {
-        together.begin();
+        batch.begin();
         for (let i = 0; i < many; i++) {
           const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
-          together.add(id, state[0], terms);
+          batch.add(id, state[0], terms);
           at = at + 1 === count ? 0 : at + 1;
         }
-        sink.value = together.decide(1_700_000_000_000);
+        resultSink.value = batch.decide(1_700_000_000_000);
       }
     },
   };
 }
 
-function hashSubject(count: number): Subject {
+function hashSubject(count: number): BenchSubject {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
-  const texts = new Texts(identifiers(count, 0));
+  const texts = new EncodedTexts(identifiers(count, 0));
   let at = 0;
   return {
     name: `hash, ${count.toLocaleString('en')} identifiers`,
@@ -188,26 +191,26 @@ function hashSubject(count: number): Subject {
         hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
         at = at + 1 === count ? 0 : at + 1;
       }
-      sink.value = hasher.h0;
+      resultSink.value = hasher.h0;
     },
   };
 }
 
 /** What governs a check, for one identifier after the other; the hash is there already. */
-function governSubject(name: string, tables: PublishedTables): Subject {
-  const inForce = new OverridesInForce();
-  inForce.switchTo(tables);
+function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
+  const inForce = new ActiveOverrides();
+  inForce.activate(tables);
   const hasher = new Hasher(HASH_KEY);
   const namespaces = new KnownNamespaces(
     (namespace) => hasher.namespace(namespace),
     () => new Float64Array(4),
     () => {},
   );
-  const namespace = namespaces.unregistered(NAMESPACE);
+  const namespace = namespaces.makeUnregistered(NAMESPACE);
   const checks = identifiers(10_000, 0).map((identifier) => {
-    hasher.hash(namespace.state, identifier);
+    hasher.hash(namespace.hashState, identifier);
     const { h0, h1, h2, h3 } = hasher;
-    const check: Governed = {
+    const check: OverridableCheck = {
       ...{ namespace, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
       ...{ isSliding: false, isAsync: false, overrideId: undefined },
     };
@@ -221,52 +224,52 @@ function governSubject(name: string, tables: PublishedTables): Subject {
       for (let i = 0; i < BATCH; i++) {
         const { check, id } = checks[at];
         at = at + 1 === checks.length ? 0 : at + 1;
-        sink.value = inForce.govern(check, id);
+        resultSink.value = inForce.resolve(check, id);
       }
     },
   };
 }
 
-function batch(name: string, step: (i: number) => unknown): Subject {
+function repeatedSubject(name: string, step: (i: number) => unknown): BenchSubject {
   return {
     name,
     count: BATCH,
     run: () => {
-      for (let i = 0; i < BATCH; i++) sink.value = step(i);
+      for (let i = 0; i < BATCH; i++) resultSink.value = step(i);
     },
   };
 }
 
 /** The steps of a check in their order, and the whole of it. */
-export function stepSubjects(): Subject[] {
+export function stepSubjects(): BenchSubject[] {
   const control = new Control(allocateControl(1, 1));
-  new ClockKeeper(control);
+  new ClockPublisher(control);
   const clock = new Clock(control);
   const tables = allocateTables();
-  const lane = control.acceptorLane(0);
+  const lane = control.acceptorStats(0);
   const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
   const namespaces = new KnownNamespaces(
     (name) => counters.namespaceState(name),
-    (row) => lane.row(row),
+    (row) => lane.namespaceRow(row),
     () => {},
   );
-  const scan = new Scan();
-  const reader = new ReaderV1(scan, new NamespaceFinder(namespaces));
-  const overrides = new OverridesInForce();
-  const inPlace = new InPlace(counters, [], clock, lane);
+  const scan = new BodyScanner();
+  const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces));
+  const overrides = new ActiveOverrides();
+  const inPlace = new MemoryEngine(counters, [], clock, lane);
   /** As the acceptor does it, without HTTP. */
   const wholeCheck = (bytes: Uint8Array) => {
     const startedMs = clock.monotonicMs();
     const check = reader.read(key, bytes);
-    const { namespace, memory, from, to } = check;
-    const id = counters.identifyBytes(namespace.state, memory, from, to);
-    overrides.govern(check, id);
-    const answer = answerV1(check, inPlace.decide(check, id, startedMs));
-    lane.answered(clock.monotonicMs() - startedMs);
+    const { namespace, memory, identifierFrom, identifierTo } = check;
+    const id = counters.identifyBytes(namespace.hashState, memory, identifierFrom, identifierTo);
+    overrides.resolve(check, id);
+    const answer = writeResponseV1(check, inPlace.decide(check, id, startedMs));
+    lane.recordLatency(clock.monotonicMs() - startedMs);
     return answer;
   };
   const keyring = new Keyring(clock);
-  keyring.change({ added: [rootRecord('bench', 'bench', 0)], removed: [] });
+  keyring.apply({ added: [rootKeyRecord('bench', 'bench', 0)], removed: [] });
   const bodies = identifiers(BATCH, 0).map((identifier) => {
     const body = {
       namespace: NAMESPACE,
@@ -282,7 +285,7 @@ export function stepSubjects(): Subject[] {
   const parsed = texts.map((text) => JSON.parse(text));
   const answers = Array.from({ length: BATCH }, (_, i) => {
     return {
-      admitted: i % 2 === 0,
+      allowed: i % 2 === 0,
       remaining: 900_000 + i,
       reset: 1_700_000_000_000 + i * 60_000,
       window: 0,
@@ -294,28 +297,28 @@ export function stepSubjects(): Subject[] {
   const key = keyring.verify(header);
   const checked = reader.read(key, bodies[0]);
   return [
-    batch('key, seen before', () => keyring.verify(header)),
-    batch('decode UTF-8, strictly', (i) => decoder.decode(bodies[i])),
-    batch('JSON.parse', (i) => JSON.parse(texts[i])),
-    batch('decode, parse', (i) => parseBody(bodies[i])),
-    batch('schema', (i) => limitReader.check(parsed[i])),
-    batch('scan instead of these', (i) => scan.isObject(bodies[i])),
-    batch('read the check', (i) => reader.read(key, bodies[i])),
-    batch('clock', () => clock.nowMs()),
-    batch('id of a request', () => ids.next()),
-    batch('the same of random bytes', () => makeId('req_')),
+    repeatedSubject('key, seen before', () => keyring.verify(header)),
+    repeatedSubject('decode UTF-8, strictly', (i) => decoder.decode(bodies[i])),
+    repeatedSubject('JSON.parse', (i) => JSON.parse(texts[i])),
+    repeatedSubject('decode, parse', (i) => parseBody(bodies[i])),
+    repeatedSubject('schema', (i) => limitValidator.isValid(parsed[i])),
+    repeatedSubject('scan instead of these', (i) => scan.scanBody(bodies[i])),
+    repeatedSubject('read the check', (i) => reader.read(key, bodies[i])),
+    repeatedSubject('clock', () => clock.nowMs()),
+    repeatedSubject('id of a request', () => ids.next()),
+    repeatedSubject('the same of random bytes', () => makeId('req_')),
     hashSubject(10_000),
     decideSubject('hash + decide, 1 identifier', tables, 1),
     decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
     decideSubject('the same, refused', tables, 10_000, 0, 1, LIMIT),
     decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
     slidingSubject(tables, 10_000),
-    togetherSubject(tables, 10_000, 100),
-    governSubject('there are none', NO_OVERRIDES),
-    governSubject('1,000 exact', tablesOf(exactOverrides(1_000))),
-    governSubject('100,000 exact', tablesOf(exactOverrides(100_000))),
-    governSubject('10,000 with a wildcard', tablesOf(wildcardOverrides(10_000))),
-    batch('answer', (i) => answerV1(checked, answers[i])),
-    batch('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
+    batchSubject(tables, 10_000, 100),
+    overrideSubject('there are none', NO_OVERRIDES),
+    overrideSubject('1,000 exact', publishedTables(exactOverrides(1_000))),
+    overrideSubject('100,000 exact', publishedTables(exactOverrides(100_000))),
+    overrideSubject('10,000 with a wildcard', publishedTables(wildcardOverrides(10_000))),
+    repeatedSubject('answer', (i) => writeResponseV1(checked, answers[i])),
+    repeatedSubject('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
   ];
 }

@@ -7,44 +7,49 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
-import type { DecideResult, DecideThread } from './decide.thread.ts';
+import type { DecideResult, DecideTask } from './decide.thread.ts';
 import { allocateTables } from './subjects.ts';
 
 const ROUNDS = 5;
 const ROUND_MS = 400;
 
-export interface Scaling {
+export interface ScalingResult {
   name: string;
   one: number;
   two: number;
 }
 
-export interface Crowd {
+export interface OversubscriptionResult {
   name: string;
   medianUs: number;
   p999Us: number;
   mostUs: number;
 }
 
-interface Run {
+interface ThreadRun {
   /** Decisions a second by all threads together. */
   rate: number;
   /** How long each took, in us, where that was asked for. */
-  tookUs: Float64Array;
+  durationsUs: Float64Array;
 }
 
-async function run(threads: number, count: number, apart: boolean, timed = false): Promise<Run> {
+async function runThreads(
+  threads: number,
+  count: number,
+  hasDistinctIdentifiers: boolean,
+  isTimed = false,
+): Promise<ThreadRun> {
   const tables = allocateTables();
   const phase = new SharedArrayBuffer(4);
   const words = new Int32Array(phase);
   const workers = Array.from({ length: threads }, (_, i) => {
-    const workerData: DecideThread = {
+    const workerData: DecideTask = {
       owner: i + 1,
       tables,
       count,
-      first: apart ? i * count : 0,
+      first: hasDistinctIdentifiers ? i * count : 0,
       phase,
-      timed,
+      isTimed,
     };
     return new Worker(new URL('./decide.thread.js', import.meta.url), { workerData });
   });
@@ -60,21 +65,23 @@ async function run(threads: number, count: number, apart: boolean, timed = false
   const results = (await Promise.all(counts)).map(([result]): DecideResult => result);
   await Promise.all(exits);
   const decisions = results.reduce((sum, result) => sum + result.decisions, 0);
-  const tookUs = new Float64Array(results.reduce((sum, result) => sum + result.tookUs.length, 0));
+  const durationsUs = new Float64Array(
+    results.reduce((sum, result) => sum + result.durationsUs.length, 0),
+  );
   let at = 0;
   for (const result of results) {
-    tookUs.set(result.tookUs, at);
-    at += result.tookUs.length;
+    durationsUs.set(result.durationsUs, at);
+    at += result.durationsUs.length;
   }
-  return { rate: decisions / seconds, tookUs };
+  return { rate: decisions / seconds, durationsUs };
 }
 
 export function median(values: number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
-export async function measureScaling(): Promise<Scaling[]> {
-  const results: Scaling[] = [];
+export async function measureScaling(): Promise<ScalingResult[]> {
+  const results: ScalingResult[] = [];
   const cases = [
     { name: 'distinct identifiers, 10,000 a thread', count: 10_000, apart: true },
     { name: 'the same 10,000 identifiers', count: 10_000, apart: false },
@@ -84,7 +91,7 @@ export async function measureScaling(): Promise<Scaling[]> {
     const rates: number[][] = [[], []];
     for (let round = 0; round < ROUNDS; round++) {
       for (const threads of [1, 2]) {
-        rates[threads - 1].push((await run(threads, count, apart)).rate);
+        rates[threads - 1].push((await runThreads(threads, count, apart)).rate);
       }
     }
     results.push({ name, one: median(rates[0]), two: median(rates[1]) });
@@ -93,13 +100,13 @@ export async function measureScaling(): Promise<Scaling[]> {
 }
 
 /** Four threads for each core; those whose identifiers lie apart show what is the scheduler's. */
-export async function measureCrowd(): Promise<Crowd[]> {
+export async function measureOversubscription(): Promise<OversubscriptionResult[]> {
   const threads = 4 * availableParallelism();
-  const results: Crowd[] = [];
+  const results: OversubscriptionResult[] = [];
   for (const apart of [true, false]) {
-    const { tookUs } = await run(threads, 4, apart, true);
-    tookUs.sort();
-    const quantile = (share: number) => tookUs[Math.floor(share * (tookUs.length - 1))];
+    const { durationsUs } = await runThreads(threads, 4, apart, true);
+    durationsUs.sort();
+    const quantile = (share: number) => durationsUs[Math.floor(share * (durationsUs.length - 1))];
     const name = `${threads} threads, ${apart ? '4 identifiers each' : 'the same 4 identifiers'}`;
     results.push({ name, medianUs: quantile(0.5), p999Us: quantile(0.999), mostUs: quantile(1) });
   }

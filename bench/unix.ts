@@ -6,11 +6,11 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ADMITTED } from './generator.ts';
-import { h2load } from './h2load.ts';
+import { ALLOWED_WORKLOAD } from './generator.ts';
+import { runH2load } from './h2load.ts';
 import type { LoadResult } from './load.ts';
-import { measureInTurn } from './rounds.ts';
-import { bare, type Server, weir } from './servers.ts';
+import { measureAlternating } from './rounds.ts';
+import { type BenchServer, startBareServer, startWeir } from './servers.ts';
 
 const ROUNDS = 5;
 const SECONDS = 1;
@@ -22,16 +22,16 @@ export async function measureUnix(
 ): Promise<LoadResult[] | undefined> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const path = (name: string) => join(directory, name);
-  const servers: Server[] = [];
+  const servers: BenchServer[] = [];
   try {
-    servers.push(await bare('bare, parses', 'parse', { args: [path('bare')] }));
-    servers.push(await weir('weir', 'in-place', { args: ['--socket', path('weir')] }));
+    servers.push(await startBareServer('bare, parses', 'parse', { args: [path('bare')] }));
+    servers.push(await startWeir('weir', 'in-place', { args: ['--socket', path('weir')] }));
     if (!existsSync(path('weir'))) return undefined;
     const results: LoadResult[] = [];
     for (const connections of CONNECTIONS) {
-      const of = ({ name, pids }: Server, transport: string, at: number | string) => {
-        const asked = { at, workload: ADMITTED, connections, seconds: SECONDS };
-        return { name: `${name}, ${transport}`, pids, run: () => h2load(asked) };
+      const of = ({ name, pids }: BenchServer, transport: string, at: number | string) => {
+        const asked = { target: at, workload: ALLOWED_WORKLOAD, connections, seconds: SECONDS };
+        return { name: `${name}, ${transport}`, pids, run: () => runH2load(asked) };
       };
       const [bareOne, weirOne] = servers;
       const contestants = [
@@ -41,7 +41,7 @@ export async function measureUnix(
         of(weirOne, 'Unix', path('weir')),
       ];
       for (const { run } of contestants) await run();
-      const figures = await measureInTurn(contestants, ROUNDS, (what) => {
+      const figures = await measureAlternating(contestants, ROUNDS, (what) => {
         progress(`unix: ${connections} connections, ${what}`);
       });
       results.push(...figures.map((o, i) => ({ server: contestants[i].name, connections, ...o })));

@@ -9,8 +9,8 @@
  */
 
 import { MemoryError } from './errors.ts';
-import { ACCEPTOR_LANE_BYTES, AcceptorLane, WORKER_LANE_BYTES, WorkerLane } from './lanes.ts';
-import { LINE_BYTES } from './limits.ts';
+import { ACCEPTOR_STATS_BYTES, AcceptorStats, WORKER_STATS_BYTES, WorkerStats } from './lanes.ts';
+import { CACHE_LINE_BYTES } from './limits.ts';
 import { allocateMemory, attachMemory } from './memory.ts';
 
 export const CONTROL_MAGIC = 0x57656363; // "Wecc"
@@ -29,11 +29,11 @@ const HEADER = { magic: CONTROL_MAGIC, version: CONTROL_VERSION };
 /** Offsets in doubles from an anchor's line. */
 export const ANCHOR = { monotonicMs: 0, wallMs: 1, rate: 2 } as const;
 
-const ANCHORS_LINE = 2;
-const LANES_AT = 4 * LINE_BYTES;
+const ANCHORS_FIRST_LINE = 2;
+const STATS_OFFSET = 4 * CACHE_LINE_BYTES;
 
 function controlBytes(acceptors: number, workers: number): number {
-  return LANES_AT + acceptors * ACCEPTOR_LANE_BYTES + workers * WORKER_LANE_BYTES;
+  return STATS_OFFSET + acceptors * ACCEPTOR_STATS_BYTES + workers * WORKER_STATS_BYTES;
 }
 
 export function allocateControl(acceptors: number, workers: number): SharedArrayBuffer {
@@ -43,19 +43,19 @@ export function allocateControl(acceptors: number, workers: number): SharedArray
 
 /** @throws MemoryError when the buffer is not a set of control words of this version */
 export class Control {
-  readonly acceptors: number;
-  readonly workers: number;
+  readonly acceptorCount: number;
+  readonly workerCount: number;
   readonly words: Int32Array;
   readonly #buffer: SharedArrayBuffer;
 
   constructor(buffer: SharedArrayBuffer) {
     const words = attachMemory(buffer, 'the control words', CONTROL, HEADER);
-    this.acceptors = words[CONTROL.acceptors];
-    this.workers = words[CONTROL.workers];
-    if (buffer.byteLength !== controlBytes(this.acceptors, this.workers)) {
+    this.acceptorCount = words[CONTROL.acceptors];
+    this.workerCount = words[CONTROL.workers];
+    if (buffer.byteLength !== controlBytes(this.acceptorCount, this.workerCount)) {
       throw new MemoryError(
-        `the control words: ${buffer.byteLength} bytes for ${this.acceptors} acceptors` +
-          ` and ${this.workers} workers`,
+        `the control words: ${buffer.byteLength} bytes for ${this.acceptorCount} acceptors` +
+          ` and ${this.workerCount} workers`,
       );
     }
     this.words = words;
@@ -64,27 +64,28 @@ export class Control {
 
   /** One of the two anchors of the clock. */
   anchor(index: 0 | 1): Float64Array {
-    return new Float64Array(this.#buffer, (ANCHORS_LINE + index) * LINE_BYTES, 3);
+    return new Float64Array(this.#buffer, (ANCHORS_FIRST_LINE + index) * CACHE_LINE_BYTES, 3);
   }
 
   /** The lane of an acceptor, counted from 0. */
-  acceptorLane(index: number): AcceptorLane {
-    if (!(index >= 0 && index < this.acceptors)) throw new Error(`there is no acceptor ${index}`);
-    return new AcceptorLane(this.#buffer, LANES_AT + index * ACCEPTOR_LANE_BYTES);
+  acceptorStats(index: number): AcceptorStats {
+    if (!(index >= 0 && index < this.acceptorCount))
+      throw new Error(`there is no acceptor ${index}`);
+    return new AcceptorStats(this.#buffer, STATS_OFFSET + index * ACCEPTOR_STATS_BYTES);
   }
 
-  acceptorLanes(): AcceptorLane[] {
-    return Array.from({ length: this.acceptors }, (_, index) => this.acceptorLane(index));
+  allAcceptorStats(): AcceptorStats[] {
+    return Array.from({ length: this.acceptorCount }, (_, index) => this.acceptorStats(index));
   }
 
   /** The lane of a shard worker, counted from 0. */
-  workerLane(index: number): WorkerLane {
-    if (!(index >= 0 && index < this.workers)) throw new Error(`there is no worker ${index}`);
-    const workers = LANES_AT + this.acceptors * ACCEPTOR_LANE_BYTES;
-    return new WorkerLane(this.#buffer, workers + index * WORKER_LANE_BYTES);
+  workerStats(index: number): WorkerStats {
+    if (!(index >= 0 && index < this.workerCount)) throw new Error(`there is no worker ${index}`);
+    const workers = STATS_OFFSET + this.acceptorCount * ACCEPTOR_STATS_BYTES;
+    return new WorkerStats(this.#buffer, workers + index * WORKER_STATS_BYTES);
   }
 
-  workerLanes(): WorkerLane[] {
-    return Array.from({ length: this.workers }, (_, index) => this.workerLane(index));
+  allWorkerStats(): WorkerStats[] {
+    return Array.from({ length: this.workerCount }, (_, index) => this.workerStats(index));
   }
 }

@@ -1,5 +1,5 @@
 /** A value as an error message shows it: short, and never more than a hint of a long text. */
-export function describe(value: unknown): string {
+export function formatValue(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Object.is(value, -0)) return '-0';
   if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {

@@ -28,8 +28,8 @@ export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
 };
 
 /** Of one command: of those that decide nothing, and of a check. */
-const SUCCESS: ExitMeanings = { [EXIT.OK]: 'success' };
-export const DECISION: ExitMeanings = { [EXIT.OK]: 'allowed', [EXIT.DENIED]: 'denied' };
+const SUCCESS_MEANINGS: ExitMeanings = { [EXIT.OK]: 'success' };
+export const DECISION_MEANINGS: ExitMeanings = { [EXIT.OK]: 'allowed', [EXIT.DENIED]: 'denied' };
 
 /** The name of an exit code, for errors in JSON. */
 export function exitName(code: ExitCode): string {
@@ -41,7 +41,10 @@ export function exitName(code: ExitCode): string {
  * The last section of a help text.
  * @param own what codes mean for one command, where that is less than for all; {} for all
  */
-export function exitSection(codes: readonly ExitCode[], own: ExitMeanings = SUCCESS): string {
+export function exitSection(
+  codes: readonly ExitCode[],
+  own: ExitMeanings = SUCCESS_MEANINGS,
+): string {
   const meanings = { ...EXIT_MEANINGS, ...own };
   return `Exit codes:\n${codes.map((code) => `  ${code}  ${meanings[code]}\n`).join('')}`;
 }

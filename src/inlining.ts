@@ -6,7 +6,7 @@
 
 import { setFlagsFromString } from 'node:v8';
 
-export function inlineMore(): void {
+export function raiseInliningLimits(): void {
   setFlagsFromString('--max-inlined-bytecode-size=1500');
   setFlagsFromString('--max-inlined-bytecode-size-cumulative=4000');
 }

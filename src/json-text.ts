@@ -10,26 +10,26 @@ import { createRequire } from 'node:module';
 import type { JSONPath, JSONVisitor, ParseErrorCode } from 'jsonc-parser';
 
 /** Both count from 1; the column counts UTF-16 code units. */
-export interface Place {
+export interface TextPosition {
   line: number;
   column: number;
 }
 
-export interface JsonFault extends Place {
+export interface JsonSyntaxError extends TextPosition {
   reason: string;
 }
 
 /** A name that stands in its object a second time. */
-export interface RepeatedName extends Place {
+export interface DuplicateName extends TextPosition {
   name: string;
   /** The names and indices that lead to the object. */
   path: string[];
 }
 
 export interface JsonMembers {
-  repeated: RepeatedName[];
+  duplicates: DuplicateName[];
   /** Where a member or an item begins, or else the nearest one around it that is known. */
-  placeOf(path: readonly string[]): Place;
+  positionOf(path: readonly string[]): TextPosition;
 }
 
 /** By the numbers that jsonc-parser has for them. */
@@ -55,25 +55,25 @@ const REASONS: Readonly<Record<ParseErrorCode, string>> = {
 const require = createRequire(import.meta.url);
 
 /** @returns undefined for a text that is JSON, or nested too deeply */
-export function jsonFault(text: string): JsonFault | undefined {
-  let fault: JsonFault | undefined;
+export function findJsonSyntaxError(text: string): JsonSyntaxError | undefined {
+  let fault: JsonSyntaxError | undefined;
   walk(text, {
     onError: (error, _offset, _length, line, character) => {
       fault = { line: line + 1, column: character + 1, reason: REASONS[error] };
-      throw STOP;
+      throw STOP_VISITING;
     },
   });
   return fault;
 }
 
 /** @param text that is JSON; of one that is nested too deeply, the members before that are known */
-export function jsonMembers(text: string): JsonMembers {
-  const places = new Map<string, Place>([[keyOf([]), { line: 1, column: 1 }]]);
-  const repeated: RepeatedName[] = [];
+export function readJsonMembers(text: string): JsonMembers {
+  const places = new Map<string, TextPosition>([[pathKey([]), { line: 1, column: 1 }]]);
+  const duplicates: DuplicateName[] = [];
   /** An item begins where its value does; a member has begun before, with its name. */
   const note = (path: JSONPath, line: number, character: number) => {
     if (typeof path.at(-1) === 'string') return;
-    places.set(keyOf(path), { line: line + 1, column: character + 1 });
+    places.set(pathKey(path), { line: line + 1, column: character + 1 });
   };
   /** The names of each object that is open. */
   const open: Set<string>[] = [];
@@ -92,29 +92,29 @@ export function jsonMembers(text: string): JsonMembers {
     onObjectProperty: (name, _offset, _length, line, character, path) => {
       const place = { line: line + 1, column: character + 1 };
       const names = open[open.length - 1];
-      if (names.has(name)) repeated.push({ name, path: path().map(String), ...place });
+      if (names.has(name)) duplicates.push({ name, path: path().map(String), ...place });
       names.add(name);
-      places.set(keyOf([...path(), name]), place);
+      places.set(pathKey([...path(), name]), place);
     },
   });
-  const placeOf = (path: readonly string[]): Place => {
-    return places.get(keyOf(path)) ?? placeOf(path.slice(0, -1));
+  const positionOf = (path: readonly string[]): TextPosition => {
+    return places.get(pathKey(path)) ?? positionOf(path.slice(0, -1));
   };
-  return { repeated, placeOf };
+  return { duplicates, positionOf };
 }
 
-function keyOf(path: Readonly<JSONPath>): string {
+function pathKey(path: Readonly<JSONPath>): string {
   return JSON.stringify(path.map(String));
 }
 
 /** Thrown by a visitor that has seen enough. */
-const STOP = new Error('stop');
+const STOP_VISITING = new Error('stop');
 
 function walk(text: string, visitor: JSONVisitor): void {
   const { visit } = require('jsonc-parser') as typeof import('jsonc-parser');
   try {
     visit(text, visitor, { disallowComments: true, allowTrailingComma: false });
   } catch (error) {
-    if (error !== STOP && !(error instanceof RangeError)) throw error;
+    if (error !== STOP_VISITING && !(error instanceof RangeError)) throw error;
   }
 }

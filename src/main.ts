@@ -9,48 +9,48 @@
 import { Service } from './api/service.ts';
 import { keyCreation, logAudit } from './audit/entries.ts';
 import { PolicyAuditor } from './audit/policies.ts';
-import { configuredRecord, makeKey, rootRecord } from './auth/keys.ts';
-import { hostNames } from './config/faults.ts';
+import { configuredKeyRecord, makeKey, rootKeyRecord } from './auth/keys.ts';
+import { parseHostNames } from './config/faults.ts';
 import { helpText } from './config/help.ts';
-import { type Loaded, loadSettings } from './config/load.ts';
-import { inMiB } from './config/memory-plan.ts';
+import { type LoadedSettings, loadSettings } from './config/load.ts';
+import { memoryLogFields } from './config/memory-plan.ts';
 import { allocateControl, Control } from './control.ts';
 import { allocateTable, attachTable } from './counters/buffer.ts';
-import { keyWordsOf } from './counters/checkpoint.ts';
+import { fingerprintOf } from './counters/checkpoint.ts';
 import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
-import { LastRun } from './counters/restore.ts';
+import { CheckpointLoader } from './counters/restore.ts';
 import { StartError } from './errors.ts';
 import { EXIT, type ExitCode } from './exit.ts';
-import { addressesOf, greet } from './greeting.ts';
-import { inlineMore } from './inlining.ts';
+import { listenerUrls, printStartupMessage } from './greeting.ts';
+import { raiseInliningLimits } from './inlining.ts';
 import {
   CLOCK_AHEAD_MAX_MS,
   CLOCK_TICK_MS,
-  HEAD_MAX_BYTES,
+  REQUEST_HEAD_MAX_BYTES,
   SHARDS,
   SLOTS_PER_COUNTER,
 } from './limits.ts';
-import { Admin } from './observe/admin.ts';
+import { AdminServer } from './observe/admin.ts';
 import { OverrideTables } from './overrides/tables.ts';
 import { Policies } from './policies/policies.ts';
-import { inForce, publisher } from './registry/publication.ts';
+import { createPublisher, initialPublication } from './registry/publication.ts';
 import { Registry } from './registry/registry.ts';
 import { Writer } from './registry/writer.ts';
-import { allocateLink } from './shards/ring.ts';
+import { allocateChannel } from './shards/ring.ts';
 import { DataDirectory } from './store/directory.ts';
 import { SqliteStore } from './store/sqlite.ts';
 import { Acceptors } from './supervise/acceptors.ts';
-import { connectionsWithin, descriptorLimit } from './supervise/descriptors.ts';
-import { dieAtOnce, say } from './supervise/fatal.ts';
+import { descriptorLimit, fitConnections } from './supervise/descriptors.ts';
+import { killProcess, printError } from './supervise/fatal.ts';
 import { closeInspector } from './supervise/inspector.ts';
-import { needPort, TakenPlaces } from './supervise/places.ts';
-import { Reload } from './supervise/reload.ts';
-import { Tls } from './supervise/tls.ts';
-import { Clock, ClockKeeper, systemMs } from './time.ts';
+import { ReservedAddresses, requirePort } from './supervise/places.ts';
+import { Reloader } from './supervise/reload.ts';
+import { TlsCertificate } from './supervise/tls.ts';
+import { Clock, ClockPublisher, systemMs } from './time.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
-let end = (sentence: string, code: ExitCode): never => {
-  say(sentence);
+let terminate = (sentence: string, code: ExitCode): never => {
+  printError(sentence);
   process.exit(code);
 };
 
@@ -59,8 +59,8 @@ export async function main(args: readonly string[]): Promise<void> {
   // Until the settings are known, nothing but them can be wrong.
   let code: ExitCode = EXIT.USAGE;
   process.on('uncaughtException', (error) => {
-    if (error instanceof StartError) end(error.message, error.exitCode ?? code);
-    end(`the main thread failed: ${error.stack}`, EXIT.CANNOT_SERVE);
+    if (error instanceof StartError) terminate(error.message, error.exitCode ?? code);
+    terminate(`the main thread failed: ${error.stack}`, EXIT.CANNOT_SERVE);
   });
   const settings = loadSettings(args, process.env);
   code = EXIT.CANNOT_SERVE;
@@ -70,7 +70,7 @@ export async function main(args: readonly string[]): Promise<void> {
   }
   // A signal that comes while acceptors start is obeyed when they have; before, there is no need.
   const signal = new Promise<void>((resolve) => {
-    const obey = () => (end === dieAtOnce ? resolve() : process.exit(0));
+    const obey = () => (terminate === killProcess ? resolve() : process.exit(0));
     process.on('SIGTERM', obey);
     process.on('SIGINT', obey);
   });
@@ -84,102 +84,108 @@ export async function main(args: readonly string[]): Promise<void> {
   await stop();
 }
 
-interface Serving {
+interface RunningServer {
   /** Takes over what may change while it serves. */
   reload: () => Promise<void>;
   /** Ends the process, in peace. */
   stop: () => Promise<void>;
 }
 
-async function serve(settings: Loaded): Promise<Serving> {
+async function serve(settings: LoadedSettings): Promise<RunningServer> {
   process.umask(0o077);
   // Read by the addon when it loads, from the real environment, which only this thread has.
-  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HEAD_MAX_BYTES);
+  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(REQUEST_HEAD_MAX_BYTES);
   const { UWS_PACKAGE: uWebSockets } = await import('./http/uws.ts');
-  inlineMore();
+  raiseInliningLimits();
 
   const descriptors = descriptorLimit();
   const threads = settings.acceptors + settings.workers;
-  const connections = connectionsWithin(descriptors, settings.connections, threads);
+  const connectionsMax = fitConnections(descriptors, settings.connections, threads);
 
-  const tls = Tls.open(settings);
-  const taken = await TakenPlaces.take(settings);
-  const { host, port, socket, gateway } = taken.places;
+  const tls = TlsCertificate.open(settings);
+  const taken = await ReservedAddresses.reserve(settings);
+  const { host, port, socket, gateway } = taken.addresses;
   const { adminHost, adminHosts } = settings;
-  const admin = new Admin([adminHost, ...(adminHosts === undefined ? [] : hostNames(adminHosts))]);
+  const admin = new AdminServer([
+    adminHost,
+    ...(adminHosts === undefined ? [] : parseHostNames(adminHosts)),
+  ]);
   const adminListens = admin.listen(adminHost, settings.adminPort);
   const setting = 'WEIR_ADMIN_PORT';
-  const adminPort = await needPort(setting, adminHost, settings.adminPort, adminListens);
+  const adminPort = await requirePort(setting, adminHost, settings.adminPort, adminListens);
 
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
 
   const controlBuffer = allocateControl(settings.acceptors, settings.workers);
   const control = new Control(controlBuffer);
-  const key = keyWordsOf(store.hashKey);
-  const lastRun = new LastRun(directory.path, key, systemMs() + CLOCK_AHEAD_MAX_MS);
-  const clockKeeper = new ClockKeeper(control, lastRun.atMs);
+  const key = fingerprintOf(store.hashKey);
+  const lastRun = new CheckpointLoader(directory.path, key, systemMs() + CLOCK_AHEAD_MAX_MS);
+  const clockKeeper = new ClockPublisher(control, lastRun.latestStartedMs);
   const clock = new Clock(control);
   const nowMs = () => clock.nowMs();
   const groups = groupsPerShard(settings.counters * SLOTS_PER_COUNTER, SHARDS);
   const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-  const restored = lastRun.into(tables.map(attachTable), clock.nowMs());
-  const links = Array.from({ length: settings.acceptors }, (_row, acceptor) => {
-    return Array.from({ length: settings.workers }, (_, worker) => allocateLink(acceptor, worker));
+  const restored = lastRun.restoreInto(tables.map(attachTable), clock.nowMs());
+  const channels = Array.from({ length: settings.acceptors }, (_row, acceptor) => {
+    return Array.from({ length: settings.workers }, (_, worker) =>
+      allocateChannel(acceptor, worker),
+    );
   });
 
   const registry = new Registry(store);
   const policies = new Policies(settings.file);
-  for (const { namespace } of policies.all) registry.needNamespace(namespace, nowMs());
-  registry.settle(store);
+  for (const { namespace } of policies.all) registry.ensureNamespace(namespace, nowMs());
+  registry.commit(store);
   const { rootKey } = settings;
   if (rootKey !== undefined) {
-    registry.configure(configuredRecord(rootKey, nowMs(), store.hashKey));
+    registry.addConfiguredKey(configuredKeyRecord(rootKey, nowMs(), store.hashKey));
   }
   const firstKey = registry.keys().length === 0 ? makeKey() : undefined;
   if (firstKey !== undefined) {
-    const record = rootRecord(firstKey, 'first root key', nowMs());
+    const record = rootKeyRecord(firstKey, 'first root key', nowMs());
     registry.addKey(record);
     registry.audit({ at: nowMs(), ...keyCreation(record), keyId: null, by: 'first start' });
   }
 
   const scheme = tls === undefined ? 'http' : 'https';
-  const serves = addressesOf(scheme, host, port, settings.publicUrl);
-  const adminServes = addressesOf('http', adminHost, adminPort);
+  const serves = listenerUrls(scheme, host, port, settings.publicUrl);
+  const adminServes = listenerUrls('http', adminHost, adminPort);
   // Before the threads that may be too many: the kernel may kill a process that is out of memory.
-  if (settings.memory.isTight) await warnOfMemory(settings);
+  if (settings.memory.isNearLimit) await warnAboutMemory(settings);
   const acceptors = new Acceptors(control, {
-    namespace: (name) => writer.register(name),
-    failure: (failure) => log.error(failure, 'a request failed'),
-    operation: (request) => debug.operation(request, (asked) => service.do(asked)),
-    debug: (acceptor, record) => debug.acceptor(acceptor, record),
-    publication: (version, publication) => debug.publication(version, publication),
-    late: (acceptor) => log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
+    onNamespace: (name) => writer.registerNamespace(name),
+    onFailure: (failure) => log.error(failure, 'a request failed'),
+    runOperation: (request) => debug.runOperation(request, (asked) => service.execute(asked)),
+    onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
+    onPublication: (version, publication) => debug.startPublication(version, publication),
+    onLateActivation: (acceptor) =>
+      log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
   });
   const compileTask = new URL('./compile.js', import.meta.url);
   const overrides = new OverrideTables(store.hashKey, compileTask, (error) => {
     log.error({ err: error }, 'the task that compiles overrides failed; done on the main thread');
   });
-  end = dieAtOnce;
-  const { onFull, decide } = settings;
+  terminate = killProcess;
+  const { onFull: fullTablePolicy, decide } = settings;
   acceptors.start({
-    places: taken.places,
+    addresses: taken.addresses,
     tls: tls?.files,
-    connections,
-    url: serves.common ?? '',
+    connectionsMax,
+    url: serves.clientUrl ?? '',
     control: controlBuffer,
     tables,
-    links,
+    channels,
     decide,
     hashKey: store.hashKey,
-    onFull,
-    reportsErrors: settings.logLevel === 'debug',
-    inForce: { ...inForce(registry, overrides), policies: policies.all },
+    fullTablePolicy,
+    isReportingErrors: settings.logLevel === 'debug',
+    activePublication: { ...initialPublication(registry, overrides), policies: policies.all },
   });
 
   // While the acceptors load, so does what they need not wait for: half of all there is to load.
   const { openLog } = await import('./observe/log.ts');
-  const { ShardWorkers } = await import('./shards/supervisor.ts');
+  const { ShardWorkerSupervisor } = await import('./shards/supervisor.ts');
   const { CapacityWatch } = await import('./shards/capacity.ts');
   const { CheckpointWatch } = await import('./shards/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
@@ -187,53 +193,65 @@ async function serve(settings: Loaded): Promise<Serving> {
   const log = openLog(settings.logLevel, settings.logFormat);
   process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
   const debug = new DebugLog(log, clock, settings.rootKey);
-  debug.settings(settings);
-  const publish = publisher(registry, overrides, (publication) => acceptors.publish(publication));
+  debug.logSettings(settings);
+  const publish = createPublisher(registry, overrides, (publication) =>
+    acceptors.publish(publication),
+  );
   const writer = new Writer(registry, store, publish, log, nowMs);
-  const gateways = { policies: () => policies.all, places: gateway };
+  const gateways = { policies: () => policies.all, addresses: gateway };
   const auditor = new PolicyAuditor(registry, writer, log, nowMs);
-  const reload = new Reload(policies, tls, acceptors, auditor, log);
+  const reload = new Reloader(policies, tls, acceptors, auditor, log);
   const service = new Service(registry, writer, gateways, store, nowMs);
-  const checkpoints = { directory: directory.path, everyMs: settings.checkpointMs, key };
-  const workers = new ShardWorkers(
-    { control: controlBuffer, tables, links, onFull, checkpoints },
+  const checkpointPlan = {
+    directory: directory.path,
+    intervalMs: settings.checkpointMs,
+    keyFingerprint: key,
+  };
+  const workers = new ShardWorkerSupervisor(
+    { control: controlBuffer, tables, channels, fullTablePolicy, checkpointPlan },
     control,
-    (worker) => (decide === 'worker' ? acceptors.doors(worker) : []),
+    (worker) => (decide === 'worker' ? acceptors.openNotificationPorts(worker) : []),
     log,
   );
   // In the turn in which the workers begin to be watched, as often: then one waking does for both.
   const clockTimer = setInterval(() => clockKeeper.tick(), CLOCK_TICK_MS);
   const metrics = new Metrics({
     control,
-    links,
+    channels,
     workers,
     clock: clockKeeper,
     registry,
     writer,
-    connections,
+    connections: connectionsMax,
     capacity: settings.counters,
     slots: groups * GROUP_SLOTS * SHARDS,
-    onFull,
+    onFull: fullTablePolicy,
     uws: uWebSockets,
   });
-  admin.observed = { workers, metrics };
+  admin.sources = { workers, metrics };
   const capacity = new CapacityWatch(control, settings.counters, log);
   const checkpointWatch = new CheckpointWatch(control, directory.path, settings.checkpointMs, log);
   await acceptors.listen();
-  taken.open();
+  taken.openSockets();
 
   // Printed first and kept then: a start that breaks off in between has locked nobody out.
-  const trusted = tls?.isSelfSigned ? tls.files.cert : undefined;
-  greet({ checks: serves, admin: adminServes, socket, firstKey, trusted });
-  if (firstKey !== undefined) logAudit(log, registry.settle(store));
-  await auditor.note(policies.all);
+  const selfSignedCert = tls?.isSelfSigned ? tls.files.cert : undefined;
+  printStartupMessage({
+    checkUrls: serves,
+    adminUrls: adminServes,
+    socket,
+    firstKey,
+    selfSignedCert,
+  });
+  if (firstKey !== undefined) logAudit(log, registry.commit(store));
+  await auditor.recordChanges(policies.all);
   admin.state = 'ready';
   closeInspector();
   overrides.warmUp();
-  if (connections < settings.connections) {
+  if (connectionsMax < settings.connections) {
     const asked = settings.connections;
     log.warn(
-      { connections, asked, descriptors },
+      { connections: connectionsMax, asked, descriptors },
       'the limit of open files allows fewer connections',
     );
   }
@@ -246,27 +264,31 @@ async function serve(settings: Loaded): Promise<Serving> {
   }
   const { counters } = settings;
   const loaded = { namespaces: registry.namespaceCount, keys: registry.keys().length };
-  const { counters: live, noRoom, damage } = restored;
-  for (const sentence of damage) log.warn(sentence);
-  if (noRoom > 0) log.warn({ noRoom }, 'counters of the last run found no room');
+  const { counters: live, lostCounters, damageMessages } = restored;
+  for (const sentence of damageMessages) log.warn(sentence);
+  if (lostCounters > 0)
+    log.warn({ noRoom: lostCounters }, 'counters of the last run found no room');
   log.info({ ...loaded, overrides: registry.overrideCounts, counters: live }, 'loaded');
   const served = {
-    url: serves.common ?? serves.listening,
-    listening: serves.listening,
-    admin: adminServes.listening,
+    url: serves.clientUrl ?? serves.listenUrl,
+    listening: serves.listenUrl,
+    admin: adminServes.listenUrl,
     socket,
     gateway: gateway.port === undefined ? undefined : `${gateway.host}:${gateway.port}`,
     gatewaySocket: gateway.socket,
     policies: policies.path === undefined ? undefined : policies.all.length,
     acceptors: settings.acceptors,
-    workers: workers.wanted,
+    workers: workers.workerCount,
   };
-  log.info({ ...served, decide, counters, ...inMiB(settings.memory), uWebSockets }, 'serving');
+  log.info(
+    { ...served, decide, counters, ...memoryLogFields(settings.memory), uWebSockets },
+    'serving',
+  );
 
   const stop = async () => {
     admin.state = 'draining';
     log.info('draining');
-    taken.remove();
+    taken.removeSockets();
     await acceptors.drain(settings.drainMs);
     await workers.stop();
     capacity.close();
@@ -283,12 +305,12 @@ async function serve(settings: Loaded): Promise<Serving> {
   return { reload: () => reload.run(), stop };
 }
 
-async function warnOfMemory(loaded: Loaded) {
+async function warnAboutMemory(loaded: LoadedSettings) {
   const { memory, counters, acceptors, workers, logLevel, logFormat } = loaded;
   const { openLog } = await import('./observe/log.ts');
   const { source } = memory.limit;
   openLog(logLevel, logFormat).warn(
-    { ...inMiB(memory), source, counters, acceptors, workers },
+    { ...memoryLogFields(memory), source, counters, acceptors, workers },
     'memory at full use is near the limit or over it: raise the limit, or lower WEIR_COUNTERS,' +
       ' WEIR_ACCEPTORS or WEIR_WORKERS',
   );

@@ -7,18 +7,18 @@
 import { MemoryError } from './errors.ts';
 
 /** The offsets in words of what a header holds. */
-type Header<K extends string> = Readonly<Record<K | 'magic' | 'version', number>>;
+type HeaderOffsets<K extends string> = Readonly<Record<K | 'magic' | 'version', number>>;
 /** What it holds there, as far as it is known. */
-type Values<K extends string> = Header<never> & Readonly<Partial<Record<K, number>>>;
+type HeaderValues<K extends string> = HeaderOffsets<never> & Readonly<Partial<Record<K, number>>>;
 
 /** A buffer that outgrows its predecessor is so much larger than it has to be. */
-const SPARE = 2;
+const GROWTH_FACTOR = 2;
 
 /** Allocates zeros behind a header. */
 export function allocateMemory<K extends string>(
   bytes: number,
-  header: Header<K>,
-  values: Values<K>,
+  header: HeaderOffsets<K>,
+  values: HeaderValues<K>,
 ): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer(bytes);
   writeHeader(buffer, header, values);
@@ -32,10 +32,11 @@ export function allocateMemory<K extends string>(
  */
 export function reuseMemory(
   bytes: number,
-  header: Header<never>,
+  header: HeaderOffsets<never>,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
-  if (spare === undefined || spare.byteLength < bytes) return new SharedArrayBuffer(SPARE * bytes);
+  if (spare === undefined || spare.byteLength < bytes)
+    return new SharedArrayBuffer(GROWTH_FACTOR * bytes);
   Atomics.store(new Int32Array(spare), header.magic, 0);
   return spare;
 }
@@ -43,8 +44,8 @@ export function reuseMemory(
 /** Writes the values of a header, the magic number after all that was written before. */
 export function writeHeader<K extends string>(
   buffer: SharedArrayBuffer,
-  header: Header<K>,
-  values: Values<K>,
+  header: HeaderOffsets<K>,
+  values: HeaderValues<K>,
 ): void {
   const words = new Int32Array(buffer);
   for (const [name, value] of Object.entries<number>(values)) {
@@ -54,20 +55,20 @@ export function writeHeader<K extends string>(
 }
 
 /**
- * @param what names the buffer in an error
- * @param wanted what its header must hold; its length is for the caller to check
+ * @param name names the buffer in an error
+ * @param expected what its header must hold; its length is for the caller to check
  * @throws MemoryError when it holds anything else
  */
 export function attachMemory<K extends string>(
   buffer: SharedArrayBuffer,
-  what: string,
-  header: Header<K>,
-  wanted: Values<K>,
+  name: string,
+  header: HeaderOffsets<K>,
+  expected: HeaderValues<K>,
 ): Int32Array {
   const words = new Int32Array(buffer);
-  for (const [name, value] of Object.entries<number>(wanted)) {
-    const found = words[header[name as K]];
-    if (found !== value) throw new MemoryError(`${what}: its ${name} is ${found}, not ${value}`);
+  for (const [field, value] of Object.entries<number>(expected)) {
+    const found = words[header[field as K]];
+    if (found !== value) throw new MemoryError(`${name}: its ${field} is ${found}, not ${value}`);
   }
   return words;
 }

@@ -4,14 +4,14 @@
 const DISTANCE_MAX = 2;
 
 /** @returns the known name with the fewest differences, if any is close enough */
-export function nearest(name: string, known: readonly string[]): string | undefined {
-  const distances = known.map((candidate) => ({ candidate, far: distance(candidate, name) }));
+export function nearestName(name: string, known: readonly string[]): string | undefined {
+  const distances = known.map((candidate) => ({ candidate, far: editDistance(candidate, name) }));
   const [best] = distances.toSorted((a, b) => a.far - b.far);
   return best !== undefined && best.far <= DISTANCE_MAX ? best.candidate : undefined;
 }
 
 /** How many letters must be changed, added or left out to make one text into the other. */
-function distance(a: string, b: string): number {
+function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
     const next = [i];

@@ -22,7 +22,7 @@ import { join } from 'node:path';
 import { StartError } from './errors.ts';
 
 /** A directory of another user that the group or others may read or write. */
-export interface Exposure {
+export interface DirectoryExposure {
   dataDir: string;
   ownerUid: number;
   mode: string;
@@ -34,16 +34,16 @@ const isRoot = ownUid === 0;
 const isOwn = (uid: number) => ownUid === undefined || uid === ownUid;
 
 /** Neither follows a link nor waits for the other end of a FIFO. */
-export const OPEN_AS_IT_IS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+export const SAFE_OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 /** Files of other users that a refusal names. */
-const NAMED_MAX = 3;
+const NAMED_FILES_MAX = 3;
 
 /** @throws StartError when the directory is another user's and weir may not use it */
 export function requireAccess(path: string): void {
   const { uid, mode } = statSync(path);
   const { R_OK, W_OK, X_OK } = constants;
-  if (isOwn(uid) || isAllowed(path, R_OK | W_OK | X_OK)) return;
+  if (isOwn(uid) || hasAccess(path, R_OK | W_OK | X_OK)) return;
   throw new StartError(
     `the data directory ${path} belongs to uid ${uid} and has mode ${octal(mode)}: weir runs as` +
       ` uid ${ownUid} and must be allowed to read and write it`,
@@ -51,7 +51,7 @@ export function requireAccess(path: string): void {
 }
 
 /** Restricts the directory where it is weir's own. */
-export function takeDirectory(path: string): Exposure | undefined {
+export function restrictDirectory(path: string): DirectoryExposure | undefined {
   const { uid, mode } = statSync(path);
   if (isOwn(uid)) chmodSync(path, 0o700);
   else if ((mode & 0o066) !== 0) return { dataDir: path, ownerUid: uid, mode: octal(mode) };
@@ -62,7 +62,7 @@ export function takeDirectory(path: string): Exposure | undefined {
  * Looks at files without opening them: SQLite opens some of them itself, and would follow a link.
  * @throws when one of them is no regular file, belongs to another user or is read-only
  */
-export function requireFiles(directory: string, names: readonly string[]): void {
+export function requireUsableFiles(directory: string, names: readonly string[]): void {
   const files = names.flatMap((name) => {
     const stats = lstatSync(join(directory, name), { throwIfNoEntry: false });
     return stats === undefined ? [] : [{ name, stats }];
@@ -70,12 +70,12 @@ export function requireFiles(directory: string, names: readonly string[]): void 
   // All of them in one sentence, so that they are mended at once.
   const foreign = files.filter(({ stats }) => stats.isFile() && isForeign(stats));
   for (const { name, stats } of files) {
-    const fault = faultOf(stats);
+    const fault = unusableReason(stats);
     if (fault === undefined || foreign.some((file) => file.name === name)) continue;
     throw new Error(`${join(directory, name)} ${fault}`);
   }
   if (foreign.length === 0) return;
-  const named = foreign.slice(0, NAMED_MAX).map(({ name, stats: { uid, mode } }) => {
+  const named = foreign.slice(0, NAMED_FILES_MAX).map(({ name, stats: { uid, mode } }) => {
     return `${name} (uid ${uid}, mode ${octal(mode)})`;
   });
   const rest = foreign.length - named.length;
@@ -90,20 +90,20 @@ export function requireFiles(directory: string, names: readonly string[]): void 
 /** Restricts a file of weir's own. One that weir cannot use is left to what uses it. */
 export function restrictFile(path: string): void {
   const stats = lstatSync(path, { throwIfNoEntry: false });
-  if (stats === undefined || !isLoose(stats)) return;
-  const file = openSync(path, OPEN_AS_IT_IS);
+  if (stats === undefined || !needsRestriction(stats)) return;
+  const file = openSync(path, SAFE_OPEN_FLAGS);
   try {
     // Another one may have come in its place.
-    if (isLoose(fstatSync(file))) fchmodSync(file, 0o600);
+    if (needsRestriction(fstatSync(file))) fchmodSync(file, 0o600);
   } finally {
     closeSync(file);
   }
 }
 
 /** Why weir cannot use a file in its directory; undefined where it can. */
-export function faultOf(stats: Stats): string | undefined {
+export function unusableReason(stats: Stats): string | undefined {
   const { uid, mode } = stats;
-  if (!stats.isFile()) return `is ${kindOf(stats)}, not a regular file`;
+  if (!stats.isFile()) return `is ${describeFileType(stats)}, not a regular file`;
   if (isForeign(stats)) return `belongs to uid ${uid}, and weir runs as uid ${ownUid}`;
   if (isOwn(uid) && (mode & 0o600) !== 0o600) {
     return `has mode ${octal(mode)}: weir must be allowed to read and write it (chmod 600)`;
@@ -117,21 +117,21 @@ function isForeign({ uid }: Stats): boolean {
 }
 
 /** Only what can be opened for reading can be restricted through a descriptor. */
-function isLoose(stats: Stats): boolean {
+function needsRestriction(stats: Stats): boolean {
   const { uid, mode } = stats;
   return stats.isFile() && isOwn(uid) && (mode & 0o400) !== 0 && (mode & 0o777) !== 0o600;
 }
 
-function kindOf(stats: Stats): string {
+function describeFileType(stats: Stats): string {
   if (stats.isSymbolicLink()) return 'a symbolic link';
   if (stats.isDirectory()) return 'a directory';
   if (stats.isFIFO()) return 'a FIFO';
   return stats.isSocket() ? 'a socket' : 'a device';
 }
 
-function isAllowed(path: string, how: number): boolean {
+function hasAccess(path: string, accessMode: number): boolean {
   try {
-    accessSync(path, how);
+    accessSync(path, accessMode);
     return true;
   } catch {
     return false;

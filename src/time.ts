@@ -20,14 +20,14 @@ import { performance } from 'node:perf_hooks';
 import { ANCHOR, CONTROL, type Control } from './control.ts';
 
 /** Differences within it are the noise of a system clock that is read in whole milliseconds. */
-const LEVEL_MS = 1.5;
-const SLOWEST_RATE = 0.9;
+const NOISE_TOLERANCE_MS = 1.5;
+const MIN_RATE = 0.9;
 /** A clock that is this far ahead, or further, runs at the slowest rate. */
-const SLOWEST_FROM_MS = 100;
+const MIN_RATE_AHEAD_MS = 100;
 
 /** Two readings of a clock that are no further apart were made without a stop in between. */
-const CLOSE_MS = 0.1;
-const TRIES_MAX = 100;
+const READ_GAP_MAX_MS = 0.1;
+const READ_TRIES_MAX = 100;
 
 /** The system's clock, Unix time in ms, for whoever has no part in weir's. */
 export function systemMs(): number {
@@ -35,11 +35,11 @@ export function systemMs(): number {
 }
 
 /** The last time that ISO 8601 can say, as JavaScript has it. */
-const ISO_MAX_MS = 8_640_000_000_000_000;
+const ISO_TIME_MAX_MS = 8_640_000_000_000_000;
 
 /** A time as ISO 8601 in UTC, for people. @param ms Unix time */
 export function isoTime(ms: number): string {
-  if (ms > ISO_MAX_MS) return `${ms} ms`;
+  if (ms > ISO_TIME_MAX_MS) return `${ms} ms`;
   return new Date(ms).toISOString().replace('.000Z', 'Z');
 }
 
@@ -58,10 +58,10 @@ export function wallAt(anchor: Anchor, monotonicMs: number): number {
 export function nextAnchor(anchor: Anchor, monotonicMs: number, systemMs: number): Anchor {
   const wallMs = wallAt(anchor, monotonicMs);
   const ahead = wallMs - systemMs;
-  if (ahead < -LEVEL_MS) return { monotonicMs, wallMs: systemMs, rate: 1 };
-  if (ahead <= LEVEL_MS) return { monotonicMs, wallMs, rate: 1 };
-  const share = Math.min(1, ahead / SLOWEST_FROM_MS);
-  return { monotonicMs, wallMs, rate: 1 - (1 - SLOWEST_RATE) * share };
+  if (ahead < -NOISE_TOLERANCE_MS) return { monotonicMs, wallMs: systemMs, rate: 1 };
+  if (ahead <= NOISE_TOLERANCE_MS) return { monotonicMs, wallMs, rate: 1 };
+  const share = Math.min(1, ahead / MIN_RATE_AHEAD_MS);
+  return { monotonicMs, wallMs, rate: 1 - (1 - MIN_RATE) * share };
 }
 
 /**
@@ -73,7 +73,7 @@ function readBetween<T>(now: () => number, read: () => T): { value: T; atMs: num
     const before = now();
     const value = read();
     const after = now();
-    if (after - before <= CLOSE_MS || tries === TRIES_MAX) {
+    if (after - before <= READ_GAP_MAX_MS || tries === READ_TRIES_MAX) {
       return { value, atMs: (before + after) / 2 };
     }
   }
@@ -101,13 +101,13 @@ export class MonotonicClock {
 export class Clock {
   readonly #monotonic = new MonotonicClock();
   readonly #words: Int32Array;
-  readonly #even: Float64Array;
-  readonly #odd: Float64Array;
+  readonly #evenAnchor: Float64Array;
+  readonly #oddAnchor: Float64Array;
 
   constructor(control: Control) {
     this.#words = control.words;
-    this.#even = control.anchor(0);
-    this.#odd = control.anchor(1);
+    this.#evenAnchor = control.anchor(0);
+    this.#oddAnchor = control.anchor(1);
   }
 
   /** Unix time in whole milliseconds. */
@@ -124,7 +124,7 @@ export class Clock {
   wallMs(monotonicMs: number): number {
     for (;;) {
       const sequence = Atomics.load(this.#words, CONTROL.clockSequence);
-      const anchor = (sequence & 1) === 0 ? this.#even : this.#odd;
+      const anchor = (sequence & 1) === 0 ? this.#evenAnchor : this.#oddAnchor;
       const since = monotonicMs - anchor[ANCHOR.monotonicMs];
       const wallMs = anchor[ANCHOR.wallMs] + since * anchor[ANCHOR.rate];
       if (Atomics.load(this.#words, CONTROL.clockSequence) === sequence) return Math.floor(wallMs);
@@ -133,22 +133,22 @@ export class Clock {
 }
 
 /** Keeps the anchor; the main thread has the only one and calls `tick` every CLOCK_TICK_MS. */
-export class ClockKeeper {
+export class ClockPublisher {
   readonly #monotonic = new MonotonicClock();
   readonly #control: Control;
   #anchor: Anchor;
   #sequence = 0;
 
-  /** @param lastMs weir's time in its last run: should the system's be behind it, that goes on */
-  constructor(control: Control, lastMs = 0) {
+  /** @param lastRunMs weir's time in its last run: should the system's be behind it, that goes on */
+  constructor(control: Control, lastRunMs = 0) {
     this.#control = control;
-    const { value, atMs } = this.#read();
-    this.#anchor = { monotonicMs: atMs, wallMs: Math.max(value, lastMs), rate: 1 };
+    const { value, atMs } = this.#readSystemClock();
+    this.#anchor = { monotonicMs: atMs, wallMs: Math.max(value, lastRunMs), rate: 1 };
     this.#publish();
   }
 
   tick(): void {
-    const { value, atMs } = this.#read();
+    const { value, atMs } = this.#readSystemClock();
     const next = nextAnchor(this.#anchor, atMs, value);
     const levelStill = next.rate === 1 && this.#anchor.rate === 1;
     const stepped = next.wallMs !== wallAt(this.#anchor, next.monotonicMs);
@@ -164,12 +164,12 @@ export class ClockKeeper {
 
   /** How far weir's time is ahead of the system's, ms. */
   offsetMs(): number {
-    const { value, atMs } = this.#read();
+    const { value, atMs } = this.#readSystemClock();
     return wallAt(this.#anchor, atMs) - value;
   }
 
   /** The system's clock, in the middle of the millisecond that it shows. */
-  #read(): { value: number; atMs: number } {
+  #readSystemClock(): { value: number; atMs: number } {
     return readBetween(
       () => this.#monotonic.nowMs(),
       () => systemMs() + 0.5,

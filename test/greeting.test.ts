@@ -3,13 +3,13 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { addressesOf } from '../src/greeting.ts';
-import { errorOf, request } from './support/http.ts';
-import { records } from './support/log.ts';
-import { eachOnItsOwn } from './support/own.ts';
-import { until } from './support/server.ts';
+import { listenerUrls } from '../src/greeting.ts';
+import { errorIn, sendRequest } from './support/http.ts';
+import { logRecords } from './support/log.ts';
+import { useDataDirectory } from './support/own.ts';
+import { waitUntil } from './support/server.ts';
 
-const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
+const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 
 describe('the addresses of a listener', () => {
   test('are the configured one, unless it stands for all addresses of the machine', () => {
@@ -24,8 +24,8 @@ describe('the addresses of a listener', () => {
       ['0:0::0', '[0:0::0]', '[::1]', undefined],
     ] as const) {
       const url = (name: string | undefined) => name && `https://${name}:7070`;
-      expect(addressesOf('https', host, 7070)).toEqual({
-        ...{ listening: url(listening), local: url(local), common: url(common) },
+      expect(listenerUrls('https', host, 7070)).toEqual({
+        ...{ listenUrl: url(listening), localUrl: url(local), clientUrl: url(common) },
       });
     }
   });
@@ -36,8 +36,8 @@ describe('the addresses of a listener', () => {
       ['HTTPS://Weir.Example:443/', 'https://weir.example'],
       ['http://weir:80/limits//', 'http://weir/limits'],
     ] as const) {
-      expect(addressesOf('http', '0.0.0.0', 1, publicUrl)).toEqual({
-        ...{ listening: 'http://0.0.0.0:1', local: 'http://127.0.0.1:1', common },
+      expect(listenerUrls('http', '0.0.0.0', 1, publicUrl)).toEqual({
+        ...{ listenUrl: 'http://0.0.0.0:1', localUrl: 'http://127.0.0.1:1', clientUrl: common },
       });
     }
   });
@@ -45,9 +45,9 @@ describe('the addresses of a listener', () => {
 
 /** The links of errors, of both versions of the API. */
 async function links(port: number): Promise<string[]> {
-  const v1 = await request(port, { body: '{}' });
-  const v2 = await request(port, { path: '/v2/ratelimit.limit', body: '{}' });
-  return [errorOf(v1).docs, JSON.parse(v2.body).error.type];
+  const v1 = await sendRequest(port, { body: '{}' });
+  const v2 = await sendRequest(port, { path: '/v2/ratelimit.limit', body: '{}' });
+  return [errorIn(v1).docs, JSON.parse(v2.body).error.type];
 }
 
 const PATH = '/docs/errors/BAD_REQUEST';
@@ -60,10 +60,10 @@ describe('a server', () => {
     const server = await own.start({ args: ['--host', host], env: { WEIR_ROOT_KEY: undefined } });
     const { port } = server;
     const listening = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-    const unauthorized = await request(port, { body: '{}' });
-    expect(errorOf(unauthorized).docs).toBe('/docs/errors/UNAUTHORIZED');
-    await until('it is in the log', () => records(server, 'serving').length === 1);
-    const [serving] = records(server, 'serving');
+    const unauthorized = await sendRequest(port, { body: '{}' });
+    expect(errorIn(unauthorized).docs).toBe('/docs/errors/UNAUTHORIZED');
+    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    const [serving] = logRecords(server, 'serving');
     expect(serving).toMatchObject({ url: listening, listening, admin: server.adminUrl });
     expect(server.stdout()).toContain(
       `serves checks on ${listening} (from this machine: http://${local}:${port})`,
@@ -93,13 +93,13 @@ describe('a server', () => {
     const url = 'https://weir.example/limits';
     const [, key] = /Bearer (\S+)'/.exec(server.stdout())!;
     const headers = { Authorization: `Bearer ${key}` };
-    const v1 = await request(server.port, { headers, body: '{}' });
+    const v1 = await sendRequest(server.port, { headers, body: '{}' });
     const path = '/v2/ratelimit.limit';
-    const v2 = await request(server.port, { path, headers, body: '{}' });
-    expect([errorOf(v1).docs, JSON.parse(v2.body).error.type]).toEqual([url + PATH, url + PATH]);
-    await until('it is in the log', () => records(server, 'serving').length === 1);
+    const v2 = await sendRequest(server.port, { path, headers, body: '{}' });
+    expect([errorIn(v1).docs, JSON.parse(v2.body).error.type]).toEqual([url + PATH, url + PATH]);
+    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
     const listening = `http://0.0.0.0:${server.port}`;
-    expect(records(server, 'serving')).toMatchObject([{ url, listening }]);
+    expect(logRecords(server, 'serving')).toMatchObject([{ url, listening }]);
     const local = `http://127.0.0.1:${server.port}`;
     expect(server.stdout()).toContain(`serves checks on ${url} (from this machine: ${local})`);
     expect(server.stdout()).toContain(`\ncurl -s ${local}/`);
@@ -107,8 +107,8 @@ describe('a server', () => {
 
   test('on free ports names the real ones, that of the admin port too', async () => {
     const server = await own.start({ args: ['--port', '0', '--admin-port', '0'] });
-    await until('it is in the log', () => records(server, 'serving').length === 1);
-    const [{ url, admin }] = records(server, 'serving');
+    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    const [{ url, admin }] = logRecords(server, 'serving');
     expect(server.stdout()).toBe(`weir serves checks on ${url}; health and metrics on ${admin}\n`);
     expect((await fetch(`${admin}/readyz`)).status).toBe(200);
     expect((await fetch(`${url}${PATH}`)).status).toBe(200);

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { jsonFault, jsonMembers } from '../src/json-text.ts';
-import { scaled } from './support/scale.ts';
+import { findJsonSyntaxError, readJsonMembers } from '../src/json-text.ts';
+import { scaledCount } from './support/scale.ts';
 
-const RUNS = { numRuns: scaled(5_000) };
+const RUNS = { numRuns: scaledCount(5_000) };
 
 function isJson(text: string): boolean {
   try {
@@ -21,7 +21,9 @@ const pieces = [
   ...['"a"', '"b":', '"\\u00e9"', '"\\u00"', '"\\x"', '"\\ud800"', '"\t"', '"\u0000"', '"é😀"'],
   ...[' ', '\t', '\n', '\r\n', '\r', '\f', '\v', '\u00a0', '\u2028', '\ufeff', 'é', '😀', '\u007f'],
 ];
-const noise = fc.array(fc.constantFrom(...pieces), { maxLength: 12 }).map((all) => all.join(''));
+const jsonFragments = fc
+  .array(fc.constantFrom(...pieces), { maxLength: 12 })
+  .map((all) => all.join(''));
 const json = fc.tuple(fc.json(), fc.constantFrom(undefined, 1, '\t')).map(([text, indent]) => {
   return JSON.stringify(JSON.parse(text), null, indent);
 });
@@ -36,8 +38,8 @@ const broken = fc
 describe('a syntax error of JSON', () => {
   test('is found in every text that JSON.parse refuses, and in no other', () => {
     fc.assert(
-      fc.property(fc.oneof(noise, json, broken, fc.string({ unit: 'binary' })), (text) => {
-        expect([text, jsonFault(text) === undefined]).toEqual([text, isJson(text)]);
+      fc.property(fc.oneof(jsonFragments, json, broken, fc.string({ unit: 'binary' })), (text) => {
+        expect([text, findJsonSyntaxError(text) === undefined]).toEqual([text, isJson(text)]);
       }),
       RUNS,
     );
@@ -63,7 +65,7 @@ describe('a syntax error of JSON', () => {
     ['["\\x"]', 1, 2, 'a string has an escape that JSON does not know'],
     ['["\u0001"]', 1, 2, 'a string has a control character that is not escaped'],
   ])('in %j is in line %i, column %i', (text, line, column, reason) => {
-    expect(jsonFault(text)).toEqual({ line, column, reason });
+    expect(findJsonSyntaxError(text)).toEqual({ line, column, reason });
   });
 
   test('is told without a word of the text', () => {
@@ -71,15 +73,18 @@ describe('a syntax error of JSON', () => {
     const wrong = [secret, `{"k": ${secret}}`, `{"k": '${secret}'}`, `{"k": "${secret}}`];
     const more = [`{${secret}: 1}`, `["${secret}\\x"]`, `["${secret}" "${secret}"]`, `//${secret}`];
     for (const text of [...wrong, ...more]) {
-      expect([text, jsonFault(text)?.reason]).toEqual([text, expect.not.stringContaining(secret)]);
+      expect([text, findJsonSyntaxError(text)?.reason]).toEqual([
+        text,
+        expect.not.stringContaining(secret),
+      ]);
     }
   });
 
   test('has no place in a text that is nested too deeply for the parser, which goes on', () => {
     const nested = '['.repeat(1_048_576);
     expect(isJson(nested)).toBe(false);
-    expect(jsonFault(nested)).toBeUndefined();
-    expect(jsonFault('[')).toBeDefined();
+    expect(findJsonSyntaxError(nested)).toBeUndefined();
+    expect(findJsonSyntaxError('[')).toBeDefined();
   });
 });
 
@@ -98,7 +103,7 @@ const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
   ),
 }));
 
-interface Written {
+interface WrittenJson {
   text: string;
   repeated: object[];
   /** Where each member and item begins; of a repeated name the last. */
@@ -106,8 +111,8 @@ interface Written {
 }
 
 /** Each member and item in a line of its own, indented by its depth. */
-function write(tree: Tree): Written {
-  const written: Written = { text: '', repeated: [], places: new Map() };
+function write(tree: Tree): WrittenJson {
+  const written: WrittenJson = { text: '', repeated: [], places: new Map() };
   const place = () => {
     const lines = written.text.split('\n');
     return { line: lines.length, column: lines[lines.length - 1].length + 1 };
@@ -140,7 +145,7 @@ describe('of a JSON text', () => {
     fc.assert(
       fc.property(tree, (tree) => {
         const { text, repeated } = write(tree);
-        expect(jsonMembers(text).repeated).toEqual(repeated);
+        expect(readJsonMembers(text).duplicates).toEqual(repeated);
       }),
       RUNS,
     );
@@ -150,22 +155,22 @@ describe('of a JSON text', () => {
     fc.assert(
       fc.property(tree, (tree) => {
         const { text, places } = write(tree);
-        const members = jsonMembers(text);
+        const members = readJsonMembers(text);
         for (const [path, place] of places)
-          expect(members.placeOf(JSON.parse(path))).toEqual(place);
+          expect(members.positionOf(JSON.parse(path))).toEqual(place);
       }),
       RUNS,
     );
   });
 
   test('a member that is not there has the place of the one around it', () => {
-    const members = jsonMembers('\n{"a": [\n  {"b": 1}]}');
-    expect(members.placeOf(['a', '0', 'c', 'd'])).toEqual({ line: 3, column: 3 });
-    expect(members.placeOf(['x'])).toEqual({ line: 2, column: 1 });
+    const members = readJsonMembers('\n{"a": [\n  {"b": 1}]}');
+    expect(members.positionOf(['a', '0', 'c', 'd'])).toEqual({ line: 3, column: 3 });
+    expect(members.positionOf(['x'])).toEqual({ line: 2, column: 1 });
   });
 
   test('names are compared as they are read, whatever is escaped in them', () => {
-    const { repeated } = jsonMembers('{"a":1,"\\u0061":2}');
-    expect(repeated).toEqual([{ name: 'a', path: [], line: 1, column: 8 }]);
+    const { duplicates } = readJsonMembers('{"a":1,"\\u0061":2}');
+    expect(duplicates).toEqual([{ name: 'a', path: [], line: 1, column: 8 }]);
   });
 });

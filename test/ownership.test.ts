@@ -20,15 +20,15 @@ import {
 import { join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../src/exit.ts';
-import { check, LASTING_MS } from './support/http.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from './support/http.ts';
 import {
-  type Options,
-  type Running,
   removeDirectory,
+  type ServerOptions,
+  type ServerProcess,
   spawnServer,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from './support/server.ts';
 
 const UID = 65_534;
@@ -39,7 +39,7 @@ const directory = temporaryDirectory();
 const main = join(directory, 'app/dist/cli.js');
 const node = join(directory, 'node');
 const asUser = ['setpriv', `--reuid=${UID}`, `--regid=${UID}`, '--clear-groups'];
-const options: Options = { main, node, runner: asUser };
+const options: ServerOptions = { main, node, commandPrefix: asUser };
 const isRoot = process.getuid?.() === 0;
 
 let serial = 0;
@@ -61,8 +61,8 @@ const looseFiles = (path: string) => {
 };
 
 describe.skipIf(!isRoot)('a server that is not root,', () => {
-  const started: Running[] = [];
-  const start = async (dataDir: string): Promise<Running> => {
+  const started: ServerProcess[] = [];
+  const start = async (dataDir: string): Promise<ServerProcess> => {
     const server = await startServer(dataDir, options);
     started.push(server);
     return server;
@@ -102,14 +102,14 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     ['that others may read as well', 0o2775, UID],
   ])('serves on a directory of root %s, and again after a stop', async (_what, mode, gid) => {
     const dataDir = makeDirectory(mode, 0, gid);
-    const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
+    const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
     for (const remaining of [9, 8]) {
       const server = await start(dataDir);
-      expect(await check(server.port, body)).toMatchObject({ success: true, remaining });
+      expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining });
       expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(['lock', 'store.db-wal']));
       expect(looseFiles(dataDir)).toEqual([]);
       // It may come behind the line that says where it serves.
-      await until('it serves', () => server.stderr().includes('"msg":"serving"'));
+      await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
       const lines = server.stderr().split('\n');
       const warning = lines.find((line) => line.includes(EXPOSED));
       const shown = mode.toString(8).padStart(4, '0');
@@ -127,7 +127,7 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o664);
     chmodSync(dataDir, 0o2777);
     const again = await start(dataDir);
-    await until('it serves', () => again.stderr().includes('"msg":"serving"'));
+    await waitUntil('it serves', () => again.stderr().includes('"msg":"serving"'));
     expect(modeOf(dataDir)).toBe(0o700);
     expect(looseFiles(dataDir)).toEqual([]);
     expect(again.stderr()).not.toContain(EXPOSED);
@@ -173,8 +173,8 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     const dataDir = makeDirectory(0o700, UID, UID);
     await (await start(dataDir)).stop();
     const root = await startServer(dataDir);
-    const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
-    for (let i = 0; i < 100; i++) await check(root.port, { ...body, identifier: `user_${i}` });
+    const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+    for (let i = 0; i < 100; i++) await sendCheck(root.port, { ...body, identifier: `user_${i}` });
     expect(await root.stop()).toEqual({ code: 0, signal: null });
     // As root leaves them that began with an empty directory, and one that everybody may read.
     for (const name of readdirSync(dataDir)) {
@@ -182,15 +182,15 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     }
     chmodSync(join(dataDir, 'counters-3.1'), 0o644);
     const server = await start(dataDir);
-    await until('it serves', () => server.stderr().includes('"msg":"serving"'));
+    await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
     expect(server.stderr()).toContain(
       `${join(dataDir, 'counters-3.1')} is left out: it belongs to uid 0, and weir runs as uid ${UID}`,
     );
-    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     expect(looseFiles(dataDir)).toEqual([]);
     const again = await start(dataDir);
-    expect(await check(again.port, body)).toMatchObject({ remaining: 8 });
+    expect(await sendCheck(again.port, body)).toMatchObject({ remaining: 8 });
   });
 });
 
@@ -236,7 +236,7 @@ describe('a start', () => {
       const names = ['counters-0.0', 'counters-99.0'];
       for (const name of names) place(join(dataDir, name), kind);
       const server = await startServer(dataDir);
-      await until('it serves', () => server.stderr().includes('"msg":"serving"'));
+      await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
       for (const name of names) {
         expect(server.stderr()).toContain(
           `${join(dataDir, name)} is left out: it is ${kind}, not a regular file`,

@@ -8,9 +8,9 @@ import { annotations, environmentName, SETTING_NAMES } from '../src/config/schem
 
 const ROOT = new URL('..', import.meta.url).pathname;
 /** What is not the repository's: made here, or git's own. */
-const FOREIGN = ['node_modules', 'dist', '.git', 'weir-data'];
+const UNTRACKED = ['node_modules', 'dist', '.git', 'weir-data'];
 const tracked = readdirSync(ROOT, { withFileTypes: true })
-  .filter(({ name }) => !FOREIGN.includes(name))
+  .filter(({ name }) => !UNTRACKED.includes(name))
   .flatMap((entry) => {
     if (!entry.isDirectory()) return [entry.name];
     return readdirSync(join(ROOT, entry.name), { recursive: true, withFileTypes: true })
@@ -27,35 +27,35 @@ const manifest = JSON.parse(read('package.json'));
 const readme = read('README.md');
 
 /** Where a pattern stands, as path:line, except in the files that may have it. */
-function findings(files: typeof code, pattern: RegExp, allowed: string[] = []): string[] {
+function findLines(files: typeof code, pattern: RegExp, allowed: string[] = []): string[] {
   return files.flatMap(({ path, text }) => {
     if (allowed.includes(path)) return [];
     return text.split('\n').flatMap((line, i) => (pattern.test(line) ? [`${path}:${i + 1}`] : []));
   });
 }
 
-const SELF = 'test/tidy.test.ts';
+const THIS_FILE = 'test/tidy.test.ts';
 /** What weir is measured beside, with packages of its own. */
 const PEERS = 'bench/peers';
 
 describe('the sources', () => {
   test('read clocks in time.ts only', () => {
     const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
-    expect(findings(sources, clock, ['src/time.ts'])).toEqual([]);
+    expect(findLines(sources, clock, ['src/time.ts'])).toEqual([]);
   });
 
   test('import uWebSockets.js in one file, and register handlers in one file', () => {
     const named = /from 'uWebSockets\.js'|@uwsjs\//;
-    expect(findings(sources, named, ['src/http/uws.ts', 'src/http/binary.ts'])).toEqual([]);
+    expect(findLines(sources, named, ['src/http/uws.ts', 'src/http/binary.ts'])).toEqual([]);
     const handler = /\bapp\.(any|get|post|put|del|patch|head|options|connect|trace|ws)\(/;
-    expect(findings(sources, handler, ['src/http/route.ts'])).toEqual([]);
+    expect(findLines(sources, handler, ['src/http/route.ts'])).toEqual([]);
   });
 
   test('use no weak randomness, no console, no exit in a thread that others rely on', () => {
-    expect(findings(sources, /Math\.random/)).toEqual([]);
-    expect(findings(sources, /console\./)).toEqual([]);
+    expect(findLines(sources, /Math\.random/)).toEqual([]);
+    expect(findLines(sources, /console\./)).toEqual([]);
     const ends = ['src/cli.ts', 'src/main.ts', 'src/http/acceptor.ts'];
-    expect(findings(sources, /process\.exit\(/, ends)).toEqual([]);
+    expect(findLines(sources, /process\.exit\(/, ends)).toEqual([]);
   });
 
   test('say in their head what they are', () => {
@@ -101,13 +101,13 @@ describe('all code', () => {
       'ts-expect-error',
       'biome-ignore',
     ];
-    expect(findings(code, new RegExp(`\\b(${words.join('|')})\\b`), [SELF])).toEqual([]);
-    expect(findings(code, /\bas any\b|: any\b|<any>/, [SELF])).toEqual([]);
-    expect(findings(code, /\.(only|skip)\(/, [SELF])).toEqual([]);
+    expect(findLines(code, new RegExp(`\\b(${words.join('|')})\\b`), [THIS_FILE])).toEqual([]);
+    expect(findLines(code, /\bas any\b|: any\b|<any>/, [THIS_FILE])).toEqual([]);
+    expect(findLines(code, /\.(only|skip)\(/, [THIS_FILE])).toEqual([]);
   });
 
   test('has tests where its sources are', () => {
-    const tests = tracked.filter((path) => path.endsWith('.test.ts') && path !== SELF);
+    const tests = tracked.filter((path) => path.endsWith('.test.ts') && path !== THIS_FILE);
     const mirrored = (path: string) => {
       const folder = dirname(path).replace(/^test/, 'src');
       return folder === 'src'

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { allocateControl, Control } from '../src/control.ts';
 import { CLOCK_TICK_MS } from '../src/limits.ts';
-import { type Anchor, Clock, ClockKeeper, nextAnchor, wallAt } from '../src/time.ts';
-import { figure } from './faults/promises.ts';
-import { explore, type World } from './support/schedules.ts';
+import { type Anchor, Clock, ClockPublisher, nextAnchor, wallAt } from '../src/time.ts';
+import { recordMeasurement } from './faults/promises.ts';
+import { explore, type ThreadContext } from './support/schedules.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -13,7 +13,7 @@ afterEach(() => {
 const START: Anchor = { monotonicMs: 5_000, wallMs: 1_700_000_000_000, rate: 1 };
 
 /** Ticks a clock against a system clock that is `offset(t)` ms away from where it started. */
-function run(ticks: number, offset: (ms: number) => number) {
+function runClock(ticks: number, offset: (ms: number) => number) {
   let anchor = START;
   const seen: { ms: number; wall: number; system: number }[] = [];
   for (let i = 1; i <= ticks; i++) {
@@ -54,13 +54,13 @@ function ticksUntilLevel(offset: (tick: number) => number, least: number): numbe
 describe('the clock', () => {
   test('follows a forward step of the system at the next tick', () => {
     for (const step of [1_000, 3_600_000, 86_400_000]) {
-      const seen = run(30, (ms) => (ms >= 1_000 ? step : 0));
+      const seen = runClock(30, (ms) => (ms >= 1_000 ? step : 0));
       for (const { wall, system } of seen) expect(Math.abs(wall - system)).toBeLessThanOrEqual(2);
     }
   });
 
   test('absorbs a backward step by running slow, at most 10 %, until level', () => {
-    const seen = run(400, (ms) => (ms >= 1_000 ? -1_000 : 0));
+    const seen = runClock(400, (ms) => (ms >= 1_000 ? -1_000 : 0));
     for (let i = 1; i < seen.length; i++) {
       const moved = seen[i].wall - seen[i - 1].wall;
       expect(moved).toBeGreaterThanOrEqual(0.899 * CLOCK_TICK_MS);
@@ -75,7 +75,7 @@ describe('the clock', () => {
   test('never runs back, and never stands still, whatever the system clock does', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: -1e9, max: 1e9 }), { maxLength: 60 }), (steps) => {
-        const seen = run(steps.length, (ms) => steps[ms / CLOCK_TICK_MS - 1]);
+        const seen = runClock(steps.length, (ms) => steps[ms / CLOCK_TICK_MS - 1]);
         for (let i = 1; i < seen.length; i++) {
           const moved = seen[i].wall - seen[i - 1].wall;
           expect(moved).toBeGreaterThanOrEqual(0.899 * CLOCK_TICK_MS);
@@ -87,7 +87,7 @@ describe('the clock', () => {
   test('goes on from its last run where the system is behind it, and runs slow until level', () => {
     const control = new Control(allocateControl(1, 1));
     const ahead = 50_000;
-    const keeper = new ClockKeeper(control, Date.now() + ahead);
+    const keeper = new ClockPublisher(control, Date.now() + ahead);
     const clock = new Clock(control);
     expect(clock.nowMs() - Date.now()).toBeGreaterThan(ahead - 100);
     keeper.tick();
@@ -97,7 +97,7 @@ describe('the clock', () => {
     while (performance.now() < until);
     expect(before - keeper.offsetMs()).toBeGreaterThan(15);
     // A last run that is behind the system says nothing.
-    expect(new ClockKeeper(control, 1).offsetMs()).toBeLessThan(5);
+    expect(new ClockPublisher(control, 1).offsetMs()).toBeLessThan(5);
   });
 
   test('is level with the system again after steps back: ten times as long later, and some seconds', () => {
@@ -126,7 +126,7 @@ describe('the clock', () => {
 
   test('shows the time of the system, from the anchor in the control words', () => {
     const control = new Control(allocateControl(1, 1));
-    const keeper = new ClockKeeper(control);
+    const keeper = new ClockPublisher(control);
     const clock = new Clock(control);
     for (let i = 0; i < 3; i++) {
       const before = Date.now();
@@ -155,7 +155,7 @@ describe('the clock', () => {
     ];
     const keep = (control: Control, published: () => void) => {
       setTo(first);
-      const keeper = new ClockKeeper(control);
+      const keeper = new ClockPublisher(control);
       published();
       for (const times of others) {
         setTo(times);
@@ -178,7 +178,7 @@ describe('the clock', () => {
     });
     expect(new Set(whole).size).toBe(4);
 
-    const controlOf = ({ memories: [{ words, doubles }] }: World) => {
+    const controlOf = ({ memories: [{ words, doubles }] }: ThreadContext) => {
       const from = new Control(buffer);
       const anchor = (index: 0 | 1) => {
         const first = from.anchor(index).byteOffset / 8;
@@ -193,9 +193,9 @@ describe('the clock', () => {
       return { words, anchor } as unknown as Control;
     };
     const read = new Set<unknown>();
-    const actors = [
+    const threads = [
       {
-        run: (world: World) => {
+        run: (world: ThreadContext) => {
           let isBegun = false;
           keep(controlOf(world), () => {
             if (!isBegun) world.send();
@@ -204,18 +204,18 @@ describe('the clock', () => {
         },
       },
       {
-        run: (world: World) => {
+        run: (world: ThreadContext) => {
           world.receive();
           return readAt(controlOf(world));
         },
       },
     ];
     const { states, endings } = explore(
-      { memories: [{ buffer, waits: 'notified' }], actors },
+      { memories: [{ buffer, waits: 'notified' }], threads },
       ({ results }) => read.add(results[1]),
     );
     expect([...read].sort()).toEqual(whole.toSorted());
     const tried = `${states} states, ${endings} endings`;
-    figure('P1', 'the clock is set while it is read, every order', tried, '0 broken');
+    recordMeasurement('P1', 'the clock is set while it is read, every order', tried, '0 broken');
   });
 });

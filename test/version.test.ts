@@ -2,16 +2,16 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { UWS_PACKAGE } from '../src/http/uws.ts';
 import { VERSION } from '../src/version.ts';
-import { metrics } from './support/http.ts';
-import { eachOnItsOwn } from './support/own.ts';
+import { readMetrics } from './support/http.ts';
+import { useDataDirectory } from './support/own.ts';
 
-const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
+const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 
 test('the version is that of package.json, in the sources and in the build', async () => {
   const manifest = new URL('../package.json', import.meta.url);
   expect(VERSION).toBe(JSON.parse(readFileSync(manifest, 'utf8')).version);
   const server = await own.start();
-  const info = [...(await metrics(server.adminUrl))].filter(([name]) => name.includes('_info'));
+  const info = [...(await readMetrics(server.adminUrl))].filter(([name]) => name.includes('_info'));
   const labels = `version="${VERSION}",node="${process.versions.node}",uws="${UWS_PACKAGE}"`;
   expect(info).toEqual([[`weir_build_info{${labels}}`, 1]]);
 });

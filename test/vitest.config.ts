@@ -5,8 +5,8 @@
 
 import { defineConfig } from 'vitest/config';
 import { IS_LONG } from './faults/promises.ts';
-import PromiseTable from './faults/reporter.ts';
-import { IS_LESS } from './support/scale.ts';
+import GuaranteeReporter from './faults/reporter.ts';
+import { IS_SHORTENED } from './support/scale.ts';
 
 const HEAVY = [
   'test/counters/*contention.test.ts',
@@ -39,7 +39,7 @@ const LASTING = [
   ...['caddy', 'haproxy', 'nginx'].map((of) => `clients/${of}`),
   ...['envoy', 'floods', 'python-clients', 'start'].map((of) => `outside/${of}`),
 ].map((name) => `test/${name}.test.ts`);
-const LEFT_OUT = IS_LESS ? LASTING : [];
+const LEFT_OUT = IS_SHORTENED ? LASTING : [];
 
 /** What is tried more often there as well, though it is no fault. */
 const LONGER = [
@@ -57,7 +57,7 @@ const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
 
 export default defineConfig({
   test: {
-    reporters: ['default', new PromiseTable()],
+    reporters: ['default', new GuaranteeReporter()],
     projects: [
       {
         test: {

@@ -6,12 +6,12 @@
 import { Bytes } from '../bytes.ts';
 
 /** A piece of text that stands in many answers, by words; its last one may go beyond it. */
-export interface Piece {
+export interface TextFragment {
   readonly words: Int32Array;
   readonly length: number;
 }
 
-export function piece(text: string): Piece {
+export function encodeFragment(text: string): TextFragment {
   const bytes = Buffer.from(text);
   const words = new Int32Array(Math.ceil(bytes.length / 4));
   new Uint8Array(words.buffer).set(bytes);
@@ -23,7 +23,7 @@ const QUOTE = 0x22;
 const ZERO = 0x30;
 const BACKSLASH = 0x5c;
 /** The digits of 0 to 99, as two bytes. */
-const PAIRS = Uint16Array.from({ length: 100 }, (_, value) => {
+const DIGIT_PAIRS = Uint16Array.from({ length: 100 }, (_, value) => {
   return Buffer.from(String(value).padStart(2, '0')).readUInt16LE();
 });
 /** A number is written as two or three of so many digits, each by arithmetic on 32 bits. */
@@ -32,102 +32,102 @@ const CHUNK = 10 ** CHUNK_DIGITS;
 /** Answers up to that length have views of their own, which need not be made each time. */
 const SHORT_BYTES = 256;
 
-export class AnswerWriter {
+export class BodyWriter {
   readonly #memory: Bytes;
-  readonly #short: Buffer[];
-  #at = 0;
+  readonly #shortViews: Buffer[];
+  #position = 0;
   /** The last text that was written as JSON. */
-  #text = '';
-  #quoted = piece('""');
+  #lastText = '';
+  #lastTextJson = encodeFragment('""');
 
-  /** @param length the most bytes of an answer */
-  constructor(length: number) {
-    this.#memory = new Bytes(length);
+  /** @param maxBytes the most bytes of an answer */
+  constructor(maxBytes: number) {
+    this.#memory = new Bytes(maxBytes);
     const { array } = this.#memory;
-    this.#short = Array.from({ length: SHORT_BYTES }, (_, n) => array.subarray(0, n));
+    this.#shortViews = Array.from({ length: SHORT_BYTES }, (_, n) => array.subarray(0, n));
   }
 
   /** How much is written. */
-  get at(): number {
-    return this.#at;
+  get position(): number {
+    return this.#position;
   }
 
   /** Goes on behind so much of what was written before, which stays; from 0 on anew. */
-  begin(at: number): void {
-    this.#at = at;
+  seek(position: number): void {
+    this.#position = position;
   }
 
-  piece({ words, length }: Piece): void {
+  writeFragment({ words, length }: TextFragment): void {
     const { view } = this.#memory;
-    const at = this.#at;
+    const at = this.#position;
     for (let i = 0; i < words.length; i++) view.setInt32(at + 4 * i, words[i], true);
-    this.#at = at + length;
+    this.#position = at + length;
   }
 
   /** Text of ASCII, of which JSON escapes nothing. */
-  ascii(text: string): void {
+  writeAscii(text: string): void {
     const { array } = this.#memory;
-    for (let i = 0; i < text.length; i++) array[this.#at++] = text.charCodeAt(i);
+    for (let i = 0; i < text.length; i++) array[this.#position++] = text.charCodeAt(i);
   }
 
   /** Any text, as JSON has it: mostly the one before. */
-  json(text: string): void {
-    if (text !== this.#text) {
-      this.#text = text;
-      this.#quoted = piece(JSON.stringify(text));
+  writeJsonText(text: string): void {
+    if (text !== this.#lastText) {
+      this.#lastText = text;
+      this.#lastTextJson = encodeFragment(JSON.stringify(text));
     }
-    this.piece(this.#quoted);
+    this.writeFragment(this.#lastTextJson);
   }
 
   /** The same of a text that lies somewhere in UTF-8. */
-  jsonOf(memory: Bytes, from: number, to: number): void {
+  writeJsonTextFrom(memory: Bytes, from: number, to: number): void {
     const { array } = memory;
     const bytes = this.#memory.array;
-    let at = this.#at;
+    let at = this.#position;
     bytes[at++] = QUOTE;
     for (let i = from; i < to; i++) {
       const byte = array[i];
       if (byte < SPACE || byte === QUOTE || byte === BACKSLASH) {
-        this.json(memory.text(from, to));
+        this.writeJsonText(memory.text(from, to));
         return;
       }
       bytes[at++] = byte;
     }
     bytes[at++] = QUOTE;
-    this.#at = at;
+    this.#position = at;
   }
 
   /** @param value a safe integer from 0 on */
-  integer(value: number): void {
+  writeInteger(value: number): void {
     if (value >= CHUNK) {
       const high = Math.floor(value / CHUNK);
-      this.integer(high);
-      this.#digits(value - high * CHUNK, CHUNK_DIGITS);
+      this.writeInteger(high);
+      this.#writeDigits(value - high * CHUNK, CHUNK_DIGITS);
     } else {
       let digits = 1;
       for (let power = 10; value >= power; power *= 10) digits++;
-      this.#digits(value, digits);
+      this.#writeDigits(value, digits);
     }
   }
 
   /** @returns all of it, which the next answer overwrites */
-  all(): Buffer {
-    return this.upTo(this.#at);
+  finish(): Buffer {
+    return this.view(this.#position);
   }
 
-  upTo(length: number): Buffer {
-    return length < SHORT_BYTES ? this.#short[length] : this.#memory.array.subarray(0, length);
+  view(length: number): Buffer {
+    return length < SHORT_BYTES ? this.#shortViews[length] : this.#memory.array.subarray(0, length);
   }
 
-  #digits(value: number, count: number): void {
+  #writeDigits(value: number, count: number): void {
     const { array, view } = this.#memory;
-    const from = this.#at;
+    const from = this.#position;
     let left = value | 0;
     let at = from + count;
-    for (this.#at = at; at - from >= 2; ) {
+    for (this.#position = at; at - from >= 2; ) {
       const rest = (left / 100) | 0;
       at -= 2;
-      view.setUint16(at, PAIRS[left - 100 * rest], true);
+      view.setUint16(at, DIGIT_PAIRS[left - 100 * rest], true);
       left = rest;
     }
     if (at > from) array[from] = ZERO + left;

@@ -7,15 +7,15 @@
 import type { Bytes } from '../bytes.ts';
 import { DURATION_MIN_MS, IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS } from '../limits.ts';
 import type { Namespace } from '../namespaces/known.ts';
-import type { Governed } from '../overrides/in-force.ts';
-import { FIELD, type Scan } from './scan.ts';
+import type { OverridableCheck } from '../overrides/in-force.ts';
+import { type BodyScanner, FIELD } from './scan.ts';
 
 /** What a version takes, of what may differ; a test compares them with its schema. */
-export interface Takes {
+export interface CheckRules {
   /** Bits of FIELD. */
-  required: number;
-  optional: number;
-  identifierMin: number;
+  requiredFields: number;
+  optionalFields: number;
+  identifierMinCharacters: number;
   durationMaxMs: number;
 }
 
@@ -32,11 +32,11 @@ export interface CheckBody {
 export const DEFAULT_NAMESPACE = 'default';
 const DEFAULT_COST = 1;
 
-export class AskedCheck implements Governed {
+export class CheckRequest implements OverridableCheck {
   /** Set when its name has been looked up. */
   namespace!: Namespace;
   /** The text by which it was named. */
-  named = '';
+  namespaceIdOrName = '';
   limit = 0;
   durationMs = 0;
   cost = 0;
@@ -45,8 +45,8 @@ export class AskedCheck implements Governed {
   overrideId: string | undefined = undefined;
   readonly memory: Bytes;
   /** Where the identifier lies there, in UTF-8. */
-  from = 0;
-  to = 0;
+  identifierFrom = 0;
+  identifierTo = 0;
 
   constructor(memory: Bytes, isSliding: boolean) {
     this.memory = memory;
@@ -55,41 +55,51 @@ export class AskedCheck implements Governed {
 
   /** The identifier as text, for whoever must look at its characters. */
   get identifier(): string {
-    return this.memory.text(this.from, this.to);
+    return this.memory.text(this.identifierFrom, this.identifierTo);
   }
 
   /** Takes what was just scanned. @returns false for what is not in order, or may not be */
-  take(scan: Scan, { required, optional, identifierMin, durationMaxMs }: Takes): boolean {
-    const { found, limit, duration, identifierLength } = scan;
-    if ((found & required) !== required || (found & ~(required | optional)) !== 0) return false;
+  setFromScan(
+    scanner: BodyScanner,
+    { requiredFields, optionalFields, identifierMinCharacters, durationMaxMs }: CheckRules,
+  ): boolean {
+    const { foundFields, limit, duration, identifierLength } = scanner;
+    if (
+      (foundFields & requiredFields) !== requiredFields ||
+      (foundFields & ~(requiredFields | optionalFields)) !== 0
+    )
+      return false;
     if (limit < 1 || duration < DURATION_MIN_MS || duration > durationMaxMs) return false;
-    if (identifierLength < identifierMin || identifierLength > IDENTIFIER_MAX_CHARACTERS) {
+    if (
+      identifierLength < identifierMinCharacters ||
+      identifierLength > IDENTIFIER_MAX_CHARACTERS
+    ) {
       return false;
     }
-    this.named = DEFAULT_NAMESPACE;
-    if ((found & FIELD.namespace) !== 0) {
-      const { namespaceLength } = scan;
+    this.namespaceIdOrName = DEFAULT_NAMESPACE;
+    if ((foundFields & FIELD.namespace) !== 0) {
+      const { namespaceLength } = scanner;
       if (namespaceLength < 1 || namespaceLength > NAMESPACE_MAX_CHARACTERS) return false;
-      this.named = scan.namespace();
+      this.namespaceIdOrName = scanner.readNamespace();
     }
     this.limit = limit;
     this.durationMs = duration;
-    this.cost = (found & FIELD.cost) === 0 ? DEFAULT_COST : scan.cost;
-    this.isAsync = (found & FIELD.async) !== 0 && scan.isAsync;
-    this.from = scan.identifierFrom;
-    this.to = scan.identifierTo;
+    this.cost = (foundFields & FIELD.cost) === 0 ? DEFAULT_COST : scanner.cost;
+    this.isAsync = (foundFields & FIELD.async) !== 0 && scanner.isAsync;
+    this.identifierFrom = scanner.identifierFrom;
+    this.identifierTo = scanner.identifierTo;
     return true;
   }
 
-  /** Takes a body that was parsed. @param at where its identifier is put @returns behind it */
-  set(body: CheckBody, at: number): number {
-    this.named = body.namespace ?? DEFAULT_NAMESPACE;
+  /** Takes a body that was parsed. @param identifierOffset where its identifier is put @returns behind it */
+  setFromBody(body: CheckBody, identifierOffset: number): number {
+    this.namespaceIdOrName = body.namespace ?? DEFAULT_NAMESPACE;
     this.limit = body.limit;
     this.durationMs = body.duration;
     this.cost = body.cost ?? DEFAULT_COST;
     this.isAsync = body.async === true;
-    this.from = at;
-    this.to = this.memory.write(body.identifier, at);
-    return this.to;
+    this.identifierFrom = identifierOffset;
+    this.identifierTo = this.memory.write(body.identifier, identifierOffset);
+    return this.identifierTo;
   }
 }

@@ -6,7 +6,13 @@
 import type { Key } from '../auth/keyring.ts';
 import type { NamespaceAction } from '../auth/permissions.ts';
 import type { KnownNamespaces, Namespace } from '../namespaces/known.ts';
-import { isId, noNamespace, requireName, tooManyNamespaces, unknownNamespace } from './named.ts';
+import {
+  isNamespaceId,
+  namespaceNotCreatable,
+  namespaceNotFound,
+  requireNamespaceName,
+  tooManyNamespaces,
+} from './named.ts';
 
 /** What is done to counters. */
 export type CounterAction = Extract<NamespaceAction, 'limit' | 'refund' | 'reset'>;
@@ -19,41 +25,41 @@ export class NamespaceFinder {
   }
 
   /**
-   * @param takesId else the text has to be a name, as v1 has it
+   * @param acceptsId else the text has to be a name, as v1 has it
    * @returns undefined where it is not there yet, and may be created
    */
-  find(key: Key, action: CounterAction, text: string, takesId = true): Namespace | undefined {
-    const known = this.#known.get(text);
+  find(key: Key, action: CounterAction, idOrName: string, acceptsId = true): Namespace | undefined {
+    const known = this.#known.get(idOrName);
     if (known !== undefined && action === 'limit' && key.permissions.mayLimitAnywhere) return known;
-    if (!takesId) requireName('namespace', text);
-    this.require(key, action, text);
-    if (isId(text)) {
-      const byId = this.#known.byId(text);
-      if (byId === undefined) throw noNamespace({ id: text });
+    if (!acceptsId) requireNamespaceName('namespace', idOrName);
+    this.requirePermission(key, action, idOrName);
+    if (isNamespaceId(idOrName)) {
+      const byId = this.#known.byId(idOrName);
+      if (byId === undefined) throw namespaceNotFound({ id: idOrName });
       return byId;
     }
     // What corrects counters makes none: one that another acceptor has just made is found by name.
     if (known !== undefined || action !== 'limit') return known;
-    if (!key.permissions.mayCreateNamespace) throw unknownNamespace(text);
+    if (!key.permissions.mayCreateNamespace) throw namespaceNotCreatable(idOrName);
     return undefined;
   }
 
   /** Whether or not there is such a namespace. @throws ApiError (403) */
-  require(key: Key, action: CounterAction, text: string): void {
-    if (isId(text)) key.permissions.require(action, text);
-    else key.permissions.requireNamed(action, this.#known.get(text)?.id);
+  requirePermission(key: Key, action: CounterAction, idOrName: string): void {
+    if (isNamespaceId(idOrName)) key.permissions.require(action, idOrName);
+    else key.permissions.requireNamed(action, this.#known.get(idOrName)?.id);
   }
 
   /** @throws ApiError (400) where not all of so many names could be created */
-  requireRoom(names: ReadonlySet<string>): void {
-    if (names.size > 0 && names.size > this.#known.room) throw tooManyNamespaces();
+  requireCapacity(names: ReadonlySet<string>): void {
+    if (names.size > 0 && names.size > this.#known.freeCount) throw tooManyNamespaces();
   }
 
   /** What `find` has not found. Only what is used is created. */
-  toUse(name: string, isUsed: boolean): Namespace {
+  getOrCreate(name: string, isUsed: boolean): Namespace {
     const known = this.#known.get(name);
     if (known !== undefined) return known;
-    if (!isUsed) return this.#known.unregistered(name);
+    if (!isUsed) return this.#known.makeUnregistered(name);
     const created = this.#known.create(name);
     if (created === undefined) throw tooManyNamespaces();
     return created;

@@ -5,7 +5,7 @@
  */
 
 import { ApiError } from '../errors.ts';
-import { jsonFault } from '../json-text.ts';
+import { findJsonSyntaxError } from '../json-text.ts';
 import { BODY_MAX_BYTES } from '../limits.ts';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -14,8 +14,8 @@ const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
 /** `{` and `[`, but for the bit in which they differ. */
-const OPENING = 0x5b;
-const OPENING_BITS = 0xdf;
+const OPENING_BYTE = 0x5b;
+const OPENING_MASK = 0xdf;
 
 /**
  * @param valuesMax how many values a body may hold that is longer than most bodies may be: a
@@ -32,32 +32,32 @@ export function parseBody(
     throw new ApiError('BAD_REQUEST', 'the body is not valid UTF-8');
   }
   if (bytes.byteLength > BODY_MAX_BYTES) {
-    requireFewValues(ArrayBuffer.isView(bytes) ? bytes : new Uint8Array(bytes), valuesMax);
+    requireValuesMax(ArrayBuffer.isView(bytes) ? bytes : new Uint8Array(bytes), valuesMax);
   }
   try {
     return JSON.parse(text);
   } catch {
-    throw new ApiError('BAD_REQUEST', `the body is not JSON${faultIn(text)}`);
+    throw new ApiError('BAD_REQUEST', `the body is not JSON${describeSyntaxError(text)}`);
   }
 }
 
 /** In the same words on every Node, and without a word of the body. */
-function faultIn(text: string): string {
+function describeSyntaxError(text: string): string {
   if (text === '') return ': it is empty';
   // To find the fault in a longer text would take many times as long as JSON.parse did.
-  const fault = text.length <= BODY_MAX_BYTES ? jsonFault(text) : undefined;
+  const fault = text.length <= BODY_MAX_BYTES ? findJsonSyntaxError(text) : undefined;
   return fault === undefined ? '' : `: line ${fault.line}, column ${fault.column}: ${fault.reason}`;
 }
 
 /** Counts what begins a value, as far as the text is JSON; what is behind a fault is not read. */
-function requireFewValues(bytes: Uint8Array, valuesMax: number): void {
+function requireValuesMax(bytes: Uint8Array, valuesMax: number): void {
   let values = 0;
   let isText = false;
   for (let i = 0; i < bytes.length; i++) {
     const byte = bytes[i];
     if (byte === QUOTE) isText = !isText;
     else if (isText) i += byte === BACKSLASH ? 1 : 0;
-    else if (byte === COMMA || (byte & OPENING_BITS) === OPENING) values++;
+    else if (byte === COMMA || (byte & OPENING_MASK) === OPENING_BYTE) values++;
   }
   if (values <= valuesMax) return;
   const message = `the body must hold at most ${valuesMax} values; got ${values}`;

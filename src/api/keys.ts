@@ -9,13 +9,13 @@ import { makeKey, newKeyRecord } from '../auth/keys.ts';
 import {
   CREATE_ACTION,
   GLOBAL_PERMISSIONS,
-  lacking,
+  missingPermissionError,
   NAMESPACE_ACTIONS,
-  namespaceNamedIn,
+  namespaceNameIn,
   nearestPermission,
   readPermission,
 } from '../auth/permissions.ts';
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import {
   AMOUNT_MAX,
@@ -28,14 +28,14 @@ import {
 import type { Registry } from '../registry/registry.ts';
 import type { KeyRecord } from '../store/store.ts';
 import { isoTime } from '../time.ts';
-import { noNamespace } from './named.ts';
+import { namespaceNotFound } from './named.ts';
 import { pageFields, pageOf } from './pages.ts';
-import { bodyReader, integer, text } from './schema.ts';
-import type { Handler } from './service.ts';
+import { createValidator, integer, text } from './schema.ts';
+import type { OperationHandler } from './service.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 
-const createReader = bodyReader(
+const createKeyValidator = createValidator(
   Type.Object(
     {
       name: text(1, KEY_NAME_MAX_CHARACTERS),
@@ -49,21 +49,21 @@ const createReader = bodyReader(
     JSON_OBJECT,
   ),
 );
-const listReader = bodyReader(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
-const revokeReader = bodyReader(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT));
+const listKeysValidator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+const revokeKeyValidator = createValidator(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT));
 
 /**
  * A key as a request, or the command line, wants it.
- * @param idOf the id of a namespace of a name, for an error; undefined where it may not be told
+ * @param namespaceIdOf the id of a namespace of a name, for an error; undefined where it may not be told
  * @throws ApiError (400)
  */
 export function newKey(
   input: unknown,
   nowMs: number,
-  idOf: (namespace: string) => string | undefined = () => undefined,
+  namespaceIdOf: (namespace: string) => string | undefined = () => undefined,
 ): { key: string; record: KeyRecord } {
-  const { name, permissions, expires } = createReader.read(input);
-  requirePermissions(permissions, idOf);
+  const { name, permissions, expires } = createKeyValidator.validate(input);
+  requireValidPermissions(permissions, namespaceIdOf);
   if (expires !== undefined && expires <= nowMs) {
     const got = `${expires}, which is ${isoTime(expires)}`;
     const message = `"expires" must be a Unix time in ms, in the future; got ${got}`;
@@ -74,21 +74,21 @@ export function newKey(
   return { key, record: newKeyRecord(key, name, granted, nowMs, expires ?? null) };
 }
 
-export const createKey: Handler = ({ registry, permissions, nowMs, audit }, input) => {
+export const createKey: OperationHandler = ({ registry, permissions, nowMs, audit }, input) => {
   const { key, record } = newKey(input, nowMs(), (name) => {
     const id = registry.namespaceByName(name)?.id;
     return permissions.may('read_namespace', id) ? id : undefined;
   });
   permissions.requireGlobal('keys.create');
-  const missing = record.permissions.find((permission) => !permissions.covers(permission));
-  if (missing !== undefined) throw lacking([missing]);
+  const missing = record.permissions.find((permission) => !permissions.grants(permission));
+  if (missing !== undefined) throw missingPermissionError([missing]);
   addKey(registry, record);
   audit(keyCreation(record));
   return { keyId: record.id, key };
 };
 
-export const listKeys: Handler = ({ registry, permissions }, input) => {
-  const asked = listReader.read(input);
+export const listKeys: OperationHandler = ({ registry, permissions }, input) => {
+  const asked = listKeysValidator.validate(input);
   permissions.requireGlobal('keys.read');
   const { items, rest } = pageOf(registry.keys(), asked, PAGE_MAX);
   const keys = items.map(({ id: keyId, name, permissions, createdMs, expiresMs }) => {
@@ -98,8 +98,8 @@ export const listKeys: Handler = ({ registry, permissions }, input) => {
   return { keys, ...rest };
 };
 
-export const revokeKey: Handler = ({ registry, permissions, nowMs, audit }, input) => {
-  const { keyId } = revokeReader.read(input);
+export const revokeKey: OperationHandler = ({ registry, permissions, nowMs, audit }, input) => {
+  const { keyId } = revokeKeyValidator.validate(input);
   permissions.requireGlobal('keys.revoke');
   const key = registry.key(keyId);
   // The id is not repeated: it may be a key, by mistake.
@@ -131,7 +131,7 @@ export function addKey(registry: Registry, record: KeyRecord): void {
     if (typeof read === 'boolean' || registry.namespaceById(read.namespaceId) !== undefined) {
       continue;
     }
-    throw noNamespace({ id: read.namespaceId });
+    throw namespaceNotFound({ id: read.namespaceId });
   }
   if (registry.keys().filter((key) => registry.isStored(key)).length >= KEYS_MAX) {
     const message = `there are ${KEYS_MAX} keys already, which is the most that weir keeps`;
@@ -141,31 +141,34 @@ export function addKey(registry: Registry, record: KeyRecord): void {
 }
 
 /** All permissions, for an error. */
-const PERMISSIONS =
+const ACCEPTED_PERMISSIONS =
   `${['*', ...GLOBAL_PERMISSIONS].map((permission) => `"${permission}"`).join(', ')},` +
   ' "ratelimit.*.<action>" or "ratelimit.<namespaceId>.<action>", where <action> is' +
   ` ${NAMESPACE_ACTIONS.join(', ')} or, with * only, ${CREATE_ACTION}`;
 
 /** @throws ApiError (400) for the first text that is no permission */
-function requirePermissions(
+function requireValidPermissions(
   granted: readonly string[],
-  idOf: (namespace: string) => string | undefined,
+  namespaceIdOf: (namespace: string) => string | undefined,
 ): void {
   for (const [i, permission] of granted.entries()) {
     if (readPermission(permission) !== false) continue;
-    const named = namespaceNamedIn(permission);
+    const named = namespaceNameIn(permission);
     const near = nearestPermission(permission);
     const meant = near === undefined ? '' : `: did you mean ${near}?`;
-    const hint = named === undefined ? meant : `: ${hintAt(named, idOf(named))}`;
-    const got = `${describe(permission)}${hint}`;
-    throw new ApiError('BAD_REQUEST', `"permissions[${i}]" must be ${PERMISSIONS}; got ${got}`);
+    const hint = named === undefined ? meant : `: ${namespaceIdHint(named, namespaceIdOf(named))}`;
+    const got = `${formatValue(permission)}${hint}`;
+    throw new ApiError(
+      'BAD_REQUEST',
+      `"permissions[${i}]" must be ${ACCEPTED_PERMISSIONS}; got ${got}`,
+    );
   }
 }
 
 /** What to write in place of the name of a namespace. */
-function hintAt(name: string, id: string | undefined): string {
+function namespaceIdHint(name: string, id: string | undefined): string {
   const rule = `a namespace is named by its id, which begins with "${NAMESPACE_ID_PREFIX}"`;
   return id === undefined
     ? `${rule} (weir namespaces list shows them)`
-    : `${rule}; the id of ${describe(name)} is "${id}"`;
+    : `${rule}; the id of ${formatValue(name)} is "${id}"`;
 }

@@ -1,39 +1,39 @@
 /** What all operations say of the names of namespaces, and of those that do not exist. */
 
 import { CREATE_NAMESPACE } from '../auth/permissions.ts';
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
 
 /** How a request names a namespace, or a pattern of names. */
-export type NamesNamespace =
+export type NamespaceReference =
   | { id: string }
   /** @param field what the request calls it */
   | { name: string; field: string };
 
 /** Of a field that takes either. */
-export function idOrName(field: string, text: string): NamesNamespace {
-  return isId(text) ? { id: text } : { name: text, field };
+export function parseNamespaceReference(field: string, text: string): NamespaceReference {
+  return isNamespaceId(text) ? { id: text } : { name: text, field };
 }
 
 /** Ids are never names. */
-export function isId(text: string): boolean {
+export function isNamespaceId(text: string): boolean {
   return text.startsWith(NAMESPACE_ID_PREFIX);
 }
 
 /** @throws ApiError (400) where a name could be taken for an id */
-export function requireName(field: string, name: string): void {
-  if (!isId(name)) return;
+export function requireNamespaceName(field: string, name: string): void {
+  if (!isNamespaceId(name)) return;
   throw new ApiError(
     'BAD_REQUEST',
     `"${field}" must be a name, which does not begin with "${NAMESPACE_ID_PREFIX}";` +
-      ` got ${describe(name)}`,
+      ` got ${formatValue(name)}`,
     { location: `body.${field}` },
   );
 }
 
 /** For a key that may not create it. */
-export function unknownNamespace(name: string): ApiError {
+export function namespaceNotCreatable(name: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
     `there is no namespace ${JSON.stringify(name)}, and the API key lacks the permission` +
@@ -41,8 +41,9 @@ export function unknownNamespace(name: string): ApiError {
   );
 }
 
-export function noNamespace(of: NamesNamespace): ApiError {
-  const which = 'id' in of ? `with the id ${describe(of.id)}` : JSON.stringify(of.name);
+export function namespaceNotFound(reference: NamespaceReference): ApiError {
+  const which =
+    'id' in reference ? `with the id ${formatValue(reference.id)}` : JSON.stringify(reference.name);
   return new ApiError('NOT_FOUND', `there is no namespace ${which}`);
 }
 

@@ -4,65 +4,69 @@
  * does them.
  */
 
-import type { ErrorCode, FaultPlace } from '../errors.ts';
+import type { ErrorCode, FaultLocation } from '../errors.ts';
 import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../limits.ts';
 import type { Version } from './faces.ts';
 
-interface OperationKind {
+interface OperationSpec {
   version: Version;
   method: 'GET' | 'POST';
   /** Whether it may change something, and so has to wait for its turn. */
-  changes: boolean;
+  isWrite: boolean;
   /** The largest body of a POST. */
   maxBytes: number;
   /** What a request counts while it waits, beside its body: about what an answer has. */
-  weight: number;
+  responseBytesEstimate: number;
 }
 
-const LARGE_ANSWER = 65_536;
-const SMALL_ANSWER = 16_384;
+const LARGE_RESPONSE_BYTES = 65_536;
+const SMALL_RESPONSE_BYTES = 16_384;
 
-const ask: OperationKind = {
+const readV1: OperationSpec = {
   version: 'v1',
   method: 'GET',
-  changes: false,
+  isWrite: false,
   maxBytes: 0,
-  weight: LARGE_ANSWER,
+  responseBytesEstimate: LARGE_RESPONSE_BYTES,
 };
-const change: OperationKind = {
+const writeV1: OperationSpec = {
   version: 'v1',
   method: 'POST',
-  changes: true,
+  isWrite: true,
   maxBytes: BODY_MAX_BYTES,
-  weight: SMALL_ANSWER,
+  responseBytesEstimate: SMALL_RESPONSE_BYTES,
 };
-const changeV2: OperationKind = { ...change, version: 'v2' };
-const askV2: OperationKind = { ...changeV2, changes: false, weight: LARGE_ANSWER };
+const writeV2: OperationSpec = { ...writeV1, version: 'v2' };
+const readV2: OperationSpec = {
+  ...writeV2,
+  isWrite: false,
+  responseBytesEstimate: LARGE_RESPONSE_BYTES,
+};
 
 /** By name: the path is / and the version, / and the name. */
 export const OPERATIONS = {
-  'ratelimits.setOverride': change,
-  'ratelimits.getOverride': ask,
-  'ratelimits.listOverrides': ask,
-  'ratelimits.deleteOverride': change,
-  'ratelimits.exportOverrides': { ...ask, weight: 1_048_576 },
-  'ratelimits.importOverrides': { ...change, maxBytes: IMPORT_MAX_BYTES },
-  'ratelimits.listNamespaces': ask,
-  'ratelimits.listPolicies': ask,
-  'keys.create': change,
-  'keys.list': ask,
-  'keys.revoke': change,
-  'audit.list': ask,
-  'ratelimit.setOverride': changeV2,
-  'ratelimit.getOverride': askV2,
-  'ratelimit.listOverrides': askV2,
-  'ratelimit.deleteOverride': changeV2,
-} as const satisfies Record<string, OperationKind>;
+  'ratelimits.setOverride': writeV1,
+  'ratelimits.getOverride': readV1,
+  'ratelimits.listOverrides': readV1,
+  'ratelimits.deleteOverride': writeV1,
+  'ratelimits.exportOverrides': { ...readV1, responseBytesEstimate: 1_048_576 },
+  'ratelimits.importOverrides': { ...writeV1, maxBytes: IMPORT_MAX_BYTES },
+  'ratelimits.listNamespaces': readV1,
+  'ratelimits.listPolicies': readV1,
+  'keys.create': writeV1,
+  'keys.list': readV1,
+  'keys.revoke': writeV1,
+  'audit.list': readV1,
+  'ratelimit.setOverride': writeV2,
+  'ratelimit.getOverride': readV2,
+  'ratelimit.listOverrides': readV2,
+  'ratelimit.deleteOverride': writeV2,
+} as const satisfies Record<string, OperationSpec>;
 
 export type OperationName = keyof typeof OPERATIONS;
 export const OPERATION_NAMES = Object.keys(OPERATIONS) as OperationName[];
 
-export function pathOf(name: OperationName): string {
+export function operationPath(name: OperationName): string {
   return `/${OPERATIONS[name].version}/${name}`;
 }
 
@@ -80,6 +84,6 @@ export type OperationResult =
   | {
       code: ErrorCode | undefined;
       message: string;
-      place: FaultPlace | undefined;
+      place: FaultLocation | undefined;
       stack: string | undefined;
     };

@@ -10,63 +10,77 @@ import { ApiError } from '../errors.ts';
 import {
   EXACT_OVERRIDES_MAX,
   NAMESPACES_MAX,
-  STARS_MAX,
   WILDCARD_OVERRIDES_MAX,
+  WILDCARDS_PER_TEXT_MAX,
 } from '../limits.ts';
 import { makeOverrideId } from '../overrides/id.ts';
 import { countStars, isPattern } from '../overrides/pattern.ts';
 import type { Override, Registry } from '../registry/registry.ts';
 import {
-  type NamesNamespace,
-  noNamespace,
-  requireName,
+  type NamespaceReference,
+  namespaceNotCreatable,
+  namespaceNotFound,
+  requireNamespaceName,
   tooManyNamespaces,
-  unknownNamespace,
 } from './named.ts';
-import type { Job } from './service.ts';
+import type { OperationContext } from './service.ts';
 
 /** What an override says. */
-type Said = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
+type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 
 /** Creates an override, or replaces what it says; its id stays. With entries in the audit log. */
-export function setOverride(job: Job, of: NamesNamespace, identifier: string, said: Said) {
-  const { override, before, newNamespace } = putOverride(job, of, identifier, said);
-  if (newNamespace !== undefined) job.audit(namespaceCreation(newNamespace));
-  if (override !== before) job.audit(overrideChange(job.registry, before, override));
+export function setOverride(
+  context: OperationContext,
+  reference: NamespaceReference,
+  identifier: string,
+  values: OverrideValues,
+) {
+  const { override, before, newNamespace } = putOverride(context, reference, identifier, values);
+  if (newNamespace !== undefined) context.audit(namespaceCreation(newNamespace));
+  if (override !== before) context.audit(overrideChange(context.registry, before, override));
   return override;
 }
 
 /** The same for an import, which has one entry for all that it does. */
-export function putOverride(job: Job, of: NamesNamespace, identifier: string, said: Said) {
-  const { registry, nowMs } = job;
-  requireFewStars('identifier', identifier);
-  const known = scopeOf(job, of, 'set_override');
-  const newNamespace = known === undefined ? createNamespace(job, of) : undefined;
+export function putOverride(
+  context: OperationContext,
+  reference: NamespaceReference,
+  identifier: string,
+  values: OverrideValues,
+) {
+  const { registry, nowMs } = context;
+  requireWildcardsMax('identifier', identifier);
+  const known = resolveScope(context, reference, 'set_override');
+  const newNamespace = known === undefined ? createNamespace(context, reference) : undefined;
   const scope = known ?? newNamespace!.id;
   const before = registry.override(scope, identifier);
-  if (before === undefined) requireRoom(registry, scope, identifier);
-  else if (isSame(before, said)) return { override: before, before, newNamespace };
+  if (before === undefined) requireOverrideCapacity(registry, scope, identifier);
+  else if (hasSameValues(before, values)) return { override: before, before, newNamespace };
   const created = { id: makeOverrideId(), scope, identifier, createdMs: nowMs() };
-  const override = registry.putOverride({ ...(before ?? created), ...said });
+  const override = registry.putOverride({ ...(before ?? created), ...values });
   return { override, before, newNamespace };
 }
 
-export function removeOverride(job: Job, of: NamesNamespace, identifier: string): void {
-  const override = findOverride(job, of, identifier, 'delete_override');
-  job.registry.removeOverride(override);
-  job.audit(overrideChange(job.registry, override, undefined));
+export function removeOverride(
+  context: OperationContext,
+  reference: NamespaceReference,
+  identifier: string,
+): void {
+  const override = findOverride(context, reference, identifier, 'delete_override');
+  context.registry.removeOverride(override);
+  context.audit(overrideChange(context.registry, override, undefined));
 }
 
 /** @param identifier the text of the pattern */
 export function findOverride(
-  job: Job,
-  of: NamesNamespace,
+  context: OperationContext,
+  reference: NamespaceReference,
   identifier: string,
   action: NamespaceAction = 'read_override',
 ): Override {
-  const scope = scopeOf(job, of, action);
-  if (scope === undefined) throw noNamespace(of);
-  const override = job.registry.override(scope, identifier);
+  const scope = resolveScope(context, reference, action);
+  if (scope === undefined) throw namespaceNotFound(reference);
+  const override = context.registry.override(scope, identifier);
   if (override !== undefined) return override;
   throw new ApiError(
     'NOT_FOUND',
@@ -74,13 +88,16 @@ export function findOverride(
   );
 }
 
-export function overridesOf(job: Job, of: NamesNamespace): Iterable<Override> {
-  const scope = scopeOf(job, of, 'read_override');
-  if (scope === undefined) throw noNamespace(of);
-  return job.registry.overridesOf(scope);
+export function overridesInScope(
+  context: OperationContext,
+  reference: NamespaceReference,
+): Iterable<Override> {
+  const scope = resolveScope(context, reference, 'read_override');
+  if (scope === undefined) throw namespaceNotFound(reference);
+  return context.registry.overridesOf(scope);
 }
 
-function isSame(before: Override, { limit, durationMs, isAsync }: Said): boolean {
+function hasSameValues(before: Override, { limit, durationMs, isAsync }: OverrideValues): boolean {
   if (before.limit !== limit || before.durationMs !== durationMs) return false;
   return before.isAsync === isAsync;
 }
@@ -89,15 +106,19 @@ function isSame(before: Override, { limit, durationMs, isAsync }: Said): boolean
  * The id of the namespace, or the pattern of names, that a request is about.
  * @returns undefined where no namespace has the name
  */
-function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: NamespaceAction) {
-  if ('id' in of) {
-    permissions.require(action, of.id);
-    if (registry.namespaceById(of.id) === undefined) throw noNamespace(of);
-    return of.id;
+function resolveScope(
+  { registry, permissions }: OperationContext,
+  reference: NamespaceReference,
+  action: NamespaceAction,
+) {
+  if ('id' in reference) {
+    permissions.require(action, reference.id);
+    if (registry.namespaceById(reference.id) === undefined) throw namespaceNotFound(reference);
+    return reference.id;
   }
-  const { name, field } = of;
-  requireName(field, name);
-  requireFewStars(field, name);
+  const { name, field } = reference;
+  requireNamespaceName(field, name);
+  requireWildcardsMax(field, name);
   if (isPattern(name)) {
     permissions.require(action, undefined);
     return name;
@@ -107,24 +128,27 @@ function scopeOf({ registry, permissions }: Job, of: NamesNamespace, action: Nam
   return namespace?.id;
 }
 
-function createNamespace({ registry, permissions, nowMs }: Job, of: NamesNamespace) {
-  if ('id' in of) throw new Error('a namespace is not created by its id');
-  if (!permissions.mayCreateNamespace) throw unknownNamespace(of.name);
+function createNamespace(
+  { registry, permissions, nowMs }: OperationContext,
+  reference: NamespaceReference,
+) {
+  if ('id' in reference) throw new Error('a namespace is not created by its id');
+  if (!permissions.mayCreateNamespace) throw namespaceNotCreatable(reference.name);
   if (registry.namespaceCount >= NAMESPACES_MAX) throw tooManyNamespaces();
-  return registry.addNamespace(of.name, nowMs());
+  return registry.addNamespace(reference.name, nowMs());
 }
 
-function requireFewStars(field: string, pattern: string): void {
+function requireWildcardsMax(field: string, pattern: string): void {
   const stars = countStars(pattern);
-  if (stars <= STARS_MAX) return;
-  const takes = `at most ${STARS_MAX} wildcards "*"`;
+  if (stars <= WILDCARDS_PER_TEXT_MAX) return;
+  const takes = `at most ${WILDCARDS_PER_TEXT_MAX} wildcards "*"`;
   throw new ApiError('BAD_REQUEST', `"${field}" must have ${takes}; got ${stars}`, {
     location: `body.${field}`,
     fix: `give ${takes}`,
   });
 }
 
-function requireRoom(registry: Registry, scope: string, identifier: string): void {
+function requireOverrideCapacity(registry: Registry, scope: string, identifier: string): void {
   const { exact, wildcard } = registry.overrideCounts;
   const isWildcard = isPattern(scope) || isPattern(identifier);
   const [count, most, kind] = isWildcard

@@ -8,28 +8,32 @@ import Type from 'typebox';
 import { integer } from './schema.ts';
 
 /** Fields of a query that asks for a page. */
-export function pageFields(most: number) {
+export function pageFields(itemsMax: number) {
   return {
-    limit: Type.Optional(integer(1, most)),
+    limit: Type.Optional(integer(1, itemsMax)),
     cursor: Type.Optional(
       Type.String({ pattern: '^[0-9]{1,15}$', takes: 'the cursor of the page before' }),
     ),
   };
 }
 
-interface Asked {
+interface PageRequest {
   limit?: number;
   cursor?: string;
 }
 
-/** @param most items of a page that does not say how many */
-export function pageOf<T extends { row: number }>(all: Iterable<T>, asked: Asked, most: number) {
-  const { limit = most, cursor } = asked;
+/** @param defaultLimit items of a page that does not say how many */
+export function pageOf<T extends { row: number }>(
+  records: Iterable<T>,
+  request: PageRequest,
+  defaultLimit: number,
+) {
+  const { limit = defaultLimit, cursor } = request;
   const after = cursor === undefined ? Number.NEGATIVE_INFINITY : Number(cursor);
   // The page and one more, kept sorted: nearly all come in order, and behind it.
   const items: T[] = [];
   let total = 0;
-  for (const item of all) {
+  for (const item of records) {
     total++;
     if (item.row <= after) continue;
     if (items.length > limit) {

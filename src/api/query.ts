@@ -8,14 +8,17 @@
 
 import { ApiError } from '../errors.ts';
 
-const REPLACED = '\ufffd';
+const REPLACEMENT_CHARACTER = '\ufffd';
 
 /**
  * @param query what stands behind the `?`
- * @param integers the fields that are numbers; what is none stays text, for the schema to refuse
+ * @param integerFields the fields that are numbers; what is none stays text, for the schema to refuse
  */
-export function parseQuery(query: string, integers: readonly string[]): Record<string, unknown> {
-  if (query.includes(REPLACED)) {
+export function parseQuery(
+  query: string,
+  integerFields: readonly string[],
+): Record<string, unknown> {
+  if (query.includes(REPLACEMENT_CHARACTER)) {
     throw new ApiError(
       'BAD_REQUEST',
       'the query holds bytes that are not UTF-8; percent-encode it, and U+FFFD as %EF%BF%BD',
@@ -27,7 +30,7 @@ export function parseQuery(query: string, integers: readonly string[]): Record<s
     const equals = pair.indexOf('=');
     const name = decode(equals < 0 ? pair : pair.slice(0, equals));
     const value = equals < 0 ? '' : decode(pair.slice(equals + 1));
-    const isNumber = integers.includes(name) && /^\d{1,15}$/.test(value);
+    const isNumber = integerFields.includes(name) && /^\d{1,15}$/.test(value);
     fields.set(name, isNumber ? Number(value) : value);
   }
   return Object.fromEntries(fields);

@@ -5,20 +5,20 @@
  */
 
 import { makeId } from '../auth/keys.ts';
-import { type AnswerWriter, piece } from './answer.ts';
+import { type BodyWriter, encodeFragment } from './answer.ts';
 
 export class RequestIds {
-  readonly #beginning = `${makeId('req_')}_`;
-  readonly #piece = piece(this.#beginning);
+  readonly #prefix = `${makeId('req_')}_`;
+  readonly #prefixFragment = encodeFragment(this.#prefix);
   #count = 0;
 
   next(): string {
-    return this.#beginning + this.#count++;
+    return this.#prefix + this.#count++;
   }
 
   /** Writes the next one. */
-  write(writer: AnswerWriter): void {
-    writer.piece(this.#piece);
-    writer.integer(this.#count++);
+  writeNext(writer: BodyWriter): void {
+    writer.writeFragment(this.#prefixFragment);
+    writer.writeInteger(this.#count++);
   }
 }

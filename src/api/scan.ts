@@ -24,27 +24,28 @@ export const FIELD = {
 const NO_FIELD = 0;
 
 /** By the bit of a field: its name with end quote and colon. */
-const LENGTHS = new Uint8Array(2 * FIELD.async);
-for (const [name, bit] of Object.entries(FIELD)) LENGTHS[bit] = name.length + '":'.length;
+const FIELD_NAME_LENGTHS = new Uint8Array(2 * FIELD.async);
+for (const [name, bit] of Object.entries(FIELD))
+  FIELD_NAME_LENGTHS[bit] = name.length + '":'.length;
 
 /** What is no object of these fields. */
-export const UNUSUAL = -1;
+export const UNSUPPORTED = -1;
 
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const ZERO = 0x30;
 const NINE = 0x39;
-const OPEN_LIST = 0x5b;
-const CLOSE_LIST = 0x5d;
-const OPEN = 0x7b;
-const CLOSE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 
 /** With more digits a number may be no exact one. */
 const DIGITS_MAX = 15;
 
 /** 1 for a byte that stands for itself in a text: ASCII without controls, quote and backslash. */
-const PLAIN = Uint8Array.from({ length: 256 }, (_, byte) => {
+const IS_PLAIN_BYTE = Uint8Array.from({ length: 256 }, (_, byte) => {
   return byte >= SPACE && byte < 0x80 && byte !== QUOTE && byte !== 0x5c ? 1 : 0;
 });
 
@@ -61,11 +62,11 @@ const [ASYN, NC] = [word('asyn'), word('nc":')];
 
 const [TRUE, FALS, E] = [word('true'), word('fals'), 'e'.charCodeAt(0)];
 
-export class Scan {
+export class BodyScanner {
   /** The body, and behind it a byte that is part of none: nothing is read beyond that. */
   readonly memory = new Bytes(MULTI_LIMIT_MAX_BYTES + 1);
   /** What the last object had, as bits of FIELD; the others are as they were before it. */
-  found = 0;
+  foundFields = 0;
   identifierFrom = 0;
   identifierTo = 0;
   limit = 0;
@@ -74,16 +75,16 @@ export class Scan {
   isAsync = false;
   #namespaceFrom = 0;
   #namespaceTo = 0;
-  #namespace = '';
+  #namespaceText = '';
 
   /** Puts a body in and reads it. @returns whether it is one object, and nothing else */
-  isObject(body: ArrayBuffer | Uint8Array): boolean {
-    const length = this.put(body);
-    return this.object(0) === length;
+  scanBody(body: ArrayBuffer | Uint8Array): boolean {
+    const length = this.load(body);
+    return this.scanObject(0) === length;
   }
 
   /** Puts a body in, of at most MULTI_LIMIT_MAX_BYTES. @returns its length */
-  put(body: ArrayBuffer | Uint8Array): number {
+  load(body: ArrayBuffer | Uint8Array): number {
     const { array } = this.memory;
     array.set(body instanceof ArrayBuffer ? new Uint8Array(body) : body);
     array[body.byteLength] = 0;
@@ -92,30 +93,30 @@ export class Scan {
 
   /** @returns where the first item of a body is that is a list, or UNUSUAL */
   firstItem(): number {
-    return this.memory.array[0] === OPEN_LIST ? 1 : UNUSUAL;
+    return this.memory.array[0] === OPEN_BRACKET ? 1 : UNSUPPORTED;
   }
 
   /** @param at behind an item @returns where the next one is, or UNUSUAL */
   nextItem(at: number): number {
     const { array } = this.memory;
-    return array[at] === COMMA ? behindSpaces(array, at + 1) : UNUSUAL;
+    return array[at] === COMMA ? skipSpaces(array, at + 1) : UNSUPPORTED;
   }
 
   /** Whether the list ends behind an item, and the body with it. @param length what `put` said */
-  isEnd(at: number, length: number): boolean {
-    return this.memory.array[at] === CLOSE_LIST && at + 1 === length;
+  isEndOfList(at: number, length: number): boolean {
+    return this.memory.array[at] === CLOSE_BRACKET && at + 1 === length;
   }
 
   /** The last object's namespace: mostly that of the one before, whose text is there already. */
-  namespace(): string {
+  readNamespace(): string {
     const { array } = this.memory;
-    const known = this.#namespace;
+    const known = this.#namespaceText;
     const from = this.#namespaceFrom;
     const length = this.#namespaceTo - from;
     let isKnown = known.length === length;
     for (let i = 0; isKnown && i < length; i++) isKnown = known.charCodeAt(i) === array[from + i];
-    if (!isKnown) this.#namespace = this.memory.text(from, this.#namespaceTo);
-    return this.#namespace;
+    if (!isKnown) this.#namespaceText = this.memory.text(from, this.#namespaceTo);
+    return this.#namespaceText;
   }
 
   get namespaceLength(): number {
@@ -130,47 +131,47 @@ export class Scan {
    * Reads an object of at least one field; of one that comes again the last value holds, as
    * `JSON.parse` has it. @returns behind its end, or UNUSUAL
    */
-  object(at: number): number {
+  scanObject(at: number): number {
     const { array, view } = this.memory;
-    if (array[at] !== OPEN) return UNUSUAL;
+    if (array[at] !== OPEN_BRACE) return UNSUPPORTED;
     let found = 0;
     for (let next = at + 1; ; next++) {
-      const quote = behindSpaces(array, next);
-      if (array[quote] !== QUOTE) return UNUSUAL;
+      const quote = skipSpaces(array, next);
+      if (array[quote] !== QUOTE) return UNSUPPORTED;
       const field = fieldAt(view, quote + 1);
       found |= field;
-      next = this.#value(field, behindSpaces(array, quote + 1 + LENGTHS[field]));
-      if (next === UNUSUAL) return UNUSUAL;
-      next = behindSpaces(array, next);
+      next = this.#scanValue(field, skipSpaces(array, quote + 1 + FIELD_NAME_LENGTHS[field]));
+      if (next === UNSUPPORTED) return UNSUPPORTED;
+      next = skipSpaces(array, next);
       if (array[next] === COMMA) continue;
-      if (array[next] !== CLOSE) return UNUSUAL;
-      this.found = found;
+      if (array[next] !== CLOSE_BRACE) return UNSUPPORTED;
+      this.foundFields = found;
       return next + 1;
     }
   }
 
   /** @returns behind the value of a field, or UNUSUAL */
-  #value(field: number, at: number): number {
+  #scanValue(field: number, at: number): number {
     const { array, view } = this.memory;
     if (field === FIELD.identifier) {
       this.identifierFrom = at + 1;
       this.identifierTo = endOfText(array, at);
-      return this.identifierTo === UNUSUAL ? UNUSUAL : this.identifierTo + 1;
+      return this.identifierTo === UNSUPPORTED ? UNSUPPORTED : this.identifierTo + 1;
     }
     if (field === FIELD.namespace) {
       this.#namespaceFrom = at + 1;
       this.#namespaceTo = endOfText(array, at);
-      return this.#namespaceTo === UNUSUAL ? UNUSUAL : this.#namespaceTo + 1;
+      return this.#namespaceTo === UNSUPPORTED ? UNSUPPORTED : this.#namespaceTo + 1;
     }
     if (field === FIELD.async) {
       this.isAsync = view.getInt32(at, true) === TRUE;
       if (this.isAsync) return at + 4;
-      return view.getInt32(at, true) === FALS && array[at + 4] === E ? at + 5 : UNUSUAL;
+      return view.getInt32(at, true) === FALS && array[at + 4] === E ? at + 5 : UNSUPPORTED;
     }
-    if (field === NO_FIELD) return UNUSUAL;
+    if (field === NO_FIELD) return UNSUPPORTED;
     const end = endOfInteger(array, at);
-    if (end === UNUSUAL) return UNUSUAL;
-    const value = integerOf(array, at, end);
+    if (end === UNSUPPORTED) return UNSUPPORTED;
+    const value = parseInteger(array, at, end);
     if (field === FIELD.limit) this.limit = value;
     else if (field === FIELD.duration) this.duration = value;
     else this.cost = value;
@@ -204,7 +205,7 @@ function fieldAt(view: DataView, at: number): number {
   }
 }
 
-function behindSpaces(array: Buffer, from: number): number {
+function skipSpaces(array: Buffer, from: number): number {
   let at = from;
   while (array[at] === SPACE) at++;
   return at;
@@ -212,10 +213,10 @@ function behindSpaces(array: Buffer, from: number): number {
 
 /** @returns where the end quote is of the text that begins here, or UNUSUAL */
 function endOfText(array: Buffer, from: number): number {
-  if (array[from] !== QUOTE) return UNUSUAL;
+  if (array[from] !== QUOTE) return UNSUPPORTED;
   let at = from + 1;
-  while (PLAIN[array[at]] === 1) at++;
-  return array[at] === QUOTE ? at : UNUSUAL;
+  while (IS_PLAIN_BYTE[array[at]] === 1) at++;
+  return array[at] === QUOTE ? at : UNSUPPORTED;
 }
 
 /** @returns behind the digits that begin here, or UNUSUAL where they are no whole number in JSON */
@@ -223,11 +224,12 @@ function endOfInteger(array: Buffer, from: number): number {
   let at = from;
   while (array[at] >= ZERO && array[at] <= NINE) at++;
   const digits = at - from;
-  if (digits === 0 || digits > DIGITS_MAX || (array[from] === ZERO && digits > 1)) return UNUSUAL;
+  if (digits === 0 || digits > DIGITS_MAX || (array[from] === ZERO && digits > 1))
+    return UNSUPPORTED;
   return at;
 }
 
-function integerOf(array: Buffer, from: number, to: number): number {
+function parseInteger(array: Buffer, from: number, to: number): number {
   let value = 0;
   for (let at = from; at < to; at++) value = 10 * value + (array[at] - ZERO);
   return value;

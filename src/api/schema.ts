@@ -9,31 +9,31 @@
 import type { Static, TObject, TSchema } from 'typebox';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 
 /** Longer names of fields that there are not are shown cut. */
 const SHOWN_NAME_MAX = 64;
 
-export interface BodyReader<S extends TObject> {
+export interface Validator<S extends TObject> {
   schema: S;
-  check(body: unknown): body is Static<S>;
+  isValid(body: unknown): body is Static<S>;
   /** The body, when it is in order. @throws ApiError (400) */
-  read(body: unknown): Static<S>;
+  validate(body: unknown): Static<S>;
   /** For the first field at fault: what it must be and what it was, or that it is missing. */
-  fault(body: unknown): ApiError;
+  firstError(body: unknown): ApiError;
 }
 
 /**
  * Ignores keys that the schema does not have.
- * @param whole what an error calls that which is read
+ * @param subject what an error calls that which is read
  */
-export function bodyReader<S extends TObject>(schema: S, whole = 'the body'): BodyReader<S> {
+export function createValidator<S extends TObject>(schema: S, subject = 'the body'): Validator<S> {
   const compiled = Compile(schema);
   const fields = Object.keys(schema.properties);
-  const check = (body: unknown): body is Static<S> => compiled.Check(body);
-  const fault = (body: unknown) => {
-    const paths = compiled.Errors(withShortArrays(schema, body)).flatMap((error) => {
+  const isValid = (body: unknown): body is Static<S> => compiled.Check(body);
+  const firstError = (body: unknown) => {
+    const paths = compiled.Errors(truncateArrays(schema, body)).flatMap((error) => {
       if (error.keyword !== 'required') return [error.instancePath];
       return error.params.requiredProperties.map((name) => `${error.instancePath}/${name}`);
     });
@@ -41,47 +41,50 @@ export function bodyReader<S extends TObject>(schema: S, whole = 'the body'): Bo
     const place = (path: string) => fields.indexOf(path.split('/')[1] ?? '');
     const [first] = paths.toSorted((a, b) => place(a) - place(b));
     if (first === undefined) throw new Error('no fault in a body that failed');
-    return faultOf(first, schema, body, whole);
+    return errorAt(first, schema, body, subject);
   };
-  const read = (body: unknown) => {
-    if (check(body)) return body;
-    throw fault(body);
+  const validate = (body: unknown) => {
+    if (isValid(body)) return body;
+    throw firstError(body);
   };
-  return { schema, check, read, fault };
+  return { schema, isValid, validate, firstError };
 }
 
 /** Refuses keys that the schema does not have, before it looks at the others. */
-export function strictReader<S extends TObject>(schema: S, whole = 'the body'): BodyReader<S> {
-  const loose = bodyReader(schema, whole);
+export function createStrictValidator<S extends TObject>(
+  schema: S,
+  subject = 'the body',
+): Validator<S> {
+  const loose = createValidator(schema, subject);
   const fields = new Set(Object.keys(schema.properties));
   const stranger = (body: object) => {
     for (const name in body) if (!fields.has(name)) return name;
     return undefined;
   };
-  const check = (body: unknown): body is Static<S> => {
-    return loose.check(body) && stranger(body) === undefined;
+  const isValid = (body: unknown): body is Static<S> => {
+    return loose.isValid(body) && stranger(body) === undefined;
   };
-  const fault = (body: unknown) => {
+  const firstError = (body: unknown) => {
     const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
     const name = isObject ? stranger(body) : undefined;
-    if (name === undefined) return loose.fault(body);
+    if (name === undefined) return loose.firstError(body);
     const fix = `leave it out; the fields are ${[...fields].join(', ')}`;
-    const message = `${describe(name)} is not a field of ${whole}`;
+    const message = `${formatValue(name)} is not a field of ${subject}`;
     const shown = name.length <= SHOWN_NAME_MAX ? name : `${name.slice(0, SHOWN_NAME_MAX)}...`;
     return new ApiError('BAD_REQUEST', message, { location: `body.${shown}`, fix });
   };
-  const read = (body: unknown) => {
-    if (check(body)) return body;
-    throw fault(body);
+  const validate = (body: unknown) => {
+    if (isValid(body)) return body;
+    throw firstError(body);
   };
-  return { ...loose, check, read, fault };
+  return { ...loose, isValid, validate, firstError };
 }
 
 /**
  * TypeBox looks for the faults of all items of an array, however many too many they are: it is
  * shown one more than the schema takes, which has the same first fault.
  */
-function withShortArrays(schema: TObject, body: unknown): unknown {
+function truncateArrays(schema: TObject, body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
   const short = Object.entries(body).map(([name, value]) => {
     const maxItems = property(property(schema.properties, name), 'maxItems');
@@ -92,20 +95,20 @@ function withShortArrays(schema: TObject, body: unknown): unknown {
 }
 
 /** @param path a JSON pointer to the field at fault, '' for the body itself */
-function faultOf(path: string, schema: TSchema, body: unknown, whole: string): ApiError {
+function errorAt(path: string, schema: TSchema, body: unknown, subject: string): ApiError {
   const steps = path.split('/').slice(1);
-  let takes = takesOf(schema);
+  let takes = acceptedBy(schema);
   let at: unknown = schema;
   let value = body;
   let name = '';
   for (const step of steps) {
     const index = /^\d+$/.test(step) && Array.isArray(value);
     at = index ? property(at, 'items') : property(property(at, 'properties'), step);
-    takes = takesOf(at);
+    takes = acceptedBy(at);
     value = property(value, step);
     name += index ? `[${step}]` : name === '' ? step : `.${step}`;
   }
-  const what = name === '' ? whole : `"${name}"`;
+  const what = name === '' ? subject : `"${name}"`;
   const location = name === '' ? 'body' : `body.${name}`;
   if (typeof value === 'string' && !value.isWellFormed()) {
     const message = `${what} holds text that is not well-formed Unicode`;
@@ -114,11 +117,11 @@ function faultOf(path: string, schema: TSchema, body: unknown, whole: string): A
   const message =
     value === undefined
       ? `${what} is required: ${takes}`
-      : `${what} must be ${takes}; got ${describe(value)}`;
+      : `${what} must be ${takes}; got ${formatValue(value)}`;
   return new ApiError('BAD_REQUEST', message, { location, fix: `give ${takes}` });
 }
 
-function takesOf(schema: unknown): string {
+function acceptedBy(schema: unknown): string {
   const takes = property(schema, 'takes');
   if (typeof takes !== 'string') throw new Error('a field does not say what it takes');
   return takes;

@@ -6,10 +6,10 @@
  */
 
 import type { AuditDetails } from '../audit/entries.ts';
-import { requireTime } from '../auth/keyring.ts';
+import { requireUnexpired } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
 import { ApiError } from '../errors.ts';
-import type { GatewayPlaces } from '../http/listener.ts';
+import type { GatewayAddresses } from '../http/listener.ts';
 import { IMPORT_VALUES_MAX } from '../limits.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Registry } from '../registry/registry.ts';
@@ -34,12 +34,12 @@ import { listPolicies } from './v1/policies.ts';
 import { deleteOverrideV2, getOverrideV2, listOverridesV2, setOverrideV2 } from './v2/overrides.ts';
 
 /** What an operation is done with. */
-export interface Job {
+export interface OperationContext {
   registry: Registry;
   /** Those of the key of the request. */
   permissions: Permissions;
   nowMs: () => number;
-  gateways: Gateways;
+  gateways: GatewayInfo;
   auditLog: AuditLog;
   /** Notes a change that was made, by the key of the request, in the audit log. */
   audit: (details: AuditDetails) => void;
@@ -49,15 +49,15 @@ export interface Job {
 export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;
 
 /** What gateways are served by, and where. */
-export interface Gateways {
+export interface GatewayInfo {
   policies: () => readonly Policy[];
-  places: GatewayPlaces;
+  addresses: GatewayAddresses;
 }
 
 /** @returns what the 200 holds. @throws ApiError */
-export type Handler = (job: Job, input: unknown) => object;
+export type OperationHandler = (job: OperationContext, input: unknown) => object;
 
-const HANDLERS: Record<OperationName, Handler> = {
+const HANDLERS: Record<OperationName, OperationHandler> = {
   'ratelimits.setOverride': setOverride,
   'ratelimits.getOverride': getOverride,
   'ratelimits.listOverrides': listOverrides,
@@ -82,14 +82,14 @@ const QUERY_INTEGERS = ['limit'];
 export class Service {
   readonly #registry: Registry;
   readonly #writer: Writer;
-  readonly #gateways: Gateways;
+  readonly #gateways: GatewayInfo;
   readonly #auditLog: AuditLog;
   readonly #nowMs: () => number;
 
   constructor(
     registry: Registry,
     writer: Writer,
-    gateways: Gateways,
+    gateways: GatewayInfo,
     auditLog: AuditLog,
     nowMs: () => number,
   ) {
@@ -101,24 +101,24 @@ export class Service {
   }
 
   /** Never rejects. */
-  async do({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
+  async execute({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
-      const { changes } = OPERATIONS[operation];
+      const { isWrite } = OPERATIONS[operation];
       // Read in its turn: while it waits it weighs no more than its bytes.
-      const work = () => HANDLERS[operation](this.#job(keyId), read(input));
-      const answer = changes ? await this.#writer.submit(input.length, work) : work();
+      const work = () => HANDLERS[operation](this.#contextFor(keyId), parseInput(input));
+      const answer = isWrite ? await this.#writer.submit(input.length, work) : work();
       return { answer: JSON.stringify(answer) };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
-      const { code, place } = error instanceof ApiError ? error : {};
-      return { code, message, place, stack };
+      const { code, faultLocation } = error instanceof ApiError ? error : {};
+      return { code, message, place: faultLocation, stack };
     }
   }
 
-  #job(keyId: string): Job {
+  #contextFor(keyId: string): OperationContext {
     const key = this.#registry.key(keyId);
     if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
-    requireTime(key.expiresMs, this.#nowMs());
+    requireUnexpired(key.expiresMs, this.#nowMs());
     const permissions = new Permissions(key.permissions);
     const [registry, gateways, nowMs] = [this.#registry, this.#gateways, this.#nowMs];
     const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, keyId });
@@ -126,7 +126,7 @@ export class Service {
   }
 }
 
-function read(input: OperationRequest['input']): unknown {
+function parseInput(input: OperationRequest['input']): unknown {
   return typeof input === 'string'
     ? parseQuery(input, QUERY_INTEGERS)
     : parseBody(input, IMPORT_VALUES_MAX);

@@ -9,7 +9,7 @@ import type { Log } from '../observe/log.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Override, Registry } from '../registry/registry.ts';
-import type { AuditEntry, Change, KeyRecord, NamespaceRecord, Stored } from '../store/store.ts';
+import type { AuditEntry, Change, KeyRecord, NamespaceRecord, WithRow } from '../store/store.ts';
 
 /** An entry, but for who made the change, and when. */
 export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;
@@ -71,13 +71,13 @@ export function policyCreation({ namespace, ...after }: Policy): AuditDetails {
   return { action: 'policy.create', target: { namespace }, after };
 }
 
-export function policyUpdate(known: Stored<Policy>, policy: Policy): AuditDetails {
+export function policyUpdate(known: WithRow<Policy>, policy: Policy): AuditDetails {
   const { namespace, row: _, ...before } = known;
   const { namespace: __, ...after } = policy;
   return { action: 'policy.update', target: { namespace }, before, after };
 }
 
-export function policyDeletion({ namespace, row: _, ...before }: Stored<Policy>): AuditDetails {
+export function policyDeletion({ namespace, row: _, ...before }: WithRow<Policy>): AuditDetails {
   return { action: 'policy.delete', target: { namespace }, before };
 }
 
@@ -89,7 +89,7 @@ export function publicEntry({
   keyId,
   by,
   ...rest
-}: Stored<AuditEntry>): object {
+}: WithRow<AuditEntry>): object {
   return { id, at, action, keyId, by, ...rest };
 }
 

@@ -27,11 +27,11 @@ export class PolicyAuditor {
   }
 
   /** Resolves when the entries are durable, or cannot be made so now. Never rejects. */
-  async note(policies: readonly Policy[]): Promise<void> {
-    if (areKnown(this.#registry, policies)) return;
+  async recordChanges(policies: readonly Policy[]): Promise<void> {
+    if (areRecorded(this.#registry, policies)) return;
     try {
       await this.#writer.submit(0, () => {
-        noteDifferences(this.#registry, policies, this.#nowMs());
+        recordDifferences(this.#registry, policies, this.#nowMs());
         return {};
       });
     } catch (error) {
@@ -41,12 +41,12 @@ export class PolicyAuditor {
   }
 }
 
-function noteDifferences(registry: Registry, policies: readonly Policy[], at: number): void {
+function recordDifferences(registry: Registry, policies: readonly Policy[], at: number): void {
   const note = (details: AuditDetails) => {
     registry.audit({ at, ...details, keyId: null, by: 'configuration file' });
   };
   for (const policy of policies) {
-    if (isKnown(registry, policy)) continue;
+    if (isRecorded(registry, policy)) continue;
     const known = registry.policy(policy.namespace);
     note(known === undefined ? policyCreation(policy) : policyUpdate(known, policy));
     registry.putPolicy(policy);
@@ -59,12 +59,12 @@ function noteDifferences(registry: Registry, policies: readonly Policy[], at: nu
   }
 }
 
-function areKnown(registry: Registry, policies: readonly Policy[]): boolean {
+function areRecorded(registry: Registry, policies: readonly Policy[]): boolean {
   if (registry.policies().length !== policies.length) return false;
-  return policies.every((policy) => isKnown(registry, policy));
+  return policies.every((policy) => isRecorded(registry, policy));
 }
 
-function isKnown(registry: Registry, policy: Policy): boolean {
+function isRecorded(registry: Registry, policy: Policy): boolean {
   const stored = registry.policy(policy.namespace);
   if (stored === undefined) return false;
   const { row: _, ...known } = stored;

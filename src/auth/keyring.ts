@@ -5,8 +5,8 @@
  * say what is missing, never the key.
  */
 
-import { ApiError, AUTHORIZATION_PLACE } from '../errors.ts';
-import { KEY_TEXT_MAX, VERIFIED_TOKENS_MAX } from '../limits.ts';
+import { ApiError, AUTHORIZATION_LOCATION } from '../errors.ts';
+import { KEY_MAX_CHARACTERS, VERIFIED_TOKENS_MAX } from '../limits.ts';
 import type { KeyRecord } from '../store/store.ts';
 import type { Clock } from '../time.ts';
 import { digestKey } from './keys.ts';
@@ -25,19 +25,19 @@ export interface KeyChanges {
 }
 
 /** A header padded beyond the longest key is looked up each time: it is not worth its memory. */
-const REMEMBERED_MAX = 'Bearer '.length + KEY_TEXT_MAX;
+const CACHED_HEADER_MAX_CHARACTERS = 'Bearer '.length + KEY_MAX_CHARACTERS;
 
 /** The scheme in any case, as HTTP has it; the key is visible ASCII. */
-const BEARER = /^bearer +([\x21-\x7e]+) *$/i;
+const BEARER_HEADER = /^bearer +([\x21-\x7e]+) *$/i;
 
-const BARE = new RegExp(`^[\\x21-\\x7e]{1,${KEY_TEXT_MAX}}$`);
+const BARE_KEY = new RegExp(`^[\\x21-\\x7e]{1,${KEY_MAX_CHARACTERS}}$`);
 
 export class Keyring {
   readonly #byDigest = new Map<string, Key>();
-  readonly #verified = new Map<string, Key>();
+  readonly #verifiedHeaders = new Map<string, Key>();
   readonly #clock: Clock;
   /** The last header that verified: most callers have one key, and to compare is half a look-up. */
-  #last = '';
+  #lastHeader = '';
   #lastKey: Key | undefined;
 
   constructor(clock: Clock) {
@@ -48,7 +48,7 @@ export class Keyring {
    * Holds from now on. What was added and removed is not there any more. A key may be there twice,
    * as a stored one and by the settings.
    */
-  change({ added, removed }: KeyChanges): void {
+  apply({ added, removed }: KeyChanges): void {
     if (added.length === 0 && removed.length === 0) return;
     for (const { id, digest, permissions, expiresMs } of added) {
       const key = { id, permissions: new Permissions(permissions), expiresMs, isRevoked: false };
@@ -60,17 +60,17 @@ export class Keyring {
       key.isRevoked = true;
       this.#byDigest.delete(digest);
     }
-    this.#verified.clear();
-    this.#last = '';
+    this.#verifiedHeaders.clear();
+    this.#lastHeader = '';
     this.#lastKey = undefined;
   }
 
   /** @param authorization the whole header, '' when there is none */
   verify(authorization: string): Key {
     let key = this.#lastKey;
-    if (key === undefined || authorization !== this.#last) {
-      key = this.#verified.get(authorization) ?? this.#lookUp(authorization);
-      this.#last = authorization;
+    if (key === undefined || authorization !== this.#lastHeader) {
+      key = this.#verifiedHeaders.get(authorization) ?? this.#lookUp(authorization);
+      this.#lastHeader = authorization;
       this.#lastKey = key;
     }
     this.requireValid(key);
@@ -78,8 +78,8 @@ export class Keyring {
   }
 
   /** @param token a header that holds the key alone, '' when there is none */
-  verifyBare(token: string): Key {
-    if (BARE.test(token)) return this.verify(`Bearer ${token}`);
+  verifyBareKey(token: string): Key {
+    if (BARE_KEY.test(token)) return this.verify(`Bearer ${token}`);
     const what = token === '' ? 'is missing' : 'is not of that form';
     throw new ApiError('UNAUTHORIZED', `the header "X-Weir-Key: <key>" ${what}`);
   }
@@ -90,38 +90,38 @@ export class Keyring {
    */
   requireValid({ isRevoked, expiresMs }: Key): void {
     if (isRevoked) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
-    if (expiresMs !== null) requireTime(expiresMs, this.#clock.nowMs());
+    if (expiresMs !== null) requireUnexpired(expiresMs, this.#clock.nowMs());
   }
 
   #lookUp(authorization: string): Key {
     if (authorization === '') {
-      throw malformed('the header "Authorization: Bearer <key>" is missing');
+      throw malformedHeader('the header "Authorization: Bearer <key>" is missing');
     }
-    const token = BEARER.exec(authorization)?.[1];
-    if (token === undefined || token.length > KEY_TEXT_MAX) {
-      throw malformed('the header Authorization is not of the form "Bearer <key>"');
+    const token = BEARER_HEADER.exec(authorization)?.[1];
+    if (token === undefined || token.length > KEY_MAX_CHARACTERS) {
+      throw malformedHeader('the header Authorization is not of the form "Bearer <key>"');
     }
     // By digest: whatever the time of a look-up tells, it tells of the digest of a wrong guess.
     const key = this.#byDigest.get(digestKey(token));
     if (key === undefined) {
       throw new ApiError('UNAUTHORIZED', 'the API key is not known here, or was revoked');
     }
-    if (authorization.length <= REMEMBERED_MAX) {
-      if (this.#verified.size >= VERIFIED_TOKENS_MAX) this.#verified.clear();
-      this.#verified.set(authorization, key);
+    if (authorization.length <= CACHED_HEADER_MAX_CHARACTERS) {
+      if (this.#verifiedHeaders.size >= VERIFIED_TOKENS_MAX) this.#verifiedHeaders.clear();
+      this.#verifiedHeaders.set(authorization, key);
     }
     return key;
   }
 }
 
 /** There is no key to look up: the fault is in the request, as its place says. */
-function malformed(message: string): ApiError {
+function malformedHeader(message: string): ApiError {
   const fix = 'send the header "Authorization: Bearer <key>"';
-  return new ApiError('UNAUTHORIZED', message, { location: AUTHORIZATION_PLACE, fix });
+  return new ApiError('UNAUTHORIZED', message, { location: AUTHORIZATION_LOCATION, fix });
 }
 
 /** @throws ApiError (401) for a key that expires at a time */
-export function requireTime(expiresMs: number | null, nowMs: number): void {
+export function requireUnexpired(expiresMs: number | null, nowMs: number): void {
   if (expiresMs === null || expiresMs > nowMs) return;
   throw new ApiError('UNAUTHORIZED', 'the API key has expired');
 }

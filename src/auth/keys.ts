@@ -44,13 +44,17 @@ export function newKeyRecord(
  * The record of the key that the settings give: in one store it has the same id at every start, so
  * that the audit log names it. The hash key keeps the id from telling anything of the key.
  */
-export function configuredRecord(key: string, createdMs: number, hashKey: Uint8Array): KeyRecord {
-  const record = rootRecord(key, 'configured root key', createdMs);
+export function configuredKeyRecord(
+  key: string,
+  createdMs: number,
+  hashKey: Uint8Array,
+): KeyRecord {
+  const record = rootKeyRecord(key, 'configured root key', createdMs);
   const mac = createHmac('sha256', hashKey).update(`key id of ${record.digest}`).digest('hex');
   return { ...record, id: KEY_ID_PREFIX + mac.slice(0, 2 * ID_BYTES) };
 }
 
 /** The record of a key that may do everything and does not expire. */
-export function rootRecord(key: string, name: string, createdMs: number): KeyRecord {
+export function rootKeyRecord(key: string, name: string, createdMs: number): KeyRecord {
   return newKeyRecord(key, name, ['*'], createdMs, null);
 }

@@ -6,7 +6,7 @@
 
 import { ApiError } from '../errors.ts';
 import { NAMESPACE_ID_PREFIX } from '../limits.ts';
-import { nearest } from '../nearest.ts';
+import { nearestName } from '../nearest.ts';
 
 /** Of no namespace that there is: allowed in all of them, or not at all. */
 export const CREATE_ACTION = 'create_namespace';
@@ -39,11 +39,11 @@ export class Permissions {
   readonly mayLimitAnywhere: boolean;
   readonly mayCreateNamespace: boolean;
   readonly #granted: ReadonlySet<string>;
-  readonly #all: boolean;
+  readonly #grantsAll: boolean;
 
   constructor(granted: readonly string[]) {
     this.#granted = new Set(granted);
-    this.#all = this.#granted.has('*');
+    this.#grantsAll = this.#granted.has('*');
     this.mayLimitAnywhere = this.may('limit', undefined);
     this.mayCreateNamespace = this.#has(CREATE_NAMESPACE);
   }
@@ -55,13 +55,13 @@ export class Permissions {
   }
 
   /** Whether an action is granted in any namespace at all. */
-  maySomewhere(action: NamespaceAction): boolean {
+  mayInSomeNamespace(action: NamespaceAction): boolean {
     if (this.may(action, undefined)) return true;
     return [...this.#granted].some((permission) => permission.endsWith(`.${action}`));
   }
 
   /** Whether it grants all that a permission does. */
-  covers(permission: string): boolean {
+  grants(permission: string): boolean {
     const namespace = NAMESPACE_PERMISSION.exec(permission);
     if (namespace === null) return this.#has(permission);
     return this.#has(permission) || this.#has(`ratelimit.*.${namespace[2]}`);
@@ -74,7 +74,7 @@ export class Permissions {
   require(action: NamespaceAction, namespaceId: string | undefined): void {
     if (this.may(action, namespaceId)) return;
     const everywhere = `ratelimit.*.${action}`;
-    throw lacking(
+    throw missingPermissionError(
       namespaceId === undefined ? [everywhere] : [everywhere, `ratelimit.${namespaceId}.${action}`],
     );
   }
@@ -92,15 +92,15 @@ export class Permissions {
 
   /** @throws ApiError (403) that names it */
   requireGlobal(permission: GlobalPermission): void {
-    if (!this.#has(permission)) throw lacking([permission]);
+    if (!this.#has(permission)) throw missingPermissionError([permission]);
   }
 
   #has(permission: string): boolean {
-    return this.#all || this.#granted.has(permission);
+    return this.#grantsAll || this.#granted.has(permission);
   }
 }
 
-export function lacking(permissions: readonly string[]): ApiError {
+export function missingPermissionError(permissions: readonly string[]): ApiError {
   const names = permissions.map((permission) => `"${permission}"`).join(' or ');
   return new ApiError('FORBIDDEN', `the API key lacks the permission ${names}`);
 }
@@ -123,12 +123,15 @@ export function readPermission(text: string): boolean | { namespaceId: string } 
 /** What a text that is no permission was probably meant to have: an action, or all of it. */
 export function nearestPermission(text: string): string | undefined {
   const [, place, action] = /^ratelimit\.(.+)\.([^.]*)$/s.exec(text) ?? [];
-  if (action === undefined) return nearest(text, GLOBAL_PERMISSIONS);
-  return nearest(action, place === '*' ? [...NAMESPACE_ACTIONS, CREATE_ACTION] : NAMESPACE_ACTIONS);
+  if (action === undefined) return nearestName(text, GLOBAL_PERMISSIONS);
+  return nearestName(
+    action,
+    place === '*' ? [...NAMESPACE_ACTIONS, CREATE_ACTION] : NAMESPACE_ACTIONS,
+  );
 }
 
 /** The name of a namespace in a text that would be a permission if its id were there instead. */
-export function namespaceNamedIn(text: string): string | undefined {
+export function namespaceNameIn(text: string): string | undefined {
   const [, name, action] = /^ratelimit\.(.+)\.([a-z_]+)$/s.exec(text) ?? [];
   if (name === undefined || name === '*' || name.startsWith(NAMESPACE_ID_PREFIX)) return undefined;
   return NAMESPACE_ACTIONS.some((known) => known === action) ? name : undefined;

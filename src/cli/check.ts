@@ -1,11 +1,17 @@
 /** `weir check`: one check on a running server. */
 
-import { DECISION, EXIT } from '../exit.ts';
+import { DECISION_MEANINGS, EXIT } from '../exit.ts';
 import { isoTime, systemMs } from '../time.ts';
-import { CODES, type Command, part } from './command.ts';
-import { durationOf, identifierOf, integerOf, required, WINDOW_OPTION } from './options.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import {
+  parseDuration,
+  parseInteger,
+  required,
+  requireIdentifier,
+  WINDOW_OPTION,
+} from './options.ts';
 
-interface LimitAnswer {
+interface LimitResponse {
   success: boolean;
   limit: number;
   remaining: number;
@@ -26,27 +32,27 @@ const OPTIONS = {
 } as const;
 
 export const check: Command = {
-  parts: {
-    '': part({
+  subcommands: {
+    '': subcommand({
       usage: '<identifier> --limit <tokens> --duration <duration> [options]',
-      words: ['identifier'],
+      argumentNames: ['identifier'],
       options: OPTIONS,
       run: async (call) => {
-        const { values, words } = call;
+        const { values, positionals } = call;
         const { namespace, cost, async } = values;
         const fields = {
-          identifier: identifierOf(words[0], values['empty-identifier']),
-          limit: integerOf('limit', required('limit', values.limit), 1),
-          duration: durationOf('duration', required('duration', values.duration)),
+          identifier: requireIdentifier(positionals[0], values['empty-identifier']),
+          limit: parseInteger('limit', required('limit', values.limit), 1),
+          duration: parseDuration('duration', required('duration', values.duration)),
           namespace,
-          cost: cost === undefined ? undefined : integerOf('cost', cost),
+          cost: cost === undefined ? undefined : parseInteger('cost', cost),
           async,
         };
         const server = call.server();
-        const answer = await server.post<LimitAnswer>('ratelimits.limit', fields);
+        const answer = await server.post<LimitResponse>('ratelimits.limit', fields);
         const { success, remaining, limit, reset } = answer;
         const isAnswer = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
-        if (!isAnswer) throw server.notWeir(200);
+        if (!isAnswer) throw server.unexpectedResponseError(200);
         call.print(answer, () => {
           const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
           const outcome = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
@@ -62,6 +68,6 @@ export const check: Command = {
     'weir check user_1 --limit 10 --duration 60s --cost 0',
     'weir check --limit 10 --duration 60s -- -user',
   ],
-  codes: [EXIT.OK, EXIT.DENIED, ...CODES.slice(1)],
-  meanings: DECISION,
+  exitCodes: [EXIT.OK, EXIT.DENIED, ...CLIENT_EXIT_CODES.slice(1)],
+  exitMeanings: DECISION_MEANINGS,
 };

@@ -4,12 +4,12 @@
  */
 
 import { type ParseArgsConfig, parseArgs } from 'node:util';
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { EXIT, type ExitCode, type ExitMeanings } from '../exit.ts';
-import { nearest } from '../nearest.ts';
-import { table } from './output.ts';
-import { SERVER_OPTIONS, Server } from './server.ts';
+import { nearestName } from '../nearest.ts';
+import { formatTable } from './output.ts';
+import { SERVER_OPTIONS, ServerClient } from './server.ts';
 
 export interface Option {
   type: 'string' | 'boolean';
@@ -34,7 +34,7 @@ const JSON_OPTION = {
 const HELP_OPTION = { help: { type: 'boolean', short: 'h', help: 'print this help' } } as const;
 
 /** A part of a command, or all of it: `set` of `weir overrides`. */
-export interface Part {
+export interface Subcommand {
   /** The command line behind `weir` and the command. */
   usage: string;
   options: Options;
@@ -43,43 +43,43 @@ export interface Part {
 
 export interface Command {
   /** A part without a name is the whole command. */
-  parts: Readonly<Record<string, Part>>;
+  subcommands: Readonly<Record<string, Subcommand>>;
   /** More to know, in lines. */
   notes?: string;
   examples: readonly string[];
-  codes: readonly ExitCode[];
+  exitCodes: readonly ExitCode[];
   /** Of these codes, where they mean more than success or a failure. */
-  meanings?: ExitMeanings;
+  exitMeanings?: ExitMeanings;
 }
 
 /** The exit codes of a command that talks to a server. */
-export const CODES = [EXIT.OK, EXIT.USAGE, EXIT.NO_ANSWER, EXIT.SERVER_ERROR] as const;
+export const CLIENT_EXIT_CODES = [EXIT.OK, EXIT.USAGE, EXIT.NO_ANSWER, EXIT.SERVER_ERROR] as const;
 
 /** What a part is run with. */
-export class Call<O extends Options> {
+export class Invocation<O extends Options> {
   readonly values: Values<O>;
-  readonly words: readonly string[];
-  readonly #common: { json?: true; url?: string; timeout?: string };
-  #server: Server | undefined;
+  readonly positionals: readonly string[];
+  readonly #commonOptions: { json?: true; url?: string; timeout?: string };
+  #server: ServerClient | undefined;
 
   constructor(values: Values<O>, words: readonly string[]) {
     this.values = values;
-    this.words = words;
-    this.#common = values;
+    this.positionals = words;
+    this.#commonOptions = values;
   }
 
   get isJson(): boolean {
-    return this.#common.json === true;
+    return this.#commonOptions.json === true;
   }
 
-  server(): Server {
-    this.#server ??= new Server(this.#common);
+  server(): ServerClient {
+    this.#server ??= new ServerClient(this.#commonOptions);
     return this.#server;
   }
 
   /** Prints an answer: with --json as it is, otherwise a text for people. */
-  print(answer: object, text: () => string): void {
-    process.stdout.write(this.isJson ? `${JSON.stringify(answer)}\n` : `${text()}\n`);
+  print(response: object, text: () => string): void {
+    process.stdout.write(this.isJson ? `${JSON.stringify(response)}\n` : `${text()}\n`);
   }
 
   /** Prints a list: with --json one item per line as it comes, otherwise a table. */
@@ -94,10 +94,10 @@ export class Call<O extends Options> {
       try {
         rows.push(row(item as T));
       } catch {
-        throw this.server().notWeir(200);
+        throw this.server().unexpectedResponseError(200);
       }
     }
-    process.stdout.write(table(header, rows));
+    process.stdout.write(formatTable(header, rows));
   }
 }
 
@@ -105,48 +105,55 @@ export async function printLines(items: AsyncIterable<object>): Promise<void> {
   for await (const item of items) process.stdout.write(`${JSON.stringify(item)}\n`);
 }
 
-interface Declared<O extends Options> {
+interface SubcommandDeclaration<O extends Options> {
   /** Behind the name of the part; in <> each of the words. */
   usage: string;
-  words?: readonly string[];
+  argumentNames?: readonly string[];
   /** Whether the last of the words may be left out. */
-  optionalWord?: true;
+  isLastArgumentOptional?: true;
   options?: O;
   /** Whether it talks to a server. */
-  server?: false;
+  needsServer?: false;
   /** Whether it prints a result, which --json makes into JSON. */
-  json?: false;
+  hasJsonOption?: false;
   /** @returns the exit code, where it is not 0 */
-  run(call: Call<O>): Promise<ExitCode | undefined>;
+  run(call: Invocation<O>): Promise<ExitCode | undefined>;
 }
 
-export function part<const O extends Options>(declared: Declared<O>): Part {
-  const { usage, words = [], run } = declared;
-  const own = { ...declared.options, ...(declared.json === false ? {} : JSON_OPTION) };
-  const ofServer = declared.server === false ? {} : SERVER_OPTIONS;
+export function subcommand<const O extends Options>(
+  declaration: SubcommandDeclaration<O>,
+): Subcommand {
+  const { usage, argumentNames = [], run } = declaration;
+  const own = {
+    ...declaration.options,
+    ...(declaration.hasJsonOption === false ? {} : JSON_OPTION),
+  };
+  const ofServer = declaration.needsServer === false ? {} : SERVER_OPTIONS;
   const options: Options = { ...own, ...ofServer, ...HELP_OPTION };
-  const neededWords = declared.optionalWord ? words.slice(0, -1) : words;
+  const neededWords = declaration.isLastArgumentOptional
+    ? argumentNames.slice(0, -1)
+    : argumentNames;
   return {
     usage,
     options,
     run: async (command, args) => {
-      const { values, positionals } = read(command, args, options, words);
+      const { values, positionals } = parseOptions(command, args, options, argumentNames);
       const missing = neededWords[positionals.length];
       if (missing !== undefined) throw new StartError(`<${missing}> is required`);
-      const surplus = positionals[words.length];
+      const surplus = positionals[argumentNames.length];
       if (surplus !== undefined) {
-        throw new StartError(`${describe(surplus)} is one argument too many for ${command}`);
+        throw new StartError(`${formatValue(surplus)} is one argument too many for ${command}`);
       }
-      return (await run(new Call(values as Values<O>, positionals))) ?? EXIT.OK;
+      return (await run(new Invocation(values as Values<O>, positionals))) ?? EXIT.OK;
     },
   };
 }
 
-function read(
+function parseOptions(
   command: string,
   args: readonly string[],
   options: Options,
-  words: readonly string[],
+  argumentNames: readonly string[],
 ) {
   const config: ParseArgsConfig = { args: [...args], options, allowPositionals: true };
   const parsed = parseArgs({ ...config, strict: false, tokens: true });
@@ -154,7 +161,7 @@ function read(
     if (token.kind !== 'option') continue;
     const { name, rawName, value, inlineValue, index } = token;
     if (!Object.hasOwn(options, name)) {
-      const hint = hintAt(args[index], Object.keys(options), words);
+      const hint = suggestOption(args[index], Object.keys(options), argumentNames);
       const [typed] = args[index].split('=');
       throw new StartError(`${typed} is not an option of ${command}${hint}`);
     }
@@ -168,19 +175,23 @@ function read(
 }
 
 /** What an unknown option was probably meant to be. @param word as it was typed */
-function hintAt(word: string, known: readonly string[], words: readonly string[]): string {
+function suggestOption(
+  word: string,
+  known: readonly string[],
+  argumentNames: readonly string[],
+): string {
   const name = word.replace(/^--?|=.*$/gs, '');
   const isLong = word.startsWith('--');
   // One letter is as near to any other as a word of two; `-limit` stands for nothing else.
-  const near = isLong ? nearest(name, known) : known.find((option) => option === name);
+  const near = isLong ? nearestName(name, known) : known.find((option) => option === name);
   if (near !== undefined) return `; did you mean --${near}?`;
-  if (isLong || words.length === 0) return '';
-  const what = `${/^[aeiou]/.test(words[0]) ? 'an' : 'a'} ${words[0]}`;
+  if (isLong || argumentNames.length === 0) return '';
+  const what = `${/^[aeiou]/.test(argumentNames[0]) ? 'an' : 'a'} ${argumentNames[0]}`;
   return `; ${what} that begins with "-" stands behind "--", at the end`;
 }
 
 /** Words behind `--` are no options. */
-export function asksFor(args: readonly string[], ...options: string[]): boolean {
+export function hasFlag(args: readonly string[], ...options: string[]): boolean {
   const end = args.indexOf('--');
   return args.slice(0, end === -1 ? undefined : end).some((word) => options.includes(word));
 }

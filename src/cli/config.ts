@@ -4,16 +4,16 @@
  * a start, one per line.
  */
 
-import { attempt, FileFault } from '../config/given.ts';
-import { type Loaded, loadSettings } from '../config/load.ts';
+import { attempt, FileError } from '../config/given.ts';
+import { type LoadedSettings, loadSettings } from '../config/load.ts';
 import type { StartError } from '../errors.ts';
 import { EXIT } from '../exit.ts';
-import { say } from '../supervise/fatal.ts';
+import { printError } from '../supervise/fatal.ts';
 import { UnixSocket } from '../supervise/socket.ts';
-import { Tls } from '../supervise/tls.ts';
-import { type Command, part } from './command.ts';
+import { TlsCertificate } from '../supervise/tls.ts';
+import { type Command, subcommand } from './command.ts';
 
-interface Findings {
+interface ConfigCheckResult {
   ok: boolean;
   /** Undefined where none was named. */
   file: string | undefined;
@@ -23,33 +23,33 @@ interface Findings {
   faults: { message: string; line?: number; column?: number }[];
 }
 
-const check = part({
+const check = subcommand({
   usage: '[<file>]',
-  words: ['file'],
-  optionalWord: true,
-  server: false,
+  argumentNames: ['file'],
+  isLastArgumentOptional: true,
+  needsServer: false,
   run: async (call) => {
-    const findings = examine(call.words[0]);
-    if (findings.ok || call.isJson) call.print(findings, () => sentenceOf(findings));
-    else for (const { message } of findings.faults) say(message);
+    const findings = checkConfiguration(call.positionals[0]);
+    if (findings.ok || call.isJson) call.print(findings, () => describeResult(findings));
+    else for (const { message } of findings.faults) printError(message);
     return findings.ok ? EXIT.OK : EXIT.USAGE;
   },
 });
 
-function examine(file: string | undefined): Findings {
-  const faults = new Map<string, Findings['faults'][number]>();
+function checkConfiguration(file: string | undefined): ConfigCheckResult {
+  const faults = new Map<string, ConfigCheckResult['faults'][number]>();
   const onFault = (fault: StartError) => {
-    const place = fault instanceof FileFault ? fault.place : {};
+    const place = fault instanceof FileError ? fault.position : {};
     faults.set(fault.message, { message: fault.message, ...place });
   };
   const args = file === undefined ? [] : [`--config=${file}`];
-  const loaded = loadSettings(args, process.env, undefined, onFault) as Loaded;
-  attempt(onFault, () => Tls.open(loaded));
+  const loaded = loadSettings(args, process.env, undefined, onFault) as LoadedSettings;
+  attempt(onFault, () => TlsCertificate.open(loaded));
   for (const [setting, path] of [
     ['WEIR_SOCKET', loaded.socket],
     ['WEIR_GATEWAY_SOCKET', loaded.gatewaySocket],
   ] as const) {
-    if (path !== undefined) attempt(onFault, () => UnixSocket.requireShort(setting, path));
+    if (path !== undefined) attempt(onFault, () => UnixSocket.requireShortPath(setting, path));
   }
   return {
     ok: faults.size === 0,
@@ -60,22 +60,25 @@ function examine(file: string | undefined): Findings {
   };
 }
 
-function sentenceOf({ file, policies, settings }: Findings): string {
+function describeResult({ file, policies, settings }: ConfigCheckResult): string {
   if (file === undefined) return 'the environment is in order; no configuration file is named';
-  const held = [count(policies, 'policy', 'policies'), count(settings, 'setting', 'settings')];
+  const held = [
+    formatCount(policies, 'policy', 'policies'),
+    formatCount(settings, 'setting', 'settings'),
+  ];
   return `${file} and the environment are in order: ${held.join(', ')}`;
 }
 
-function count(number: number, one: string, many: string): string {
+function formatCount(number: number, one: string, many: string): string {
   return `${number} ${number === 1 ? one : many}`;
 }
 
 export const config: Command = {
-  parts: { check },
+  subcommands: { check },
   notes: `
 check reads the file, else the one that WEIR_CONFIG names, and the environment. It prints everything
 that weir serve would refuse there, opens no port and touches no data directory.
 `,
   examples: ['weir config check weir.json', 'weir config check weir.json --json'],
-  codes: [EXIT.OK, EXIT.USAGE],
+  exitCodes: [EXIT.OK, EXIT.USAGE],
 };

@@ -3,10 +3,10 @@
  * server: a whole configuration to start from, or a middleware. The tests run what is printed.
  */
 
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { GATEWAYS, type Gateway, type Policy } from '../policies/policy.ts';
-import { CODES, type Command, part } from './command.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { apisix } from './gateways/apisix.ts';
 import { caddy } from './gateways/caddy.ts';
 import { envoy } from './gateways/envoy.ts';
@@ -16,15 +16,15 @@ import { haproxy } from './gateways/haproxy.ts';
 import { haproxyLua } from './gateways/haproxy-lua.ts';
 import { istio } from './gateways/istio.ts';
 import { nginx } from './gateways/nginx.ts';
-import type { Setup, Weir } from './gateways/setup.ts';
+import type { GatewaySetup, WeirAddress } from './gateways/setup.ts';
 import { traefik } from './gateways/traefik.ts';
-import { cell } from './output.ts';
-import type { Server } from './server.ts';
+import { formatCell } from './output.ts';
+import type { ServerClient } from './server.ts';
 
 const LISTEN = '8080';
 const UPSTREAM = 'http://127.0.0.1:3000';
 
-type Template = (setup: Setup) => string;
+type Template = (setup: GatewaySetup) => string;
 
 const TEMPLATES: Record<Gateway, Template> = {
   apisix,
@@ -38,15 +38,15 @@ const TEMPLATES: Record<Gateway, Template> = {
   traefik,
 };
 
-interface Answer {
+interface ListPoliciesResponse {
   policies: Policy[];
   gateway: { url?: string; socket?: string };
   cursor?: string;
 }
 
-const print = part({
+const print = subcommand({
   usage: '<gateway> [--namespace <name>] [--listen <port>] [--upstream <url>] [--lua]',
-  words: ['gateway'],
+  argumentNames: ['gateway'],
   options: {
     namespace: {
       type: 'string',
@@ -68,21 +68,21 @@ const print = part({
       help: 'for haproxy: print weir.lua, with the same --namespace',
     },
   },
-  json: false,
+  hasJsonOption: false,
   run: async (call) => {
-    const { values, words } = call;
-    const template = templateOf(words[0], values.lua ?? false);
-    const listen = portOf(values.listen ?? LISTEN);
-    const upstream = upstreamOf(values.upstream ?? UPSTREAM);
-    const { policies, weir } = await inForce(call.server());
-    const policy = choose(policies, words[0], values.namespace);
-    process.stdout.write(template({ policy, weir, listen, upstream }));
+    const { values, positionals } = call;
+    const template = chooseTemplate(positionals[0], values.lua ?? false);
+    const listenPort = parsePort(values.listen ?? LISTEN);
+    const upstream = parseUpstream(values.upstream ?? UPSTREAM);
+    const { policies, weir } = await fetchPolicies(call.server());
+    const policy = choosePolicy(policies, positionals[0], values.namespace);
+    process.stdout.write(template({ policy, weir, listenPort, upstream }));
     return undefined;
   },
 });
 
 export const gateway: Command = {
-  parts: { '': print },
+  subcommands: { '': print },
   notes: `
 <gateway> is one of ${GATEWAYS.join(', ')}.
 The configuration asks weir where gateways need no key: at WEIR_GATEWAY_PORT of the server, else at
@@ -95,48 +95,55 @@ clients, or of its onError, shadow, trustedHops or legacyHeaders.
     'weir gateway haproxy --lua > weir.lua',
     'weir gateway caddy --namespace login --listen 8443 --upstream http://127.0.0.1:3000',
   ],
-  codes: CODES,
+  exitCodes: CLIENT_EXIT_CODES,
 };
 
-function templateOf(name: string, wantsLua: boolean): Template {
+function chooseTemplate(name: string, wantsLua: boolean): Template {
   const known = GATEWAYS.find((gateway) => gateway === name);
   if (known === undefined) {
-    throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}; got ${describe(name)}`);
+    throw new StartError(
+      `<gateway> must be one of ${GATEWAYS.join(', ')}; got ${formatValue(name)}`,
+    );
   }
   if (!wantsLua) return TEMPLATES[known];
   if (known !== 'haproxy') throw new StartError('--lua is for haproxy alone');
   return haproxyLua;
 }
 
-function portOf(text: string): number {
+function parsePort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (port >= 1 && port <= 65_535) return port;
-  throw new StartError(`--listen must be a port from 1 to 65535; got ${describe(text)}`);
+  throw new StartError(`--listen must be a port from 1 to 65535; got ${formatValue(text)}`);
 }
 
-function upstreamOf(text: string): Setup['upstream'] {
+function parseUpstream(text: string): GatewaySetup['upstream'] {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== 'http:' || url.href !== `${url.origin}/`) {
     throw new StartError(
-      `--upstream must be a URL like http://127.0.0.1:3000; got ${describe(text)}`,
+      `--upstream must be a URL like http://127.0.0.1:3000; got ${formatValue(text)}`,
     );
   }
   return { host: url.hostname, port: Number(url.port || 80) };
 }
 
 /** All policies that the key may read, and where weir is asked. */
-async function inForce(server: Server): Promise<{ policies: Policy[]; weir: Weir }> {
+async function fetchPolicies(
+  server: ServerClient,
+): Promise<{ policies: Policy[]; weir: WeirAddress }> {
   const policies: Policy[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = await server.get<Answer>('ratelimits.listPolicies', { cursor });
-    if (!Array.isArray(page.policies)) throw server.notWeir(200);
+    const page = await server.get<ListPoliciesResponse>('ratelimits.listPolicies', { cursor });
+    if (!Array.isArray(page.policies)) throw server.unexpectedResponseError(200);
     policies.push(...page.policies);
     cursor = page.cursor;
-    if (cursor === undefined) return { policies, weir: placeOf(server.url, page.gateway) };
+    if (cursor === undefined) return { policies, weir: weirAddressOf(server.url, page.gateway) };
   }
 }
 
-function placeOf(serverUrl: string, { url, socket }: Answer['gateway']): Weir {
+function weirAddressOf(
+  serverUrl: string,
+  { url, socket }: ListPoliciesResponse['gateway'],
+): WeirAddress {
   if (url === undefined && socket !== undefined) return { socket };
   const { protocol, hostname, port } = new URL(url ?? serverUrl);
   if (protocol !== 'http:') {
@@ -150,17 +157,17 @@ function placeOf(serverUrl: string, { url, socket }: Answer['gateway']): Weir {
   return { host, port: Number(port || 80), needsKey: url === undefined };
 }
 
-function choose(
+function choosePolicy(
   policies: readonly Policy[],
   gateway: string,
   namespace: string | undefined,
 ): Policy {
   const fitting = policies.filter((policy) => policy.gateway === gateway);
-  const names = fitting.map((policy) => cell(policy.namespace)).join(', ');
+  const names = fitting.map((policy) => formatCell(policy.namespace)).join(', ');
   if (namespace !== undefined) {
     const policy = policies.find((policy) => policy.namespace === namespace);
     if (policy?.gateway === gateway) return policy;
-    const named = `the namespace ${describe(namespace)}`;
+    const named = `the namespace ${formatValue(namespace)}`;
     const fault =
       policy === undefined
         ? `there is no policy for ${named}`

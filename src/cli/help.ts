@@ -2,17 +2,19 @@
 
 import { EXIT, exitSection } from '../exit.ts';
 import type { Command, Option } from './command.ts';
-import { table } from './output.ts';
+import { formatTable } from './output.ts';
 
 /** The help of one command. */
 export function commandHelp(
   name: string,
-  { parts, notes, examples, codes, meanings }: Command,
+  { subcommands, notes, examples, exitCodes, exitMeanings }: Command,
 ): string {
-  const usages = Object.entries(parts).map(([part, { usage }]) => {
+  const usages = Object.entries(subcommands).map(([part, { usage }]) => {
     return `  ${['weir', name, part, usage].filter((word) => word !== '').join(' ')}\n`;
   });
-  const options = new Map(Object.values(parts).flatMap((part) => Object.entries(part.options)));
+  const options = new Map(
+    Object.values(subcommands).flatMap((part) => Object.entries(part.options)),
+  );
   // Options that many commands have come last.
   const common = ['json', 'url', 'timeout', 'help'];
   const order = [...options].toSorted(([a], [b]) => common.indexOf(a) - common.indexOf(b));
@@ -21,7 +23,7 @@ export function commandHelp(
     ...(notes === undefined ? [] : [`${notes.trim()}\n`]),
     `Options:\n${optionLines(order)}`,
     `Examples:\n${examples.map((line) => `  ${line}\n`).join('')}`,
-    exitSection(codes, meanings),
+    exitSection(exitCodes, exitMeanings),
   ];
   return sections.join('\n');
 }
@@ -37,7 +39,7 @@ function optionLines(options: readonly [string, Option][]): string {
 /** The help of all. */
 export function generalHelp(commands: Readonly<Record<string, { summary: string }>>): string {
   const rows = Object.entries(commands).map(([name, { summary }]) => [`  ${name}`, summary]);
-  const list = table(['Commands:', ''], rows);
+  const list = formatTable(['Commands:', ''], rows);
   const usage = 'Usage:\n  weir [serve] [settings]\n  weir <command> [options]\n';
   const more = `weir help <command> prints the options of a command, weir help serve the settings.
 The commands talk to a running server: WEIR_URL is its address, WEIR_KEY is the API key.

@@ -6,9 +6,9 @@
 import { CREATE_ACTION, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/permissions.ts';
 import { StartError } from '../errors.ts';
 import { isoTime } from '../time.ts';
-import { CODES, type Command, part } from './command.ts';
-import { expiryOf, required } from './options.ts';
-import { cell } from './output.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { parseExpiry, required } from './options.ts';
+import { formatCell } from './output.ts';
 
 const DEFAULT_DATA_DIR = './weir-data';
 
@@ -17,7 +17,7 @@ interface NewKey {
   key: string;
 }
 
-const create = part({
+const create = subcommand({
   usage: '--name <name> --permission <permission> ... [--expires <when>] [--offline]',
   options: {
     name: { type: 'string', value: '<name>', help: 'a name by which people know the key' },
@@ -47,18 +47,18 @@ const create = part({
     const fields = {
       name,
       permissions,
-      ...(expires === undefined ? {} : { expires: expiryOf('expires', expires) }),
+      ...(expires === undefined ? {} : { expires: parseExpiry('expires', expires) }),
     };
     let answer: NewKey;
     if (values.offline) {
       const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
-      answer = (await import('./offline.ts')).createOffline(path, fields);
+      answer = (await import('./offline.ts')).createKeyOffline(path, fields);
     } else {
       if (values['data-dir'] !== undefined) throw new StartError('--data-dir needs --offline');
       const server = call.server();
       answer = await server.post<NewKey>('keys.create', fields);
       if (typeof answer.keyId !== 'string' || typeof answer.key !== 'string') {
-        throw server.notWeir(200);
+        throw server.unexpectedResponseError(200);
       }
     }
     call.print(answer, () => {
@@ -77,26 +77,32 @@ interface ListedKey {
   expires?: number;
 }
 
-const list = part({
+const list = subcommand({
   usage: '',
   run: async (call) => {
     const header = ['KEY ID', 'NAME', 'CREATED', 'EXPIRES', 'PERMISSIONS'];
     const row = ({ keyId, name, createdAt, expires, permissions }: ListedKey) => {
       const ends = expires === undefined ? 'never' : isoTime(expires);
-      return [keyId, cell(name), isoTime(createdAt), ends, permissions.map(cell).join(' ')];
+      return [
+        keyId,
+        formatCell(name),
+        isoTime(createdAt),
+        ends,
+        permissions.map(formatCell).join(' '),
+      ];
     };
-    await call.printList(call.server().items('keys.list', 'keys'), header, row);
+    await call.printList(call.server().listItems('keys.list', 'keys'), header, row);
     return undefined;
   },
 });
 
-const revoke = part({
+const revoke = subcommand({
   usage: '<keyId>',
-  words: ['keyId'],
+  argumentNames: ['keyId'],
   run: async (call) => {
-    const [keyId] = call.words;
+    const [keyId] = call.positionals;
     const answer = await call.server().post<object>('keys.revoke', { keyId });
-    call.print(answer, () => `Key ${cell(keyId)} is revoked.`);
+    call.print(answer, () => `Key ${formatCell(keyId)} is revoked.`);
     return undefined;
   },
 });
@@ -104,7 +110,7 @@ const revoke = part({
 const indented = (text: string) => `  ${text}`;
 
 export const keys: Command = {
-  parts: { create, list, revoke },
+  subcommands: { create, list, revoke },
   notes: `
 The permission * grants all. Others are ${GLOBAL_PERMISSIONS.join(', ')},
 ratelimit.*.<action> for every namespace and ratelimit.<namespaceId>.<action> for one, whose id
@@ -120,5 +126,5 @@ The key itself is printed once and never again.
     'weir keys revoke key_...',
     "weir keys create --name root --permission '*' --offline --data-dir ./weir-data",
   ],
-  codes: CODES,
+  exitCodes: CLIENT_EXIT_CODES,
 };

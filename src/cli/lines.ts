@@ -2,21 +2,21 @@
 
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
-import { fileFault } from '../errno.ts';
+import { describeFileError } from '../errno.ts';
 import { StartError } from '../errors.ts';
-import { jsonFault } from '../json-text.ts';
+import { findJsonSyntaxError } from '../json-text.ts';
 
 /**
  * @param path `-` is standard input
  * @returns the values, and the line of each; empty lines are left out
  */
-export function linesOf(path: string): { items: unknown[]; lines: number[] } {
+export function readJsonLines(path: string): { items: unknown[]; lines: number[] } {
   const name = path === '-' ? 'standard input' : path;
   let bytes: Buffer;
   try {
     bytes = readFileSync(path === '-' ? 0 : path);
   } catch (error) {
-    throw new StartError(`${name} cannot be read: ${fileFault(error)}`);
+    throw new StartError(`${name} cannot be read: ${describeFileError(error)}`);
   }
   if (!isUtf8(bytes)) throw new StartError(`${name} must be UTF-8, and it is not`);
   const items: unknown[] = [];
@@ -27,7 +27,10 @@ export function linesOf(path: string): { items: unknown[]; lines: number[] } {
     try {
       items.push(JSON.parse(line));
     } catch {
-      const { column, reason } = jsonFault(line) ?? { column: 1, reason: 'nested too deeply' };
+      const { column, reason } = findJsonSyntaxError(line) ?? {
+        column: 1,
+        reason: 'nested too deeply',
+      };
       throw new StartError(`${name}, line ${i + 1}, column ${column}: not JSON: ${reason}`);
     }
     lines.push(i + 1);

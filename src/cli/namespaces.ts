@@ -1,20 +1,20 @@
 /** `weir namespaces`: the namespaces of a running server. */
 
-import { CODES, type Command, part } from './command.ts';
-import { cell } from './output.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { formatCell } from './output.ts';
 
-const list = part({
+const list = subcommand({
   usage: '',
   run: async (call) => {
-    const items = call.server().items('ratelimits.listNamespaces', 'namespaces');
-    const row = ({ id, name }: { id: string; name: string }) => [id, cell(name)];
+    const items = call.server().listItems('ratelimits.listNamespaces', 'namespaces');
+    const row = ({ id, name }: { id: string; name: string }) => [id, formatCell(name)];
     await call.printList(items, ['ID', 'NAME'], row);
     return undefined;
   },
 });
 
 export const namespaces: Command = {
-  parts: { list },
+  subcommands: { list },
   examples: ['weir namespaces list', 'weir namespaces list --json'],
-  codes: CODES,
+  exitCodes: CLIENT_EXIT_CODES,
 };

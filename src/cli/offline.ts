@@ -6,7 +6,7 @@ import { addKey, newKey } from '../api/keys.ts';
 import { keyCreation } from '../audit/entries.ts';
 import { ApiError, StartError } from '../errors.ts';
 import { Registry } from '../registry/registry.ts';
-import { DataDirectory, STORE } from '../store/directory.ts';
+import { DataDirectory, STORE_FILE } from '../store/directory.ts';
 import { SqliteStore } from '../store/sqlite.ts';
 import { systemMs } from '../time.ts';
 import { withFlag } from './server.ts';
@@ -15,18 +15,18 @@ import { withFlag } from './server.ts';
  * No permission is checked: a user who may write to the directory may do everything anyway.
  * @throws StartError
  */
-export function createOffline(path: string, fields: object): { keyId: string; key: string } {
+export function createKeyOffline(path: string, fields: object): { keyId: string; key: string } {
   try {
-    return create(path, fields);
+    return createKey(path, fields);
   } catch (error) {
     throw error instanceof ApiError ? new StartError(withFlag(error.message)) : error;
   }
 }
 
-function create(path: string, fields: object): { keyId: string; key: string } {
+function createKey(path: string, fields: object): { keyId: string; key: string } {
   const at = systemMs();
   const { key, record } = newKey(fields, at);
-  if (!existsSync(join(path, STORE))) {
+  if (!existsSync(join(path, STORE_FILE))) {
     throw new StartError(
       `--data-dir must be the data directory of a server; ${resolve(path)} has no store of weir`,
     );
@@ -38,7 +38,7 @@ function create(path: string, fields: object): { keyId: string; key: string } {
   const registry = new Registry(store);
   addKey(registry, record);
   registry.audit({ at, ...keyCreation(record), keyId: null, by: 'command line' });
-  registry.settle(store);
+  registry.commit(store);
   store.close();
   directory.close();
   return { keyId: record.id, key };

@@ -3,8 +3,8 @@
  * takes and what it got.
  */
 
-import { isId } from '../api/named.ts';
-import { describe } from '../describe.ts';
+import { isNamespaceId } from '../api/named.ts';
+import { formatValue } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, NAMESPACE_ID_PREFIX } from '../limits.ts';
 import { systemMs } from '../time.ts';
@@ -22,11 +22,11 @@ export function required<T>(option: string, value: T | undefined): T {
   return value;
 }
 
-export function integerOf(option: string, value: string, minimum = 0, maximum = AMOUNT_MAX) {
+export function parseInteger(option: string, value: string, minimum = 0, maximum = AMOUNT_MAX) {
   const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
   if (number >= minimum && number <= maximum) return number;
   throw new StartError(
-    `--${option} must be an integer from ${minimum} to ${maximum}; got ${describe(value)}`,
+    `--${option} must be an integer from ${minimum} to ${maximum}; got ${formatValue(value)}`,
   );
 }
 
@@ -35,14 +35,14 @@ type Unit = keyof typeof UNITS_MS;
 const UNITS = Object.keys(UNITS_MS).reverse() as Unit[];
 
 /** A duration in the largest unit that says it exactly. */
-export function durationText(ms: number): string {
+export function formatDuration(ms: number): string {
   const unit = UNITS.find((unit) => ms % UNITS_MS[unit] === 0) ?? 'ms';
   return `${ms / UNITS_MS[unit]}${unit}`;
 }
 
 /** The same in a unit, where that says it exactly. */
-function textIn(unit: Unit, ms: number): string {
-  return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : durationText(ms);
+function formatDurationIn(unit: Unit, ms: number): string {
+  return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : formatDuration(ms);
 }
 
 interface DurationBounds {
@@ -53,7 +53,7 @@ interface DurationBounds {
 }
 
 /** @returns ms */
-export function durationOf(
+export function parseDuration(
   option: string,
   value: string,
   bounds: DurationBounds = { minimumMs: DURATION_MIN_MS, maximumMs: DURATION_MAX_MS },
@@ -64,14 +64,15 @@ export function durationOf(
     const takes = needsUnit
       ? 'with a unit, such as 500ms or 5s'
       : 'such as 90000 (milliseconds), 90s, 15m, 1h or 30d';
-    throw new StartError(`--${option} must be a duration ${takes}; got ${describe(value)}`);
+    throw new StartError(`--${option} must be a duration ${takes}; got ${formatValue(value)}`);
   }
   const isWithin = (ms: number) => ms >= minimumMs && ms <= maximumMs;
   const ms = Number(count) * UNITS_MS[(unit ?? 'ms') as Unit];
   if (isWithin(ms)) return ms;
-  const text = unit === undefined ? durationText : (ms: number) => textIn(unit as Unit, ms);
+  const text =
+    unit === undefined ? formatDuration : (ms: number) => formatDurationIn(unit as Unit, ms);
   const range = `--${option} must be from ${text(minimumMs)} to ${text(maximumMs)}`;
-  if (unit !== undefined) throw new StartError(`${range}; got ${describe(value)}`);
+  if (unit !== undefined) throw new StartError(`${range}; got ${formatValue(value)}`);
   const hint = ms < minimumMs && isWithin(ms * UNITS_MS.s) ? `: for seconds write ${count}s` : '';
   throw new StartError(`${range}; got ${count}, which is ${count} ms${hint}`);
 }
@@ -79,36 +80,36 @@ export function durationOf(
 const DATE = /^(\d{4})-(\d\d)-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 
 /** A time in the future, as a duration from now or a date. @returns Unix time in ms */
-export function expiryOf(option: string, value: string): number {
-  if (/^\d+(ms|s|m|h|d)$/.test(value)) return systemMs() + durationOf(option, value);
+export function parseExpiry(option: string, value: string): number {
+  if (/^\d+(ms|s|m|h|d)$/.test(value)) return systemMs() + parseDuration(option, value);
   const [text, year, month, day] = DATE.exec(value) ?? [];
   const ms = text === undefined ? Number.NaN : Date.parse(text);
   // The parser takes a day that a month does not have for one of the next month.
-  const isDay = Date.UTC(Number(year), Number(month) - 1, Number(day)) < endOf(year, month);
+  const isDay = Date.UTC(Number(year), Number(month) - 1, Number(day)) < endOfMonth(year, month);
   if (Number.isNaN(ms) || !isDay) {
     throw new StartError(
       `--${option} must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as` +
         ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00;' +
-        ` got ${describe(value)}`,
+        ` got ${formatValue(value)}`,
     );
   }
   if (ms > systemMs()) return ms;
-  throw new StartError(`--${option} must be in the future; got ${describe(value)}`);
+  throw new StartError(`--${option} must be in the future; got ${formatValue(value)}`);
 }
 
 /** When a month ends, Unix time in ms. */
-function endOf(year: string | undefined, month: string | undefined): number {
+function endOfMonth(year: string | undefined, month: string | undefined): number {
   return Date.UTC(Number(year), Number(month), 1);
 }
 
 /** An identifier to check or reset: an empty one is usually a variable that is not set. */
-export function identifierOf(value: string, isEmptyAllowed = false): string {
+export function requireIdentifier(value: string, isEmptyAllowed = false): string {
   if (value !== '' || isEmptyAllowed) return value;
   throw new StartError('<identifier> is empty: add --empty-identifier if that is meant');
 }
 
 /** A namespace as v1 takes it, and its text as v2 does, where an id is never a name. */
-export function namespaceOf({
+export function parseNamespace({
   namespace,
   'namespace-id': id,
 }: {
@@ -118,11 +119,11 @@ export function namespaceOf({
   if (namespace !== undefined && id !== undefined) {
     throw new StartError('--namespace and --namespace-id cannot be combined: leave one out');
   }
-  if (id !== undefined && !isId(id)) {
+  if (id !== undefined && !isNamespaceId(id)) {
     throw new StartError(
-      `--namespace-id must be an id such as ${NAMESPACE_ID_PREFIX}...; got ${describe(id)}`,
+      `--namespace-id must be an id such as ${NAMESPACE_ID_PREFIX}...; got ${formatValue(id)}`,
     );
   }
   const text = id ?? required('namespace', namespace);
-  return { text, fields: isId(text) ? { namespaceId: text } : { namespaceName: text } };
+  return { text, fields: isNamespaceId(text) ? { namespaceId: text } : { namespaceName: text } };
 }

@@ -2,20 +2,20 @@
 
 import { StartError } from '../errors.ts';
 import { IMPORT_MAX_BYTES } from '../limits.ts';
-import { CODES, type Command, part, printLines } from './command.ts';
-import { linesOf } from './lines.ts';
+import { CLIENT_EXIT_CODES, type Command, printLines, subcommand } from './command.ts';
+import { readJsonLines } from './lines.ts';
 import {
-  durationOf,
-  durationText,
-  integerOf,
-  namespaceOf,
+  formatDuration,
+  parseDuration,
+  parseInteger,
+  parseNamespace,
   required,
   WINDOW_OPTION,
 } from './options.ts';
-import { cell, counted, quoted } from './output.ts';
+import { formatCell, formatCount, quoted } from './output.ts';
 import { ServerError } from './server.ts';
 
-const NAMESPACE = {
+const NAMESPACE_OPTIONS = {
   namespace: { type: 'string', value: '<name>', help: 'a name, a pattern with *, or an id' },
   'namespace-id': { type: 'string', value: '<id>', help: 'the same, for ids only' },
 } as const;
@@ -29,26 +29,26 @@ interface Override {
 }
 
 const HEADER = ['IDENTIFIER', 'LIMIT', 'DURATION', 'ASYNC', 'ID'];
-const row = ({ identifier, limit, duration, async, id }: Override) => {
-  return [cell(identifier), `${limit}`, durationText(duration), async ? 'yes' : 'no', id];
+const overrideRow = ({ identifier, limit, duration, async, id }: Override) => {
+  return [formatCell(identifier), `${limit}`, formatDuration(duration), async ? 'yes' : 'no', id];
 };
 
-const set = part({
+const set = subcommand({
   usage: '<identifier> --namespace <name> --limit <tokens> --duration <duration>',
-  words: ['identifier'],
+  argumentNames: ['identifier'],
   options: {
-    ...NAMESPACE,
+    ...NAMESPACE_OPTIONS,
     limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; 0 denies every check' },
     duration: WINDOW_OPTION,
     async: { type: 'boolean', help: 'the checks that it governs are asynchronous' },
   },
   run: async (call) => {
-    const { values, words } = call;
-    const namespace = namespaceOf(values);
+    const { values, positionals } = call;
+    const namespace = parseNamespace(values);
     const override = {
-      identifier: needed(words[0]),
-      limit: integerOf('limit', required('limit', values.limit)),
-      duration: durationOf('duration', required('duration', values.duration)),
+      identifier: requireNonEmpty(positionals[0]),
+      limit: parseInteger('limit', required('limit', values.limit)),
+      duration: parseDuration('duration', required('duration', values.duration)),
     };
     const server = call.server();
     const answer = await server.postV2<{ overrideId: string }>('ratelimit.setOverride', {
@@ -56,15 +56,15 @@ const set = part({
       ...override,
     });
     const { overrideId } = answer;
-    if (typeof overrideId !== 'string') throw server.notWeir(200);
+    if (typeof overrideId !== 'string') throw server.unexpectedResponseError(200);
     if (values.async) {
       // Only an import takes the range of v2 and says async; the override keeps its id.
       const overrides = [{ ...namespace.fields, ...override, async: true }];
       await server.post('ratelimits.importOverrides', { overrides });
     }
-    const tokens = counted(override.limit, 'token');
+    const tokens = formatCount(override.limit, 'token');
     call.print(answer, () => {
-      const what = `${tokens} per ${durationText(override.duration)} for ${quoted(words[0])}`;
+      const what = `${tokens} per ${formatDuration(override.duration)} for ${quoted(positionals[0])}`;
       const place = `in the namespace ${quoted(namespace.text)}`;
       const kind = values.async ? ', asynchronous' : '';
       return `Override ${overrideId} is set ${place}: ${what}${kind}.`;
@@ -73,39 +73,42 @@ const set = part({
   },
 });
 
-const get = part({
+const get = subcommand({
   usage: '<identifier> --namespace <name>',
-  words: ['identifier'],
-  options: NAMESPACE,
+  argumentNames: ['identifier'],
+  options: NAMESPACE_OPTIONS,
   run: async (call) => {
-    const fields = { ...namespaceOf(call.values).fields, identifier: needed(call.words[0]) };
+    const fields = {
+      ...parseNamespace(call.values).fields,
+      identifier: requireNonEmpty(call.positionals[0]),
+    };
     const server = call.server();
     const found = async function* () {
       yield await server.get<object>('ratelimits.getOverride', fields);
     };
-    await call.printList(found(), HEADER, row);
+    await call.printList(found(), HEADER, overrideRow);
     return undefined;
   },
 });
 
-const list = part({
+const list = subcommand({
   usage: '--namespace <name>',
-  options: NAMESPACE,
+  options: NAMESPACE_OPTIONS,
   run: async (call) => {
-    const { fields } = namespaceOf(call.values);
-    const items = call.server().items('ratelimits.listOverrides', 'overrides', fields);
-    await call.printList(items, HEADER, row);
+    const { fields } = parseNamespace(call.values);
+    const items = call.server().listItems('ratelimits.listOverrides', 'overrides', fields);
+    await call.printList(items, HEADER, overrideRow);
     return undefined;
   },
 });
 
-const remove = part({
+const remove = subcommand({
   usage: '<identifier> --namespace <name>',
-  words: ['identifier'],
-  options: NAMESPACE,
+  argumentNames: ['identifier'],
+  options: NAMESPACE_OPTIONS,
   run: async (call) => {
-    const identifier = needed(call.words[0]);
-    const namespace = namespaceOf(call.values);
+    const identifier = requireNonEmpty(call.positionals[0]);
+    const namespace = parseNamespace(call.values);
     const fields = { ...namespace.fields, identifier };
     const answer = await call.server().post<object>('ratelimits.deleteOverride', fields);
     call.print(answer, () => {
@@ -116,19 +119,19 @@ const remove = part({
   },
 });
 
-interface Counts {
+interface ImportCounts {
   created: number;
   updated: number;
   unchanged: number;
 }
 
-const load = part({
+const importOverrides = subcommand({
   usage: '<file, or - for standard input> [--dry-run]',
-  words: ['file'],
+  argumentNames: ['file'],
   options: { 'dry-run': { type: 'boolean', help: 'say what an import would change' } },
   run: async (call) => {
     const dryRun = call.values['dry-run'] ?? false;
-    const { items, lines } = linesOf(call.words[0]);
+    const { items, lines } = readJsonLines(call.positionals[0]);
     const fields = { overrides: items, dryRun };
     const bytes = Buffer.byteLength(JSON.stringify(fields));
     if (bytes > IMPORT_MAX_BYTES) {
@@ -137,9 +140,9 @@ const load = part({
       );
     }
     const server = call.server();
-    let answer: Counts;
+    let answer: ImportCounts;
     try {
-      answer = await server.post<Counts>('ratelimits.importOverrides', fields);
+      answer = await server.post<ImportCounts>('ratelimits.importOverrides', fields);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
       // The server knows the place in the list, the author of the file its line.
@@ -151,7 +154,7 @@ const load = part({
       );
     }
     const { created, updated, unchanged } = answer;
-    if (!Number.isInteger(created + updated + unchanged)) throw server.notWeir(200);
+    if (!Number.isInteger(created + updated + unchanged)) throw server.unexpectedResponseError(200);
     call.print(answer, () => {
       const counts = `${created} created, ${updated} updated, ${unchanged} unchanged`;
       return dryRun ? `An import would give: ${counts}.` : `Imported: ${counts}.`;
@@ -160,22 +163,22 @@ const load = part({
   },
 });
 
-const dump = part({
+const exportOverrides = subcommand({
   usage: '> <file>',
   run: async (call) => {
-    await printLines(call.server().items('ratelimits.exportOverrides', 'overrides'));
+    await printLines(call.server().listItems('ratelimits.exportOverrides', 'overrides'));
     return undefined;
   },
 });
 
 /** No override has an empty identifier. */
-function needed(identifier: string): string {
+function requireNonEmpty(identifier: string): string {
   if (identifier !== '') return identifier;
   throw new StartError('<identifier> must have 1 to 512 characters; got ""');
 }
 
 export const overrides: Command = {
-  parts: { set, get, list, delete: remove, import: load, export: dump },
+  subcommands: { set, get, list, delete: remove, import: importOverrides, export: exportOverrides },
   notes: `
 An identifier may be a pattern: * stands for any run of characters. export prints JSON, one override
 per line, for all namespaces, and import takes the same:
@@ -190,5 +193,5 @@ An import sets all of its overrides in one step, or none. Overrides that it does
     'weir overrides export > overrides.jsonl',
     'weir overrides import overrides.jsonl --dry-run',
   ],
-  codes: CODES,
+  exitCodes: CLIENT_EXIT_CODES,
 };

@@ -1,16 +1,16 @@
 /** `weir reset`: clears the counters of an identifier on a running server. */
 
-import { CODES, type Command, part } from './command.ts';
-import { durationOf, identifierOf } from './options.ts';
-import { counted, quoted } from './output.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { parseDuration, requireIdentifier } from './options.ts';
+import { formatCount, quoted } from './output.ts';
 
 const DEFAULT_NAMESPACE = 'default';
 
 export const reset: Command = {
-  parts: {
-    '': part({
+  subcommands: {
+    '': subcommand({
       usage: '<identifier> [options]',
-      words: ['identifier'],
+      argumentNames: ['identifier'],
       options: {
         namespace: { type: 'string', value: '<name or id>', help: `default: ${DEFAULT_NAMESPACE}` },
         duration: {
@@ -22,18 +22,18 @@ export const reset: Command = {
       },
       run: async (call) => {
         const { duration, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
-        const identifier = identifierOf(call.words[0], isEmptyAllowed);
+        const identifier = requireIdentifier(call.positionals[0], isEmptyAllowed);
         const fields = {
           identifier,
           namespace,
-          duration: duration === undefined ? undefined : durationOf('duration', duration),
+          duration: duration === undefined ? undefined : parseDuration('duration', duration),
         };
         const server = call.server();
         const answer = await server.post<{ cleared: number }>('ratelimits.reset', fields);
         const { cleared } = answer;
-        if (!Number.isInteger(cleared)) throw server.notWeir(200);
+        if (!Number.isInteger(cleared)) throw server.unexpectedResponseError(200);
         call.print(answer, () => {
-          const what = `${counted(cleared, 'counter')} of ${quoted(identifier)}`;
+          const what = `${formatCount(cleared, 'counter')} of ${quoted(identifier)}`;
           return `Cleared ${what} in the namespace ${quoted(namespace ?? DEFAULT_NAMESPACE)}.`;
         });
         return undefined;
@@ -42,5 +42,5 @@ export const reset: Command = {
   },
   notes: 'An identifier that begins with - is put behind --, at the end.',
   examples: ['weir reset user_1', 'weir reset user_1 --namespace email.send --duration 60s'],
-  codes: CODES,
+  exitCodes: CLIENT_EXIT_CODES,
 };

@@ -3,22 +3,22 @@
  * an exit code.
  */
 
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { EXIT, type ExitCode, exitName } from '../exit.ts';
-import { nearest } from '../nearest.ts';
-import { say, sayJson } from '../supervise/fatal.ts';
-import { asksFor, type Command } from './command.ts';
+import { nearestName } from '../nearest.ts';
+import { printError, printErrorAsJson } from '../supervise/fatal.ts';
+import { type Command, hasFlag } from './command.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { ServerError } from './server.ts';
 
 /** A command is loaded when it is asked for. */
-interface Listed {
+interface CommandEntry {
   summary: string;
   load: () => Promise<Command>;
 }
 
-const COMMANDS: Readonly<Record<string, Listed>> = {
+const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   check: {
     summary: 'check an identifier against a limit',
     load: async () => (await import('./check.ts')).check,
@@ -58,7 +58,7 @@ const COMMANDS: Readonly<Record<string, Listed>> = {
 };
 
 /** What the help lists. */
-const LISTED = {
+const HELP_ENTRIES = {
   serve: { summary: 'serve checks; what weir does without a command' },
   ...COMMANDS,
   help: { summary: 'print the help of a command' },
@@ -67,7 +67,7 @@ const LISTED = {
 /** @param args the words of the command line. @returns the exit code */
 export async function run(args: readonly string[]): Promise<ExitCode> {
   try {
-    return await command(args);
+    return await dispatch(args);
   } catch (error) {
     return report(error, args);
   }
@@ -79,12 +79,12 @@ export function report(error: unknown, args: readonly string[]): ExitCode {
   const exitCode = (error instanceof StartError ? error.exitCode : undefined) ?? EXIT.USAGE;
   const isServers = error instanceof ServerError;
   const code = isServers ? error.code : exitName(exitCode);
-  if (asksFor(args, '--json')) sayJson({ error: { code, message } });
-  else say(isServers ? `${code}: ${message}` : message);
+  if (hasFlag(args, '--json')) printErrorAsJson({ error: { code, message } });
+  else printError(isServers ? `${code}: ${message}` : message);
   return exitCode;
 }
 
-async function command([name, ...args]: readonly string[]): Promise<ExitCode> {
+async function dispatch([name, ...args]: readonly string[]): Promise<ExitCode> {
   switch (name) {
     case 'help':
     case '--help':
@@ -101,16 +101,16 @@ async function command([name, ...args]: readonly string[]): Promise<ExitCode> {
 
 async function runCommand(name: string, args: readonly string[]): Promise<ExitCode> {
   const found = await loadCommand(name);
-  if (asksFor(args, '--help', '-h')) return print(commandHelp(name, found));
-  const { parts } = found;
-  if (Object.hasOwn(parts, '')) return parts[''].run(`weir ${name}`, args);
+  if (hasFlag(args, '--help', '-h')) return print(commandHelp(name, found));
+  const { subcommands } = found;
+  if (Object.hasOwn(subcommands, '')) return subcommands[''].run(`weir ${name}`, args);
   const [partName, ...rest] = args;
-  const known = Object.keys(parts);
+  const known = Object.keys(subcommands);
   if (partName === undefined) {
     const which = known.length === 1 ? known[0] : `one of ${known.join(', ')}`;
     throw new StartError(`weir ${name} needs a subcommand: ${which}; see weir help ${name}`);
   }
-  const part = need(parts, partName, `a command of weir ${name}`, known);
+  const part = findByName(subcommands, partName, `a command of weir ${name}`, known);
   return part.run(`weir ${name} ${partName}`, rest);
 }
 
@@ -119,23 +119,23 @@ async function help(words: readonly string[]): Promise<ExitCode> {
   const [name, ...more] = words;
   const isGeneral = name === undefined || ['help', '--help', '-h'].includes(name);
   if (isGeneral || name === 'serve') {
-    refuseSurplus(more[0]);
-    if (isGeneral) return print(generalHelp(LISTED));
+    rejectSurplus(more[0]);
+    if (isGeneral) return print(generalHelp(HELP_ENTRIES));
     return print((await import('../config/help.ts')).helpText());
   }
   const found = await loadCommand(name);
-  const isPart = more.length > 0 && more[0] !== '' && Object.hasOwn(found.parts, more[0]);
-  refuseSurplus(more[isPart ? 1 : 0]);
+  const isPart = more.length > 0 && more[0] !== '' && Object.hasOwn(found.subcommands, more[0]);
+  rejectSurplus(more[isPart ? 1 : 0]);
   return print(commandHelp(name, found));
 }
 
-function refuseSurplus(word: string | undefined): void {
+function rejectSurplus(word: string | undefined): void {
   if (word === undefined) return;
-  throw new StartError(`${describe(word)} is one argument too many for weir help`);
+  throw new StartError(`${formatValue(word)} is one argument too many for weir help`);
 }
 
 function loadCommand(name: string): Promise<Command> {
-  return need(COMMANDS, name, 'a command of weir', Object.keys(LISTED)).load();
+  return findByName(COMMANDS, name, 'a command of weir', Object.keys(HELP_ENTRIES)).load();
 }
 
 function print(text: string): ExitCode {
@@ -143,15 +143,15 @@ function print(text: string): ExitCode {
   return EXIT.OK;
 }
 
-function need<T>(
+function findByName<T>(
   all: Readonly<Record<string, T>>,
   name: string,
   what: string,
   known: readonly string[],
 ): T {
   if (Object.hasOwn(all, name)) return all[name];
-  const near = nearest(name, known);
+  const near = nearestName(name, known);
   const hint =
     near === undefined ? `it must be one of ${known.join(', ')}` : `did you mean ${near}?`;
-  throw new StartError(`${describe(name)} is not ${what}; ${hint}`);
+  throw new StartError(`${formatValue(name)} is not ${what}; ${hint}`);
 }

@@ -2,14 +2,14 @@
 
 import { EXIT } from '../exit.ts';
 import { VERSION } from '../version.ts';
-import { type Command, part } from './command.ts';
+import { type Command, subcommand } from './command.ts';
 
 export const version: Command = {
-  parts: {
-    '': part({
+  subcommands: {
+    '': subcommand({
       usage: '',
-      server: false,
-      json: false,
+      needsServer: false,
+      hasJsonOption: false,
       run: async () => {
         const platform = `${process.platform}-${process.arch}`;
         process.stdout.write(`weir ${VERSION} (node ${process.version}, ${platform})\n`);
@@ -18,5 +18,5 @@ export const version: Command = {
     }),
   },
   examples: ['weir version', 'weir --version', 'weir -v'],
-  codes: [EXIT.OK, EXIT.USAGE],
+  exitCodes: [EXIT.OK, EXIT.USAGE],
 };

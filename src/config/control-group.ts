@@ -36,11 +36,11 @@ export function lowestLimit(root: string, { name, v1, v2 }: Controller): GroupLi
     if (path === undefined) continue;
     if (controllers === '') {
       for (const mount of [groups, join(groups, 'unified')]) {
-        lowest = lower(lowest, lowestAround(mount, path, v2));
+        lowest = lowerLimit(lowest, lowestAlongPath(mount, path, v2));
       }
     } else if (controllers.split(',').includes(name)) {
       for (const mount of [join(groups, controllers), join(groups, name)]) {
-        lowest = lower(lowest, lowestAround(mount, path, v1));
+        lowest = lowerLimit(lowest, lowestAlongPath(mount, path, v1));
       }
     }
   }
@@ -57,20 +57,20 @@ export function readGroupFile(path: string): string {
 }
 
 /** A positive integer, as the kernel writes it; Infinity for any other text. */
-export function positive(text = ''): number {
+export function parsePositiveInteger(text = ''): number {
   return /^[1-9]\d*$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY;
 }
 
 /** The lowest limit of a group and of the groups around it. */
-function lowestAround(mount: string, path: string, read: Controller['v1']): GroupLimit {
+function lowestAlongPath(mount: string, path: string, read: Controller['v1']): GroupLimit {
   // Dots stand for directories outside of the mount.
   const names = path.split('/').filter((name) => name !== '' && name !== '..');
   const around = Array.from({ length: names.length + 1 }, (_, depth) => {
     return read(join(mount, ...names.slice(0, depth)));
   });
-  return around.reduce(lower);
+  return around.reduce(lowerLimit);
 }
 
-function lower(one: GroupLimit, other: GroupLimit): GroupLimit {
+function lowerLimit(one: GroupLimit, other: GroupLimit): GroupLimit {
   return other.value < one.value ? other : one;
 }

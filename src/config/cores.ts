@@ -6,30 +6,35 @@
 
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { type GroupLimit, lowestLimit, positive, readGroupFile } from './control-group.ts';
+import {
+  type GroupLimit,
+  lowestLimit,
+  parsePositiveInteger,
+  readGroupFile,
+} from './control-group.ts';
 
 /** @returns a number that may have a fraction */
-export function coresAllowed(): number {
+export function availableCores(): number {
   return Math.min(availableParallelism(), cpuLimit('/'));
 }
 
 /** @param root where `proc` and `sys` are. @returns Infinity where there is no limit */
 export function cpuLimit(root: string): number {
-  return lowestLimit(root, { name: 'cpu', v1: limitOfV1, v2: limitOfV2 }).value;
+  return lowestLimit(root, { name: 'cpu', v1: readLimitV1, v2: readLimitV2 }).value;
 }
 
-function limitOfV2(group: string): GroupLimit {
+function readLimitV2(group: string): GroupLimit {
   const path = join(group, 'cpu.max');
   const [quota, period] = readGroupFile(path).split(' ');
   return { value: ratio(quota, period), path };
 }
 
-function limitOfV1(group: string): GroupLimit {
+function readLimitV1(group: string): GroupLimit {
   const text = (name: string) => readGroupFile(join(group, name));
   return { value: ratio(text('cpu.cfs_quota_us'), text('cpu.cfs_period_us')), path: group };
 }
 
 function ratio(quota: string, period: string | undefined): number {
-  const [time, of] = [positive(quota), positive(period)];
+  const [time, of] = [parsePositiveInteger(quota), parsePositiveInteger(period)];
   return Number.isFinite(time) && Number.isFinite(of) ? time / of : Number.POSITIVE_INFINITY;
 }

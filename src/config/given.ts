@@ -5,39 +5,39 @@
 
 import { readFileSync } from 'node:fs';
 import { Check } from 'typebox/value';
-import { describe } from '../describe.ts';
-import { fileFault } from '../errno.ts';
+import { formatValue } from '../describe.ts';
+import { describeFileError } from '../errno.ts';
 import { StartError } from '../errors.ts';
-import type { Place } from '../json-text.ts';
-import { nearest } from '../nearest.ts';
-import { faultIn } from './faults.ts';
+import type { TextPosition } from '../json-text.ts';
+import { nearestName } from '../nearest.ts';
+import { describeInvalidValue } from './faults.ts';
 import { annotations, type SettingName, Settings } from './schema.ts';
 
-export interface Given {
+export interface SettingValue {
   source: string;
   value: unknown;
 }
-export type Layer = Map<SettingName, Given>;
+export type SettingsLayer = Map<SettingName, SettingValue>;
 
 /** A fault in a file, at a place that its message names. */
-export class FileFault extends StartError {
-  readonly place: Place;
+export class FileError extends StartError {
+  readonly position: TextPosition;
 
-  constructor(path: string, place: Place, message: string) {
+  constructor(path: string, place: TextPosition, message: string) {
     super(`in ${path}, line ${place.line}, column ${place.column}: ${message}`);
-    this.place = place;
+    this.position = place;
   }
 }
 
 /** What becomes of a fault: a start throws the first, `weir config check` collects all. */
-export type OnFault = (fault: StartError) => void;
+export type FaultHandler = (fault: StartError) => void;
 
 export function throwFault(fault: StartError): never {
   throw fault;
 }
 
 /** @returns undefined where the action threw a StartError, which goes to `onFault` */
-export function attempt<T>(onFault: OnFault, action: () => T): T | undefined {
+export function attempt<T>(onFault: FaultHandler, action: () => T): T | undefined {
   try {
     return action();
   } catch (error) {
@@ -48,22 +48,26 @@ export function attempt<T>(onFault: OnFault, action: () => T): T | undefined {
 }
 
 /** @returns the value. @throws StartError that names the setting, what it got and what it takes */
-export function check(name: SettingName, { source, value }: Given): unknown {
-  const fault = faultOf(name, source, value);
+export function requireValid(name: SettingName, { source, value }: SettingValue): unknown {
+  const fault = describeFault(name, source, value);
   if (fault !== undefined) throw new StartError(fault);
   return value;
 }
 
 /** @returns a sentence, undefined where the value is in order */
-export function faultOf(name: SettingName, source: string, value: unknown): string | undefined {
+export function describeFault(
+  name: SettingName,
+  source: string,
+  value: unknown,
+): string | undefined {
   const got = Check(Settings.properties[name], value)
-    ? faultIn(name, value)
+    ? describeInvalidValue(name, value)
     : describeValue(name, value);
   return got && `${source} must be ${annotations(name).takes}; got ${got}`;
 }
 
 function describeValue(name: SettingName, value: unknown): string {
-  return annotations(name).secret ? describeSecret(value) : describe(value);
+  return annotations(name).secret ? describeSecret(value) : formatValue(value);
 }
 
 /** Says enough to find the fault, and nothing of the text. */
@@ -76,12 +80,12 @@ export function readText(source: string, path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new StartError(`${path} (${source}) cannot be read: ${fileFault(error)}`);
+    throw new StartError(`${path} (${source}) cannot be read: ${describeFileError(error)}`);
   }
 }
 
-export function unknown(key: string, known: readonly string[]): string {
-  const near = nearest(key, known);
+export function describeUnknownSetting(key: string, known: readonly string[]): string {
+  const near = nearestName(key, known);
   const hint = near === undefined ? 'see weir help serve' : `is it ${near}?`;
   return `${key} is no setting of weir; ${hint}`;
 }

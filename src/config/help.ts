@@ -3,7 +3,7 @@
 import { EXIT, exitSection } from '../exit.ts';
 import { annotations, environmentName, flagName, SETTING_NAMES } from './schema.ts';
 
-const HEAD = `Usage:
+const INTRODUCTION = `Usage:
   weir [serve] [settings]
   npm start -- [settings]     in a clone
 
@@ -27,5 +27,5 @@ export function helpText(): string {
   });
   const options = `Options:\n${rows.join('')}  -h, --help\n      print this help\n`;
   const codes = exitSection([EXIT.OK, EXIT.USAGE, EXIT.CANNOT_SERVE]);
-  return [HEAD, options, EXAMPLES, codes].join('\n');
+  return [INTRODUCTION, options, EXAMPLES, codes].join('\n');
 }

@@ -4,21 +4,21 @@
  */
 
 import { parseArgs } from 'node:util';
-import { describe } from '../describe.ts';
+import { formatValue } from '../describe.ts';
 import { StartError } from '../errors.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
 import {
   attempt,
-  check,
-  type Given,
-  type Layer,
-  type OnFault,
+  describeUnknownSetting,
+  type FaultHandler,
   readText,
+  requireValid,
+  type SettingsLayer,
+  type SettingValue,
   throwFault,
-  unknown,
 } from './given.ts';
 import { memoryLimit } from './memory-limit.ts';
-import { type MemoryPlan, planMemory, threadsWithin } from './memory-plan.ts';
+import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
 import {
   annotations,
   environmentName,
@@ -29,13 +29,13 @@ import {
 } from './schema.ts';
 
 /** Made by Kubernetes in every container, for each service whose name is or begins with `weir`. */
-const KUBERNETES = /^WEIR_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT_\d+_.*)$/;
-const KUBERNETES_PORT = { name: /_PORT$/, value: /^(tcp|udp|sctp):\/\// };
+const KUBERNETES_VARIABLE = /^WEIR_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT_\d+_.*)$/;
+const KUBERNETES_PORT_VARIABLE = { name: /_PORT$/, value: /^(tcp|udp|sctp):\/\// };
 /** For whoever calls weir: a shell that has them may start one too. */
 const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 
 /** The settings, and the file of some of them, which has the policies too. */
-export interface Loaded extends Settings {
+export interface LoadedSettings extends Settings {
   file: ConfigFile | undefined;
   /** The source of each setting: a flag, a variable, the file, or `default`. */
   sources: Map<SettingName, string>;
@@ -52,14 +52,16 @@ export function loadSettings(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
   limit = memoryLimit(),
-  onFault: OnFault = throwFault,
-): Loaded | undefined {
+  onFault: FaultHandler = throwFault,
+): LoadedSettings | undefined {
   if (args.includes('--help') || args.includes('-h')) return undefined;
-  const flags = fromFlags(args);
-  const variables = fromEnvironment(environment, onFault);
+  const flags = readFlags(args);
+  const variables = readEnvironment(environment, onFault);
   const config = flags.get('config') ?? variables.get('config');
   const file = attempt(onFault, () => {
-    return config && readConfigFile(check('config', config) as string, config.source, onFault);
+    return (
+      config && readConfigFile(requireValid('config', config) as string, config.source, onFault)
+    );
   });
 
   const settings: Record<string, unknown> = {};
@@ -69,25 +71,25 @@ export function loadSettings(
   };
   for (const name of SETTING_NAMES) {
     const given = givenFor(name);
-    const taken = given && attempt(onFault, () => check(name, given));
+    const taken = given && attempt(onFault, () => requireValid(name, given));
     const value = taken ?? annotations(name).default;
     if (value === undefined) continue;
     settings[name] = value;
     sources.set(name, taken === undefined || given === undefined ? 'default' : given.source);
   }
   const isSet = (name: SettingName) => sources.get(name) !== 'default';
-  const threads = threadsWithin(settings as Settings, isSet, limit);
-  const plan = (given?: Given) => planMemory(given, threads, limit);
+  const threads = fitThreads(settings as Settings, isSet, limit);
+  const plan = (given?: SettingValue) => planMemory(given, threads, limit);
   const counters = isSet('counters') ? givenFor('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
-  const loaded: Loaded = { ...planned, file, sources, memory };
+  const loaded: LoadedSettings = { ...planned, file, sources, memory };
   for (const requirement of REQUIREMENTS) attempt(onFault, () => requirement(loaded));
   return loaded;
 }
 
 /** What must hold of several settings. */
-const REQUIREMENTS: readonly ((loaded: Loaded) => void)[] = [
+const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
   (loaded) => {
     if (loaded.rootKeyFile === undefined) return;
     if (loaded.rootKey !== undefined) {
@@ -95,7 +97,7 @@ const REQUIREMENTS: readonly ((loaded: Loaded) => void)[] = [
     }
     const source = `the key in ${loaded.rootKeyFile}`;
     const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
-    loaded.rootKey = check('rootKey', { source, value }) as string;
+    loaded.rootKey = requireValid('rootKey', { source, value }) as string;
     loaded.sources.set('rootKey', source);
   },
   (loaded) => {
@@ -117,19 +119,20 @@ function requireDifferent(one: SettingName, other: SettingName, settings: Settin
   throw new StartError(`${names} are both ${value}: they must differ`);
 }
 
-function fromFlags(args: readonly string[]): Layer {
+function readFlags(args: readonly string[]): SettingsLayer {
   const names = SETTING_NAMES.filter((name) => !annotations(name).secret);
   const byFlag = new Map(names.map((name) => [flagName(name), name]));
   const { tokens } = parseArgs({ args: [...args], strict: false, tokens: true });
-  const layer: Layer = new Map();
+  const layer: SettingsLayer = new Map();
   for (let i = 0; i < tokens.length; i++) {
     const token = tokens[i];
     if (token.kind === 'positional') {
-      throw new StartError(`${describe(token.value)} is not a flag; see weir help serve`);
+      throw new StartError(`${formatValue(token.value)} is not a flag; see weir help serve`);
     }
     if (token.kind === 'option-terminator') continue;
     const name = byFlag.get(token.rawName);
-    if (name === undefined) throw new StartError(unknown(token.rawName, [...byFlag.keys()]));
+    if (name === undefined)
+      throw new StartError(describeUnknownSetting(token.rawName, [...byFlag.keys()]));
     let value = token.value;
     const next = tokens[i + 1];
     if (value === undefined && next?.kind === 'positional') {
@@ -140,35 +143,36 @@ function fromFlags(args: readonly string[]): Layer {
       // What begins with a dash is taken for a flag, unless it is a negative number.
       const after = args[token.index + 1];
       if (after !== undefined && /^-\d/.test(after))
-        check(name, { source: token.rawName, value: after });
+        requireValid(name, { source: token.rawName, value: after });
       throw new StartError(`${token.rawName} must be ${annotations(name).takes}; got nothing`);
     }
-    layer.set(name, { source: token.rawName, value: fromText(name, value) });
+    layer.set(name, { source: token.rawName, value: parseText(name, value) });
   }
   return layer;
 }
 
-function fromEnvironment(
+function readEnvironment(
   environment: Readonly<Record<string, string | undefined>>,
-  onFault: OnFault,
-): Layer {
+  onFault: FaultHandler,
+): SettingsLayer {
   const byVariable = new Map(SETTING_NAMES.map((name) => [environmentName(name), name]));
-  const layer: Layer = new Map();
+  const layer: SettingsLayer = new Map();
   for (const [variable, value] of Object.entries(environment)) {
     if (!variable.startsWith('WEIR_') || value === undefined) continue;
-    if (KUBERNETES.test(variable) || CLIENT_VARIABLES.includes(variable)) continue;
-    if (KUBERNETES_PORT.name.test(variable) && KUBERNETES_PORT.value.test(value)) continue;
+    if (KUBERNETES_VARIABLE.test(variable) || CLIENT_VARIABLES.includes(variable)) continue;
+    if (KUBERNETES_PORT_VARIABLE.name.test(variable) && KUBERNETES_PORT_VARIABLE.value.test(value))
+      continue;
     const name = byVariable.get(variable);
     if (name === undefined) {
-      onFault(new StartError(unknown(variable, [...byVariable.keys()])));
+      onFault(new StartError(describeUnknownSetting(variable, [...byVariable.keys()])));
       continue;
     }
-    layer.set(name, { source: variable, value: fromText(name, value) });
+    layer.set(name, { source: variable, value: parseText(name, value) });
   }
   return layer;
 }
 
 /** Text stands for a number where a number is due; anything else stays as it is, to be refused. */
-function fromText(name: SettingName, value: string): unknown {
+function parseText(name: SettingName, value: string): unknown {
   return annotations(name).type === 'integer' && /^\d+$/.test(value) ? Number(value) : value;
 }

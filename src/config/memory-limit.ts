@@ -6,7 +6,12 @@
 
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
-import { type GroupLimit, lowestLimit, positive, readGroupFile } from './control-group.ts';
+import {
+  type GroupLimit,
+  lowestLimit,
+  parsePositiveInteger,
+  readGroupFile,
+} from './control-group.ts';
 
 export interface MemoryLimit {
   bytes: number;
@@ -21,8 +26,8 @@ export interface MemoryLimit {
 export function memoryLimit(root = '/', machineBytes = totalmem()): MemoryLimit {
   const controller = {
     name: 'memory',
-    v1: limitIn('memory.limit_in_bytes'),
-    v2: limitIn('memory.max'),
+    v1: limitReader('memory.limit_in_bytes'),
+    v2: limitReader('memory.max'),
   };
   const { value, path } = lowestLimit(root, controller);
   // Version 1 says "no limit" by a number beyond the memory of any machine.
@@ -30,9 +35,9 @@ export function memoryLimit(root = '/', machineBytes = totalmem()): MemoryLimit 
   return { bytes: machineBytes, source: 'the memory of this machine' };
 }
 
-function limitIn(name: string): (group: string) => GroupLimit {
+function limitReader(name: string): (group: string) => GroupLimit {
   return (group) => {
     const path = join(group, name);
-    return { value: positive(readGroupFile(path)), path };
+    return { value: parsePositiveInteger(readGroupFile(path)), path };
   };
 }

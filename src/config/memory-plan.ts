@@ -8,9 +8,14 @@
 
 import { groupsPerShard, tableBytes } from '../counters/layout.ts';
 import { StartError } from '../errors.ts';
-import { COUNTERS_DEFAULT_MAX, COUNTERS_TIGHT, SHARDS, SLOTS_PER_COUNTER } from '../limits.ts';
-import { LINK_BYTES } from '../shards/layout.ts';
-import type { Given } from './given.ts';
+import {
+  COUNTERS_DEFAULT_MAX,
+  COUNTERS_DEFAULT_MIN,
+  SHARDS,
+  SLOTS_PER_COUNTER,
+} from '../limits.ts';
+import { CHANNEL_BYTES } from '../shards/layout.ts';
+import type { SettingValue } from './given.ts';
 import type { MemoryLimit } from './memory-limit.ts';
 
 const MIB = 2 ** 20;
@@ -30,7 +35,7 @@ const FIXED_MIB = { process: NODE_MAJOR < 22 ? 50 : 60, acceptor: 24, worker: 8 
 /** The part of the limit that the default number of counters may use. */
 const DEFAULT_SHARE = 0.75;
 
-export interface Threads {
+export interface ThreadCounts {
   acceptors: number;
   workers: number;
 }
@@ -43,13 +48,13 @@ const THREADS_SHARE = 0.5;
  * a container with a limit of memory and none of CPU time.
  * @param isSet whether the number was set, and so has to stay
  */
-export function threadsWithin(
-  { acceptors, workers }: Threads,
-  isSet: (name: keyof Threads) => boolean,
+export function fitThreads(
+  { acceptors, workers }: ThreadCounts,
+  isSet: (name: keyof ThreadCounts) => boolean,
   limit: MemoryLimit,
-): Threads {
+): ThreadCounts {
   const threads = { acceptors, workers };
-  const fewer = (name: keyof Threads) => {
+  const fewer = (name: keyof ThreadCounts) => {
     if (isSet(name) || threads[name] === 1) return false;
     threads[name]--;
     return true;
@@ -71,7 +76,7 @@ export interface MemoryPlan {
   /** Expected when every counter is in use. */
   fullUseBytes: number;
   /** Whether full use leaves less of the limit free than the default does. */
-  isTight: boolean;
+  isNearLimit: boolean;
 }
 
 /**
@@ -79,39 +84,39 @@ export interface MemoryPlan {
  * @throws StartError when that number of counters cannot fit
  */
 export function planMemory(
-  given: Given | undefined,
-  threads: Threads,
+  given: SettingValue | undefined,
+  threads: ThreadCounts,
   limit: MemoryLimit,
 ): MemoryPlan {
   const fixed = fixedBytes(threads);
   const most = DEFAULT_SHARE * limit.bytes;
-  const fitting = countersWithin(most - fixed);
+  const fitting = fitCounters(most - fixed);
   const counters = given === undefined ? fitting : (given.value as number);
   const fullUseBytes = fixed + tablesBytes(counters);
-  if (given !== undefined && fullUseBytes > limit.bytes && counters > COUNTERS_TIGHT) {
+  if (given !== undefined && fullUseBytes > limit.bytes && counters > COUNTERS_DEFAULT_MIN) {
     throw new StartError(
-      `${given.source} is ${counters}, which takes ${mib(tablesBytes(counters))} MiB beside` +
-        ` ${mib(fixed)} MiB for the process, and the memory limit is ${mib(limit.bytes)} MiB` +
+      `${given.source} is ${counters}, which takes ${toMiB(tablesBytes(counters))} MiB beside` +
+        ` ${toMiB(fixed)} MiB for the process, and the memory limit is ${toMiB(limit.bytes)} MiB` +
         ` (${limit.source}): set at most ${fitting}, or raise the limit`,
     );
   }
-  return { counters, limit, fullUseBytes, isTight: fullUseBytes > most };
+  return { counters, limit, fullUseBytes, isNearLimit: fullUseBytes > most };
 }
 
 /** What the log says of a plan. */
-export function inMiB({ limit, fullUseBytes }: MemoryPlan) {
-  return { memoryLimitMiB: mib(limit.bytes), memoryAtFullUseMiB: mib(fullUseBytes) };
+export function memoryLogFields({ limit, fullUseBytes }: MemoryPlan) {
+  return { memoryLimitMiB: toMiB(limit.bytes), memoryAtFullUseMiB: toMiB(fullUseBytes) };
 }
 
 /** Rounded up. */
-function mib(bytes: number): number {
+function toMiB(bytes: number): number {
   return Math.ceil(bytes / MIB);
 }
 
 /** All that does not depend on the number of counters. */
-function fixedBytes({ acceptors, workers }: Threads): number {
+function fixedBytes({ acceptors, workers }: ThreadCounts): number {
   const ofThreads = acceptors * FIXED_MIB.acceptor + workers * FIXED_MIB.worker;
-  return (FIXED_MIB.process + ofThreads) * MIB + acceptors * workers * LINK_BYTES;
+  return (FIXED_MIB.process + ofThreads) * MIB + acceptors * workers * CHANNEL_BYTES;
 }
 
 /** Of the tables of all shards. */
@@ -120,8 +125,8 @@ function tablesBytes(counters: number): number {
 }
 
 /** The most counters whose tables fit, by steps of one group in each shard. */
-function countersWithin(bytes: number): number {
-  const step = COUNTERS_TIGHT;
+function fitCounters(bytes: number): number {
+  const step = COUNTERS_DEFAULT_MIN;
   let counters = COUNTERS_DEFAULT_MAX;
   while (counters > step && tablesBytes(counters) > bytes) counters -= step;
   return counters;

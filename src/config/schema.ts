@@ -7,21 +7,21 @@
 import Type, { type Static } from 'typebox';
 import {
   ACCEPTORS_MAX,
-  CHECKPOINT_MAX_MS,
-  CHECKPOINT_MIN_MS,
+  CHECKPOINT_INTERVAL_MAX_MS,
+  CHECKPOINT_INTERVAL_MIN_MS,
   CONNECTIONS_MAX,
   COUNTERS_DEFAULT_MAX,
   COUNTERS_MAX,
   COUNTERS_MIN,
   DRAIN_MAX_MS,
-  KEY_TEXT_MAX,
-  ROOT_KEY_MIN,
+  KEY_MAX_CHARACTERS,
+  ROOT_KEY_MIN_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
   WORKERS_MAX,
 } from '../limits.ts';
-import { coresAllowed } from './cores.ts';
+import { availableCores } from './cores.ts';
 
-const cores = coresAllowed();
+const cores = availableCores();
 
 const text = (takes: string, meaning: string) => Type.String({ minLength: 1, takes, meaning });
 const integer = (minimum: number, maximum: number, initial: number, meaning: string) =>
@@ -47,7 +47,7 @@ const socketMode = (meaning: string) =>
     takes: 'three octal digits, as in 0660',
     meaning,
   });
-const oneOf = <T extends string>(choices: T[], initial: T, meaning: string) =>
+const choice = <T extends string>(choices: T[], initial: T, meaning: string) =>
   Type.Enum(choices, {
     default: initial,
     takes: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
@@ -115,9 +115,9 @@ export const Settings = Type.Object({
   }),
   rootKey: Type.Optional(
     Type.String({
-      pattern: `^[\\x21-\\x7e]{${ROOT_KEY_MIN},${KEY_TEXT_MAX}}$`,
+      pattern: `^[\\x21-\\x7e]{${ROOT_KEY_MIN_CHARACTERS},${KEY_MAX_CHARACTERS}}$`,
       takes:
-        `${ROOT_KEY_MIN} to ${KEY_TEXT_MAX} visible ASCII characters without spaces` +
+        `${ROOT_KEY_MIN_CHARACTERS} to ${KEY_MAX_CHARACTERS} visible ASCII characters without spaces` +
         ' (openssl rand -hex 32 makes a good key)',
       meaning: 'a root key accepted besides the stored ones',
       secret: true,
@@ -146,7 +146,7 @@ export const Settings = Type.Object({
     10_000,
     'connections open at once, or fewer where the limit of open files is lower',
   ),
-  decide: oneOf(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
+  decide: choice(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
   counters: integer(
     COUNTERS_MIN,
     COUNTERS_MAX,
@@ -154,24 +154,24 @@ export const Settings = Type.Object({
     'live counters held without evicting one; 128 bytes each (default: fewer where the memory' +
       ' limit is lower)',
   ),
-  onFull: oneOf(
+  onFull: choice(
     ['deny', 'allow'],
     'deny',
     'decision for a check that needs a new counter when the table is full',
   ),
   checkpointMs: integer(
-    CHECKPOINT_MIN_MS,
-    CHECKPOINT_MAX_MS,
+    CHECKPOINT_INTERVAL_MIN_MS,
+    CHECKPOINT_INTERVAL_MAX_MS,
     1_000,
     'how often counters are written to files, from which the next start takes them, ms',
   ),
   drainMs: integer(0, DRAIN_MAX_MS, 250, 'how long SIGTERM goes on answering, ms'),
-  logLevel: oneOf(
+  logLevel: choice(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
     'info',
     'how much is logged on standard error',
   ),
-  logFormat: oneOf(['json', 'text'], 'json', 'JSON lines, or lines for people'),
+  logFormat: choice(['json', 'text'], 'json', 'JSON lines, or lines for people'),
 });
 
 export type Settings = Static<typeof Settings>;

@@ -2,23 +2,29 @@
 
 import { MemoryError } from '../errors.ts';
 import { allocateMemory, attachMemory } from '../memory.ts';
-import { HEADER, type Memory, TABLE_MAGIC, TABLE_VERSION, tableBytes } from './layout.ts';
+import {
+  type MemoryViews,
+  TABLE_HEADER,
+  TABLE_MAGIC,
+  TABLE_VERSION,
+  tableBytes,
+} from './layout.ts';
 
 /** Allocates an empty table, to which threads attach. */
 export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
   const values = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard, groups };
-  return allocateMemory(tableBytes(groups), HEADER, values);
+  return allocateMemory(tableBytes(groups), TABLE_HEADER, values);
 }
 
-export interface Table extends Memory {
+export interface TableMemory extends MemoryViews {
   readonly groups: number;
 }
 
 /** @throws MemoryError when the buffer is not a table of this version for this shard */
-export function attachTable(buffer: SharedArrayBuffer, shard: number): Table {
+export function attachTable(buffer: SharedArrayBuffer, shard: number): TableMemory {
   const wanted = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard };
-  const words = attachMemory(buffer, `the table of shard ${shard}`, HEADER, wanted);
-  const groups = words[HEADER.groups];
+  const words = attachMemory(buffer, `the table of shard ${shard}`, TABLE_HEADER, wanted);
+  const groups = words[TABLE_HEADER.groups];
   if (buffer.byteLength !== tableBytes(groups)) {
     throw new MemoryError(
       `the table of shard ${shard}: ${buffer.byteLength} bytes for ${groups} groups`,

@@ -21,33 +21,33 @@
 
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { LINE_BYTES } from '../limits.ts';
+import { CACHE_LINE_BYTES } from '../limits.ts';
 import { Hasher } from './hash.ts';
 
 const MAGIC = 0x57656370; // "Wecp"
 const VERSION = 1;
 
-export const HEADER_BYTES = LINE_BYTES;
-export const ENTRY_BYTES = LINE_BYTES;
+export const HEADER_BYTES = CACHE_LINE_BYTES;
+export const ENTRY_BYTES = CACHE_LINE_BYTES;
 
-const WORD = { magic: 0, version: 1, number: 2, crc: 3, key: 4, headerCrc: 15 } as const;
-const DOUBLE = { count: 3, atMs: 4 } as const;
+const HEADER_WORD = { magic: 0, version: 1, number: 2, crc: 3, key: 4, headerCrc: 15 } as const;
+const HEADER_DOUBLE = { entryCount: 3, startedMs: 4 } as const;
 
-const NAME = /^counters-(\d+)\.[01]$/;
+const FILE_NAME = /^counters-(\d+)\.[01]$/;
 
 /** What a header says. */
-export interface Checkpoint {
+export interface CheckpointHeader {
   /** Of this shard, from 1. */
   number: number;
   /** Weir's time when it was begun: what was decided before is in it. */
-  atMs: number;
-  count: number;
+  startedMs: number;
+  entryCount: number;
 }
 
 /** Made with the key of the hash. */
-export type KeyWords = readonly [number, number];
+export type HashKeyFingerprint = readonly [number, number];
 
-export function keyWordsOf(hashKey: Uint8Array): KeyWords {
+export function fingerprintOf(hashKey: Uint8Array): HashKeyFingerprint {
   const [first, second] = new Hasher(hashKey).chaskey(Buffer.from('checkpoint'));
   return [first, second];
 }
@@ -58,58 +58,61 @@ export function checkpointPath(directory: string, shard: number, number: number)
 }
 
 /** The shard whose checkpoint a file of this name is; undefined when it is something else. */
-export function shardOfName(name: string): number | undefined {
-  const shard = NAME.exec(name)?.[1];
+export function shardOfFileName(name: string): number | undefined {
+  const shard = FILE_NAME.exec(name)?.[1];
   return shard === undefined ? undefined : Number(shard);
 }
 
 /** @param entriesCrc of all entries, in their order */
-export function headerOf(
-  { number, atMs, count }: Checkpoint,
-  key: KeyWords,
+export function encodeHeader(
+  { number, startedMs, entryCount }: CheckpointHeader,
+  key: HashKeyFingerprint,
   entriesCrc: number,
 ): Uint8Array {
   const { bytes, words, doubles } = views(new ArrayBuffer(HEADER_BYTES));
-  words[WORD.magic] = MAGIC;
-  words[WORD.version] = VERSION;
-  words[WORD.number] = number;
-  words.set(key, WORD.key);
-  doubles[DOUBLE.count] = count;
-  doubles[DOUBLE.atMs] = atMs;
-  words[WORD.crc] = entriesCrc;
-  words[WORD.headerCrc] = headerCrc(bytes);
+  words[HEADER_WORD.magic] = MAGIC;
+  words[HEADER_WORD.version] = VERSION;
+  words[HEADER_WORD.number] = number;
+  words.set(key, HEADER_WORD.key);
+  doubles[HEADER_DOUBLE.entryCount] = entryCount;
+  doubles[HEADER_DOUBLE.startedMs] = startedMs;
+  words[HEADER_WORD.crc] = entriesCrc;
+  words[HEADER_WORD.headerCrc] = computeHeaderCrc(bytes);
   return bytes;
 }
 
 /** What is wrong with a file, for the log. */
-export class Damage extends Error {}
+export class CheckpointDamageError extends Error {}
 
 /** @throws Damage when the bytes are no header of this version and key */
-export function readHeader(header: ArrayBuffer, key: KeyWords): Checkpoint {
+export function decodeHeader(header: ArrayBuffer, key: HashKeyFingerprint): CheckpointHeader {
   const { bytes, words, doubles } = views(header);
-  if (words[WORD.magic] !== MAGIC) throw new Damage('it was never finished');
-  if (words[WORD.version] !== VERSION) {
-    throw new Damage(`it is of version ${words[WORD.version]}, not ${VERSION}`);
+  if (words[HEADER_WORD.magic] !== MAGIC) throw new CheckpointDamageError('it was never finished');
+  if (words[HEADER_WORD.version] !== VERSION) {
+    throw new CheckpointDamageError(
+      `it is of version ${words[HEADER_WORD.version]}, not ${VERSION}`,
+    );
   }
-  if (words[WORD.headerCrc] !== headerCrc(bytes)) throw new Damage('its header is damaged');
-  if (words[WORD.key] !== key[0] || words[WORD.key + 1] !== key[1]) {
-    throw new Damage('its counters are of another store');
+  if (words[HEADER_WORD.headerCrc] !== computeHeaderCrc(bytes))
+    throw new CheckpointDamageError('its header is damaged');
+  if (words[HEADER_WORD.key] !== key[0] || words[HEADER_WORD.key + 1] !== key[1]) {
+    throw new CheckpointDamageError('its counters are of another store');
   }
   return {
-    number: words[WORD.number],
-    atMs: doubles[DOUBLE.atMs],
-    count: doubles[DOUBLE.count],
+    number: words[HEADER_WORD.number],
+    startedMs: doubles[HEADER_DOUBLE.startedMs],
+    entryCount: doubles[HEADER_DOUBLE.entryCount],
   };
 }
 
 /** What the checksum of all entries must be, as a word has it. */
-export function entriesCrcOf(header: ArrayBuffer): number {
-  return views(header).words[WORD.crc];
+export function readEntriesCrc(header: ArrayBuffer): number {
+  return views(header).words[HEADER_WORD.crc];
 }
 
 /** As a word has it. */
-function headerCrc(header: Uint8Array): number {
-  return crc32(header.subarray(0, 4 * WORD.headerCrc)) | 0;
+function computeHeaderCrc(header: Uint8Array): number {
+  return crc32(header.subarray(0, 4 * HEADER_WORD.headerCrc)) | 0;
 }
 
 function views(buffer: ArrayBuffer) {

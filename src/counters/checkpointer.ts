@@ -11,25 +11,25 @@
 
 import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
-import type { Table } from './buffer.ts';
+import type { TableMemory } from './buffer.ts';
 import {
   checkpointPath,
   ENTRY_BYTES,
+  encodeHeader,
+  type HashKeyFingerprint,
   HEADER_BYTES,
-  headerOf,
-  type KeyWords,
 } from './checkpoint.ts';
 import {
   bucketAt,
   GROUP_BUCKETS,
   GROUP_SLOTS,
-  HEADER,
-  LOCK,
-  lockOf,
-  nextUsed,
+  LOCK_LINE,
+  lockAt,
+  nextUsedSlot,
   SLOT,
   SLOT_WORD,
   slotAt,
+  TABLE_HEADER,
 } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { isExpired } from './window.ts';
@@ -39,70 +39,70 @@ const ENTRY_WORDS = ENTRY_BYTES / 4;
 /** Entries that are gathered before they are written: a part ends with them. */
 const PART_ENTRIES = 1_024;
 /** Groups that a part takes at most, also where they are empty. */
-const PART_GROUPS = 4_096;
+const PART_GROUPS_MAX = 4_096;
 
 /**
  * Not by the flag that empties a file, behind which file systems write it out at once. A symbolic
  * link in its place is an error: the directory may be one that other users write.
  */
-const OPEN = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
+const OPEN_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
 
 /** What is being written, for all shards of a worker in turn. */
-export class Part {
+export class CheckpointBuffer {
   readonly bytes = new Uint8Array((PART_ENTRIES + GROUP_SLOTS) * ENTRY_BYTES);
   readonly words = new Int32Array(this.bytes.buffer);
 }
 
 /** How a worker shows that it lives, or for what it may wait long. */
-export interface Signs {
-  beat(): void;
-  atDisk(isSo: boolean): void;
+export interface HeartbeatReporter {
+  heartbeat(): void;
+  setWaitingForDisk(isWaiting: boolean): void;
 }
 
-export class Checkpointer {
-  readonly #table: Table;
+export class CheckpointWriter {
+  readonly #table: TableMemory;
   readonly #shard: number;
   readonly #owner: number;
   readonly #directory: string;
-  readonly #key: KeyWords;
-  readonly #part: Part;
-  readonly #signs: Signs;
+  readonly #key: HashKeyFingerprint;
+  readonly #buffer: CheckpointBuffer;
+  readonly #heartbeats: HeartbeatReporter;
   /** The last checkpoint, of this or an earlier worker, may not have been finished. */
-  #isOwed = true;
+  #isIncomplete = true;
   /** The file being written; undefined between two checkpoints. */
   #file: number | undefined;
-  #atMs = 0;
-  #next = 0;
-  #count = 0;
-  #crc = 0;
+  #startedMs = 0;
+  #nextGroup = 0;
+  #entryCount = 0;
+  #entriesCrc = 0;
 
   /** @param owner the incarnation of the calling thread, which its locks carry */
   constructor(
-    table: Table,
+    table: TableMemory,
     owner: number,
     directory: string,
-    key: KeyWords,
-    part: Part,
-    signs: Signs,
+    key: HashKeyFingerprint,
+    buffer: CheckpointBuffer,
+    heartbeats: HeartbeatReporter,
   ) {
     this.#table = table;
-    this.#shard = table.words[HEADER.shard];
+    this.#shard = table.words[TABLE_HEADER.shard];
     this.#owner = owner;
     this.#directory = directory;
     this.#key = key;
-    this.#part = part;
-    this.#signs = signs;
+    this.#buffer = buffer;
+    this.#heartbeats = heartbeats;
   }
 
   /**
    * Whether anything was decided that is in no checkpoint. Read without locks: of what is decided
    * at this moment it hears the next time, and of all once nobody decides any more.
    */
-  isBehind(): boolean {
-    if (this.#isOwed) return true;
+  hasChanges(): boolean {
+    if (this.#isIncomplete) return true;
     const { words, groups } = this.#table;
     for (let group = 0; group < groups; group++) {
-      if (words[lockOf(group) + LOCK.changed] !== 0) return true;
+      if (words[lockAt(group) + LOCK_LINE.isChanged] !== 0) return true;
     }
     return false;
   }
@@ -110,24 +110,24 @@ export class Checkpointer {
   /** Begins another one; what an unfinished one has written is no loss. */
   begin(nowMs: number): void {
     this.abandon();
-    this.#file = this.#atDisk(() => openSync(this.#path(), OPEN, 0o600));
-    this.#isOwed = true;
-    this.#atMs = nowMs;
-    this.#next = 0;
-    this.#count = 0;
-    this.#crc = 0;
+    this.#file = this.#doDiskWork(() => openSync(this.#path(), OPEN_FLAGS, 0o600));
+    this.#isIncomplete = true;
+    this.#startedMs = nowMs;
+    this.#nextGroup = 0;
+    this.#entryCount = 0;
+    this.#entriesCrc = 0;
   }
 
   /** Writes a part of it. @returns whether it is whole now */
-  step(nowMs: number): boolean {
+  writePart(nowMs: number): boolean {
     const { groups } = this.#table;
     let entries = 0;
     let looks = 0;
-    while (this.#next < groups && entries < PART_ENTRIES && looks++ < PART_GROUPS) {
-      entries = this.#copy(this.#next++, nowMs, entries);
+    while (this.#nextGroup < groups && entries < PART_ENTRIES && looks++ < PART_GROUPS_MAX) {
+      entries = this.#copyGroup(this.#nextGroup++, nowMs, entries);
     }
     this.#write(entries);
-    if (this.#next < groups) return false;
+    if (this.#nextGroup < groups) return false;
     this.#finish();
     return true;
   }
@@ -140,17 +140,21 @@ export class Checkpointer {
   }
 
   /** @returns how many entries there are in the part behind those of this group */
-  #copy(group: number, nowMs: number, entries: number): number {
+  #copyGroup(group: number, nowMs: number, entries: number): number {
     const { words, doubles, groups } = this.#table;
-    const lock = lockOf(group);
-    const part = this.#part.words;
+    const lock = lockAt(group);
+    const part = this.#buffer.words;
     const slots = bucketAt(groups, group * GROUP_BUCKETS);
     let end = entries;
-    acquire(words, lock, this.#owner, () => this.#signs.beat());
+    acquire(words, lock, this.#owner, () => this.#heartbeats.heartbeat());
     try {
-      words[lock + LOCK.changed] = 0;
-      const lockedMs = Math.max(doubles[lock / 2 + LOCK.now], nowMs);
-      for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+      words[lock + LOCK_LINE.isChanged] = 0;
+      const lockedMs = Math.max(doubles[lock / 2 + LOCK_LINE.latestMs], nowMs);
+      for (
+        let i = nextUsedSlot(words, lock, 0);
+        i < GROUP_SLOTS;
+        i = nextUsedSlot(words, lock, i + 1)
+      ) {
         const slot = slotAt(slots, i);
         const from = slot * 2;
         if (words[from + SLOT_WORD.tag] === 0) continue;
@@ -169,41 +173,45 @@ export class Checkpointer {
 
   #write(entries: number): void {
     const length = entries * ENTRY_BYTES;
-    const bytes = this.#part.bytes.subarray(0, length);
-    this.#crc = crc32(bytes, this.#crc);
-    const at = HEADER_BYTES + this.#count * ENTRY_BYTES;
-    this.#atDisk(() => writeAll(this.#file!, bytes, at));
-    this.#count += entries;
+    const bytes = this.#buffer.bytes.subarray(0, length);
+    this.#entriesCrc = crc32(bytes, this.#entriesCrc);
+    const at = HEADER_BYTES + this.#entryCount * ENTRY_BYTES;
+    this.#doDiskWork(() => writeAll(this.#file!, bytes, at));
+    this.#entryCount += entries;
   }
 
   #finish(): void {
     const number = this.#number();
     const file = this.#file!;
-    const header = headerOf({ number, atMs: this.#atMs, count: this.#count }, this.#key, this.#crc);
-    this.#atDisk(() => {
+    const header = encodeHeader(
+      { number, startedMs: this.#startedMs, entryCount: this.#entryCount },
+      this.#key,
+      this.#entriesCrc,
+    );
+    this.#doDiskWork(() => {
       writeAll(file, header, 0);
-      ftruncateSync(file, HEADER_BYTES + this.#count * ENTRY_BYTES);
+      ftruncateSync(file, HEADER_BYTES + this.#entryCount * ENTRY_BYTES);
       // Some file systems say only now that there was no space.
       this.abandon();
     });
-    Atomics.store(this.#table.words, HEADER.checkpoint, number);
-    this.#isOwed = false;
+    Atomics.store(this.#table.words, TABLE_HEADER.checkpoint, number);
+    this.#isIncomplete = false;
   }
 
-  #atDisk<T>(work: () => T): T {
-    this.#signs.atDisk(true);
+  #doDiskWork<T>(work: () => T): T {
+    this.#heartbeats.setWaitingForDisk(true);
     try {
       return work();
     } finally {
       // First the heartbeat: the wait must not count once it is over.
-      this.#signs.beat();
-      this.#signs.atDisk(false);
+      this.#heartbeats.heartbeat();
+      this.#heartbeats.setWaitingForDisk(false);
     }
   }
 
   /** Of the one being written, or to be written next. */
   #number(): number {
-    return Atomics.load(this.#table.words, HEADER.checkpoint) + 1;
+    return Atomics.load(this.#table.words, TABLE_HEADER.checkpoint) + 1;
   }
 
   #path(): string {

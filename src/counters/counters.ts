@@ -6,36 +6,36 @@
 import type { Bytes } from '../bytes.ts';
 import { SHARDS } from '../limits.ts';
 import { shardOf } from '../shards/shard.ts';
-import { newDecision, type OnFull, type TableDecision } from './decision.ts';
+import { type FullTablePolicy, newDecision, type TableDecision } from './decision.ts';
 import { Hasher, type Identity, type NamespaceState } from './hash.ts';
 import { CounterTable } from './table.ts';
-import { Together } from './together.ts';
-import type { Terms } from './window.ts';
+import { Batch } from './together.ts';
+import type { CheckParameters } from './window.ts';
 
 export class Counters {
   /** Decides many checks at once. */
-  readonly together: Together;
+  readonly batch: Batch;
   readonly #hasher: Hasher;
   readonly #tables: CounterTable[];
   readonly #decision = newDecision();
 
   /**
    * @param owner the incarnation of this thread, which its locks carry
-   * @param waiting called now and then while the thread waits for a lock
+   * @param onWait called now and then while the thread waits for a lock
    */
   constructor(
     buffers: readonly SharedArrayBuffer[],
     hashKey: Uint8Array,
     owner: number,
-    onFull: OnFull,
-    waiting: () => void,
+    fullTablePolicy: FullTablePolicy,
+    onWait: () => void,
   ) {
     if (buffers.length !== SHARDS) throw new Error(`${buffers.length} tables for ${SHARDS} shards`);
     this.#hasher = new Hasher(hashKey);
     this.#tables = buffers.map((buffer, shard) => {
-      return new CounterTable(buffer, shard, owner, onFull, waiting);
+      return new CounterTable(buffer, shard, owner, fullTablePolicy, onWait);
     });
-    this.together = new Together(this.#tables, onFull);
+    this.batch = new Batch(this.#tables, fullTablePolicy);
   }
 
   /** What `identify` takes for a namespace. */
@@ -60,11 +60,11 @@ export class Counters {
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    terms: Terms,
-    counts = true,
+    parameters: CheckParameters,
+    isDeducted = true,
   ): TableDecision {
     const decision = this.#decision;
-    this.#tables[shardOf(id)].decide(id, namespaceTag, nowMs, terms, counts, decision);
+    this.#tables[shardOf(id)].decide(id, namespaceTag, nowMs, parameters, isDeducted, decision);
     return decision;
   }
 
@@ -72,10 +72,15 @@ export class Counters {
    * Judges one check as `CounterTable.look` does, and where that is no answer as `decide` does,
    * without counting it.
    */
-  look(id: Identity, namespaceTag: number, nowMs: number, terms: Terms): TableDecision {
+  peek(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    parameters: CheckParameters,
+  ): TableDecision {
     const decision = this.#decision;
-    if (this.#tables[shardOf(id)].look(id, nowMs, terms, decision)) return decision;
-    return this.decide(id, namespaceTag, nowMs, terms, false);
+    if (this.#tables[shardOf(id)].peek(id, nowMs, parameters, decision)) return decision;
+    return this.decide(id, namespaceTag, nowMs, parameters, false);
   }
 
   /** Gives tokens back, as `CounterTable.refund` does. */

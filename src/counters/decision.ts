@@ -5,7 +5,7 @@ import type { Decision } from './window.ts';
 /** What became of a check, beside the decision itself. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
 
-export type OnFull = 'deny' | 'allow';
+export type FullTablePolicy = 'deny' | 'allow';
 
 export interface TableDecision extends Decision {
   /** OUTCOME.evicted: a live counter made room. OUTCOME.full: no room, nothing was counted. */
@@ -13,8 +13,8 @@ export interface TableDecision extends Decision {
 }
 
 export function newDecision(): TableDecision {
-  return { admitted: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
+  return { allowed: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
 }
 
 /** What became of a deduction. `evicted`: it was made, and a live counter made room for it. */
-export const DEDUCTION = { applied: 0, evicted: 1, past: 2, noRoom: 3 } as const;
+export const DEDUCTION_OUTCOME = { applied: 0, evicted: 1, windowEnded: 2, full: 3 } as const;

@@ -5,27 +5,37 @@
  */
 
 import type { Identity } from './hash.ts';
-import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+import { BUCKET_SLOTS, type MemoryViews, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 
 /** @returns an index of doubles, NO_SLOT when it is not there */
-export function findSlot(memory: Memory, bucket: number, id: Identity, durationMs: number): number {
+export function findSlot(
+  memory: MemoryViews,
+  bucket: number,
+  id: Identity,
+  durationMs: number,
+): number {
   const { words } = memory;
   const tag = id.h3;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     const slot = slotAt(bucket, i);
     if (words[slot * 2 + SLOT_WORD.tag] !== tag) continue;
-    if (isCounter(memory, slot, id, durationMs)) return slot;
+    if (isCounterOf(memory, slot, id, durationMs)) return slot;
   }
   return NO_SLOT;
 }
 
 /** Whether a slot is that of an identity and a duration. */
-export function isCounter(memory: Memory, slot: number, id: Identity, durationMs: number): boolean {
-  return isOf(memory, slot, id) && memory.doubles[slot + SLOT.duration] === durationMs;
+export function isCounterOf(
+  memory: MemoryViews,
+  slot: number,
+  id: Identity,
+  durationMs: number,
+): boolean {
+  return isSlotOf(memory, slot, id) && memory.doubles[slot + SLOT.duration] === durationMs;
 }
 
 /** Whether a slot is that of an identity. */
-export function isOf({ words }: Memory, slot: number, id: Identity): boolean {
+export function isSlotOf({ words }: MemoryViews, slot: number, id: Identity): boolean {
   const at = slot * 2;
   return (
     words[at + SLOT_WORD.tag] === id.h3 &&

@@ -7,15 +7,15 @@
  *   reset = the end of the window
  */
 
-import { type Judge, usedIn, windowAt } from './window.ts';
+import { type Judge, usageIn, windowAt } from './window.ts';
 
 export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
   // `limit - used` is exact where `used + cost` need not be; it is negative after a lowered limit.
-  const left = limit - usedIn(cells, window);
+  const left = limit - usageIn(cells, window);
   const admitted = cost === 0 || cost <= left;
   const remaining = admitted ? left - cost : left;
-  decision.admitted = admitted;
+  decision.allowed = admitted;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = (window + 1) * durationMs;
   decision.window = window;

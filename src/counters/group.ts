@@ -7,9 +7,9 @@
  * filled, first when it is emptied, and its bit in the lock line before it is filled.
  */
 
-import type { Table } from './buffer.ts';
+import type { TableMemory } from './buffer.ts';
 import { OUTCOME } from './decision.ts';
-import { findSlot, isCounter } from './find.ts';
+import { findSlot, isCounterOf } from './find.ts';
 import type { Identity } from './hash.ts';
 import {
   BUCKET_SLOTS,
@@ -17,69 +17,75 @@ import {
   GROUP_BUCKETS,
   GROUP_SLOTS,
   indexInGroup,
-  LOCK,
-  lockOf,
-  markUsed,
+  LOCK_LINE,
+  lockAt,
+  markSlotUsed,
   NO_SLOT,
   SLOT,
   SLOT_WORD,
   slotAt,
 } from './layout.ts';
-import { type Candidates, earliestEnd, emptySlots, fillSlot, freeSlot } from './room.ts';
-import { chooseVictim } from './victim.ts';
+import {
+  type BucketPair,
+  clearSlots,
+  earliestWindowEnd,
+  findFreeSlot,
+  writeCounter,
+} from './room.ts';
+import { chooseEviction } from './victim.ts';
 import type { Cells } from './window.ts';
 
 const TWO_POW_32 = 2 ** 32;
 
 /** Where an identity may lie, and the lock of its group as an index of words. */
-export interface Spot extends Candidates {
+export interface SlotCandidates extends BucketPair {
   lock: number;
 }
 
-export class Group implements Spot {
+export class Group implements SlotCandidates {
   lock = 0;
-  a = 0;
-  b = 0;
-  ownA = 0;
-  ownB = 0;
+  bucketA = 0;
+  bucketB = 0;
+  preferredSlotA = 0;
+  preferredSlotB = 0;
   /** Nobody's: a read that led to nothing would be left out. */
-  fetched = 0;
-  readonly #memory: Table;
-  readonly #groups: number;
+  prefetchedWord = 0;
+  readonly #memory: TableMemory;
+  readonly #groupCount: number;
   /** The first bucket of the table. */
-  readonly #buckets: number;
+  readonly #firstBucket: number;
 
   /** Whatever is read and written is so through its words and doubles. */
-  constructor(memory: Table) {
+  constructor(memory: TableMemory) {
     this.#memory = memory;
-    this.#groups = memory.groups;
-    this.#buckets = bucketAt(memory.groups, 0);
+    this.#groupCount = memory.groups;
+    this.#firstBucket = bucketAt(memory.groups, 0);
   }
 
   /** Goes to where an identity may lie. Needs no lock. */
-  seek(id: Identity): void {
+  locate(id: Identity): void {
     // 32 x 22 bits: the product is exact.
-    const group = Math.floor(((id.h1 >>> 0) * this.#groups) / TWO_POW_32);
+    const group = Math.floor(((id.h1 >>> 0) * this.#groupCount) / TWO_POW_32);
     const first = id.h2 & (GROUP_BUCKETS - 1);
     // One of the 31 others, by bits that the first has not used.
     const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
     const second = (first + step) & (GROUP_BUCKETS - 1);
     const own = (id.h2 >>> 21) & (BUCKET_SLOTS - 1);
-    const slots = slotAt(this.#buckets, group * GROUP_SLOTS);
-    this.a = slotAt(slots, first * BUCKET_SLOTS);
-    this.b = slotAt(slots, second * BUCKET_SLOTS);
-    this.ownA = slotAt(this.a, own);
-    this.ownB = slotAt(this.b, own);
-    this.lock = lockOf(group);
+    const slots = slotAt(this.#firstBucket, group * GROUP_SLOTS);
+    this.bucketA = slotAt(slots, first * BUCKET_SLOTS);
+    this.bucketB = slotAt(slots, second * BUCKET_SLOTS);
+    this.preferredSlotA = slotAt(this.bucketA, own);
+    this.preferredSlotB = slotAt(this.bucketB, own);
+    this.lock = lockAt(group);
   }
 
   /** Goes back to where `seek` went. */
-  goTo({ lock, a, b, ownA, ownB }: Spot): void {
+  select({ lock, bucketA, bucketB, preferredSlotA, preferredSlotB }: SlotCandidates): void {
     this.lock = lock;
-    this.a = a;
-    this.b = b;
-    this.ownA = ownA;
-    this.ownB = ownB;
+    this.bucketA = bucketA;
+    this.bucketB = bucketB;
+    this.preferredSlotA = preferredSlotA;
+    this.preferredSlotB = preferredSlotB;
   }
 
   /**
@@ -87,9 +93,10 @@ export class Group implements Spot {
    * wait for one another, so that the lines come from memory together. Not worth it for one check,
    * for which the second slot of its own is mostly read in vain.
    */
-  fetch(): void {
+  prefetch(): void {
     const { words } = this.#memory;
-    this.fetched = words[this.lock] ^ words[this.ownA * 2] ^ words[this.ownB * 2];
+    this.prefetchedWord =
+      words[this.lock] ^ words[this.preferredSlotA * 2] ^ words[this.preferredSlotB * 2];
   }
 
   /**
@@ -97,10 +104,10 @@ export class Group implements Spot {
    * stopped for longer than a window would otherwise open a spent one anew, once its expired
    * counter has been replaced. That something may change is noted before anything does.
    */
-  advance(nowMs: number): number {
+  advanceTime(nowMs: number): number {
     const { words, doubles } = this.#memory;
-    words[this.lock + LOCK.changed] = 1;
-    const at = this.lock / 2 + LOCK.now;
+    words[this.lock + LOCK_LINE.isChanged] = 1;
+    const at = this.lock / 2 + LOCK_LINE.latestMs;
     const latest = doubles[at];
     if (nowMs <= latest) return latest;
     doubles[at] = nowMs;
@@ -110,16 +117,16 @@ export class Group implements Spot {
   /** The slot of the identity, an index of doubles; NO_SLOT when it is not there. Needs no lock. */
   find(id: Identity, durationMs: number): number {
     const memory = this.#memory;
-    if (isCounter(memory, this.ownA, id, durationMs)) return this.ownA;
-    if (isCounter(memory, this.ownB, id, durationMs)) return this.ownB;
-    const slot = findSlot(memory, this.a, id, durationMs);
-    return slot !== NO_SLOT ? slot : findSlot(memory, this.b, id, durationMs);
+    if (isCounterOf(memory, this.preferredSlotA, id, durationMs)) return this.preferredSlotA;
+    if (isCounterOf(memory, this.preferredSlotB, id, durationMs)) return this.preferredSlotB;
+    const slot = findSlot(memory, this.bucketA, id, durationMs);
+    return slot !== NO_SLOT ? slot : findSlot(memory, this.bucketB, id, durationMs);
   }
 
   /** Reads the ring of a slot. Needs no lock, but then may see it half-written. */
-  read(slot: number, cells: Cells): void {
+  readCells(slot: number, cells: Cells): void {
     const { doubles } = this.#memory;
-    const ring = slot + SLOT.ring;
+    const ring = slot + SLOT.cells;
     const newest = doubles[slot + SLOT.newest];
     cells.newest = newest;
     cells.current = doubles[ring + (newest & 1)];
@@ -128,29 +135,29 @@ export class Group implements Spot {
 
   /**
    * Writes the ring of a slot.
-   * @param before the newest window that was read from it
+   * @param previousNewest the newest window that was read from it
    */
-  write(slot: number, before: number, { newest, current, previous }: Cells): void {
+  writeCells(slot: number, previousNewest: number, { newest, current, previous }: Cells): void {
     const { doubles } = this.#memory;
-    const ring = slot + SLOT.ring;
+    const ring = slot + SLOT.cells;
     const cell = newest & 1;
     doubles[ring + (cell ^ 1)] = previous;
     doubles[ring + cell] = current;
-    if (newest === before) return;
+    if (newest === previousNewest) return;
     // The number last: cut off before, no window is the worse for it. The cells that were written
     // are those of windows that are past, or hold what they held.
-    this.#memory.words[slot * 2 + SLOT_WORD.refused] = 0;
+    this.#memory.words[slot * 2 + SLOT_WORD.denied] = 0;
     doubles[slot + SLOT.newest] = newest;
   }
 
   /** Notes under which limit the last tokens of a slot were admitted. */
-  admittedUnder(slot: number, limit: number): void {
+  setLastLimit(slot: number, limit: number): void {
     this.#memory.doubles[slot + SLOT.limit] = limit;
   }
 
   /** Notes that the identity was refused in a window that its slot holds. */
-  refusedIn(slot: number, window: number): void {
-    this.#memory.words[slot * 2 + SLOT_WORD.refused] |= 1 << (window & 1);
+  markDenied(slot: number, window: number): void {
+    this.#memory.words[slot * 2 + SLOT_WORD.denied] |= 1 << (window & 1);
   }
 
   /**
@@ -158,7 +165,7 @@ export class Group implements Spot {
    * @param namespaceTag the first word of the state of its namespace
    * @returns one of OUTCOME
    */
-  place(
+  insert(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
@@ -168,14 +175,14 @@ export class Group implements Spot {
   ): number {
     const memory = this.#memory;
     let outcome: number = OUTCOME.decided;
-    let slot = freeSlot(memory, this, nowMs);
+    let slot = findFreeSlot(memory, this, nowMs);
     if (slot === NO_SLOT) {
-      slot = chooseVictim(memory, this.a, this.b, id, namespaceTag, nowMs);
+      slot = chooseEviction(memory, this.bucketA, this.bucketB, id, namespaceTag, nowMs);
       if (slot === NO_SLOT) return OUTCOME.full;
       outcome = OUTCOME.evicted;
     }
-    markUsed(memory.words, this.lock, indexInGroup(this.#buckets, slot));
-    fillSlot(memory, slot, id, namespaceTag, cells, durationMs, limit);
+    markSlotUsed(memory.words, this.lock, indexInGroup(this.#firstBucket, slot));
+    writeCounter(memory, slot, id, namespaceTag, cells, durationMs, limit);
     return outcome;
   }
 
@@ -185,12 +192,12 @@ export class Group implements Spot {
    * @returns how many there were
    */
   remove(id: Identity, durationMs: number | undefined, nowMs: number): number {
-    const inA = emptySlots(this.#memory, this.a, id, durationMs, nowMs);
-    return inA + emptySlots(this.#memory, this.b, id, durationMs, nowMs);
+    const inA = clearSlots(this.#memory, this.bucketA, id, durationMs, nowMs);
+    return inA + clearSlots(this.#memory, this.bucketB, id, durationMs, nowMs);
   }
 
   /** When the first window of the counters in the two buckets ends, ms. */
-  earliestEnd(): number {
-    return earliestEnd(this.#memory, this.a, this.b);
+  earliestWindowEnd(): number {
+    return earliestWindowEnd(this.#memory, this.bucketA, this.bucketB);
   }
 }

@@ -16,13 +16,13 @@ import { NAME_MAX_BYTES } from '../limits.ts';
 export const HASH_KEY_BYTES = 16;
 
 const ROUNDS = 8;
-const BLOCK = 16;
+const BLOCK_BYTES = 16;
 /** Behind the last byte of a message whose last block is not full. */
-const PADDING = 1;
+const PADDING_BYTE = 1;
 
 const LENGTH_BYTES = 4;
 /** A namespace, its length before it and zeros behind it. */
-const SCRATCH_BYTES = LENGTH_BYTES + NAME_MAX_BYTES + BLOCK;
+const SCRATCH_BYTES = LENGTH_BYTES + NAME_MAX_BYTES + BLOCK_BYTES;
 
 /** The state of the hash after a namespace: four words. */
 export type NamespaceState = Int32Array;
@@ -47,9 +47,9 @@ export class Hasher implements Identity {
 
   readonly #key: Int32Array;
   /** What is xor-ed around a full and around a padded last block, and around any other. */
-  readonly #full: Int32Array;
-  readonly #padded: Int32Array;
-  readonly #inner = new Int32Array(4);
+  readonly #fullBlockMask: Int32Array;
+  readonly #paddedBlockMask: Int32Array;
+  readonly #innerBlockMask = new Int32Array(4);
   /** For texts that are not bytes yet. */
   readonly #scratch = new Bytes(SCRATCH_BYTES);
 
@@ -58,8 +58,8 @@ export class Hasher implements Identity {
     if (key.length !== HASH_KEY_BYTES) throw new Error(`the hash key has ${key.length} bytes`);
     const view = new DataView(key.buffer, key.byteOffset, HASH_KEY_BYTES);
     this.#key = Int32Array.from([0, 4, 8, 12], (at) => view.getInt32(at, true));
-    this.#full = timesTwo(this.#key);
-    this.#padded = timesTwo(this.#full);
+    this.#fullBlockMask = doubleInField(this.#key);
+    this.#paddedBlockMask = doubleInField(this.#fullBlockMask);
   }
 
   /** Absorbs a namespace; what it returns is passed to every `hash` in that namespace. */
@@ -67,9 +67,9 @@ export class Hasher implements Identity {
     const scratch = this.#scratch;
     const end = scratch.write(name, LENGTH_BYTES);
     scratch.view.setUint32(0, end - LENGTH_BYTES, true);
-    const blocks = Math.ceil(end / BLOCK) * BLOCK;
+    const blocks = Math.ceil(end / BLOCK_BYTES) * BLOCK_BYTES;
     scratch.array.fill(0, end, blocks);
-    this.#run(this.#key, scratch.view, 0, blocks, false);
+    this.#absorb(this.#key, scratch.view, 0, blocks, false);
     return Int32Array.of(this.h0, this.h1, this.h2, this.h3);
   }
 
@@ -80,7 +80,7 @@ export class Hasher implements Identity {
 
   /** The same of an identifier that is there in UTF-8. */
   hashBytes(state: NamespaceState, { view }: Bytes, from: number, to: number): void {
-    this.#run(state, view, from, to, true);
+    this.#absorb(state, view, from, to, true);
     // 0 marks an empty slot. Of 2^32 values one is folded into another: 127.99 bits are left.
     if (this.h3 === 0) this.h3 = 1;
   }
@@ -88,20 +88,24 @@ export class Hasher implements Identity {
   /** The tag of a message under the key alone, as the algorithm is published: for its vectors. */
   chaskey(message: Uint8Array): Int32Array {
     this.#scratch.array.set(message);
-    this.#run(this.#key, this.#scratch.view, 0, message.length, true);
+    this.#absorb(this.#key, this.#scratch.view, 0, message.length, true);
     return Int32Array.of(this.h0, this.h1, this.h2, this.h3);
   }
 
   /** Runs a message of bytes from a state. One that goes on has full blocks. */
-  #run(state: Int32Array, view: DataView, from: number, to: number, final: boolean): void {
+  #absorb(state: Int32Array, view: DataView, from: number, to: number, isFinal: boolean): void {
     let v0 = state[0];
     let v1 = state[1];
     let v2 = state[2];
     let v3 = state[3];
-    for (let at = from; ; at += BLOCK) {
+    for (let at = from; ; at += BLOCK_BYTES) {
       const left = to - at;
-      const last = left <= BLOCK;
-      const around = !(last && final) ? this.#inner : left === BLOCK ? this.#full : this.#padded;
+      const last = left <= BLOCK_BYTES;
+      const around = !(last && isFinal)
+        ? this.#innerBlockMask
+        : left === BLOCK_BYTES
+          ? this.#fullBlockMask
+          : this.#paddedBlockMask;
       v0 ^= around[0] ^ word(view, at, left);
       v1 ^= around[1] ^ word(view, at + 4, left - 4);
       v2 ^= around[2] ^ word(view, at + 8, left - 8);
@@ -133,11 +137,11 @@ function word(view: DataView, at: number, left: number): number {
   if (left >= 4) return view.getInt32(at, true);
   if (left < 0) return 0;
   const shift = 8 * left;
-  return (view.getInt32(at, true) & ((1 << shift) - 1)) | (PADDING << shift);
+  return (view.getInt32(at, true) & ((1 << shift) - 1)) | (PADDING_BYTE << shift);
 }
 
 /** Doubling in the field GF(2^128), as the algorithm derives its subkeys. */
-function timesTwo(key: Int32Array): Int32Array {
+function doubleInField(key: Int32Array): Int32Array {
   return Int32Array.of(
     (key[0] << 1) ^ (key[3] < 0 ? 0x87 : 0),
     (key[1] << 1) | (key[0] >>> 31),

@@ -29,31 +29,31 @@
  * the look of an asynchronous check, and reads ahead of a decision, which decide nothing.
  */
 
-import { LINE_BYTES } from '../limits.ts';
+import { CACHE_LINE_BYTES } from '../limits.ts';
 
 export const TABLE_MAGIC = 0x57656972; // "Weir"
 export const TABLE_VERSION = 3;
 
-export const HEADER = { magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 } as const;
+export const TABLE_HEADER = { magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 } as const;
 
-const LINE_WORDS = LINE_BYTES / 4;
+const LINE_WORDS = CACHE_LINE_BYTES / 4;
 
 /**
  * A large buffer is a mapping of its own, in which the C library keeps 16 bytes to itself: what
  * begins at byte 48 is a line of the processor's. Where memory comes otherwise, a line of ours is
  * parts of two, which costs time and nothing else.
  */
-const FIRST_LINE = 48;
+const FIRST_LINE_OFFSET = 48;
 
 /** Offsets from the start of a lock line: the owner and the bits in words, the time in doubles. */
-export const LOCK = { owner: 0, now: 1, used: 4, changed: 12 } as const;
+export const LOCK_LINE = { owner: 0, latestMs: 1, used: 4, isChanged: 12 } as const;
 
 export const GROUP_BUCKETS = 32;
 export const BUCKET_SLOTS = 8;
 export const GROUP_SLOTS = GROUP_BUCKETS * BUCKET_SLOTS;
 const USED_WORDS = GROUP_SLOTS / 32;
 
-export const SLOT_BYTES = LINE_BYTES;
+export const SLOT_BYTES = CACHE_LINE_BYTES;
 const SLOT_DOUBLES = SLOT_BYTES / 8;
 export const BUCKET_BYTES = BUCKET_SLOTS * SLOT_BYTES;
 const BUCKET_DOUBLES = BUCKET_BYTES / 8;
@@ -65,17 +65,17 @@ export const SLOT_WORD = {
   hash1: 2,
   hash2: 3,
   namespace: 4,
-  refused: 5,
+  denied: 5,
 } as const;
 /** Offsets in doubles from the start of a slot. */
-export const SLOT = { duration: 3, newest: 4, ring: 5, limit: 7 } as const;
+export const SLOT = { duration: 3, newest: 4, cells: 5, limit: 7 } as const;
 /** No index of a slot. */
 export const NO_SLOT = 0;
 
 /** The first byte of the buckets of a table of so many groups. */
 export function bucketsOffset(groups: number): number {
-  const before = LINE_BYTES - FIRST_LINE;
-  const end = LINE_BYTES + groups * LINE_BYTES;
+  const before = CACHE_LINE_BYTES - FIRST_LINE_OFFSET;
+  const end = CACHE_LINE_BYTES + groups * CACHE_LINE_BYTES;
   return Math.ceil(end / BUCKET_BYTES) * BUCKET_BYTES - before;
 }
 
@@ -105,31 +105,31 @@ export function indexInGroup(first: number, slot: number): number {
 }
 
 /** A table as int32 and as float64 from its first byte. */
-export interface Memory {
+export interface MemoryViews {
   readonly words: Int32Array;
   readonly doubles: Float64Array;
 }
 
 /** The lock line of a group, as an index of words. */
-export function lockOf(group: number): number {
-  return FIRST_LINE / 4 + group * LINE_WORDS;
+export function lockAt(group: number): number {
+  return FIRST_LINE_OFFSET / 4 + group * LINE_WORDS;
 }
 
 /** Notes that a slot of a group may hold a counter. @param index among the slots of the group */
-export function markUsed(words: Int32Array, lock: number, index: number): void {
-  words[lock + LOCK.used + (index >>> 5)] |= 1 << (index & 31);
+export function markSlotUsed(words: Int32Array, lock: number, index: number): void {
+  words[lock + LOCK_LINE.used + (index >>> 5)] |= 1 << (index & 31);
 }
 
 /** Notes that a slot of a group holds none. */
-export function markEmpty(words: Int32Array, lock: number, index: number): void {
-  words[lock + LOCK.used + (index >>> 5)] &= ~(1 << (index & 31));
+export function markSlotEmpty(words: Int32Array, lock: number, index: number): void {
+  words[lock + LOCK_LINE.used + (index >>> 5)] &= ~(1 << (index & 31));
 }
 
 /** The first slot from `index` on that may hold a counter; GROUP_SLOTS when there is none. */
-export function nextUsed(words: Int32Array, lock: number, index: number): number {
+export function nextUsedSlot(words: Int32Array, lock: number, index: number): number {
   let mask = -1 << (index & 31);
   for (let word = index >>> 5; word < USED_WORDS; word++) {
-    const bits = words[lock + LOCK.used + word] & mask;
+    const bits = words[lock + LOCK_LINE.used + word] & mask;
     // The lowest of them.
     if (bits !== 0) return word * 32 + 31 - Math.clz32(bits & -bits);
     mask = -1;

@@ -6,18 +6,18 @@
 import { MULTI_LIMIT_MAX } from '../limits.ts';
 
 /** A key is the place of a lock in the order, times so many, and the number of a check. */
-const NUMBERS = 2 ** Math.ceil(Math.log2(MULTI_LIMIT_MAX));
-const LOCKS = 2 ** 32;
+const CHECKS_PER_LOCK = 2 ** Math.ceil(Math.log2(MULTI_LIMIT_MAX));
+const LOCKS_PER_SHARD = 2 ** 32;
 
 export class LockOrder {
   readonly #keys = new Float64Array(MULTI_LIMIT_MAX);
   /** By place in the order: the number of the check, and 1 where its lock is the one before. */
-  readonly #numbers = new Uint8Array(MULTI_LIMIT_MAX);
-  readonly #shared = new Uint8Array(MULTI_LIMIT_MAX);
+  readonly #checks = new Uint8Array(MULTI_LIMIT_MAX);
+  readonly #sharesLock = new Uint8Array(MULTI_LIMIT_MAX);
 
   /** Adds a check; numbers begin at 0. */
-  add(number: number, shard: number, lock: number): void {
-    this.#keys[number] = (shard * LOCKS + lock) * NUMBERS + number;
+  add(check: number, shard: number, lock: number): void {
+    this.#keys[check] = (shard * LOCKS_PER_SHARD + lock) * CHECKS_PER_LOCK + check;
   }
 
   /** Puts the first checks in order. */
@@ -25,20 +25,20 @@ export class LockOrder {
     const keys = this.#keys.subarray(0, count).sort();
     let before = -1;
     for (let place = 0; place < count; place++) {
-      const lock = Math.floor(keys[place] / NUMBERS);
-      this.#numbers[place] = keys[place] - lock * NUMBERS;
-      this.#shared[place] = lock === before ? 1 : 0;
+      const lock = Math.floor(keys[place] / CHECKS_PER_LOCK);
+      this.#checks[place] = keys[place] - lock * CHECKS_PER_LOCK;
+      this.#sharesLock[place] = lock === before ? 1 : 0;
       before = lock;
     }
   }
 
   /** The number of the check at a place in the order. */
-  at(place: number): number {
-    return this.#numbers[place];
+  checkAt(position: number): number {
+    return this.#checks[position];
   }
 
   /** Whether the check at a place has the lock of the one before it. */
-  sharesLock(place: number): boolean {
-    return this.#shared[place] === 1;
+  sharesLock(position: number): boolean {
+    return this.#sharesLock[position] === 1;
   }
 }

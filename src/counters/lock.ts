@@ -12,16 +12,16 @@
  */
 
 /** A lock that is held this many steps of STEP_MS is held for ever: about five seconds. */
-const STEPS_MAX = 30_000;
-const STEP_MS = 0.1;
-const SPINS = 200;
+const WAIT_STEPS_MAX = 30_000;
+const WAIT_STEP_MS = 0.1;
+const SPINS_MAX = 200;
 
 /**
- * @param waiting called now and then while it waits
+ * @param onWait called now and then while it waits
  * @throws when the lock stays held, which is a failure of its holder and not of the caller
  */
-export function acquire(words: Int32Array, lock: number, owner: number, waiting: () => void): void {
-  if (!tryAcquire(words, lock, owner)) wait(words, lock, owner, waiting);
+export function acquire(words: Int32Array, lock: number, owner: number, onWait: () => void): void {
+  if (!tryAcquire(words, lock, owner)) waitForLock(words, lock, owner, onWait);
 }
 
 export function tryAcquire(words: Int32Array, lock: number, owner: number): boolean {
@@ -37,17 +37,17 @@ export function breakLock(words: Int32Array, lock: number, owner: number): boole
   return Atomics.compareExchange(words, lock, owner, 0) === owner;
 }
 
-function wait(words: Int32Array, lock: number, owner: number, waiting: () => void): void {
-  for (let spin = 0; spin < SPINS; spin++) {
+function waitForLock(words: Int32Array, lock: number, owner: number, onWait: () => void): void {
+  for (let spin = 0; spin < SPINS_MAX; spin++) {
     if (Atomics.load(words, lock) === 0) {
       if (Atomics.compareExchange(words, lock, 0, owner) === 0) return;
     }
   }
-  for (let step = 0; step < STEPS_MAX; step++) {
+  for (let step = 0; step < WAIT_STEPS_MAX; step++) {
     const holder = Atomics.compareExchange(words, lock, 0, owner);
     if (holder === 0) return;
-    waiting();
-    Atomics.wait(words, lock, holder, STEP_MS);
+    onWait();
+    Atomics.wait(words, lock, holder, WAIT_STEP_MS);
   }
   throw new Error(`lock ${lock} is held by ${Atomics.load(words, lock)} for ever`);
 }

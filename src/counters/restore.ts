@@ -12,27 +12,27 @@
 import { closeSync, lstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { faultOf, OPEN_AS_IT_IS } from '../ownership.ts';
+import { SAFE_OPEN_FLAGS, unusableReason } from '../ownership.ts';
 import { shardOf } from '../shards/shard.ts';
-import type { Table } from './buffer.ts';
+import type { TableMemory } from './buffer.ts';
 import {
-  type Checkpoint,
-  Damage,
+  CheckpointDamageError,
+  type CheckpointHeader,
+  decodeHeader,
   ENTRY_BYTES,
-  entriesCrcOf,
+  type HashKeyFingerprint,
   HEADER_BYTES,
-  type KeyWords,
-  readHeader,
-  shardOfName,
+  readEntriesCrc,
+  shardOfFileName,
 } from './checkpoint.ts';
 import { OUTCOME } from './decision.ts';
 import { Group } from './group.ts';
 import type { Identity } from './hash.ts';
-import { HEADER, NO_SLOT, SLOT, SLOT_WORD } from './layout.ts';
+import { NO_SLOT, SLOT, SLOT_WORD, TABLE_HEADER } from './layout.ts';
 import { type Cells, isExpired } from './window.ts';
 
 /** A file that says it is a checkpoint. */
-interface File extends Checkpoint {
+interface CheckpointFile extends CheckpointHeader {
   name: string;
   entriesCrc: number;
 }
@@ -44,36 +44,37 @@ interface File extends Checkpoint {
 const PART_ENTRIES = 16_384;
 
 /** What became of the counters of the last run. */
-export interface Restored {
+export interface RestoreResult {
   counters: number;
   /** Those that found no room in a smaller table, or took that of another. */
-  noRoom: number;
+  lostCounters: number;
   /** What is wrong with files, a sentence each. */
-  damage: string[];
+  damageMessages: string[];
 }
 
-export class LastRun {
+export class CheckpointLoader {
   /** Weir's time when its last checkpoint was begun; 0 when there is none. */
-  readonly atMs: number;
+  readonly latestStartedMs: number;
   readonly #directory: string;
   /** By shard, the newest first. */
-  readonly #files = new Map<number, File[]>();
-  readonly #damage: string[] = [];
-  readonly #part = new Uint8Array(PART_ENTRIES * ENTRY_BYTES);
+  readonly #files = new Map<number, CheckpointFile[]>();
+  readonly #damageMessages: string[] = [];
+  readonly #buffer = new Uint8Array(PART_ENTRIES * ENTRY_BYTES);
 
   /** @param latestMs checkpoints of a later time were made under a clock that went wrong */
-  constructor(directory: string, key: KeyWords, latestMs: number) {
+  constructor(directory: string, key: HashKeyFingerprint, latestMs: number) {
     this.#directory = directory;
     for (const name of readdirSync(directory)) {
-      const shard = shardOfName(name);
+      const shard = shardOfFileName(name);
       if (shard === undefined) continue;
-      this.#attempt(name, () => {
-        const fault = faultOf(lstatSync(join(directory, name)));
-        if (fault !== undefined) throw new Damage(`it ${fault}`);
+      this.#tryRead(name, () => {
+        const fault = unusableReason(lstatSync(join(directory, name)));
+        if (fault !== undefined) throw new CheckpointDamageError(`it ${fault}`);
         const header = new ArrayBuffer(HEADER_BYTES);
         this.#read(name, 0, new Uint8Array(header));
-        const file = { name, entriesCrc: entriesCrcOf(header), ...readHeader(header, key) };
-        if (file.atMs > latestMs) throw new Damage("it is of a time far ahead of this machine's");
+        const file = { name, entriesCrc: readEntriesCrc(header), ...decodeHeader(header, key) };
+        if (file.startedMs > latestMs)
+          throw new CheckpointDamageError("it is of a time far ahead of this machine's");
         const files = [...(this.#files.get(shard) ?? []), file];
         this.#files.set(
           shard,
@@ -81,29 +82,32 @@ export class LastRun {
         );
       });
     }
-    this.atMs = Math.max(0, ...[...this.#files.values()].flat().map(({ atMs }) => atMs));
+    this.latestStartedMs = Math.max(
+      0,
+      ...[...this.#files.values()].flat().map(({ startedMs }) => startedMs),
+    );
   }
 
   /** Takes its counters in. @param tables one for each shard, that nobody else has */
-  into(tables: readonly Table[], nowMs: number): Restored {
-    const taking = new Taking(tables, nowMs);
+  restoreInto(tables: readonly TableMemory[], nowMs: number): RestoreResult {
+    const taking = new CounterInserter(tables, nowMs);
     for (const shard of [...this.#files.keys()].toSorted((a, b) => a - b)) {
       for (const file of this.#files.get(shard)!) {
-        if (!this.#attempt(file.name, () => this.#take(file, taking))) continue;
-        if (shard < tables.length) tables[shard].words[HEADER.checkpoint] = file.number;
+        if (!this.#tryRead(file.name, () => this.#loadFile(file, taking))) continue;
+        if (shard < tables.length) tables[shard].words[TABLE_HEADER.checkpoint] = file.number;
         break;
       }
     }
-    const { counters, noRoom } = taking;
-    return { counters, noRoom, damage: this.#damage };
+    const { counters, lostCounters } = taking;
+    return { counters, lostCounters, damageMessages: this.#damageMessages };
   }
 
   /** @returns true when its entries were taken */
-  #take({ name, count, entriesCrc }: File, taking: Taking): true {
+  #loadFile({ name, entryCount, entriesCrc }: CheckpointFile, inserter: CounterInserter): true {
     let crc = 0;
-    for (const entries of this.#parts(name, count)) crc = crc32(entries, crc);
-    if ((crc | 0) !== entriesCrc) throw new Damage('it is not whole');
-    for (const entries of this.#parts(name, count)) taking.take(entries);
+    for (const entries of this.#parts(name, entryCount)) crc = crc32(entries, crc);
+    if ((crc | 0) !== entriesCrc) throw new CheckpointDamageError('it is not whole');
+    for (const entries of this.#parts(name, entryCount)) inserter.insertAll(entries);
     return true;
   }
 
@@ -111,21 +115,21 @@ export class LastRun {
   *#parts(name: string, count: number): Generator<Uint8Array> {
     for (let at = 0; at < count; at += PART_ENTRIES) {
       const length = Math.min(PART_ENTRIES, count - at) * ENTRY_BYTES;
-      const part = this.#part.subarray(0, length);
+      const part = this.#buffer.subarray(0, length);
       this.#read(name, HEADER_BYTES + at * ENTRY_BYTES, part);
       yield part;
     }
   }
 
   /** Does what reads a file; where it cannot be, that is damage. */
-  #attempt<T>(name: string, read: () => T): T | undefined {
+  #tryRead<T>(name: string, read: () => T): T | undefined {
     try {
       return read();
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException;
-      if (!(error instanceof Damage) && code === undefined) throw error;
+      if (!(error instanceof CheckpointDamageError) && code === undefined) throw error;
       const path = join(this.#directory, name);
-      this.#damage.push(`${path} is left out: ${message}`);
+      this.#damageMessages.push(`${path} is left out: ${message}`);
       this.#remove(path);
       return undefined;
     }
@@ -135,18 +139,18 @@ export class LastRun {
     try {
       rmSync(path, { force: true });
     } catch (error) {
-      this.#damage.push(`${path} cannot be removed: ${(error as Error).message}`);
+      this.#damageMessages.push(`${path} cannot be removed: ${(error as Error).message}`);
     }
   }
 
   /** Fills the bytes from this position of a file on. */
   #read(name: string, position: number, bytes: Uint8Array): void {
     const { length } = bytes;
-    const file = openSync(join(this.#directory, name), OPEN_AS_IT_IS);
+    const file = openSync(join(this.#directory, name), SAFE_OPEN_FLAGS);
     try {
       for (let at = 0; at < length; ) {
         const read = readSync(file, bytes, at, length - at, position + at);
-        if (read === 0) throw new Damage('it is cut off');
+        if (read === 0) throw new CheckpointDamageError('it is cut off');
         at += read;
       }
     } finally {
@@ -156,25 +160,26 @@ export class LastRun {
 }
 
 /** Puts entries into the tables. */
-class Taking {
+class CounterInserter {
   counters = 0;
-  noRoom = 0;
+  lostCounters = 0;
   readonly #groups: readonly Group[];
   readonly #nowMs: number;
 
-  constructor(tables: readonly Table[], nowMs: number) {
+  constructor(tables: readonly TableMemory[], nowMs: number) {
     this.#groups = tables.map((table) => new Group(table));
     this.#nowMs = nowMs;
   }
 
   /** @param entries from the first byte of their buffer on */
-  take({ buffer, byteLength }: Uint8Array): void {
+  insertAll({ buffer, byteLength }: Uint8Array): void {
     const words = new Int32Array(buffer, 0, byteLength / 4);
     const doubles = new Float64Array(buffer, 0, byteLength / 8);
-    for (let at = 0; at < doubles.length; at += ENTRY_BYTES / 8) this.#takeOne(words, doubles, at);
+    for (let at = 0; at < doubles.length; at += ENTRY_BYTES / 8)
+      this.#insertOne(words, doubles, at);
   }
 
-  #takeOne(words: Int32Array, doubles: Float64Array, at: number): void {
+  #insertOne(words: Int32Array, doubles: Float64Array, at: number): void {
     const durationMs = doubles[at + SLOT.duration];
     const newest = doubles[at + SLOT.newest];
     if (isExpired(newest, durationMs, this.#nowMs)) return;
@@ -186,23 +191,23 @@ class Taking {
     };
     const cells: Cells = {
       newest,
-      current: doubles[at + SLOT.ring + (newest & 1)],
-      previous: doubles[at + SLOT.ring + (~newest & 1)],
+      current: doubles[at + SLOT.cells + (newest & 1)],
+      previous: doubles[at + SLOT.cells + (~newest & 1)],
     };
     const limit = doubles[at + SLOT.limit];
     const group = this.#groups[shardOf(id)];
-    group.seek(id);
-    group.advance(this.#nowMs);
+    group.locate(id);
+    group.advanceTime(this.#nowMs);
     // Left behind by a weir with more shards, whose own files come first.
     if (group.find(id, durationMs) !== NO_SLOT) return;
     const tag = words[at * 2 + SLOT_WORD.namespace];
-    const outcome = group.place(id, tag, this.#nowMs, cells, durationMs, limit);
-    if (outcome !== OUTCOME.decided) this.noRoom++;
+    const outcome = group.insert(id, tag, this.#nowMs, cells, durationMs, limit);
+    if (outcome !== OUTCOME.decided) this.lostCounters++;
     if (outcome === OUTCOME.full) return;
     this.counters++;
     for (const window of [newest, newest - 1]) {
-      if (words[at * 2 + SLOT_WORD.refused] & (1 << (window & 1))) {
-        group.refusedIn(group.find(id, durationMs), window);
+      if (words[at * 2 + SLOT_WORD.denied] & (1 << (window & 1))) {
+        group.markDenied(group.find(id, durationMs), window);
       }
     }
   }

@@ -9,37 +9,41 @@
  * slot of the first, 19 % of the second. Without that condition, 1 of 10^6 met two full ones.
  */
 
-import { isOf } from './find.ts';
+import { isSlotOf } from './find.ts';
 import type { Identity } from './hash.ts';
-import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+import { BUCKET_SLOTS, type MemoryViews, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { type Cells, isExpired } from './window.ts';
 
 /** Where an identity may lie, as indexes of doubles: its two buckets, and its own slot in each. */
-export interface Candidates {
-  a: number;
-  b: number;
-  ownA: number;
-  ownB: number;
+export interface BucketPair {
+  bucketA: number;
+  bucketB: number;
+  preferredSlotA: number;
+  preferredSlotB: number;
 }
 
 /** @returns a free slot in two buckets, or NO_SLOT */
-export function freeSlot(memory: Memory, { a, b, ownA, ownB }: Candidates, nowMs: number): number {
-  const freeA = countFree(memory, a, nowMs);
-  const freeB = countFree(memory, b, nowMs);
+export function findFreeSlot(
+  memory: MemoryViews,
+  { bucketA, bucketB, preferredSlotA, preferredSlotB }: BucketPair,
+  nowMs: number,
+): number {
+  const freeA = countFree(memory, bucketA, nowMs);
+  const freeB = countFree(memory, bucketB, nowMs);
   const most = Math.max(freeA, freeB);
   if (most === 0) return NO_SLOT;
   const enough = Math.min(BUCKET_SLOTS / 2 + 1, most);
-  if (freeA >= enough && isFree(memory, ownA, nowMs)) return ownA;
-  if (freeB >= enough && isFree(memory, ownB, nowMs)) return ownB;
-  return firstFree(memory, freeB > freeA ? b : a, nowMs);
+  if (freeA >= enough && isFree(memory, preferredSlotA, nowMs)) return preferredSlotA;
+  if (freeB >= enough && isFree(memory, preferredSlotB, nowMs)) return preferredSlotB;
+  return firstFree(memory, freeB > freeA ? bucketB : bucketA, nowMs);
 }
 
 /** When the first window of the counters in two full buckets ends, ms. */
-export function earliestEnd(memory: Memory, a: number, b: number): number {
-  return Math.min(earliestEndIn(memory, a), earliestEndIn(memory, b));
+export function earliestWindowEnd(memory: MemoryViews, bucketA: number, bucketB: number): number {
+  return Math.min(earliestWindowEndIn(memory, bucketA), earliestWindowEndIn(memory, bucketB));
 }
 
-function earliestEndIn({ doubles }: Memory, bucket: number): number {
+function earliestWindowEndIn({ doubles }: MemoryViews, bucket: number): number {
   let earliest = Number.POSITIVE_INFINITY;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     const slot = slotAt(bucket, i);
@@ -49,12 +53,12 @@ function earliestEndIn({ doubles }: Memory, bucket: number): number {
   return earliest;
 }
 
-function isFree({ words, doubles }: Memory, slot: number, nowMs: number): boolean {
+function isFree({ words, doubles }: MemoryViews, slot: number, nowMs: number): boolean {
   if (words[slot * 2 + SLOT_WORD.tag] === 0) return true;
   return isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs);
 }
 
-function countFree({ words, doubles }: Memory, bucket: number, nowMs: number): number {
+function countFree({ words, doubles }: MemoryViews, bucket: number, nowMs: number): number {
   let free = 0;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     const slot = slotAt(bucket, i);
@@ -66,15 +70,15 @@ function countFree({ words, doubles }: Memory, bucket: number, nowMs: number): n
   return free;
 }
 
-function firstFree(memory: Memory, bucket: number, nowMs: number): number {
+function firstFree(memory: MemoryViews, bucket: number, nowMs: number): number {
   let index = 0;
   while (!isFree(memory, slotAt(bucket, index), nowMs)) index++;
   return slotAt(bucket, index);
 }
 
 /** Writes a counter into an unused slot, or over another counter. */
-export function fillSlot(
-  { words, doubles }: Memory,
+export function writeCounter(
+  { words, doubles }: MemoryViews,
   slot: number,
   id: Identity,
   namespaceTag: number,
@@ -88,11 +92,11 @@ export function fillSlot(
   words[slotWords + SLOT_WORD.hash1] = id.h1;
   words[slotWords + SLOT_WORD.hash2] = id.h2;
   words[slotWords + SLOT_WORD.namespace] = namespaceTag;
-  words[slotWords + SLOT_WORD.refused] = 0;
+  words[slotWords + SLOT_WORD.denied] = 0;
   doubles[slot + SLOT.duration] = durationMs;
   doubles[slot + SLOT.newest] = cells.newest;
-  doubles[slot + SLOT.ring + (cells.newest & 1)] = cells.current;
-  doubles[slot + SLOT.ring + (~cells.newest & 1)] = cells.previous;
+  doubles[slot + SLOT.cells + (cells.newest & 1)] = cells.current;
+  doubles[slot + SLOT.cells + (~cells.newest & 1)] = cells.previous;
   doubles[slot + SLOT.limit] = limit;
   words[slotWords + SLOT_WORD.tag] = id.h3;
 }
@@ -101,8 +105,8 @@ export function fillSlot(
  * Empties the slots of an identity in a bucket, of one duration or of all.
  * @returns how many of them had not expired
  */
-export function emptySlots(
-  memory: Memory,
+export function clearSlots(
+  memory: MemoryViews,
   bucket: number,
   id: Identity,
   durationMs: number | undefined,
@@ -112,7 +116,7 @@ export function emptySlots(
   let live = 0;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     const slot = slotAt(bucket, i);
-    if (!isOf(memory, slot, id)) continue;
+    if (!isSlotOf(memory, slot, id)) continue;
     const duration = doubles[slot + SLOT.duration];
     if (durationMs !== undefined && duration !== durationMs) continue;
     words[slot * 2 + SLOT_WORD.tag] = 0;

@@ -10,20 +10,20 @@
  */
 
 import { AMOUNT_MAX } from '../limits.ts';
-import { type Judge, usedBefore, usedIn, windowAt } from './window.ts';
+import { type Judge, usageBefore, usageIn, windowAt } from './window.ts';
 
 export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
   const reset = (window + 1) * durationMs;
-  const before = usedBefore(cells, window);
+  const before = usageBefore(cells, window);
   // A clock behind the window counts as its beginning.
   const leftMs = Math.min(reset - nowMs, durationMs);
   const carried = before === 0 ? 0 : share(before, leftMs, durationMs);
   // Too far below 0 to be exact, it is below 0.
-  const left = limit - usedIn(cells, window) - carried;
+  const left = limit - usageIn(cells, window) - carried;
   const admitted = cost === 0 || cost <= left;
   const remaining = admitted ? left - cost : 0;
-  decision.admitted = admitted;
+  decision.allowed = admitted;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = reset;
   decision.window = window;

@@ -7,15 +7,15 @@
  * expired, so that a table without traffic costs a look at its lock lines.
  */
 
-import type { Table } from './buffer.ts';
+import type { TableMemory } from './buffer.ts';
 import {
   bucketAt,
   GROUP_BUCKETS,
   GROUP_SLOTS,
-  LOCK,
-  lockOf,
-  markEmpty,
-  nextUsed,
+  LOCK_LINE,
+  lockAt,
+  markSlotEmpty,
+  nextUsedSlot,
   SLOT,
   SLOT_WORD,
   slotAt,
@@ -24,67 +24,67 @@ import { release, tryAcquire } from './lock.ts';
 import { isExpired } from './window.ts';
 
 /** Groups that were swept or found busy in one step: a few microseconds each. */
-const STEP_GROUPS = 4;
+const STEP_GROUPS_MAX = 4;
 
 export class Sweeper {
   /** Counters removed since the start. */
-  removed = 0;
-  readonly #table: Table;
+  removedCount = 0;
+  readonly #table: TableMemory;
   readonly #owner: number;
   /**
    * Per group: up to which time of decisions it was looked at, when its next counter expires, how
    * many live. A millisecond that still runs is looked at again.
    */
-  readonly #sweptMs: Float64Array;
-  readonly #dueMs: Float64Array;
-  readonly #live: Uint16Array;
-  #next = 0;
+  readonly #sweptUntilMs: Float64Array;
+  readonly #nextExpiryMs: Float64Array;
+  readonly #liveCounts: Uint16Array;
+  #nextGroup = 0;
 
   /** @param owner the incarnation of the calling thread, which its locks carry */
-  constructor(table: Table, owner: number) {
+  constructor(table: TableMemory, owner: number) {
     this.#table = table;
     this.#owner = owner;
-    this.#sweptMs = new Float64Array(table.groups);
-    this.#dueMs = new Float64Array(table.groups).fill(Number.POSITIVE_INFINITY);
-    this.#live = new Uint16Array(table.groups);
+    this.#sweptUntilMs = new Float64Array(table.groups);
+    this.#nextExpiryMs = new Float64Array(table.groups).fill(Number.POSITIVE_INFINITY);
+    this.#liveCounts = new Uint16Array(table.groups);
   }
 
   /** Live counters, as of the last look at each group. */
-  get live(): number {
-    return this.#live.reduce((sum, live) => sum + live, 0);
+  get liveCount(): number {
+    return this.#liveCounts.reduce((sum, live) => sum + live, 0);
   }
 
   /** Sweeps some of the groups that need it. @returns whether the round is done */
   step(nowMs: number): boolean {
     let swept = 0;
-    while (swept < STEP_GROUPS && this.#next < this.#table.groups) {
-      if (this.#sweep(this.#next++, nowMs)) swept++;
+    while (swept < STEP_GROUPS_MAX && this.#nextGroup < this.#table.groups) {
+      if (this.#sweepGroup(this.#nextGroup++, nowMs)) swept++;
     }
-    if (this.#next < this.#table.groups) return false;
-    this.#next = 0;
+    if (this.#nextGroup < this.#table.groups) return false;
+    this.#nextGroup = 0;
     return true;
   }
 
   /** @returns whether there was anything to look at */
-  #sweep(group: number, nowMs: number): boolean {
+  #sweepGroup(group: number, nowMs: number): boolean {
     const { words, doubles } = this.#table;
-    const lock = lockOf(group);
+    const lock = lockAt(group);
     // Time in a group never runs back; see `group.ts`.
-    const latestMs = doubles[lock / 2 + LOCK.now];
-    if (latestMs <= this.#sweptMs[group] && nowMs < this.#dueMs[group]) return false;
+    const latestMs = doubles[lock / 2 + LOCK_LINE.latestMs];
+    if (latestMs <= this.#sweptUntilMs[group] && nowMs < this.#nextExpiryMs[group]) return false;
     const atMs = Math.max(latestMs, nowMs);
-    if (!this.#look(group, atMs)) {
-      this.#sweptMs[group] = Math.min(latestMs, nowMs - 1);
+    if (!this.#scanGroup(group, atMs)) {
+      this.#sweptUntilMs[group] = Math.min(latestMs, nowMs - 1);
       return true;
     }
     if (!tryAcquire(words, lock, this.#owner)) return true;
     try {
-      const lockedMs = Math.max(doubles[lock / 2 + LOCK.now], nowMs);
+      const lockedMs = Math.max(doubles[lock / 2 + LOCK_LINE.latestMs], nowMs);
       // What is removed now must count as expired for whoever comes with an older time.
-      doubles[lock / 2 + LOCK.now] = lockedMs;
-      this.#remove(group, lockedMs);
-      this.#look(group, lockedMs);
-      this.#sweptMs[group] = Math.min(lockedMs, nowMs - 1);
+      doubles[lock / 2 + LOCK_LINE.latestMs] = lockedMs;
+      this.#removeExpired(group, lockedMs);
+      this.#scanGroup(group, lockedMs);
+      this.#sweptUntilMs[group] = Math.min(lockedMs, nowMs - 1);
     } finally {
       release(words, lock);
     }
@@ -95,14 +95,18 @@ export class Sweeper {
    * Counts the live counters of a group, and when the next of them expires. Without the lock it may
    * see a slot as it was or as it will be. @returns whether an expired one is there
    */
-  #look(group: number, nowMs: number): boolean {
+  #scanGroup(group: number, nowMs: number): boolean {
     const { words, doubles, groups } = this.#table;
-    const lock = lockOf(group);
+    const lock = lockAt(group);
     const slots = bucketAt(groups, group * GROUP_BUCKETS);
     let live = 0;
     let due = Number.POSITIVE_INFINITY;
     let expired = false;
-    for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+    for (
+      let i = nextUsedSlot(words, lock, 0);
+      i < GROUP_SLOTS;
+      i = nextUsedSlot(words, lock, i + 1)
+    ) {
       const slot = slotAt(slots, i);
       if (words[slot * 2 + SLOT_WORD.tag] === 0) continue;
       const durationMs = doubles[slot + SLOT.duration];
@@ -113,16 +117,20 @@ export class Sweeper {
         due = Math.min(due, (newest + 2) * durationMs);
       }
     }
-    this.#live[group] = live;
-    this.#dueMs[group] = due;
+    this.#liveCounts[group] = live;
+    this.#nextExpiryMs[group] = due;
     return expired;
   }
 
-  #remove(group: number, nowMs: number): void {
+  #removeExpired(group: number, nowMs: number): void {
     const { words, doubles, groups } = this.#table;
-    const lock = lockOf(group);
+    const lock = lockAt(group);
     const slots = bucketAt(groups, group * GROUP_BUCKETS);
-    for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+    for (
+      let i = nextUsedSlot(words, lock, 0);
+      i < GROUP_SLOTS;
+      i = nextUsedSlot(words, lock, i + 1)
+    ) {
       const slot = slotAt(slots, i);
       const tag = slot * 2 + SLOT_WORD.tag;
       const isUsed = words[tag] !== 0;
@@ -130,8 +138,8 @@ export class Sweeper {
         continue;
       }
       words[tag] = 0;
-      markEmpty(words, lock, i);
-      if (isUsed) this.removed++;
+      markSlotEmpty(words, lock, i);
+      if (isUsed) this.removedCount++;
     }
   }
 }

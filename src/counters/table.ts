@@ -11,8 +11,13 @@
  * group. Where neither has room, `victim.ts` says who goes.
  */
 
-import { attachTable, type Table } from './buffer.ts';
-import { DEDUCTION, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
+import { attachTable, type TableMemory } from './buffer.ts';
+import {
+  DEDUCTION_OUTCOME,
+  type FullTablePolicy,
+  OUTCOME,
+  type TableDecision,
+} from './decision.ts';
 import { judgeFixed } from './fixed.ts';
 import { Group } from './group.ts';
 import type { Identity } from './hash.ts';
@@ -20,38 +25,38 @@ import { NO_SLOT } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { judgeSliding } from './sliding.ts';
 import {
+  addUsage,
   type Cells,
-  count,
+  type CheckParameters,
   type Decision,
   isCurrent,
   isExpired,
-  moveTo,
+  moveToWindow,
   NO_WINDOW,
-  type Terms,
 } from './window.ts';
 
-export class CounterTable implements Table {
+export class CounterTable implements TableMemory {
   readonly groups: number;
   readonly words: Int32Array;
   readonly doubles: Float64Array;
   readonly group: Group;
   readonly #owner: number;
-  readonly #onFull: OnFull;
-  readonly #waiting: () => void;
+  readonly #fullTablePolicy: FullTablePolicy;
+  readonly #onWait: () => void;
   readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
 
   /**
    * @param owner the incarnation of the calling thread, from 1; its locks carry it
-   * @param onFull the answer where a newcomer finds no room: refused, or admitted uncounted
-   * @param waiting called now and then while the thread waits for a lock
+   * @param fullTablePolicy the answer where a newcomer finds no room: refused, or admitted uncounted
+   * @param onWait called now and then while the thread waits for a lock
    * @throws as `attachTable` does
    */
   constructor(
     buffer: SharedArrayBuffer,
     shard: number,
     owner: number,
-    onFull: OnFull,
-    waiting: () => void,
+    fullTablePolicy: FullTablePolicy,
+    onWait: () => void,
   ) {
     if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
     const { words, doubles, groups } = attachTable(buffer, shard);
@@ -60,34 +65,34 @@ export class CounterTable implements Table {
     this.groups = groups;
     this.group = new Group(this);
     this.#owner = owner;
-    this.#onFull = onFull;
-    this.#waiting = waiting;
+    this.#fullTablePolicy = fullTablePolicy;
+    this.#onWait = onWait;
   }
 
   /**
    * Decides one check of an identity, and counts it.
    * @param namespaceTag the first word of the state of its namespace
-   * @param terms a cost of 0 only looks; a refusal, too, changes no amount
-   * @param counts false: an admitted check gets its counter, but is deducted later, by `deduct`
+   * @param parameters a cost of 0 only looks; a refusal, too, changes no amount
+   * @param isDeducted false: an admitted check gets its counter, but is deducted later, by `deduct`
    */
   decide(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    terms: Terms,
-    counts: boolean,
+    parameters: CheckParameters,
+    isDeducted: boolean,
     decision: TableDecision,
   ): void {
     const { group } = this;
-    group.seek(id);
+    group.locate(id);
     decision.outcome = OUTCOME.decided;
     const { lock } = group;
     this.acquire(lock);
     try {
-      const now = group.advance(nowMs);
-      const slot = group.find(id, terms.durationMs);
-      if (slot !== NO_SLOT) this.#decideSlot(slot, now, terms, counts, decision);
-      else this.#decideNew(id, namespaceTag, now, terms, counts, decision);
+      const now = group.advanceTime(nowMs);
+      const slot = group.find(id, parameters.durationMs);
+      if (slot !== NO_SLOT) this.#decideExisting(slot, now, parameters, isDeducted, decision);
+      else this.#decideNew(id, namespaceTag, now, parameters, isDeducted, decision);
     } finally {
       this.release(lock);
     }
@@ -101,15 +106,15 @@ export class CounterTable implements Table {
    * to be had from `decide`; an admission is deducted like any other.
    * @returns whether `decision` is one: the check was admitted by a counter that is there
    */
-  look(id: Identity, nowMs: number, terms: Terms, decision: TableDecision): boolean {
+  peek(id: Identity, nowMs: number, parameters: CheckParameters, decision: TableDecision): boolean {
     const { group } = this;
-    group.seek(id);
-    const slot = group.find(id, terms.durationMs);
+    group.locate(id);
+    const slot = group.find(id, parameters.durationMs);
     if (slot === NO_SLOT) return false;
-    group.read(slot, this.#cells);
-    judge(this.#cells, nowMs, terms, decision);
+    group.readCells(slot, this.#cells);
+    judge(this.#cells, nowMs, parameters, decision);
     decision.outcome = OUTCOME.decided;
-    return decision.admitted;
+    return decision.allowed;
   }
 
   /**
@@ -122,32 +127,32 @@ export class CounterTable implements Table {
     namespaceTag: number,
     nowMs: number,
     window: number,
-    { limit, durationMs, cost }: Terms,
+    { limit, durationMs, cost }: CheckParameters,
   ): number {
     const { group } = this;
-    group.seek(id);
+    group.locate(id);
     const { lock } = group;
     this.acquire(lock);
     try {
-      const now = group.advance(nowMs);
-      if (isExpired(window, durationMs, now)) return DEDUCTION.past;
+      const now = group.advanceTime(nowMs);
+      if (isExpired(window, durationMs, now)) return DEDUCTION_OUTCOME.windowEnded;
       const cells = this.#cells;
       const slot = group.find(id, durationMs);
       if (slot !== NO_SLOT) {
-        group.read(slot, cells);
+        group.readCells(slot, cells);
         const { newest } = cells;
-        if (!count(cells, window, cost)) return DEDUCTION.past;
-        group.admittedUnder(slot, limit);
-        group.write(slot, newest, cells);
-        return DEDUCTION.applied;
+        if (!addUsage(cells, window, cost)) return DEDUCTION_OUTCOME.windowEnded;
+        group.setLastLimit(slot, limit);
+        group.writeCells(slot, newest, cells);
+        return DEDUCTION_OUTCOME.applied;
       }
       // Its counter made room for others since; for a window that is over it displaces none.
-      if (!isCurrent(window, durationMs, now)) return DEDUCTION.past;
-      clear(cells);
-      count(cells, window, cost);
-      const outcome = group.place(id, namespaceTag, now, cells, durationMs, limit);
-      if (outcome === OUTCOME.full) return DEDUCTION.noRoom;
-      return outcome === OUTCOME.evicted ? DEDUCTION.evicted : DEDUCTION.applied;
+      if (!isCurrent(window, durationMs, now)) return DEDUCTION_OUTCOME.windowEnded;
+      clearCells(cells);
+      addUsage(cells, window, cost);
+      const outcome = group.insert(id, namespaceTag, now, cells, durationMs, limit);
+      if (outcome === OUTCOME.full) return DEDUCTION_OUTCOME.full;
+      return outcome === OUTCOME.evicted ? DEDUCTION_OUTCOME.evicted : DEDUCTION_OUTCOME.applied;
     } finally {
       this.release(lock);
     }
@@ -159,20 +164,20 @@ export class CounterTable implements Table {
    */
   refund(id: Identity, nowMs: number, window: number, durationMs: number, cost: number): number {
     const { group } = this;
-    group.seek(id);
+    group.locate(id);
     const { lock } = group;
     this.acquire(lock);
     try {
-      const now = group.advance(nowMs);
+      const now = group.advanceTime(nowMs);
       if (!isCurrent(window, durationMs, now)) return 0;
       const slot = group.find(id, durationMs);
       if (slot === NO_SLOT) return 0;
       const cells = this.#cells;
-      group.read(slot, cells);
+      group.readCells(slot, cells);
       const refunded = window === cells.newest ? Math.min(cost, cells.current) : 0;
       if (refunded === 0) return 0;
       cells.current -= refunded;
-      group.write(slot, cells.newest, cells);
+      group.writeCells(slot, cells.newest, cells);
       return refunded;
     } finally {
       this.release(lock);
@@ -185,11 +190,11 @@ export class CounterTable implements Table {
    */
   reset(id: Identity, nowMs: number, durationMs: number | undefined): number {
     const { group } = this;
-    group.seek(id);
+    group.locate(id);
     const { lock } = group;
     this.acquire(lock);
     try {
-      return group.remove(id, durationMs, group.advance(nowMs));
+      return group.remove(id, durationMs, group.advanceTime(nowMs));
     } finally {
       this.release(lock);
     }
@@ -199,45 +204,45 @@ export class CounterTable implements Table {
    * Whoever is refused keeps its counter as long as what it used counts: in its window, and, where
    * the sliding window carried it over, in the next. Under the lock.
    */
-  guard(slot: number, { isSliding }: Terms, window: number): void {
+  protectDenied(slot: number, { isSliding }: CheckParameters, window: number): void {
     const { group } = this;
     const cells = this.#cells;
-    group.read(slot, cells);
+    group.readCells(slot, cells);
     const { newest } = cells;
     if (window > newest) {
-      moveTo(cells, window);
+      moveToWindow(cells, window);
       if (!isSliding || cells.previous === 0) return;
-      group.write(slot, newest, cells);
+      group.writeCells(slot, newest, cells);
     }
-    group.refusedIn(slot, window);
+    group.markDenied(slot, window);
   }
 
   /** @param lock that of a group */
   acquire(lock: number): void {
-    acquire(this.words, lock, this.#owner, this.#waiting);
+    acquire(this.words, lock, this.#owner, this.#onWait);
   }
 
   release(lock: number): void {
     release(this.words, lock);
   }
 
-  #decideSlot(
+  #decideExisting(
     slot: number,
     nowMs: number,
-    terms: Terms,
-    counts: boolean,
+    parameters: CheckParameters,
+    isDeducted: boolean,
     decision: TableDecision,
   ): void {
     const { group } = this;
     const cells = this.#cells;
-    group.read(slot, cells);
+    group.readCells(slot, cells);
     const { newest } = cells;
-    judge(cells, nowMs, terms, decision);
-    if (!decision.admitted) this.guard(slot, terms, decision.window);
-    else if (terms.cost !== 0 && counts) {
-      count(cells, decision.window, terms.cost);
-      group.admittedUnder(slot, terms.limit);
-      group.write(slot, newest, cells);
+    judge(cells, nowMs, parameters, decision);
+    if (!decision.allowed) this.protectDenied(slot, parameters, decision.window);
+    else if (parameters.cost !== 0 && isDeducted) {
+      addUsage(cells, decision.window, parameters.cost);
+      group.setLastLimit(slot, parameters.limit);
+      group.writeCells(slot, newest, cells);
     }
   }
 
@@ -245,39 +250,49 @@ export class CounterTable implements Table {
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    terms: Terms,
-    counts: boolean,
+    parameters: CheckParameters,
+    isDeducted: boolean,
     decision: TableDecision,
   ): void {
     const { group } = this;
     const cells = this.#cells;
-    const { limit, durationMs, cost } = terms;
-    clear(cells);
-    judge(cells, nowMs, terms, decision);
+    const { limit, durationMs, cost } = parameters;
+    clearCells(cells);
+    judge(cells, nowMs, parameters, decision);
     // What is refused with nothing used, and what costs nothing, needs no counter.
-    if (!decision.admitted || cost === 0) return;
-    count(cells, decision.window, counts ? cost : 0);
-    decision.outcome = group.place(id, namespaceTag, nowMs, cells, durationMs, limit);
-    if (decision.outcome === OUTCOME.full) noRoom(group, this.#onFull, decision);
+    if (!decision.allowed || cost === 0) return;
+    addUsage(cells, decision.window, isDeducted ? cost : 0);
+    decision.outcome = group.insert(id, namespaceTag, nowMs, cells, durationMs, limit);
+    if (decision.outcome === OUTCOME.full)
+      applyFullTablePolicy(group, this.#fullTablePolicy, decision);
   }
 }
 
 /** Makes a counter of one that was never used. */
-export function clear(cells: Cells): void {
+export function clearCells(cells: Cells): void {
   cells.newest = NO_WINDOW;
   cells.current = 0;
   cells.previous = 0;
 }
 
-export function judge(cells: Cells, nowMs: number, terms: Terms, decision: Decision): void {
-  if (terms.isSliding) judgeSliding(cells, nowMs, terms, decision);
-  else judgeFixed(cells, nowMs, terms, decision);
+export function judge(
+  cells: Cells,
+  nowMs: number,
+  parameters: CheckParameters,
+  decision: Decision,
+): void {
+  if (parameters.isSliding) judgeSliding(cells, nowMs, parameters, decision);
+  else judgeFixed(cells, nowMs, parameters, decision);
 }
 
 /** What a newcomer is answered that would have been admitted, and for whom there is no room. */
-export function noRoom(group: Group, onFull: OnFull, decision: TableDecision): void {
-  if (onFull === 'allow') return;
-  decision.admitted = false;
+export function applyFullTablePolicy(
+  group: Group,
+  fullTablePolicy: FullTablePolicy,
+  decision: TableDecision,
+): void {
+  if (fullTablePolicy === 'allow') return;
+  decision.allowed = false;
   decision.remaining = 0;
-  decision.reset = group.earliestEnd();
+  decision.reset = group.earliestWindowEnd();
 }

@@ -14,50 +14,57 @@
 
 import { MULTI_LIMIT_MAX, SHARDS } from '../limits.ts';
 import { shardOf } from '../shards/shard.ts';
-import { newDecision, type OnFull, OUTCOME, type TableDecision } from './decision.ts';
-import type { Spot } from './group.ts';
+import { type FullTablePolicy, newDecision, OUTCOME, type TableDecision } from './decision.ts';
+import type { SlotCandidates } from './group.ts';
 import type { Identity, MutableIdentity } from './hash.ts';
 import { NO_SLOT } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
-import { type CounterTable, clear, judge, noRoom } from './table.ts';
-import { type Cells, count, isExpired, NO_WINDOW, type Terms, windowAt } from './window.ts';
+import { applyFullTablePolicy, type CounterTable, clearCells, judge } from './table.ts';
+import {
+  addUsage,
+  type Cells,
+  type CheckParameters,
+  isExpired,
+  NO_WINDOW,
+  windowAt,
+} from './window.ts';
 
 /** A check among others. */
-interface Item extends MutableIdentity, Spot {
+interface BatchItem extends MutableIdentity, SlotCandidates {
   namespaceTag: number;
-  terms: Terms;
+  parameters: CheckParameters;
   table: CounterTable;
   /** The time in its group. */
   nowMs: number;
   /** Where its counter lies, NO_SLOT for a newcomer. */
   slot: number;
   /** The nearest checks of the same counter, before it and behind it. */
-  before: Item | undefined;
-  behind: Item | undefined;
+  previousSameCounter: BatchItem | undefined;
+  nextSameCounter: BatchItem | undefined;
   /** What the checks of its counter take, up to this one, and under which limit the last did. */
-  taken: number;
-  limit: number;
+  totalCost: number;
+  lastLimit: number;
   decision: TableDecision;
 }
 
-const NO_TERMS: Terms = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
+const EMPTY_PARAMETERS: CheckParameters = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
 
-export class Together {
+export class Batch {
   readonly #tables: readonly CounterTable[];
-  readonly #onFull: OnFull;
-  readonly #items: Item[];
+  readonly #fullTablePolicy: FullTablePolicy;
+  readonly #items: BatchItem[];
   #length = 0;
   /** Whether newcomers have got places, which may have been those of others. */
-  #hasPlaced = false;
-  readonly #order = new LockOrder();
+  #hasInserted = false;
+  readonly #lockOrder = new LockOrder();
   readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
-  readonly #looking: Terms = { ...NO_TERMS };
+  readonly #zeroCostParameters: CheckParameters = { ...EMPTY_PARAMETERS };
 
   /** @param tables one for each shard */
-  constructor(tables: readonly CounterTable[], onFull: OnFull) {
+  constructor(tables: readonly CounterTable[], fullTablePolicy: FullTablePolicy) {
     if (tables.length !== SHARDS) throw new Error(`${tables.length} tables for ${SHARDS} shards`);
     this.#tables = tables;
-    this.#onFull = onFull;
+    this.#fullTablePolicy = fullTablePolicy;
     this.#items = Array.from({ length: MULTI_LIMIT_MAX }, () => newItem(tables[0]));
   }
 
@@ -66,8 +73,8 @@ export class Together {
     this.#length = 0;
   }
 
-  /** Adds one of at most MULTI_LIMIT_MAX checks. @param terms read by `decide` */
-  add({ h0, h1, h2, h3 }: Identity, namespaceTag: number, terms: Terms): void {
+  /** Adds one of at most MULTI_LIMIT_MAX checks. @param parameters read by `decide` */
+  add({ h0, h1, h2, h3 }: Identity, namespaceTag: number, parameters: CheckParameters): void {
     const number = this.#length++;
     const item = this.#items[number];
     item.h0 = h0;
@@ -75,39 +82,39 @@ export class Together {
     item.h2 = h2;
     item.h3 = h3;
     item.namespaceTag = namespaceTag;
-    item.terms = terms;
+    item.parameters = parameters;
     const shard = shardOf(item);
     item.table = this.#tables[shard];
     const { group } = item.table;
-    group.seek(item);
+    group.locate(item);
     item.lock = group.lock;
-    item.a = group.a;
-    item.b = group.b;
-    item.ownA = group.ownA;
-    item.ownB = group.ownB;
-    this.#order.add(number, shard, item.lock);
+    item.bucketA = group.bucketA;
+    item.bucketB = group.bucketB;
+    item.preferredSlotA = group.preferredSlotA;
+    item.preferredSlotB = group.preferredSlotB;
+    this.#lockOrder.add(number, shard, item.lock);
   }
 
   /** Decides what was added, and counts it if all of it passes. @returns whether it does */
   decide(nowMs: number): boolean {
-    const order = this.#order;
+    const order = this.#lockOrder;
     order.sort(this.#length);
-    this.#fetch();
+    this.#prefetch();
     let locked = 0;
     try {
       for (; locked < this.#length; locked++) {
-        const item = this.#at(locked);
+        const item = this.#itemAt(locked);
         if (!order.sharesLock(locked)) item.table.acquire(item.lock);
       }
-      this.#chain();
-      this.#hasPlaced = false;
-      const passed = this.#judge(nowMs) && this.#placeNewcomers();
-      if (passed) this.#count();
-      else this.#showUnchanged();
+      this.#linkSameCounters();
+      this.#hasInserted = false;
+      const passed = this.#judgeAll(nowMs) && this.#insertNewCounters();
+      if (passed) this.#recordUsage();
+      else this.#reportUnchanged();
       return passed;
     } finally {
       while (locked-- > 0) {
-        const item = this.#at(locked);
+        const item = this.#itemAt(locked);
         if (!order.sharesLock(locked)) item.table.release(item.lock);
       }
     }
@@ -125,175 +132,181 @@ export class Together {
    * Has all lines come from memory together; one after the other, as they are wanted, they take
    * several times as long.
    */
-  #fetch(): void {
+  #prefetch(): void {
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
       const { group } = item.table;
-      group.goTo(item);
-      group.fetch();
+      group.select(item);
+      group.prefetch();
     }
   }
 
-  #at(place: number): Item {
-    return this.#items[this.#order.at(place)];
+  #itemAt(position: number): BatchItem {
+    return this.#items[this.#lockOrder.checkAt(position)];
   }
 
   /** Finds the checks of the same counter, which have the same lock, in their order. */
-  #chain(): void {
+  #linkSameCounters(): void {
     let first = 0;
     for (let place = 0; place < this.#length; place++) {
-      const item = this.#at(place);
-      item.before = undefined;
-      item.behind = undefined;
-      if (!this.#order.sharesLock(place)) first = place;
+      const item = this.#itemAt(place);
+      item.previousSameCounter = undefined;
+      item.nextSameCounter = undefined;
+      if (!this.#lockOrder.sharesLock(place)) first = place;
       for (let earlier = place - 1; earlier >= first; earlier--) {
-        const other = this.#at(earlier);
+        const other = this.#itemAt(earlier);
         if (!isSameCounter(item, other)) continue;
-        item.before = other;
-        other.behind = item;
+        item.previousSameCounter = other;
+        other.nextSameCounter = item;
         break;
       }
     }
   }
 
   /** @returns whether all are admitted */
-  #judge(nowMs: number): boolean {
+  #judgeAll(nowMs: number): boolean {
     const cells = this.#cells;
     let passed = true;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { table, terms, before, decision } = item;
+      const { table, parameters, previousSameCounter, decision } = item;
       const { group } = table;
-      group.goTo(item);
-      item.nowMs = group.advance(nowMs);
-      this.#find(item);
-      const taken = before === undefined ? 0 : before.taken;
-      if (taken > 0) count(cells, windowAt(cells, item.nowMs, terms.durationMs), taken);
+      group.select(item);
+      item.nowMs = group.advanceTime(nowMs);
+      this.#readCounter(item);
+      const taken = previousSameCounter === undefined ? 0 : previousSameCounter.totalCost;
+      if (taken > 0) addUsage(cells, windowAt(cells, item.nowMs, parameters.durationMs), taken);
       decision.outcome = OUTCOME.decided;
-      judge(cells, item.nowMs, terms, decision);
-      item.taken = decision.admitted ? taken + terms.cost : taken;
-      item.limit = terms.cost === 0 && before !== undefined ? before.limit : terms.limit;
-      if (decision.admitted) continue;
+      judge(cells, item.nowMs, parameters, decision);
+      item.totalCost = decision.allowed ? taken + parameters.cost : taken;
+      item.lastLimit =
+        parameters.cost === 0 && previousSameCounter !== undefined
+          ? previousSameCounter.lastLimit
+          : parameters.limit;
+      if (decision.allowed) continue;
       passed = false;
-      if (item.slot !== NO_SLOT) table.guard(item.slot, terms, decision.window);
+      if (item.slot !== NO_SLOT) table.protectDenied(item.slot, parameters, decision.window);
     }
     return passed;
   }
 
   /** Finds and reads the counter of a check. An expired one could be taken over: it is removed. */
-  #find(item: Item): void {
-    const { table, terms, nowMs } = item;
+  #readCounter(item: BatchItem): void {
+    const { table, parameters, nowMs } = item;
     const { group } = table;
     const cells = this.#cells;
-    item.slot = group.find(item, terms.durationMs);
+    item.slot = group.find(item, parameters.durationMs);
     if (item.slot !== NO_SLOT) {
-      group.read(item.slot, cells);
-      if (!isExpired(cells.newest, terms.durationMs, nowMs)) return;
-      group.remove(item, terms.durationMs, nowMs);
+      group.readCells(item.slot, cells);
+      if (!isExpired(cells.newest, parameters.durationMs, nowMs)) return;
+      group.remove(item, parameters.durationMs, nowMs);
       item.slot = NO_SLOT;
     }
-    clear(cells);
+    clearCells(cells);
   }
 
   /** Makes the counters that are not there yet, each with all it takes. @returns false: no room */
-  #placeNewcomers(): boolean {
+  #insertNewCounters(): boolean {
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      if (item.behind !== undefined || item.slot !== NO_SLOT || item.taken === 0) continue;
-      item.table.group.goTo(item);
-      this.#place(item);
+      if (item.nextSameCounter !== undefined || item.slot !== NO_SLOT || item.totalCost === 0)
+        continue;
+      item.table.group.select(item);
+      this.#insert(item);
       if (item.decision.outcome !== OUTCOME.full) continue;
       // Each of its checks is answered so.
-      for (let of: Item | undefined = item; of !== undefined; of = of.before) {
-        of.decision.outcome = of.terms.cost === 0 ? OUTCOME.decided : OUTCOME.full;
-        if (of.terms.cost !== 0) noRoom(of.table.group, this.#onFull, of.decision);
+      for (let of: BatchItem | undefined = item; of !== undefined; of = of.previousSameCounter) {
+        of.decision.outcome = of.parameters.cost === 0 ? OUTCOME.decided : OUTCOME.full;
+        if (of.parameters.cost !== 0)
+          applyFullTablePolicy(of.table.group, this.#fullTablePolicy, of.decision);
       }
-      if (this.#onFull === 'allow') continue;
-      this.#removeNewcomers(number);
+      if (this.#fullTablePolicy === 'allow') continue;
+      this.#removeInserted(number);
       return false;
     }
     return true;
   }
 
-  #place(item: Item): void {
-    const { table, terms, namespaceTag, nowMs, decision, taken, limit } = item;
-    const { durationMs } = terms;
+  #insert(item: BatchItem): void {
+    const { table, parameters, namespaceTag, nowMs, decision, totalCost, lastLimit } = item;
+    const { durationMs } = parameters;
     const cells = this.#cells;
-    clear(cells);
-    count(cells, decision.window, taken);
-    this.#hasPlaced = true;
-    decision.outcome = table.group.place(item, namespaceTag, nowMs, cells, durationMs, limit);
+    clearCells(cells);
+    addUsage(cells, decision.window, totalCost);
+    this.#hasInserted = true;
+    decision.outcome = table.group.insert(item, namespaceTag, nowMs, cells, durationMs, lastLimit);
   }
 
   /** @param end the number of the first check that may have none */
-  #removeNewcomers(end: number): void {
+  #removeInserted(end: number): void {
     for (let number = 0; number < end; number++) {
       const item = this.#items[number];
-      const { table, terms, nowMs } = item;
-      if (item.behind !== undefined || item.slot !== NO_SLOT || item.taken === 0) continue;
-      table.group.goTo(item);
-      table.group.remove(item, terms.durationMs, nowMs);
+      const { table, parameters, nowMs } = item;
+      if (item.nextSameCounter !== undefined || item.slot !== NO_SLOT || item.totalCost === 0)
+        continue;
+      table.group.select(item);
+      table.group.remove(item, parameters.durationMs, nowMs);
     }
   }
 
   /** Counts in the counters that were there. */
-  #count(): void {
+  #recordUsage(): void {
     const cells = this.#cells;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { table, terms, decision, taken, slot } = item;
-      if (item.behind !== undefined || slot === NO_SLOT || taken === 0) continue;
+      const { table, parameters, decision, totalCost, slot } = item;
+      if (item.nextSameCounter !== undefined || slot === NO_SLOT || totalCost === 0) continue;
       const { group } = table;
-      group.goTo(item);
+      group.select(item);
       // A newcomer among the others may have taken its place.
-      if (this.#hasPlaced && group.find(item, terms.durationMs) !== slot) {
-        this.#place(item);
+      if (this.#hasInserted && group.find(item, parameters.durationMs) !== slot) {
+        this.#insert(item);
         continue;
       }
-      group.read(slot, cells);
+      group.readCells(slot, cells);
       const { newest } = cells;
-      count(cells, decision.window, taken);
-      group.admittedUnder(slot, item.limit);
-      group.write(slot, newest, cells);
+      addUsage(cells, decision.window, totalCost);
+      group.setLastLimit(slot, item.lastLimit);
+      group.writeCells(slot, newest, cells);
     }
   }
 
   /** Nothing was consumed: what is remaining is what was there before. */
-  #showUnchanged(): void {
-    const looking = this.#looking;
+  #reportUnchanged(): void {
+    const looking = this.#zeroCostParameters;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { table, terms, decision } = item;
-      if (!decision.admitted) continue;
-      table.group.goTo(item);
-      this.#find(item);
-      looking.limit = terms.limit;
-      looking.durationMs = terms.durationMs;
-      looking.isSliding = terms.isSliding;
+      const { table, parameters, decision } = item;
+      if (!decision.allowed) continue;
+      table.group.select(item);
+      this.#readCounter(item);
+      looking.limit = parameters.limit;
+      looking.durationMs = parameters.durationMs;
+      looking.isSliding = parameters.isSliding;
       judge(this.#cells, item.nowMs, looking, decision);
     }
   }
 }
 
-function newItem(table: CounterTable): Item {
+function newItem(table: CounterTable): BatchItem {
   return {
-    ...{ h0: 0, h1: 0, h2: 0, h3: 0, namespaceTag: 0, terms: NO_TERMS, table },
+    ...{ h0: 0, h1: 0, h2: 0, h3: 0, namespaceTag: 0, parameters: EMPTY_PARAMETERS, table },
     ...{
       lock: 0,
-      a: 0,
-      b: 0,
-      ownA: 0,
-      ownB: 0,
+      bucketA: 0,
+      bucketB: 0,
+      preferredSlotA: 0,
+      preferredSlotB: 0,
       nowMs: 0,
       slot: NO_SLOT,
-      before: undefined,
-      behind: undefined,
+      previousSameCounter: undefined,
+      nextSameCounter: undefined,
     },
-    ...{ taken: 0, limit: 0, decision: newDecision() },
+    ...{ totalCost: 0, lastLimit: 0, decision: newDecision() },
   };
 }
 
-function isSameCounter(a: Item, b: Item): boolean {
+function isSameCounter(a: BatchItem, b: BatchItem): boolean {
   if (a.h3 !== b.h3 || a.h0 !== b.h0 || a.h1 !== b.h1 || a.h2 !== b.h2) return false;
-  return a.terms.durationMs === b.terms.durationMs;
+  return a.parameters.durationMs === b.parameters.durationMs;
 }

@@ -19,16 +19,16 @@
  * the table does not know who will ask. Of equal shares the one whose window ends first goes.
  */
 
-import { isOf } from './find.ts';
+import { isSlotOf } from './find.ts';
 import type { Identity } from './hash.ts';
-import { BUCKET_SLOTS, type Memory, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
+import { BUCKET_SLOTS, type MemoryViews, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { isCurrent } from './window.ts';
 
-interface Place {
+interface EvictionCandidate {
   slot: number;
-  namespace: number;
-  guarded: boolean;
-  share: number;
+  namespaceTag: number;
+  isProtected: boolean;
+  usedShare: number;
   endMs: number;
 }
 
@@ -36,64 +36,69 @@ interface Place {
  * @param namespaceTag of the newcomer
  * @returns one of the slots in two full buckets, or NO_SLOT
  */
-export function chooseVictim(
-  memory: Memory,
-  a: number,
-  b: number,
+export function chooseEviction(
+  memory: MemoryViews,
+  bucketA: number,
+  bucketB: number,
   id: Identity,
   namespaceTag: number,
   nowMs: number,
 ): number {
-  const places: Place[] = [];
-  for (const bucket of [a, b]) {
-    for (let i = 0; i < BUCKET_SLOTS; i++) places.push(readPlace(memory, slotAt(bucket, i), nowMs));
+  const places: EvictionCandidate[] = [];
+  for (const bucket of [bucketA, bucketB]) {
+    for (let i = 0; i < BUCKET_SLOTS; i++)
+      places.push(readCandidate(memory, slotAt(bucket, i), nowMs));
   }
-  const unguarded = places.filter((place) => !place.guarded);
-  const others = unguarded.filter(({ slot }) => !isOf(memory, slot, id));
-  const crowd = majority(places);
+  const unguarded = places.filter((place) => !place.isProtected);
+  const others = unguarded.filter(({ slot }) => !isSlotOf(memory, slot, id));
+  const crowd = majorityNamespace(places);
   if (crowd !== undefined) {
-    const ofCrowd = smallestShare(others.filter((place) => place.namespace === crowd));
+    const ofCrowd = leastUsed(others.filter((place) => place.namespaceTag === crowd));
     if (ofCrowd !== undefined) return ofCrowd.slot;
     if (crowd !== namespaceTag) {
-      const guarded = smallestShare(places.filter((place) => place.namespace === crowd));
+      const guarded = leastUsed(places.filter((place) => place.namespaceTag === crowd));
       if (guarded !== undefined) return guarded.slot;
     }
   }
-  return (smallestShare(others) ?? smallestShare(unguarded))?.slot ?? NO_SLOT;
+  return (leastUsed(others) ?? leastUsed(unguarded))?.slot ?? NO_SLOT;
 }
 
-function readPlace({ words, doubles }: Memory, slot: number, nowMs: number): Place {
+function readCandidate(
+  { words, doubles }: MemoryViews,
+  slot: number,
+  nowMs: number,
+): EvictionCandidate {
   const newest = doubles[slot + SLOT.newest];
   const durationMs = doubles[slot + SLOT.duration];
   const cell = newest & 1;
   const current = isCurrent(newest, durationMs, nowMs);
   return {
     slot,
-    namespace: words[slot * 2 + SLOT_WORD.namespace],
-    guarded: current && (words[slot * 2 + SLOT_WORD.refused] & (1 << cell)) !== 0,
-    share: current ? doubles[slot + SLOT.ring + cell] / doubles[slot + SLOT.limit] : 0,
+    namespaceTag: words[slot * 2 + SLOT_WORD.namespace],
+    isProtected: current && (words[slot * 2 + SLOT_WORD.denied] & (1 << cell)) !== 0,
+    usedShare: current ? doubles[slot + SLOT.cells + cell] / doubles[slot + SLOT.limit] : 0,
     endMs: (newest + 1) * durationMs,
   };
 }
 
 /** The namespace that holds more than half of the places, if one does. */
-function majority(places: Place[]): number | undefined {
+function majorityNamespace(candidates: EvictionCandidate[]): number | undefined {
   const held = new Map<number, number>();
-  for (const { namespace } of places) {
-    const count = (held.get(namespace) ?? 0) + 1;
-    if (count > places.length / 2) return namespace;
-    held.set(namespace, count);
+  for (const { namespaceTag } of candidates) {
+    const count = (held.get(namespaceTag) ?? 0) + 1;
+    if (count > candidates.length / 2) return namespaceTag;
+    held.set(namespaceTag, count);
   }
   return undefined;
 }
 
-function smallestShare(places: Place[]): Place | undefined {
-  let best: Place | undefined;
-  for (const place of places) {
+function leastUsed(candidates: EvictionCandidate[]): EvictionCandidate | undefined {
+  let best: EvictionCandidate | undefined;
+  for (const place of candidates) {
     const better =
       best === undefined ||
-      place.share < best.share ||
-      (place.share === best.share && place.endMs < best.endMs);
+      place.usedShare < best.usedShare ||
+      (place.usedShare === best.usedShare && place.endMs < best.endMs);
     if (better) best = place;
   }
   return best;

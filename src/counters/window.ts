@@ -23,7 +23,7 @@ export interface Cells {
 export const NO_WINDOW = -2;
 
 /** What a check asks of its counter. */
-export interface Terms {
+export interface CheckParameters {
   limit: number;
   durationMs: number;
   /** Tokens; 0 always passes, and changes nothing. */
@@ -33,7 +33,7 @@ export interface Terms {
 }
 
 export interface Decision {
-  admitted: boolean;
+  allowed: boolean;
   /** Tokens left after the decision. */
   remaining: number;
   /** Unix time in ms at which the window ends. */
@@ -43,7 +43,12 @@ export interface Decision {
 }
 
 /** Decides by the cells as they are, in `windowAt`; to count what was admitted is `count`. */
-export type Judge = (cells: Cells, nowMs: number, terms: Terms, decision: Decision) => void;
+export type Judge = (
+  cells: Cells,
+  nowMs: number,
+  terms: CheckParameters,
+  decision: Decision,
+) => void;
 
 /** A thread whose clock is behind the counter's newest window decides in that window. */
 export function windowAt({ newest }: Cells, nowMs: number, durationMs: number): number {
@@ -51,20 +56,20 @@ export function windowAt({ newest }: Cells, nowMs: number, durationMs: number): 
 }
 
 /** Tokens used in a window that is not before the newest. */
-export function usedIn({ newest, current }: Cells, window: number): number {
+export function usageIn({ newest, current }: Cells, window: number): number {
   return window === newest ? current : 0;
 }
 
 /** Tokens used in the window before such a one. */
-export function usedBefore({ newest, current, previous }: Cells, window: number): number {
+export function usageBefore({ newest, current, previous }: Cells, window: number): number {
   if (window === newest) return previous;
   return window === newest + 1 ? current : 0;
 }
 
 /** Moves the cells to a window that is not before their newest. */
-export function moveTo(cells: Cells, window: number): void {
+export function moveToWindow(cells: Cells, window: number): void {
   if (window === cells.newest) return;
-  cells.previous = usedBefore(cells, window);
+  cells.previous = usageBefore(cells, window);
   cells.current = 0;
   cells.newest = window;
 }
@@ -73,19 +78,19 @@ export function moveTo(cells: Cells, window: number): void {
  * Counts a cost that was admitted in a window, and moves the cells there if need be.
  * @returns false when that window is past, and with it whatever it could have mattered to
  */
-export function count(cells: Cells, window: number, cost: number): boolean {
+export function addUsage(cells: Cells, window: number, cost: number): boolean {
   const { newest } = cells;
   if (window < newest - 1) return false;
-  if (window === newest - 1) cells.previous = plus(cells.previous, cost);
+  if (window === newest - 1) cells.previous = addSaturating(cells.previous, cost);
   else {
-    moveTo(cells, window);
-    cells.current = plus(cells.current, cost);
+    moveToWindow(cells, window);
+    cells.current = addSaturating(cells.current, cost);
   }
   return true;
 }
 
 /** Use may go beyond its limit, but stays an exact number. */
-function plus(used: number, cost: number): number {
+function addSaturating(used: number, cost: number): number {
   return Math.min(used + cost, AMOUNT_MAX);
 }
 

@@ -21,51 +21,62 @@ import { newDecision, type TableDecision } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
 import { ApiError } from '../errors.ts';
 import type { HttpResponse } from '../http/uws.ts';
-import { type AcceptorLane, COUNT } from '../lanes.ts';
-import { CHECK_DEADLINE_MS, RING_ENTRIES, TAKE_BACK_MS } from '../limits.ts';
-import { openDoor } from '../shards/bell.ts';
-import type { Handoff } from '../shards/handoff.ts';
-import { DOOR, ENTRY, KIND, REPLY, TAIL } from '../shards/layout.ts';
-import { Consumer, ENTRIES, itemAt, REPLIES } from '../shards/ring.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
+import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, WITHDRAW_AFTER_MS } from '../limits.ts';
+import { requestNotification } from '../shards/bell.ts';
+import type { CheckQueueProducer } from '../shards/handoff.ts';
+import { ENTRY, ENTRY_KIND, NOTIFICATION_FLAG, REPLY, TAIL } from '../shards/layout.ts';
+import { CHECK_QUEUE, itemAt, QueueConsumer, REPLY_QUEUE } from '../shards/ring.ts';
 import { shardOf, workerOf } from '../shards/shard.ts';
 import type { Clock } from '../time.ts';
-import { type Asker, type Check, type Decider, tally, tallyOutcome } from './decider.ts';
+import {
+  type Check,
+  type Completion,
+  countDecision,
+  countOutcome,
+  type Engine,
+} from './decider.ts';
 
-const LOOK_MS = TAKE_BACK_MS / 2;
+const POLL_INTERVAL_MS = WITHDRAW_AFTER_MS / 2;
 
 /** A check that has not been answered. */
-interface Pending {
+interface PendingCheck {
   number: number;
   /** Undefined when its client has gone. */
   res: HttpResponse | undefined;
   check: Check;
   startedMs: number;
-  asker: Asker;
+  completion: Completion;
 }
 
-export class ByWorker implements Decider {
-  readonly #links: Link[];
+export class WorkerEngine implements Engine {
+  readonly #channels: WorkerChannel[];
   readonly #counters: Counters;
   readonly #clock: Clock;
-  readonly #lane: AcceptorLane;
-  #ringing: NodeJS.Immediate | undefined;
+  readonly #stats: AcceptorStats;
+  #wakeUpTimer: NodeJS.Immediate | undefined;
   /** Runs while checks wait for their answers, and a turn longer. */
-  #looking: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
 
-  constructor(counters: Counters, handoffs: readonly Handoff[], clock: Clock, lane: AcceptorLane) {
+  constructor(
+    counters: Counters,
+    producers: readonly CheckQueueProducer[],
+    clock: Clock,
+    stats: AcceptorStats,
+  ) {
     this.#counters = counters;
     this.#clock = clock;
-    this.#lane = lane;
-    this.#links = handoffs.map((handoff) => new Link(handoff));
+    this.#stats = stats;
+    this.#channels = producers.map((handoff) => new WorkerChannel(handoff));
   }
 
   /** A run of a worker begins: its messages say that answers lie in the ring. */
-  door(worker: number, port: MessagePort): void {
-    const link = this.#links[worker];
-    link.door?.close();
-    link.door = port;
-    port.on('message', () => this.#drain(link));
-    this.#drain(link);
+  connectNotificationPort(worker: number, port: MessagePort): void {
+    const link = this.#channels[worker];
+    link.notificationPort?.close();
+    link.notificationPort = port;
+    port.on('message', () => this.#drainReplies(link));
+    this.#drainReplies(link);
   }
 
   decide(
@@ -73,112 +84,112 @@ export class ByWorker implements Decider {
     id: Identity,
     startedMs: number,
     res: HttpResponse,
-    asker: Asker,
+    completion: Completion,
   ): TableDecision | undefined {
-    const tag = check.namespace.state[0];
-    const link = this.#links[workerOf(shardOf(id), this.#links.length)];
-    if (!link.takes()) {
-      this.#lane.count(COUNT.ringFull);
+    const tag = check.namespace.hashState[0];
+    const link = this.#channels[workerOf(shardOf(id), this.#channels.length)];
+    if (!link.canEnqueue()) {
+      this.#stats.increment(ACCEPTOR_STAT.queueFull);
       const nowMs = this.#clock.wallMs(startedMs);
       const decision = this.#counters.decide(id, tag, nowMs, check);
-      tally(this.#lane, check.namespace, check.cost, decision.admitted, decision.outcome);
+      countDecision(this.#stats, check.namespace, check.cost, decision.allowed, decision.outcome);
       return decision;
     }
-    const pending = link.await(res, check, startedMs, asker);
+    const pending = link.addPending(res, check, startedMs, completion);
     res.onAborted(() => {
       if (pending.res === res) pending.res = undefined;
     });
-    const kind = check.isSliding ? KIND.slidingCheck : KIND.fixedCheck;
-    link.handoff.put(kind, id, tag, 0, check);
-    this.#lane.count(COUNT.handedOver);
-    link.toRing = true;
-    this.#ringing ??= setImmediate(() => this.#ring());
-    this.#looking ??= setInterval(() => this.#lookAtAll(), LOOK_MS);
+    const kind = check.isSliding ? ENTRY_KIND.slidingCheck : ENTRY_KIND.fixedCheck;
+    link.producer.enqueue(kind, id, tag, 0, check);
+    this.#stats.increment(ACCEPTOR_STAT.queuedChecks);
+    link.isWakeUpDue = true;
+    this.#wakeUpTimer ??= setImmediate(() => this.#wakeWorkers());
+    this.#pollTimer ??= setInterval(() => this.#pollAll(), POLL_INTERVAL_MS);
     return undefined;
   }
 
-  #ring(): void {
-    this.#ringing = undefined;
-    for (const link of this.#links) {
-      if (!link.toRing) continue;
-      link.toRing = false;
-      link.handoff.ring();
+  #wakeWorkers(): void {
+    this.#wakeUpTimer = undefined;
+    for (const link of this.#channels) {
+      if (!link.isWakeUpDue) continue;
+      link.isWakeUpDue = false;
+      link.producer.wakeWorker();
     }
   }
 
   /** Answers all checks whose decisions lie in the ring. */
-  #drain(link: Link): void {
-    const { words, doubles } = link.handoff.memory;
-    openDoor(words, DOOR);
-    for (const { replies, decision } = link; !replies.isEmpty(); replies.done()) {
-      const at = replies.item();
-      const pending = link.pending(words[at + REPLY.number]);
+  #drainReplies(channel: WorkerChannel): void {
+    const { words, doubles } = channel.producer.memory;
+    requestNotification(words, NOTIFICATION_FLAG);
+    for (const { replies, decision } = channel; !replies.isEmpty(); replies.releaseFirst()) {
+      const at = replies.firstItem();
+      const pending = channel.pendingAt(words[at + REPLY.number]);
       if (pending === undefined) {
-        tallyOutcome(this.#lane, words[at + REPLY.outcome]);
+        countOutcome(this.#stats, words[at + REPLY.outcome]);
         continue;
       }
       decision.remaining = doubles[at / 2 + REPLY.remaining];
       decision.reset = doubles[at / 2 + REPLY.reset];
-      decision.admitted = words[at + REPLY.admitted] === 1;
+      decision.allowed = words[at + REPLY.allowed] === 1;
       decision.outcome = words[at + REPLY.outcome];
-      this.#answer(link, pending, decision);
+      this.#complete(channel, pending, decision);
     }
   }
 
-  #answer(link: Link, pending: Pending, decision: TableDecision): void {
-    const { res, check, startedMs, asker } = pending;
-    link.settle(pending);
-    tally(this.#lane, check.namespace, check.cost, decision.admitted, decision.outcome);
+  #complete(channel: WorkerChannel, pending: PendingCheck, decision: TableDecision): void {
+    const { res, check, startedMs, completion } = pending;
+    channel.removePending(pending);
+    countDecision(this.#stats, check.namespace, check.cost, decision.allowed, decision.outcome);
     if (res === undefined) {
-      this.#lane.count(COUNT.unheard);
-      this.#lane.beat();
+      this.#stats.increment(ACCEPTOR_STAT.undeliveredResponses);
+      this.#stats.heartbeat();
       return;
     }
-    res.cork(() => asker.answer(res, check, decision));
-    this.#lane.answered(this.#clock.monotonicMs() - startedMs);
+    res.cork(() => completion.complete(res, check, decision));
+    this.#stats.recordLatency(this.#clock.monotonicMs() - startedMs);
   }
 
-  #lookAtAll(): void {
-    const idle = this.#links.every((link) => link.isIdle());
-    for (const link of this.#links) this.#look(link);
+  #pollAll(): void {
+    const idle = this.#channels.every((link) => link.isIdle());
+    for (const link of this.#channels) this.#poll(link);
     if (!idle) return;
-    clearInterval(this.#looking);
-    this.#looking = undefined;
+    clearInterval(this.#pollTimer);
+    this.#pollTimer = undefined;
   }
 
   /** Finds what a message did not tell of, and sees to what takes too long. */
-  #look(link: Link): void {
-    this.#drain(link);
+  #poll(channel: WorkerChannel): void {
+    this.#drainReplies(channel);
     const nowMs = this.#clock.monotonicMs();
-    for (const pending of link.waiting()) {
+    for (const pending of channel.allPending()) {
       const waitedMs = nowMs - pending.startedMs;
-      if (waitedMs < TAKE_BACK_MS) break;
-      if (link.handoff.withdraw(pending.number)) {
-        this.#lane.count(COUNT.takenBack);
-        link.lateEntry = pending.number;
+      if (waitedMs < WITHDRAW_AFTER_MS) break;
+      if (channel.producer.withdraw(pending.number)) {
+        this.#stats.increment(ACCEPTOR_STAT.withdrawnChecks);
+        channel.lastWithdrawn = pending.number;
         try {
-          this.#answer(link, pending, this.#decideEntry(link, pending));
+          this.#complete(channel, pending, this.#decideWithdrawn(channel, pending));
         } catch (error) {
-          this.#fail(link, pending, error);
+          this.#fail(channel, pending, error);
         }
       } else if (waitedMs >= CHECK_DEADLINE_MS) {
         const message = 'the thread that had this check in hand ended; it may have been counted';
-        this.#fail(link, pending, new ApiError('SERVICE_UNAVAILABLE', message));
+        this.#fail(channel, pending, new ApiError('SERVICE_UNAVAILABLE', message));
       }
     }
   }
 
-  #fail(link: Link, pending: Pending, error: unknown): void {
-    const { res, asker } = pending;
-    link.settle(pending);
-    if (res === undefined) this.#lane.count(COUNT.unheard);
-    else res.cork(() => asker.fail(res, error));
+  #fail(channel: WorkerChannel, pending: PendingCheck, error: unknown): void {
+    const { res, completion } = pending;
+    channel.removePending(pending);
+    if (res === undefined) this.#stats.increment(ACCEPTOR_STAT.undeliveredResponses);
+    else res.cork(() => completion.fail(res, error));
   }
 
   /** Decides in place what was taken back, of whom its entry says. */
-  #decideEntry({ handoff }: Link, { number, check }: Pending): TableDecision {
-    const { words } = handoff.memory;
-    const at = itemAt(ENTRIES, number);
+  #decideWithdrawn({ producer }: WorkerChannel, { number, check }: PendingCheck): TableDecision {
+    const { words } = producer.memory;
+    const at = itemAt(CHECK_QUEUE, number);
     const id: Identity = {
       h0: words[at + ENTRY.hash],
       h1: words[at + ENTRY.hash + 1],
@@ -190,73 +201,78 @@ export class ByWorker implements Decider {
 }
 
 /** What an acceptor keeps of one worker: its rings, and the checks that it waits for, in order. */
-class Link {
-  readonly handoff: Handoff;
-  readonly replies: Consumer;
+class WorkerChannel {
+  readonly producer: CheckQueueProducer;
+  readonly replies: QueueConsumer;
   readonly decision = newDecision();
   /** Where the messages of the worker's present run come in. */
-  door: MessagePort | undefined;
-  toRing = false;
+  notificationPort: MessagePort | undefined;
+  isWakeUpDue = false;
   /** The last entry that had to be taken back, until the worker has passed it. */
-  lateEntry: number | undefined;
+  lastWithdrawn: number | undefined;
   /** By number modulo their count. An entry's place is free when `#oldest` has passed it. */
-  readonly #pending: (Pending | undefined)[] = new Array(RING_ENTRIES).fill(undefined);
-  #oldest: number;
+  readonly #pending: (PendingCheck | undefined)[] = new Array(CHECK_QUEUE_ENTRIES).fill(undefined);
+  #oldestPending: number;
 
-  constructor(handoff: Handoff) {
-    this.handoff = handoff;
-    this.replies = new Consumer(handoff.memory, REPLIES);
-    this.#oldest = handoff.next;
+  constructor(producer: CheckQueueProducer) {
+    this.producer = producer;
+    this.replies = new QueueConsumer(producer.memory, REPLY_QUEUE);
+    this.#oldestPending = producer.nextNumber;
   }
 
   /** Whether one more check may be handed over. */
-  takes(): boolean {
-    if (this.lateEntry !== undefined) {
-      const tail = Atomics.load(this.handoff.memory.words, TAIL);
-      if (((tail - this.lateEntry) | 0) <= 0) return false;
-      this.lateEntry = undefined;
+  canEnqueue(): boolean {
+    if (this.lastWithdrawn !== undefined) {
+      const tail = Atomics.load(this.producer.memory.words, TAIL);
+      if (((tail - this.lastWithdrawn) | 0) <= 0) return false;
+      this.lastWithdrawn = undefined;
     }
-    if (((this.handoff.next - this.#oldest) | 0) >= RING_ENTRIES) return false;
-    return this.handoff.hasRoom();
+    if (((this.producer.nextNumber - this.#oldestPending) | 0) >= CHECK_QUEUE_ENTRIES) return false;
+    return this.producer.hasRoom();
   }
 
   /** Whether it waits for no check. */
   isIdle(): boolean {
-    return this.#oldest === this.handoff.next;
+    return this.#oldestPending === this.producer.nextNumber;
   }
 
   /** Notes a check that is handed over next. */
-  await(res: HttpResponse, check: Check, startedMs: number, asker: Asker): Pending {
-    const number = this.handoff.next;
+  addPending(
+    res: HttpResponse,
+    check: Check,
+    startedMs: number,
+    completion: Completion,
+  ): PendingCheck {
+    const number = this.producer.nextNumber;
     const { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId } = check;
     const kept = { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId };
-    const pending = { number, res, check: kept, startedMs, asker };
-    this.#pending[number & (RING_ENTRIES - 1)] = pending;
+    const pending = { number, res, check: kept, startedMs, completion };
+    this.#pending[number & (CHECK_QUEUE_ENTRIES - 1)] = pending;
     return pending;
   }
 
   /** The check of a number; undefined when it has been answered. */
-  pending(number: number): Pending | undefined {
-    const pending = this.#pending[number & (RING_ENTRIES - 1)];
+  pendingAt(number: number): PendingCheck | undefined {
+    const pending = this.#pending[number & (CHECK_QUEUE_ENTRIES - 1)];
     return pending?.number === number ? pending : undefined;
   }
 
   /** A check is answered, or will never be. */
-  settle({ number }: Pending): void {
-    this.#pending[number & (RING_ENTRIES - 1)] = undefined;
+  removePending({ number }: PendingCheck): void {
+    this.#pending[number & (CHECK_QUEUE_ENTRIES - 1)] = undefined;
     while (
-      this.#oldest !== this.handoff.next &&
-      this.#pending[this.#oldest & (RING_ENTRIES - 1)] === undefined
+      this.#oldestPending !== this.producer.nextNumber &&
+      this.#pending[this.#oldestPending & (CHECK_QUEUE_ENTRIES - 1)] === undefined
     ) {
-      this.#oldest = (this.#oldest + 1) | 0;
+      this.#oldestPending = (this.#oldestPending + 1) | 0;
     }
   }
 
   /** The checks that are waited for, oldest first. */
-  waiting(): Pending[] {
-    const waiting: Pending[] = [];
-    for (let n = this.#oldest; n !== this.handoff.next; n = (n + 1) | 0) {
-      const pending = this.pending(n);
+  allPending(): PendingCheck[] {
+    const waiting: PendingCheck[] = [];
+    for (let n = this.#oldestPending; n !== this.producer.nextNumber; n = (n + 1) | 0) {
+      const pending = this.pendingAt(n);
       if (pending !== undefined) waiting.push(pending);
     }
     return waiting;

@@ -6,13 +6,13 @@
 
 import { OUTCOME, type TableDecision } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
-import type { Terms } from '../counters/window.ts';
+import type { CheckParameters } from '../counters/window.ts';
 import type { HttpResponse } from '../http/uws.ts';
-import { type AcceptorLane, COUNT, TALLY } from '../lanes.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../lanes.ts';
 import type { Namespace } from '../namespaces/known.ts';
 
 /** A check in order, by a key that may ask it, as it stands or as an override has it. */
-export interface Check extends Terms {
+export interface Check extends CheckParameters {
   namespace: Namespace;
   /** Answer from the counter as it stands, deduct afterwards. */
   isAsync: boolean;
@@ -21,16 +21,16 @@ export interface Check extends Terms {
 }
 
 /** How a check is answered, in its turn or corked in a later one. */
-export interface Asker {
-  answer(res: HttpResponse, check: Check, decision: TableDecision): void;
+export interface Completion {
+  complete(res: HttpResponse, check: Check, decision: TableDecision): void;
   fail(res: HttpResponse, error: unknown): void;
 }
 
-export interface Decider {
+export interface Engine {
   /**
    * @param id the hash of its namespace and identifier
    * @param startedMs when the whole request was there, by the monotonic clock
-   * @param asker by whom it is answered later
+   * @param completion by whom it is answered later
    * @returns the decision, overwritten by the next one; undefined where the answer comes later
    */
   decide(
@@ -38,29 +38,29 @@ export interface Decider {
     id: Identity,
     startedMs: number,
     res: HttpResponse,
-    asker: Asker,
+    completion: Completion,
   ): TableDecision | undefined;
 }
 
 /**
  * Counts a decision that is an answer, each of its aspects once.
- * @param admitted whether its cost was
+ * @param allowed whether its cost was
  * @param outcome one of OUTCOME
  */
-export function tally(
-  lane: AcceptorLane,
-  { row }: Namespace,
+export function countDecision(
+  stats: AcceptorStats,
+  { decisionCounts }: Namespace,
   cost: number,
-  admitted: boolean,
+  allowed: boolean,
   outcome: number,
 ): void {
-  row[admitted ? TALLY.admitted : TALLY.refused]++;
-  row[admitted ? TALLY.tokensAdmitted : TALLY.tokensRefused] += cost;
-  tallyOutcome(lane, outcome);
+  decisionCounts[allowed ? NAMESPACE_STAT.allowed : NAMESPACE_STAT.denied]++;
+  decisionCounts[allowed ? NAMESPACE_STAT.tokensAllowed : NAMESPACE_STAT.tokensDenied] += cost;
+  countOutcome(stats, outcome);
 }
 
 /** Counts what a decision did to the table, whoever heard of it. */
-export function tallyOutcome(lane: AcceptorLane, outcome: number): void {
-  if (outcome === OUTCOME.evicted) lane.count(COUNT.liveEvictions);
-  else if (outcome === OUTCOME.full) lane.count(COUNT.fullTable);
+export function countOutcome(stats: AcceptorStats, outcome: number): void {
+  if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
+  else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
 }

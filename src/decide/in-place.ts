@@ -9,50 +9,55 @@
 import type { Counters } from '../counters/counters.ts';
 import { OUTCOME, type TableDecision } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
-import { type AcceptorLane, COUNT } from '../lanes.ts';
-import type { Handoff } from '../shards/handoff.ts';
-import { KIND } from '../shards/layout.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
+import type { CheckQueueProducer } from '../shards/handoff.ts';
+import { ENTRY_KIND } from '../shards/layout.ts';
 import { shardOf, workerOf } from '../shards/shard.ts';
 import type { Clock } from '../time.ts';
-import { type Check, type Decider, tally } from './decider.ts';
+import { type Check, countDecision, type Engine } from './decider.ts';
 
-export class InPlace implements Decider {
+export class MemoryEngine implements Engine {
   readonly #counters: Counters;
-  readonly #handoffs: readonly Handoff[];
+  readonly #producers: readonly CheckQueueProducer[];
   readonly #clock: Clock;
-  readonly #lane: AcceptorLane;
+  readonly #stats: AcceptorStats;
 
-  /** @param handoffs one for each shard worker */
-  constructor(counters: Counters, handoffs: readonly Handoff[], clock: Clock, lane: AcceptorLane) {
+  /** @param producers one for each shard worker */
+  constructor(
+    counters: Counters,
+    producers: readonly CheckQueueProducer[],
+    clock: Clock,
+    stats: AcceptorStats,
+  ) {
     this.#counters = counters;
-    this.#handoffs = handoffs;
+    this.#producers = producers;
     this.#clock = clock;
-    this.#lane = lane;
+    this.#stats = stats;
   }
 
   decide(check: Check, id: Identity, startedMs: number): TableDecision {
     const { namespace, cost } = check;
-    const tag = namespace.state[0];
+    const tag = namespace.hashState[0];
     const nowMs = this.#clock.wallMs(startedMs);
-    const handoff = check.isAsync && cost !== 0 ? this.#handoffFor(id) : undefined;
+    const handoff = check.isAsync && cost !== 0 ? this.#producerFor(id) : undefined;
     const decision =
       handoff === undefined
         ? this.#counters.decide(id, tag, nowMs, check)
-        : this.#counters.look(id, tag, nowMs, check);
-    tally(this.#lane, namespace, cost, decision.admitted, decision.outcome);
-    if (handoff !== undefined && decision.admitted && decision.outcome !== OUTCOME.full) {
-      handoff.put(KIND.deduction, id, tag, decision.window, check);
-      handoff.ring();
-      this.#lane.count(COUNT.deductions);
-      this.#lane.add(COUNT.deductedTokens, cost);
+        : this.#counters.peek(id, tag, nowMs, check);
+    countDecision(this.#stats, namespace, cost, decision.allowed, decision.outcome);
+    if (handoff !== undefined && decision.allowed && decision.outcome !== OUTCOME.full) {
+      handoff.enqueue(ENTRY_KIND.deduction, id, tag, decision.window, check);
+      handoff.wakeWorker();
+      this.#stats.increment(ACCEPTOR_STAT.deductions);
+      this.#stats.add(ACCEPTOR_STAT.deductedTokens, cost);
     }
     return decision;
   }
 
-  #handoffFor(id: Identity): Handoff | undefined {
-    const handoff = this.#handoffs[workerOf(shardOf(id), this.#handoffs.length)];
+  #producerFor(id: Identity): CheckQueueProducer | undefined {
+    const handoff = this.#producers[workerOf(shardOf(id), this.#producers.length)];
     if (handoff.hasRoom()) return handoff;
-    this.#lane.count(COUNT.ringFull);
+    this.#stats.increment(ACCEPTOR_STAT.queueFull);
     return undefined;
   }
 }

@@ -9,19 +9,19 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { FACES, type Face } from '../api/faces.ts';
+import { RESPONSE_FORMATS, type ResponseFormat } from '../api/faces.ts';
 import { NamespaceFinder } from '../api/finder.ts';
-import { OPERATION_NAMES, OPERATIONS, pathOf } from '../api/operations.ts';
+import { OPERATION_NAMES, OPERATIONS, operationPath } from '../api/operations.ts';
 import { RequestIds } from '../api/request-ids.ts';
 import { type Key, Keyring } from '../auth/keyring.ts';
 import { Control } from '../control.ts';
 import { Counters } from '../counters/counters.ts';
-import { ByWorker } from '../decide/by-worker.ts';
-import type { Decider } from '../decide/decider.ts';
-import { InPlace } from '../decide/in-place.ts';
-import { describe } from '../describe.ts';
+import { WorkerEngine } from '../decide/by-worker.ts';
+import type { Engine } from '../decide/decider.ts';
+import { MemoryEngine } from '../decide/in-place.ts';
+import { formatValue } from '../describe.ts';
 import { ApiError, StartError } from '../errors.ts';
-import { COUNT } from '../lanes.ts';
+import { ACCEPTOR_STAT } from '../lanes.ts';
 import {
   BODY_MAX_BYTES,
   GATEWAY_CONNECTIONS_SHARE,
@@ -29,109 +29,129 @@ import {
   MULTI_LIMIT_MAX_BYTES,
 } from '../limits.ts';
 import { KnownNamespaces } from '../namespaces/known.ts';
-import { OverridesInForce } from '../overrides/in-force.ts';
-import { RingsAhead } from '../shards/ahead.ts';
-import { Handoff } from '../shards/handoff.ts';
-import { attachLink } from '../shards/ring.ts';
+import { ActiveOverrides } from '../overrides/in-force.ts';
+import { QueueBarrier } from '../shards/ahead.ts';
+import { CheckQueueProducer } from '../shards/handoff.ts';
+import { attachChannel } from '../shards/ring.ts';
 import { Clock } from '../time.ts';
 import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
-import { BodyReader, BodyRoom, type OnBody } from './body.ts';
-import { Checks } from './checks.ts';
-import { Corrections } from './corrections.ts';
+import { BodyBudget, type BodyHandler, BodyReader } from './body.ts';
+import { CheckHandler } from './checks.ts';
+import { CorrectionHandler } from './corrections.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
-import { ErrorReports } from './error-reports.ts';
-import { GatewayChecks } from './gateway.ts';
-import { hasPlace, Listener } from './listener.ts';
+import { ErrorReporter } from './error-reports.ts';
+import { GatewayCheckHandler } from './gateway.ts';
+import { hasGatewayAddress, Listener } from './listener.ts';
 import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
-import { Operations, type Server } from './operations.ts';
-import { Outlet } from './outlet.ts';
-import { type Failure, Replies } from './reply.ts';
+import { type ApiServer, OperationForwarder } from './operations.ts';
+import { ResponseWriter } from './outlet.ts';
+import { type InternalErrorReport, Responder } from './reply.ts';
 import { type Handler, mount, type Route } from './route.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
 const data: AcceptorData = workerData;
-const main = parentPort!;
-const tell = (message: ToMain) => main.postMessage(message);
+const mainPort = parentPort!;
+const sendToMain = (message: ToMain) => mainPort.postMessage(message);
 
 process.on('uncaughtException', (error) => {
   const why = `acceptor ${data.index} failed: ${error.stack}`;
-  tell({ kind: 'fatal', sentence: error instanceof StartError ? error.message : why });
+  sendToMain({ kind: 'fatal', sentence: error instanceof StartError ? error.message : why });
 });
 
 const control = new Control(data.control);
-const lane = control.acceptorLane(data.index);
+const stats = control.acceptorStats(data.index);
 const clock = new Clock(control);
-const waiting = () => lane.beat();
-const owner = data.index + 1;
-const counters = new Counters(data.tables, data.hashKey, owner, data.onFull, waiting);
+const onLockWait = () => stats.heartbeat();
+const lockOwner = data.index + 1;
+const counters = new Counters(
+  data.tables,
+  data.hashKey,
+  lockOwner,
+  data.fullTablePolicy,
+  onLockWait,
+);
 const namespaces = new KnownNamespaces(
   (name) => counters.namespaceState(name),
-  (row) => lane.row(row),
-  (name) => tell({ kind: 'namespace', name }),
+  (row) => stats.namespaceRow(row),
+  (name) => sendToMain({ kind: 'namespace', name }),
 );
 const keyring = new Keyring(clock);
-const overrides = new OverridesInForce();
+const overrides = new ActiveOverrides();
 const finder = new NamespaceFinder(namespaces);
 
 const ids = new RequestIds();
-const outlet = new Outlet(lane);
-const room = new BodyRoom();
-const debug = (text: string, fields: object) => tell({ kind: 'debug', record: { text, fields } });
-const reports = data.reportsErrors
-  ? new ErrorReports(
-      (report) => debug('answered with an error', report),
-      (leftOut) => debug('error answers were not logged: too many in a second', { leftOut }),
+const responseWriter = new ResponseWriter(stats);
+const bodyBudget = new BodyBudget();
+const logDebug = (text: string, fields: object) =>
+  sendToMain({ kind: 'debug', record: { text, fields } });
+const errorReporter = data.isReportingErrors
+  ? new ErrorReporter(
+      (report) => logDebug('answered with an error', report),
+      (leftOut) => logDebug('error answers were not logged: too many in a second', { leftOut }),
     )
   : undefined;
-const serverOf = (face: Face): Server => {
-  const fail = (failure: Failure) => tell({ kind: 'failure', failure });
-  const replies = new Replies(face, ids, lane, outlet, data.url + DOCS_PATH, fail, reports);
-  const bodies = new BodyReader(lane, room, replies);
-  return { replies, bodies };
+const createApiServer = (format: ResponseFormat): ApiServer => {
+  const fail = (failure: InternalErrorReport) => sendToMain({ kind: 'failure', failure });
+  const responder = new Responder(
+    format,
+    ids,
+    stats,
+    responseWriter,
+    data.url + DOCS_PATH,
+    fail,
+    errorReporter,
+  );
+  const bodyReader = new BodyReader(stats, bodyBudget, responder);
+  return { responder, bodyReader };
 };
-const v1 = serverOf(FACES.v1);
-const v2 = serverOf(FACES.v2);
+const v1 = createApiServer(RESPONSE_FORMATS.v1);
+const v2 = createApiServer(RESPONSE_FORMATS.v2);
 
-const links = data.links.map((row, acceptor) => {
-  return row.map((link, worker) => attachLink(link, acceptor, worker));
+const channels = data.channels.map((row, acceptor) => {
+  return row.map((link, worker) => attachChannel(link, acceptor, worker));
 });
-const handoffs = links[data.index].map((link, worker) => {
-  return new Handoff(link, control.workerLane(worker));
+const producers = channels[data.index].map((link, worker) => {
+  return new CheckQueueProducer(link, control.workerStats(worker));
 });
-const byWorker =
-  data.decide === 'worker' ? new ByWorker(counters, handoffs, clock, lane) : undefined;
-const decider: Decider = byWorker ?? new InPlace(counters, handoffs, clock, lane);
+const workerDecider =
+  data.decide === 'worker' ? new WorkerEngine(counters, producers, clock, stats) : undefined;
+const decider: Engine = workerDecider ?? new MemoryEngine(counters, producers, clock, stats);
 
-const parts = { namespaces: finder, counters, overrides, clock, lane, keyring };
-const replies = { v1: v1.replies, v2: v2.replies };
-const checks = new Checks({ ...parts, decider, ids, replies });
-const rings = new RingsAhead(links, () => clock.monotonicMs());
-const workers = handoffs.length;
-const corrections = new Corrections({ ...parts, rings, workers, replies: v1.replies });
+const dependencies = { namespaces: finder, counters, overrides, clock, stats, keyring };
+const responders = { v1: v1.responder, v2: v2.responder };
+const checks = new CheckHandler({ ...dependencies, decider, ids, responders });
+const queueBarrier = new QueueBarrier(channels, () => clock.monotonicMs());
+const workerCount = producers.length;
+const corrections = new CorrectionHandler({
+  ...dependencies,
+  queueBarrier,
+  workerCount,
+  responder: v1.responder,
+});
 
-const gateway = new GatewayChecks({
-  ...parts,
-  known: namespaces,
+const gateway = new GatewayCheckHandler({
+  ...dependencies,
+  knownNamespaces: namespaces,
   finder,
   decider,
-  outlet,
-  replies: v1.replies,
+  responseWriter,
+  responder: v1.responder,
 });
 
-const operations = new Operations(lane, { v1, v2 }, (number, request) => {
-  tell({ kind: 'operation', number, request });
+const operations = new OperationForwarder(stats, { v1, v2 }, (number, request) => {
+  sendToMain({ kind: 'operation', number, request });
 });
 
 /** All of it holds from the next check on: nothing comes in between. */
-function switchTo(publication: Publication): void {
-  const { registered, rejected, keys, policies } = publication;
-  if (registered !== undefined) namespaces.registered(registered);
-  if (rejected !== undefined) namespaces.rejected(rejected);
-  if (keys !== undefined) keyring.change(keys);
-  overrides.switchTo(publication);
-  if (policies !== undefined) gateway.switchTo(policies);
+function activate(publication: Publication): void {
+  const { registeredNamespaces, rejectedNamespaces, keys, policies } = publication;
+  if (registeredNamespaces !== undefined) namespaces.addRegistered(registeredNamespaces);
+  if (rejectedNamespaces !== undefined) namespaces.removeRejected(rejectedNamespaces);
+  if (keys !== undefined) keyring.apply(keys);
+  overrides.activate(publication);
+  if (policies !== undefined) gateway.activate(policies);
 }
-switchTo(data.inForce);
+activate(data.activePublication);
 
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
@@ -139,7 +159,7 @@ function requireJson(contentType: string): void {
   if (contentType === 'application/json' || contentType === '') return;
   if (JSON_TYPE.test(contentType)) return;
   const takes = 'must be application/json, or be left out';
-  const message = `the header Content-Type ${takes}; got ${describe(contentType)}`;
+  const message = `the header Content-Type ${takes}; got ${formatValue(contentType)}`;
   throw new ApiError('UNSUPPORTED_MEDIA_TYPE', message);
 }
 
@@ -147,27 +167,27 @@ const AUTHORIZATION = fixedText('authorization');
 const CONTENT_TYPE = fixedText('content-type');
 
 /** A POST that is answered here. */
-function post(
+function postRoute(
   path: string,
-  { bodies }: Server,
-  onBody: OnBody<Key>,
+  { bodyReader }: ApiServer,
+  onBody: BodyHandler<Key>,
   maxBytes = BODY_MAX_BYTES,
 ): Route {
   const handle: Handler = (res, req, framing) => {
     const key = keyring.verify(req.getHeader(AUTHORIZATION));
     requireJson(req.getHeader(CONTENT_TYPE));
-    bodies.read(res, framing, maxBytes, key, onBody);
+    bodyReader.read(res, framing, maxBytes, key, onBody);
   };
   return { method: 'POST', path, handle };
 }
 
 const routes: Route[] = [
   ...gateway.routes(true),
-  post('/v1/ratelimits.limit', v1, checks.v1),
-  post('/v2/ratelimit.limit', v2, checks.v2),
-  post('/v2/ratelimit.multiLimit', v2, checks.many, MULTI_LIMIT_MAX_BYTES),
-  post('/v1/ratelimits.refund', v1, corrections.refund),
-  post('/v1/ratelimits.reset', v1, corrections.reset),
+  postRoute('/v1/ratelimits.limit', v1, checks.limitV1),
+  postRoute('/v2/ratelimit.limit', v2, checks.limitV2),
+  postRoute('/v2/ratelimit.multiLimit', v2, checks.multiLimitV2, MULTI_LIMIT_MAX_BYTES),
+  postRoute('/v1/ratelimits.refund', v1, corrections.refund),
+  postRoute('/v1/ratelimits.reset', v1, corrections.reset),
   ...OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
     const handle: Handler = (res, req, framing) => {
@@ -180,42 +200,50 @@ const routes: Route[] = [
       requireJson(req.getHeader(CONTENT_TYPE));
       operations.post(res, framing, name, key);
     };
-    return { method, path: pathOf(name), handle };
+    return { method, path: operationPath(name), handle };
   }),
   ...docsPages().map(({ code, html }): Route => {
     const handle: Handler = (res, req) => {
-      v1.replies.page(res, html, req.getCaseSensitiveMethod() === 'HEAD');
+      v1.responder.sendPage(res, html, req.getCaseSensitiveMethod() === 'HEAD');
     };
     return { method: 'GET', path: DOCS_PATH + code, handle, isPage: true };
   }),
 ];
 
-const tooMany = new ApiError('SERVICE_UNAVAILABLE', 'as many connections are open as may be');
-const lanes = control.acceptorLanes();
-const hasGateway = hasPlace(data.places.gateway);
+const tooManyConnections = new ApiError(
+  'SERVICE_UNAVAILABLE',
+  'as many connections are open as may be',
+);
+const acceptorStats = control.allAcceptorStats();
+const hasGateway = hasGatewayAddress(data.addresses.gateway);
 /** Whoever fills the port of the checks keeps no gateway away, which might then limit nobody. */
-const mostOthers = Math.ceil(data.connections * (hasGateway ? 1 - GATEWAY_CONNECTIONS_SHARE : 1));
+const otherConnectionsMax = Math.ceil(
+  data.connectionsMax * (hasGateway ? 1 - GATEWAY_CONNECTIONS_SHARE : 1),
+);
 function onConnection(res: HttpResponse, change: number, kind: AppKind): void {
-  lane.connection(change);
+  stats.addConnections(change);
   if (change < 0) return;
   // Those that others take at this moment may be missing: a few at most pass the bound.
-  const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
-  if (open <= (kind === 'gateway' ? data.connections : mostOthers)) return;
-  lane.count(COUNT.shedConnections);
+  const open = acceptorStats.reduce((sum, { connections }) => sum + connections, 0);
+  if (open <= (kind === 'gateway' ? data.connectionsMax : otherConnectionsMax)) return;
+  stats.increment(ACCEPTOR_STAT.shedConnections);
   // Behind TLS nobody can be told before a handshake, which is what costs most.
   if (kind === 'tls') res.close();
   // Told before it asks, in whatever version: then nothing of what it asks is begun.
-  else res.cork(() => v1.replies.error(res, tooMany, { close: true }));
+  else res.cork(() => v1.responder.sendError(res, tooManyConnections, { closeConnection: true }));
 }
-const forGateways = gateway.routes(false);
+const gatewayRoutes = gateway.routes(false);
 const apps = new Apps(data.tls, hasGateway, (app, kind) => {
-  mount(app, kind === 'gateway' ? forGateways : routes, replies, reports);
+  mount(app, kind === 'gateway' ? gatewayRoutes : routes, responders, errorReporter);
   app.filter((res, change) => onConnection(res, change, kind));
 });
-let toldToEnd = false;
+let isClosing = false;
 process.on('exit', (code) => {
-  if (!toldToEnd) {
-    tell({ kind: 'fatal', sentence: `acceptor ${data.index} ended by itself, with code ${code}` });
+  if (!isClosing) {
+    sendToMain({
+      kind: 'fatal',
+      sentence: `acceptor ${data.index} ended by itself, with code ${code}`,
+    });
     // Connections are still handed on to the Apps, which so have to be there until the end.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   }
@@ -224,57 +252,57 @@ process.on('exit', (code) => {
 
 const listener = new Listener(apps);
 function listen(all: readonly AppDescriptors[]): void {
-  const failed = listener.open(data.places, all);
-  if (failed === undefined) tell({ kind: 'listening' });
-  else tell({ kind: 'fatal', sentence: `cannot listen on ${failed}` });
+  const failed = listener.listen(data.addresses, all);
+  if (failed === undefined) sendToMain({ kind: 'listening' });
+  else sendToMain({ kind: 'fatal', sentence: `cannot listen on ${failed}` });
 }
 
-function renew(): void {
+function reloadTls(): void {
   try {
-    tell({ kind: 'renewed', app: apps.renew(data.tls!) });
+    sendToMain({ kind: 'renewed', app: apps.reloadTls(data.tls!) });
   } catch (error) {
-    tell({ kind: 'kept', sentence: (error as Error).message });
+    sendToMain({ kind: 'kept', sentence: (error as Error).message });
   }
 }
 
-setInterval(() => lane.beat(), HEARTBEAT_MS);
+setInterval(() => stats.heartbeat(), HEARTBEAT_MS);
 
-main.on('message', (message: ToAcceptor) => {
+mainPort.on('message', (message: ToAcceptor) => {
   switch (message.kind) {
     case 'listen':
       listen(message.apps);
       break;
     case 'renew':
-      renew();
+      reloadTls();
       break;
     case 'handOn':
-      listener.handOnTo(message.apps);
-      tell({ kind: 'handsOn' });
+      listener.distributeTo(message.apps);
+      sendToMain({ kind: 'handsOn' });
       break;
     case 'publication':
-      switchTo(message.publication);
-      tell({ kind: 'switched', version: message.version });
+      activate(message.publication);
+      sendToMain({ kind: 'switched', version: message.version });
       break;
     case 'result':
-      operations.answer(message.number, message.result);
+      operations.complete(message.number, message.result);
       break;
     case 'door':
-      byWorker?.door(message.worker, message.port);
+      workerDecider?.connectNotificationPort(message.worker, message.port);
       break;
     case 'drain':
-      v1.replies.draining = true;
-      v2.replies.draining = true;
+      v1.responder.isDraining = true;
+      v2.responder.isDraining = true;
       listener.close(
         () => clock.monotonicMs(),
         // What was handed on before this message came is taken over in this turn of the loop.
-        () => setImmediate(() => tell({ kind: 'draining' })),
+        () => setImmediate(() => sendToMain({ kind: 'draining' })),
       );
       break;
     case 'close':
-      toldToEnd = true;
+      isClosing = true;
       process.exit(0);
       break;
   }
 });
 
-tell({ kind: 'ready', apps: apps.descriptors() });
+sendToMain({ kind: 'ready', apps: apps.descriptors() });

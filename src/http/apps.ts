@@ -32,22 +32,22 @@ export class Apps {
   /** The first one with TLS, which stays the one that listens. */
   readonly tls: TemplatedApp | undefined;
   readonly gateway: TemplatedApp | undefined;
-  readonly #open: TemplatedApp[] = [];
-  readonly #furnish: (app: TemplatedApp, kind: AppKind) => void;
+  readonly #openApps: TemplatedApp[] = [];
+  readonly #configure: (app: TemplatedApp, kind: AppKind) => void;
 
   /**
    * @param hasGateway whether there is a place for gateways
-   * @param furnish gives an App its routes
+   * @param configure gives an App its routes
    * @throws StartError where uWebSockets.js does not take the files
    */
   constructor(
     files: TlsFiles | undefined,
     hasGateway: boolean,
-    furnish: (app: TemplatedApp, kind: AppKind) => void,
+    configure: (app: TemplatedApp, kind: AppKind) => void,
   ) {
-    this.#furnish = furnish;
+    this.#configure = configure;
     this.plain = this.#add(App(), 'plain');
-    this.tls = files === undefined ? undefined : this.#add(withTls(files), 'tls');
+    this.tls = files === undefined ? undefined : this.#add(createTlsApp(files), 'tls');
     this.gateway = hasGateway ? this.#add(App(), 'gateway') : undefined;
   }
 
@@ -65,23 +65,23 @@ export class Apps {
    * Makes another one with TLS, of the files as they are now.
    * @throws StartError where uWebSockets.js does not take them
    */
-  renew(files: TlsFiles): number {
-    return descriptorOf(this.#add(withTls(files), 'tls'));
+  reloadTls(files: TlsFiles): number {
+    return descriptorOf(this.#add(createTlsApp(files), 'tls'));
   }
 
   /** Nothing may be handed on to them any more. */
   close(): void {
-    for (const app of this.#open) app.close();
+    for (const app of this.#openApps) app.close();
   }
 
   #add(app: TemplatedApp, kind: AppKind): TemplatedApp {
-    this.#furnish(app, kind);
-    this.#open.push(app);
+    this.#configure(app, kind);
+    this.#openApps.push(app);
     return app;
   }
 }
 
-function withTls({ cert, key }: TlsFiles): TemplatedApp {
+function createTlsApp({ cert, key }: TlsFiles): TemplatedApp {
   try {
     return SSLApp({ cert_file_name: cert, key_file_name: key });
   } catch {

@@ -12,7 +12,7 @@ export const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
 };
 
 /** A release of upstream with binaries for Node 22, 24 and 26. */
-const UPSTREAM = 'npm install uWebSockets.js@uNetworking/uWebSockets.js#v20.67.0';
+const UPSTREAM_INSTALL_COMMAND = 'npm install uWebSockets.js@uNetworking/uWebSockets.js#v20.67.0';
 
 const { platform, arch, versions } = process;
 const [nodeMajor] = versions.node.split('.');
@@ -27,7 +27,7 @@ export function platformPackage(): string | undefined {
  * One sentence for an operator whose Node has no binary that loads.
  * @param failure what loading the platform package threw; undefined where there is no such package
  */
-export function noBinary(failure: unknown): string {
+export function missingBinaryMessage(failure: unknown): string {
   const subject = `uWebSockets.js has no binary for Node ${versions.node} on ${platform}-${arch}`;
   const name = platformPackage();
   const { code, message } = (failure ?? {}) as NodeJS.ErrnoException;
@@ -38,5 +38,5 @@ export function noBinary(failure: unknown): string {
     'use Node 22.22.2 or a later 22, or 20.20.2 or a later 20 (Linux with glibc 2.27, macOS or ' +
     'Windows), or Node 24 or 26 (Linux on x64 with glibc 2.38, as in Debian 13 and Ubuntu 24.04)';
   const reason = message === undefined ? '' : ` (${name}: ${message.split('\n')[0]})`;
-  return `${subject}${reason}: ${use}, or install upstream's package: ${UPSTREAM}`;
+  return `${subject}${reason}: ${use}, or install upstream's package: ${UPSTREAM_INSTALL_COMMAND}`;
 }

@@ -11,14 +11,18 @@
  */
 
 import { ApiError } from '../errors.ts';
-import { type AcceptorLane, COUNT } from '../lanes.ts';
-import { GATHERED_BYTES_MAX } from '../limits.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
+import { BUFFERED_BODY_BYTES_MAX } from '../limits.ts';
 import type { Framing } from './framing.ts';
-import type { Replies } from './reply.ts';
+import type { Responder } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** Called once with a whole body; what it throws is answered as an error. */
-export type OnBody<T> = (res: HttpResponse, context: T, bytes: ArrayBuffer | Uint8Array) => void;
+export type BodyHandler<T> = (
+  res: HttpResponse,
+  context: T,
+  bytes: ArrayBuffer | Uint8Array,
+) => void;
 
 const FIRST_BUFFER_BYTES = 1_024;
 
@@ -29,36 +33,36 @@ const NO_BYTES = new Uint8Array(0);
  * function for uWebSockets.js, serves one request after the other. One that takes longer serves no
  * other before its last piece, and goes with its request when that is aborted.
  */
-class Gathering {
+class PendingBody {
   /** Undefined when it is answered. */
   res: HttpResponse | undefined;
   maxBytes = 0;
   context: unknown;
-  onBody: OnBody<unknown> = () => {};
-  copy: Uint8Array | undefined;
+  onBody: BodyHandler<unknown> = () => {};
+  buffer: Uint8Array | undefined;
   size = 0;
-  readonly onPiece: (piece: ArrayBuffer, isLast: boolean) => void;
+  readonly onChunk: (piece: ArrayBuffer, isLast: boolean) => void;
 
-  constructor(take: (gathering: Gathering, piece: ArrayBuffer, isLast: boolean) => void) {
-    this.onPiece = (piece, isLast) => take(this, piece, isLast);
+  constructor(receive: (gathering: PendingBody, piece: ArrayBuffer, isLast: boolean) => void) {
+    this.onChunk = (piece, isLast) => receive(this, piece, isLast);
   }
 }
 
 /** What all bodies of an acceptor that have not come whole may still take up. */
-export class BodyRoom {
-  bytes = GATHERED_BYTES_MAX;
+export class BodyBudget {
+  availableBytes = BUFFERED_BODY_BYTES_MAX;
 }
 
 export class BodyReader {
-  readonly #lane: AcceptorLane;
-  readonly #room: BodyRoom;
-  readonly #replies: Replies;
-  #free: Gathering | undefined;
+  readonly #stats: AcceptorStats;
+  readonly #budget: BodyBudget;
+  readonly #responder: Responder;
+  #reusable: PendingBody | undefined;
 
-  constructor(lane: AcceptorLane, room: BodyRoom, replies: Replies) {
-    this.#lane = lane;
-    this.#room = room;
-    this.#replies = replies;
+  constructor(stats: AcceptorStats, budget: BodyBudget, responder: Responder) {
+    this.#stats = stats;
+    this.#budget = budget;
+    this.#responder = responder;
   }
 
   read<T>(
@@ -66,85 +70,85 @@ export class BodyReader {
     framing: Framing,
     maxBytes: number,
     context: T,
-    onBody: OnBody<T>,
+    onBody: BodyHandler<T>,
   ): void {
     if (!framing.hasBody) {
       // A header line with an empty name hides a later Content-Length, so a body may follow.
-      this.#replies.closeAfter(res);
+      this.#responder.closeAfterResponse(res);
       onBody(res, context, NO_BYTES);
       return;
     }
-    const gathering = this.#free ?? new Gathering(this.#take);
-    this.#free = undefined;
+    const gathering = this.#reusable ?? new PendingBody(this.#receive);
+    this.#reusable = undefined;
     gathering.res = res;
     gathering.maxBytes = maxBytes;
     gathering.context = context;
-    gathering.onBody = onBody as OnBody<unknown>;
-    res.onData(gathering.onPiece);
+    gathering.onBody = onBody as BodyHandler<unknown>;
+    res.onData(gathering.onChunk);
   }
 
-  readonly #take = (gathering: Gathering, piece: ArrayBuffer, isLast: boolean): void => {
+  readonly #receive = (gathering: PendingBody, piece: ArrayBuffer, isLast: boolean): void => {
     const { res, context, onBody } = gathering;
     if (res === undefined) return;
     try {
-      const body = this.#gather(gathering, piece, isLast);
+      const body = this.#append(gathering, piece, isLast);
       if (body === undefined) return;
       gathering.res = undefined;
       // What is told of the end of a connection may know one that has gathered: it serves no other.
-      if (gathering.copy === undefined) this.#free = gathering;
+      if (gathering.buffer === undefined) this.#reusable = gathering;
       else this.#release(gathering);
       onBody(res, context, body);
     } catch (error) {
       gathering.res = undefined;
       this.#release(gathering);
       // The rest of the body is not read. One that is too large closes in any case.
-      if (!isLast || isTooLarge(error)) this.#replies.closeAfter(res);
-      this.#replies.error(res, error);
+      if (!isLast || isTooLarge(error)) this.#responder.closeAfterResponse(res);
+      this.#responder.sendError(res, error);
     }
   };
 
   /** @returns the whole body, when it is there */
-  #gather(
-    gathering: Gathering,
-    piece: ArrayBuffer,
+  #append(
+    pending: PendingBody,
+    chunk: ArrayBuffer,
     isLast: boolean,
   ): ArrayBuffer | Uint8Array | undefined {
-    const { maxBytes, copy, size } = gathering;
-    const end = size + piece.byteLength;
+    const { maxBytes, buffer, size } = pending;
+    const end = size + chunk.byteLength;
     if (end > maxBytes) {
       throw new ApiError('PAYLOAD_TOO_LARGE', `the body must be at most ${maxBytes} bytes`);
     }
-    if (isLast && copy === undefined) return piece;
-    if (copy === undefined) gathering.res!.onAborted(() => this.#release(gathering));
-    const whole = copy !== undefined && copy.length >= end ? copy : this.#grow(gathering, end);
-    whole.set(new Uint8Array(piece), size);
-    gathering.size = end;
-    this.#lane.beat();
+    if (isLast && buffer === undefined) return chunk;
+    if (buffer === undefined) pending.res!.onAborted(() => this.#release(pending));
+    const whole = buffer !== undefined && buffer.length >= end ? buffer : this.#grow(pending, end);
+    whole.set(new Uint8Array(chunk), size);
+    pending.size = end;
+    this.#stats.heartbeat();
     return isLast ? whole.subarray(0, end) : undefined;
   }
 
   /** A buffer with room up to `end`, which has what there is. */
-  #grow(gathering: Gathering, end: number): Uint8Array {
-    const { copy, size, maxBytes } = gathering;
-    const length = Math.min(Math.max(FIRST_BUFFER_BYTES, 2 * size, end), maxBytes);
-    const more = length - (copy?.length ?? 0);
-    if (more > this.#room.bytes) {
-      this.#lane.count(COUNT.shedBodies);
+  #grow(pending: PendingBody, minBytes: number): Uint8Array {
+    const { buffer, size, maxBytes } = pending;
+    const length = Math.min(Math.max(FIRST_BUFFER_BYTES, 2 * size, minBytes), maxBytes);
+    const more = length - (buffer?.length ?? 0);
+    if (more > this.#budget.availableBytes) {
+      this.#stats.increment(ACCEPTOR_STAT.shedBodies);
       throw new ApiError(
         'SERVICE_UNAVAILABLE',
         'too many bodies are on their way; nothing was done',
       );
     }
-    this.#room.bytes -= more;
+    this.#budget.availableBytes -= more;
     const whole = new Uint8Array(length);
-    if (copy !== undefined) whole.set(copy.subarray(0, size));
-    gathering.copy = whole;
+    if (buffer !== undefined) whole.set(buffer.subarray(0, size));
+    pending.buffer = whole;
     return whole;
   }
 
-  #release(gathering: Gathering): void {
-    this.#room.bytes += gathering.copy?.length ?? 0;
-    gathering.copy = undefined;
+  #release(pending: PendingBody): void {
+    this.#budget.availableBytes += pending.buffer?.length ?? 0;
+    pending.buffer = undefined;
   }
 }
 

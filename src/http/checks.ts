@@ -4,120 +4,131 @@
  * they may belong to the shards of several workers, and are all or nothing.
  */
 
-import { AnswerWriter } from '../api/answer.ts';
-import type { AskedCheck } from '../api/asked.ts';
+import { BodyWriter } from '../api/answer.ts';
+import type { CheckRequest } from '../api/asked.ts';
 import type { ByVersion } from '../api/faces.ts';
 import type { NamespaceFinder } from '../api/finder.ts';
 import type { RequestIds } from '../api/request-ids.ts';
-import { Scan } from '../api/scan.ts';
-import { answerV1, ReaderV1 } from '../api/v1/limit.ts';
-import { answerMany, answerV2, ReaderV2 } from '../api/v2/limit.ts';
+import { BodyScanner } from '../api/scan.ts';
+import { CheckReaderV1, writeResponseV1 } from '../api/v1/limit.ts';
+import { CheckReaderV2, writeMultiResponse, writeResponseV2 } from '../api/v2/limit.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Counters } from '../counters/counters.ts';
 import type { Identity } from '../counters/hash.ts';
 import type { Decision } from '../counters/window.ts';
-import { type Asker, type Check, type Decider, tally } from '../decide/decider.ts';
-import { type AcceptorLane, COUNT } from '../lanes.ts';
-import { ANSWER_MAX_BYTES } from '../limits.ts';
-import type { OverridesInForce } from '../overrides/in-force.ts';
+import { type Check, type Completion, countDecision, type Engine } from '../decide/decider.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
+import { RESPONSE_MAX_BYTES } from '../limits.ts';
+import type { ActiveOverrides } from '../overrides/in-force.ts';
 import type { Clock } from '../time.ts';
-import type { OnBody } from './body.ts';
-import type { Replies } from './reply.ts';
+import type { BodyHandler } from './body.ts';
+import type { Responder } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
 
-export interface CheckParts {
+export interface CheckDependencies {
   keyring: Keyring;
   namespaces: NamespaceFinder;
   counters: Counters;
-  overrides: OverridesInForce;
-  decider: Decider;
+  overrides: ActiveOverrides;
+  decider: Engine;
   clock: Clock;
-  lane: AcceptorLane;
+  stats: AcceptorStats;
   ids: RequestIds;
-  replies: ByVersion<Replies>;
+  responders: ByVersion<Responder>;
 }
 
-export class Checks {
-  readonly #parts: CheckParts;
-  readonly #reader1: ReaderV1;
-  readonly #reader2: ReaderV2;
-  readonly #writer = new AnswerWriter(ANSWER_MAX_BYTES);
-  readonly #v1: Asker;
-  readonly #v2: Asker;
+export class CheckHandler {
+  readonly #dependencies: CheckDependencies;
+  readonly #readerV1: CheckReaderV1;
+  readonly #readerV2: CheckReaderV2;
+  readonly #writer = new BodyWriter(RESPONSE_MAX_BYTES);
+  readonly #completionV1: Completion;
+  readonly #completionV2: Completion;
 
-  constructor(parts: CheckParts) {
-    const { ids, namespaces, replies } = parts;
+  constructor(dependencies: CheckDependencies) {
+    const { ids, namespaces, responders } = dependencies;
     const writer = this.#writer;
-    const scan = new Scan();
-    this.#parts = parts;
-    this.#reader1 = new ReaderV1(scan, namespaces);
-    this.#reader2 = new ReaderV2(scan, namespaces);
-    this.#v1 = asker(replies.v1, answerV1);
-    this.#v2 = asker(replies.v2, (check, decision) => answerV2(writer, ids, check, decision));
+    const scan = new BodyScanner();
+    this.#dependencies = dependencies;
+    this.#readerV1 = new CheckReaderV1(scan, namespaces);
+    this.#readerV2 = new CheckReaderV2(scan, namespaces);
+    this.#completionV1 = createCompletion(responders.v1, writeResponseV1);
+    this.#completionV2 = createCompletion(responders.v2, (check, decision) =>
+      writeResponseV2(writer, ids, check, decision),
+    );
   }
 
-  readonly v1: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, clock } = this.#parts;
+  readonly limitV1: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const check = this.#reader1.read(key, bytes);
-    this.#decide(res, check, this.#identify(check), startedMs, this.#v1);
+    const check = this.#readerV1.read(key, bytes);
+    this.#decide(res, check, this.#identifyAndOverride(check), startedMs, this.#completionV1);
   };
 
-  readonly v2: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, overrides, clock } = this.#parts;
+  readonly limitV2: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, overrides, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const check = this.#reader2.read(key, bytes);
-    const id = this.#identify(check);
-    check.overrideId = overrides.governingId();
-    this.#decide(res, check, id, startedMs, this.#v2);
+    const check = this.#readerV2.read(key, bytes);
+    const id = this.#identifyAndOverride(check);
+    check.overrideId = overrides.resolvedId();
+    this.#decide(res, check, id, startedMs, this.#completionV2);
   };
 
-  readonly many: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, counters, overrides, clock, lane, ids, replies } = this.#parts;
+  readonly multiLimitV2: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, counters, overrides, clock, stats, ids, responders } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const checks = this.#reader2.readMany(key, bytes);
-    const { together } = counters;
-    together.begin();
+    const checks = this.#readerV2.readMany(key, bytes);
+    const { batch } = counters;
+    batch.begin();
     checks.forEach((check, number) => {
       // Patterns made for it keep each check busy for some 20 ms: the thread does not hang.
-      if (number % 8 === 0) lane.beat();
-      const id = this.#identify(check);
-      check.overrideId = overrides.governingId();
-      together.add(id, check.namespace.state[0], check);
+      if (number % 8 === 0) stats.heartbeat();
+      const id = this.#identifyAndOverride(check);
+      check.overrideId = overrides.resolvedId();
+      batch.add(id, check.namespace.hashState[0], check);
     });
-    const passed = together.decide(clock.wallMs(startedMs));
-    const decision = (number: number) => together.decision(number);
+    const passed = batch.decide(clock.wallMs(startedMs));
+    const decision = (number: number) => batch.decision(number);
     checks.forEach(({ namespace, cost }, number) => {
-      tally(lane, namespace, cost, passed, decision(number).outcome);
+      countDecision(stats, namespace, cost, passed, decision(number).outcome);
     });
-    replies.v2.json(res, answerMany(this.#writer, ids, checks, passed, decision));
-    lane.answered(clock.monotonicMs() - startedMs);
+    responders.v2.sendJson(res, writeMultiResponse(this.#writer, ids, checks, passed, decision));
+    stats.recordLatency(clock.monotonicMs() - startedMs);
   };
 
   /** Its identity, overwritten by the next; and the check as an override has it. */
-  #identify(check: AskedCheck): Identity {
-    const { counters, overrides, lane } = this.#parts;
-    const { namespace, memory, from, to } = check;
-    const id = counters.identifyBytes(namespace.state, memory, from, to);
-    if (overrides.govern(check, id)) lane.count(COUNT.overridden);
+  #identifyAndOverride(check: CheckRequest): Identity {
+    const { counters, overrides, stats } = this.#dependencies;
+    const { namespace, memory, identifierFrom, identifierTo } = check;
+    const id = counters.identifyBytes(namespace.hashState, memory, identifierFrom, identifierTo);
+    if (overrides.resolve(check, id)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
     return id;
   }
 
-  #decide(res: HttpResponse, check: Check, id: Identity, startedMs: number, asker: Asker): void {
-    const { decider, clock, lane } = this.#parts;
-    const decision = decider.decide(check, id, startedMs, res, asker);
+  #decide(
+    res: HttpResponse,
+    check: Check,
+    id: Identity,
+    startedMs: number,
+    completion: Completion,
+  ): void {
+    const { decider, clock, stats } = this.#dependencies;
+    const decision = decider.decide(check, id, startedMs, res, completion);
     if (decision === undefined) return;
-    asker.answer(res, check, decision);
-    lane.answered(clock.monotonicMs() - startedMs);
+    completion.complete(res, check, decision);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 }
 
-function asker(replies: Replies, text: (check: Check, decision: Decision) => Uint8Array): Asker {
+function createCompletion(
+  responder: Responder,
+  bodyOf: (check: Check, decision: Decision) => Uint8Array,
+): Completion {
   return {
-    answer: (res, check, decision) => replies.json(res, text(check, decision)),
-    fail: (res, error) => replies.error(res, error),
+    complete: (res, check, decision) => responder.sendJson(res, bodyOf(check, decision)),
+    fail: (res, error) => responder.sendError(res, error),
   };
 }

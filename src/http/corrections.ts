@@ -7,95 +7,105 @@
  */
 
 import type { NamespaceFinder } from '../api/finder.ts';
-import { type Counted, notOfDuration, readRefund, readReset } from '../api/v1/corrections.ts';
+import {
+  type CounterReference,
+  readRefund,
+  readReset,
+  resetMismatch,
+} from '../api/v1/corrections.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Counters } from '../counters/counters.ts';
 import type { Identity } from '../counters/hash.ts';
 import { ApiError } from '../errors.ts';
-import { type AcceptorLane, COUNT } from '../lanes.ts';
-import type { Governed, OverridesInForce } from '../overrides/in-force.ts';
-import type { RingsAhead } from '../shards/ahead.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
+import type { ActiveOverrides, OverridableCheck } from '../overrides/in-force.ts';
+import type { QueueBarrier } from '../shards/ahead.ts';
 import { shardOf, workerOf } from '../shards/shard.ts';
 import type { Clock } from '../time.ts';
-import type { OnBody } from './body.ts';
-import type { Replies } from './reply.ts';
+import type { BodyHandler } from './body.ts';
+import type { Responder } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
 
-const NOT_DONE = 'the thread whose deductions come before this is not back; nothing was done';
+const WORKER_UNAVAILABLE =
+  'the thread whose deductions come before this is not back; nothing was done';
 
-export interface CorrectionParts {
+export interface CorrectionDependencies {
   keyring: Keyring;
   namespaces: NamespaceFinder;
   counters: Counters;
-  overrides: OverridesInForce;
-  rings: RingsAhead;
-  workers: number;
+  overrides: ActiveOverrides;
+  queueBarrier: QueueBarrier;
+  workerCount: number;
   clock: Clock;
-  lane: AcceptorLane;
-  replies: Replies;
+  stats: AcceptorStats;
+  responder: Responder;
 }
 
-export class Corrections {
-  readonly #parts: CorrectionParts;
+export class CorrectionHandler {
+  readonly #dependencies: CorrectionDependencies;
 
-  constructor(parts: CorrectionParts) {
-    this.#parts = parts;
+  constructor(dependencies: CorrectionDependencies) {
+    this.#dependencies = dependencies;
   }
 
   /** Gives tokens back to the window whose `reset` the check was answered. */
-  readonly refund: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, counters, clock, lane } = this.#parts;
+  readonly refund: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, namespaces, counters, clock, stats } = this.#dependencies;
     keyring.requireValid(key);
     const refund = readRefund(namespaces, key, bytes);
     const { reset, cost } = refund;
     const id = this.#identify(refund);
-    const durations = this.#durations(refund, refund.durationMs, id);
+    const durations = this.#candidateDurations(refund, refund.durationMs, id);
     const durationMs = durations.find((duration) => reset % duration === 0);
-    if (durationMs === undefined) throw notOfDuration(reset, durations[0]);
+    if (durationMs === undefined) throw resetMismatch(reset, durations[0]);
     const window = reset / durationMs - 1;
-    this.#behindRings(res, key, id, () => {
+    this.#afterQueuedWork(res, key, id, () => {
       const refunded = counters.refund(id, clock.nowMs(), window, durationMs, cost);
-      lane.count(COUNT.refunds);
-      lane.add(COUNT.refundedTokens, refunded);
+      stats.increment(ACCEPTOR_STAT.refunds);
+      stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
       return { refunded };
     });
   };
 
   /** Removes the counters of an identifier: of all durations, or of a check with one. */
-  readonly reset: OnBody<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, counters, clock, lane } = this.#parts;
+  readonly reset: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, namespaces, counters, clock, stats } = this.#dependencies;
     keyring.requireValid(key);
     const reset = readReset(namespaces, key, bytes);
     const { durationMs: asked } = reset;
     const id = this.#identify(reset);
-    const durations = asked === undefined ? [undefined] : this.#durations(reset, asked, id);
-    this.#behindRings(res, key, id, () => {
+    const durations =
+      asked === undefined ? [undefined] : this.#candidateDurations(reset, asked, id);
+    this.#afterQueuedWork(res, key, id, () => {
       let cleared = 0;
       for (const durationMs of durations) cleared += counters.reset(id, clock.nowMs(), durationMs);
-      lane.add(COUNT.countersReset, cleared);
+      stats.add(ACCEPTOR_STAT.countersReset, cleared);
       return { cleared };
     });
   };
 
   /** Its identity, to keep. */
-  #identify({ namespace, identifier }: Counted): Identity {
-    const { h0, h1, h2, h3 } = this.#parts.counters.identify(namespace.state, identifier);
+  #identify({ namespace, identifier }: CounterReference): Identity {
+    const { h0, h1, h2, h3 } = this.#dependencies.counters.identify(
+      namespace.hashState,
+      identifier,
+    );
     return { h0, h1, h2, h3 };
   }
 
   /** What a check is counted by: first the duration that an override gives it, where one does. */
-  #durations(counted: Counted, durationMs: number, id: Identity): number[] {
+  #candidateDurations(counter: CounterReference, durationMs: number, id: Identity): number[] {
     const asked = { limit: 0, durationMs, cost: 0, isSliding: false, isAsync: false };
-    const check: Governed = { ...counted, ...asked, overrideId: undefined };
-    this.#parts.overrides.govern(check, id);
+    const check: OverridableCheck = { ...counter, ...asked, overrideId: undefined };
+    this.#dependencies.overrides.resolve(check, id);
     return [...new Set([check.durationMs, durationMs])];
   }
 
-  #behindRings(res: HttpResponse, key: Key, id: Identity, correct: () => object): void {
-    const { keyring, rings, workers, lane, replies } = this.#parts;
-    const ahead = rings.wait(workerOf(shardOf(id), workers));
+  #afterQueuedWork(res: HttpResponse, key: Key, id: Identity, correct: () => object): void {
+    const { keyring, queueBarrier, workerCount, stats, responder } = this.#dependencies;
+    const ahead = queueBarrier.wait(workerOf(shardOf(id), workerCount));
     if (ahead === undefined) {
-      replies.json(res, JSON.stringify(correct()));
+      responder.sendJson(res, JSON.stringify(correct()));
       return;
     }
     let isOpen = true;
@@ -103,17 +113,17 @@ export class Corrections {
       isOpen = false;
     });
     const answer = (write: () => void) => {
-      lane.beat();
+      stats.heartbeat();
       if (isOpen) res.cork(write);
     };
     void ahead.then((isDone) => {
       try {
         keyring.requireValid(key);
-        if (!isDone) throw new ApiError('SERVICE_UNAVAILABLE', NOT_DONE);
+        if (!isDone) throw new ApiError('SERVICE_UNAVAILABLE', WORKER_UNAVAILABLE);
         const text = JSON.stringify(correct());
-        answer(() => replies.json(res, text));
+        answer(() => responder.sendJson(res, text));
       } catch (error) {
-        answer(() => replies.error(res, error));
+        answer(() => responder.sendError(res, error));
       }
     });
   }

@@ -6,10 +6,10 @@ export const DOCS_PATH = '/docs/errors/';
 
 export function docsPages(): { code: ErrorCode; html: string }[] {
   return (Object.keys(ERRORS) as ErrorCode[]).map((code) => {
-    const { status, title, cure } = ERRORS[code];
+    const { status, title, remedy } = ERRORS[code];
     const html =
       `<!doctype html><html lang="en"><meta charset="utf-8"><title>${code} - weir</title>` +
-      `<h1>${code}</h1><p>HTTP ${status}. ${title}</p><p>${escapeHtml(cure)}</p></html>\n`;
+      `<h1>${code}</h1><p>HTTP ${status}. ${title}</p><p>${escapeHtml(remedy)}</p></html>\n`;
     return { code, html };
   });
 }

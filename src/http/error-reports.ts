@@ -21,25 +21,25 @@ export interface ErrorReport {
 }
 
 /** Later parts of an answer do not know its request. */
-type Marked = HttpResponse & { path?: string };
+type MarkedResponse = HttpResponse & { path?: string };
 
 const GATEWAY_PATH = /^\/v1\/(?:check|auth-request)\/([^/]*)/;
 
-export class ErrorReports {
+export class ErrorReporter {
   readonly #send: (report: ErrorReport) => void;
-  readonly #sendLeftOut: (count: number) => void;
-  #room = ERROR_REPORTS_PER_S;
-  #leftOut = 0;
+  readonly #sendOmitted: (count: number) => void;
+  #remaining = ERROR_REPORTS_PER_S;
+  #omitted = 0;
 
-  constructor(send: (report: ErrorReport) => void, sendLeftOut: (count: number) => void) {
+  constructor(send: (report: ErrorReport) => void, sendOmitted: (count: number) => void) {
     this.#send = send;
-    this.#sendLeftOut = sendLeftOut;
-    setInterval(() => this.renew(), 1_000).unref();
+    this.#sendOmitted = sendOmitted;
+    setInterval(() => this.startInterval(), 1_000).unref();
   }
 
   /** A request begins. */
-  mark(res: HttpResponse, req: HttpRequest): void {
-    (res as Marked).path = req.getUrl();
+  rememberPath(res: HttpResponse, req: HttpRequest): void {
+    (res as MarkedResponse).path = req.getUrl();
   }
 
   /** @param status undefined where a policy of a gateway decides on it */
@@ -50,12 +50,12 @@ export class ErrorReports {
     requestId: string,
     message: string,
   ): void {
-    if (this.#room === 0) {
-      this.#leftOut++;
+    if (this.#remaining === 0) {
+      this.#omitted++;
       return;
     }
-    this.#room--;
-    const path = (res as Marked).path?.replace(/\/{2,}/g, '/');
+    this.#remaining--;
+    const path = (res as MarkedResponse).path?.replace(/\/{2,}/g, '/');
     const gateway = path === undefined ? null : GATEWAY_PATH.exec(path);
     const [shown, policy] = gateway ?? [path];
     const quotes = gateway === null ? -1 : message.indexOf(gateway[0]);
@@ -64,9 +64,9 @@ export class ErrorReports {
   }
 
   /** Another second begins. */
-  renew(): void {
-    this.#room = ERROR_REPORTS_PER_S;
-    if (this.#leftOut > 0) this.#sendLeftOut(this.#leftOut);
-    this.#leftOut = 0;
+  startInterval(): void {
+    this.#remaining = ERROR_REPORTS_PER_S;
+    if (this.#omitted > 0) this.#sendOmitted(this.#omitted);
+    this.#omitted = 0;
   }
 }

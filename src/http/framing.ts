@@ -16,87 +16,95 @@ export interface Framing {
   /** Whether bytes of a body follow the head. */
   readonly hasBody: boolean;
   /** Whether the connection is closed behind the answer, and nothing that follows is served. */
-  readonly closes: boolean;
+  readonly closesConnection: boolean;
   /** Why the request is answered 400, where its framing is ambiguous or invalid. */
-  readonly fault?: ApiError;
+  readonly error?: ApiError;
 }
 
-const BODY: Framing = { hasBody: true, closes: false };
-const LAST_BODY: Framing = { hasBody: true, closes: true };
-const NO_BODY: Framing = { hasBody: false, closes: false };
-const LAST_NO_BODY: Framing = { hasBody: false, closes: true };
+const BODY: Framing = { hasBody: true, closesConnection: false };
+const BODY_THEN_CLOSE: Framing = { hasBody: true, closesConnection: true };
+const NO_BODY: Framing = { hasBody: false, closesConnection: false };
+const NO_BODY_THEN_CLOSE: Framing = { hasBody: false, closesConnection: true };
 
 const CONTENT_LENGTH = fixedText('content-length');
 const CONNECTION = fixedText('connection');
 
-export function framingOf(req: HttpRequest): Framing {
-  if (!isCanonical(req.getHeader(CONTENT_LENGTH))) {
-    HEADERS.begin();
+export function readFraming(req: HttpRequest): Framing {
+  if (!isCanonicalLength(req.getHeader(CONTENT_LENGTH))) {
+    HEADERS.reset();
     req.forEach(HEADERS.add);
-    return HEADERS.framing();
+    return HEADERS.toFraming();
   }
-  return endsConnection(req.getHeader(CONNECTION)) ? LAST_BODY : BODY;
+  return isConnectionClose(req.getHeader(CONNECTION)) ? BODY_THEN_CLOSE : BODY;
 }
 
 /** The headers about framing, where all headers of a request are read. */
 export class FramingHeaders {
-  #lengths = 0;
-  #length = '';
-  #encodings = 0;
-  #encoding = '';
-  #endsConnection = false;
+  #contentLengthCount = 0;
+  #contentLength = '';
+  #transferEncodingCount = 0;
+  #transferEncoding = '';
+  #hasConnectionClose = false;
 
-  begin(): void {
-    this.#lengths = 0;
-    this.#encodings = 0;
-    this.#endsConnection = false;
+  reset(): void {
+    this.#contentLengthCount = 0;
+    this.#transferEncodingCount = 0;
+    this.#hasConnectionClose = false;
   }
 
   /** @param name in lower case */
   readonly add = (name: string, value: string): void => {
     switch (name) {
       case 'content-length':
-        this.#lengths++;
-        this.#length = value;
+        this.#contentLengthCount++;
+        this.#contentLength = value;
         break;
       case 'transfer-encoding':
-        this.#encodings++;
-        this.#encoding = value;
+        this.#transferEncodingCount++;
+        this.#transferEncoding = value;
         break;
       case 'connection':
-        this.#endsConnection ||= endsConnection(value);
+        this.#hasConnectionClose ||= isConnectionClose(value);
         break;
     }
   };
 
-  framing(): Framing {
-    if (this.#encodings > 0) {
-      const isChunked = this.#encodings === 1 && this.#encoding.toLowerCase() === 'chunked';
-      if (isChunked && this.#lengths === 0) return LAST_BODY;
-      return invalid(
+  toFraming(): Framing {
+    if (this.#transferEncodingCount > 0) {
+      const isChunked =
+        this.#transferEncodingCount === 1 && this.#transferEncoding.toLowerCase() === 'chunked';
+      if (isChunked && this.#contentLengthCount === 0) return BODY_THEN_CLOSE;
+      return invalidFraming(
         'Transfer-Encoding',
         'must be "chunked", in one line and without Content-Length',
-        this.#encodings === 1 ? JSON.stringify(this.#encoding) : `${this.#encodings} lines`,
+        this.#transferEncodingCount === 1
+          ? JSON.stringify(this.#transferEncoding)
+          : `${this.#transferEncodingCount} lines`,
       );
     }
-    if (this.#lengths === 0) return this.#endsConnection ? LAST_NO_BODY : NO_BODY;
-    if (this.#lengths > 1 || !/^\d+$/.test(this.#length)) {
-      return invalid(
+    if (this.#contentLengthCount === 0)
+      return this.#hasConnectionClose ? NO_BODY_THEN_CLOSE : NO_BODY;
+    if (this.#contentLengthCount > 1 || !/^\d+$/.test(this.#contentLength)) {
+      return invalidFraming(
         'Content-Length',
         'must be a decimal number of bytes, in one line',
-        this.#lengths === 1 ? JSON.stringify(this.#length) : `${this.#lengths} lines`,
+        this.#contentLengthCount === 1
+          ? JSON.stringify(this.#contentLength)
+          : `${this.#contentLengthCount} lines`,
       );
     }
-    const closes = this.#endsConnection || (this.#length !== '0' && !isCanonical(this.#length));
-    if (/^0+$/.test(this.#length)) return closes ? LAST_NO_BODY : NO_BODY;
-    return closes ? LAST_BODY : BODY;
+    const closes =
+      this.#hasConnectionClose ||
+      (this.#contentLength !== '0' && !isCanonicalLength(this.#contentLength));
+    if (/^0+$/.test(this.#contentLength)) return closes ? NO_BODY_THEN_CLOSE : NO_BODY;
+    return closes ? BODY_THEN_CLOSE : BODY;
   }
 }
 
 const HEADERS = new FramingHeaders();
 
 /** Whether a Content-Length is decimal digits that begin with 1 to 9. */
-function isCanonical(length: string): boolean {
+function isCanonicalLength(length: string): boolean {
   const first = length.charCodeAt(0);
   if (!(first >= 0x31 && first <= 0x39)) return false;
   for (let at = 1; at < length.length; at++) {
@@ -106,12 +114,12 @@ function isCanonical(length: string): boolean {
   return true;
 }
 
-function endsConnection(connection: string): boolean {
+function isConnectionClose(connection: string): boolean {
   if (connection === '' || connection === 'keep-alive') return false;
   return connection.split(',').some((option) => option.trim().toLowerCase() === 'close');
 }
 
-function invalid(header: string, accepted: string, received: string): Framing {
+function invalidFraming(header: string, accepted: string, received: string): Framing {
   const message = `the header ${header} ${accepted}; got ${received}`;
-  return { hasBody: false, closes: true, fault: new ApiError('BAD_REQUEST', message) };
+  return { hasBody: false, closesConnection: true, error: new ApiError('BAD_REQUEST', message) };
 }

@@ -6,128 +6,149 @@
 
 import type { Policy } from '../policies/policy.ts';
 import {
-  type Left,
   legacyHeaders,
   policyItem,
   type Quota,
+  type QuotaState,
   quotaExceeded,
   quotaItems,
   reducedCapacity,
   retryAfter,
-  tightest,
+  tightestQuota,
   windowName,
 } from '../policies/quota.ts';
-import type { Outlet } from './outlet.ts';
+import type { ResponseWriter } from './outlet.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
 /** How a request wants to be answered. */
-export interface Way {
+export interface ResponseKind {
   /** Its place in `WAYS`. */
-  number: number;
+  index: number;
   /** The status of a refusal. */
-  refusal: 403 | 429;
+  denialStatus: 403 | 429;
   /** Whether a refusal has a body that says why: not on HEAD, nor with a 403. */
   hasBody: boolean;
 }
 
 /** All ways there are. */
-export const WAYS: readonly Way[] = [
-  { number: 0, refusal: 403, hasBody: false },
-  { number: 1, refusal: 429, hasBody: false },
-  { number: 2, refusal: 429, hasBody: true },
+export const RESPONSE_KINDS: readonly ResponseKind[] = [
+  { index: 0, denialStatus: 403, hasBody: false },
+  { index: 1, denialStatus: 429, hasBody: false },
+  { index: 2, denialStatus: 429, hasBody: true },
 ];
 
-export function wayOf(refusal: Way['refusal'], isHead: boolean): Way {
-  if (refusal === 403) return WAYS[0];
-  return WAYS[isHead ? 1 : 2];
+export function responseKindOf(
+  denialStatus: ResponseKind['denialStatus'],
+  isHead: boolean,
+): ResponseKind {
+  if (denialStatus === 403) return RESPONSE_KINDS[0];
+  return RESPONSE_KINDS[isHead ? 1 : 2];
 }
 
-const STATUS = { 200: '200 OK', 403: '403 Forbidden', 429: '429 Too Many Requests' } as const;
+const STATUS_LINES = { 200: '200 OK', 403: '403 Forbidden', 429: '429 Too Many Requests' } as const;
 const RATE_LIMIT = fixedText('RateLimit');
-const NO_BODY = '';
+const EMPTY_BODY = '';
 /** Where weir has failed. */
-const FAILED_RETRY_S = 1;
+const FAILURE_RETRY_S = 1;
 
-export class GatewayAnswers {
+export class GatewayResponder {
   readonly #policy: Policy;
-  readonly #outlet: Outlet;
+  readonly #writer: ResponseWriter;
   readonly #isDraining: () => boolean;
   /** How answers begin where no override has changed the policy, in one piece each. */
-  readonly #begin: Readonly<Record<keyof typeof STATUS, ArrayBuffer>>;
-  readonly #names: readonly string[];
+  readonly #headPrefixes: Readonly<Record<keyof typeof STATUS_LINES, ArrayBuffer>>;
+  readonly #windowNames: readonly string[];
 
-  constructor(policy: Policy, outlet: Outlet, isDraining: () => boolean) {
+  constructor(policy: Policy, writer: ResponseWriter, isDraining: () => boolean) {
     const { namespace, windows } = policy;
     this.#policy = policy;
-    this.#outlet = outlet;
+    this.#writer = writer;
     this.#isDraining = isDraining;
-    this.#names = windows.map(({ duration }) => {
+    this.#windowNames = windows.map(({ duration }) => {
       return windows.length === 1 ? namespace : windowName(namespace, duration);
     });
     const own = windows.map(({ limit, duration }, i) => {
-      return policyItem(this.#names[i], limit, duration);
+      return policyItem(this.#windowNames[i], limit, duration);
     });
-    const begin = (status: keyof typeof STATUS) => {
-      return fixedText(`${STATUS[status]}\r\nRateLimit-Policy: ${own.join(', ')}`);
+    const begin = (status: keyof typeof STATUS_LINES) => {
+      return fixedText(`${STATUS_LINES[status]}\r\nRateLimit-Policy: ${own.join(', ')}`);
     };
-    this.#begin = { 200: begin(200), 403: begin(403), 429: begin(429) };
+    this.#headPrefixes = { 200: begin(200), 403: begin(403), 429: begin(429) };
   }
 
   /** What there is before anything is counted, and for whom nothing is. */
-  untouched(nowMs: number, admits: boolean): Left {
+  quotasWithoutCheck(nowMs: number, isAllowed: boolean): QuotaState {
     const quotas = this.#policy.windows.map(({ limit, duration }, window): Quota => {
       const reset = (Math.floor(nowMs / duration) + 1) * duration;
-      const remaining = admits ? limit : 0;
-      return { name: this.nameOf(window), limit, durationMs: duration, remaining, reset, admits };
+      const remaining = isAllowed ? limit : 0;
+      return {
+        name: this.quotaName(window),
+        limit,
+        durationMs: duration,
+        remaining,
+        reset,
+        isAllowed,
+      };
     });
-    return { quotas, nowMs, isOwn: true };
+    return { quotas, nowMs, isFromPolicy: true };
   }
 
   /** What a window is called in headers. */
-  nameOf(window: number): string {
-    return this.#names[window];
+  quotaName(window: number): string {
+    return this.#windowNames[window];
   }
 
-  admit(res: HttpResponse, left: Left): void {
-    if (this.#outlet.isClosing(res)) {
-      this.#outlet.answer(res, true, () => this.#tellQuotas(res, 200, left), NO_BODY);
+  allow(res: HttpResponse, quotaState: QuotaState): void {
+    if (this.#writer.isClosing(res)) {
+      this.#writer.respond(
+        res,
+        true,
+        () => this.#writeQuotaHeaders(res, 200, quotaState),
+        EMPTY_BODY,
+      );
       return;
     }
-    this.#tellQuotas(res, 200, left);
-    this.#outlet.end(res, NO_BODY, this.#isDraining());
+    this.#writeQuotaHeaders(res, 200, quotaState);
+    this.#writer.end(res, EMPTY_BODY, this.#isDraining());
   }
 
-  /** @param why of whom there is more to say than when to come back */
-  refuse(res: HttpResponse, left: Left, way: Way, why?: string): void {
-    const writeStatus = () => this.#tellQuotas(res, way.refusal, left);
-    this.#refuse(res, way, writeStatus, retryAfter(left), () => quotaExceeded(left, why));
+  /** @param reason of whom there is more to say than when to come back */
+  deny(res: HttpResponse, quotaState: QuotaState, kind: ResponseKind, reason?: string): void {
+    const writeStatus = () => this.#writeQuotaHeaders(res, kind.denialStatus, quotaState);
+    this.#deny(res, kind, writeStatus, retryAfter(quotaState), () =>
+      quotaExceeded(quotaState, reason),
+    );
   }
 
   /** Nothing is known of any quota: weir has failed. */
-  fail(res: HttpResponse, way: Way): void {
+  fail(res: HttpResponse, kind: ResponseKind): void {
     const admits = this.#policy.onError === 'allow';
-    const writeStatus = () => res.writeStatus(this.#begin[admits ? 200 : way.refusal]);
-    if (admits) this.#outlet.answer(res, this.#isDraining(), writeStatus, NO_BODY);
-    else this.#refuse(res, way, writeStatus, FAILED_RETRY_S, reducedCapacity);
+    const writeStatus = () => res.writeStatus(this.#headPrefixes[admits ? 200 : kind.denialStatus]);
+    if (admits) this.#writer.respond(res, this.#isDraining(), writeStatus, EMPTY_BODY);
+    else this.#deny(res, kind, writeStatus, FAILURE_RETRY_S, reducedCapacity);
   }
 
-  #tellQuotas(res: HttpResponse, status: keyof typeof STATUS, left: Left): void {
-    const { quotas, isOwn } = left;
-    if (isOwn) res.writeStatus(this.#begin[status]);
+  #writeQuotaHeaders(
+    res: HttpResponse,
+    status: keyof typeof STATUS_LINES,
+    quotaState: QuotaState,
+  ): void {
+    const { quotas, isFromPolicy } = quotaState;
+    if (isFromPolicy) res.writeStatus(this.#headPrefixes[status]);
     else {
       const items = quotas.map(({ name, limit, durationMs }) =>
         policyItem(name, limit, durationMs),
       );
-      res.writeStatus(STATUS[status]).writeHeader('RateLimit-Policy', items.join(', '));
+      res.writeStatus(STATUS_LINES[status]).writeHeader('RateLimit-Policy', items.join(', '));
     }
-    res.writeHeader(RATE_LIMIT, quotaItems(left));
+    res.writeHeader(RATE_LIMIT, quotaItems(quotaState));
     if (!this.#policy.legacyHeaders) return;
-    for (const [name, value] of legacyHeaders(tightest(quotas))) res.writeHeader(name, value);
+    for (const [name, value] of legacyHeaders(tightestQuota(quotas))) res.writeHeader(name, value);
   }
 
-  #refuse(
+  #deny(
     res: HttpResponse,
-    { refusal, hasBody }: Way,
+    { denialStatus, hasBody }: ResponseKind,
     writeStatus: () => void,
     retryAfterS: number,
     problem: () => string,
@@ -135,9 +156,9 @@ export class GatewayAnswers {
     const writeHead = () => {
       writeStatus();
       res.writeHeader('Retry-After', String(retryAfterS)).writeHeader('Cache-Control', 'no-store');
-      if (refusal === 429) res.writeHeader('Content-Type', 'application/problem+json');
+      if (denialStatus === 429) res.writeHeader('Content-Type', 'application/problem+json');
     };
-    const body = refusal === 429 ? problem() : NO_BODY;
-    this.#outlet.answer(res, this.#isDraining(), writeHead, body, !hasBody);
+    const body = denialStatus === 429 ? problem() : EMPTY_BODY;
+    this.#writer.respond(res, this.#isDraining(), writeHead, body, !hasBody);
   }
 }

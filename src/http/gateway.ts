@@ -14,75 +14,88 @@ import type { Keyring } from '../auth/keyring.ts';
 import type { Counters } from '../counters/counters.ts';
 import { OUTCOME, type TableDecision } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
-import { type Asker, type Check, type Decider, tally, tallyOutcome } from '../decide/decider.ts';
-import { describe } from '../describe.ts';
+import {
+  type Check,
+  type Completion,
+  countDecision,
+  countOutcome,
+  type Engine,
+} from '../decide/decider.ts';
+import { formatValue } from '../describe.ts';
 import { ApiError } from '../errors.ts';
-import { type AcceptorLane, COUNT, TALLY } from '../lanes.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../lanes.ts';
 import type { KnownNamespaces, Namespace } from '../namespaces/known.ts';
-import type { Governed, OverridesInForce } from '../overrides/in-force.ts';
-import { ANYBODY, IdentityReader } from '../policies/identity.ts';
+import type { ActiveOverrides, OverridableCheck } from '../overrides/in-force.ts';
+import { IdentityReader, UNIDENTIFIED } from '../policies/identity.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { Clock } from '../time.ts';
-import { type Framing, framingOf } from './framing.ts';
-import { GatewayAnswers, WAYS, type Way, wayOf } from './gateway-answers.ts';
-import { Lines } from './lines.ts';
-import type { Outlet } from './outlet.ts';
-import type { Replies } from './reply.ts';
+import { type Framing, readFraming } from './framing.ts';
+import {
+  GatewayResponder,
+  RESPONSE_KINDS,
+  type ResponseKind,
+  responseKindOf,
+} from './gateway-answers.ts';
+import { HeaderReader } from './lines.ts';
+import type { ResponseWriter } from './outlet.ts';
+import type { Responder } from './reply.ts';
 import type { Route } from './route.ts';
 import { fixedText, type HttpRequest, type HttpResponse } from './uws.ts';
 
-export interface GatewayParts {
+export interface GatewayCheckDependencies {
   keyring: Keyring;
-  known: KnownNamespaces;
+  knownNamespaces: KnownNamespaces;
   finder: NamespaceFinder;
   counters: Counters;
-  overrides: OverridesInForce;
-  decider: Decider;
+  overrides: ActiveOverrides;
+  decider: Engine;
   clock: Clock;
-  lane: AcceptorLane;
-  outlet: Outlet;
+  stats: AcceptorStats;
+  responseWriter: ResponseWriter;
   /** Of v1. */
-  replies: Replies;
+  responder: Responder;
 }
 
 /** A window of a policy, as a check that is filled in for one request after the other. */
-interface WindowCheck extends Governed {
+interface WindowCheck extends OverridableCheck {
   identifier: string;
 }
 
-interface Policed {
+interface CompiledPolicy {
   policy: Policy;
   namespace: Namespace;
-  identity: IdentityReader;
-  answers: GatewayAnswers;
+  identityReader: IdentityReader;
+  gatewayResponder: GatewayResponder;
   checks: WindowCheck[];
   /** By the number of a way, also for a decision that comes later. */
-  askers: readonly Asker[];
+  completions: readonly Completion[];
 }
 
 /** A check of a window, and what was decided of it. */
-interface Decided {
+interface WindowDecision {
   check: Check;
   decision: TableDecision;
 }
 
-const CHECK = '/v1/check/';
-const AUTH_REQUEST = '/v1/auth-request/';
+const CHECK_PATH = '/v1/check/';
+const AUTH_REQUEST_PATH = '/v1/auth-request/';
 const WEIR_KEY = fixedText('x-weir-key');
 
-export class GatewayChecks {
-  readonly #parts: GatewayParts;
-  readonly #lines = new Lines();
-  #byName: ReadonlyMap<string, Policed> = new Map();
+export class GatewayCheckHandler {
+  readonly #dependencies: GatewayCheckDependencies;
+  readonly #headerReader = new HeaderReader();
+  #policiesByNamespace: ReadonlyMap<string, CompiledPolicy> = new Map();
 
-  constructor(parts: GatewayParts) {
-    this.#parts = parts;
+  constructor(dependencies: GatewayCheckDependencies) {
+    this.#dependencies = dependencies;
   }
 
   /** These policies, and no others, hold from the next check on. */
-  switchTo(policies: readonly Policy[]): void {
-    this.#byName = new Map(policies.map((policy) => [policy.namespace, this.#policed(policy)]));
+  activate(policies: readonly Policy[]): void {
+    this.#policiesByNamespace = new Map(
+      policies.map((policy) => [policy.namespace, this.#compile(policy)]),
+    );
   }
 
   /** @param needsKey whether the gateway has to show one; else it is known by its listener */
@@ -90,34 +103,48 @@ export class GatewayChecks {
     return [
       {
         method: 'ANY',
-        path: `${CHECK}*`,
-        handle: (res, req) => this.#handle(res, req, CHECK, 429, needsKey),
+        path: `${CHECK_PATH}*`,
+        handle: (res, req) => this.#handle(res, req, CHECK_PATH, 429, needsKey),
       },
       {
         method: 'ANY',
-        path: `${AUTH_REQUEST}*`,
-        handle: (res, req) => this.#handle(res, req, AUTH_REQUEST, 403, needsKey),
+        path: `${AUTH_REQUEST_PATH}*`,
+        handle: (res, req) => this.#handle(res, req, AUTH_REQUEST_PATH, 403, needsKey),
       },
     ];
   }
 
-  #policed(policy: Policy): Policed {
-    const { known, outlet, replies } = this.#parts;
+  #compile(policy: Policy): CompiledPolicy {
+    const { knownNamespaces, responseWriter, responder } = this.#dependencies;
     const { namespace: name, cost } = policy;
     // It is there from now on, so that it has series of its own and can be given overrides.
-    const namespace = known.get(name) ?? known.create(name) ?? known.unregistered(name);
-    const answers = new GatewayAnswers(policy, outlet, () => replies.draining);
+    const namespace =
+      knownNamespaces.get(name) ??
+      knownNamespaces.create(name) ??
+      knownNamespaces.makeUnregistered(name);
+    const gatewayResponder = new GatewayResponder(
+      policy,
+      responseWriter,
+      () => responder.isDraining,
+    );
     const checks = policy.windows.map(({ limit, duration }) => {
       const terms = { limit, durationMs: duration, cost, isSliding: false, isAsync: false };
       return { namespace, identifier: '', overrideId: undefined, ...terms };
     });
-    const identity = new IdentityReader(policy);
-    const policed: Policed = { policy, namespace, identity, answers, checks, askers: [] };
-    policed.askers = WAYS.map((way) => ({
-      answer: (res, check, decision) => {
-        this.#answer(res, policed, way, [{ check, decision }], decision.admitted);
+    const identityReader = new IdentityReader(policy);
+    const policed: CompiledPolicy = {
+      policy,
+      namespace,
+      identityReader,
+      gatewayResponder,
+      checks,
+      completions: [],
+    };
+    policed.completions = RESPONSE_KINDS.map((way) => ({
+      complete: (res, check, decision) => {
+        this.#respond(res, policed, way, [{ check, decision }], decision.allowed);
       },
-      fail: (res, error) => this.#fail(res, policed, way, error),
+      fail: (res, error) => this.#respondToFailure(res, policed, way, error),
     }));
     return policed;
   }
@@ -126,157 +153,175 @@ export class GatewayChecks {
     res: HttpResponse,
     req: HttpRequest,
     prefix: string,
-    refusal: 403 | 429,
+    denialStatus: 403 | 429,
     needsKey: boolean,
   ): void {
-    const { clock, replies } = this.#parts;
+    const { clock, responder } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     const method = req.getCaseSensitiveMethod();
     const path = req.getUrl();
     // Behind the namespace there may be the path of the request, but for nginx.
-    const slash = refusal === 429 ? path.indexOf('/', prefix.length) : -1;
+    const slash = denialStatus === 429 ? path.indexOf('/', prefix.length) : -1;
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
-    let policed: Policed;
+    let policed: CompiledPolicy;
     try {
-      policed = this.#find(req, path.slice(prefix.length, end), needsKey);
+      policed = this.#findPolicy(req, path.slice(prefix.length, end), needsKey);
     } catch (error) {
-      closeBehindBody(replies, res, framingOf(req));
-      replies.error(res, error, { isHead });
+      closeAfterUnreadBody(responder, res, readFraming(req));
+      responder.sendError(res, error, { isHead });
       return;
     }
-    const way = wayOf(refusal, isHead);
+    const way = responseKindOf(denialStatus, isHead);
     try {
-      const { identity } = policed;
-      const framing = this.#lines.read(req, method, path.slice(end), identity.headers);
-      closeBehindBody(replies, res, framing);
-      if (framing.fault !== undefined) {
-        replies.error(res, framing.fault, { isHead });
+      const { identityReader } = policed;
+      const framing = this.#headerReader.read(req, method, path.slice(end), identityReader.headers);
+      closeAfterUnreadBody(responder, res, framing);
+      if (framing.error !== undefined) {
+        responder.sendError(res, framing.error, { isHead });
         return;
       }
-      this.#decide(res, policed, way, identity.read(this.#lines), startedMs);
+      this.#decide(res, policed, way, identityReader.read(this.#headerReader), startedMs);
     } catch (error) {
-      this.#fail(res, policed, way, error);
+      this.#respondToFailure(res, policed, way, error);
     }
   }
 
   #decide(
     res: HttpResponse,
-    policed: Policed,
-    way: Way,
+    compiled: CompiledPolicy,
+    kind: ResponseKind,
     identity: string | undefined,
     startedMs: number,
   ): void {
-    const { counters, overrides, decider, clock, lane } = this.#parts;
-    const { policy, namespace, checks, askers } = policed;
-    const identifier = identity ?? ANYBODY;
-    if (identifier === ANYBODY) {
-      namespace.row[TALLY.unidentified]++;
+    const { counters, overrides, decider, clock, stats } = this.#dependencies;
+    const { policy, namespace, checks, completions } = compiled;
+    const identifier = identity ?? UNIDENTIFIED;
+    if (identifier === UNIDENTIFIED) {
+      namespace.decisionCounts[NAMESPACE_STAT.unidentifiedChecks]++;
       const admits = policy.missing === 'allow';
       if (policy.missing === 'deny' || (admits && identity === undefined)) {
-        this.#answerUnidentified(res, policed, way, admits);
-        lane.answered(clock.monotonicMs() - startedMs);
+        this.#respondUnidentified(res, compiled, kind, admits);
+        stats.recordLatency(clock.monotonicMs() - startedMs);
         return;
       }
     }
-    const id = counters.identify(namespace.state, identifier);
+    const id = counters.identify(namespace.hashState, identifier);
     const [check] = checks;
-    fill(policed, check, identifier);
-    const isOverridden = overrides.govern(check, id);
-    if (isOverridden) lane.count(COUNT.overridden);
+    resetCheck(compiled, check, identifier);
+    const isOverridden = overrides.resolve(check, id);
+    if (isOverridden) stats.increment(ACCEPTOR_STAT.overriddenChecks);
     if (isOverridden || checks.length === 1) {
-      const asker = askers[way.number];
+      const asker = completions[kind.index];
       const decision = decider.decide(check, id, startedMs, res, asker);
       if (decision === undefined) return;
-      asker.answer(res, check, decision);
+      asker.complete(res, check, decision);
     } else {
-      this.#decideTogether(res, policed, way, id, startedMs);
+      this.#decideBatch(res, compiled, kind, id, startedMs);
     }
-    lane.answered(clock.monotonicMs() - startedMs);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  #decideTogether(
+  #decideBatch(
     res: HttpResponse,
-    policed: Policed,
-    way: Way,
+    compiled: CompiledPolicy,
+    kind: ResponseKind,
     id: Identity,
     startedMs: number,
   ): void {
-    const { counters, clock, lane } = this.#parts;
-    const { namespace, checks, policy } = policed;
-    const { together } = counters;
-    together.begin();
-    for (const check of checks) together.add(id, namespace.state[0], check);
-    const admitted = together.decide(clock.wallMs(startedMs));
-    const decided = checks.map((check, number) => ({ check, decision: together.decision(number) }));
+    const { counters, clock, stats } = this.#dependencies;
+    const { namespace, checks, policy } = compiled;
+    const { batch } = counters;
+    batch.begin();
+    for (const check of checks) batch.add(id, namespace.hashState[0], check);
+    const admitted = batch.decide(clock.wallMs(startedMs));
+    const decided = checks.map((check, number) => ({ check, decision: batch.decision(number) }));
     // One decision about one request, whatever became of each counter.
-    for (const { decision } of decided.slice(1)) tallyOutcome(lane, decision.outcome);
-    tally(lane, namespace, policy.cost, admitted, decided[0].decision.outcome);
-    this.#answer(res, policed, way, decided, admitted);
+    for (const { decision } of decided.slice(1)) countOutcome(stats, decision.outcome);
+    countDecision(stats, namespace, policy.cost, admitted, decided[0].decision.outcome);
+    this.#respond(res, compiled, kind, decided, admitted);
   }
 
-  #answer(
+  #respond(
     res: HttpResponse,
-    { policy, namespace, answers }: Policed,
-    way: Way,
-    decided: readonly Decided[],
-    admitted: boolean,
+    { policy, namespace, gatewayResponder }: CompiledPolicy,
+    kind: ResponseKind,
+    decisions: readonly WindowDecision[],
+    isAllowed: boolean,
   ): void {
-    const [{ check }] = decided;
+    const [{ check }] = decisions;
     const [{ limit, duration }] = policy.windows;
     // Of a decision that comes later no more is left than its check: an override shows in that.
     const isOwn =
-      decided.length === policy.windows.length &&
+      decisions.length === policy.windows.length &&
       check.limit === limit &&
       check.durationMs === duration;
-    const quotas = decided.map(({ check, decision }, window): Quota => {
+    const quotas = decisions.map(({ check, decision }, window): Quota => {
       const { limit, durationMs } = check;
-      const { remaining, reset, admitted: admits } = decision;
-      const name = isOwn ? answers.nameOf(window) : namespace.name;
-      return { name, limit, durationMs, remaining, reset, admits };
+      const { remaining, reset, allowed: isAllowed } = decision;
+      const name = isOwn ? gatewayResponder.quotaName(window) : namespace.name;
+      return { name, limit, durationMs, remaining, reset, isAllowed };
     });
-    const left = { quotas, nowMs: this.#parts.clock.nowMs(), isOwn };
-    if (!admitted && policy.shadow) namespace.row[TALLY.shadowed]++;
-    if (admitted || policy.shadow) answers.admit(res, left);
-    else answers.refuse(res, left, way);
+    const left = { quotas, nowMs: this.#dependencies.clock.nowMs(), isFromPolicy: isOwn };
+    if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
+    if (isAllowed || policy.shadow) gatewayResponder.allow(res, left);
+    else gatewayResponder.deny(res, left, kind);
   }
 
-  #answerUnidentified(res: HttpResponse, policed: Policed, way: Way, admits: boolean): void {
-    const { policy, namespace, identity, answers } = policed;
-    tally(this.#parts.lane, namespace, policy.cost, admits, OUTCOME.decided);
-    const left = answers.untouched(this.#parts.clock.nowMs(), admits);
-    if (!admits && policy.shadow) namespace.row[TALLY.shadowed]++;
-    if (admits || policy.shadow) answers.admit(res, left);
-    else answers.refuse(res, left, way, `no request is admitted without ${identity.wanted}`);
+  #respondUnidentified(
+    res: HttpResponse,
+    compiled: CompiledPolicy,
+    kind: ResponseKind,
+    isAllowed: boolean,
+  ): void {
+    const { policy, namespace, identityReader, gatewayResponder } = compiled;
+    countDecision(this.#dependencies.stats, namespace, policy.cost, isAllowed, OUTCOME.decided);
+    const left = gatewayResponder.quotasWithoutCheck(this.#dependencies.clock.nowMs(), isAllowed);
+    if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
+    if (isAllowed || policy.shadow) gatewayResponder.allow(res, left);
+    else
+      gatewayResponder.deny(
+        res,
+        left,
+        kind,
+        `no request is admitted without ${identityReader.requiredParts}`,
+      );
   }
 
   /** Whatever was thrown, or could not be decided in time. */
-  #fail(res: HttpResponse, { policy, answers }: Policed, way: Way, error: unknown): void {
-    const { lane, replies } = this.#parts;
-    lane.count(policy.onError === 'allow' ? COUNT.failuresAllowed : COUNT.failuresDenied);
-    replies.report(res, error);
-    answers.fail(res, way);
+  #respondToFailure(
+    res: HttpResponse,
+    { policy, gatewayResponder }: CompiledPolicy,
+    kind: ResponseKind,
+    error: unknown,
+  ): void {
+    const { stats, responder } = this.#dependencies;
+    stats.increment(
+      policy.onError === 'allow' ? ACCEPTOR_STAT.failuresAllowed : ACCEPTOR_STAT.failuresDenied,
+    );
+    responder.reportError(res, error);
+    gatewayResponder.fail(res, kind);
   }
 
   /** @throws ApiError */
-  #find(req: HttpRequest, name: string, needsKey: boolean): Policed {
+  #findPolicy(req: HttpRequest, name: string, needsKey: boolean): CompiledPolicy {
     if (needsKey) {
-      const key = this.#parts.keyring.verifyBare(req.getHeader(WEIR_KEY));
-      this.#parts.finder.require(key, 'limit', name);
+      const key = this.#dependencies.keyring.verifyBareKey(req.getHeader(WEIR_KEY));
+      this.#dependencies.finder.requirePermission(key, 'limit', name);
     }
-    const policed = this.#byName.get(name);
+    const policed = this.#policiesByNamespace.get(name);
     if (policed !== undefined) return policed;
-    throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${describe(name)}`);
+    throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${formatValue(name)}`);
   }
 }
 
 /** A body is not read, and may never come: the next request would be taken for it. */
-function closeBehindBody(replies: Replies, res: HttpResponse, framing: Framing): void {
-  if (framing.closes || framing.hasBody) replies.closeAfter(res);
+function closeAfterUnreadBody(responder: Responder, res: HttpResponse, framing: Framing): void {
+  if (framing.closesConnection || framing.hasBody) responder.closeAfterResponse(res);
 }
 
 /** Whom a check is about, on the policy's terms: an override may have changed them for another. */
-function fill({ policy }: Policed, check: WindowCheck, identifier: string): void {
+function resetCheck({ policy }: CompiledPolicy, check: WindowCheck, identifier: string): void {
   const [{ limit, duration }] = policy.windows;
   check.identifier = identifier;
   check.limit = limit;

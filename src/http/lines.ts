@@ -5,13 +5,13 @@
  * 32 KiB or a hundred lines.
  */
 
-import type { Asking } from '../policies/identity.ts';
+import type { RequestAttributes } from '../policies/identity.ts';
 import { type Framing, FramingHeaders } from './framing.ts';
 import type { HttpRequest } from './uws.ts';
 
-export class Lines implements Asking {
+export class HeaderReader implements RequestAttributes {
   method = '';
-  tail = '';
+  pathSuffix = '';
   #names: readonly string[] = [];
   #values: (string | undefined)[] = [];
   #counts: number[] = [];
@@ -20,26 +20,26 @@ export class Lines implements Asking {
   /** @param names of headers, in lower case */
   read(req: HttpRequest, method: string, tail: string, names: readonly string[]): Framing {
     this.method = method;
-    this.tail = tail;
+    this.pathSuffix = tail;
     this.#names = names;
     for (let index = 0; index < names.length; index++) {
       this.#values[index] = undefined;
       this.#counts[index] = 0;
     }
-    this.#framing.begin();
-    req.forEach(this.#take);
-    return this.#framing.framing();
+    this.#framing.reset();
+    req.forEach(this.#collect);
+    return this.#framing.toFraming();
   }
 
   header(name: string): string {
     return this.#values[this.#names.indexOf(name)] ?? '';
   }
 
-  count(name: string): number {
+  headerCount(name: string): number {
     return this.#counts[this.#names.indexOf(name)];
   }
 
-  readonly #take = (name: string, value: string): void => {
+  readonly #collect = (name: string, value: string): void => {
     this.#framing.add(name, value);
     const index = this.#names.indexOf(name);
     if (index < 0) return;

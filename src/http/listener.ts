@@ -16,28 +16,28 @@
 import type { AppDescriptors, Apps } from './apps.ts';
 import {
   addChildApp,
-  listenAlone,
+  listenExclusive,
   removeChildApp,
   type TemplatedApp,
   type us_listen_socket,
   us_listen_socket_close,
 } from './uws.ts';
 
-export interface Places {
+export interface ListenAddresses {
   host: string;
   port: number;
   socket: string | undefined;
-  gateway: GatewayPlaces;
+  gateway: GatewayAddresses;
 }
 
 /** Where gateways ask without a key, if anywhere. */
-export interface GatewayPlaces {
+export interface GatewayAddresses {
   host: string;
   port: number | undefined;
   socket: string | undefined;
 }
 
-export function hasPlace({ port, socket }: GatewayPlaces): boolean {
+export function hasGatewayAddress({ port, socket }: GatewayAddresses): boolean {
   return port !== undefined || socket !== undefined;
 }
 
@@ -47,57 +47,58 @@ const IDLE_TURN_MS = 0.03;
 const IDLE_WAIT_MS = 400;
 
 export class Listener {
-  readonly #plain: TemplatedApp;
+  readonly #plainApp: TemplatedApp;
   /** The same one where there is no TLS. */
-  readonly #atPort: TemplatedApp;
-  readonly #gateway: TemplatedApp | undefined;
+  readonly #portApp: TemplatedApp;
+  readonly #gatewayApp: TemplatedApp | undefined;
   /** To which connections to the port are handed on, where there is TLS. */
-  #children: readonly number[] = [];
-  readonly #open: us_listen_socket[] = [];
+  #tlsChildren: readonly number[] = [];
+  readonly #listenSockets: us_listen_socket[] = [];
 
   constructor({ plain, tls, gateway }: Apps) {
-    this.#plain = plain;
-    this.#gateway = gateway;
-    this.#atPort = tls ?? plain;
+    this.#plainApp = plain;
+    this.#gatewayApp = gateway;
+    this.#portApp = tls ?? plain;
   }
 
   /**
    * @param apps of all acceptors
    * @returns where it cannot listen, if there is such a place
    */
-  open(places: Places, apps: readonly AppDescriptors[]): string | undefined {
-    const { host, port, socket } = places;
+  listen(addresses: ListenAddresses, apps: readonly AppDescriptors[]): string | undefined {
+    const { host, port, socket } = addresses;
     // A single App takes its connections without a detour through its own queue.
     if (apps.length > 1) {
       for (const { plain, gateway } of apps) {
-        addChildApp(this.#plain, plain);
-        if (gateway !== undefined) addChildApp(this.#gateway!, gateway);
+        addChildApp(this.#plainApp, plain);
+        if (gateway !== undefined) addChildApp(this.#gatewayApp!, gateway);
       }
-      this.handOnTo(apps.flatMap(({ tls }) => tls ?? []));
+      this.distributeTo(apps.flatMap(({ tls }) => tls ?? []));
     }
     let failed: string | undefined;
     // Called within the call.
     const heard = (place: string) => (listening: us_listen_socket | false) => {
-      if (listening) this.#open.push(listening);
+      if (listening) this.#listenSockets.push(listening);
       else failed ??= place;
     };
-    listenAlone(this.#atPort, host, port, heard(`${host}:${port}`));
-    if (socket !== undefined) this.#plain.listen_unix(heard(socket), socket);
-    if (this.#gateway !== undefined) listenFor(this.#gateway, places.gateway, heard);
+    listenExclusive(this.#portApp, host, port, heard(`${host}:${port}`));
+    if (socket !== undefined) this.#plainApp.listen_unix(heard(socket), socket);
+    if (this.#gatewayApp !== undefined)
+      listenForGateways(this.#gatewayApp, addresses.gateway, heard);
     return failed;
   }
 
   /** Who connects to the port from now on comes to one of these Apps, each of another thread. */
-  handOnTo(children: readonly number[]): void {
-    for (const child of children) addChildApp(this.#atPort, child);
-    for (const child of this.#children) removeChildApp(this.#atPort, child);
-    this.#children = children;
+  distributeTo(children: readonly number[]): void {
+    for (const child of children) addChildApp(this.#portApp, child);
+    for (const child of this.#tlsChildren) removeChildApp(this.#portApp, child);
+    this.#tlsChildren = children;
   }
 
   /** Ends listening a little later, and tells when it has ended. */
-  close(monotonicMs: () => number, ended: () => void): void {
-    if (this.#open.length === 0) {
-      ended();
+  close(monotonicMs: () => number, onClosed: () => void): void {
+    if (this.#listenSockets.length === 0) {
+      onClosed();
       return;
     }
     const toldMs = monotonicMs();
@@ -110,18 +111,18 @@ export class Listener {
         setImmediate(turn);
         return;
       }
-      for (const listening of this.#open.splice(0)) us_listen_socket_close(listening);
-      ended();
+      for (const listening of this.#listenSockets.splice(0)) us_listen_socket_close(listening);
+      onClosed();
     };
     setImmediate(turn);
   }
 }
 
-function listenFor(
+function listenForGateways(
   app: TemplatedApp,
-  { host, port, socket }: GatewayPlaces,
-  heard: (place: string) => (listening: us_listen_socket | false) => void,
+  { host, port, socket }: GatewayAddresses,
+  callbackFor: (place: string) => (listening: us_listen_socket | false) => void,
 ): void {
-  if (port !== undefined) listenAlone(app, host, port, heard(`${host}:${port}`));
-  if (socket !== undefined) app.listen_unix(heard(socket), socket);
+  if (port !== undefined) listenExclusive(app, host, port, callbackFor(`${host}:${port}`));
+  if (socket !== undefined) app.listen_unix(callbackFor(socket), socket);
 }

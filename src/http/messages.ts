@@ -3,42 +3,42 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { OperationRequest, OperationResult } from '../api/operations.ts';
 import type { KeyChanges } from '../auth/keyring.ts';
-import type { OnFull } from '../counters/decision.ts';
+import type { FullTablePolicy } from '../counters/decision.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import type { PublishedTables } from '../overrides/in-force.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
-import type { Places } from './listener.ts';
-import type { Failure } from './reply.ts';
+import type { ListenAddresses } from './listener.ts';
+import type { InternalErrorReport } from './reply.ts';
 
 /** What an acceptor is started with. */
 export interface AcceptorData {
   /** From 0; its lane, and one less than the incarnation that its locks carry. */
   index: number;
-  places: Places;
+  addresses: ListenAddresses;
   /** For TLS on the port. */
   tls: TlsFiles | undefined;
   /** How many all of them may have open at once. */
-  connections: number;
+  connectionsMax: number;
   /** Base address of the service in links. */
   url: string;
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
   /** By acceptor and shard worker: its own to hand work over, those of others to look at. */
-  links: SharedArrayBuffer[][];
+  channels: SharedArrayBuffer[][];
   decide: 'in-place' | 'worker';
   hashKey: Uint8Array;
-  onFull: OnFull;
+  fullTablePolicy: FullTablePolicy;
   /** Whether error answers are reported, for the log at level debug. */
-  reportsErrors: boolean;
-  inForce: Publication;
+  isReportingErrors: boolean;
+  activePublication: Publication;
 }
 
 /** What an acceptor has to know; what has not changed is left out. */
 export interface Publication extends Partial<PublishedTables> {
   /** Namespaces that are durable now, and names for which there was no room. */
-  registered?: RegisteredNamespace[];
-  rejected?: string[];
+  registeredNamespaces?: RegisteredNamespace[];
+  rejectedNamespaces?: string[];
   keys?: KeyChanges;
   /** All that are in force. */
   policies?: readonly Policy[];
@@ -59,7 +59,7 @@ export type ToMain =
   /** No connection comes any more, of those that were handed on neither; who is open goes on. */
   | { kind: 'draining' }
   | { kind: 'namespace'; name: string }
-  | { kind: 'failure'; failure: Failure }
+  | { kind: 'failure'; failure: InternalErrorReport }
   | { kind: 'debug'; record: DebugRecord }
   /** To be answered with a `result` of the same number. */
   | { kind: 'operation'; number: number; request: OperationRequest }

@@ -15,42 +15,42 @@ import {
 } from '../api/operations.ts';
 import type { Key } from '../auth/keyring.ts';
 import { ApiError } from '../errors.ts';
-import { type AcceptorLane, COUNT } from '../lanes.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
 import { PENDING_OPERATION_BYTES_MAX } from '../limits.ts';
 import type { BodyReader } from './body.ts';
 import type { Framing } from './framing.ts';
-import type { Replies } from './reply.ts';
+import type { Responder } from './reply.ts';
 import type { HttpResponse } from './uws.ts';
 
-interface Waiting {
+interface PendingOperation {
   /** Undefined when its client has gone. */
   res: HttpResponse | undefined;
-  replies: Replies;
+  responder: Responder;
   bytes: number;
 }
 
 /** What a version of the API is answered with. */
-export interface Server {
-  replies: Replies;
-  bodies: BodyReader;
+export interface ApiServer {
+  responder: Responder;
+  bodyReader: BodyReader;
 }
 
-export class Operations {
-  readonly #lane: AcceptorLane;
-  readonly #servers: ByVersion<Server>;
+export class OperationForwarder {
+  readonly #stats: AcceptorStats;
+  readonly #servers: ByVersion<ApiServer>;
   readonly #send: (number: number, request: OperationRequest) => void;
   /** Requests that the main thread has not answered, by number. */
-  readonly #waiting = new Map<number, Waiting>();
-  #waitingBytes = 0;
-  #next = 0;
+  readonly #pending = new Map<number, PendingOperation>();
+  #pendingBytes = 0;
+  #nextNumber = 0;
 
   /** @param send hands a request to the main thread, which brings its result to `answer` */
   constructor(
-    lane: AcceptorLane,
-    servers: ByVersion<Server>,
+    stats: AcceptorStats,
+    servers: ByVersion<ApiServer>,
     send: (number: number, request: OperationRequest) => void,
   ) {
-    this.#lane = lane;
+    this.#stats = stats;
     this.#servers = servers;
     this.#send = send;
   }
@@ -58,41 +58,41 @@ export class Operations {
   /** A POST, whose body is still to come. */
   post(res: HttpResponse, framing: Framing, operation: OperationName, key: Key): void {
     const { version, maxBytes } = OPERATIONS[operation];
-    this.#servers[version].bodies.read(res, framing, maxBytes, key, (_res, { id }, bytes) => {
+    this.#servers[version].bodyReader.read(res, framing, maxBytes, key, (_res, { id }, bytes) => {
       // uWebSockets.js takes its bytes back after this turn; a view is of a larger buffer.
       const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
-      this.#hand(res, { operation, keyId: id, input });
+      this.#forward(res, { operation, keyId: id, input });
     });
   }
 
   get(res: HttpResponse, operation: OperationName, key: Key, query: string): void {
-    this.#hand(res, { operation, keyId: key.id, input: query });
+    this.#forward(res, { operation, keyId: key.id, input: query });
   }
 
-  answer(number: number, result: OperationResult): void {
-    const { res, replies, bytes } = this.#waiting.get(number)!;
-    this.#waiting.delete(number);
-    this.#waitingBytes -= bytes;
-    this.#lane.beat();
+  complete(number: number, result: OperationResult): void {
+    const { res, responder, bytes } = this.#pending.get(number)!;
+    this.#pending.delete(number);
+    this.#pendingBytes -= bytes;
+    this.#stats.heartbeat();
     if (res === undefined) return;
     res.cork(() => {
-      if ('answer' in result) replies.answer(res, result.answer);
-      else replies.error(res, errorOf(result));
+      if ('answer' in result) responder.sendResult(res, result.answer);
+      else responder.sendError(res, errorOf(result));
     });
   }
 
-  #hand(res: HttpResponse, request: OperationRequest): void {
-    const { version, weight } = OPERATIONS[request.operation];
-    const bytes = request.input.length + weight;
-    if (this.#waitingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
-      this.#lane.count(COUNT.shedOperations);
+  #forward(res: HttpResponse, request: OperationRequest): void {
+    const { version, responseBytesEstimate } = OPERATIONS[request.operation];
+    const bytes = request.input.length + responseBytesEstimate;
+    if (this.#pendingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
+      this.#stats.increment(ACCEPTOR_STAT.shedOperations);
       const message = 'too many operations wait to be done; nothing was changed';
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     }
-    const number = this.#next++;
-    const waiting: Waiting = { res, replies: this.#servers[version].replies, bytes };
-    this.#waiting.set(number, waiting);
-    this.#waitingBytes += bytes;
+    const number = this.#nextNumber++;
+    const waiting: PendingOperation = { res, responder: this.#servers[version].responder, bytes };
+    this.#pending.set(number, waiting);
+    this.#pendingBytes += bytes;
     res.onAborted(() => {
       waiting.res = undefined;
     });

@@ -14,35 +14,35 @@
  * The last answer of a connection is sent so that no later request on the connection is served.
  */
 
-import { type AcceptorLane, COUNT } from '../lanes.ts';
-import { HELD_ANSWER_BYTES_MAX } from '../limits.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../lanes.ts';
+import { UNSENT_RESPONSE_BYTES_MAX } from '../limits.ts';
 import { ENDS_WITHOUT_BODY, type HttpResponse } from './uws.ts';
 
 /** To look at one takes as long as to make a few small values. */
-const LOOK_EVERY = 16;
+const BACKPRESSURE_CHECK_EVERY = 16;
 
 /** An answer of so many bytes is not left to uWebSockets.js. */
-const LARGE_BYTES = 4_096;
+const LARGE_RESPONSE_BYTES = 4_096;
 
 /** uWebSockets.js allows properties of ours: a WeakSet would cost each answer a look-up. */
-type Marked = HttpResponse & { closesAfter?: true };
+type MarkedResponse = HttpResponse & { isLastOnConnection?: true };
 
-export class Outlet {
-  readonly #lane: AcceptorLane;
-  #answers = 0;
-  #heldBytes = 0;
+export class ResponseWriter {
+  readonly #stats: AcceptorStats;
+  #responses = 0;
+  #bufferedBytes = 0;
 
-  constructor(lane: AcceptorLane) {
-    this.#lane = lane;
+  constructor(stats: AcceptorStats) {
+    this.#stats = stats;
   }
 
   /** Serves nothing after this request on its connection. Its answer goes by `answer`. */
-  closeAfter(res: HttpResponse): void {
-    (res as Marked).closesAfter = true;
+  closeAfterResponse(res: HttpResponse): void {
+    (res as MarkedResponse).isLastOnConnection = true;
   }
 
   isClosing(res: HttpResponse): boolean {
-    return (res as Marked).closesAfter === true;
+    return (res as MarkedResponse).isLastOnConnection === true;
   }
 
   /**
@@ -52,7 +52,7 @@ export class Outlet {
    * @param body copied before this returns
    * @param isHead the method is HEAD: the answer has the length of the body, and no body
    */
-  answer(
+  respond(
     res: HttpResponse,
     close: boolean,
     writeHead: (close: boolean) => void,
@@ -61,12 +61,12 @@ export class Outlet {
   ): void {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     if (this.isClosing(res)) {
-      this.#answerLast(res, writeHead, new Uint8Array(bytes), isHead);
+      this.#respondAndClose(res, writeHead, new Uint8Array(bytes), isHead);
       return;
     }
     writeHead(close);
-    if (isHead) this.#endHead(res, bytes.length, close);
-    else this.#endLooking(res, bytes, close);
+    if (isHead) this.#endWithoutBody(res, bytes.length, close);
+    else this.#endWithBackpressureCheck(res, bytes, close);
   }
 
   /**
@@ -75,7 +75,7 @@ export class Outlet {
    * one reaches no handler, and this one gets no answer. Were it answered before, uWebSockets.js
    * would serve both, and keep the connection.
    */
-  #answerLast(
+  #respondAndClose(
     res: HttpResponse,
     writeHead: (close: boolean) => void,
     bytes: Uint8Array,
@@ -89,8 +89,8 @@ export class Outlet {
       if (!isOpen) return;
       res.cork(() => {
         writeHead(true);
-        if (isHead) this.#endHead(res, bytes.length, true);
-        else this.#endLast(res, bytes);
+        if (isHead) this.#endWithoutBody(res, bytes.length, true);
+        else this.#endAndClose(res, bytes);
       });
     });
   }
@@ -100,7 +100,7 @@ export class Outlet {
    * request stays unanswered, for a connection whose client is slow to read would else be served
    * on: uWebSockets.js is told of one byte more than there is, behind the true `Content-Length`.
    */
-  #endLast(res: HttpResponse, bytes: Uint8Array): void {
+  #endAndClose(res: HttpResponse, bytes: Uint8Array): void {
     const size = bytes.length;
     if (size < 2) {
       res.end(bytes, true);
@@ -110,7 +110,7 @@ export class Outlet {
     let held = 0;
     res.onAborted(() => {
       isOpen = false;
-      this.#heldBytes -= held;
+      this.#bufferedBytes -= held;
     });
     const sendRest = (): void => {
       const sent = res.getWriteOffset();
@@ -123,13 +123,13 @@ export class Outlet {
     res.writeHeader('Connection', 'close').tryEnd(bytes.subarray(0, size - 1), size);
     sendRest();
     if (res.getWriteOffset() === size) return;
-    if (this.#heldBytes + size > HELD_ANSWER_BYTES_MAX) {
-      this.#lane.count(COUNT.shedUnread);
+    if (this.#bufferedBytes + size > UNSENT_RESPONSE_BYTES_MAX) {
+      this.#stats.increment(ACCEPTOR_STAT.shedUnreadResponses);
       res.close();
       return;
     }
     held = size;
-    this.#heldBytes += held;
+    this.#bufferedBytes += held;
     res.onWritable(() => {
       sendRest();
       return true;
@@ -145,19 +145,19 @@ export class Outlet {
    * answer. They close only behind an answer of length 0, so a closing one stays open and is closed
    * here; more requests in the same packet close it at once.
    *
-   * @param bytes of the body of a GET
+   * @param contentLength of the body of a GET
    */
-  #endHead(res: HttpResponse, bytes: number, close: boolean): void {
-    if (bytes === 0) {
+  #endWithoutBody(res: HttpResponse, contentLength: number, close: boolean): void {
+    if (contentLength === 0) {
       res.end('', close);
       return;
     }
     if (ENDS_WITHOUT_BODY) {
-      res.endWithoutBody(bytes, close);
+      res.endWithoutBody(contentLength, close);
       return;
     }
     if (!close) {
-      res.tryEnd('', bytes);
+      res.tryEnd('', contentLength);
       res.tryEnd('', 0);
       return;
     }
@@ -165,7 +165,7 @@ export class Outlet {
     res.onAborted(() => {
       isOpen = false;
     });
-    res.writeHeader('Connection', 'close').tryEnd('', bytes);
+    res.writeHeader('Connection', 'close').tryEnd('', contentLength);
     setImmediate(() => {
       if (isOpen) res.close();
     });
@@ -176,14 +176,14 @@ export class Outlet {
    * @param close with this answer, while the server drains: requests in the same packet are served
    */
   end(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
-    if (body.length >= LARGE_BYTES || ++this.#answers % LOOK_EVERY === 0) {
-      this.#endLooking(res, body, close);
+    if (body.length >= LARGE_RESPONSE_BYTES || ++this.#responses % BACKPRESSURE_CHECK_EVERY === 0) {
+      this.#endWithBackpressureCheck(res, body, close);
     } else {
       res.end(body, close);
     }
   }
 
-  #endLooking(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
+  #endWithBackpressureCheck(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
     if (close) {
       res.end(body, true);
       return;
@@ -194,21 +194,21 @@ export class Outlet {
     if (taken || done) return;
     const sent = res.getWriteOffset();
     const held = size - sent;
-    const isUnread = sent === 0 && size < LARGE_BYTES;
-    if (isUnread || this.#heldBytes + held > HELD_ANSWER_BYTES_MAX) {
-      this.#lane.count(COUNT.shedUnread);
+    const isUnread = sent === 0 && size < LARGE_RESPONSE_BYTES;
+    if (isUnread || this.#bufferedBytes + held > UNSENT_RESPONSE_BYTES_MAX) {
+      this.#stats.increment(ACCEPTOR_STAT.shedUnreadResponses);
       res.close();
       return;
     }
     const rest = new Uint8Array(bytes.subarray(sent));
-    this.#heldBytes += held;
+    this.#bufferedBytes += held;
     // Another request before all is sent closes the connection, which is an abort as well.
     res.onAborted(() => {
-      this.#heldBytes -= held;
+      this.#bufferedBytes -= held;
     });
     res.onWritable((offset) => {
       const [, done] = res.tryEnd(rest.subarray(offset - sent), size);
-      if (done) this.#heldBytes -= held;
+      if (done) this.#bufferedBytes -= held;
       return true;
     });
   }

@@ -3,16 +3,16 @@
  * is draining, in which case every answer closes its connection, and counts the errors.
  */
 
-import type { Face } from '../api/faces.ts';
+import type { ResponseFormat } from '../api/faces.ts';
 import type { RequestIds } from '../api/request-ids.ts';
 import { ApiError, ERRORS, statusOf } from '../errors.ts';
-import type { AcceptorLane } from '../lanes.ts';
-import type { ErrorReports } from './error-reports.ts';
-import type { Outlet } from './outlet.ts';
+import type { AcceptorStats } from '../lanes.ts';
+import type { ErrorReporter } from './error-reports.ts';
+import type { ResponseWriter } from './outlet.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
 /** A failure of ours, for the log. */
-export interface Failure {
+export interface InternalErrorReport {
   requestId: string;
   message: string;
   stack: string | undefined;
@@ -21,13 +21,13 @@ export interface Failure {
 /** Whatever is not to be had comes back within a second. */
 const RETRY_AFTER_S = '1';
 
-interface ErrorOptions {
+interface ErrorResponseOptions {
   /** The header Allow of a 405. */
   allow?: string;
   /** The method is HEAD: the answer has the length of the body, and no body. */
   isHead?: boolean;
   /** The connection is told before it has sent anything, and closed at once. */
-  close?: boolean;
+  closeConnection?: boolean;
 }
 
 /**
@@ -39,77 +39,77 @@ const KEEP_ALIVE = 'timeout=7';
 /** How nearly all answers begin: in one piece, which takes less to copy. */
 const OK = fixedText(`200 OK\r\nContent-Type: application/json\r\nKeep-Alive: ${KEEP_ALIVE}`);
 /** The same of the last answer of a connection. */
-const OK_LAST = fixedText('200 OK\r\nContent-Type: application/json');
+const OK_CLOSE = fixedText('200 OK\r\nContent-Type: application/json');
 
-export class Replies {
-  draining = false;
-  readonly #face: Face;
-  readonly #ids: RequestIds;
-  readonly #lane: AcceptorLane;
-  readonly #outlet: Outlet;
+export class Responder {
+  isDraining = false;
+  readonly #format: ResponseFormat;
+  readonly #requestIds: RequestIds;
+  readonly #stats: AcceptorStats;
+  readonly #writer: ResponseWriter;
   readonly #docsUrl: string;
-  readonly #report: (failure: Failure) => void;
-  readonly #reports: ErrorReports | undefined;
+  readonly #reportInternalError: (failure: InternalErrorReport) => void;
+  readonly #errorReporter: ErrorReporter | undefined;
 
   /**
    * @param docsUrl where the pages about errors are, without the code
-   * @param reports where the log has level debug
+   * @param errorReporter where the log has level debug
    */
   constructor(
-    face: Face,
-    ids: RequestIds,
-    lane: AcceptorLane,
-    outlet: Outlet,
+    format: ResponseFormat,
+    requestIds: RequestIds,
+    stats: AcceptorStats,
+    writer: ResponseWriter,
     docsUrl: string,
-    report: (failure: Failure) => void,
-    reports?: ErrorReports,
+    reportInternalError: (failure: InternalErrorReport) => void,
+    errorReporter?: ErrorReporter,
   ) {
-    this.#face = face;
-    this.#ids = ids;
-    this.#lane = lane;
-    this.#outlet = outlet;
+    this.#format = format;
+    this.#requestIds = requestIds;
+    this.#stats = stats;
+    this.#writer = writer;
     this.#docsUrl = docsUrl;
-    this.#report = report;
-    this.#reports = reports;
+    this.#reportInternalError = reportInternalError;
+    this.#errorReporter = errorReporter;
   }
 
   /** Serves nothing after this request on its connection, whatever its answer is. */
-  closeAfter(res: HttpResponse): void {
-    this.#outlet.closeAfter(res);
+  closeAfterResponse(res: HttpResponse): void {
+    this.#writer.closeAfterResponse(res);
   }
 
   /** @param body copied before this returns */
-  json(res: HttpResponse, body: string | Uint8Array): void {
-    if (this.#outlet.isClosing(res)) {
-      this.#outlet.answer(res, true, () => res.writeStatus(OK_LAST), body);
+  sendJson(res: HttpResponse, body: string | Uint8Array): void {
+    if (this.#writer.isClosing(res)) {
+      this.#writer.respond(res, true, () => res.writeStatus(OK_CLOSE), body);
       return;
     }
-    this.#outlet.end(res.writeStatus(this.draining ? OK_LAST : OK), body, this.draining);
+    this.#writer.end(res.writeStatus(this.isDraining ? OK_CLOSE : OK), body, this.isDraining);
   }
 
   /** What an operation answers, as this version has it. */
-  answer(res: HttpResponse, text: string): void {
-    this.json(res, this.#face.answer(text, this.#ids.next()));
+  sendResult(res: HttpResponse, json: string): void {
+    this.sendJson(res, this.#format.successBody(json, this.#requestIds.next()));
   }
 
-  page(res: HttpResponse, html: string, isHead: boolean): void {
-    this.#lane.beat();
+  sendPage(res: HttpResponse, html: string, isHead: boolean): void {
+    this.#stats.heartbeat();
     const writeHead = (close: boolean) => {
       res.writeHeader('Content-Type', 'text/html; charset=utf-8');
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     };
-    this.#outlet.answer(res, this.draining, writeHead, html, isHead);
+    this.#writer.respond(res, this.isDraining, writeHead, html, isHead);
   }
 
   /** Answers whatever was thrown: an ApiError as it says, anything else with a 500. */
-  error(res: HttpResponse, thrown: unknown, options: ErrorOptions = {}): void {
+  sendError(res: HttpResponse, thrown: unknown, options: ErrorResponseOptions = {}): void {
     const { allow, isHead } = options;
-    const requestId = this.#ids.next();
-    const error = thrown instanceof ApiError ? thrown : this.#ownFailure(thrown, requestId);
-    const code = this.#face.codeOf(error);
-    const body = this.#face.error(error, code, this.#docsUrl + code, requestId);
-    this.#lane.error(code);
-    this.#reports?.report(res, statusOf(code), code, requestId, error.message);
+    const requestId = this.#requestIds.next();
+    const error = thrown instanceof ApiError ? thrown : this.#toInternalError(thrown, requestId);
+    const code = this.#format.errorCode(error);
+    const body = this.#format.errorBody(error, code, this.#docsUrl + code, requestId);
+    this.#stats.incrementErrors(code);
+    this.#errorReporter?.report(res, statusOf(code), code, requestId, error.message);
     const writeHead = (close: boolean) => {
       res.writeStatus(ERRORS[code].status).writeHeader('Content-Type', 'application/json');
       res.writeHeader('X-Request-Id', requestId);
@@ -117,20 +117,26 @@ export class Replies {
       if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     };
-    this.#outlet.answer(res, this.draining || options.close === true, writeHead, body, isHead);
+    this.#writer.respond(
+      res,
+      this.isDraining || options.closeConnection === true,
+      writeHead,
+      body,
+      isHead,
+    );
   }
 
   /** Reports a failure that is answered otherwise. */
-  report(res: HttpResponse, thrown: unknown): void {
-    const requestId = this.#ids.next();
-    const error = thrown instanceof ApiError ? thrown : this.#ownFailure(thrown, requestId);
-    this.#reports?.report(res, undefined, error.code, requestId, error.message);
+  reportError(res: HttpResponse, thrown: unknown): void {
+    const requestId = this.#requestIds.next();
+    const error = thrown instanceof ApiError ? thrown : this.#toInternalError(thrown, requestId);
+    this.#errorReporter?.report(res, undefined, error.code, requestId, error.message);
   }
 
   /** The client is told nothing of it but where to look. */
-  #ownFailure(thrown: unknown, requestId: string): ApiError {
+  #toInternalError(thrown: unknown, requestId: string): ApiError {
     const { message, stack } = thrown instanceof Error ? thrown : new Error(String(thrown));
-    this.#report({ requestId, message, stack });
+    this.#reportInternalError({ requestId, message, stack });
     return new ApiError('INTERNAL_SERVER_ERROR', 'the service failed; its log says why');
   }
 }

@@ -8,9 +8,9 @@
 
 import { type ByVersion, type Version, versionOf } from '../api/faces.ts';
 import { ApiError } from '../errors.ts';
-import type { ErrorReports } from './error-reports.ts';
-import { type Framing, framingOf } from './framing.ts';
-import type { Replies } from './reply.ts';
+import type { ErrorReporter } from './error-reports.ts';
+import { type Framing, readFraming } from './framing.ts';
+import type { Responder } from './reply.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
 
 export type Handler = (res: HttpResponse, req: HttpRequest, framing: Framing) => void;
@@ -26,13 +26,13 @@ export interface ExactRoute {
 }
 
 /** Takes every method, and every path that begins as its own does before a `*`. */
-export interface AnyRoute {
+export interface PrefixRoute {
   method: 'ANY';
   path: string;
   handle: UnframedHandler;
 }
 
-export type Route = ExactRoute | AnyRoute;
+export type Route = ExactRoute | PrefixRoute;
 
 /** Longer paths are shown cut in the message of a 404. */
 const SHOWN_PATH_MAX = 200;
@@ -40,83 +40,83 @@ const SHOWN_PATH_MAX = 200;
 /** Nothing is left to do when a client goes away: uWebSockets.js calls nothing of ours after it. */
 function ignoreAbort(): void {}
 
-/** @param reports where the log has level debug */
+/** @param errorReporter where the log has level debug */
 export function mount(
   app: TemplatedApp,
   routes: readonly Route[],
-  repliesOf: ByVersion<Replies>,
-  reports?: ErrorReports,
+  responders: ByVersion<Responder>,
+  errorReporter?: ErrorReporter,
 ): void {
   const byPath = new Map<string, ExactRoute>();
   for (const route of routes) {
     const { path } = route;
-    const replies = repliesOf[versionOf(path)];
+    const replies = responders[versionOf(path)];
     if (route.method === 'ANY') {
-      app.any(path, guarded(replies, route.handle, reports));
+      app.any(path, withErrorHandling(replies, route.handle, errorReporter));
       continue;
     }
     byPath.set(path, route);
-    const handler = guarded(replies, framed(replies, route.handle), reports);
+    const handler = withErrorHandling(replies, withFraming(replies, route.handle), errorReporter);
     if (route.method === 'GET') app.get(path, handler);
     else app.post(path, handler);
   }
   const fallback = (version: Version) => {
-    const replies = repliesOf[version];
+    const replies = responders[version];
     const handle: Handler = (res, req, framing) => {
-      handleOther(byPath, replies, res, req, framing);
+      handleUnmatched(byPath, replies, res, req, framing);
     };
-    return guarded(replies, framed(replies, handle), reports);
+    return withErrorHandling(replies, withFraming(replies, handle), errorReporter);
   };
   const fallbacks = { v1: fallback('v1'), v2: fallback('v2') };
   app.any('/*', (res, req) => {
     res.onAborted(ignoreAbort);
-    fallbacks[versionOf(pathOf(req))](res, req);
+    fallbacks[versionOf(normalizedPath(req))](res, req);
   });
 }
 
 /** Looks at the framing first: nothing is decided about a request that may be two. */
-function framed(replies: Replies, handle: Handler): UnframedHandler {
+function withFraming(responder: Responder, handle: Handler): UnframedHandler {
   return (res, req) => {
-    const framing = framingOf(req);
-    if (framing.closes) replies.closeAfter(res);
-    if (framing.fault !== undefined) throw framing.fault;
+    const framing = readFraming(req);
+    if (framing.closesConnection) responder.closeAfterResponse(res);
+    if (framing.error !== undefined) throw framing.error;
     handle(res, req, framing);
   };
 }
 
-function guarded(
-  replies: Replies,
+function withErrorHandling(
+  responder: Responder,
   handle: UnframedHandler,
-  reports: ErrorReports | undefined,
+  errorReporter: ErrorReporter | undefined,
 ): UnframedHandler {
   const guard: UnframedHandler = (res, req) => {
     res.onAborted(ignoreAbort);
     try {
       handle(res, req);
     } catch (error) {
-      replies.error(res, error, { isHead: req.getCaseSensitiveMethod() === 'HEAD' });
+      responder.sendError(res, error, { isHead: req.getCaseSensitiveMethod() === 'HEAD' });
     }
   };
-  if (reports === undefined) return guard;
+  if (errorReporter === undefined) return guard;
   return (res, req) => {
-    reports.mark(res, req);
+    errorReporter.rememberPath(res, req);
     guard(res, req);
   };
 }
 
-function pathOf(req: HttpRequest): string {
+function normalizedPath(req: HttpRequest): string {
   return req.getUrl().replace(/\/{2,}/g, '/');
 }
 
-function handleOther(
+function handleUnmatched(
   byPath: ReadonlyMap<string, ExactRoute>,
-  replies: Replies,
+  responder: Responder,
   res: HttpResponse,
   req: HttpRequest,
   framing: Framing,
 ): void {
   const method = req.getCaseSensitiveMethod();
-  const path = pathOf(req);
+  const path = normalizedPath(req);
   const isHead = method === 'HEAD';
   const route = byPath.get(path);
   // The answer to HEAD has the length of GET's, so both are told the same.
@@ -124,14 +124,14 @@ function handleOther(
   if (route === undefined) {
     const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
     const error = new ApiError('NOT_FOUND', `there is no ${shownMethod} ${shown}`);
-    replies.error(res, error, { isHead });
+    responder.sendError(res, error, { isHead });
   } else if (isHead && route.isPage) {
     route.handle(res, req, framing);
   } else if (method !== route.method) {
     const message = `${path} takes the method ${route.method}, not ${shownMethod}`;
     const error = new ApiError('METHOD_NOT_ALLOWED', message);
     const allow = route.isPage ? 'GET, HEAD' : route.method;
-    replies.error(res, error, { isHead, allow });
+    responder.sendError(res, error, { isHead, allow });
   } else {
     route.handle(res, req, framing);
   }

@@ -11,7 +11,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { StartError } from '../errors.ts';
-import { noBinary, platformPackage } from './binary.ts';
+import { missingBinaryMessage, platformPackage } from './binary.ts';
 
 export type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 
@@ -44,7 +44,7 @@ async function load(): Promise<{ uws: typeof Uws; name: string }> {
     const uws = await import('uWebSockets.js');
     return { uws, name: packageOf(fileURLToPath(import.meta.resolve('uWebSockets.js'))) };
   } catch {
-    throw new StartError(noBinary(failure));
+    throw new StartError(missingBinaryMessage(failure));
   }
 }
 
@@ -63,32 +63,32 @@ export const ENDS_WITHOUT_BODY =
 export const { App, SSLApp, us_listen_socket_close, us_socket_local_port } = uws;
 
 /** LIBUS_LISTEN_EXCLUSIVE_PORT: nobody else may listen there, not even with SO_REUSEPORT. */
-const EXCLUSIVE = 1;
+const EXCLUSIVE_PORT = 1;
 
-export type OnListening = (listening: us_listen_socket | false) => void;
+export type ListenCallback = (listening: us_listen_socket | false) => void;
 
 /** What the binary has and its typings have not. */
-interface Untyped {
-  listen(host: string, port: number, options: number, onListening: OnListening): void;
+interface UntypedMethods {
+  listen(host: string, port: number, options: number, onListening: ListenCallback): void;
   /** The address of an App, its bits in a double; it holds in all threads while the App is open. */
   getDescriptor(): number;
   addChildAppDescriptor(descriptor: number): void;
   removeChildAppDescriptor(descriptor: number): void;
 }
-const untyped = (app: TemplatedApp) => app as TemplatedApp & Untyped;
+const withUntypedMethods = (app: TemplatedApp) => app as TemplatedApp & UntypedMethods;
 
 /** Within the call it is known whether it listens. */
-export function listenAlone(
+export function listenExclusive(
   app: TemplatedApp,
   host: string,
   port: number,
-  onListening: OnListening,
+  onListening: ListenCallback,
 ): void {
-  untyped(app).listen(host, port, EXCLUSIVE, onListening);
+  withUntypedMethods(app).listen(host, port, EXCLUSIVE_PORT, onListening);
 }
 
 export function descriptorOf(app: TemplatedApp): number {
-  return untyped(app).getDescriptor();
+  return withUntypedMethods(app).getDescriptor();
 }
 
 /**
@@ -96,12 +96,12 @@ export function descriptorOf(app: TemplatedApp): number {
  * of them have TLS, or none.
  */
 export function addChildApp(app: TemplatedApp, descriptor: number): void {
-  untyped(app).addChildAppDescriptor(descriptor);
+  withUntypedMethods(app).addChildAppDescriptor(descriptor);
 }
 
 /** What was handed on to the child by then still comes to it. */
 export function removeChildApp(app: TemplatedApp, descriptor: number): void {
-  untyped(app).removeChildAppDescriptor(descriptor);
+  withUntypedMethods(app).removeChildAppDescriptor(descriptor);
 }
 
 /**

@@ -5,16 +5,16 @@
  */
 
 import type { NamespaceState } from '../counters/hash.ts';
-import { newTally, OTHER_ROW } from '../lanes.ts';
+import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../lanes.ts';
 import { NAMESPACES_MAX } from '../limits.ts';
 
 export interface Namespace {
   readonly name: string;
   /** Undefined until it is durable. */
   id: string | undefined;
-  state: NamespaceState;
+  hashState: NamespaceState;
   /** Where its decisions are counted: in the acceptor's lane as soon as it has a row there. */
-  row: Float64Array;
+  decisionCounts: Float64Array;
   /** What the patterns of overrides say of its name, as of a version of the trie. */
   trieRoots: Int32Array;
   trieVersion: number;
@@ -25,7 +25,7 @@ export interface RegisteredNamespace {
   id: string;
   name: string;
   /** Its row in every acceptor's lane, which may be that of all others. */
-  row: number;
+  statsRow: number;
 }
 
 const NO_ROOTS = new Int32Array(0);
@@ -33,18 +33,18 @@ const NO_ROOTS = new Int32Array(0);
 export class KnownNamespaces {
   readonly #byName = new Map<string, Namespace>();
   readonly #byId = new Map<string, Namespace>();
-  readonly #stateOf: (name: string) => NamespaceState;
-  readonly #rowOf: (row: number) => Float64Array;
+  readonly #hashStateOf: (name: string) => NamespaceState;
+  readonly #statsRowOf: (row: number) => Float64Array;
   readonly #register: (name: string) => void;
 
   /** @param register hands the name of a new namespace to the main thread */
   constructor(
-    stateOf: (name: string) => NamespaceState,
-    rowOf: (row: number) => Float64Array,
+    hashStateOf: (name: string) => NamespaceState,
+    statsRowOf: (row: number) => Float64Array,
     register: (name: string) => void,
   ) {
-    this.#stateOf = stateOf;
-    this.#rowOf = rowOf;
+    this.#hashStateOf = hashStateOf;
+    this.#statsRowOf = statsRowOf;
     this.#register = register;
   }
 
@@ -57,55 +57,62 @@ export class KnownNamespaces {
   }
 
   /** A namespace for one look at it, which is not created. */
-  unregistered(name: string): Namespace {
-    return this.#make(undefined, name, this.#rowOf(OTHER_ROW));
+  makeUnregistered(name: string): Namespace {
+    return this.#make(undefined, name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
   }
 
   /** How many namespaces there may still be. */
-  get room(): number {
+  get freeCount(): number {
     return NAMESPACES_MAX - this.#byName.size;
   }
 
   /** Creates a namespace; undefined when there are as many as there may be. */
   create(name: string): Namespace | undefined {
-    if (this.room <= 0) return undefined;
-    const namespace = this.#make(undefined, name, newTally());
+    if (this.freeCount <= 0) return undefined;
+    const namespace = this.#make(undefined, name, newNamespaceRow());
     this.#byName.set(name, namespace);
     this.#register(name);
     return namespace;
   }
 
   /** Namespaces that are durable now, created here or elsewhere. */
-  registered(records: readonly RegisteredNamespace[]): void {
-    for (const { id, name, row } of records) {
-      const known = this.#byName.get(name) ?? this.#make(id, name, this.#rowOf(row));
+  addRegistered(records: readonly RegisteredNamespace[]): void {
+    for (const { id, name, statsRow } of records) {
+      const known = this.#byName.get(name) ?? this.#make(id, name, this.#statsRowOf(statsRow));
       known.id = id;
-      this.#countIn(known, row);
+      this.#moveCounts(known, statsRow);
       this.#byName.set(name, known);
       this.#byId.set(id, known);
     }
   }
 
   /** Names for which there was no room: acceptors that each saw the last place free. */
-  rejected(names: readonly string[]): void {
+  removeRejected(names: readonly string[]): void {
     for (const name of names) {
       const known = this.#byName.get(name);
-      if (known !== undefined) this.#countIn(known, OTHER_ROW);
+      if (known !== undefined) this.#moveCounts(known, OTHER_NAMESPACES_ROW);
       this.#byName.delete(name);
     }
   }
 
-  #make(id: string | undefined, name: string, row: Float64Array): Namespace {
-    return { name, id, state: this.#stateOf(name), row, trieRoots: NO_ROOTS, trieVersion: 0 };
+  #make(id: string | undefined, name: string, decisionCounts: Float64Array): Namespace {
+    return {
+      name,
+      id,
+      hashState: this.#hashStateOf(name),
+      decisionCounts,
+      trieRoots: NO_ROOTS,
+      trieVersion: 0,
+    };
   }
 
   /** Adds what was counted so far to a row of the lane, and counts there from now on. */
-  #countIn(namespace: Namespace, index: number): void {
-    const row = this.#rowOf(index);
-    if (namespace.row === row) return;
-    namespace.row.forEach((count, i) => {
+  #moveCounts(namespace: Namespace, index: number): void {
+    const row = this.#statsRowOf(index);
+    if (namespace.decisionCounts === row) return;
+    namespace.decisionCounts.forEach((count, i) => {
       row[i] += count;
     });
-    namespace.row = row;
+    namespace.decisionCounts = row;
   }
 }

@@ -19,52 +19,52 @@ const BURST_MAX = 2 * ADMIN_CONNECTIONS_MAX;
 
 export class AdminConnections {
   /** Whether each has an ordinary place; the one without a request for the longest time first. */
-  readonly #open = new Map<Socket, boolean>();
-  #ordinary = 0;
-  #willClose = false;
+  readonly #sockets = new Map<Socket, boolean>();
+  #ordinaryCount = 0;
+  #isCloseScheduled = false;
 
   /** Takes a new connection, and has another one closed where there are too many. */
   add(socket: Socket): void {
-    const isOrdinary = this.#ordinary < ORDINARY_MAX;
-    if (isOrdinary) this.#ordinary++;
-    this.#open.set(socket, isOrdinary);
+    const isOrdinary = this.#ordinaryCount < ORDINARY_MAX;
+    if (isOrdinary) this.#ordinaryCount++;
+    this.#sockets.set(socket, isOrdinary);
     socket.once('close', () => this.#remove(socket));
-    if (this.#open.size > BURST_MAX) {
+    if (this.#sockets.size > BURST_MAX) {
       this.#closeOne();
-    } else if (this.#open.size > ADMIN_CONNECTIONS_MAX && !this.#willClose) {
-      this.#willClose = true;
+    } else if (this.#sockets.size > ADMIN_CONNECTIONS_MAX && !this.#isCloseScheduled) {
+      this.#isCloseScheduled = true;
       // Between these two turns of the loop, what has arrived is read.
       setImmediate(() => setImmediate(() => this.#closeExcess()));
     }
   }
 
   /** A request has come. @returns whether its connection may send it */
-  admit(socket: Socket, isProbe: boolean): boolean {
+  allow(socket: Socket, isProbe: boolean): boolean {
     const isOrdinary = this.#remove(socket);
     // It was closed with its request unread.
     if (isOrdinary === undefined) return false;
-    const takesPlace = !isProbe && this.#ordinary < ORDINARY_MAX;
-    if (takesPlace) this.#ordinary++;
-    this.#open.set(socket, takesPlace);
+    const takesPlace = !isProbe && this.#ordinaryCount < ORDINARY_MAX;
+    if (takesPlace) this.#ordinaryCount++;
+    this.#sockets.set(socket, takesPlace);
     return isProbe || takesPlace;
   }
 
   #closeExcess(): void {
-    this.#willClose = false;
-    while (this.#open.size > ADMIN_CONNECTIONS_MAX) this.#closeOne();
+    this.#isCloseScheduled = false;
+    while (this.#sockets.size > ADMIN_CONNECTIONS_MAX) this.#closeOne();
   }
 
   #closeOne(): void {
-    const [socket] = this.#open.keys();
+    const [socket] = this.#sockets.keys();
     this.#remove(socket);
     socket.destroy();
   }
 
   /** Gives its place back. @returns whether that was an ordinary one; undefined: it had none */
   #remove(socket: Socket): boolean | undefined {
-    const isOrdinary = this.#open.get(socket);
-    if (isOrdinary) this.#ordinary--;
-    this.#open.delete(socket);
+    const isOrdinary = this.#sockets.get(socket);
+    if (isOrdinary) this.#ordinaryCount--;
+    this.#sockets.delete(socket);
     return isOrdinary;
   }
 }

@@ -17,19 +17,19 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { type AddressInfo, isIP, type Socket } from 'node:net';
-import { describe } from '../describe.ts';
-import { ADMIN_REQUEST_MS } from '../limits.ts';
+import { formatValue } from '../describe.ts';
+import { ADMIN_REQUEST_TIMEOUT_MS } from '../limits.ts';
 import { AdminConnections } from './admin-connections.ts';
 
-export type State = 'starting' | 'ready' | 'draining';
+export type AdminState = 'starting' | 'ready' | 'draining';
 
 /** What the admin port reports on, as soon as it exists. */
-export interface Observed {
-  workers: { wanted: number; running: number; replaced: number };
+export interface AdminSources {
+  workers: { workerCount: number; runningCount: number; replacementCount: number };
   metrics: { contentType: string; text(): Promise<string> };
 }
 
-interface Answer {
+interface AdminResponse {
   status: number;
   type: string;
   text: string;
@@ -39,53 +39,57 @@ interface Answer {
 interface Route {
   path: string;
   /** What it is, for the list at `/`. */
-  meaning: string;
+  description: string;
   isProbe: boolean;
-  answer: () => Answer | Promise<Answer>;
+  respond: () => AdminResponse | Promise<AdminResponse>;
 }
 
-const json = (status: number, body: object): Answer => {
+const jsonResponse = (status: number, body: object): AdminResponse => {
   return { status, type: 'application/json', text: JSON.stringify(body) };
 };
-const failure = (status: number, error: string, headers: Record<string, string> = {}): Answer => {
-  return { ...json(status, { error }), headers };
+const errorResponse = (
+  status: number,
+  error: string,
+  headers: Record<string, string> = {},
+): AdminResponse => {
+  return { ...jsonResponse(status, { error }), headers };
 };
 
 const RETRY_AFTER_S = '1';
 
-export class Admin {
-  state: State = 'starting';
-  observed: Observed | undefined;
+export class AdminServer {
+  state: AdminState = 'starting';
+  sources: AdminSources | undefined;
   readonly #server: Server;
   readonly #hosts: ReadonlySet<string>;
   readonly #connections = new AdminConnections();
   /** Connections with a request that is not answered. */
-  readonly #busy = new WeakSet<Socket>();
-  #text: Promise<string> | undefined;
+  readonly #busySockets = new WeakSet<Socket>();
+  #metricsText: Promise<string> | undefined;
   readonly #routes: readonly Route[] = [
     {
       path: '/',
-      meaning: 'this list',
+      description: 'this list',
       isProbe: false,
-      answer: () => ({ status: 200, type: 'text/plain; charset=utf-8', text: this.#list() }),
+      respond: () => ({ status: 200, type: 'text/plain; charset=utf-8', text: this.#listRoutes() }),
     },
     {
       path: '/livez',
-      meaning: 'liveness: 200 while the process runs',
+      description: 'liveness: 200 while the process runs',
       isProbe: true,
-      answer: () => json(200, { status: 'alive' }),
+      respond: () => jsonResponse(200, { status: 'alive' }),
     },
     {
       path: '/readyz',
-      meaning: 'readiness: 200 while checks are answered, 503 while weir starts or drains',
+      description: 'readiness: 200 while checks are answered, 503 while weir starts or drains',
       isProbe: true,
-      answer: () => json(this.state === 'ready' ? 200 : 503, this.#readiness()),
+      respond: () => jsonResponse(this.state === 'ready' ? 200 : 503, this.#readiness()),
     },
     {
       path: '/metrics',
-      meaning: 'metrics for Prometheus',
+      description: 'metrics for Prometheus',
       isProbe: true,
-      answer: () => this.#metrics(),
+      respond: () => this.#respondWithMetrics(),
     },
   ];
 
@@ -93,14 +97,14 @@ export class Admin {
   constructor(hosts: readonly string[]) {
     this.#hosts = new Set(['localhost', ...hosts].map((host) => host.toLowerCase()));
     const options: ServerOptions = {
-      headersTimeout: ADMIN_REQUEST_MS,
-      requestTimeout: ADMIN_REQUEST_MS,
-      keepAliveTimeout: ADMIN_REQUEST_MS,
-      connectionsCheckingInterval: ADMIN_REQUEST_MS / 5,
+      headersTimeout: ADMIN_REQUEST_TIMEOUT_MS,
+      requestTimeout: ADMIN_REQUEST_TIMEOUT_MS,
+      keepAliveTimeout: ADMIN_REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: ADMIN_REQUEST_TIMEOUT_MS / 5,
     };
-    this.#server = createServer(options, (req, res) => void this.#serve(req, res));
+    this.#server = createServer(options, (req, res) => void this.#handleRequest(req, res));
     // Of a client that does not read its answer.
-    this.#server.timeout = ADMIN_REQUEST_MS;
+    this.#server.timeout = ADMIN_REQUEST_TIMEOUT_MS;
     this.#server.on('connection', (socket) => this.#connections.add(socket));
   }
 
@@ -119,21 +123,21 @@ export class Admin {
     this.#server.closeAllConnections();
   }
 
-  async #serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
+  async #handleRequest(req: IncomingMessage, res: ServerResponse): Promise<void> {
     // Node reads on behind a request that is not answered: thousands of answers from 64 KiB.
-    if (this.#busy.has(req.socket)) {
+    if (this.#busySockets.has(req.socket)) {
       req.socket.destroy();
       return;
     }
-    this.#busy.add(req.socket);
-    res.once('finish', () => this.#busy.delete(req.socket));
+    this.#busySockets.add(req.socket);
+    res.once('finish', () => this.#busySockets.delete(req.socket));
     const path = (req.url ?? '').split('?', 1)[0];
     const route = this.#routes.find((known) => known.path === path);
-    const isAdmitted = this.#connections.admit(req.socket, route?.isProbe === true);
+    const isAdmitted = this.#connections.allow(req.socket, route?.isProbe === true);
     // A request that came right behind this one has closed the connection by then.
-    await nextTurn();
+    await nextEventLoopTurn();
     if (req.socket.destroyed) return;
-    const answer = isAdmitted ? await this.#answer(req, path, route) : this.#tooMany();
+    const answer = isAdmitted ? await this.#respond(req, path, route) : this.#tooManyConnections();
     const { status, type, text, headers } = answer;
     const length = Buffer.byteLength(text);
     res.writeHead(status, { 'Content-Type': type, 'Content-Length': length, ...headers });
@@ -141,52 +145,63 @@ export class Admin {
     res.end(text);
   }
 
-  async #answer(req: IncomingMessage, path: string, route: Route | undefined): Promise<Answer> {
-    const fault = route?.isProbe ? undefined : this.#foreign(req);
-    if (fault !== undefined) return failure(403, fault);
+  async #respond(
+    req: IncomingMessage,
+    path: string,
+    route: Route | undefined,
+  ): Promise<AdminResponse> {
+    const fault = route?.isProbe ? undefined : this.#forbiddenReason(req);
+    if (fault !== undefined) return errorResponse(403, fault);
     if (route === undefined) {
-      return failure(404, `there is no ${path}; there are ${this.#paths().join(', ')}`);
+      return errorResponse(404, `there is no ${path}; there are ${this.#paths().join(', ')}`);
     }
     if (req.method !== 'GET' && req.method !== 'HEAD') {
       const message = `${path} takes the methods GET and HEAD, not ${req.method}`;
-      return failure(405, message, { Allow: 'GET, HEAD' });
+      return errorResponse(405, message, { Allow: 'GET, HEAD' });
     }
-    return route.answer();
+    return route.respond();
   }
 
   #paths(): string[] {
     return this.#routes.map(({ path }) => path);
   }
 
-  #list(): string {
+  #listRoutes(): string {
     const width = Math.max(...this.#paths().map(({ length }) => length));
-    return this.#routes.map(({ path, meaning }) => `${path.padEnd(width)}  ${meaning}\n`).join('');
+    return this.#routes
+      .map(({ path, description }) => `${path.padEnd(width)}  ${description}\n`)
+      .join('');
   }
 
-  #tooMany(): Answer {
+  #tooManyConnections(): AdminResponse {
     const probes = this.#routes.filter(({ isProbe }) => isProbe).map(({ path }) => path);
     const message = `too many connections are open; this one serves ${probes.join(', ')} only`;
-    return failure(503, message, { Connection: 'close', 'Retry-After': RETRY_AFTER_S });
+    return errorResponse(503, message, { Connection: 'close', 'Retry-After': RETRY_AFTER_S });
   }
 
-  async #metrics(): Promise<Answer> {
-    if (this.observed === undefined) return failure(503, 'weir starts; there are no metrics yet');
-    const { metrics } = this.observed;
+  async #respondWithMetrics(): Promise<AdminResponse> {
+    if (this.sources === undefined)
+      return errorResponse(503, 'weir starts; there are no metrics yet');
+    const { metrics } = this.sources;
     // One text for all requests that have come before it is begun, so that many cost as one.
-    this.#text ??= nextTurn().then(() => {
-      this.#text = undefined;
+    this.#metricsText ??= nextEventLoopTurn().then(() => {
+      this.#metricsText = undefined;
       return metrics.text();
     });
     try {
-      return { status: 200, type: metrics.contentType, text: await this.#text };
+      return { status: 200, type: metrics.contentType, text: await this.#metricsText };
     } catch (error) {
-      return failure(500, (error as Error).message);
+      return errorResponse(500, (error as Error).message);
     }
   }
 
   #readiness(): object {
-    if (this.observed === undefined) return { status: this.state };
-    const { wanted, running, replaced } = this.observed.workers;
+    if (this.sources === undefined) return { status: this.state };
+    const {
+      workerCount: wanted,
+      runningCount: running,
+      replacementCount: replaced,
+    } = this.sources.workers;
     const isDegraded = this.state === 'ready' && running < wanted;
     return {
       status: isDegraded ? 'degraded' : this.state,
@@ -195,20 +210,20 @@ export class Admin {
   }
 
   /** @returns why a request is refused, if it is */
-  #foreign({ headers: { host = '', origin } }: IncomingMessage): string | undefined {
+  #forbiddenReason({ headers: { host = '', origin } }: IncomingMessage): string | undefined {
     const name = host.replace(/:\d+$/, '').toLowerCase();
     const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
     if (!isAddress && !this.#hosts.has(name)) {
       const names = [...this.#hosts].filter((known) => isIP(known) === 0);
       const accepted = `IP addresses, ${names.join(', ')} (WEIR_ADMIN_HOSTS adds names)`;
-      return `the header Host has the name ${describe(name)}; accepted are ${accepted}`;
+      return `the header Host has the name ${formatValue(name)}; accepted are ${accepted}`;
     }
     const own = `http://${host.toLowerCase()}`;
     if (origin === undefined || origin.toLowerCase() === own) return undefined;
-    return `the header Origin is ${describe(origin)}; accepted is ${describe(own)}, or none`;
+    return `the header Origin is ${formatValue(origin)}; accepted is ${formatValue(own)}, or none`;
   }
 }
 
-function nextTurn(): Promise<void> {
+function nextEventLoopTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -5,7 +5,7 @@
  */
 
 import type { OperationRequest, OperationResult } from '../api/operations.ts';
-import type { Loaded } from '../config/load.ts';
+import type { LoadedSettings } from '../config/load.ts';
 import { annotations, environmentName, SETTING_NAMES } from '../config/schema.ts';
 import { statusOf } from '../errors.ts';
 import type { DebugRecord, Publication } from '../http/messages.ts';
@@ -13,23 +13,23 @@ import type { Clock } from '../time.ts';
 import type { Log } from './log.ts';
 
 /** A key as weir makes them, or the beginning of one. */
-const KEY = /weir(?:_|%5f)[\w%-]{8,}/gi;
-const HIDDEN = '[key]';
+const KEY_PATTERN = /weir(?:_|%5f)[\w%-]{8,}/gi;
+const REDACTED_KEY = '[key]';
 
 export class DebugLog {
   readonly #log: Log;
   readonly #clock: Clock;
   /** Finds the configured root key in a message or a path. */
-  readonly #rootKey: RegExp | undefined;
+  readonly #rootKeyPattern: RegExp | undefined;
 
   constructor(log: Log, clock: Clock, rootKey: string | undefined) {
     this.#log = log;
     this.#clock = clock;
-    this.#rootKey = rootKey === undefined ? undefined : spellingsOf(rootKey);
+    this.#rootKeyPattern = rootKey === undefined ? undefined : keyPattern(rootKey);
   }
 
   /** Each setting and its source. */
-  settings(loaded: Loaded): void {
+  logSettings(loaded: LoadedSettings): void {
     for (const name of SETTING_NAMES) {
       if (loaded[name] === undefined) continue;
       const value = annotations(name).secret ? '[secret]' : loaded[name];
@@ -39,72 +39,84 @@ export class DebugLog {
   }
 
   /** Does an operation, and logs its result. */
-  async operation(
+  async runOperation(
     request: OperationRequest,
-    work: (request: OperationRequest) => Promise<OperationResult>,
+    run: (request: OperationRequest) => Promise<OperationResult>,
   ): Promise<OperationResult> {
     const { operation, keyId } = request;
     const startedMs = this.#clock.monotonicMs();
-    const result = await work(request);
+    const result = await run(request);
     const code = 'answer' in result ? undefined : (result.code ?? 'INTERNAL_SERVER_ERROR');
     const status = code === undefined ? 200 : statusOf(code);
-    const ms = rounded(this.#clock.monotonicMs() - startedMs);
+    const ms = roundToMicroseconds(this.#clock.monotonicMs() - startedMs);
     this.#log.debug({ operation, keyId, status, code, ms }, 'operation');
     return result;
   }
 
   /** A publication begins. @returns what to call when all acceptors have switched to it */
-  publication(version: number, publication: Publication): () => void {
+  startPublication(version: number, publication: Publication): () => void {
     const startedMs = this.#clock.monotonicMs();
-    return () => this.#activated(version, publication, this.#clock.monotonicMs() - startedMs);
+    return () => this.#logActivation(version, publication, this.#clock.monotonicMs() - startedMs);
   }
 
   /** What an acceptor reports. */
-  acceptor(acceptor: number, { text, fields }: DebugRecord): void {
+  logAcceptorRecord(acceptor: number, { text, fields }: DebugRecord): void {
     const shown = Object.entries(fields).map(([name, value]) => {
-      return [name, typeof value === 'string' ? this.#withoutKeys(value) : value];
+      return [name, typeof value === 'string' ? this.#redactKeys(value) : value];
     });
     this.#log.debug({ acceptor, ...Object.fromEntries(shown) }, text);
   }
 
-  #activated(version: number, publication: Publication, ms: number): void {
-    const { registered = [], rejected = [], keys, policies, exact, trie } = publication;
-    for (const { id, name } of registered) {
-      this.#log.debug({ namespace: this.#withoutKeys(name), id }, 'a namespace was created');
+  #logActivation(version: number, publication: Publication, ms: number): void {
+    const {
+      registeredNamespaces = [],
+      rejectedNamespaces = [],
+      keys,
+      policies,
+      exact,
+      trie,
+    } = publication;
+    for (const { id, name } of registeredNamespaces) {
+      this.#log.debug({ namespace: this.#redactKeys(name), id }, 'a namespace was created');
     }
     const changed = {
-      namespaces: registered.length,
-      rejectedNamespaces: rejected.length,
+      namespaces: registeredNamespaces.length,
+      rejectedNamespaces: rejectedNamespaces.length,
       keysAdded: keys?.added.length ?? 0,
       keysRemoved: keys?.removed.length ?? 0,
       policies: policies?.length,
       exactOverrides: exact !== undefined,
       wildcardOverrides: trie !== undefined,
     };
-    this.#log.debug({ version, ...changed, ms: rounded(ms) }, 'a publication is active');
+    this.#log.debug(
+      { version, ...changed, ms: roundToMicroseconds(ms) },
+      'a publication is active',
+    );
   }
 
-  #withoutKeys(text: string): string {
-    const stripped = text.replace(KEY, HIDDEN);
-    return this.#rootKey === undefined ? stripped : stripped.replace(this.#rootKey, HIDDEN);
+  #redactKeys(text: string): string {
+    const stripped = text.replace(KEY_PATTERN, REDACTED_KEY);
+    return this.#rootKeyPattern === undefined
+      ? stripped
+      : stripped.replace(this.#rootKeyPattern, REDACTED_KEY);
   }
 }
 
 /** So much of a key gives it away: a message may quote the beginning of a long path. */
-const KEY_BEGINNING = 8;
+const KEY_PREFIX_CHARACTERS = 8;
 
 /**
  * A key as JSON or a URL may spell it, from its beginning to the end of the word. Slashes that
  * follow one another are one in a path.
  */
-function spellingsOf(key: string): RegExp {
-  const beginning = [...key.slice(0, KEY_BEGINNING)].map((character) => {
+function keyPattern(key: string): RegExp {
+  const beginning = [...key.slice(0, KEY_PREFIX_CHARACTERS)].map((character) => {
     const code = character.charCodeAt(0).toString(16);
     return character === '/' ? `(?:/|%${code})+` : `(?:\\\\?\\x${code}|%${code})`;
   });
   return new RegExp(`${beginning.join('')}[^\\s"]*`, 'gi');
 }
 
-function rounded(ms: number): number {
+function roundToMicroseconds(ms: number): number {
   return Math.round(ms * 1e3) / 1e3;
 }

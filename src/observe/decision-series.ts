@@ -5,23 +5,32 @@
  * durable.
  */
 
-import { type AcceptorLane, COUNT, OTHER_ROW, TALLY, totalOf } from '../lanes.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  NAMESPACE_STAT,
+  OTHER_NAMESPACES_ROW,
+  totalOf,
+} from '../lanes.ts';
 import { NAMESPACE_ID_PREFIX } from '../limits.ts';
 import type { Registry } from '../registry/registry.ts';
-import type { Sample, Series } from './series.ts';
+import type { MetricSeries, Sample } from './series.ts';
 
 export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
-export function decisionSeries(
-  series: Series,
-  acceptors: readonly AcceptorLane[],
+export function registerDecisionSeries(
+  series: MetricSeries,
+  acceptors: readonly AcceptorStats[],
   registry: Registry,
 ): void {
   /** Of each namespace, what all acceptors have counted. @param at one of TALLY */
   const byNamespace = (at: number, labels: Record<string, string> = {}): Sample[] => {
-    const rows = [...registry.rowNames().entries(), [OTHER_ROW, OTHER_NAMESPACE] as const];
+    const rows = [
+      ...registry.statsRowNames().entries(),
+      [OTHER_NAMESPACES_ROW, OTHER_NAMESPACE] as const,
+    ];
     return rows.map(([row, namespace]) => {
-      const sum = acceptors.reduce((total, lane) => total + lane.row(row)[at], 0);
+      const sum = acceptors.reduce((total, lane) => total + lane.namespaceRow(row)[at], 0);
       return [{ namespace, ...labels }, sum];
     });
   };
@@ -34,34 +43,34 @@ export function decisionSeries(
   byOutcome(
     'weir_decisions_total',
     'Checks decided, by namespace and outcome.',
-    TALLY.admitted,
-    TALLY.refused,
+    NAMESPACE_STAT.allowed,
+    NAMESPACE_STAT.denied,
   );
   byOutcome(
     'weir_tokens_total',
     'Costs of the checks decided, by namespace and outcome.',
-    TALLY.tokensAdmitted,
-    TALLY.tokensRefused,
+    NAMESPACE_STAT.tokensAllowed,
+    NAMESPACE_STAT.tokensDenied,
   );
   series.counter(
     'weir_shadow_refusals_total',
     'Checks of gateways that were refused, and let through by a policy that only tries.',
     ['namespace'],
-    () => byNamespace(TALLY.shadowed),
+    () => byNamespace(NAMESPACE_STAT.shadowDenials),
   );
   series.counter(
     'weir_unidentified_checks_total',
     'Checks of gateways whose callers their policy could not tell from others.',
     ['namespace'],
-    () => byNamespace(TALLY.unidentified),
+    () => byNamespace(NAMESPACE_STAT.unidentifiedChecks),
   );
   series.counter(
     'weir_gateway_failures_total',
     'Checks of gateways in which weir failed, by what their policy had them answered.',
     ['answer'],
     () => [
-      [{ answer: 'allow' }, totalOf(acceptors, COUNT.failuresAllowed)],
-      [{ answer: 'deny' }, totalOf(acceptors, COUNT.failuresDenied)],
+      [{ answer: 'allow' }, totalOf(acceptors, ACCEPTOR_STAT.failuresAllowed)],
+      [{ answer: 'deny' }, totalOf(acceptors, ACCEPTOR_STAT.failuresDenied)],
     ],
   );
 }

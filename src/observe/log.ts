@@ -4,7 +4,7 @@
  */
 
 import pino, { type Logger } from 'pino';
-import { textOf } from './text.ts';
+import { formatRecord } from './text.ts';
 
 export type Log = Logger;
 export type LogFormat = 'json' | 'text';
@@ -13,7 +13,7 @@ export function openLog(level: string, format: LogFormat = 'json'): Log {
   const standardError = pino.destination(2);
   // Closed, or full: there is nobody left to tell, and checks go on.
   standardError.on('error', () => {});
-  const asText = { write: (line: string) => standardError.write(textOf(line)) };
+  const asText = { write: (line: string) => standardError.write(formatRecord(line)) };
   const destination = format === 'json' ? standardError : asText;
   return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }

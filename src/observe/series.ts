@@ -4,7 +4,7 @@ import { Counter, Gauge, type LabelValues, type Metric, Registry } from 'prom-cl
 
 export type Sample = [labels: LabelValues<string>, value: number];
 
-export class Series {
+export class MetricSeries {
   readonly contentType: string;
   readonly #registry = new Registry();
 
@@ -21,12 +21,12 @@ export class Series {
   }
 
   /** A counter without labels. */
-  total(name: string, help: string, read: () => number): void {
+  unlabeledCounter(name: string, help: string, read: () => number): void {
     this.counter(name, help, [], () => [[{}, read()]]);
   }
 
   /** A gauge without labels. */
-  value(name: string, help: string, read: () => number): void {
+  unlabeledGauge(name: string, help: string, read: () => number): void {
     this.gauge(name, help, [], () => [[{}, read()]]);
   }
 

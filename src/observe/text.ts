@@ -7,15 +7,15 @@
 import { levels } from 'pino';
 
 /** Control characters, line ends, and marks that change the direction of text. */
-const UNSAFE = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
+const UNSAFE_CHARACTERS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 /** A value that needs no quotes. */
-const PLAIN = /^[\w.:/@+*,[\]-]+$/;
+const UNQUOTED_VALUE = /^[\w.:/@+*,[\]-]+$/;
 
 /** @param line as pino writes it: a JSON object */
-export function textOf(line: string): string {
+export function formatRecord(line: string): string {
   const { time, level, msg, stack, err, ...fields } = JSON.parse(line);
   const { stack: errorStack = stack, ...error } = err ?? {};
-  const named = Object.entries({ ...fields, ...prefixed(error) });
+  const named = Object.entries({ ...fields, ...prefixErrorFields(error) });
   const parts = [
     time,
     levels.labels[level].toUpperCase().padEnd('ERROR'.length),
@@ -28,12 +28,12 @@ export function textOf(line: string): string {
 }
 
 /** What an error has beside its stack: message, type, code and the like. */
-function prefixed(error: object): Record<string, unknown> {
+function prefixErrorFields(error: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(error).map(([name, value]) => [`error.${name}`, value]));
 }
 
 function escaped(text: string): string {
-  return text.replace(UNSAFE, (character) => {
+  return text.replace(UNSAFE_CHARACTERS, (character) => {
     const inJson = JSON.stringify(character).slice(1, -1);
     if (inJson !== character) return inJson;
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
@@ -42,6 +42,6 @@ function escaped(text: string): string {
 
 /** A value in which neither blanks nor `=` can be taken for what is between fields. */
 function quoted(value: unknown): string {
-  if (typeof value === 'string' && PLAIN.test(value)) return value;
+  if (typeof value === 'string' && UNQUOTED_VALUE.test(value)) return value;
   return escaped(JSON.stringify(value));
 }

@@ -5,26 +5,26 @@
  */
 
 import { reuseMemory, writeHeader } from '../memory.ts';
-import { type OverrideValue, wordsOfId } from './id.ts';
+import { encodeId, type OverrideValue } from './id.ts';
 import {
-  MIDDLE,
-  MIDDLE_WORDS,
+  INFIX,
+  INFIX_WORDS,
   NODE,
   NODE_WORDS,
-  sections,
+  sectionOffsets,
   TRIE,
   TRIE_HEADER,
   VALUE,
   VALUE_DOUBLES,
 } from './layout.ts';
-import { byNeedle, entryOf, type Middle } from './needles.ts';
+import { getOrCreate, groupByFragment, type Infix } from './needles.ts';
 
 /**
  * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is
  * copied to another thread. For each: the lengths of its two texts, and its value as `layout.ts`
  * has it.
  */
-export interface Wildcards {
+export interface SerializedWildcards {
   /** Namespace, identifier, namespace, identifier ... */
   text: string;
   lengths: Int32Array;
@@ -32,14 +32,14 @@ export interface Wildcards {
 }
 
 /** What overrides say, in the order in which they are given. */
-export function valuesOf(overrides: readonly OverrideValue[]): Float64Array {
+export function encodeValues(overrides: readonly OverrideValue[]): Float64Array {
   const values = new Float64Array(VALUE_DOUBLES * overrides.length);
   const words = new Int32Array(values.buffer);
   for (const [rank, { id, limit, durationMs, isAsync }] of overrides.entries()) {
     const at = VALUE_DOUBLES * rank;
     values[at + VALUE.limit] = limit;
     values[at + VALUE.durationMs] = isAsync ? -durationMs : durationMs;
-    words.set(wordsOfId(id), 2 * (at + VALUE.id));
+    words.set(encodeId(id), 2 * (at + VALUE.id));
   }
   return values;
 }
@@ -47,7 +47,7 @@ export function valuesOf(overrides: readonly OverrideValue[]): Float64Array {
 /** A pattern, and what it accepts: a value and 1, or the root of the trie for identifiers. */
 interface Pattern {
   text: string;
-  accepts: number;
+  match: number;
 }
 
 /**
@@ -56,7 +56,7 @@ interface Pattern {
  * @returns the buffer it was written into: the spare one, or a larger one
  */
 export function writeTrie(
-  { text, lengths, values }: Wildcards,
+  { text, lengths, values }: SerializedWildcards,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
   const namespaces = new Map<string, Pattern[]>();
@@ -64,41 +64,41 @@ export function writeTrie(
   for (let rank = 0; rank < lengths.length / 2; rank++) {
     const between = at + lengths[2 * rank];
     const end = between + lengths[2 * rank + 1];
-    const identifiers = entryOf(namespaces, text.slice(at, between), () => []);
-    identifiers.push({ text: text.slice(between, end), accepts: rank + 1 });
+    const identifiers = getOrCreate(namespaces, text.slice(at, between), () => []);
+    identifiers.push({ text: text.slice(between, end), match: rank + 1 });
     at = end;
   }
-  const builder = new Builder();
+  const builder = new TrieBuilder();
   const roots = [...namespaces].map(([namespace, identifiers]) => {
-    return { text: namespace, accepts: builder.add(identifiers) };
+    return { text: namespace, match: builder.add(identifiers) };
   });
   return builder.write(builder.add(roots), values, spare);
 }
 
 /** The patterns with the same text before their first star. 0 is nothing. */
-interface Head {
+interface PrefixEntry {
   /** Without a star; with one, and nothing behind it. */
-  accepts: number;
-  starAccepts: number;
+  match: number;
+  starMatch: number;
   /** The others, by the text behind their last star, read backwards. */
-  tails: Map<string, Tail> | undefined;
+  suffixes: Map<string, SuffixEntry> | undefined;
 }
 
-interface Tail {
+interface SuffixEntry {
   /** With one star. */
-  accepts: number;
+  match: number;
   /** With more. */
-  middles: Middle[];
+  infixes: Infix[];
 }
 
-const newHead = (): Head => ({ accepts: 0, starAccepts: 0, tails: undefined });
-const newTail = (): Tail => ({ accepts: 0, middles: [] });
+const newPrefixEntry = (): PrefixEntry => ({ match: 0, starMatch: 0, suffixes: undefined });
+const newSuffixEntry = (): SuffixEntry => ({ match: 0, infixes: [] });
 
 /** So many middles of a head and a tail are looked for one by one, and more by their needles. */
-const SINGLY_MAX = 4;
+const UNINDEXED_INFIXES_MAX = 4;
 
 /** A run of texts that lead to the same node. */
-interface Run {
+interface TextRange {
   node: number;
   from: number;
   to: number;
@@ -106,69 +106,69 @@ interface Run {
   depth: number;
 }
 
-class Builder {
+class TrieBuilder {
   /** Words of all nodes; number 0 is none. */
   #nodes = new Int32Array(1_024 * NODE_WORDS);
-  readonly #firsts: number[] = [0];
-  readonly #middles: number[] = [];
+  readonly #firstUnits: number[] = [0];
+  readonly #infixes: number[] = [];
   #units = new Uint16Array(4_096);
   #unitCount = 0;
 
   /** Adds a trie over patterns. Of those with the same text the first counts. @returns its root */
   add(patterns: readonly Pattern[]): number {
-    const heads = new Map<string, Head>();
-    for (const { text, accepts } of patterns) {
+    const heads = new Map<string, PrefixEntry>();
+    for (const { text, match } of patterns) {
       const star = text.indexOf('*');
       const last = text.lastIndexOf('*');
-      const head = entryOf(heads, star < 0 ? text : text.slice(0, star), newHead);
-      if (star < 0) head.accepts ||= accepts;
-      else if (star === text.length - 1) head.starAccepts ||= accepts;
+      const head = getOrCreate(heads, star < 0 ? text : text.slice(0, star), newPrefixEntry);
+      if (star < 0) head.match ||= match;
+      else if (star === text.length - 1) head.starMatch ||= match;
       else {
-        head.tails ??= new Map();
-        const tail = entryOf(head.tails, backwards(text.slice(last + 1)), newTail);
-        if (star === last) tail.accepts ||= accepts;
-        else tail.middles.push({ segments: text.slice(star + 1, last).split('*'), accepts });
+        head.suffixes ??= new Map();
+        const tail = getOrCreate(head.suffixes, reverse(text.slice(last + 1)), newSuffixEntry);
+        if (star === last) tail.match ||= match;
+        else tail.infixes.push({ segments: text.slice(star + 1, last).split('*'), match });
       }
     }
-    return this.#addTexts(heads, (word, { accepts, starAccepts, tails }) => {
-      const star = tails === undefined ? 0 : this.#addTails(tails);
-      this.#nodes[word + NODE.accepts] = accepts;
-      this.#nodes[word + NODE.starAccepts] = starAccepts;
-      this.#nodes[word + NODE.star] = star;
+    return this.#addTexts(heads, (word, { match, starMatch, suffixes }) => {
+      const star = suffixes === undefined ? 0 : this.#addSuffixes(suffixes);
+      this.#nodes[word + NODE.match] = match;
+      this.#nodes[word + NODE.starMatch] = starMatch;
+      this.#nodes[word + NODE.suffixRoot] = star;
     });
   }
 
-  #addTails(tails: ReadonlyMap<string, Tail>): number {
-    return this.#addTexts(tails, (word, { accepts, middles }) => {
-      this.#nodes[word + NODE.accepts] = accepts;
-      if (middles.length <= SINGLY_MAX) {
-        this.#nodes[word + NODE.middles] = this.#addMiddles(middles);
+  #addSuffixes(suffixes: ReadonlyMap<string, SuffixEntry>): number {
+    return this.#addTexts(suffixes, (word, { match, infixes }) => {
+      this.#nodes[word + NODE.match] = match;
+      if (infixes.length <= UNINDEXED_INFIXES_MAX) {
+        this.#nodes[word + NODE.infixes] = this.#addInfixes(infixes);
         return;
       }
-      const needles = this.#addTexts(byNeedle(middles), (needle, some) => {
-        this.#nodes[needle + NODE.middles] = this.#addMiddles(some);
+      const needles = this.#addTexts(groupByFragment(infixes), (needle, some) => {
+        this.#nodes[needle + NODE.infixes] = this.#addInfixes(some);
       });
-      this.#nodes[word + NODE.needles] = needles;
+      this.#nodes[word + NODE.fragmentRoot] = needles;
     });
   }
 
   /** @returns the number of the first, and 1; 0 for none */
-  #addMiddles(middles: readonly Middle[]): number {
-    const first = this.#middles.length / MIDDLE_WORDS;
-    for (const [i, { segments, accepts }] of middles.entries()) {
-      const at = this.#middles.length;
-      this.#middles[at + MIDDLE.accepts] = accepts;
-      this.#middles[at + MIDDLE.segments] = segments.length;
-      this.#middles[at + MIDDLE.units] = this.#unitCount;
-      this.#middles[at + MIDDLE.isLast] = Number(i === middles.length - 1);
+  #addInfixes(infixes: readonly Infix[]): number {
+    const first = this.#infixes.length / INFIX_WORDS;
+    for (const [i, { segments, match }] of infixes.entries()) {
+      const at = this.#infixes.length;
+      this.#infixes[at + INFIX.match] = match;
+      this.#infixes[at + INFIX.segmentCount] = segments.length;
+      this.#infixes[at + INFIX.segmentsStart] = this.#unitCount;
+      this.#infixes[at + INFIX.isLast] = Number(i === infixes.length - 1);
       for (const segment of segments) this.#addSegment(segment);
     }
-    return middles.length === 0 ? 0 : first + 1;
+    return infixes.length === 0 ? 0 : first + 1;
   }
 
   /** Its length, its units, and of each of these how many units begin the segment and end there. */
   #addSegment(segment: string): void {
-    this.#makeRoom(1 + 2 * segment.length);
+    this.#reserveUnits(1 + 2 * segment.length);
     const units = this.#units;
     units[this.#unitCount++] = segment.length;
     const begin = this.#unitCount;
@@ -186,11 +186,11 @@ class Builder {
   }
 
   #addUnits(text: string): void {
-    this.#makeRoom(text.length);
+    this.#reserveUnits(text.length);
     for (let i = 0; i < text.length; i++) this.#units[this.#unitCount++] = text.charCodeAt(i);
   }
 
-  #makeRoom(units: number): void {
+  #reserveUnits(units: number): void {
     const needed = this.#unitCount + units;
     if (needed <= this.#units.length) return;
     const larger = new Uint16Array(Math.max(needed, 2 * this.#units.length));
@@ -198,27 +198,30 @@ class Builder {
     this.#units = larger;
   }
 
-  /** Adds a trie over texts without a star. @param fill writes what ends at a node */
-  #addTexts<T>(entries: ReadonlyMap<string, T>, fill: (word: number, entry: T) => void): number {
+  /** Adds a trie over texts without a star. @param writeEntry writes what ends at a node */
+  #addTexts<T>(
+    entries: ReadonlyMap<string, T>,
+    writeEntry: (word: number, entry: T) => void,
+  ): number {
     const texts = [...entries.keys()].sort();
     const root = this.#newNode(0);
-    const left: Run[] = [{ node: root, from: 0, to: texts.length, depth: 0 }];
+    const left: TextRange[] = [{ node: root, from: 0, to: texts.length, depth: 0 }];
     for (let run = left.pop(); run !== undefined; run = left.pop()) {
       const { node, to, depth } = run;
       const word = node * NODE_WORDS;
       let at = run.from;
-      const end = commonEnd(texts[at], texts[to - 1], depth);
+      const end = commonPrefixEnd(texts[at], texts[to - 1], depth);
       this.#nodes[word + NODE.label] = this.#unitCount;
       this.#nodes[word + NODE.labelLength] = end - depth;
       this.#addUnits(texts[at].slice(depth, end));
-      if (texts[at].length === end) fill(word, entries.get(texts[at++])!);
+      if (texts[at].length === end) writeEntry(word, entries.get(texts[at++])!);
       // One behind the other, for which nothing else may make a node meanwhile.
       for (let children = 0; at < to; children++) {
         const unit = texts[at].charCodeAt(end);
         const child = { node: this.#newNode(unit), from: at, to: at + 1, depth: end + 1 };
         while (child.to < to && texts[child.to].charCodeAt(end) === unit) child.to++;
         if (children === 0) this.#nodes[word + NODE.firstChild] = child.node;
-        this.#nodes[word + NODE.children] = children + 1;
+        this.#nodes[word + NODE.childCount] = children + 1;
         left.push(child);
         at = child.to;
       }
@@ -226,8 +229,8 @@ class Builder {
     return root;
   }
 
-  #newNode(first: number): number {
-    const node = this.#firsts.push(first) - 1;
+  #newNode(firstUnit: number): number {
+    const node = this.#firstUnits.push(firstUnit) - 1;
     if ((node + 1) * NODE_WORDS > this.#nodes.length) {
       const larger = new Int32Array(2 * this.#nodes.length);
       larger.set(this.#nodes);
@@ -239,17 +242,17 @@ class Builder {
   write(root: number, values: Float64Array, spare: SharedArrayBuffer | undefined) {
     const counts = {
       values: values.length / VALUE_DOUBLES,
-      nodes: this.#firsts.length,
-      middles: this.#middles.length / MIDDLE_WORDS,
+      nodes: this.#firstUnits.length,
+      infixes: this.#infixes.length / INFIX_WORDS,
       units: this.#unitCount,
     };
-    const { nodesAt, middlesAt, valuesAt, firstsAt, unitsAt, bytes } = sections(counts);
+    const { nodesAt, infixesAt, valuesAt, firstUnitsAt, unitsAt, bytes } = sectionOffsets(counts);
     const buffer = reuseMemory(bytes, TRIE, spare);
     const nodeWords = counts.nodes * NODE_WORDS;
     new Int32Array(buffer, nodesAt, nodeWords).set(this.#nodes.subarray(0, nodeWords));
-    new Int32Array(buffer, middlesAt, this.#middles.length).set(this.#middles);
+    new Int32Array(buffer, infixesAt, this.#infixes.length).set(this.#infixes);
     new Float64Array(buffer, valuesAt, values.length).set(values);
-    new Uint16Array(buffer, firstsAt, counts.nodes).set(this.#firsts);
+    new Uint16Array(buffer, firstUnitsAt, counts.nodes).set(this.#firstUnits);
     new Uint16Array(buffer, unitsAt, counts.units).set(this.#units.subarray(0, counts.units));
     writeHeader(buffer, TRIE, { ...TRIE_HEADER, ...counts, root });
     return buffer;
@@ -257,12 +260,12 @@ class Builder {
 }
 
 /** By units: halves of characters change places, as they do where the text is read. */
-function backwards(text: string): string {
+function reverse(text: string): string {
   return text.split('').reverse().join('');
 }
 
 /** How far two texts agree. */
-function commonEnd(a: string, b: string, from: number): number {
+function commonPrefixEnd(a: string, b: string, from: number): number {
   let end = from;
   while (end < a.length && end < b.length && a.charCodeAt(end) === b.charCodeAt(end)) end++;
   return end;

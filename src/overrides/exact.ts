@@ -17,7 +17,7 @@
 import type { Identity } from '../counters/hash.ts';
 import { MemoryError } from '../errors.ts';
 import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../memory.ts';
-import { idOfWords, type OverrideValue, wordsOfId } from './id.ts';
+import { decodeId, encodeId, type OverrideValue } from './id.ts';
 
 const EXACT = { magic: 0, version: 1, records: 2, slots: 3 } as const;
 const HEADER = { magic: 0x57656578, version: 3 } as const; // "Weex"
@@ -27,43 +27,43 @@ const SLOT_WORDS = 12;
 /** Offsets from the start of a slot: of hash and id in words, of the numbers in doubles. */
 const SLOT = { hash: 0, limit: 2, durationMs: 3, id: 8 } as const;
 
-const NAME = 'the table of exact overrides';
-const FIRST_SLOTS = 64;
+const DESCRIPTION = 'the table of exact overrides';
+const INITIAL_SLOTS = 64;
 
 /** Where a slot begins, and, of their count, where the table ends: in words. */
-const wordOf = (slot: number) => HEADER_WORDS + SLOT_WORDS * slot;
+const slotOffset = (slot: number) => HEADER_WORDS + SLOT_WORDS * slot;
 
 /** The table that is changed. Failures in here are failed assertions. */
-export class WritableTable {
+export class WritableExactTable {
   records = 0;
-  buffer = allocate(FIRST_SLOTS);
+  buffer = allocate(INITIAL_SLOTS);
   #words = new Int32Array(this.buffer);
   #doubles = new Float64Array(this.buffer);
-  #mask = FIRST_SLOTS - 1;
+  #mask = INITIAL_SLOTS - 1;
 
   /** Writes the record of an identity, over the one that it has. */
-  put(of: Identity, { id, limit, durationMs, isAsync }: OverrideValue): void {
-    let at = this.#find(of);
+  put(identity: Identity, { id, limit, durationMs, isAsync }: OverrideValue): void {
+    let at = this.#find(identity);
     if (this.#isFree(at)) {
       if (2 * ++this.records > this.#mask + 1) {
         this.#grow();
-        at = this.#find(of);
+        at = this.#find(identity);
       }
-      this.#words.set([of.h0, of.h1, of.h2, of.h3], at + SLOT.hash);
+      this.#words.set([identity.h0, identity.h1, identity.h2, identity.h3], at + SLOT.hash);
     }
-    this.#words.set(wordsOfId(id), at + SLOT.id);
+    this.#words.set(encodeId(id), at + SLOT.id);
     this.#doubles[at / 2 + SLOT.limit] = limit;
     this.#doubles[at / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
   }
 
   /** Those behind it that could not lie where it lay move up, so that no look-up ends too early. */
-  remove(id: Identity): void {
-    let hole = this.#find(id);
-    if (this.#isFree(hole)) throw new Error(`${NAME} has not what is to be removed`);
+  remove(identity: Identity): void {
+    let hole = this.#find(identity);
+    if (this.#isFree(hole)) throw new Error(`${DESCRIPTION} has not what is to be removed`);
     this.records--;
     const mask = this.#mask;
     const slotOf = (at: number) => (at - HEADER_WORDS) / SLOT_WORDS;
-    for (let at = this.#next(hole); !this.#isFree(at); at = this.#next(at)) {
+    for (let at = this.#nextOffset(hole); !this.#isFree(at); at = this.#nextOffset(at)) {
       const fromHome = (slotOf(at) - this.#words[at]) & mask;
       if (fromHome < ((slotOf(at) - slotOf(hole)) & mask)) continue;
       this.#words.copyWithin(hole, at, at + SLOT_WORDS);
@@ -75,21 +75,21 @@ export class WritableTable {
   /** The slot of an identity, or the free one where it would be, as an index of words. */
   #find({ h0, h1, h2, h3 }: Identity): number {
     const words = this.#words;
-    let at = wordOf(h0 & this.#mask);
+    let at = slotOffset(h0 & this.#mask);
     while (!this.#isFree(at)) {
       const isSame = words[at] === h0 && words[at + 1] === h1;
       if (isSame && words[at + 2] === h2 && words[at + 3] === h3) break;
-      at = this.#next(at);
+      at = this.#nextOffset(at);
     }
     return at;
   }
 
-  #next(at: number): number {
-    return at === wordOf(this.#mask) ? HEADER_WORDS : at + SLOT_WORDS;
+  #nextOffset(offset: number): number {
+    return offset === slotOffset(this.#mask) ? HEADER_WORDS : offset + SLOT_WORDS;
   }
 
-  #isFree(at: number): boolean {
-    return this.#doubles[at / 2 + SLOT.durationMs] === 0;
+  #isFree(offset: number): boolean {
+    return this.#doubles[offset / 2 + SLOT.durationMs] === 0;
   }
 
   #grow(): void {
@@ -100,7 +100,7 @@ export class WritableTable {
     this.#doubles = new Float64Array(this.buffer);
     this.#mask = 2 * slots - 1;
     const doubles = new Float64Array(before.buffer);
-    for (let from = HEADER_WORDS; from < wordOf(slots); from += SLOT_WORDS) {
+    for (let from = HEADER_WORDS; from < slotOffset(slots); from += SLOT_WORDS) {
       if (doubles[from / 2 + SLOT.durationMs] === 0) continue;
       const [h0, h1, h2, h3] = before.subarray(from, from + 4);
       const to = this.#find({ h0, h1, h2, h3 });
@@ -110,7 +110,7 @@ export class WritableTable {
 }
 
 function allocate(slots: number): SharedArrayBuffer {
-  return allocateMemory(4 * wordOf(slots), EXACT, { ...HEADER, slots });
+  return allocateMemory(4 * slotOffset(slots), EXACT, { ...HEADER, slots });
 }
 
 /**
@@ -137,13 +137,13 @@ export class ExactTable {
 
   /** @throws MemoryError when the buffer holds no whole table of this version */
   constructor(buffer: SharedArrayBuffer) {
-    const words = attachMemory(buffer, NAME, EXACT, HEADER);
+    const words = attachMemory(buffer, DESCRIPTION, EXACT, HEADER);
     const records = words[EXACT.records];
     const slots = words[EXACT.slots];
     const isShape = records > 0 && slots >= 2 * records && (slots & (slots - 1)) === 0;
-    if (!isShape || 4 * wordOf(slots) > buffer.byteLength) {
+    if (!isShape || 4 * slotOffset(slots) > buffer.byteLength) {
       throw new MemoryError(
-        `${NAME}: ${buffer.byteLength} bytes for ${records} records, ${slots} slots`,
+        `${DESCRIPTION}: ${buffer.byteLength} bytes for ${records} records, ${slots} slots`,
       );
     }
     this.#words = words;
@@ -156,28 +156,28 @@ export class ExactTable {
     const words = this.#words;
     const mask = this.#mask;
     for (let probe = 0; probe <= mask; probe++) {
-      const at = wordOf((h0 + probe) & mask);
+      const at = slotOffset((h0 + probe) & mask);
       if (this.#doubles[at / 2 + SLOT.durationMs] === 0) return -1;
       if (words[at] !== h0 || words[at + 1] !== h1) continue;
       if (words[at + 2] === h2 && words[at + 3] === h3) return at;
     }
-    throw new MemoryError(`${NAME} has no free slot`);
+    throw new MemoryError(`${DESCRIPTION} has no free slot`);
   }
 
   /** Of the record at an offset that `find` returned. */
-  limit(at: number): number {
-    return this.#doubles[at / 2 + SLOT.limit];
+  limit(offset: number): number {
+    return this.#doubles[offset / 2 + SLOT.limit];
   }
 
-  durationMs(at: number): number {
-    return Math.abs(this.#doubles[at / 2 + SLOT.durationMs]);
+  durationMs(offset: number): number {
+    return Math.abs(this.#doubles[offset / 2 + SLOT.durationMs]);
   }
 
-  isAsync(at: number): boolean {
-    return this.#doubles[at / 2 + SLOT.durationMs] < 0;
+  isAsync(offset: number): boolean {
+    return this.#doubles[offset / 2 + SLOT.durationMs] < 0;
   }
 
-  id(at: number): string {
-    return idOfWords(this.#words, at + SLOT.id);
+  id(offset: number): string {
+    return decodeId(this.#words, offset + SLOT.id);
   }
 }

@@ -22,7 +22,7 @@ export function makeOverrideId(): string {
 }
 
 /** @throws where a text is no such id */
-export function wordsOfId(id: string): number[] {
+export function encodeId(id: string): number[] {
   if (!ID.test(id)) throw new Error(`${id} is no id of an override`);
   return Array.from({ length: ID_WORDS }, (_, i) => {
     const at = PREFIX.length + i * WORD_DIGITS;
@@ -30,10 +30,10 @@ export function wordsOfId(id: string): number[] {
   });
 }
 
-/** @param at where its words begin */
-export function idOfWords(words: Int32Array, at: number): string {
+/** @param offset where its words begin */
+export function decodeId(words: Int32Array, offset: number): string {
   let id = PREFIX;
-  for (let i = at; i < at + ID_WORDS; i++) {
+  for (let i = offset; i < offset + ID_WORDS; i++) {
     id += (words[i] >>> 0).toString(16).padStart(WORD_DIGITS, '0');
   }
   return id;

@@ -18,21 +18,21 @@ export interface PublishedTables {
 }
 
 /** A check with what patterns are matched with, which is asked for only where there are any. */
-export interface Governed extends Check {
+export interface OverridableCheck extends Check {
   readonly identifier: string;
 }
 
-export class OverridesInForce {
+export class ActiveOverrides {
   #exact: ExactTable | undefined;
   #trie: Trie | undefined;
   /** Tells tries apart, for what a namespace remembers of one. */
   #trieVersion = 0;
   /** Where the override lies that governed the last check: in the one table or the other. */
-  #record = -1;
-  #value = -1;
+  #exactOffset = -1;
+  #trieValueIndex = -1;
 
   /** Takes over what has changed; what is left out stays as it is. */
-  switchTo({ exact, trie }: Partial<PublishedTables>): void {
+  activate({ exact, trie }: Partial<PublishedTables>): void {
     if (exact !== undefined) this.#exact = exact === null ? undefined : new ExactTable(exact);
     if (trie === undefined) return;
     this.#trie = trie === null ? undefined : new Trie(trie);
@@ -42,21 +42,21 @@ export class OverridesInForce {
   /**
    * Puts limit and duration of the override that governs a check in the place of its own; the check
    * is asynchronous if either says so.
-   * @param id the hash of its namespace and identifier
+   * @param identity the hash of its namespace and identifier
    * @returns whether there is an override
    */
-  govern(check: Governed, id: Identity): boolean {
-    this.#record = -1;
-    this.#value = -1;
+  resolve(check: OverridableCheck, identity: Identity): boolean {
+    this.#exactOffset = -1;
+    this.#trieValueIndex = -1;
     const exact = this.#exact;
     if (exact !== undefined) {
       // Exact texts come before all patterns.
-      const record = exact.find(id);
+      const record = exact.find(identity);
       if (record >= 0) {
         check.limit = exact.limit(record);
         check.durationMs = exact.durationMs(record);
         check.isAsync ||= exact.isAsync(record);
-        this.#record = record;
+        this.#exactOffset = record;
         return true;
       }
     }
@@ -70,14 +70,14 @@ export class OverridesInForce {
     check.limit = trie.limit(value);
     check.durationMs = trie.durationMs(value);
     check.isAsync ||= trie.isAsync(value);
-    this.#value = value;
+    this.#trieValueIndex = value;
     return true;
   }
 
   /** The id of the override that `govern` has just found, if it did. */
-  governingId(): string | undefined {
-    if (this.#record >= 0) return this.#exact!.id(this.#record);
-    return this.#value >= 0 ? this.#trie!.id(this.#value) : undefined;
+  resolvedId(): string | undefined {
+    if (this.#exactOffset >= 0) return this.#exact!.id(this.#exactOffset);
+    return this.#trieValueIndex >= 0 ? this.#trie!.id(this.#trieValueIndex) : undefined;
   }
 
   /** The patterns of namespaces are matched once for each namespace and trie. */

@@ -16,7 +16,7 @@ export const TRIE = {
   version: 1,
   values: 2,
   nodes: 3,
-  middles: 4,
+  infixes: 4,
   units: 5,
   root: 6,
 } as const;
@@ -29,25 +29,25 @@ export const NODE = {
   label: 0,
   labelLength: 1,
   firstChild: 2,
-  children: 3,
+  childCount: 3,
   /** What ends here: a value and 1, or the root of the trie for identifiers; 0 for nothing. */
-  accepts: 4,
+  match: 4,
   /** In a trie of heads: the same of what ends with a star here, and the tails of other stars. */
-  starAccepts: 5,
-  star: 6,
+  starMatch: 5,
+  suffixRoot: 6,
   /** In a trie of tails: the needles of those with middles. */
-  needles: 6,
+  fragmentRoot: 6,
   /** In a trie of tails, or of needles: the number of the first pattern with middles, and 1. */
-  middles: 7,
+  infixes: 7,
 } as const;
 
-export const MIDDLE_WORDS = 4;
+export const INFIX_WORDS = 4;
 /** Those of one node lie one behind the other, in order of precedence. */
-export const MIDDLE = {
-  accepts: 0,
+export const INFIX = {
+  match: 0,
   /** How many segments it has, and where the first begins: length | its units | their borders */
-  segments: 1,
-  units: 2,
+  segmentCount: 1,
+  segmentsStart: 2,
   isLast: 3,
 } as const;
 
@@ -55,15 +55,15 @@ export const VALUE_DOUBLES = 4;
 /** Offsets in doubles. */
 export const VALUE = { limit: 0, durationMs: 1, id: 2 } as const;
 
-type Counts = Readonly<Record<'values' | 'nodes' | 'middles' | 'units', number>>;
+type SectionCounts = Readonly<Record<'values' | 'nodes' | 'infixes' | 'units', number>>;
 
 /** Where the sections of a trie begin, in bytes, and where it ends. */
-export function sections({ values, nodes, middles, units }: Counts) {
+export function sectionOffsets({ values, nodes, infixes, units }: SectionCounts) {
   const nodesAt = HEADER_BYTES;
   const valuesAt = nodesAt + 4 * NODE_WORDS * nodes;
-  const middlesAt = valuesAt + 8 * VALUE_DOUBLES * values;
-  const firstsAt = middlesAt + 4 * MIDDLE_WORDS * middles;
-  const unitsAt = firstsAt + 2 * nodes;
+  const infixesAt = valuesAt + 8 * VALUE_DOUBLES * values;
+  const firstUnitsAt = infixesAt + 4 * INFIX_WORDS * infixes;
+  const unitsAt = firstUnitsAt + 2 * nodes;
   const bytes = Math.ceil((unitsAt + 2 * units) / 8) * 8;
-  return { nodesAt, valuesAt, middlesAt, firstsAt, unitsAt, bytes };
+  return { nodesAt, valuesAt, infixesAt, firstUnitsAt, unitsAt, bytes };
 }

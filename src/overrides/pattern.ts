@@ -25,53 +25,53 @@ export function countStars(text: string): number {
 }
 
 /** Half of a character, which well-formed text has nowhere by itself. */
-const LITERAL_STAR = '\ud800';
+const ESCAPED_STAR = '\ud800';
 
 /** A text in which a star is a character like any other: a name, not a pattern. */
-export function literal(text: string): string {
-  return text.replaceAll(STAR, LITERAL_STAR);
+export function escapeStars(text: string): string {
+  return text.replaceAll(STAR, ESCAPED_STAR);
 }
 
 /** The same pattern with one star for each run of them, for what it matches is the same. */
-export function simplified(pattern: string): string {
+export function collapseStars(pattern: string): string {
   return pattern.replace(/\*{2,}/g, STAR);
 }
 
 /** A text of an override, as its precedence sees it. */
-export interface Ranked {
+export interface TextPrecedence {
   text: string;
   isPattern: boolean;
   /** Characters that are no star; those before the first star. */
-  literals: number;
-  prefix: number;
+  literalCount: number;
+  prefixLength: number;
 }
 
-export function ranked(text: string, isAPattern = isPattern(text)): Ranked {
-  const characters = [...(isAPattern ? text : literal(text))];
+export function textPrecedence(text: string, isAPattern = isPattern(text)): TextPrecedence {
+  const characters = [...(isAPattern ? text : escapeStars(text))];
   const star = characters.indexOf(STAR);
   return {
     text,
     isPattern: star >= 0,
-    literals: characters.filter((character) => character !== STAR).length,
-    prefix: star < 0 ? characters.length : star,
+    literalCount: characters.filter((character) => character !== STAR).length,
+    prefixLength: star < 0 ? characters.length : star,
   };
 }
 
-export interface RankedPair {
-  namespace: Ranked;
-  identifier: Ranked;
+export interface OverridePrecedence {
+  namespace: TextPrecedence;
+  identifier: TextPrecedence;
 }
 
 /** Negative when `a` comes first, 0 for the same texts only. */
-export function comparePrecedence(a: RankedPair, b: RankedPair): number {
+export function comparePrecedence(a: OverridePrecedence, b: OverridePrecedence): number {
   return compareTexts(a.namespace, b.namespace) || compareTexts(a.identifier, b.identifier);
 }
 
-function compareTexts(a: Ranked, b: Ranked): number {
+function compareTexts(a: TextPrecedence, b: TextPrecedence): number {
   return (
     Number(a.isPattern) - Number(b.isPattern) ||
-    b.literals - a.literals ||
-    b.prefix - a.prefix ||
+    b.literalCount - a.literalCount ||
+    b.prefixLength - a.prefixLength ||
     compareCodePoints(a.text, b.text)
   );
 }
@@ -83,11 +83,11 @@ function compareCodePoints(a: string, b: string): number {
     const y = b.charCodeAt(i);
     if (x === y) continue;
     // Halves of a character beyond the BMP, which comes behind all others.
-    return Number(isHalf(x)) - Number(isHalf(y)) || x - y;
+    return Number(isSurrogate(x)) - Number(isSurrogate(y)) || x - y;
   }
   return a.length - b.length;
 }
 
-function isHalf(unit: number): boolean {
+function isSurrogate(unit: number): boolean {
   return unit >= 0xd800 && unit <= 0xdfff;
 }

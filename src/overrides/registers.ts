@@ -5,113 +5,113 @@
  */
 
 import { Hasher, type Identity } from '../counters/hash.ts';
-import { valuesOf, type Wildcards } from './build.ts';
-import { WritableTable } from './exact.ts';
+import { encodeValues, type SerializedWildcards } from './build.ts';
+import { WritableExactTable } from './exact.ts';
 import type { OverrideValue } from './id.ts';
 import { VALUE_DOUBLES } from './layout.ts';
 import {
+  collapseStars,
   comparePrecedence,
+  escapeStars,
   isPattern,
-  literal,
-  type Ranked,
-  ranked,
-  simplified,
+  type TextPrecedence,
+  textPrecedence,
 } from './pattern.ts';
 
 /** An override as the tables hold it. */
-export interface PlacedOverride extends OverrideValue {
+export interface OverrideEntry extends OverrideValue {
   /** Names it, for as long as it is there. */
   row: number;
   namespace: string;
   /** Whether that is a pattern of names. A name may have a star as well, which means nothing. */
-  isOfPattern: boolean;
+  isNamespacePattern: boolean;
   identifier: string;
 }
 
-export function isExact({ isOfPattern, identifier }: PlacedOverride): boolean {
-  return !isOfPattern && !isPattern(identifier);
+export function isExact({ isNamespacePattern, identifier }: OverrideEntry): boolean {
+  return !isNamespacePattern && !isPattern(identifier);
 }
 
 /** The exact overrides, as the table that copies of are published. */
-export class ExactRegister {
-  readonly table = new WritableTable();
-  changed = false;
+export class ExactOverrideSet {
+  readonly table = new WritableExactTable();
+  isChanged = false;
   readonly #hasher: Hasher;
 
   constructor(hashKey: Uint8Array) {
     this.#hasher = new Hasher(hashKey);
   }
 
-  put(override: PlacedOverride): void {
-    this.changed = true;
+  put(override: OverrideEntry): void {
+    this.isChanged = true;
     this.table.put(this.#identify(override), override);
   }
 
-  remove(override: PlacedOverride): void {
-    this.changed = true;
+  remove(override: OverrideEntry): void {
+    this.isChanged = true;
     this.table.remove(this.#identify(override));
   }
 
-  #identify({ namespace, identifier }: PlacedOverride): Identity {
+  #identify({ namespace, identifier }: OverrideEntry): Identity {
     this.#hasher.hash(this.#hasher.namespace(namespace), identifier);
     return this.#hasher;
   }
 }
 
 interface Wildcard {
-  namespace: Ranked;
-  identifier: Ranked;
-  override: PlacedOverride;
+  namespace: TextPrecedence;
+  identifier: TextPrecedence;
+  override: OverrideEntry;
   /** What the trie holds of it, made once: all are written at each change. */
-  value: Float64Array;
+  encodedValue: Float64Array;
 }
 
 /** The overrides with a star, in order of precedence. */
-export class WildcardRegister {
-  changed = false;
+export class WildcardOverrideSet {
+  isChanged = false;
   readonly #sorted: Wildcard[] = [];
 
   get count(): number {
     return this.#sorted.length;
   }
 
-  put(override: PlacedOverride): void {
-    this.changed = true;
+  put(override: OverrideEntry): void {
+    this.isChanged = true;
     const wildcard = wildcardOf(override);
-    const place = this.#placeOf(wildcard);
+    const place = this.#indexOf(wildcard);
     const isKnown = this.#isAt(place, wildcard);
     this.#sorted.splice(place, isKnown ? 1 : 0, wildcard);
   }
 
-  remove(override: PlacedOverride): void {
-    this.changed = true;
+  remove(override: OverrideEntry): void {
+    this.isChanged = true;
     const wildcard = wildcardOf(override);
-    const place = this.#placeOf(wildcard);
+    const place = this.#indexOf(wildcard);
     if (!this.#isAt(place, wildcard)) throw new Error(`there is no override ${override.row}`);
     this.#sorted.splice(place, 1);
   }
 
-  toWrite(): Wildcards {
+  serialize(): SerializedWildcards {
     const { count } = this;
     const lengths = new Int32Array(2 * count);
     const values = new Float64Array(VALUE_DOUBLES * count);
     let text = '';
-    for (const [rank, { override, value }] of this.#sorted.entries()) {
-      const { namespace, isOfPattern, identifier } = override;
-      const texts = [isOfPattern ? simplified(namespace) : literal(namespace)];
-      texts.push(simplified(identifier));
+    for (const [rank, { override, encodedValue }] of this.#sorted.entries()) {
+      const { namespace, isNamespacePattern, identifier } = override;
+      const texts = [isNamespacePattern ? collapseStars(namespace) : escapeStars(namespace)];
+      texts.push(collapseStars(identifier));
       text += texts.join('');
       lengths.set(
         texts.map(({ length }) => length),
         2 * rank,
       );
-      values.set(value, VALUE_DOUBLES * rank);
+      values.set(encodedValue, VALUE_DOUBLES * rank);
     }
     return { text, lengths, values };
   }
 
   /** Where it stands, or would. */
-  #placeOf(wildcard: Wildcard): number {
+  #indexOf(wildcard: Wildcard): number {
     let low = 0;
     let high = this.count;
     while (low < high) {
@@ -123,9 +123,9 @@ export class WildcardRegister {
   }
 
   /** Whether what stands there has the same texts, and then it is the same override. */
-  #isAt(place: number, wildcard: Wildcard): boolean {
-    if (place === this.count) return false;
-    const found = this.#sorted[place];
+  #isAt(index: number, wildcard: Wildcard): boolean {
+    if (index === this.count) return false;
+    const found = this.#sorted[index];
     if (comparePrecedence(found, wildcard) !== 0) return false;
     if (found.override.row === wildcard.override.row) return true;
     const rows = `${found.override.row} and ${wildcard.override.row}`;
@@ -133,12 +133,12 @@ export class WildcardRegister {
   }
 }
 
-function wildcardOf(override: PlacedOverride): Wildcard {
-  const { namespace, isOfPattern, identifier } = override;
+function wildcardOf(override: OverrideEntry): Wildcard {
+  const { namespace, isNamespacePattern, identifier } = override;
   return {
-    namespace: ranked(namespace, isOfPattern),
-    identifier: ranked(identifier),
+    namespace: textPrecedence(namespace, isNamespacePattern),
+    identifier: textPrecedence(identifier),
     override,
-    value: valuesOf([override]),
+    encodedValue: encodeValues([override]),
   };
 }

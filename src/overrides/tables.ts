@@ -7,10 +7,10 @@
 
 import { setTimeout as after } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
-import { COMPILE_MAX_MS, THREAD_BOOT_MS } from '../limits.ts';
-import compile, { type Compiled, type CompileJob } from './compile.ts';
+import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../limits.ts';
+import compile, { type CompileJob, type CompileResult } from './compile.ts';
 import type { PublishedTables } from './in-force.ts';
-import { ExactRegister, isExact, type PlacedOverride, WildcardRegister } from './registers.ts';
+import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './registers.ts';
 
 /**
  * A thread that does not do it in time costs a change that time, and a buffer. After so many
@@ -20,37 +20,37 @@ const FAILURES_MAX = 3;
 const PAUSE_CHANGES = 100;
 
 export class OverrideTables {
-  readonly #exact: ExactRegister;
-  readonly #wildcards = new WildcardRegister();
-  readonly #exactBuffers = new Buffers();
-  readonly #trieBuffers = new Buffers();
-  readonly #task: URL;
+  readonly #exact: ExactOverrideSet;
+  readonly #wildcards = new WildcardOverrideSet();
+  readonly #exactBuffers = new BufferPair();
+  readonly #trieBuffers = new BufferPair();
+  readonly #taskFile: URL;
   #pool: Promise<Piscina> | undefined;
   /** Resolves however it ends. */
   #lastRun: Promise<unknown> = Promise.resolve();
-  readonly #taskFailed: (error: Error) => void;
+  readonly #onTaskError: (error: Error) => void;
   /** How often the task failed in a row, and how many changes it is not tried for. */
-  #failures = 0;
-  #pause = 0;
-  #closed = false;
+  #consecutiveFailures = 0;
+  #pausedChanges = 0;
+  #isClosed = false;
   /** Called when a thread of the pool fails: piscina may not tell the job that waits for it. */
-  #threadFailed = (_error: Error) => {};
+  #onThreadError = (_error: Error) => {};
 
   /**
-   * @param task the built `compile.ts`
-   * @param taskFailed hears of a job that had to be done on the main thread
+   * @param taskFile the built `compile.ts`
+   * @param onTaskError hears of a job that had to be done on the main thread
    */
-  constructor(hashKey: Uint8Array, task: URL, taskFailed: (error: Error) => void) {
-    this.#exact = new ExactRegister(hashKey);
-    this.#taskFailed = taskFailed;
-    this.#task = task;
+  constructor(hashKey: Uint8Array, taskFile: URL, onTaskError: (error: Error) => void) {
+    this.#exact = new ExactOverrideSet(hashKey);
+    this.#onTaskError = onTaskError;
+    this.#taskFile = taskFile;
   }
 
   /** Not needed, and not loaded, until the first change is near. */
-  async #open(): Promise<Piscina> {
+  async #openPool(): Promise<Piscina> {
     const { Piscina } = await import('piscina');
     const pool = new Piscina({
-      filename: this.#task.href,
+      filename: this.#taskFile.href,
       minThreads: 0,
       maxThreads: 1,
       concurrentTasksPerWorker: 1,
@@ -59,12 +59,12 @@ export class OverrideTables {
       recordTiming: false,
       atomics: 'disabled',
     });
-    pool.on('error', (error) => this.#threadFailed(error));
+    pool.on('error', (error) => this.#onThreadError(error));
     return pool;
   }
 
-  #run(job: CompileJob, signal?: AbortSignal): Promise<Compiled> {
-    this.#pool ??= this.#open();
+  #runTask(job: CompileJob, signal?: AbortSignal): Promise<CompileResult> {
+    this.#pool ??= this.#openPool();
     const run = this.#pool.then((pool) => pool.run(job, { ...(signal && { signal }) }));
     this.#lastRun = run.catch(() => {});
     return run;
@@ -72,13 +72,13 @@ export class OverrideTables {
 
   /** Starts the thread of the task, so that the first change does not wait for it. */
   warmUp(): void {
-    this.#run({}).catch((error) => {
-      if (!this.#closed) this.#taskFailed(error);
+    this.#runTask({}).catch((error) => {
+      if (!this.#isClosed) this.#onTaskError(error);
     });
   }
 
   /** An override comes, changes or goes. Not while a compilation runs, which reads them. */
-  apply(before: PlacedOverride | undefined, after: PlacedOverride | undefined): void {
+  apply(before: OverrideEntry | undefined, after: OverrideEntry | undefined): void {
     const register = isExact((after ?? before)!) ? this.#exact : this.#wildcards;
     if (after === undefined) register.remove(before!);
     else register.put(after);
@@ -86,31 +86,31 @@ export class OverrideTables {
 
   /** Writes the tables that changed since the last time, in a task. @returns those */
   async compile(): Promise<Partial<PublishedTables>> {
-    const job = this.#job();
-    if (this.#pause === 0) return this.#finish(job, await this.#compileInTask(job));
-    this.#pause--;
-    return this.#finish(job, compile(job));
+    const job = this.#makeJob();
+    if (this.#pausedChanges === 0) return this.#swapTables(job, await this.#compileInTask(job));
+    this.#pausedChanges--;
+    return this.#swapTables(job, compile(job));
   }
 
-  async #compileInTask(job: CompileJob): Promise<Compiled> {
+  async #compileInTask(job: CompileJob): Promise<CompileResult> {
     const abort = new AbortController();
     const failure = new Promise<never>((_, reject) => {
-      this.#threadFailed = reject;
+      this.#onThreadError = reject;
     });
     const late = setTimeout(() => {
-      this.#threadFailed(new Error(`it took more than ${COMPILE_MAX_MS} ms`));
-    }, COMPILE_MAX_MS);
+      this.#onThreadError(new Error(`it took more than ${COMPILE_TIMEOUT_MS} ms`));
+    }, COMPILE_TIMEOUT_MS);
     try {
-      const compiled = await Promise.race([this.#run(job, abort.signal), failure]);
-      this.#failures = 0;
+      const compiled = await Promise.race([this.#runTask(job, abort.signal), failure]);
+      this.#consecutiveFailures = 0;
       return compiled;
     } catch (error) {
       // The same function does it here, into buffers that no late thread can still write to.
       abort.abort();
       // Nobody waits for it any more.
-      if (this.#closed) return new Promise(() => {});
-      this.#taskFailed(error as Error);
-      if (++this.#failures % FAILURES_MAX === 0) this.#pause = PAUSE_CHANGES;
+      if (this.#isClosed) return new Promise(() => {});
+      this.#onTaskError(error as Error);
+      if (++this.#consecutiveFailures % FAILURES_MAX === 0) this.#pausedChanges = PAUSE_CHANGES;
       return compile({
         ...(job.exact && { exact: { ...job.exact, spare: undefined } }),
         ...(job.trie && { trie: { ...job.trie, spare: undefined } }),
@@ -121,44 +121,44 @@ export class OverrideTables {
   }
 
   /** The same on this thread, while the service starts. @returns all tables */
-  compileNow(): PublishedTables {
-    const job = this.#job();
-    return { exact: null, trie: null, ...this.#finish(job, compile(job)) };
+  compileSync(): PublishedTables {
+    const job = this.#makeJob();
+    return { exact: null, trie: null, ...this.#swapTables(job, compile(job)) };
   }
 
   /** Node aborts the process when a thread is ended that is still loading its file. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     await Promise.race([this.#lastRun, after(THREAD_BOOT_MS, undefined, { ref: false })]);
     await (await this.#pool)?.destroy();
   }
 
-  #job(): CompileJob {
+  #makeJob(): CompileJob {
     const job: CompileJob = {};
     const { records, buffer: table } = this.#exact.table;
-    if (this.#exact.changed && records > 0) {
+    if (this.#exact.isChanged && records > 0) {
       job.exact = { table, records, spare: this.#exactBuffers.spare };
     }
-    if (this.#wildcards.changed && this.#wildcards.count > 0) {
-      job.trie = { wildcards: this.#wildcards.toWrite(), spare: this.#trieBuffers.spare };
+    if (this.#wildcards.isChanged && this.#wildcards.count > 0) {
+      job.trie = { wildcards: this.#wildcards.serialize(), spare: this.#trieBuffers.spare };
     }
     return job;
   }
 
-  #finish(job: CompileJob, { exact, trie }: Compiled): Partial<PublishedTables> {
+  #swapTables(job: CompileJob, { exact, trie }: CompileResult): Partial<PublishedTables> {
     const tables: Partial<PublishedTables> = {};
-    if (this.#exact.changed) tables.exact = this.#exactBuffers.turn(job.exact, exact);
-    if (this.#wildcards.changed) tables.trie = this.#trieBuffers.turn(job.trie, trie);
-    this.#exact.changed = false;
-    this.#wildcards.changed = false;
+    if (this.#exact.isChanged) tables.exact = this.#exactBuffers.swap(job.exact, exact);
+    if (this.#wildcards.isChanged) tables.trie = this.#trieBuffers.swap(job.trie, trie);
+    this.#exact.isChanged = false;
+    this.#wildcards.isChanged = false;
     return tables;
   }
 }
 
 /** The two buffers of one kind of table. */
-class Buffers {
+class BufferPair {
   /** The one that was written last, and the one before it. */
-  #last: SharedArrayBuffer | undefined;
+  #lastWritten: SharedArrayBuffer | undefined;
   spare: SharedArrayBuffer | undefined;
 
   /**
@@ -166,11 +166,11 @@ class Buffers {
    * @param written the buffer that was written into, as the task handed it back
    * @returns the buffer to publish; null where there is nothing in force
    */
-  turn(job: object | undefined, written: SharedArrayBuffer | undefined): SharedArrayBuffer | null {
+  swap(job: object | undefined, written: SharedArrayBuffer | undefined): SharedArrayBuffer | null {
     if (job === undefined) return null;
     if (written === undefined) throw new Error('a table of overrides was not written');
-    this.spare = this.#last;
-    this.#last = written;
+    this.spare = this.#lastWritten;
+    this.#lastWritten = written;
     return written;
   }
 }

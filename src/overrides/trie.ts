@@ -17,124 +17,126 @@
 
 import { MemoryError } from '../errors.ts';
 import { attachMemory } from '../memory.ts';
-import { idOfWords } from './id.ts';
+import { decodeId } from './id.ts';
 import {
-  MIDDLE,
-  MIDDLE_WORDS,
+  INFIX,
+  INFIX_WORDS,
   NODE,
   NODE_WORDS,
-  sections,
+  sectionOffsets,
   TRIE,
   TRIE_HEADER,
   VALUE,
   VALUE_DOUBLES,
 } from './layout.ts';
-import { literal } from './pattern.ts';
+import { escapeStars } from './pattern.ts';
 
-const NAME = 'the trie of overrides';
-const NONE = Number.MAX_SAFE_INTEGER;
+const DESCRIPTION = 'the trie of overrides';
+const NO_MATCH = Number.MAX_SAFE_INTEGER;
 /**
  * Steps for each unit of a text and each place: two along a way, or for a middle; nine for all the
  * needles of a head and a tail, which have at least six places.
  */
-const STEPS_MAX = 4;
+const STEPS_PER_UNIT_MAX = 4;
 /** Texts that are told apart before the marks of all nodes have to be taken away. */
-const TEXTS_MAX = 0x7fffffff;
+const TEXT_NUMBER_MAX = 0x7fffffff;
 
 export class Trie {
   /** How many steps the last text took. */
   steps = 0;
   /** What a text may lead to: no more steps are taken than a few times its length for each. */
-  readonly places: number;
+  readonly size: number;
   readonly #values: Float64Array;
   readonly #valueWords: Int32Array;
   readonly #nodes: Int32Array;
-  readonly #middles: Int32Array;
-  readonly #firsts: Uint16Array;
+  readonly #infixes: Int32Array;
+  readonly #firstUnits: Uint16Array;
   readonly #units: Uint16Array;
   readonly #root: number;
   /** By node of a needle, the number of the last text that had it, and that of this text. */
-  readonly #found: Int32Array;
-  #text = 0;
+  readonly #lastTextWithFragment: Int32Array;
+  #textNumber = 0;
   /** The best that a text was accepted by, and all if they are wanted. */
-  #best = NONE;
-  #all: number[] | undefined;
+  #bestMatch = NO_MATCH;
+  #allMatches: number[] | undefined;
 
   /** @throws MemoryError when the buffer holds no whole trie of this version */
   constructor(buffer: SharedArrayBuffer) {
-    const words = attachMemory(buffer, NAME, TRIE, TRIE_HEADER);
+    const words = attachMemory(buffer, DESCRIPTION, TRIE, TRIE_HEADER);
     const counts = {
       values: words[TRIE.values],
       nodes: words[TRIE.nodes],
-      middles: words[TRIE.middles],
+      infixes: words[TRIE.infixes],
       units: words[TRIE.units],
     };
-    const { values, nodes, middles, units } = counts;
+    const { values, nodes, infixes, units } = counts;
     this.#root = words[TRIE.root];
-    const { nodesAt, valuesAt, middlesAt, firstsAt, unitsAt, bytes } = sections(counts);
-    const isShape = values > 0 && nodes > 1 && middles >= 0 && units >= 0 && this.#root > 0;
+    const { nodesAt, valuesAt, infixesAt, firstUnitsAt, unitsAt, bytes } = sectionOffsets(counts);
+    const isShape = values > 0 && nodes > 1 && infixes >= 0 && units >= 0 && this.#root > 0;
     if (!isShape || this.#root >= nodes || bytes > buffer.byteLength) {
-      throw new MemoryError(`${NAME}: ${buffer.byteLength} bytes for ${JSON.stringify(counts)}`);
+      throw new MemoryError(
+        `${DESCRIPTION}: ${buffer.byteLength} bytes for ${JSON.stringify(counts)}`,
+      );
     }
     this.#nodes = new Int32Array(buffer, nodesAt, NODE_WORDS * nodes);
     this.#values = new Float64Array(buffer, valuesAt, VALUE_DOUBLES * values);
     this.#valueWords = new Int32Array(buffer, valuesAt, 2 * VALUE_DOUBLES * values);
-    this.#middles = new Int32Array(buffer, middlesAt, MIDDLE_WORDS * middles);
-    this.#firsts = new Uint16Array(buffer, firstsAt, nodes);
+    this.#infixes = new Int32Array(buffer, infixesAt, INFIX_WORDS * infixes);
+    this.#firstUnits = new Uint16Array(buffer, firstUnitsAt, nodes);
     this.#units = new Uint16Array(buffer, unitsAt, units);
-    this.#found = new Int32Array(nodes);
-    this.places = nodes + middles;
+    this.#lastTextWithFragment = new Int32Array(nodes);
+    this.size = nodes + infixes;
   }
 
   /** The tries for identifiers that hold in a namespace. */
   rootsFor(namespace: string): Int32Array {
     const all: number[] = [];
-    this.#all = all;
+    this.#allMatches = all;
     try {
-      this.#run(Int32Array.of(this.#root), literal(namespace));
+      this.#matchText(Int32Array.of(this.#root), escapeStars(namespace));
     } finally {
-      this.#all = undefined;
+      this.#allMatches = undefined;
     }
     return Int32Array.from(all);
   }
 
   /** @returns the first value, by precedence, whose pattern matches; -1 where none does */
   find(roots: Int32Array, identifier: string): number {
-    this.#run(roots, identifier);
-    return this.#best === NONE ? -1 : this.#best - 1;
+    this.#matchText(roots, identifier);
+    return this.#bestMatch === NO_MATCH ? -1 : this.#bestMatch - 1;
   }
 
-  limit(value: number): number {
-    return this.#values[VALUE_DOUBLES * value + VALUE.limit];
+  limit(valueIndex: number): number {
+    return this.#values[VALUE_DOUBLES * valueIndex + VALUE.limit];
   }
 
-  durationMs(value: number): number {
-    return Math.abs(this.#values[VALUE_DOUBLES * value + VALUE.durationMs]);
+  durationMs(valueIndex: number): number {
+    return Math.abs(this.#values[VALUE_DOUBLES * valueIndex + VALUE.durationMs]);
   }
 
-  isAsync(value: number): boolean {
-    return this.#values[VALUE_DOUBLES * value + VALUE.durationMs] < 0;
+  isAsync(valueIndex: number): boolean {
+    return this.#values[VALUE_DOUBLES * valueIndex + VALUE.durationMs] < 0;
   }
 
-  id(value: number): string {
-    return idOfWords(this.#valueWords, 2 * (VALUE_DOUBLES * value + VALUE.id));
+  id(valueIndex: number): string {
+    return decodeId(this.#valueWords, 2 * (VALUE_DOUBLES * valueIndex + VALUE.id));
   }
 
   /** Reads a text along the tries of some roots, and leaves in `#best` what accepts it. */
-  #run(roots: Int32Array, text: string): void {
-    this.#best = NONE;
+  #matchText(roots: Int32Array, text: string): void {
+    this.#bestMatch = NO_MATCH;
     this.steps = 0;
-    if (++this.#text > TEXTS_MAX) {
-      this.#found.fill(0);
-      this.#text = 1;
+    if (++this.#textNumber > TEXT_NUMBER_MAX) {
+      this.#lastTextWithFragment.fill(0);
+      this.#textNumber = 1;
     }
-    for (let i = 0; i < roots.length; i++) this.#readHeads(roots[i], text);
-    if (this.steps > STEPS_MAX * (text.length + 1) * this.places) {
-      throw new Error(`${NAME}: a text took ${this.steps} steps`);
+    for (let i = 0; i < roots.length; i++) this.#matchPrefixes(roots[i], text);
+    if (this.steps > STEPS_PER_UNIT_MAX * (text.length + 1) * this.size) {
+      throw new Error(`${DESCRIPTION}: a text took ${this.steps} steps`);
     }
   }
 
-  #readHeads(root: number, text: string): void {
+  #matchPrefixes(root: number, text: string): void {
     const nodes = this.#nodes;
     const { length } = text;
     let at = 0;
@@ -150,10 +152,11 @@ export class Trie {
       }
       steps++;
       if (at < labelEnd) break;
-      this.#accept(nodes[word + NODE.starAccepts]);
-      if (nodes[word + NODE.star] !== 0) this.#readTails(nodes[word + NODE.star], text, at);
+      this.#addMatch(nodes[word + NODE.starMatch]);
+      if (nodes[word + NODE.suffixRoot] !== 0)
+        this.#matchSuffixes(nodes[word + NODE.suffixRoot], text, at);
       if (at === length) {
-        this.#accept(nodes[word + NODE.accepts]);
+        this.#addMatch(nodes[word + NODE.match]);
         break;
       }
       node = this.#child(word, text.charCodeAt(at++));
@@ -162,7 +165,7 @@ export class Trie {
   }
 
   /** @param from where the head ends, which the tail must not reach into */
-  #readTails(root: number, text: string, from: number): void {
+  #matchSuffixes(root: number, text: string, from: number): void {
     const nodes = this.#nodes;
     let end = text.length;
     let steps = 0;
@@ -177,11 +180,11 @@ export class Trie {
       }
       steps++;
       if (end > labelEnd) break;
-      this.#accept(nodes[word + NODE.accepts]);
-      if (nodes[word + NODE.middles] !== 0) {
-        this.#readMiddles(nodes[word + NODE.middles] - 1, text, from, end);
-      } else if (nodes[word + NODE.needles] !== 0) {
-        this.#readNeedles(nodes[word + NODE.needles], text, from, end);
+      this.#addMatch(nodes[word + NODE.match]);
+      if (nodes[word + NODE.infixes] !== 0) {
+        this.#matchInfixes(nodes[word + NODE.infixes] - 1, text, from, end);
+      } else if (nodes[word + NODE.fragmentRoot] !== 0) {
+        this.#matchFragments(nodes[word + NODE.fragmentRoot], text, from, end);
       }
       if (end === from) break;
       node = this.#child(word, text.charCodeAt(--end));
@@ -190,7 +193,7 @@ export class Trie {
   }
 
   /** Looks for needles from each unit on, and once for the middles of each that is there. */
-  #readNeedles(root: number, text: string, from: number, end: number): void {
+  #matchFragments(root: number, text: string, from: number, end: number): void {
     const nodes = this.#nodes;
     let steps = 0;
     for (let begin = from; begin < end; begin++) {
@@ -206,10 +209,10 @@ export class Trie {
           unit++;
         }
         if (at < labelEnd) break;
-        const middles = nodes[word + NODE.middles];
-        if (middles !== 0 && this.#found[node] !== this.#text) {
-          this.#found[node] = this.#text;
-          this.#readMiddles(middles - 1, text, from, end);
+        const middles = nodes[word + NODE.infixes];
+        if (middles !== 0 && this.#lastTextWithFragment[node] !== this.#textNumber) {
+          this.#lastTextWithFragment[node] = this.#textNumber;
+          this.#matchInfixes(middles - 1, text, from, end);
         }
         if (at === end) break;
         node = this.#child(word, text.charCodeAt(at++));
@@ -220,22 +223,24 @@ export class Trie {
   }
 
   /** Patterns of a head and a tail, from the first on, with what is left between the two. */
-  #readMiddles(first: number, text: string, from: number, end: number): void {
-    const middles = this.#middles;
-    for (let at = first * MIDDLE_WORDS; ; at += MIDDLE_WORDS) {
-      const accepts = middles[at + MIDDLE.accepts];
+  #matchInfixes(first: number, text: string, from: number, end: number): void {
+    const middles = this.#infixes;
+    for (let at = first * INFIX_WORDS; ; at += INFIX_WORDS) {
+      const accepts = middles[at + INFIX.match];
       // What comes behind a better one is not better.
-      if (this.#all === undefined && accepts >= this.#best) return;
-      const { segments, units } = MIDDLE;
-      if (this.#hasAll(middles[at + segments], middles[at + units], text, from, end)) {
-        this.#accept(accepts);
+      if (this.#allMatches === undefined && accepts >= this.#bestMatch) return;
+      const { segmentCount, segmentsStart } = INFIX;
+      if (
+        this.#hasSegments(middles[at + segmentCount], middles[at + segmentsStart], text, from, end)
+      ) {
+        this.#addMatch(accepts);
       }
-      if (middles[at + MIDDLE.isLast] === 1) return;
+      if (middles[at + INFIX.isLast] === 1) return;
     }
   }
 
   /** Whether so many segments come one behind the other. */
-  #hasAll(segments: number, first: number, text: string, from: number, end: number): boolean {
+  #hasSegments(segments: number, first: number, text: string, from: number, end: number): boolean {
     const units = this.#units;
     let segment = first;
     let at = from;
@@ -260,17 +265,17 @@ export class Trie {
     return found;
   }
 
-  #accept(accepts: number): void {
-    if (accepts === 0) return;
-    if (accepts < this.#best) this.#best = accepts;
-    this.#all?.push(accepts);
+  #addMatch(match: number): void {
+    if (match === 0) return;
+    if (match < this.#bestMatch) this.#bestMatch = match;
+    this.#allMatches?.push(match);
   }
 
   /** The child of the node at `word` behind a unit, 0 for none. */
   #child(word: number, unit: number): number {
-    const firsts = this.#firsts;
+    const firsts = this.#firstUnits;
     let low = this.#nodes[word + NODE.firstChild];
-    let high = low + this.#nodes[word + NODE.children] - 1;
+    let high = low + this.#nodes[word + NODE.childCount] - 1;
     while (low <= high) {
       const middle = (low + high) >> 1;
       const found = firsts[middle];

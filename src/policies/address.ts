@@ -6,7 +6,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 
 /** With a port, as some proxies write it. */
-const PORT_BEHIND = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/;
+const ADDRESS_WITH_PORT = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/;
 const GROUPS = 8;
 const GROUP_BITS = 16;
 
@@ -16,7 +16,7 @@ const GROUP_BITS = 16;
  * @param ipv6Prefix how many bits of an IPv6 address count
  * @returns undefined where there is no address at that place
  */
-export function addressIn(chain: string, hops: number, ipv6Prefix: number): string | undefined {
+export function clientAddress(chain: string, hops: number, ipv6Prefix: number): string | undefined {
   let end = chain.length;
   for (let hop = 1; hop < hops; hop++) {
     end = chain.lastIndexOf(',', end - 1);
@@ -25,29 +25,29 @@ export function addressIn(chain: string, hops: number, ipv6Prefix: number): stri
   }
   const text = chain.slice(chain.lastIndexOf(',', end - 1) + 1, end).trim();
   if (isIPv4(text)) return text;
-  const bare = isIPv6(text) ? text : withoutPort(text);
+  const bare = isIPv6(text) ? text : stripPort(text);
   if (isIPv4(bare)) return bare;
-  return isIPv6(bare) ? networkOf(groupsOf(bare), ipv6Prefix) : undefined;
+  return isIPv6(bare) ? formatNetwork(ipv6Groups(bare), ipv6Prefix) : undefined;
 }
 
-function withoutPort(text: string): string {
-  const [, inBrackets, plain] = PORT_BEHIND.exec(text) ?? [];
+function stripPort(text: string): string {
+  const [, inBrackets, plain] = ADDRESS_WITH_PORT.exec(text) ?? [];
   return inBrackets ?? plain ?? '';
 }
 
 /** The eight groups of a text that is an IPv6 address. */
-function groupsOf(text: string): number[] {
+function ipv6Groups(text: string): number[] {
   const [address] = text.split('%');
   const [left, right] = address.split('::');
-  const before = numbersOf(left);
+  const before = parseGroups(left);
   if (right === undefined) return before;
-  const behind = numbersOf(right);
+  const behind = parseGroups(right);
   const zeros = new Array<number>(GROUPS - before.length - behind.length).fill(0);
   return [...before, ...zeros, ...behind];
 }
 
 /** Of a part without `::`, whose end may be written like IPv4. */
-function numbersOf(part: string): number[] {
+function parseGroups(part: string): number[] {
   if (part === '') return [];
   return part.split(':').flatMap((group) => {
     if (!group.includes('.')) return Number.parseInt(group, 16);
@@ -56,7 +56,7 @@ function numbersOf(part: string): number[] {
   });
 }
 
-function networkOf(groups: readonly number[], prefix: number): string {
+function formatNetwork(groups: readonly number[], prefix: number): string {
   const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
   if (isMapped) {
     const [high, low] = groups.slice(6);
@@ -66,12 +66,12 @@ function networkOf(groups: readonly number[], prefix: number): string {
     const bits = Math.min(Math.max(prefix - i * GROUP_BITS, 0), GROUP_BITS);
     return group & (0xffff << (GROUP_BITS - bits)) & 0xffff;
   });
-  const text = shortest(kept);
+  const text = compressZeros(kept);
   return prefix === GROUPS * GROUP_BITS ? text : `${text}/${prefix}`;
 }
 
 /** As RFC 5952 has it: the first of the longest runs of two zeros or more is left out. */
-function shortest(groups: readonly number[]): string {
+function compressZeros(groups: readonly number[]): string {
   let from = 0;
   let length = 1;
   for (let i = 0; i < GROUPS; i++) {

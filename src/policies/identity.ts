@@ -11,20 +11,20 @@
 
 import { hash } from 'node:crypto';
 import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../limits.ts';
-import { addressIn } from './address.ts';
-import { pathIn } from './path.ts';
+import { clientAddress } from './address.ts';
+import { normalizePath } from './path.ts';
 import type { Gateway, Policy } from './policy.ts';
 
 /** What a request is looked through for. */
-export interface Asking {
+export interface RequestAttributes {
   /** In capitals, as it came. */
   method: string;
   /** What stands behind the namespace in the path, '' for nothing. */
-  tail: string;
+  pathSuffix: string;
   /** All lines of a header, joined as HTTP has it; '' when there is none. */
   header(name: string): string;
   /** How many lines of a header there are. */
-  count(name: string): number;
+  headerCount(name: string): number;
 }
 
 type Part =
@@ -33,7 +33,7 @@ type Part =
   | { by: 'header' | 'cookie'; name: string };
 
 /** Of all who cannot be told apart, and of nobody else: no part of an identity is empty. */
-export const ANYBODY = '';
+export const UNIDENTIFIED = '';
 
 const FORWARDED_FOR = 'x-forwarded-for';
 const FORWARDED_METHOD = 'x-forwarded-method';
@@ -42,25 +42,26 @@ const COOKIE = 'cookie';
 const AUTHORIZATION = 'authorization';
 
 /** These ask with the method of the request, and have its path behind the namespace's. */
-const BY_TAIL: readonly Gateway[] = ['envoy', 'istio'];
+const PATH_SUFFIX_GATEWAYS: readonly Gateway[] = ['envoy', 'istio'];
 /** These join repeated headers with a comma in a check, and forward them one by one. */
-const JOINS_HEADERS: readonly Gateway[] = ['envoy', 'istio'];
+const HEADER_JOINING_GATEWAYS: readonly Gateway[] = ['envoy', 'istio'];
 
 /** What names a header or a cookie, by RFC 9110 and RFC 6265. */
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
-const NAMED = new RegExp(`^(header|cookie):(${TOKEN})$`);
+const NAMED_PART = new RegExp(`^(header|cookie):(${TOKEN})$`);
 /** What gateways set for themselves, or clients forge: an address is `ip`. */
-const NOT_THEIRS = /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
+const RESERVED_HEADER = /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
 /** Of one connection only: not passed on, or not as it came. */
-const HOP_BY_HOP = /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
+const HOP_BY_HOP_HEADER = /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
 
 /** @returns undefined for what is no part of an identity */
 export function readPart(text: string): Part | undefined {
   if (text === 'ip' || text === 'method' || text === 'path') return { by: text };
-  const [, by, name] = NAMED.exec(text) ?? [];
+  const [, by, name] = NAMED_PART.exec(text) ?? [];
   if (by === 'cookie') return { by, name };
   const header = name?.toLowerCase();
-  if (by !== 'header' || NOT_THEIRS.test(header) || HOP_BY_HOP.test(header)) return undefined;
+  if (by !== 'header' || RESERVED_HEADER.test(header) || HOP_BY_HOP_HEADER.test(header))
+    return undefined;
   return { by, name: header };
 }
 
@@ -68,78 +69,84 @@ export class IdentityReader {
   /** The headers that it asks for, in lower case. */
   readonly headers: readonly string[];
   /** What a caller that has none is told that it lacks. */
-  readonly wanted: string;
+  readonly requiredParts: string;
   readonly #policy: Policy;
   readonly #parts: readonly Part[];
-  readonly #isByTail: boolean;
+  readonly #usesPathSuffix: boolean;
   readonly #joinsHeaders: boolean;
 
   constructor(policy: Policy) {
     this.#policy = policy;
     this.#parts = policy.identify.map((text) => readPart(text)!);
-    this.#isByTail = BY_TAIL.includes(policy.gateway);
-    this.#joinsHeaders = JOINS_HEADERS.includes(policy.gateway);
-    this.headers = [...new Set(this.#parts.flatMap((part) => this.#headerOf(part) ?? []))];
-    this.wanted = this.#parts.map(nameOf).join(' and ');
+    this.#usesPathSuffix = PATH_SUFFIX_GATEWAYS.includes(policy.gateway);
+    this.#joinsHeaders = HEADER_JOINING_GATEWAYS.includes(policy.gateway);
+    this.headers = [...new Set(this.#parts.flatMap((part) => this.#headerOfPart(part) ?? []))];
+    this.requiredParts = this.#parts.map(describePart).join(' and ');
   }
 
   /** @returns undefined where a part is left out, ANYBODY where one cannot be taken for one */
-  read(asking: Asking): string | undefined {
+  read(request: RequestAttributes): string | undefined {
     if (this.#parts.length === 1) {
-      const value = this.#textOf(asking, this.#parts[0]);
-      return value === undefined ? undefined : fitting(value);
+      const value = this.#partValue(request, this.#parts[0]);
+      return value === undefined ? undefined : shortenIdentifier(value);
     }
-    const parts = this.#parts.map((part) => this.#textOf(asking, part));
+    const parts = this.#parts.map((part) => this.#partValue(request, part));
     // Before what is left out: who sends one that is none has not left out all of them.
-    if (parts.includes(ANYBODY)) return ANYBODY;
+    if (parts.includes(UNIDENTIFIED)) return UNIDENTIFIED;
     if (parts.includes(undefined)) return undefined;
     // No two identities are written alike: what separates the parts stands in none.
     const escaped = parts.map((part) => part!.replaceAll('%', '%25').replaceAll('|', '%7C'));
-    return fitting(escaped.join('|'));
+    return shortenIdentifier(escaped.join('|'));
   }
 
-  #textOf(asking: Asking, part: Part): string | undefined {
-    const value = this.#part(asking, part);
+  #partValue(request: RequestAttributes, part: Part): string | undefined {
+    const value = this.#rawPartValue(request, part);
     if (value === undefined) return undefined;
-    return value.length > IDENTITY_PART_MAX_CHARACTERS || value.includes(NO_TEXT) ? ANYBODY : value;
+    return value.length > IDENTITY_PART_MAX_CHARACTERS || value.includes(REPLACEMENT_CHARACTER)
+      ? UNIDENTIFIED
+      : value;
   }
 
-  #part(asking: Asking, part: Part): string | undefined {
+  #rawPartValue(request: RequestAttributes, part: Part): string | undefined {
     switch (part.by) {
       case 'ip': {
         const { trustedHops, ipv6Prefix } = this.#policy;
-        const chain = asking.header(FORWARDED_FOR);
+        const chain = request.header(FORWARDED_FOR);
         if (chain === '') return undefined;
-        return addressIn(chain, trustedHops, ipv6Prefix) ?? ANYBODY;
+        return clientAddress(chain, trustedHops, ipv6Prefix) ?? UNIDENTIFIED;
       }
       case 'method':
-        return (this.#isByTail ? asking.method : asking.header(FORWARDED_METHOD)) || undefined;
+        return (
+          (this.#usesPathSuffix ? request.method : request.header(FORWARDED_METHOD)) || undefined
+        );
       case 'path': {
-        const target = this.#isByTail ? asking.tail : asking.header(FORWARDED_URI);
-        return target === '' ? undefined : (pathIn(target) ?? ANYBODY);
+        const target = this.#usesPathSuffix ? request.pathSuffix : request.header(FORWARDED_URI);
+        return target === '' ? undefined : (normalizePath(target) ?? UNIDENTIFIED);
       }
       case 'header': {
-        const value = asking.header(part.name);
-        if (asking.count(part.name) > 1) return ANYBODY;
+        const value = request.header(part.name);
+        if (request.headerCount(part.name) > 1) return UNIDENTIFIED;
         // The application may believe any of the headers that the comma joins.
-        if (this.#joinsHeaders && value.includes(',')) return ANYBODY;
-        const isCredentials = part.name === AUTHORIZATION || SCHEME_AND_WEB_TOKEN.test(value);
-        return value === '' ? undefined : writtenOnce(isCredentials ? credentialsIn(value) : value);
+        if (this.#joinsHeaders && value.includes(',')) return UNIDENTIFIED;
+        const isCredentials = part.name === AUTHORIZATION || SCHEME_AND_JWT.test(value);
+        return value === ''
+          ? undefined
+          : canonicalToken(isCredentials ? canonicalCredentials(value) : value);
       }
       case 'cookie':
-        return cookieIn(asking.header(COOKIE), part.name, this.#joinsHeaders ? ';,' : ';');
+        return readCookie(request.header(COOKIE), part.name, this.#joinsHeaders ? ';,' : ';');
     }
   }
 
   /** @returns undefined where it stands in the request itself */
-  #headerOf(part: Part): string | undefined {
+  #headerOfPart(part: Part): string | undefined {
     switch (part.by) {
       case 'ip':
         return FORWARDED_FOR;
       case 'method':
-        return this.#isByTail ? undefined : FORWARDED_METHOD;
+        return this.#usesPathSuffix ? undefined : FORWARDED_METHOD;
       case 'path':
-        return this.#isByTail ? undefined : FORWARDED_URI;
+        return this.#usesPathSuffix ? undefined : FORWARDED_URI;
       case 'header':
         return part.name;
       case 'cookie':
@@ -148,7 +155,7 @@ export class IdentityReader {
   }
 }
 
-function nameOf(part: Part): string {
+function describePart(part: Part): string {
   if (part.by === 'ip') return 'an address';
   return 'name' in part ? `the ${part.by} ${part.name}` : `a ${part.by}`;
 }
@@ -160,7 +167,7 @@ function nameOf(part: Part): string {
  *
  * @param separators what may stand in front of a cookie: also a comma where it joins headers
  */
-function cookieIn(header: string, name: string, separators: string): string | undefined {
+function readCookie(header: string, name: string, separators: string): string | undefined {
   let found: string | undefined;
   for (let at = header.indexOf(name); at >= 0; at = header.indexOf(name, at + 1)) {
     const before = skipBlanks(header, at - 1, -1);
@@ -168,22 +175,22 @@ function cookieIn(header: string, name: string, separators: string): string | un
     const isFirst = before < 0 || separators.includes(header[before]);
     const isName = isFirst && header[behind] === '=';
     if (!isName) continue;
-    if (found !== undefined) return ANYBODY;
+    if (found !== undefined) return UNIDENTIFIED;
     const end = header.indexOf(';', behind);
-    found = trimmed(header.slice(behind + 1, end < 0 ? header.length : end));
+    found = trimBlanks(header.slice(behind + 1, end < 0 ? header.length : end));
   }
   if (found === undefined) return undefined;
   const value = found.replace(/^"(.*)"$/, '$1');
-  if (!COOKIE_VALUE.test(value)) return ANYBODY;
-  const text = percentDecoded(value);
-  return text === '' ? undefined : writtenOnce(text);
+  if (!COOKIE_VALUE.test(value)) return UNIDENTIFIED;
+  const text = percentDecode(value);
+  return text === '' ? undefined : canonicalToken(text);
 }
 
 /** The cookie-octets of RFC 6265: no blanks, quotes, commas, semicolons and backslashes. */
 const COOKIE_VALUE = /^[!#-+\--:<-[\]-~]*$/;
 
 /** Without what any application takes for blanks; a pattern takes the square of a long run. */
-function trimmed(text: string): string {
+function trimBlanks(text: string): string {
   return text.slice(skipBlanks(text, 0, 1), skipBlanks(text, text.length - 1, -1) + 1);
 }
 
@@ -196,7 +203,7 @@ function skipBlanks(text: string, from: number, step: 1 | -1): number {
 
 const BLANK = /[\s\u0085]/;
 
-function percentDecoded(text: string): string {
+function percentDecode(text: string): string {
   if (!text.includes('%')) return text;
   try {
     return decodeURIComponent(text);
@@ -209,13 +216,14 @@ function percentDecoded(text: string): string {
  * A scheme is so in any case, before any number of blanks. Of a token no more counts than an
  * application takes, and of one in base64 what it says: the same can be written in many ways.
  */
-function credentialsIn(authorization: string): string {
+function canonicalCredentials(authorization: string): string {
   const [, scheme, rest] = CREDENTIALS.exec(authorization) ?? [];
   if (scheme === undefined) return authorization;
   const name = scheme.toLowerCase();
   const [token] = rest.split(/\s/, 1);
-  if (name === 'basic') return BASE64.test(token) ? `basic ${inBase64(token, 'base64')}` : ANYBODY;
-  return `${name} ${name === 'bearer' || WEB_TOKEN.test(token) ? token : rest}`;
+  if (name === 'basic')
+    return BASE64.test(token) ? `basic ${canonicalBase64(token, 'base64')}` : UNIDENTIFIED;
+  return `${name} ${name === 'bearer' || JWT.test(token) ? token : rest}`;
 }
 
 const CREDENTIALS = /^(\S+)\s+(.*)$/s;
@@ -223,32 +231,32 @@ const CREDENTIALS = /^(\S+)\s+(.*)$/s;
 const BASE64 = /^[a-z0-9+/]*=*$/i;
 const BASE64_URL = /^[a-z0-9+/_-]*=*$/i;
 
-function inBase64(text: string, as: 'base64' | 'base64url'): string {
-  return Buffer.from(text, 'base64').toString(as);
+function canonicalBase64(text: string, encoding: 'base64' | 'base64url'): string {
+  return Buffer.from(text, 'base64').toString(encoding);
 }
 
 /** A JSON Web Token, behind a scheme or not, in one spelling. Signed as a text, it has but one. */
-function writtenOnce(text: string): string {
+function canonicalToken(text: string): string {
   const at = text.lastIndexOf(' ') + 1;
   const token = text.slice(at);
-  if (!WEB_TOKEN.test(token)) return text;
+  if (!JWT.test(token)) return text;
   const parts = token.split('.');
   // Encrypted ones have five, of which the first is signed as a text.
   const from = parts.length === 5 ? 1 : 2;
   const free = parts.slice(from);
-  if (!free.every((part) => BASE64_URL.test(part))) return ANYBODY;
-  const once = [...parts.slice(0, from), ...free.map((part) => inBase64(part, 'base64url'))];
+  if (!free.every((part) => BASE64_URL.test(part))) return UNIDENTIFIED;
+  const once = [...parts.slice(0, from), ...free.map((part) => canonicalBase64(part, 'base64url'))];
   return text.slice(0, at) + once.join('.');
 }
 
 /** Three or five parts, of which the first is an object. */
-const WEB_TOKEN = /^e(?:y[AJ]|w[0ok])[^.]*(?:\.[^.]*){2}(?:(?:\.[^.]*){2})?$/;
-const SCHEME_AND_WEB_TOKEN = /^\S+\s+e(?:y[AJ]|w[0ok])[^.\s]*\./;
+const JWT = /^e(?:y[AJ]|w[0ok])[^.]*(?:\.[^.]*){2}(?:(?:\.[^.]*){2})?$/;
+const SCHEME_AND_JWT = /^\S+\s+e(?:y[AJ]|w[0ok])[^.\s]*\./;
 
 /** Bytes that were no UTF-8 came as this: many different ones would be one. */
-const NO_TEXT = '\ufffd';
+const REPLACEMENT_CHARACTER = '\ufffd';
 
-function fitting(text: string): string {
+function shortenIdentifier(text: string): string {
   const isShort =
     text.length <= IDENTIFIER_MAX_CHARACTERS ||
     // A character takes two places at most: what is longer need not be counted through.

@@ -5,8 +5,8 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { bodyReader, flag, integer, milliseconds } from '../api/schema.ts';
-import { describe } from '../describe.ts';
+import { createValidator, flag, integer, milliseconds } from '../api/schema.ts';
+import { formatValue } from '../describe.ts';
 import { ApiError } from '../errors.ts';
 import {
   AMOUNT_MAX,
@@ -19,7 +19,7 @@ import {
   POLICY_WINDOWS_MAX,
   TRUSTED_HOPS_MAX,
 } from '../limits.ts';
-import { nearest } from '../nearest.ts';
+import { nearestName } from '../nearest.ts';
 import { readPart } from './identity.ts';
 
 /** Who asks. Istio has Envoys ask; the last two are applications that ask for themselves. */
@@ -44,11 +44,14 @@ const oneOf = <T extends string>(choices: readonly T[]) => {
 const tokens = () => integer(1, AMOUNT_MAX);
 const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 
-const WINDOW = 'an object with limit and duration';
-const Window = Type.Object({ limit: tokens(), duration: duration() }, { takes: WINDOW });
+const WINDOW_DESCRIPTION = 'an object with limit and duration';
+const WindowSchema = Type.Object(
+  { limit: tokens(), duration: duration() },
+  { takes: WINDOW_DESCRIPTION },
+);
 
 /** What a policy may say. Windows and parts of an identity are looked at one by one. */
-const Given = Type.Object(
+const PolicySchema = Type.Object(
   {
     gateway: oneOf(GATEWAYS),
     limit: Type.Optional(tokens()),
@@ -57,7 +60,7 @@ const Given = Type.Object(
       Type.Array(Type.Unknown(), {
         minItems: 1,
         maxItems: POLICY_WINDOWS_MAX,
-        takes: `an array of 1 to ${POLICY_WINDOWS_MAX} of them, each ${WINDOW}`,
+        takes: `an array of 1 to ${POLICY_WINDOWS_MAX} of them, each ${WINDOW_DESCRIPTION}`,
       }),
     ),
     cost: Type.Optional(tokens()),
@@ -74,13 +77,13 @@ const Given = Type.Object(
   { takes: 'an object' },
 );
 
-const windowReader = bodyReader(Window, 'a window');
-const policyReader = bodyReader(Given, 'a policy');
-const WINDOW_FIELDS = Object.keys(Window.properties);
-const FIELDS = Object.keys(Given.properties);
+const windowReader = createValidator(WindowSchema, 'a window');
+const policyReader = createValidator(PolicySchema, 'a policy');
+const WINDOW_FIELDS = Object.keys(WindowSchema.properties);
+const POLICY_FIELDS = Object.keys(PolicySchema.properties);
 
 /** The words of `missing`, and those that older files have for two of them. */
-const MISSING = {
+const MISSING_ACTIONS = {
   share: 'share',
   allow: 'allow',
   deny: 'deny',
@@ -89,7 +92,7 @@ const MISSING = {
 } as const;
 
 /** So many tokens in so many ms. */
-export type PolicyWindow = Static<typeof Window>;
+export type PolicyWindow = Static<typeof WindowSchema>;
 
 /** A policy with all that it may leave out. */
 export interface Policy {
@@ -115,23 +118,26 @@ export interface Policy {
 }
 
 /** It stands in paths, in headers and in the configurations of gateways: never to be escaped. */
-const NAMESPACE = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
+const NAMESPACE_FORMAT = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
 
 /** @param path names and indices that lead to the field at fault, from "policies" on */
-export type OnPolicyFault = (path: string[], message: string) => void;
+export type PolicyFaultHandler = (path: string[], message: string) => void;
 
 /**
- * @param given what stands behind "policies" in the configuration file
+ * @param input what stands behind "policies" in the configuration file
  * @param onFault is told of the first fault of each policy; where it returns, the others are read
  * @returns the policies that are in order
  * @throws ApiError whose message names the field that is at fault, unless `onFault` is given
  */
-export function readPolicies(given: unknown, onFault: OnPolicyFault = refuse): Policy[] {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    onFault([], `"policies" must be an object of policies by namespace; got ${describe(given)}`);
+export function readPolicies(
+  input: unknown,
+  onFault: PolicyFaultHandler = throwPolicyFault,
+): Policy[] {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    onFault([], `"policies" must be an object of policies by namespace; got ${formatValue(input)}`);
     return [];
   }
-  const entries = Object.entries(given);
+  const entries = Object.entries(input);
   if (entries.length > POLICIES_MAX) {
     onFault([], `"policies" must hold at most ${POLICIES_MAX}; got ${entries.length}`);
   }
@@ -140,39 +146,39 @@ export function readPolicies(given: unknown, onFault: OnPolicyFault = refuse): P
       return [readPolicy(namespace, policy)];
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const [, ...field] = error.place?.location.match(/[^.[\]]+/g) ?? [];
-      onFault([namespace, ...field], `policy ${describe(namespace)}: ${error.message}`);
+      const [, ...field] = error.faultLocation?.location.match(/[^.[\]]+/g) ?? [];
+      onFault([namespace, ...field], `policy ${formatValue(namespace)}: ${error.message}`);
       return [];
     }
   });
 }
 
-function readPolicy(namespace: string, given: unknown): Policy {
-  const fits = NAMESPACE.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
+function readPolicy(namespace: string, input: unknown): Policy {
+  const fits = NAMESPACE_FORMAT.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
   if (!fits || namespace.startsWith(NAMESPACE_ID_PREFIX)) {
-    throw wrong(
+    throw policyError(
       `its namespace must be 1 to ${NAMESPACE_MAX_CHARACTERS} of the characters` +
         ` A-Z a-z 0-9 . _ ~ : @ -, begin with none of . : @ - and not with` +
-        ` "${NAMESPACE_ID_PREFIX}"; got ${describe(namespace)}`,
+        ` "${NAMESPACE_ID_PREFIX}"; got ${formatValue(namespace)}`,
     );
   }
-  requireKnown(given, FIELDS, 'a policy');
-  const policy = policyReader.read(given);
+  requireKnownFields(input, POLICY_FIELDS, 'a policy');
+  const policy = policyReader.validate(input);
   const { limit, duration, windows, identify, ...rest } = policy;
   const read: Policy = {
     ...POLICY_DEFAULTS,
     ...rest,
     namespace,
     windows: readWindows(limit, duration, windows),
-    identify: readIdentify(identify),
-    missing: MISSING[policy.missing ?? POLICY_DEFAULTS.missing],
+    identify: readIdentityParts(identify),
+    missing: MISSING_ACTIONS[policy.missing ?? POLICY_DEFAULTS.missing],
   };
   // What is only tried refuses nobody, also where weir fails, or is not there.
   if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map((window) => window.limit));
   if (read.cost > least) {
     const most = `"cost" must be at most the smallest limit, which is ${least}`;
-    throw wrong(`${most}; got ${read.cost}`, 'cost');
+    throw policyError(`${most}; got ${read.cost}`, 'cost');
   }
   return read;
 }
@@ -188,18 +194,18 @@ export const POLICY_DEFAULTS = {
   legacyHeaders: false,
 } as const;
 
-function refuse(_path: string[], message: string): never {
-  throw wrong(message);
+function throwPolicyFault(_path: string[], message: string): never {
+  throw policyError(message);
 }
 
 /** A misspelt field would be none, and a policy not what its author means. */
-function requireKnown(given: unknown, fields: readonly string[], whole: string): void {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) return;
-  const stranger = Object.keys(given).find((field) => !fields.includes(field));
+function requireKnownFields(input: unknown, fields: readonly string[], whole: string): void {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) return;
+  const stranger = Object.keys(input).find((field) => !fields.includes(field));
   if (stranger === undefined) return;
-  const near = nearest(stranger, fields);
+  const near = nearestName(stranger, fields);
   const hint = near === undefined ? `, which are ${fields.join(', ')}` : `; is it "${near}"?`;
-  throw wrong(`${describe(stranger)} is no field of ${whole}${hint}`, stranger);
+  throw policyError(`${formatValue(stranger)} is no field of ${whole}${hint}`, stranger);
 }
 
 /** A limit and a duration, or windows. */
@@ -211,47 +217,53 @@ function readWindows(
   if (windows === undefined) {
     if (limit !== undefined && duration !== undefined) return [{ limit, duration }];
     const missing = limit === undefined ? 'limit' : 'duration';
-    throw wrong(`"${missing}" is required: a policy has "limit" and "duration", or "windows"`);
+    throw policyError(
+      `"${missing}" is required: a policy has "limit" and "duration", or "windows"`,
+    );
   }
   if (limit !== undefined || duration !== undefined) {
-    throw wrong('"windows" must be left out where there are "limit" or "duration"', 'windows');
+    throw policyError(
+      '"windows" must be left out where there are "limit" or "duration"',
+      'windows',
+    );
   }
   const read = windows.map((window, index) => {
     try {
-      requireKnown(window, WINDOW_FIELDS, 'a window');
-      return windowReader.read(window);
+      requireKnownFields(window, WINDOW_FIELDS, 'a window');
+      return windowReader.validate(window);
     } catch (error) {
-      throw error instanceof ApiError ? error.inItem('windows', index) : error;
+      throw error instanceof ApiError ? error.forListItem('windows', index) : error;
     }
   });
   // They would be one counter.
   if (new Set(read.map((window) => window.duration)).size < read.length) {
-    throw wrong('"windows" must differ in their duration', 'windows');
+    throw policyError('"windows" must differ in their duration', 'windows');
   }
   return read;
 }
 
-function readIdentify(given: unknown = 'ip'): string[] {
-  const parts: unknown[] = Array.isArray(given) ? given : [given];
+function readIdentityParts(input: unknown = 'ip'): string[] {
+  const parts: unknown[] = Array.isArray(input) ? input : [input];
   const takes =
     'ip, method, path, header:<name> or cookie:<name>, where the header is none that gateways' +
     ' set themselves';
   if (parts.length === 0 || parts.length > IDENTITY_PARTS_MAX) {
     const most = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
-    throw wrong(`"identify" must be ${most}; got ${describe(given)}`, 'identify');
+    throw policyError(`"identify" must be ${most}; got ${formatValue(input)}`, 'identify');
   }
   const read = parts.map((part) => {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
     const all = `${takes}, or an array of these`;
-    throw wrong(`"identify" must be ${all}; got ${describe(part)}`, 'identify');
+    throw policyError(`"identify" must be ${all}; got ${formatValue(part)}`, 'identify');
   });
   const different = new Set(read.map((part) => JSON.stringify(readPart(part))));
-  if (different.size < read.length) throw wrong('"identify" must name no part twice', 'identify');
+  if (different.size < read.length)
+    throw policyError('"identify" must name no part twice', 'identify');
   return read;
 }
 
 /** @param field that is at fault, if it is one */
-function wrong(message: string, field?: string): ApiError {
+function policyError(message: string, field?: string): ApiError {
   const place = field === undefined ? undefined : { location: `body.${field}` };
   return new ApiError('BAD_REQUEST', message, place);
 }

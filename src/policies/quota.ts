@@ -14,24 +14,24 @@ export interface Quota {
   /** Unix time in ms. */
   reset: number;
   /** Whether it had room for the check. */
-  admits: boolean;
+  isAllowed: boolean;
 }
 
 /** What a check has left. */
-export interface Left {
+export interface QuotaState {
   /** Of each window, one at least. */
   quotas: readonly Quota[];
   nowMs: number;
   /** Whether they are the policy's own, and not of an override. */
-  isOwn: boolean;
+  isFromPolicy: boolean;
 }
 
 /** The largest integer of a structured field. */
 const INTEGER_MAX = 999_999_999_999_999;
 
-const bounded = (value: number) => Math.min(value, INTEGER_MAX);
+const clampInteger = (value: number) => Math.min(value, INTEGER_MAX);
 /** Never earlier than it is. */
-const seconds = (ms: number) => Math.max(0, Math.ceil(ms / 1_000));
+const toSeconds = (ms: number) => Math.max(0, Math.ceil(ms / 1_000));
 
 const UNITS = [
   ['d', 86_400_000],
@@ -48,22 +48,22 @@ export function windowName(namespace: string, durationMs: number): string {
 
 /** `"login";q=100;w=60` */
 export function policyItem(name: string, limit: number, durationMs: number): string {
-  return `"${name}";q=${bounded(limit)};w=${seconds(durationMs)}`;
+  return `"${name}";q=${clampInteger(limit)};w=${toSeconds(durationMs)}`;
 }
 
 /** `"login";r=99;t=30`, one for each window. */
-export function quotaItems({ quotas, nowMs }: Left): string {
+export function quotaItems({ quotas, nowMs }: QuotaState): string {
   const items = quotas.map(({ name, remaining, reset }) => {
-    return `"${name}";r=${bounded(remaining)};t=${seconds(reset - nowMs)}`;
+    return `"${name}";r=${clampInteger(remaining)};t=${toSeconds(reset - nowMs)}`;
   });
   return items.join(', ');
 }
 
 /** The one that leaves least: one that refuses, for the longest; else with the fewest tokens. */
-export function tightest(quotas: readonly Quota[]): Quota {
+export function tightestQuota(quotas: readonly Quota[]): Quota {
   return quotas.reduce((tight, quota) => {
-    if (tight.admits !== quota.admits) return quota.admits ? tight : quota;
-    if (!quota.admits) return quota.reset > tight.reset ? quota : tight;
+    if (tight.isAllowed !== quota.isAllowed) return quota.isAllowed ? tight : quota;
+    if (!quota.isAllowed) return quota.reset > tight.reset ? quota : tight;
     return quota.remaining < tight.remaining ? quota : tight;
   });
 }
@@ -73,13 +73,13 @@ export function legacyHeaders({ limit, remaining, reset }: Quota): [string, stri
   return [
     ['X-RateLimit-Limit', String(limit)],
     ['X-RateLimit-Remaining', String(remaining)],
-    ['X-RateLimit-Reset', String(seconds(reset))],
+    ['X-RateLimit-Reset', String(toSeconds(reset))],
   ];
 }
 
 /** Whole seconds until all that refuse have begun anew, 1 at least. */
-export function retryAfter({ quotas, nowMs }: Left): number {
-  return Math.max(1, seconds(tightest(quotas).reset - nowMs));
+export function retryAfter({ quotas, nowMs }: QuotaState): number {
+  return Math.max(1, toSeconds(tightestQuota(quotas).reset - nowMs));
 }
 
 interface Problem {
@@ -92,17 +92,17 @@ interface Problem {
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
 
 /**
- * @param left undefined where it is said elsewhere
- * @param why of whom there is more to say than when to come back
+ * @param state undefined where it is said elsewhere
+ * @param reason of whom there is more to say than when to come back
  */
-export function quotaExceeded(left?: Left, why?: string): string {
+export function quotaExceeded(state?: QuotaState, reason?: string): string {
   const exceeded: Problem = {
     type: `${PROBLEMS}quota-exceeded`,
     title: 'Request cannot be satisfied as assigned quota has been exceeded',
   };
-  if (left === undefined) return problem(exceeded);
-  const violated = left.quotas.filter(({ admits }) => !admits).map(({ name }) => name);
-  const detail = why ?? `come back in ${retryAfter(left)} s`;
+  if (state === undefined) return problem(exceeded);
+  const violated = state.quotas.filter(({ isAllowed }) => !isAllowed).map(({ name }) => name);
+  const detail = reason ?? `come back in ${retryAfter(state)} s`;
   return problem({ ...exceeded, detail, 'violated-policies': violated });
 }
 

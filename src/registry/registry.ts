@@ -6,11 +6,11 @@
  */
 
 import { makeId } from '../auth/keys.ts';
-import { OTHER_ROW } from '../lanes.ts';
+import { OTHER_NAMESPACES_ROW } from '../lanes.ts';
 import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
 import type { RegisteredNamespace } from '../namespaces/known.ts';
 import { isPattern } from '../overrides/pattern.ts';
-import { isExact, type PlacedOverride } from '../overrides/registers.ts';
+import { isExact, type OverrideEntry } from '../overrides/registers.ts';
 import type { Policy } from '../policies/policy.ts';
 import type {
   AuditEntry,
@@ -18,30 +18,30 @@ import type {
   KeyRecord,
   NamespaceRecord,
   OverrideRecord,
-  Records,
+  RecordTypes,
   Store,
-  Stored,
   TableName,
+  WithRow,
 } from '../store/store.ts';
 
-type Key = Stored<KeyRecord>;
-type Namespace = Stored<NamespaceRecord>;
-export type Override = Stored<OverrideRecord>;
+type StoredKey = WithRow<KeyRecord>;
+type StoredNamespace = WithRow<NamespaceRecord>;
+export type Override = WithRow<OverrideRecord>;
 
 /** The row of what is not stored. */
 const NO_ROW = 0;
 
 export class Registry {
-  readonly #keys = new Map<string, Key>();
-  readonly #namespacesById = new Map<string, Namespace>();
-  readonly #namespacesByName = new Map<string, Namespace>();
+  readonly #keys = new Map<string, StoredKey>();
+  readonly #namespacesById = new Map<string, StoredNamespace>();
+  readonly #namespacesByName = new Map<string, StoredNamespace>();
   /** By scope and identifier. */
   readonly #overrides = new Map<string, Map<string, Override>>();
   /** The rows of the lanes that namespaces are counted in: the first that came have their own. */
-  readonly #laneRows = new Map<string, number>();
+  readonly #statsRows = new Map<string, number>();
   readonly #counts = { exact: 0, wildcard: 0 };
   /** By namespace: those that the audit log knows of. */
-  readonly #policies = new Map<string, Stored<Policy>>();
+  readonly #policies = new Map<string, WithRow<Policy>>();
   readonly #nextRow: Record<TableName, number> = {
     keys: 1,
     namespaces: 1,
@@ -57,47 +57,47 @@ export class Registry {
         this.#load({ table, before: undefined, after } as Change);
       }
     }
-    this.#nextRow.audit = store.newestAudit + 1;
+    this.#nextRow.audit = store.newestAuditRow + 1;
   }
 
   // Keys
 
   /** A key that is accepted as long as the process runs, and is not stored. */
-  configure(record: KeyRecord): void {
+  addConfiguredKey(record: KeyRecord): void {
     this.#keys.set(record.id, { ...record, row: NO_ROW });
   }
 
-  key(id: string): Key | undefined {
+  key(id: string): StoredKey | undefined {
     return this.#keys.get(id);
   }
 
-  keys(): Key[] {
+  keys(): StoredKey[] {
     return [...this.#keys.values()];
   }
 
-  isStored({ row }: Key): boolean {
+  isStored({ row }: StoredKey): boolean {
     return row !== NO_ROW;
   }
 
   addKey(record: KeyRecord): void {
-    this.#change({ table: 'keys', before: undefined, after: this.#placed('keys', record) });
+    this.#change({ table: 'keys', before: undefined, after: this.#withRow('keys', record) });
   }
 
-  removeKey(key: Key): void {
+  removeKey(key: StoredKey): void {
     this.#change({ table: 'keys', before: key, after: undefined });
   }
 
   // Namespaces
 
-  namespaceById(id: string): Namespace | undefined {
+  namespaceById(id: string): StoredNamespace | undefined {
     return this.#namespacesById.get(id);
   }
 
-  namespaceByName(name: string): Namespace | undefined {
+  namespaceByName(name: string): StoredNamespace | undefined {
     return this.#namespacesByName.get(name);
   }
 
-  namespaces(): Namespace[] {
+  namespaces(): StoredNamespace[] {
     return [...this.#namespacesById.values()];
   }
 
@@ -105,27 +105,27 @@ export class Registry {
     return this.#namespacesById.size;
   }
 
-  addNamespace(name: string, createdMs: number): Namespace {
+  addNamespace(name: string, createdMs: number): StoredNamespace {
     const record = { id: makeId(NAMESPACE_ID_PREFIX), name, createdMs };
-    const after = this.#placed('namespaces', record);
+    const after = this.#withRow('namespaces', record);
     this.#change({ table: 'namespaces', before: undefined, after });
     return after;
   }
 
   /** Makes one that is not there, unless there are as many as there may be. */
-  needNamespace(name: string, nowMs: number): void {
+  ensureNamespace(name: string, nowMs: number): void {
     const isThere = this.#namespacesByName.has(name);
     if (!isThere && this.namespaceCount < NAMESPACES_MAX) this.addNamespace(name, nowMs);
   }
 
   /** As acceptors know it. */
-  registered({ id, name }: NamespaceRecord): RegisteredNamespace {
-    return { id, name, row: this.#laneRows.get(name) ?? OTHER_ROW };
+  registeredNamespace({ id, name }: NamespaceRecord): RegisteredNamespace {
+    return { id, name, statsRow: this.#statsRows.get(name) ?? OTHER_NAMESPACES_ROW };
   }
 
   /** The names of the namespaces that have a row of their own in the lanes, by row. */
-  rowNames(): string[] {
-    return [...this.#laneRows.keys()];
+  statsRowNames(): string[] {
+    return [...this.#statsRows.keys()];
   }
 
   // Overrides
@@ -166,18 +166,18 @@ export class Registry {
   }
 
   /** As the tables hold it. */
-  place(override: Override): PlacedOverride {
-    const isOfPattern = isPattern(override.scope);
-    return { ...override, namespace: this.namespaceOf(override), isOfPattern };
+  overrideEntry(override: Override): OverrideEntry {
+    const isNamespacePattern = isPattern(override.scope);
+    return { ...override, namespace: this.namespaceOf(override), isNamespacePattern };
   }
 
   // Policies, as the audit log knows them
 
-  policy(namespace: string): Stored<Policy> | undefined {
+  policy(namespace: string): WithRow<Policy> | undefined {
     return this.#policies.get(namespace);
   }
 
-  policies(): Stored<Policy>[] {
+  policies(): WithRow<Policy>[] {
     return [...this.#policies.values()];
   }
 
@@ -187,7 +187,7 @@ export class Registry {
     this.#change({ table: 'policies', before, after: { ...policy, row } });
   }
 
-  removePolicy(policy: Stored<Policy>): void {
+  removePolicy(policy: WithRow<Policy>): void {
     this.#change({ table: 'policies', before: policy, after: undefined });
   }
 
@@ -195,19 +195,19 @@ export class Registry {
 
   /** Notes what a change was, to be made durable, or taken back, together with it. */
   audit(entry: AuditEntry): void {
-    this.#change({ table: 'audit', before: undefined, after: this.#placed('audit', entry) });
+    this.#change({ table: 'audit', before: undefined, after: this.#withRow('audit', entry) });
   }
 
   // The journal
 
   /** How much is in the journal. */
-  get mark(): number {
+  get journalLength(): number {
     return this.#journal.length;
   }
 
   /** Takes back what was noted since a mark. */
-  rollBack(mark: number): void {
-    while (this.#journal.length > mark) {
+  rollBack(journalLength: number): void {
+    while (this.#journal.length > journalLength) {
       const { table, before, after } = this.#journal.pop()!;
       this.#apply({ table, before: after, after: before } as Change);
     }
@@ -217,14 +217,14 @@ export class Registry {
    * Makes what was noted durable, and begins another journal.
    * @returns what it was. Throws where it could not be made durable, and then changes nothing.
    */
-  settle(store: Store): readonly Change[] {
+  commit(store: Store): readonly Change[] {
     const journal = this.#journal;
     if (journal.length > 0) store.commit(journal);
     this.#journal = [];
     return journal;
   }
 
-  #placed<T extends TableName>(table: T, record: Records[T]): Stored<Records[T]> {
+  #withRow<T extends TableName>(table: T, record: RecordTypes[T]): WithRow<RecordTypes[T]> {
     return { ...record, row: this.#nextRow[table]++ };
   }
 
@@ -257,37 +257,37 @@ export class Registry {
     }
   }
 
-  #applyNamespace(before: Namespace | undefined, after: Namespace | undefined): void {
+  #applyNamespace(before: StoredNamespace | undefined, after: StoredNamespace | undefined): void {
     if (before !== undefined) {
       this.#namespacesById.delete(before.id);
       this.#namespacesByName.delete(before.name);
-      this.#laneRows.delete(before.name);
+      this.#statsRows.delete(before.name);
     }
     if (after !== undefined) {
       this.#namespacesById.set(after.id, after);
       this.#namespacesByName.set(after.name, after);
-      const { size } = this.#laneRows;
-      if (size < OTHER_ROW) this.#laneRows.set(after.name, size);
+      const { size } = this.#statsRows;
+      if (size < OTHER_NAMESPACES_ROW) this.#statsRows.set(after.name, size);
     }
   }
 
   #applyOverride(before: Override | undefined, after: Override | undefined): void {
-    this.#count(before, -1);
-    this.#count(after, 1);
-    if (after !== undefined) this.#scope(after.scope).set(after.identifier, after);
+    this.#updateCount(before, -1);
+    this.#updateCount(after, 1);
+    if (after !== undefined) this.#overridesInScope(after.scope).set(after.identifier, after);
     else if (before !== undefined) {
-      const scope = this.#scope(before.scope);
+      const scope = this.#overridesInScope(before.scope);
       scope.delete(before.identifier);
       if (scope.size === 0) this.#overrides.delete(before.scope);
     }
   }
 
-  #count(override: Override | undefined, change: number): void {
+  #updateCount(override: Override | undefined, change: number): void {
     if (override === undefined) return;
-    this.#counts[isExact(this.place(override)) ? 'exact' : 'wildcard'] += change;
+    this.#counts[isExact(this.overrideEntry(override)) ? 'exact' : 'wildcard'] += change;
   }
 
-  #scope(scope: string): Map<string, Override> {
+  #overridesInScope(scope: string): Map<string, Override> {
     let overrides = this.#overrides.get(scope);
     if (overrides === undefined) {
       overrides = new Map();

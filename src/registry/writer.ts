@@ -22,11 +22,11 @@ import type { Change, Store } from '../store/store.ts';
 import type { Registry } from './registry.ts';
 
 /** A round takes no more requests when they are so large together. */
-const ROUND_BYTES = IMPORT_MAX_BYTES;
+const GROUP_COMMIT_MAX_BYTES = IMPORT_MAX_BYTES;
 /** After a failure, when names that checks have brought are tried again. */
 const RETRY_MS = 1_000;
 
-interface Waiting {
+interface PendingChange {
   work: () => object;
   bytes: number;
   resolve: (answer: object) => void;
@@ -36,25 +36,25 @@ interface Waiting {
 type Outcome = { answer: object } | { error: unknown };
 
 /** Puts durable changes in force; resolves when they are, on every acceptor. */
-export type Publish = (changes: readonly Change[], rejected: string[]) => Promise<void>;
+export type Publisher = (changes: readonly Change[], rejected: string[]) => Promise<void>;
 
 export class Writer {
-  rounds = 0;
+  groupCommits = 0;
   /** Changes that were not taken, since too many waited. */
-  shed = 0;
+  shedChanges = 0;
   readonly #registry: Registry;
   readonly #store: Store;
-  readonly #publish: Publish;
+  readonly #publish: Publisher;
   readonly #log: Log;
   readonly #nowMs: () => number;
-  #waiting: Waiting[] = [];
-  #waitingBytes = 0;
+  #pending: PendingChange[] = [];
+  #pendingBytes = 0;
   /** Names of namespaces that checks have brought. */
-  readonly #names = new Set<string>();
-  #retry: NodeJS.Timeout | undefined;
-  #running = false;
+  readonly #newNamespaceNames = new Set<string>();
+  #retryTimer: NodeJS.Timeout | undefined;
+  #isRunning = false;
 
-  constructor(registry: Registry, store: Store, publish: Publish, log: Log, nowMs: () => number) {
+  constructor(registry: Registry, store: Store, publish: Publisher, log: Log, nowMs: () => number) {
     this.#registry = registry;
     this.#store = store;
     this.#publish = publish;
@@ -69,57 +69,60 @@ export class Writer {
    */
   submit(bytes: number, work: () => object): Promise<object> {
     const full =
-      this.#waiting.length >= PENDING_CHANGES_MAX || this.#waitingBytes + bytes > PENDING_BYTES_MAX;
+      this.#pending.length >= PENDING_CHANGES_MAX || this.#pendingBytes + bytes > PENDING_BYTES_MAX;
     if (full) {
-      this.shed++;
+      this.shedChanges++;
       const message = 'too many changes wait to be written; nothing was changed';
       return Promise.reject(new ApiError('SERVICE_UNAVAILABLE', message));
     }
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ work, bytes, resolve, reject });
-      this.#waitingBytes += bytes;
+      this.#pending.push({ work, bytes, resolve, reject });
+      this.#pendingBytes += bytes;
       this.#start();
     });
   }
 
   /** A check came in a namespace that is not known yet. */
-  register(name: string): void {
+  registerNamespace(name: string): void {
     if (this.#registry.namespaceByName(name) !== undefined) return;
-    this.#names.add(name);
-    if (this.#retry === undefined) this.#start();
+    this.#newNamespaceNames.add(name);
+    if (this.#retryTimer === undefined) this.#start();
   }
 
   /** Writes what checks have brought, now. */
   flush(): void {
-    clearTimeout(this.#retry);
+    clearTimeout(this.#retryTimer);
     this.#addNamespaces();
     this.#commit();
   }
 
   #start(): void {
-    if (this.#running) return;
-    this.#running = true;
+    if (this.#isRunning) return;
+    this.#isRunning = true;
     // What comes in the same turn is in the same round.
     setImmediate(() => void this.#run());
   }
 
   async #run(): Promise<void> {
-    while (this.#waiting.length > 0 || (this.#names.size > 0 && this.#retry === undefined)) {
-      await this.#round();
+    while (
+      this.#pending.length > 0 ||
+      (this.#newNamespaceNames.size > 0 && this.#retryTimer === undefined)
+    ) {
+      await this.#runGroupCommit();
       // Whatever else this thread has to do comes in between.
       await new Promise(setImmediate);
     }
-    this.#running = false;
+    this.#isRunning = false;
   }
 
-  async #round(): Promise<void> {
-    const round = this.#take();
-    this.rounds++;
+  async #runGroupCommit(): Promise<void> {
+    const round = this.#takePending();
+    this.groupCommits++;
     const rejected = this.#addNamespaces();
     let outcomes = round.map(({ work }) => this.#attempt(work));
     const changes = this.#commit();
     if (changes !== undefined) await this.#publish(changes, rejected);
-    else outcomes = round.map(({ work }) => this.#refuse(work));
+    else outcomes = round.map(({ work }) => this.#attemptReadOnly(work));
     round.forEach(({ resolve, reject }, i) => {
       const outcome = outcomes[i];
       if ('answer' in outcome) resolve(outcome.answer);
@@ -128,38 +131,38 @@ export class Writer {
   }
 
   /** What waits, in its order, but no more than this thread does at a time. */
-  #take(): Waiting[] {
+  #takePending(): PendingChange[] {
     let count = 0;
     let bytes = 0;
-    while (count < this.#waiting.length && bytes < ROUND_BYTES)
-      bytes += this.#waiting[count++].bytes;
-    this.#waitingBytes -= bytes;
-    return this.#waiting.splice(0, count);
+    while (count < this.#pending.length && bytes < GROUP_COMMIT_MAX_BYTES)
+      bytes += this.#pending[count++].bytes;
+    this.#pendingBytes -= bytes;
+    return this.#pending.splice(0, count);
   }
 
   #attempt(work: () => object): Outcome {
-    const { mark } = this.#registry;
+    const { journalLength } = this.#registry;
     try {
       return { answer: work() };
     } catch (error) {
-      this.#registry.rollBack(mark);
+      this.#registry.rollBack(journalLength);
       return { error };
     }
   }
 
   /** The store cannot write: an error of a request's own stands, on what there is now. */
-  #refuse(work: () => object): Outcome {
-    const { mark } = this.#registry;
+  #attemptReadOnly(work: () => object): Outcome {
+    const { journalLength } = this.#registry;
     const outcome = this.#attempt(work);
-    if ('error' in outcome || this.#registry.mark === mark) return outcome;
-    this.#registry.rollBack(mark);
+    if ('error' in outcome || this.#registry.journalLength === journalLength) return outcome;
+    this.#registry.rollBack(journalLength);
     const message = 'the store cannot be written to just now; nothing was changed';
     return { error: new ApiError('SERVICE_UNAVAILABLE', message) };
   }
 
   /** @returns the names for which there is no room */
   #addNamespaces(): string[] {
-    const names = [...this.#names].filter((name) => {
+    const names = [...this.#newNamespaceNames].filter((name) => {
       return this.#registry.namespaceByName(name) === undefined;
     });
     const room = NAMESPACES_MAX - this.#registry.namespaceCount;
@@ -169,18 +172,18 @@ export class Writer {
 
   /** @returns what is durable now; undefined where the store failed, and all was taken back */
   #commit(): readonly Change[] | undefined {
-    const { mark: changes } = this.#registry;
+    const { journalLength: changes } = this.#registry;
     try {
-      const settled = this.#registry.settle(this.#store);
-      this.#names.clear();
+      const settled = this.#registry.commit(this.#store);
+      this.#newNamespaceNames.clear();
       logAudit(this.#log, settled);
       return settled;
     } catch (error) {
       this.#registry.rollBack(0);
       this.#log.warn({ err: error, changes }, 'the store cannot be written to');
-      this.#retry ??= setTimeout(() => {
-        this.#retry = undefined;
-        if (this.#names.size > 0) this.#start();
+      this.#retryTimer ??= setTimeout(() => {
+        this.#retryTimer = undefined;
+        if (this.#newNamespaceNames.size > 0) this.#start();
       }, RETRY_MS);
       return undefined;
     }

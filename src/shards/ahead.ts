@@ -11,12 +11,12 @@
 
 import { CHECK_DEADLINE_MS } from '../limits.ts';
 import { HEAD, TAIL } from './layout.ts';
-import type { LinkMemory } from './ring.ts';
+import type { ChannelMemory } from './ring.ts';
 
-const LOOK_MS = 1;
+const POLL_INTERVAL_MS = 1;
 
 /** Somebody who waits for the rings to a worker. */
-interface Waiting {
+interface Waiter {
   worker: number;
   /** Of each acceptor's ring, the head at the moment in question. */
   heads: number[];
@@ -24,19 +24,19 @@ interface Waiting {
   resolve: (isDone: boolean) => void;
 }
 
-export class RingsAhead {
-  readonly #links: readonly (readonly LinkMemory[])[];
+export class QueueBarrier {
+  readonly #channels: readonly (readonly ChannelMemory[])[];
   readonly #nowMs: () => number;
-  #waiting: Waiting[] = [];
+  #waiters: Waiter[] = [];
   /** Runs while somebody waits. */
-  #looking: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
 
   /**
-   * @param links by acceptor and worker
+   * @param channels by acceptor and worker
    * @param nowMs a monotonic clock
    */
-  constructor(links: readonly (readonly LinkMemory[])[], nowMs: () => number) {
-    this.#links = links;
+  constructor(channels: readonly (readonly ChannelMemory[])[], nowMs: () => number) {
+    this.#channels = channels;
     this.#nowMs = nowMs;
   }
 
@@ -46,31 +46,31 @@ export class RingsAhead {
    *   passed before
    */
   wait(worker: number): Promise<boolean> | undefined {
-    const heads = this.#links.map((row) => Atomics.load(row[worker].words, HEAD));
-    if (this.#areDone(worker, heads)) return undefined;
+    const heads = this.#channels.map((row) => Atomics.load(row[worker].words, HEAD));
+    if (this.#isDrained(worker, heads)) return undefined;
     const deadlineMs = this.#nowMs() + CHECK_DEADLINE_MS;
-    this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
+    this.#pollTimer ??= setInterval(() => this.#poll(), POLL_INTERVAL_MS);
     return new Promise((resolve) => {
-      this.#waiting.push({ worker, heads, deadlineMs, resolve });
+      this.#waiters.push({ worker, heads, deadlineMs, resolve });
     });
   }
 
-  #look(): void {
+  #poll(): void {
     const nowMs = this.#nowMs();
-    this.#waiting = this.#waiting.filter(({ worker, heads, deadlineMs, resolve }) => {
-      const isDone = this.#areDone(worker, heads);
+    this.#waiters = this.#waiters.filter(({ worker, heads, deadlineMs, resolve }) => {
+      const isDone = this.#isDrained(worker, heads);
       if (!isDone && nowMs < deadlineMs) return true;
       resolve(isDone);
       return false;
     });
-    if (this.#waiting.length > 0) return;
-    clearInterval(this.#looking);
-    this.#looking = undefined;
+    if (this.#waiters.length > 0) return;
+    clearInterval(this.#pollTimer);
+    this.#pollTimer = undefined;
   }
 
-  #areDone(worker: number, heads: readonly number[]): boolean {
+  #isDrained(worker: number, heads: readonly number[]): boolean {
     return heads.every((head, acceptor) => {
-      const tail = Atomics.load(this.#links[acceptor][worker].words, TAIL);
+      const tail = Atomics.load(this.#channels[acceptor][worker].words, TAIL);
       return ((tail - head) | 0) >= 0;
     });
   }

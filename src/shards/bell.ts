@@ -14,35 +14,40 @@ const AWAKE = 0;
 const ASLEEP = 1;
 
 /** Sleeps until it is rung for, or for `ms`; not at all when there is work. */
-export function sleep(words: Int32Array, bell: number, ms: number, hasWork: () => boolean): void {
-  Atomics.store(words, bell, ASLEEP);
-  if (!hasWork()) Atomics.wait(words, bell, ASLEEP, ms);
-  Atomics.store(words, bell, AWAKE);
+export function sleep(
+  words: Int32Array,
+  wakeUpFlag: number,
+  ms: number,
+  hasWork: () => boolean,
+): void {
+  Atomics.store(words, wakeUpFlag, ASLEEP);
+  if (!hasWork()) Atomics.wait(words, wakeUpFlag, ASLEEP, ms);
+  Atomics.store(words, wakeUpFlag, AWAKE);
 }
 
 /** Rests for `ms`, whatever comes, but for a notification: who rests is not rung for. */
-export function nap(words: Int32Array, bell: number, ms: number): void {
-  Atomics.wait(words, bell, AWAKE, ms);
+export function pause(words: Int32Array, wakeUpFlag: number, ms: number): void {
+  Atomics.wait(words, wakeUpFlag, AWAKE, ms);
 }
 
 /** Wakes the worker behind a bell, if it sleeps. Called after the work is published. */
-export function ring(words: Int32Array, bell: number): void {
-  if (Atomics.load(words, bell) === AWAKE) return;
-  if (Atomics.compareExchange(words, bell, ASLEEP, AWAKE) === ASLEEP) {
-    Atomics.notify(words, bell, 1);
+export function wakeUp(words: Int32Array, wakeUpFlag: number): void {
+  if (Atomics.load(words, wakeUpFlag) === AWAKE) return;
+  if (Atomics.compareExchange(words, wakeUpFlag, ASLEEP, AWAKE) === ASLEEP) {
+    Atomics.notify(words, wakeUpFlag, 1);
   }
 }
 
-const SHUT = 0;
-const OPEN = 1;
+const NOT_REQUESTED = 0;
+const REQUESTED = 1;
 
 /** Asks for a message about what comes from now on. What came before has to be looked for then. */
-export function openDoor(words: Int32Array, door: number): void {
-  Atomics.store(words, door, OPEN);
+export function requestNotification(words: Int32Array, notificationFlag: number): void {
+  Atomics.store(words, notificationFlag, REQUESTED);
 }
 
 /** @returns whether a message has to be sent; called after the work is published */
-export function shutDoor(words: Int32Array, door: number): boolean {
-  if (Atomics.load(words, door) === SHUT) return false;
-  return Atomics.exchange(words, door, SHUT) === OPEN;
+export function takeNotificationRequest(words: Int32Array, notificationFlag: number): boolean {
+  if (Atomics.load(words, notificationFlag) === NOT_REQUESTED) return false;
+  return Atomics.exchange(words, notificationFlag, NOT_REQUESTED) === REQUESTED;
 }

@@ -5,47 +5,53 @@
  */
 
 import type { Control } from '../control.ts';
-import { type AcceptorLane, COUNT, totalOf, WORK, type WorkerLane } from '../lanes.ts';
-import { SWEEP_MS } from '../limits.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  totalOf,
+  WORKER_STAT,
+  type WorkerStats,
+} from '../lanes.ts';
+import { SWEEP_INTERVAL_MS } from '../limits.ts';
 import type { Log } from '../observe/log.ts';
 
 const NEARLY_FULL = 0.9;
 
 export class CapacityWatch {
-  readonly #acceptors: AcceptorLane[];
-  readonly #workers: WorkerLane[];
+  readonly #acceptors: AcceptorStats[];
+  readonly #workers: WorkerStats[];
   readonly #capacity: number;
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
-  #evicted = 0;
-  #noRoom = 0;
+  #evictions = 0;
+  #fullTableCount = 0;
   #wasNearlyFull = false;
 
   constructor(control: Control, capacity: number, log: Log) {
-    this.#acceptors = control.acceptorLanes();
-    this.#workers = control.workerLanes();
+    this.#acceptors = control.allAcceptorStats();
+    this.#workers = control.allWorkerStats();
     this.#capacity = capacity;
     this.#log = log;
-    this.#timer = setInterval(() => this.look(), SWEEP_MS);
+    this.#timer = setInterval(() => this.poll(), SWEEP_INTERVAL_MS);
   }
 
   close(): void {
     clearInterval(this.#timer);
-    this.look();
+    this.poll();
   }
 
   /** Says how many counters were evicted and newcomers found no room since the last look. */
-  look(): void {
+  poll(): void {
     const sum = (count: number, work: number) => {
       return totalOf(this.#acceptors, count) + totalOf(this.#workers, work);
     };
-    const evictedEver = sum(COUNT.liveEvictions, WORK.liveEvictions);
-    const noRoomEver = sum(COUNT.fullTable, WORK.noRoom);
-    const evicted = evictedEver - this.#evicted;
-    const noRoom = noRoomEver - this.#noRoom;
-    this.#evicted = evictedEver;
-    this.#noRoom = noRoomEver;
-    const live = totalOf(this.#workers, WORK.live);
+    const evictedEver = sum(ACCEPTOR_STAT.liveEvictions, WORKER_STAT.liveEvictions);
+    const noRoomEver = sum(ACCEPTOR_STAT.fullTableDecisions, WORKER_STAT.deductionsFull);
+    const evicted = evictedEver - this.#evictions;
+    const noRoom = noRoomEver - this.#fullTableCount;
+    this.#evictions = evictedEver;
+    this.#fullTableCount = noRoomEver;
+    const live = totalOf(this.#workers, WORKER_STAT.liveCounters);
     const facts = { live, capacity: this.#capacity };
     const isNearlyFull = live > NEARLY_FULL * this.#capacity;
     if (evicted + noRoom > 0) {

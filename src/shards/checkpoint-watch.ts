@@ -6,38 +6,38 @@
 
 import { getSystemErrorName } from 'node:util';
 import type { Control } from '../control.ts';
-import { totalOf, WORK, type WorkerLane } from '../lanes.ts';
+import { totalOf, WORKER_STAT, type WorkerStats } from '../lanes.ts';
 import type { Log } from '../observe/log.ts';
 
-const LOOK_MS = 1_000;
+const POLL_INTERVAL_MS = 1_000;
 
 export class CheckpointWatch {
-  readonly #workers: WorkerLane[];
+  readonly #workers: WorkerStats[];
   readonly #directory: string;
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
-  readonly #everyMs: number;
+  readonly #intervalMs: number;
   #isFailing = false;
   /** Files written, and the time of the oldest counters in them, when that was last logged. */
-  #written = 0;
-  #writtenMs = 0;
+  #loggedFileCount = 0;
+  #loggedUntilMs = 0;
 
-  /** @param everyMs the interval of checkpoints */
-  constructor(control: Control, directory: string, everyMs: number, log: Log) {
-    this.#workers = control.workerLanes();
+  /** @param intervalMs the interval of checkpoints */
+  constructor(control: Control, directory: string, intervalMs: number, log: Log) {
+    this.#workers = control.allWorkerStats();
     this.#directory = directory;
-    this.#everyMs = everyMs;
+    this.#intervalMs = intervalMs;
     this.#log = log;
-    this.#timer = setInterval(() => this.look(), LOOK_MS);
+    this.#timer = setInterval(() => this.poll(), POLL_INTERVAL_MS);
   }
 
   close(): void {
     clearInterval(this.#timer);
-    this.look();
+    this.poll();
   }
 
-  look(): void {
-    const errors = this.#workers.map((lane) => lane.counted(WORK.checkpointError));
+  poll(): void {
+    const errors = this.#workers.map((lane) => lane.get(WORKER_STAT.checkpointErrno));
     const error = errors.find((number) => number !== 0);
     const isFailing = error !== undefined;
     if (isFailing && !this.#isFailing) {
@@ -51,11 +51,13 @@ export class CheckpointWatch {
   }
 
   #logWritten(): void {
-    const atMs = Math.min(...this.#workers.map((lane) => lane.counted(WORK.checkpointedMs)));
-    const written = totalOf(this.#workers, WORK.checkpoints);
-    if (written === this.#written || atMs < this.#writtenMs + this.#everyMs) return;
-    this.#log.debug({ files: written - this.#written }, 'counters were written to files');
-    this.#written = written;
-    this.#writtenMs = atMs;
+    const atMs = Math.min(
+      ...this.#workers.map((lane) => lane.get(WORKER_STAT.checkpointedUntilMs)),
+    );
+    const written = totalOf(this.#workers, WORKER_STAT.checkpoints);
+    if (written === this.#loggedFileCount || atMs < this.#loggedUntilMs + this.#intervalMs) return;
+    this.#log.debug({ files: written - this.#loggedFileCount }, 'counters were written to files');
+    this.#loggedFileCount = written;
+    this.#loggedUntilMs = atMs;
   }
 }

@@ -7,111 +7,117 @@
  * lane has the number of the error until a round is whole again; checks go on.
  */
 
-import type { KeyWords } from '../counters/checkpoint.ts';
-import { Checkpointer, Part } from '../counters/checkpointer.ts';
+import type { HashKeyFingerprint } from '../counters/checkpoint.ts';
+import { CheckpointBuffer, CheckpointWriter } from '../counters/checkpointer.ts';
 import type { CounterTable } from '../counters/table.ts';
-import { WORK, type WorkerLane } from '../lanes.ts';
+import { WORKER_STAT, type WorkerStats } from '../lanes.ts';
 
 /** What a worker has to know of checkpoints. */
 export interface CheckpointPlan {
   directory: string;
-  everyMs: number;
-  key: KeyWords;
+  intervalMs: number;
+  keyFingerprint: HashKeyFingerprint;
 }
 
 /** Between two parts of a checkpoint. */
-const PAUSE_MS = 1;
+const PART_PAUSE_MS = 1;
 
-export class Checkpoints {
-  readonly #checkpointers: readonly Checkpointer[];
-  readonly #everyMs: number;
-  readonly #lane: WorkerLane;
+export class CheckpointScheduler {
+  readonly #writers: readonly CheckpointWriter[];
+  readonly #intervalMs: number;
+  readonly #stats: WorkerStats;
   /** The shard in hand; none between two rounds. */
-  #at: number;
-  #isBegun = false;
-  #isWhole = true;
-  #startedMs = 0;
+  #current: number;
+  #hasBegunShard = false;
+  #hasNoFailure = true;
+  #roundStartedMs = 0;
   #nextMs = 0;
 
   /** @param owner the incarnation of the calling thread, which its locks carry */
   constructor(
     tables: readonly CounterTable[],
     owner: number,
-    { directory, everyMs, key }: CheckpointPlan,
-    lane: WorkerLane,
+    { directory, intervalMs, keyFingerprint }: CheckpointPlan,
+    stats: WorkerStats,
   ) {
-    const part = new Part();
-    this.#checkpointers = tables.map((table) => {
-      return new Checkpointer(table, owner, directory, key, part, lane);
+    const part = new CheckpointBuffer();
+    this.#writers = tables.map((table) => {
+      return new CheckpointWriter(table, owner, directory, keyFingerprint, part, stats);
     });
-    this.#everyMs = everyMs;
-    this.#lane = lane;
-    this.#at = this.#checkpointers.length;
+    this.#intervalMs = intervalMs;
+    this.#stats = stats;
+    this.#current = this.#writers.length;
   }
 
   /** Writes a part, if it is time. @returns how long there is nothing to write */
   step(nowMs: number): number {
     if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
-    if (!this.#isAmidst()) this.#begin(nowMs);
-    this.#write(nowMs);
-    this.#nextMs = this.#isAmidst() ? nowMs + PAUSE_MS : this.#startedMs + this.#everyMs;
+    if (!this.#isRoundActive()) this.#beginRound(nowMs);
+    this.#writeNextPart(nowMs);
+    this.#nextMs = this.#isRoundActive()
+      ? nowMs + PART_PAUSE_MS
+      : this.#roundStartedMs + this.#intervalMs;
     return Math.max(0, this.#nextMs - nowMs);
   }
 
   /** Writes a whole round without pauses. */
-  writeLast(nowMs: number): void {
-    this.#begin(nowMs);
-    while (this.#isAmidst()) {
-      this.#write(nowMs);
-      this.#lane.beat();
+  writeFinalRound(nowMs: number): void {
+    this.#beginRound(nowMs);
+    while (this.#isRoundActive()) {
+      this.#writeNextPart(nowMs);
+      this.#stats.heartbeat();
     }
   }
 
   /** Leaves no file open. */
   close(): void {
-    for (const checkpointer of this.#checkpointers) checkpointer.abandon();
+    for (const checkpointer of this.#writers) checkpointer.abandon();
   }
 
-  #isAmidst(): boolean {
-    return this.#at < this.#checkpointers.length;
+  #isRoundActive(): boolean {
+    return this.#current < this.#writers.length;
   }
 
-  #begin(nowMs: number): void {
-    this.#at = 0;
-    this.#isBegun = false;
-    this.#isWhole = true;
-    this.#startedMs = nowMs;
+  #beginRound(nowMs: number): void {
+    this.#current = 0;
+    this.#hasBegunShard = false;
+    this.#hasNoFailure = true;
+    this.#roundStartedMs = nowMs;
   }
 
   /** Writes a part of the shard in hand, or the first of the next one that needs it. */
-  #write(nowMs: number): void {
-    while (!this.#isBegun && this.#isAmidst() && !this.#checkpointers[this.#at].isBehind()) {
-      this.#at++;
+  #writeNextPart(nowMs: number): void {
+    while (
+      !this.#hasBegunShard &&
+      this.#isRoundActive() &&
+      !this.#writers[this.#current].hasChanges()
+    ) {
+      this.#current++;
     }
-    if (this.#isAmidst() && this.#writePart(this.#checkpointers[this.#at], nowMs)) {
-      this.#isBegun = false;
-      this.#at++;
+    if (this.#isRoundActive() && this.#writePart(this.#writers[this.#current], nowMs)) {
+      this.#hasBegunShard = false;
+      this.#current++;
     }
-    if (!this.#isAmidst() && this.#isWhole) {
-      this.#lane.set(WORK.checkpointedMs, this.#startedMs);
-      this.#lane.set(WORK.checkpointError, 0);
+    if (!this.#isRoundActive() && this.#hasNoFailure) {
+      this.#stats.set(WORKER_STAT.checkpointedUntilMs, this.#roundStartedMs);
+      this.#stats.set(WORKER_STAT.checkpointErrno, 0);
     }
   }
 
   /** @returns whether the shard has had its turn */
-  #writePart(checkpointer: Checkpointer, nowMs: number): boolean {
+  #writePart(writer: CheckpointWriter, nowMs: number): boolean {
     try {
-      if (!this.#isBegun) checkpointer.begin(nowMs);
-      this.#isBegun = true;
-      if (!checkpointer.step(nowMs)) return false;
-      this.#lane.add(WORK.checkpoints, 1);
+      if (!this.#hasBegunShard) writer.begin(nowMs);
+      this.#hasBegunShard = true;
+      if (!writer.writePart(nowMs)) return false;
+      this.#stats.add(WORKER_STAT.checkpoints, 1);
     } catch (error) {
       const { errno } = error as NodeJS.ErrnoException;
       if (errno === undefined) throw error;
-      checkpointer.abandon();
-      this.#isWhole = false;
-      this.#lane.add(WORK.checkpointFailures, 1);
-      this.#lane.set(WORK.checkpointError, errno);
+      writer.abandon();
+      this.#hasNoFailure = false;
+      this.#stats.add(WORKER_STAT.checkpointFailures, 1);
+      this.#stats.set(WORKER_STAT.checkpointErrno, errno);
     }
     return true;
   }

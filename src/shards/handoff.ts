@@ -4,21 +4,21 @@
  */
 
 import type { Identity } from '../counters/hash.ts';
-import type { Terms } from '../counters/window.ts';
-import { BELL, type WorkerLane } from '../lanes.ts';
-import { ring } from './bell.ts';
-import { ENTRY, STATE } from './layout.ts';
-import { ENTRIES, itemAt, type LinkMemory, Producer } from './ring.ts';
+import type { CheckParameters } from '../counters/window.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../lanes.ts';
+import { wakeUp } from './bell.ts';
+import { ENTRY, ENTRY_STATE } from './layout.ts';
+import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer } from './ring.ts';
 
-export class Handoff {
-  readonly memory: LinkMemory;
-  readonly #producer: Producer;
-  readonly #worker: WorkerLane;
+export class CheckQueueProducer {
+  readonly memory: ChannelMemory;
+  readonly #producer: QueueProducer;
+  readonly #workerStats: WorkerStats;
 
-  constructor(memory: LinkMemory, worker: WorkerLane) {
+  constructor(memory: ChannelMemory, workerStats: WorkerStats) {
     this.memory = memory;
-    this.#producer = new Producer(memory, ENTRIES);
-    this.#worker = worker;
+    this.#producer = new QueueProducer(memory, CHECK_QUEUE);
+    this.#workerStats = workerStats;
   }
 
   hasRoom(): boolean {
@@ -26,8 +26,8 @@ export class Handoff {
   }
 
   /** The number that the next entry will have. */
-  get next(): number {
-    return this.#producer.next;
+  get nextNumber(): number {
+    return this.#producer.nextNumber;
   }
 
   /**
@@ -35,15 +35,15 @@ export class Handoff {
    * @param kind one of KIND
    * @param window of a deduction: the number of the window in which the check was admitted
    */
-  put(
+  enqueue(
     kind: number,
     id: Identity,
     namespaceTag: number,
     window: number,
-    { limit, durationMs, cost }: Terms,
+    { limit, durationMs, cost }: CheckParameters,
   ): void {
     const { words, doubles } = this.memory;
-    const at = this.#producer.slot();
+    const at = this.#producer.nextItem();
     doubles[at / 2 + ENTRY.limit] = limit;
     doubles[at / 2 + ENTRY.durationMs] = durationMs;
     doubles[at / 2 + ENTRY.cost] = cost;
@@ -54,20 +54,25 @@ export class Handoff {
     words[at + ENTRY.hash + 3] = id.h3;
     words[at + ENTRY.namespaceTag] = namespaceTag;
     words[at + ENTRY.kind] = kind;
-    words[at + ENTRY.state] = STATE.queued;
-    words[at + ENTRY.number] = this.#producer.next;
+    words[at + ENTRY.state] = ENTRY_STATE.queued;
+    words[at + ENTRY.number] = this.#producer.nextNumber;
     this.#producer.publish();
   }
 
   /** Wakes the worker, should it sleep. */
-  ring(): void {
-    ring(this.#worker.words, BELL);
+  wakeWorker(): void {
+    wakeUp(this.#workerStats.words, WAKE_UP_FLAG);
   }
 
   /** Takes an entry back. @returns false when the worker has begun it, or is done with it */
   withdraw(number: number): boolean {
-    const state = itemAt(ENTRIES, number) + ENTRY.state;
-    const was = Atomics.compareExchange(this.memory.words, state, STATE.queued, STATE.withdrawn);
-    return was === STATE.queued;
+    const state = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    const was = Atomics.compareExchange(
+      this.memory.words,
+      state,
+      ENTRY_STATE.queued,
+      ENTRY_STATE.withdrawn,
+    );
+    return was === ENTRY_STATE.queued;
   }
 }

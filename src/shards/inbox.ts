@@ -6,45 +6,51 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { DEDUCTION, newDecision } from '../counters/decision.ts';
+import { DEDUCTION_OUTCOME, newDecision } from '../counters/decision.ts';
 import type { Identity, MutableIdentity } from '../counters/hash.ts';
 import type { CounterTable } from '../counters/table.ts';
-import type { Terms } from '../counters/window.ts';
+import type { CheckParameters } from '../counters/window.ts';
 import { MemoryError } from '../errors.ts';
-import { WORK, type WorkerLane } from '../lanes.ts';
+import { WORKER_STAT, type WorkerStats } from '../lanes.ts';
 import type { Clock } from '../time.ts';
-import { shutDoor } from './bell.ts';
-import { DOOR, ENTRY, KIND, REPLY, STATE } from './layout.ts';
-import { Consumer, ENTRIES, type LinkMemory, Producer, REPLIES } from './ring.ts';
+import { takeNotificationRequest } from './bell.ts';
+import { ENTRY, ENTRY_KIND, ENTRY_STATE, NOTIFICATION_FLAG, REPLY } from './layout.ts';
+import {
+  CHECK_QUEUE,
+  type ChannelMemory,
+  QueueConsumer,
+  QueueProducer,
+  REPLY_QUEUE,
+} from './ring.ts';
 
-export class Inbox {
-  readonly #memory: LinkMemory;
-  readonly #entries: Consumer;
-  readonly #replies: Producer;
+export class CheckQueueConsumer {
+  readonly #memory: ChannelMemory;
+  readonly #entries: QueueConsumer;
+  readonly #replies: QueueProducer;
   readonly #tableOf: (id: Identity) => CounterTable;
   readonly #clock: Clock;
-  readonly #lane: WorkerLane;
-  readonly #door: MessagePort | undefined;
+  readonly #stats: WorkerStats;
+  readonly #notificationPort: MessagePort | undefined;
   readonly #id: MutableIdentity = { h0: 0, h1: 0, h2: 0, h3: 0 };
-  readonly #terms: Terms = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
+  readonly #parameters: CheckParameters = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
   readonly #decision = newDecision();
   #nowMs = 0;
 
-  /** @param door where to send a message when answers lie in the ring; none where none are given */
+  /** @param notificationPort where to send a message when answers lie in the ring; none where none are given */
   constructor(
-    memory: LinkMemory,
+    memory: ChannelMemory,
     tableOf: (id: Identity) => CounterTable,
     clock: Clock,
-    lane: WorkerLane,
-    door: MessagePort | undefined,
+    stats: WorkerStats,
+    notificationPort: MessagePort | undefined,
   ) {
     this.#memory = memory;
-    this.#entries = new Consumer(memory, ENTRIES);
-    this.#replies = new Producer(memory, REPLIES);
+    this.#entries = new QueueConsumer(memory, CHECK_QUEUE);
+    this.#replies = new QueueProducer(memory, REPLY_QUEUE);
     this.#tableOf = tableOf;
     this.#clock = clock;
-    this.#lane = lane;
-    this.#door = door;
+    this.#stats = stats;
+    this.#notificationPort = notificationPort;
   }
 
   isEmpty(): boolean {
@@ -52,23 +58,24 @@ export class Inbox {
   }
 
   /** Does at most so many entries, all at one reading of the clock. @returns how many it did */
-  serve(most: number): number {
+  processEntries(maxCount: number): number {
     if (this.#entries.isEmpty()) return 0;
     const { words } = this.#memory;
     this.#nowMs = this.#clock.nowMs();
-    const answered = this.#replies.next;
+    const answered = this.#replies.nextNumber;
     let served = 0;
-    for (; served < most && !this.#entries.isEmpty(); served++) {
-      const at = this.#entries.item();
-      if (words[at + ENTRY.number] !== this.#entries.next) {
+    for (; served < maxCount && !this.#entries.isEmpty(); served++) {
+      const at = this.#entries.firstItem();
+      if (words[at + ENTRY.number] !== this.#entries.nextNumber) {
         throw new MemoryError(
-          `entry ${this.#entries.next} of a ring says it is ${words[at + ENTRY.number]}`,
+          `entry ${this.#entries.nextNumber} of a ring says it is ${words[at + ENTRY.number]}`,
         );
       }
-      if (this.#claim(at)) this.#do(at);
-      this.#entries.done();
+      if (this.#claim(at)) this.#processEntry(at);
+      this.#entries.releaseFirst();
     }
-    if (this.#replies.next !== answered && shutDoor(words, DOOR)) this.#door?.postMessage(null);
+    if (this.#replies.nextNumber !== answered && takeNotificationRequest(words, NOTIFICATION_FLAG))
+      this.#notificationPort?.postMessage(null);
     return served;
   }
 
@@ -76,59 +83,59 @@ export class Inbox {
   #claim(at: number): boolean {
     const { words } = this.#memory;
     const state = at + ENTRY.state;
-    const was = Atomics.compareExchange(words, state, STATE.queued, STATE.claimed);
+    const was = Atomics.compareExchange(words, state, ENTRY_STATE.queued, ENTRY_STATE.claimed);
     switch (was) {
-      case STATE.queued:
+      case ENTRY_STATE.queued:
         return true;
-      case STATE.withdrawn:
+      case ENTRY_STATE.withdrawn:
         return false;
-      case STATE.claimed:
-        Atomics.store(words, state, STATE.repeated);
-        this.#lane.add(WORK.repeated, 1);
+      case ENTRY_STATE.claimed:
+        Atomics.store(words, state, ENTRY_STATE.repeated);
+        this.#stats.add(WORKER_STAT.entriesRepeated, 1);
         return true;
-      case STATE.repeated:
-        this.#lane.add(WORK.lost, 1);
+      case ENTRY_STATE.repeated:
+        this.#stats.add(WORKER_STAT.entriesLost, 1);
         return false;
       default:
         throw new MemoryError(`an entry of a ring is in state ${was}`);
     }
   }
 
-  #do(at: number): void {
+  #processEntry(at: number): void {
     const { words, doubles } = this.#memory;
     const id = this.#id;
     id.h0 = words[at + ENTRY.hash];
     id.h1 = words[at + ENTRY.hash + 1];
     id.h2 = words[at + ENTRY.hash + 2];
     id.h3 = words[at + ENTRY.hash + 3];
-    const terms = this.#terms;
+    const terms = this.#parameters;
     terms.limit = doubles[at / 2 + ENTRY.limit];
     terms.durationMs = doubles[at / 2 + ENTRY.durationMs];
     terms.cost = doubles[at / 2 + ENTRY.cost];
     const kind = words[at + ENTRY.kind];
-    terms.isSliding = kind === KIND.slidingCheck;
-    if (kind === KIND.deduction) this.#deduct(at);
-    else if (kind === KIND.fixedCheck || kind === KIND.slidingCheck) this.#decide(at);
+    terms.isSliding = kind === ENTRY_KIND.slidingCheck;
+    if (kind === ENTRY_KIND.deduction) this.#deduct(at);
+    else if (kind === ENTRY_KIND.fixedCheck || kind === ENTRY_KIND.slidingCheck) this.#decide(at);
     else throw new MemoryError(`an entry of a ring is of kind ${kind}`);
   }
 
   #deduct(at: number): void {
     const { words, doubles } = this.#memory;
-    const { cost } = this.#terms;
+    const { cost } = this.#parameters;
     const tag = words[at + ENTRY.namespaceTag];
     const window = doubles[at / 2 + ENTRY.window];
     const table = this.#tableOf(this.#id);
-    const outcome = table.deduct(this.#id, tag, this.#nowMs, window, this.#terms);
-    if (outcome === DEDUCTION.past) {
-      this.#lane.add(WORK.past, 1);
-      this.#lane.add(WORK.pastTokens, cost);
-    } else if (outcome === DEDUCTION.noRoom) {
-      this.#lane.add(WORK.noRoom, 1);
-      this.#lane.add(WORK.noRoomTokens, cost);
+    const outcome = table.deduct(this.#id, tag, this.#nowMs, window, this.#parameters);
+    if (outcome === DEDUCTION_OUTCOME.windowEnded) {
+      this.#stats.add(WORKER_STAT.deductionsWindowEnded, 1);
+      this.#stats.add(WORKER_STAT.deductionTokensWindowEnded, cost);
+    } else if (outcome === DEDUCTION_OUTCOME.full) {
+      this.#stats.add(WORKER_STAT.deductionsFull, 1);
+      this.#stats.add(WORKER_STAT.deductionTokensFull, cost);
     } else {
-      this.#lane.add(WORK.applied, 1);
-      this.#lane.add(WORK.appliedTokens, cost);
-      if (outcome === DEDUCTION.evicted) this.#lane.add(WORK.liveEvictions, 1);
+      this.#stats.add(WORKER_STAT.deductionsApplied, 1);
+      this.#stats.add(WORKER_STAT.deductionTokensApplied, cost);
+      if (outcome === DEDUCTION_OUTCOME.evicted) this.#stats.add(WORKER_STAT.liveEvictions, 1);
     }
   }
 
@@ -137,16 +144,16 @@ export class Inbox {
     const decision = this.#decision;
     const tag = words[at + ENTRY.namespaceTag];
     const table = this.#tableOf(this.#id);
-    table.decide(this.#id, tag, this.#nowMs, this.#terms, true, decision);
-    this.#lane.add(WORK.decided, 1);
+    table.decide(this.#id, tag, this.#nowMs, this.#parameters, true, decision);
+    this.#stats.add(WORKER_STAT.decisions, 1);
     // It always has, for there are more places than checks asked at once. Without an answer the
     // acceptor gives one itself, when its deadline has come.
     if (!this.#replies.hasRoom()) return;
-    const reply = this.#replies.slot();
+    const reply = this.#replies.nextItem();
     doubles[reply / 2 + REPLY.remaining] = decision.remaining;
     doubles[reply / 2 + REPLY.reset] = decision.reset;
     words[reply + REPLY.number] = words[at + ENTRY.number];
-    words[reply + REPLY.admitted] = decision.admitted ? 1 : 0;
+    words[reply + REPLY.allowed] = decision.allowed ? 1 : 0;
     words[reply + REPLY.outcome] = decision.outcome;
     this.#replies.publish();
   }

@@ -25,25 +25,25 @@
  * Heads and tails only ever grow, and wrap as int32; an entry lies at its number modulo the size.
  */
 
-import { LINE_BYTES, RING_ENTRIES, RING_REPLIES } from '../limits.ts';
+import { CACHE_LINE_BYTES, CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../limits.ts';
 
-export const LINK_MAGIC = 0x57656c6b; // "Welk"
-export const LINK_VERSION = 1;
+export const CHANNEL_MAGIC = 0x57656c6b; // "Welk"
+export const CHANNEL_VERSION = 1;
 
-export const LINK = { magic: 0, version: 1, acceptor: 2, worker: 3 } as const;
+export const CHANNEL_HEADER = { magic: 0, version: 1, acceptor: 2, worker: 3 } as const;
 
-const LINE_WORDS = LINE_BYTES / 4;
+const LINE_WORDS = CACHE_LINE_BYTES / 4;
 export const HEAD = 1 * LINE_WORDS;
 export const TAIL = 2 * LINE_WORDS;
 export const REPLY_HEAD = 3 * LINE_WORDS;
 export const REPLY_TAIL = 4 * LINE_WORDS;
-export const DOOR = 5 * LINE_WORDS;
+export const NOTIFICATION_FLAG = 5 * LINE_WORDS;
 
 export const ENTRY_WORDS = LINE_WORDS;
 export const REPLY_WORDS = 8;
 export const ENTRIES_AT = 6 * LINE_WORDS;
-export const REPLIES_AT = ENTRIES_AT + RING_ENTRIES * ENTRY_WORDS;
-export const LINK_BYTES = 4 * (REPLIES_AT + RING_REPLIES * REPLY_WORDS);
+export const REPLIES_AT = ENTRIES_AT + CHECK_QUEUE_ENTRIES * ENTRY_WORDS;
+export const CHANNEL_BYTES = 4 * (REPLIES_AT + REPLY_QUEUE_ENTRIES * REPLY_WORDS);
 
 /** Offsets from the start of an entry: the first four in doubles, the others in words. */
 export const ENTRY = {
@@ -58,14 +58,14 @@ export const ENTRY = {
   number: 15,
 } as const;
 
-export const REPLY = { remaining: 0, reset: 1, number: 4, admitted: 5, outcome: 6 } as const;
+export const REPLY = { remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 } as const;
 
 /** A deduction has no answer; a check is decided by the worker, by the one window or the other. */
-export const KIND = { deduction: 1, fixedCheck: 2, slidingCheck: 3 } as const;
+export const ENTRY_KIND = { deduction: 1, fixedCheck: 2, slidingCheck: 3 } as const;
 
 /**
  * What has become of an entry. Queued entries are claimed by the worker or withdrawn by the
  * acceptor, whoever is first; a claimed one that a successor finds was in the hand of a worker that
  * died; one that is found repeated was so twice.
  */
-export const STATE = { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 } as const;
+export const ENTRY_STATE = { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 } as const;

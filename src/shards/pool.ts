@@ -6,12 +6,12 @@
 
 import type { MessagePort, Worker } from 'node:worker_threads';
 import { Piscina } from 'piscina';
-import type { Run, ShardWorkerData } from './worker.ts';
+import type { ShardWorkerData, WorkerRun } from './worker.ts';
 
 /** A worker keeps next to nothing on its heap: what grows beyond this is a fault of its own. */
 const HEAP_MB = 64;
 
-interface Thread {
+interface PoolThread {
   worker: Worker;
   /** Whether it has loaded its file, or has ended. */
   hasBooted: boolean;
@@ -22,34 +22,38 @@ interface Thread {
 export class ShardPool {
   readonly #pool: Piscina;
   /** Every thread there was since the start, while it lives, by its id. */
-  readonly #threads = new Map<number, Thread>();
+  readonly #threads = new Map<number, PoolThread>();
 
-  /** @param threadFailed hears of a thread that failed while it had no run, as in its bootstrap */
-  constructor(workers: number, workerData: ShardWorkerData, threadFailed: (error: Error) => void) {
+  /** @param onThreadFailure hears of a thread that failed while it had no run, as in its bootstrap */
+  constructor(
+    workerCount: number,
+    workerData: ShardWorkerData,
+    onThreadFailure: (error: Error) => void,
+  ) {
     this.#pool = new Piscina({
       filename: new URL('./worker.js', import.meta.url).href,
       workerData,
-      minThreads: workers,
-      maxThreads: workers,
+      minThreads: workerCount,
+      maxThreads: workerCount,
       concurrentTasksPerWorker: 1,
-      maxQueue: workers,
+      maxQueue: workerCount,
       idleTimeout: Number.POSITIVE_INFINITY,
       recordTiming: false,
       atomics: 'disabled',
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MB },
     });
-    this.#pool.on('error', threadFailed);
+    this.#pool.on('error', onThreadFailure);
     // piscina says so of the first threads at once, of all others when they have loaded their file.
-    this.#pool.on('workerCreate', ({ id }: { id: number }) => this.#noteBooted(id));
-    this.#note();
+    this.#pool.on('workerCreate', ({ id }: { id: number }) => this.#trackBooted(id));
+    this.#trackNewThreads();
   }
 
   /**
    * Starts a run. Resolves when it was told to stop, or with what damage it found in shared memory;
    * rejects when it failed, or its thread did.
    */
-  run(run: Run, signal: AbortSignal): Promise<string | undefined> {
-    return this.#pool.run(run, { signal, transferList: run.doors as MessagePort[] });
+  run(run: WorkerRun, signal: AbortSignal): Promise<string | undefined> {
+    return this.#pool.run(run, { signal, transferList: run.notificationPorts as MessagePort[] });
   }
 
   /** How many threads there are; fewer than wanted when one failed in its bootstrap. */
@@ -58,23 +62,23 @@ export class ShardPool {
   }
 
   /** Resolves when a thread has ended; at once when the pool goes on with it. */
-  async ended(id: number): Promise<void> {
+  async waitForEnd(id: number): Promise<void> {
     if (this.#pool.threads.some(({ threadId }) => threadId === id)) return;
     await this.#threads.get(id)?.ended;
   }
 
   /** Ends a thread, whatever it does. */
-  async end(id: number): Promise<void> {
+  async terminate(id: number): Promise<void> {
     await this.#threads.get(id)?.worker.terminate();
   }
 
   /** Ends all threads but those, and but those that are booting unless `endsBooting`. */
-  async endOthers(ids: readonly number[], endsBooting: boolean): Promise<void> {
-    this.#note();
+  async terminateOthers(keptIds: readonly number[], includesBooting: boolean): Promise<void> {
+    this.#trackNewThreads();
     const others = [...this.#threads].filter(([id, { hasBooted }]) => {
-      return !ids.includes(id) && (hasBooted || endsBooting);
+      return !keptIds.includes(id) && (hasBooted || includesBooting);
     });
-    await Promise.all(others.map(([id]) => this.end(id)));
+    await Promise.all(others.map(([id]) => this.terminate(id)));
   }
 
   /**
@@ -82,9 +86,9 @@ export class ShardPool {
    * such a thread is ended: piscina loads the file by require(), and Node does not expect that the
    * linking of an ES module is interrupted there.
    */
-  async booted(): Promise<void> {
+  async waitForBoot(): Promise<void> {
     for (;;) {
-      this.#note();
+      this.#trackNewThreads();
       const booting = [...this.#threads.values()].filter(({ hasBooted }) => !hasBooted);
       if (booting.length === 0) return;
       await Promise.all(booting.map(({ booted }) => booted));
@@ -96,17 +100,17 @@ export class ShardPool {
   }
 
   /** A thread that was not known has loaded its file. */
-  #noteBooted(id: number): void {
+  #trackBooted(id: number): void {
     const worker = this.#pool.threads.find(({ threadId }) => threadId === id);
-    if (worker !== undefined) this.#add(worker, true);
+    if (worker !== undefined) this.#track(worker, true);
   }
 
   /** All threads that are not known yet are loading their file. */
-  #note(): void {
-    for (const worker of this.#pool.threads) this.#add(worker, false);
+  #trackNewThreads(): void {
+    for (const worker of this.#pool.threads) this.#track(worker, false);
   }
 
-  #add(worker: Worker, hasBooted: boolean): void {
+  #track(worker: Worker, hasBooted: boolean): void {
     const id = worker.threadId;
     if (id < 0 || this.#threads.has(id)) return;
     const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));

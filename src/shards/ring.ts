@@ -9,16 +9,16 @@
  */
 
 import { MemoryError } from '../errors.ts';
-import { RING_ENTRIES, RING_REPLIES } from '../limits.ts';
+import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../limits.ts';
 import { allocateMemory, attachMemory } from '../memory.ts';
 import {
+  CHANNEL_BYTES,
+  CHANNEL_HEADER,
+  CHANNEL_MAGIC,
+  CHANNEL_VERSION,
   ENTRIES_AT,
   ENTRY_WORDS,
   HEAD,
-  LINK,
-  LINK_BYTES,
-  LINK_MAGIC,
-  LINK_VERSION,
   REPLIES_AT,
   REPLY_HEAD,
   REPLY_TAIL,
@@ -27,144 +27,144 @@ import {
 } from './layout.ts';
 
 /** A link as int32 and as float64 from its first byte. */
-export interface LinkMemory {
+export interface ChannelMemory {
   readonly words: Int32Array;
   readonly doubles: Float64Array;
 }
 
-const headerOf = (acceptor: number, worker: number) => {
-  return { magic: LINK_MAGIC, version: LINK_VERSION, acceptor, worker };
+const headerValues = (acceptor: number, worker: number) => {
+  return { magic: CHANNEL_MAGIC, version: CHANNEL_VERSION, acceptor, worker };
 };
 
-export function allocateLink(acceptor: number, worker: number): SharedArrayBuffer {
-  return allocateMemory(LINK_BYTES, LINK, headerOf(acceptor, worker));
+export function allocateChannel(acceptor: number, worker: number): SharedArrayBuffer {
+  return allocateMemory(CHANNEL_BYTES, CHANNEL_HEADER, headerValues(acceptor, worker));
 }
 
 /** @throws MemoryError when the buffer is not the link of these two, of this version */
-export function attachLink(
+export function attachChannel(
   buffer: SharedArrayBuffer,
   acceptor: number,
   worker: number,
-): LinkMemory {
+): ChannelMemory {
   const what = `the link of acceptor ${acceptor} and worker ${worker}`;
-  const words = attachMemory(buffer, what, LINK, headerOf(acceptor, worker));
-  if (buffer.byteLength !== LINK_BYTES) {
-    throw new MemoryError(`${what}: ${buffer.byteLength} bytes, not ${LINK_BYTES}`);
+  const words = attachMemory(buffer, what, CHANNEL_HEADER, headerValues(acceptor, worker));
+  if (buffer.byteLength !== CHANNEL_BYTES) {
+    throw new MemoryError(`${what}: ${buffer.byteLength} bytes, not ${CHANNEL_BYTES}`);
   }
   return { words, doubles: new Float64Array(buffer) };
 }
 
 /** One of the two rings of a link: where its words lie. */
-export interface RingShape {
+export interface QueueLayout {
   head: number;
   tail: number;
-  first: number;
-  size: number;
+  firstItem: number;
+  capacity: number;
   itemWords: number;
 }
 
-export const ENTRIES: RingShape = {
+export const CHECK_QUEUE: QueueLayout = {
   head: HEAD,
   tail: TAIL,
-  first: ENTRIES_AT,
-  size: RING_ENTRIES,
+  firstItem: ENTRIES_AT,
+  capacity: CHECK_QUEUE_ENTRIES,
   itemWords: ENTRY_WORDS,
 };
-export const REPLIES: RingShape = {
+export const REPLY_QUEUE: QueueLayout = {
   head: REPLY_HEAD,
   tail: REPLY_TAIL,
-  first: REPLIES_AT,
-  size: RING_REPLIES,
+  firstItem: REPLIES_AT,
+  capacity: REPLY_QUEUE_ENTRIES,
   itemWords: REPLY_WORDS,
 };
 
 /** The first word of an item, by its number. */
-export function itemAt({ first, size, itemWords }: RingShape, number: number): number {
-  return first + (number & (size - 1)) * itemWords;
+export function itemAt({ firstItem, capacity, itemWords }: QueueLayout, number: number): number {
+  return firstItem + (number & (capacity - 1)) * itemWords;
 }
 
 /** How many items lie in a ring; for who only looks, of a moment ago. */
-export function ringDepth(words: Int32Array, { head, tail, size }: RingShape): number {
+export function queueDepth(words: Int32Array, { head, tail, capacity }: QueueLayout): number {
   // The tail first: between the two readings there can only be more put in.
   const done = Atomics.load(words, tail);
-  return Math.min((Atomics.load(words, head) - done) | 0, size);
+  return Math.min((Atomics.load(words, head) - done) | 0, capacity);
 }
 
-export class Producer {
+export class QueueProducer {
   readonly #words: Int32Array;
-  readonly #shape: RingShape;
+  readonly #layout: QueueLayout;
   #head: number;
   #tailSeen: number;
 
-  constructor({ words }: LinkMemory, shape: RingShape) {
+  constructor({ words }: ChannelMemory, layout: QueueLayout) {
     this.#words = words;
-    this.#shape = shape;
-    this.#head = Atomics.load(words, shape.head);
-    this.#tailSeen = Atomics.load(words, shape.tail);
+    this.#layout = layout;
+    this.#head = Atomics.load(words, layout.head);
+    this.#tailSeen = Atomics.load(words, layout.tail);
   }
 
   /** The number of the item to be published next. */
-  get next(): number {
+  get nextNumber(): number {
     return this.#head;
   }
 
   /** Whether there is room for one more. Room does not go away. */
   hasRoom(): boolean {
-    if (((this.#head - this.#tailSeen) | 0) < this.#shape.size) return true;
-    this.#tailSeen = Atomics.load(this.#words, this.#shape.tail);
-    return ((this.#head - this.#tailSeen) | 0) < this.#shape.size;
+    if (((this.#head - this.#tailSeen) | 0) < this.#layout.capacity) return true;
+    this.#tailSeen = Atomics.load(this.#words, this.#layout.tail);
+    return ((this.#head - this.#tailSeen) | 0) < this.#layout.capacity;
   }
 
   /** The first word of the item to be published next. It is written only while there is room. */
-  slot(): number {
-    return itemAt(this.#shape, this.#head);
+  nextItem(): number {
+    return itemAt(this.#layout, this.#head);
   }
 
   /** Publishes the item in `slot()`. */
   publish(): void {
     this.#head = (this.#head + 1) | 0;
-    Atomics.store(this.#words, this.#shape.head, this.#head);
+    Atomics.store(this.#words, this.#layout.head, this.#head);
   }
 }
 
-export class Consumer {
+export class QueueConsumer {
   readonly #words: Int32Array;
-  readonly #shape: RingShape;
+  readonly #layout: QueueLayout;
   #tail: number;
   #headSeen: number;
 
-  constructor({ words }: LinkMemory, shape: RingShape) {
+  constructor({ words }: ChannelMemory, layout: QueueLayout) {
     this.#words = words;
-    this.#shape = shape;
-    this.#tail = Atomics.load(words, shape.tail);
+    this.#layout = layout;
+    this.#tail = Atomics.load(words, layout.tail);
     this.#headSeen = this.#tail;
   }
 
   /** The number of the first item that is not done with. */
-  get next(): number {
+  get nextNumber(): number {
     return this.#tail;
   }
 
   /** @throws MemoryError when the head cannot be one of this ring */
   isEmpty(): boolean {
     if (this.#headSeen !== this.#tail) return false;
-    const head = Atomics.load(this.#words, this.#shape.head);
+    const head = Atomics.load(this.#words, this.#layout.head);
     const depth = (head - this.#tail) | 0;
-    if (depth < 0 || depth > this.#shape.size) {
-      throw new MemoryError(`a ring of ${this.#shape.size} holds ${depth} items`);
+    if (depth < 0 || depth > this.#layout.capacity) {
+      throw new MemoryError(`a ring of ${this.#layout.capacity} holds ${depth} items`);
     }
     this.#headSeen = head;
     return depth === 0;
   }
 
   /** The first word of the first item, where the ring is not empty. */
-  item(): number {
-    return itemAt(this.#shape, this.#tail);
+  firstItem(): number {
+    return itemAt(this.#layout, this.#tail);
   }
 
   /** Gives the place of the first item back. */
-  done(): void {
+  releaseFirst(): void {
     this.#tail = (this.#tail + 1) | 0;
-    Atomics.store(this.#words, this.#shape.tail, this.#tail);
+    Atomics.store(this.#words, this.#layout.tail, this.#tail);
   }
 }

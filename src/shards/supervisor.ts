@@ -11,23 +11,23 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Control } from '../control.ts';
-import { attachTable, type Table } from '../counters/buffer.ts';
-import { lockOf } from '../counters/layout.ts';
+import { attachTable, type TableMemory } from '../counters/buffer.ts';
+import { lockAt } from '../counters/layout.ts';
 import { breakLock } from '../counters/lock.ts';
-import { BELL, type WorkerLane } from '../lanes.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../lanes.ts';
 import {
   ACCEPTORS_MAX,
-  DISK_LOOKS_MISSED,
+  DISK_MISSED_HEARTBEATS_MAX,
   THREAD_BOOT_MS,
   WORKER_BACKOFF_MS,
-  WORKER_LOOK_MS,
-  WORKER_LOOKS_MISSED,
+  WORKER_HEARTBEAT_MS,
+  WORKER_MISSED_HEARTBEATS_MAX,
 } from '../limits.ts';
 import type { Log } from '../observe/log.ts';
-import { dieAtOnce } from '../supervise/fatal.ts';
-import { ring } from './bell.ts';
+import { killProcess } from '../supervise/fatal.ts';
+import { wakeUp } from './bell.ts';
 import { ShardPool } from './pool.ts';
-import { ENTRIES, ringDepth } from './ring.ts';
+import { CHECK_QUEUE, queueDepth } from './ring.ts';
 import { workerOf } from './shard.ts';
 import type { ShardWorkerData } from './worker.ts';
 
@@ -35,95 +35,95 @@ import type { ShardWorkerData } from './worker.ts';
 const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
 
 /** A run that went on for so many looks was no early end. */
-const SETTLED_LOOKS = 3;
+const EARLY_END_POLLS = 3;
 
 /**
  * How long the workers may take to empty their rings and to write all counters at the end; and how
  * long none of them may be at it.
  */
-const STOP_MOST_MS = 20_000;
-const STOP_IDLE_MS = 2_000;
+const STOP_TIMEOUT_MS = 20_000;
+const STOP_IDLE_TIMEOUT_MS = 2_000;
 /** How long all threads may take to end after that; some 10 ms are usual on an idle machine. */
-const STOP_END_MS = 5_000;
+const STOP_TERMINATION_TIMEOUT_MS = 5_000;
 
 /** How long a thread may take to end when it is told to, before it is left alone. */
-const END_MS = 1_000;
+const TERMINATION_TIMEOUT_MS = 1_000;
 /** The longest that a run is waited for to begin; the wait doubles while runs do not. */
-const BOOT_MOST_MS = 12 * THREAD_BOOT_MS;
+const BOOT_TIMEOUT_MAX_MS = 12 * THREAD_BOOT_MS;
 
-const STOPPED = 'it was told to stop';
-const HANGS = 'it hangs';
-const NOT_BEGUN = 'it did not begin';
+const CAUSE_STOPPED = 'it was told to stop';
+const CAUSE_UNRESPONSIVE = 'it hangs';
+const CAUSE_NOT_STARTED = 'it did not begin';
 
-const after = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
+const delay = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
 
-interface Shepherd {
+interface SupervisedWorker {
   index: number;
-  lane: WorkerLane;
-  beats: number;
-  missed: number;
+  stats: WorkerStats;
+  lastHeartbeats: number;
+  missedHeartbeats: number;
   /** Looks since its run was submitted, and since it has begun. */
-  looks: number;
-  lived: number;
+  pollsSinceSubmission: number;
+  pollsSinceStart: number;
   /** Whether a run is submitted, which may not have begun. */
   isSubmitted: boolean;
   /** Why this thread ended the run itself, if it did. */
-  verdict: string | undefined;
+  terminationCause: string | undefined;
   abort: AbortController;
   earlyEnds: number;
-  kept: Promise<void>;
+  supervision: Promise<void>;
 }
 
-export class ShardWorkers {
-  replaced = 0;
+export class ShardWorkerSupervisor {
+  replacementCount = 0;
   readonly #pool: ShardPool;
-  readonly #tables: Table[];
-  readonly #links: Int32Array[];
-  readonly #doors: (worker: number) => MessagePort[];
+  readonly #tables: TableMemory[];
+  readonly #channels: Int32Array[];
+  readonly #openNotificationPorts: (worker: number) => MessagePort[];
   readonly #log: Log;
-  readonly #workers: Shepherd[];
-  readonly #watch: NodeJS.Timeout;
-  #incarnation = FIRST_INCARNATION;
+  readonly #workers: SupervisedWorker[];
+  readonly #pollTimer: NodeJS.Timeout;
+  #nextIncarnation = FIRST_INCARNATION;
   /** Nobody waits for the workers any more. */
-  #ended = false;
+  #hasEnded = false;
 
-  /** @param doors makes the ends of new channels to all acceptors, where they wait for answers */
+  /** @param openNotificationPorts makes the ends of new channels to all acceptors, where they wait for answers */
   constructor(
     data: ShardWorkerData,
     control: Control,
-    doors: (worker: number) => MessagePort[],
+    openNotificationPorts: (worker: number) => MessagePort[],
     log: Log,
   ) {
     this.#tables = data.tables.map(attachTable);
-    this.#links = data.links.flat().map((link) => new Int32Array(link));
-    this.#doors = doors;
+    this.#channels = data.channels.flat().map((link) => new Int32Array(link));
+    this.#openNotificationPorts = openNotificationPorts;
     this.#log = log;
-    this.#pool = new ShardPool(control.workers, data, (error) => this.#threadFailed(error));
-    this.#workers = control.workerLanes().map((lane, index) => ({
+    this.#pool = new ShardPool(control.workerCount, data, (error) => this.#onThreadFailure(error));
+    this.#workers = control.allWorkerStats().map((stats, index) => ({
       index,
-      lane,
-      beats: 0,
-      missed: 0,
-      looks: 0,
-      lived: 0,
+      stats,
+      lastHeartbeats: 0,
+      missedHeartbeats: 0,
+      pollsSinceSubmission: 0,
+      pollsSinceStart: 0,
       isSubmitted: false,
-      verdict: undefined,
+      terminationCause: undefined,
       abort: new AbortController(),
       earlyEnds: 0,
-      kept: Promise.resolve(),
+      supervision: Promise.resolve(),
     }));
-    for (const worker of this.#workers) worker.kept = this.#keep(worker);
-    this.#watch = setInterval(() => this.#look(), WORKER_LOOK_MS);
+    for (const worker of this.#workers) worker.supervision = this.#supervise(worker);
+    this.#pollTimer = setInterval(() => this.#poll(), WORKER_HEARTBEAT_MS);
   }
 
-  get wanted(): number {
+  get workerCount(): number {
     return this.#workers.length;
   }
 
   /** Workers whose run has begun and shows that it lives. */
-  get running(): number {
-    return this.#workers.filter(({ lane, missed }) => {
-      return lane.thread !== 0 && missed < WORKER_LOOKS_MISSED / 2;
+  get runningCount(): number {
+    return this.#workers.filter(({ stats, missedHeartbeats }) => {
+      return stats.threadId !== 0 && missedHeartbeats < WORKER_MISSED_HEARTBEATS_MAX / 2;
     }).length;
   }
 
@@ -132,76 +132,92 @@ export class ShardWorkers {
    * and ends them. One that dies over it is still followed by another.
    */
   async stop(): Promise<void> {
-    for (const { lane } of this.#workers) {
-      lane.stop();
-      ring(lane.words, BELL);
+    for (const { stats } of this.#workers) {
+      stats.requestStop();
+      wakeUp(stats.words, WAKE_UP_FLAG);
     }
-    const isDone = await Promise.race([this.#allKept(), this.#outOfPatience()]);
+    const isDone = await Promise.race([this.#allStopped(), this.#stopTimeout()]);
     if (!isDone) this.#log.error('shard workers did not come to write the last checkpoint');
-    this.#ended = true;
-    clearInterval(this.#watch);
+    this.#hasEnded = true;
+    clearInterval(this.#pollTimer);
     // A thread may still be booting though another one has done the work it was started for.
-    const hasBooted = await within(THREAD_BOOT_MS, this.#pool.booted());
+    const hasBooted = await completesWithin(THREAD_BOOT_MS, this.#pool.waitForBoot());
     if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
-    const left = this.#links.reduce((sum, link) => sum + ringDepth(link, ENTRIES), 0);
+    const left = this.#channels.reduce((sum, link) => sum + queueDepth(link, CHECK_QUEUE), 0);
     if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
-    const hung = setTimeout(() => dieAtOnce('a shard worker does not end'), STOP_END_MS);
+    const hung = setTimeout(
+      () => killProcess('a shard worker does not end'),
+      STOP_TERMINATION_TIMEOUT_MS,
+    );
     await this.#pool.destroy();
     clearTimeout(hung);
   }
 
-  async #allKept(): Promise<true> {
-    await Promise.all(this.#workers.map(({ kept }) => kept));
+  async #allStopped(): Promise<true> {
+    await Promise.all(this.#workers.map(({ supervision }) => supervision));
     return true;
   }
 
   /** Resolves when none has been at work for a while, or when it takes too long. */
-  async #outOfPatience(): Promise<false> {
+  async #stopTimeout(): Promise<false> {
     let idleMs = 0;
-    for (let ms = 0; ms < STOP_MOST_MS && idleMs < STOP_IDLE_MS; ms += WORKER_LOOK_MS) {
-      await after(WORKER_LOOK_MS);
-      idleMs = this.#workers.some(({ lane }) => lane.thread !== 0) ? 0 : idleMs + WORKER_LOOK_MS;
+    for (
+      let ms = 0;
+      ms < STOP_TIMEOUT_MS && idleMs < STOP_IDLE_TIMEOUT_MS;
+      ms += WORKER_HEARTBEAT_MS
+    ) {
+      await delay(WORKER_HEARTBEAT_MS);
+      idleMs = this.#workers.some(({ stats }) => stats.threadId !== 0)
+        ? 0
+        : idleMs + WORKER_HEARTBEAT_MS;
     }
     return false;
   }
 
-  async #keep(worker: Shepherd): Promise<void> {
-    while (!this.#ended) {
+  async #supervise(worker: SupervisedWorker): Promise<void> {
+    while (!this.#hasEnded) {
       const cause = await this.#run(worker);
-      if (cause === STOPPED || this.#ended) return;
-      this.replaced++;
-      worker.earlyEnds = worker.lived < SETTLED_LOOKS ? worker.earlyEnds + 1 : 0;
-      const waitMs = doubled(WORKER_BACKOFF_MS.first, worker.earlyEnds, WORKER_BACKOFF_MS.most);
+      if (cause === CAUSE_STOPPED || this.#hasEnded) return;
+      this.replacementCount++;
+      worker.earlyEnds = worker.pollsSinceStart < EARLY_END_POLLS ? worker.earlyEnds + 1 : 0;
+      const waitMs = computeBackoffMs(
+        WORKER_BACKOFF_MS.initial,
+        worker.earlyEnds,
+        WORKER_BACKOFF_MS.max,
+      );
       this.#log.error({ worker: worker.index, cause, waitMs }, 'a shard worker is replaced');
-      await after(waitMs);
+      await delay(waitMs);
     }
   }
 
   /** One run, from its submission until nothing of it is left. @returns why it ended */
-  async #run(worker: Shepherd): Promise<string> {
-    const { index, lane } = worker;
-    const incarnation = this.#incarnation++;
-    const doors = this.#doors(index);
-    worker.looks = 0;
-    worker.lived = 0;
-    worker.missed = 0;
-    worker.verdict = undefined;
+  async #run(worker: SupervisedWorker): Promise<string> {
+    const { index, stats } = worker;
+    const incarnation = this.#nextIncarnation++;
+    const notificationPorts = this.#openNotificationPorts(index);
+    worker.pollsSinceSubmission = 0;
+    worker.pollsSinceStart = 0;
+    worker.missedHeartbeats = 0;
+    worker.terminationCause = undefined;
     worker.abort = new AbortController();
-    lane.expect(incarnation);
+    stats.expectRun(incarnation);
     worker.isSubmitted = true;
-    let cause = STOPPED;
+    let cause = CAUSE_STOPPED;
     try {
-      const damage = await this.#pool.run({ index, incarnation, doors }, worker.abort.signal);
-      if (damage !== undefined) dieAtOnce(`shard worker ${index} failed: ${damage}`);
+      const damage = await this.#pool.run(
+        { index, incarnation, notificationPorts },
+        worker.abort.signal,
+      );
+      if (damage !== undefined) killProcess(`shard worker ${index} failed: ${damage}`);
     } catch (error) {
-      cause = worker.verdict ?? (error instanceof Error ? error.message : String(error));
+      cause = worker.terminationCause ?? (error instanceof Error ? error.message : String(error));
       // Of a run that never began.
-      for (const door of doors) door.close();
+      for (const door of notificationPorts) door.close();
     }
     worker.isSubmitted = false;
-    const { thread } = lane;
-    lane.expect(0);
-    await this.#pool.ended(thread);
+    const { threadId } = stats;
+    stats.expectRun(0);
+    await this.#pool.waitForEnd(threadId);
     this.#breakLocks(index, incarnation);
     return cause;
   }
@@ -209,29 +225,33 @@ export class ShardWorkers {
   #breakLocks(index: number, incarnation: number): void {
     for (const [shard, { words, groups }] of this.#tables.entries()) {
       if (workerOf(shard, this.#workers.length) !== index) continue;
-      for (let group = 0; group < groups; group++) breakLock(words, lockOf(group), incarnation);
+      for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
     }
   }
 
-  #look(): void {
+  #poll(): void {
     for (const worker of this.#workers) {
-      const { lane } = worker;
-      worker.looks++;
-      if (!worker.isSubmitted || worker.verdict !== undefined) continue;
-      if (lane.thread === 0) {
-        const bootMs = doubled(THREAD_BOOT_MS, worker.earlyEnds, BOOT_MOST_MS);
-        if (worker.looks * WORKER_LOOK_MS >= bootMs) this.#giveUp(worker, NOT_BEGUN, true);
+      const { stats } = worker;
+      worker.pollsSinceSubmission++;
+      if (!worker.isSubmitted || worker.terminationCause !== undefined) continue;
+      if (stats.threadId === 0) {
+        const bootMs = computeBackoffMs(THREAD_BOOT_MS, worker.earlyEnds, BOOT_TIMEOUT_MAX_MS);
+        if (worker.pollsSinceSubmission * WORKER_HEARTBEAT_MS >= bootMs)
+          this.#abandonRun(worker, CAUSE_NOT_STARTED, true);
         continue;
       }
-      worker.lived++;
+      worker.pollsSinceStart++;
       // Read before the heartbeat, which a worker that leaves the disk makes before it says so.
-      const most = lane.isAtDisk ? DISK_LOOKS_MISSED : WORKER_LOOKS_MISSED;
-      const { beats } = lane;
-      worker.missed = beats === worker.beats ? worker.missed + 1 : 0;
-      worker.beats = beats;
-      if (worker.missed >= most) {
-        worker.verdict = HANGS;
-        void this.#pool.end(lane.thread);
+      const most = stats.isWaitingForDisk
+        ? DISK_MISSED_HEARTBEATS_MAX
+        : WORKER_MISSED_HEARTBEATS_MAX;
+      const { heartbeats } = stats;
+      worker.missedHeartbeats =
+        heartbeats === worker.lastHeartbeats ? worker.missedHeartbeats + 1 : 0;
+      worker.lastHeartbeats = heartbeats;
+      if (worker.missedHeartbeats >= most) {
+        worker.terminationCause = CAUSE_UNRESPONSIVE;
+        void this.#pool.terminate(stats.threadId);
       }
     }
   }
@@ -240,33 +260,33 @@ export class ShardWorkers {
    * A thread failed that had no run yet. piscina starts none in its place, so that a run may wait
    * for it for ever; the next run that is submitted makes piscina start one.
    */
-  #threadFailed(error: Error): void {
-    if (this.#ended || this.#pool.size >= this.#workers.length) return;
+  #onThreadFailure(error: Error): void {
+    if (this.#hasEnded || this.#pool.size >= this.#workers.length) return;
     for (const worker of this.#workers) {
-      if (worker.lane.thread === 0) this.#giveUp(worker, error.message, false);
+      if (worker.stats.threadId === 0) this.#abandonRun(worker, error.message, false);
     }
   }
 
   /**
    * Ends a run that has not begun: whatever thread was meant for it is none of those that run.
-   * @param endsBooting whether threads that are booting are ended too: they take too long
+   * @param includesBooting whether threads that are booting are ended too: they take too long
    */
-  #giveUp(worker: Shepherd, verdict: string, endsBooting: boolean): void {
-    if (!worker.isSubmitted || worker.verdict !== undefined) return;
+  #abandonRun(worker: SupervisedWorker, cause: string, includesBooting: boolean): void {
+    if (!worker.isSubmitted || worker.terminationCause !== undefined) return;
     const { abort } = worker;
-    worker.verdict = verdict;
-    worker.lane.expect(0);
-    const running = this.#workers.map(({ lane }) => lane.thread);
-    const others = this.#pool.endOthers(running, endsBooting);
-    Promise.race([others, after(END_MS)]).then(() => abort.abort());
+    worker.terminationCause = cause;
+    worker.stats.expectRun(0);
+    const running = this.#workers.map(({ stats }) => stats.threadId);
+    const others = this.#pool.terminateOthers(running, includesBooting);
+    Promise.race([others, delay(TERMINATION_TIMEOUT_MS)]).then(() => abort.abort());
   }
 }
 
 /** @returns whether something was done in time */
-function within(ms: number, done: Promise<unknown>): Promise<boolean> {
-  return Promise.race([done.then(() => true), after(ms).then(() => false)]);
+function completesWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
+  return Promise.race([work.then(() => true), delay(ms).then(() => false)]);
 }
 
-function doubled(first: number, times: number, most: number): number {
-  return Math.min(most, first * 2 ** Math.min(times, 20));
+function computeBackoffMs(first: number, doublings: number, max: number): number {
+  return Math.min(max, first * 2 ** Math.min(doublings, 20));
 }

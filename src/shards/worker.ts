@@ -10,62 +10,66 @@
 import { type MessagePort, threadId } from 'node:worker_threads';
 import { workerData } from 'piscina';
 import { Control } from '../control.ts';
-import type { OnFull } from '../counters/decision.ts';
+import type { FullTablePolicy } from '../counters/decision.ts';
 import type { Identity } from '../counters/hash.ts';
 import { CounterTable } from '../counters/table.ts';
 import { MemoryError } from '../errors.ts';
-import { BELL, type WorkerLane } from '../lanes.ts';
-import { WORKER_LOOK_MS } from '../limits.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../lanes.ts';
+import { WORKER_HEARTBEAT_MS } from '../limits.ts';
 import { Clock } from '../time.ts';
-import { nap, sleep } from './bell.ts';
-import { type CheckpointPlan, Checkpoints } from './checkpoints.ts';
-import { Inbox } from './inbox.ts';
-import { attachLink } from './ring.ts';
+import { pause, sleep } from './bell.ts';
+import { type CheckpointPlan, CheckpointScheduler } from './checkpoints.ts';
+import { CheckQueueConsumer } from './inbox.ts';
+import { attachChannel } from './ring.ts';
 import { shardOf, workerOf } from './shard.ts';
-import { Sweeps } from './sweeps.ts';
+import { SweepScheduler } from './sweeps.ts';
 
 /** What every thread of the pool is started with. */
 export interface ShardWorkerData {
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
   /** By acceptor and worker. */
-  links: SharedArrayBuffer[][];
-  onFull: OnFull;
-  checkpoints: CheckpointPlan;
+  channels: SharedArrayBuffer[][];
+  fullTablePolicy: FullTablePolicy;
+  checkpointPlan: CheckpointPlan;
 }
 
 /** One run of a worker. */
-export interface Run {
+export interface WorkerRun {
   index: number;
   /** From FIRST_INCARNATION on, and never the same twice: its locks carry it. */
   incarnation: number;
   /** Where each acceptor hears of its answers; none where acceptors decide themselves. */
-  doors: MessagePort[];
+  notificationPorts: MessagePort[];
 }
 
 /** Entries taken from one ring before the next has its turn. */
-const SERVE_MOST = 128;
+const ENTRIES_PER_TURN_MAX = 128;
 /**
  * Deductions are not urgent: between looks a worker that has some rests for so long without asking
  * to be rung for, which would cost the acceptors more than the deductions do; and so often in vain
  * before it sleeps.
  */
-const NAP_MS = 2;
-const NAPS = 10;
+const PAUSE_MS = 2;
+const PAUSES_BEFORE_SLEEP = 10;
 
 const data = workerData as ShardWorkerData;
 
 /** @returns when it was told to stop, or with what it found wrong in shared memory */
-export default function run({ index, incarnation, doors }: Run): string | undefined {
+export default function run({
+  index,
+  incarnation,
+  notificationPorts,
+}: WorkerRun): string | undefined {
   try {
     const control = new Control(data.control);
-    const lane = control.workerLane(index);
-    if (!lane.enter(incarnation, threadId)) throw new Error('this run has been given up');
+    const lane = control.workerStats(index);
+    if (!lane.startRun(incarnation, threadId)) throw new Error('this run has been given up');
     const clock = new Clock(control);
-    const beat = () => lane.beat();
+    const beat = () => lane.heartbeat();
     const tables = data.tables.map((buffer, shard) => {
-      if (workerOf(shard, control.workers) !== index) return undefined;
-      return new CounterTable(buffer, shard, incarnation, data.onFull, beat);
+      if (workerOf(shard, control.workerCount) !== index) return undefined;
+      return new CounterTable(buffer, shard, incarnation, data.fullTablePolicy, beat);
     });
     const tableOf = (id: Identity) => {
       const table = tables[shardOf(id)];
@@ -73,18 +77,18 @@ export default function run({ index, incarnation, doors }: Run): string | undefi
         throw new MemoryError(`shard ${shardOf(id)} came to worker ${index}`);
       return table;
     };
-    const inboxes = data.links.map((links, acceptor) => {
-      const link = attachLink(links[index], acceptor, index);
-      return new Inbox(link, tableOf, clock, lane, doors[acceptor]);
+    const inboxes = data.channels.map((links, acceptor) => {
+      const link = attachChannel(links[index], acceptor, index);
+      return new CheckQueueConsumer(link, tableOf, clock, lane, notificationPorts[acceptor]);
     });
     const own = tables.filter((table) => table !== undefined);
-    const sweeps = new Sweeps(own, incarnation, lane);
-    const checkpoints = new Checkpoints(own, incarnation, data.checkpoints, lane);
-    const naps = doors.length === 0 ? NAPS : 0;
+    const sweeps = new SweepScheduler(own, incarnation, lane);
+    const checkpoints = new CheckpointScheduler(own, incarnation, data.checkpointPlan, lane);
+    const naps = notificationPorts.length === 0 ? PAUSES_BEFORE_SLEEP : 0;
     try {
-      work(inboxes, sweeps, checkpoints, clock, lane, naps);
+      runLoop(inboxes, sweeps, checkpoints, clock, lane, naps);
       // Nobody decides any more, and what was handed over is done: this one forgets nothing.
-      checkpoints.writeLast(clock.nowMs());
+      checkpoints.writeFinalRound(clock.nowMs());
     } finally {
       checkpoints.close();
     }
@@ -94,37 +98,37 @@ export default function run({ index, incarnation, doors }: Run): string | undefi
     throw error;
   } finally {
     // The thread may go on with another run, which has doors of its own.
-    for (const door of doors) door.close();
+    for (const door of notificationPorts) door.close();
   }
 }
 
-/** @param naps how often to rest in vain before going to sleep */
-function work(
-  inboxes: readonly Inbox[],
-  sweeps: Sweeps,
-  checkpoints: Checkpoints,
+/** @param pausesBeforeSleep how often to rest in vain before going to sleep */
+function runLoop(
+  consumers: readonly CheckQueueConsumer[],
+  sweeps: SweepScheduler,
+  checkpoints: CheckpointScheduler,
   clock: Clock,
-  lane: WorkerLane,
-  naps: number,
+  stats: WorkerStats,
+  pausesBeforeSleep: number,
 ): void {
-  const hasWork = () => inboxes.some((inbox) => !inbox.isEmpty()) || lane.isStopping;
+  const hasWork = () => consumers.some((inbox) => !inbox.isEmpty()) || stats.isStopping;
   let napsLeft = 0;
   for (;;) {
-    lane.beat();
+    stats.heartbeat();
     // Read before the rings are: what was put in before the stop is done before it.
-    const { isStopping } = lane;
+    const { isStopping } = stats;
     let served = 0;
-    for (const inbox of inboxes) served += inbox.serve(SERVE_MOST);
+    for (const inbox of consumers) served += inbox.processEntries(ENTRIES_PER_TURN_MAX);
     if (served === 0 && isStopping) return;
-    if (served > 0) napsLeft = naps;
+    if (served > 0) napsLeft = pausesBeforeSleep;
     const nowMs = clock.nowMs();
     const sleepMs = Math.min(sweeps.step(nowMs), checkpoints.step(nowMs));
-    if (sleepMs === 0 || served >= SERVE_MOST) continue;
+    if (sleepMs === 0 || served >= ENTRIES_PER_TURN_MAX) continue;
     if (napsLeft > 0) {
       napsLeft--;
-      nap(lane.words, BELL, NAP_MS);
+      pause(stats.words, WAKE_UP_FLAG, PAUSE_MS);
     } else if (served === 0) {
-      sleep(lane.words, BELL, Math.min(sleepMs, WORKER_LOOK_MS), hasWork);
+      sleep(stats.words, WAKE_UP_FLAG, Math.min(sleepMs, WORKER_HEARTBEAT_MS), hasWork);
     }
   }
 }

@@ -12,48 +12,52 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import Database from 'libsql';
-import { shardOfName } from '../counters/checkpoint.ts';
+import { shardOfFileName } from '../counters/checkpoint.ts';
 import { StartError } from '../errors.ts';
 import {
-  type Exposure,
+  type DirectoryExposure,
   requireAccess,
-  requireFiles,
+  requireUsableFiles,
+  restrictDirectory,
   restrictFile,
-  takeDirectory,
 } from '../ownership.ts';
 
-const LOCK = 'lock';
-export const STORE = 'store.db';
+const LOCK_FILE = 'lock';
+export const STORE_FILE = 'store.db';
 /** A store in the making; one that is left over was never in force. */
-export const UNFINISHED = 'store.db.new';
+export const UNFINISHED_STORE_FILE = 'store.db.new';
 
 export class DataDirectory {
   readonly path: string;
   /** Set where other users may read or write the directory. */
-  readonly exposure: Exposure | undefined;
+  readonly exposure: DirectoryExposure | undefined;
   readonly #lock: Database.Database;
-  #acknowledged: number;
+  #acknowledgedRevision: number;
 
-  private constructor(path: string, lock: Database.Database, exposure: Exposure | undefined) {
+  private constructor(
+    path: string,
+    lock: Database.Database,
+    exposure: DirectoryExposure | undefined,
+  ) {
     this.path = path;
     this.exposure = exposure;
     this.#lock = lock;
     const [{ user_version: acknowledged }] = lock.pragma('user_version') as {
       user_version: number;
     }[];
-    this.#acknowledged = acknowledged;
+    this.#acknowledgedRevision = acknowledged;
   }
 
   /** Makes and locks the directory. */
   static open(setting: string): DataDirectory {
     const path = resolve(setting);
-    return attempt(`the data directory ${path} cannot be used`, () => {
+    return withStartError(`the data directory ${path} cannot be used`, () => {
       makeDirectory(path);
       requireAccess(path);
-      refuseForeign(path);
-      const exposure = takeDirectory(path);
-      const lockPath = join(path, LOCK);
-      requireFiles(path, readdirSync(path).filter(isOurs));
+      requireNoForeignFiles(path);
+      const exposure = restrictDirectory(path);
+      const lockPath = join(path, LOCK_FILE);
+      requireUsableFiles(path, readdirSync(path).filter(isStoreFile));
       const lock = new Database(lockPath, { timeout: 0 });
       // Not once it is locked: to close any descriptor of a file gives up the locks of the process.
       restrictFile(lockPath);
@@ -67,38 +71,38 @@ export class DataDirectory {
         throw error;
       }
       // Not before the lock is held: another weir may be making and removing files.
-      const names = readdirSync(path).filter((name) => name !== LOCK);
-      const ours = names.filter(isOurs);
-      requireFiles(path, ours);
-      for (const name of [...ours, ...names.filter(isCounters)]) restrictFile(join(path, name));
+      const names = readdirSync(path).filter((name) => name !== LOCK_FILE);
+      const ours = names.filter(isStoreFile);
+      requireUsableFiles(path, ours);
+      for (const name of [...ours, ...names.filter(isCountersFile)]) restrictFile(join(path, name));
       return new DataDirectory(path, lock, exposure);
     });
   }
 
   /** The path of the store, and whether it has to be made. */
-  store(): { path: string; isNew: boolean } {
-    const path = join(this.path, STORE);
+  locateStore(): { path: string; isNew: boolean } {
+    const path = join(this.path, STORE_FILE);
     if (existsSync(path)) return { path, isNew: false };
-    if (this.acknowledged > 0 || existsSync(`${path}-wal`)) {
+    if (this.acknowledgedRevision > 0 || existsSync(`${path}-wal`)) {
       throw new StartError(
         `${path} is missing although it was made before: restore it, or empty ${this.path}` +
           ' to start anew',
       );
     }
-    for (const left of leftOver(this.path)) rmSync(join(this.path, left));
+    for (const left of unfinishedStoreFiles(this.path)) rmSync(join(this.path, left));
     return { path, isNew: true };
   }
 
   /** The revision that the store has reached at least; 0 when none was ever made here. */
-  get acknowledged(): number {
-    return this.#acknowledged;
+  get acknowledgedRevision(): number {
+    return this.#acknowledgedRevision;
   }
 
   /** Durable when it returns. */
   acknowledge(revision: number): void {
-    if (revision === this.#acknowledged) return;
+    if (revision === this.#acknowledgedRevision) return;
     this.#lock.exec(`PRAGMA user_version = ${revision}`);
-    this.#acknowledged = revision;
+    this.#acknowledgedRevision = revision;
   }
 
   close(): void {
@@ -109,7 +113,7 @@ export class DataDirectory {
 }
 
 /** Runs what touches the disk; any failure that is not a sentence yet becomes one. */
-export function attempt<T>(what: string, work: () => T): T {
+export function withStartError<T>(what: string, work: () => T): T {
   try {
     return work();
   } catch (error) {
@@ -126,27 +130,27 @@ function makeDirectory(path: string): void {
 }
 
 /** The store and the lock with the files that SQLite makes beside them: copies are not ours. */
-function isOurs(name: string): boolean {
+function isStoreFile(name: string): boolean {
   return /^(lock|store\.db(\.new)?)(-(wal|shm|journal))?$/.test(name);
 }
 
-function isCounters(name: string): boolean {
-  return shardOfName(name) !== undefined;
+function isCountersFile(name: string): boolean {
+  return shardOfFileName(name) !== undefined;
 }
 
-function isUnfinished(name: string): boolean {
-  return isOurs(name) && name.startsWith(UNFINISHED);
+function isUnfinishedStoreFile(name: string): boolean {
+  return isStoreFile(name) && name.startsWith(UNFINISHED_STORE_FILE);
 }
 
-function leftOver(path: string): string[] {
-  return readdirSync(path).filter(isUnfinished);
+function unfinishedStoreFiles(path: string): string[] {
+  return readdirSync(path).filter(isUnfinishedStoreFile);
 }
 
 /** A directory with other things in it is somebody else's: its mode is not ours to change. */
-function refuseForeign(path: string): void {
+function requireNoForeignFiles(path: string): void {
   const names = readdirSync(path);
-  if (names.includes(LOCK) || names.includes(STORE)) return;
-  const foreign = names.find((name) => name !== 'lost+found' && !isUnfinished(name));
+  if (names.includes(LOCK_FILE) || names.includes(STORE_FILE)) return;
+  const foreign = names.find((name) => name !== 'lost+found' && !isUnfinishedStoreFile(name));
   if (foreign === undefined) return;
   throw new StartError(
     `the data directory ${path} holds ${JSON.stringify(foreign)} but no store: give weir a` +

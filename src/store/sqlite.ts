@@ -11,9 +11,17 @@ import { crc32 } from 'node:zlib';
 import Database from 'libsql';
 import { StartError } from '../errors.ts';
 import { AUDIT_ENTRIES_MAX } from '../limits.ts';
-import { attempt, type DataDirectory } from './directory.ts';
-import type { AuditEntry, Change, Records, Store, Stored, TableName } from './store.ts';
-import { isKnownVersion, MARKER, make, TABLES, upgrade, VERSION, WRITE_META } from './versions.ts';
+import { type DataDirectory, withStartError } from './directory.ts';
+import type { AuditEntry, Change, RecordTypes, Store, TableName, WithRow } from './store.ts';
+import {
+  createStore,
+  isKnownVersion,
+  MARKER,
+  SCHEMA_VERSION,
+  TABLES,
+  upgradeSchema,
+  WRITE_META,
+} from './versions.ts';
 
 interface Row {
   row: number;
@@ -29,7 +37,7 @@ export class SqliteStore implements Store {
   readonly #statements = new Map<string, Database.Statement>();
   readonly #transaction: Database.Transaction<(changes: readonly Change[]) => void>;
   /** The store and its log, by path, as they were opened. */
-  readonly #files: ReadonlyMap<string, number>;
+  readonly #inodes: ReadonlyMap<string, number>;
 
   private constructor(path: string, directory: DataDirectory) {
     this.#path = path;
@@ -39,9 +47,9 @@ export class SqliteStore implements Store {
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
       this.#verify();
-      this.hashKey = Buffer.from(this.#meta('hashKey'), 'hex');
+      this.hashKey = Buffer.from(this.#readMeta('hashKey'), 'hex');
       const paths = [path, `${path}-wal`];
-      this.#files = new Map(paths.map((file) => [file, statSync(file).ino]));
+      this.#inodes = new Map(paths.map((file) => [file, statSync(file).ino]));
     } catch (error) {
       this.#database.close();
       throw error;
@@ -50,47 +58,50 @@ export class SqliteStore implements Store {
 
   /** Opens the store of a locked directory, or makes it. @throws StartError */
   static open(directory: DataDirectory): SqliteStore {
-    const { path, isNew } = directory.store();
-    if (isNew) attempt(`the store ${path} cannot be made`, () => make(directory.path, path));
-    const store = attempt(`the store ${path} cannot be trusted`, () => {
+    const { path, isNew } = directory.locateStore();
+    if (isNew)
+      withStartError(`the store ${path} cannot be made`, () => createStore(directory.path, path));
+    const store = withStartError(`the store ${path} cannot be trusted`, () => {
       return new SqliteStore(path, directory);
     });
-    attempt(`the data directory ${directory.path} cannot be used`, () => store.#acknowledge());
+    withStartError(`the data directory ${directory.path} cannot be used`, () =>
+      store.#acknowledge(),
+    );
     return store;
   }
 
-  read<T extends TableName>(table: T): Stored<Records[T]>[] {
+  read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[] {
     const sql = `SELECT rowid AS row, record, crc FROM ${table} ORDER BY rowid`;
-    const rows = attempt(`the store ${this.#path} cannot be trusted`, () => {
+    const rows = withStartError(`the store ${this.#path} cannot be trusted`, () => {
       return this.#database.prepare(sql).all() as Row[];
     });
-    return rows.map((row) => this.#recordOf(table, row));
+    return rows.map((row) => this.#parseRecord(table, row));
   }
 
-  readAudit(below: number, most: number): Stored<AuditEntry>[] {
+  readAudit(beforeRow: number, limit: number): WithRow<AuditEntry>[] {
     const sql =
       'SELECT rowid AS row, record, crc FROM audit WHERE rowid < ? ORDER BY rowid DESC LIMIT ?';
-    const rows = attempt(`the store ${this.#path} cannot be trusted`, () => {
-      return this.#statement(sql).all(below, most) as Row[];
+    const rows = withStartError(`the store ${this.#path} cannot be trusted`, () => {
+      return this.#statement(sql).all(beforeRow, limit) as Row[];
     });
-    return rows.map((row) => this.#recordOf('audit', row));
+    return rows.map((row) => this.#parseRecord('audit', row));
   }
 
-  get newestAudit(): number {
+  get newestAuditRow(): number {
     const newest = this.#database.prepare('SELECT max(rowid) AS row FROM audit').get();
     return (newest as { row: number | null }).row ?? 0;
   }
 
   get auditCount(): number {
-    return Number(this.#meta('audit.count'));
+    return Number(this.#readMeta('audit.count'));
   }
 
   commit(changes: readonly Change[]): void {
-    this.#requireFiles();
+    this.#requireSameFiles();
     try {
       this.#transaction.immediate(changes);
     } catch (error) {
-      this.#emptyLog();
+      this.#truncateWal();
       throw error;
     }
     try {
@@ -103,19 +114,20 @@ export class SqliteStore implements Store {
 
   close(): void {
     // For whoever copies the one file: all is durable in the log beside it.
-    this.#emptyLog();
+    this.#truncateWal();
     this.#database.close();
   }
 
-  #recordOf<T extends TableName>(table: T, { row, record, crc }: Row): Stored<Records[T]> {
+  #parseRecord<T extends TableName>(table: T, { row, record, crc }: Row): WithRow<RecordTypes[T]> {
     const bytes = Buffer.from(record);
-    if (crc32(bytes) !== crc) this.#distrust(`a record of ${table} does not match its checksum`);
-    return { ...(JSON.parse(bytes.toString()) as Records[T]), row };
+    if (crc32(bytes) !== crc)
+      this.#failVerification(`a record of ${table} does not match its checksum`);
+    return { ...(JSON.parse(bytes.toString()) as RecordTypes[T]), row };
   }
 
   /** What is written to a file that was removed is gone with the process, and without an error. */
-  #requireFiles(): void {
-    for (const [file, inode] of this.#files) {
+  #requireSameFiles(): void {
+    for (const [file, inode] of this.#inodes) {
       if (statSync(file).ino !== inode) throw new Error(`${file} is not the file it was`);
     }
   }
@@ -125,7 +137,7 @@ export class SqliteStore implements Store {
    * durable lies in the log all the same, whole, and would be there again after a crash; not so
    * after this, or where this fails as well, after the next transaction.
    */
-  #emptyLog(): void {
+  #truncateWal(): void {
     try {
       this.#database.pragma('wal_checkpoint(TRUNCATE)');
     } catch {
@@ -143,15 +155,16 @@ export class SqliteStore implements Store {
     }
     for (const [table, more] of counts) {
       const name = `${table}.count`;
-      const count = Number(this.#meta(name)) + more;
-      const removed = table === 'audit' ? this.#removeOldest(count - AUDIT_ENTRIES_MAX) : 0;
+      const count = Number(this.#readMeta(name)) + more;
+      const removed =
+        table === 'audit' ? this.#removeOldestAuditEntries(count - AUDIT_ENTRIES_MAX) : 0;
       this.#writeMeta(name, String(count - removed));
     }
     this.#writeMeta('revision', String(this.#revision() + 1));
   }
 
   /** @returns how many entries of the audit log were removed */
-  #removeOldest(excess: number): number {
+  #removeOldestAuditEntries(excess: number): number {
     if (excess <= 0) return 0;
     const oldest = 'SELECT rowid FROM audit ORDER BY rowid LIMIT ?';
     return this.#statement(`DELETE FROM audit WHERE rowid IN (${oldest})`).run(excess).changes;
@@ -189,7 +202,7 @@ export class SqliteStore implements Store {
   }
 
   #revision(): number {
-    return Number(this.#meta('revision'));
+    return Number(this.#readMeta('revision'));
   }
 
   /** What is acknowledged is remembered outside of the store as well. */
@@ -197,12 +210,13 @@ export class SqliteStore implements Store {
     this.#directory.acknowledge(this.#revision());
   }
 
-  #meta(name: string): string {
+  #readMeta(name: string): string {
     const found = this.#statement('SELECT record, crc FROM meta WHERE name = ?').get(name);
     const row = found as Row | undefined;
-    if (row === undefined) this.#distrust(`it has no ${name}`);
+    if (row === undefined) this.#failVerification(`it has no ${name}`);
     const value = Buffer.from(row.record).toString();
-    if (crc32(name + value) !== row.crc) this.#distrust(`${name} does not match its checksum`);
+    if (crc32(name + value) !== row.crc)
+      this.#failVerification(`${name} does not match its checksum`);
     return value;
   }
 
@@ -210,32 +224,32 @@ export class SqliteStore implements Store {
     const [{ quick_check: found }] = this.#database.pragma('quick_check(1)') as {
       quick_check: string;
     }[];
-    if (found !== 'ok') this.#distrust(found.replaceAll('\n', ' '));
+    if (found !== 'ok') this.#failVerification(found.replaceAll('\n', ' '));
     const tables = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get();
-    if (tables === undefined) this.#distrust('it is empty');
-    if (this.#meta('marker') !== MARKER) this.#distrust('it is not a store of weir');
-    const version = this.#meta('version');
+    if (tables === undefined) this.#failVerification('it is empty');
+    if (this.#readMeta('marker') !== MARKER) this.#failVerification('it is not a store of weir');
+    const version = this.#readMeta('version');
     if (!isKnownVersion(version)) {
-      this.#distrust(`it has version ${version}, and this weir knows ${VERSION}`);
+      this.#failVerification(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
     }
     const revision = this.#revision();
-    const { acknowledged } = this.#directory;
-    if (revision < acknowledged) {
-      this.#distrust(
-        `it is at revision ${revision}, and ${acknowledged} was acknowledged: its log` +
+    const { acknowledgedRevision } = this.#directory;
+    if (revision < acknowledgedRevision) {
+      this.#failVerification(
+        `it is at revision ${revision}, and ${acknowledgedRevision} was acknowledged: its log` +
           ` ${this.#path}-wal was lost, or it is an older copy (then remove the file lock)`,
       );
     }
-    upgrade(this.#database, Number(version));
+    upgradeSchema(this.#database, Number(version));
     for (const table of TABLES) {
       const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
       const { found } = rows as { found: number };
-      const counted = Number(this.#meta(`${table}.count`));
-      if (found !== counted) this.#distrust(`it has ${found} of ${counted} ${table}`);
+      const counted = Number(this.#readMeta(`${table}.count`));
+      if (found !== counted) this.#failVerification(`it has ${found} of ${counted} ${table}`);
     }
   }
 
-  #distrust(why: string): never {
-    throw new StartError(`the store ${this.#path} cannot be trusted: ${why}`);
+  #failVerification(reason: string): never {
+    throw new StartError(`the store ${this.#path} cannot be trusted: ${reason}`);
   }
 }

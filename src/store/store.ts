@@ -68,9 +68,9 @@ export interface AuditEntry {
 }
 
 /** A record and its row, which stays as long as the record does: later ones have higher rows. */
-export type Stored<T> = T & { row: number };
+export type WithRow<T> = T & { row: number };
 
-export interface Records {
+export interface RecordTypes {
   keys: KeyRecord;
   namespaces: NamespaceRecord;
   overrides: OverrideRecord;
@@ -79,14 +79,14 @@ export interface Records {
   policies: Policy;
 }
 
-export type TableName = keyof Records;
+export type TableName = keyof RecordTypes;
 
 /** A record that comes (nothing before), changes, or goes (nothing after). The row stays. */
 export type Change = {
   [T in TableName]: {
     table: T;
-    before: Stored<Records[T]> | undefined;
-    after: Stored<Records[T]> | undefined;
+    before: WithRow<RecordTypes[T]> | undefined;
+    after: WithRow<RecordTypes[T]> | undefined;
   };
 }[TableName];
 
@@ -94,16 +94,16 @@ export interface Store {
   /** 16 bytes, made with the store: the same identifiers hash the same after a restart. */
   readonly hashKey: Uint8Array;
   /** All records of a table, in the order of their rows. */
-  read<T extends TableName>(table: T): Stored<Records[T]>[];
+  read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[];
   /**
    * The newest entries of the audit log, the newest first.
-   * @param below only entries with lower rows
+   * @param beforeRow only entries with lower rows
    */
-  readAudit(below: number, most: number): Stored<AuditEntry>[];
+  readAudit(beforeRow: number, limit: number): WithRow<AuditEntry>[];
   /** How many entries the audit log has. */
   readonly auditCount: number;
   /** The row of its newest entry; 0 where it has none. */
-  readonly newestAudit: number;
+  readonly newestAuditRow: number;
   /**
    * All or nothing; durable when it returns. Throws when it could not be made so. The oldest
    * entries of the audit log are removed where they are too many.

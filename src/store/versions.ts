@@ -11,37 +11,37 @@ import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import Database from 'libsql';
 import { HASH_KEY_BYTES } from '../counters/hash.ts';
-import { UNFINISHED } from './directory.ts';
+import { UNFINISHED_STORE_FILE } from './directory.ts';
 import type { TableName } from './store.ts';
 
 export const MARKER = 'weir';
 
 /** The tables that each version has added. */
-const ADDED: readonly (readonly TableName[])[] = [
+const TABLES_BY_VERSION: readonly (readonly TableName[])[] = [
   ['keys', 'namespaces'],
   ['overrides'],
   ['audit', 'policies'],
 ];
-export const VERSION = ADDED.length;
-export const TABLES = ADDED.flat();
+export const SCHEMA_VERSION = TABLES_BY_VERSION.length;
+export const TABLES = TABLES_BY_VERSION.flat();
 
 export const WRITE_META = 'INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)';
 
 /** Records are blobs: libsql ends the process over a damaged text that is not UTF-8 any more. */
-const META =
+const CREATE_META =
   'CREATE TABLE meta (name TEXT PRIMARY KEY, record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT';
 
 export function isKnownVersion(version: string): boolean {
-  return ADDED.some((_, i) => String(i + 1) === version);
+  return TABLES_BY_VERSION.some((_, i) => String(i + 1) === version);
 }
 
-export function make(directory: string, path: string): void {
-  const unfinished = join(directory, UNFINISHED);
+export function createStore(directory: string, path: string): void {
+  const unfinished = join(directory, UNFINISHED_STORE_FILE);
   const database = new Database(unfinished);
   chmodSync(unfinished, 0o600);
   database.exec('PRAGMA synchronous = FULL');
   database.transaction(() => {
-    database.exec(META);
+    database.exec(CREATE_META);
     writeMeta(database, 'marker', MARKER);
     writeMeta(database, 'revision', '1');
     writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
@@ -55,18 +55,18 @@ export function make(directory: string, path: string): void {
 }
 
 /** Gives a store of an older version what it lacks, all or nothing. */
-export function upgrade(database: Database.Database, from: number): void {
-  if (from === VERSION) return;
+export function upgradeSchema(database: Database.Database, from: number): void {
+  if (from === SCHEMA_VERSION) return;
   database.transaction(() => addTables(database, from)).immediate();
 }
 
 /** @param from the version whose tables are there; 0 for none */
 function addTables(database: Database.Database, from: number): void {
-  for (const table of ADDED.slice(from).flat()) {
+  for (const table of TABLES_BY_VERSION.slice(from).flat()) {
     database.exec(`CREATE TABLE ${table} (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT`);
     writeMeta(database, `${table}.count`, '0');
   }
-  writeMeta(database, 'version', String(VERSION));
+  writeMeta(database, 'version', String(SCHEMA_VERSION));
 }
 
 function writeMeta(database: Database.Database, name: string, value: string): void {

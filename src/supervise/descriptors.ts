@@ -6,7 +6,7 @@
 
 import { readFileSync } from 'node:fs';
 import { StartError } from '../errors.ts';
-import { DESCRIPTORS_KEPT, DESCRIPTORS_KEPT_FOR_THREAD } from '../limits.ts';
+import { RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS_PER_THREAD } from '../limits.ts';
 
 /** @returns undefined where the system does not say; Node has raised it as far as it may */
 export function descriptorLimit(): number | undefined {
@@ -20,18 +20,18 @@ export function descriptorLimit(): number | undefined {
 }
 
 /** @throws StartError when there are too few descriptors to serve anybody */
-export function connectionsWithin(
+export function fitConnections(
   descriptors: number | undefined,
-  asked: number,
+  requested: number,
   threads: number,
 ): number {
-  if (descriptors === undefined) return asked;
-  const kept = DESCRIPTORS_KEPT + threads * DESCRIPTORS_KEPT_FOR_THREAD;
+  if (descriptors === undefined) return requested;
+  const kept = RESERVED_DESCRIPTORS + threads * RESERVED_DESCRIPTORS_PER_THREAD;
   if (descriptors <= kept) {
     throw new StartError(
       `the process may open ${descriptors} files (ulimit -n), of which weir keeps ${kept} for` +
         ' itself: allow more',
     );
   }
-  return Math.min(asked, descriptors - kept);
+  return Math.min(requested, descriptors - kept);
 }

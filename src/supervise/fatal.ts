@@ -3,16 +3,16 @@
 import { closeSync, writeSync } from 'node:fs';
 
 /** Says one sentence on standard error, in one line even where it quotes a stack. */
-export function say(sentence: string): void {
-  writeError(`weir: ${sentence.replace(/\s*\n\s*/g, ' ')}\n`);
+export function printError(sentence: string): void {
+  writeStandardError(`weir: ${sentence.replace(/\s*\n\s*/g, ' ')}\n`);
 }
 
 /** The same as one line of JSON. */
-export function sayJson(value: object): void {
-  writeError(`${JSON.stringify(value)}\n`);
+export function printErrorAsJson(value: object): void {
+  writeStandardError(`${JSON.stringify(value)}\n`);
 }
 
-function writeError(line: string): void {
+function writeStandardError(line: string): void {
   try {
     writeSync(2, line);
   } catch {
@@ -26,8 +26,8 @@ function writeError(line: string): void {
  * farewell: what was acknowledged is on disk. The first process of a container cannot kill itself
  * so; it aborts, with nowhere to write a dump to.
  */
-export function dieAtOnce(sentence: string): never {
-  say(sentence);
+export function killProcess(sentence: string): never {
+  printError(sentence);
   process.kill(process.pid, 'SIGKILL');
   closeSync(2);
   process.abort();

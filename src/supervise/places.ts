@@ -6,46 +6,51 @@
 
 import type { Settings } from '../config/schema.ts';
 import { StartError } from '../errors.ts';
-import type { Places } from '../http/listener.ts';
-import { takePort } from './port.ts';
+import type { ListenAddresses } from '../http/listener.ts';
+import { reservePort } from './port.ts';
 import { UnixSocket } from './socket.ts';
 
 /** What the codes of the system mean here. */
-const LISTEN_FAULTS: Readonly<Record<string, string>> = {
+const LISTEN_ERRORS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another process uses this port',
   EADDRNOTAVAIL: 'no interface of this machine has this address',
   EACCES: 'weir may not use this port; ports below 1024 need a right of their own',
   ENOTFOUND: 'there is no such host',
 };
 
-interface Taken {
+interface ReservedSocket {
   socket: UnixSocket;
   /** Who may connect to it, in octal digits. */
   mode: string;
 }
 
-export class TakenPlaces {
-  readonly places: Places;
-  readonly #sockets: readonly Taken[];
+export class ReservedAddresses {
+  readonly addresses: ListenAddresses;
+  readonly #sockets: readonly ReservedSocket[];
 
-  private constructor(places: Places, sockets: readonly Taken[]) {
-    this.places = places;
+  private constructor(places: ListenAddresses, sockets: readonly ReservedSocket[]) {
+    this.addresses = places;
     this.#sockets = sockets;
   }
 
   /** @throws StartError */
-  static async take(settings: Settings): Promise<TakenPlaces> {
+  static async reserve(settings: Settings): Promise<ReservedAddresses> {
     const { host, gatewayHost } = settings;
-    const port = await needPort('WEIR_PORT', host, settings.port, takePort(host, settings.port));
+    const port = await requirePort(
+      'WEIR_PORT',
+      host,
+      settings.port,
+      reservePort(host, settings.port),
+    );
     let gatewayPort = settings.gatewayPort;
     if (gatewayPort !== undefined) {
-      const having = takePort(gatewayHost, gatewayPort);
-      gatewayPort = await needPort('WEIR_GATEWAY_PORT', gatewayHost, gatewayPort, having);
+      const having = reservePort(gatewayHost, gatewayPort);
+      gatewayPort = await requirePort('WEIR_GATEWAY_PORT', gatewayHost, gatewayPort, having);
     }
-    const sockets: Taken[] = [];
+    const sockets: ReservedSocket[] = [];
     const take = async (setting: string, path: string | undefined, mode: string) => {
       if (path === undefined) return undefined;
-      const socket = await UnixSocket.take(setting, path);
+      const socket = await UnixSocket.reserve(setting, path);
       sockets.push({ socket, mode });
       return socket.path;
     };
@@ -53,32 +58,32 @@ export class TakenPlaces {
     const { gatewaySocket: path, gatewaySocketMode: mode } = settings;
     const gatewaySocket = await take('WEIR_GATEWAY_SOCKET', path, mode);
     const gateway = { host: gatewayHost, port: gatewayPort, socket: gatewaySocket };
-    return new TakenPlaces({ host, port, socket, gateway }, sockets);
+    return new ReservedAddresses({ host, port, socket, gateway }, sockets);
   }
 
   /** Whoever the modes name may connect to the sockets from now on. */
-  open(): void {
-    for (const { socket, mode } of this.#sockets) socket.open(mode);
+  openSockets(): void {
+    for (const { socket, mode } of this.#sockets) socket.applyMode(mode);
   }
 
   /** Nobody finds the sockets any more. */
-  remove(): void {
+  removeSockets(): void {
     for (const { socket } of this.#sockets) socket.remove();
   }
 }
 
-/** @param having the port, when it is had. @throws StartError where it cannot be */
-export async function needPort(
+/** @param reservation the port, when it is had. @throws StartError where it cannot be */
+export async function requirePort(
   setting: string,
   host: string,
   port: number,
-  having: Promise<number>,
+  reservation: Promise<number>,
 ): Promise<number> {
   try {
-    return await having;
+    return await reservation;
   } catch (error) {
     const { code = '', message } = error as NodeJS.ErrnoException;
-    const why = Object.hasOwn(LISTEN_FAULTS, code) ? LISTEN_FAULTS[code] : message;
+    const why = Object.hasOwn(LISTEN_ERRORS, code) ? LISTEN_ERRORS[code] : message;
     throw new StartError(`cannot listen on ${host}:${port} (${setting}): ${why}`);
   }
 }

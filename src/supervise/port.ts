@@ -7,16 +7,16 @@
 import { type AddressInfo, createServer, type Server } from 'node:net';
 
 /** @returns the port, which for 0 is a free one. Rejects when another process has it. */
-export async function takePort(host: string, port: number): Promise<number> {
+export async function reservePort(host: string, port: number): Promise<number> {
   const probe = await listen({ host, port, exclusive: true });
   const { port: found } = probe.address() as AddressInfo;
   await new Promise((resolve) => probe.close(resolve));
-  await holdName(`${host}:${found}`);
+  await reserveName(`${host}:${found}`);
   return found;
 }
 
 /** Holds a name as long as the process lives. Rejects with EADDRINUSE when another one has it. */
-export async function holdName(name: string): Promise<void> {
+export async function reserveName(name: string): Promise<void> {
   if (process.platform !== 'linux') return;
   // In the abstract space of Unix sockets: no file, gone with the process.
   const held = await listen({ path: `\0weir:${name}` });

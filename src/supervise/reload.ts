@@ -8,18 +8,18 @@ import type { PolicyAuditor } from '../audit/policies.ts';
 import type { Log } from '../observe/log.ts';
 import type { Policies } from '../policies/policies.ts';
 import type { Acceptors } from './acceptors.ts';
-import type { Tls } from './tls.ts';
+import type { TlsCertificate } from './tls.ts';
 
-export class Reload {
+export class Reloader {
   readonly #policies: Policies;
-  readonly #tls: Tls | undefined;
+  readonly #tls: TlsCertificate | undefined;
   readonly #acceptors: Acceptors;
   readonly #auditor: PolicyAuditor;
   readonly #log: Log;
 
   constructor(
     policies: Policies,
-    tls: Tls | undefined,
+    tls: TlsCertificate | undefined,
     acceptors: Acceptors,
     auditor: PolicyAuditor,
     log: Log,
@@ -48,7 +48,7 @@ export class Reload {
       const waiting = await this.#policies.reload((policies) => {
         return this.#acceptors.publish({ policies });
       });
-      await this.#auditor.note(this.#policies.all);
+      await this.#auditor.recordChanges(this.#policies.all);
       const after = new Set(this.#policies.all.map(({ namespace }) => namespace));
       this.#log.info({ config: path, policies: after.size }, 'SIGHUP: the policies were reloaded');
       const gone = before.map(({ namespace }) => namespace).filter((name) => !after.has(name));

@@ -13,7 +13,7 @@ import { dirname, resolve } from 'node:path';
 import { StartError } from '../errors.ts';
 import { EXIT } from '../exit.ts';
 import { SOCKET_PATH_MAX_BYTES } from '../limits.ts';
-import { holdName } from './port.ts';
+import { reserveName } from './port.ts';
 
 export class UnixSocket {
   readonly path: string;
@@ -25,7 +25,7 @@ export class UnixSocket {
   }
 
   /** @throws StartError where the path is longer than the kernel takes */
-  static requireShort(setting: string, path: string): void {
+  static requireShortPath(setting: string, path: string): void {
     const bytes = Buffer.byteLength(path);
     if (bytes <= SOCKET_PATH_MAX_BYTES) return;
     const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
@@ -37,8 +37,8 @@ export class UnixSocket {
    * @param setting that names the path
    * @throws StartError where the path cannot be had
    */
-  static async take(setting: string, path: string): Promise<UnixSocket> {
-    UnixSocket.requireShort(setting, path);
+  static async reserve(setting: string, path: string): Promise<UnixSocket> {
+    UnixSocket.requireShortPath(setting, path);
     const refuse = (why: string): never => {
       throw new StartError(
         `${setting} must be a path in a directory that weir may write to, where nothing is or a` +
@@ -49,10 +49,10 @@ export class UnixSocket {
       accessSync(dirname(path), constants.W_OK | constants.X_OK);
       if (inodeOf(path) !== undefined) {
         if (!lstatSync(path).isSocket()) refuse('it is no socket, and is left alone');
-        if (await isLiving(path)) refuse('a server listens on it');
+        if (await hasListener(path)) refuse('a server listens on it');
         rmSync(path);
       }
-      await holdName(`socket:${resolve(path)}`);
+      await reserveName(`socket:${resolve(path)}`);
     } catch (error) {
       if (error instanceof StartError) throw error;
       const { code, message } = error as NodeJS.ErrnoException;
@@ -62,7 +62,7 @@ export class UnixSocket {
   }
 
   /** Whoever the mode names may connect from now on. @param mode in octal digits */
-  open(mode: string): void {
+  applyMode(mode: string): void {
     chmodSync(this.path, Number.parseInt(mode, 8));
     this.#inode = inodeOf(this.path);
   }
@@ -78,7 +78,7 @@ function inodeOf(path: string): bigint | undefined {
 }
 
 /** Whether anybody listens. Rejects when that cannot be known. */
-function isLiving(path: string): Promise<boolean> {
+function hasListener(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const probe = connect({ path }, () => {
       probe.destroy();

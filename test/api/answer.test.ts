@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AnswerWriter, piece } from '../../src/api/answer.ts';
+import { BodyWriter, encodeFragment } from '../../src/api/answer.ts';
 import { Bytes } from '../../src/bytes.ts';
 
-const writer = new AnswerWriter(100_000);
+const writer = new BodyWriter(100_000);
 const memory = new Bytes(10_000);
 const text = fc.string({ unit: 'binary', maxLength: 40 });
 const amount = fc.oneof(
@@ -16,16 +16,16 @@ const amount = fc.oneof(
 
 /** What may be written, and what it is as text. */
 const part = fc.oneof(
-  text.map((value) => ({ write: () => writer.piece(piece(value)), is: value })),
-  text.map((value) => ({ write: () => writer.json(value), is: JSON.stringify(value) })),
+  text.map((value) => ({ write: () => writer.writeFragment(encodeFragment(value)), is: value })),
+  text.map((value) => ({ write: () => writer.writeJsonText(value), is: JSON.stringify(value) })),
   text.map((value) => ({
-    write: () => writer.jsonOf(memory, 3, memory.write(value, 3)),
+    write: () => writer.writeJsonTextFrom(memory, 3, memory.write(value, 3)),
     is: JSON.stringify(value),
   })),
-  amount.map((value) => ({ write: () => writer.integer(value), is: String(value) })),
+  amount.map((value) => ({ write: () => writer.writeInteger(value), is: String(value) })),
   fc
     .string({ unit: 'binary-ascii', maxLength: 40 })
-    .map((value) => ({ write: () => writer.ascii(value), is: value })),
+    .map((value) => ({ write: () => writer.writeAscii(value), is: value })),
 );
 
 test('an answer is what was written, part by part, whatever one before it left behind', () => {
@@ -34,16 +34,16 @@ test('an answer is what was written, part by part, whatever one before it left b
       fc.array(part, { maxLength: 12 }),
       fc.array(part, { maxLength: 3 }),
       (all, more) => {
-        writer.begin(0);
+        writer.seek(0);
         for (const { write } of all) write();
         const whole = all.map(({ is }) => is).join('');
-        expect(writer.all().toString()).toBe(whole);
+        expect(writer.finish().toString()).toBe(whole);
         // What stands before a place stays, and what is behind it is written anew.
         const length = Buffer.byteLength(whole);
-        writer.begin(length);
+        writer.seek(length);
         for (const { write } of more) write();
-        expect(writer.upTo(length).toString()).toBe(whole);
-        expect(writer.all().toString()).toBe(whole + more.map(({ is }) => is).join(''));
+        expect(writer.view(length).toString()).toBe(whole);
+        expect(writer.finish().toString()).toBe(whole + more.map(({ is }) => is).join(''));
       },
     ),
     { numRuns: 10_000 },

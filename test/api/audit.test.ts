@@ -9,27 +9,27 @@ import {
   AUDIT_NAMESPACES_MAX,
   AUDIT_PERMISSIONS_MAX,
 } from '../../src/limits.ts';
-import { done, type Fields, type Operation, operate } from '../support/api.ts';
-import { allEntries, type Entry } from '../support/audit.ts';
-import { errorOf, request } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { MAIN, type Running, until } from '../support/server.ts';
+import { callOperation, callOperationOk, type Fields, type Operation } from '../support/api.ts';
+import { type AuditEntryFields, listAuditEntries } from '../support/audit.ts';
+import { errorIn, sendRequest } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { CLI_PATH, type ServerProcess, waitUntil } from '../support/server.ts';
 import { addRecords, withStore } from '../support/store.ts';
 
-const own = eachOnItsOwn(['--acceptors', '2', '--counters', '1024']);
+const own = useDataDirectory(['--acceptors', '2', '--counters', '1024']);
 const STORE = () => join(own.dataDir, 'store.db');
 
 /** The lines of the server's log that tell of changes. */
-const logged = (server: Running): Entry[] => {
+const loggedEntries = (server: ServerProcess): AuditEntryFields[] => {
   const lines = server.stderr().split('\n');
   const audit = lines.filter((line) => line.endsWith('"msg":"audit"}'));
   return audit.map((line) => JSON.parse(line)).reverse();
 };
-const rootId = async (server: Running) => {
-  const { keys } = await done(server.port, 'keys.list');
+const rootId = async (server: ServerProcess) => {
+  const { keys } = await callOperationOk(server.port, 'keys.list');
   return (keys as Fields[]).find(({ name }) => name === 'configured root key')!.keyId as string;
 };
-const override = (namespaceName: string, identifier: string, limit: number) => {
+const setOverride = (namespaceName: string, identifier: string, limit: number) => {
   return { namespaceName, identifier, limit, duration: 60_000 };
 };
 /** Nobody can write to the store until the connection is closed. */
@@ -46,30 +46,34 @@ describe('the audit log', () => {
     const from = Date.now();
     const expires = from + 3_600_000;
     const permissions = ['ratelimit.*.set_override', 'ratelimit.*.create_namespace'];
-    const key = await done(server.port, 'keys.create', { name: 'a 😀', permissions, expires });
+    const key = await callOperationOk(server.port, 'keys.create', {
+      name: 'a 😀',
+      permissions,
+      expires,
+    });
     const by = { keyId: key.keyId };
     const set = (fields: Fields, operation: Operation = 'ratelimits.setOverride') => {
-      return done(server.port, operation, fields, key.key as string);
+      return callOperationOk(server.port, operation, fields, key.key as string);
     };
-    const { overrideId } = await set(override('api', 'user_*', 5));
-    await set({ ...override('api', 'user_*', 6), async: true });
-    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+    const { overrideId } = await set(setOverride('api', 'user_*', 5));
+    await set({ ...setOverride('api', 'user_*', 6), async: true });
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     const [{ id: namespaceId }] = namespaces as Fields[];
     const v2 = { namespace: 'api', identifier: 'user_*' };
     await set({ ...v2, limit: 0, duration: 1_000 }, 'ratelimit.setOverride');
-    await done(server.port, 'ratelimit.deleteOverride', v2);
-    const ofPattern = await set(override('a*', 'abc', 1));
-    await done(server.port, 'ratelimits.deleteOverride', {
+    await callOperationOk(server.port, 'ratelimit.deleteOverride', v2);
+    const ofPattern = await set(setOverride('a*', 'abc', 1));
+    await callOperationOk(server.port, 'ratelimits.deleteOverride', {
       namespaceName: 'a*',
       identifier: 'abc',
     });
-    await done(server.port, 'keys.revoke', { keyId: key.keyId });
+    await callOperationOk(server.port, 'keys.revoke', { keyId: key.keyId });
 
     const target = { overrideId, namespace: 'api', namespaceId, identifier: 'user_*' };
     const pattern = { overrideId: ofPattern.overrideId, namespace: 'a*', identifier: 'abc' };
     const granted = { permissions, permissionCount: 2, expires };
     const said = (limit: number, duration = 60_000, async = false) => ({ limit, duration, async });
-    const expected: Entry[] = [
+    const expected: AuditEntryFields[] = [
       { keyId: root, action: 'key.revoke', target: { ...by, name: 'a 😀' }, before: granted },
       { keyId: root, action: 'override.delete', target: pattern, before: said(1) },
       { ...by, action: 'override.create', target: pattern, after: said(1) },
@@ -85,15 +89,19 @@ describe('the audit log', () => {
       { ...by, action: 'override.create', target, after: said(5) },
       { ...by, action: 'namespace.create', target: { namespaceId, namespace: 'api' } },
       { keyId: root, action: 'key.create', target: { ...by, name: 'a 😀' }, after: granted },
-    ].map((entry, i, all) => ({ id: all.length - i, at: expect.any(Number), ...entry })) as Entry[];
-    const answer = await operate(server.port, 'audit.list');
+    ].map((entry, i, all) => ({
+      id: all.length - i,
+      at: expect.any(Number),
+      ...entry,
+    })) as AuditEntryFields[];
+    const answer = await callOperation(server.port, 'audit.list');
     expect(JSON.parse(answer.body)).toEqual({ entries: expected, total: expected.length });
-    for (const { at } of await allEntries(server)) {
+    for (const { at } of await listAuditEntries(server)) {
       expect(at).toBeGreaterThanOrEqual(from - 1_000);
       expect(at).toBeLessThanOrEqual(Date.now() + 1_000);
     }
     // The same in the server's log, and the text of no key in either.
-    const lines = logged(server);
+    const lines = loggedEntries(server);
     expect(lines).toMatchObject(expected);
     expect(lines.map(({ level }) => level)).toEqual(expected.map(() => 30));
     for (const text of [answer.body, server.stderr()]) expect(text).not.toContain(key.key);
@@ -101,23 +109,23 @@ describe('the audit log', () => {
 
   test('has no entry for what was refused, and for what changed nothing', async () => {
     const server = await own.start();
-    const made = await done(server.port, 'keys.create', {
+    const made = await callOperationOk(server.port, 'keys.create', {
       name: 'k',
       permissions: ['keys.revoke', 'ratelimit.*.set_override'],
     });
-    await done(server.port, 'ratelimits.setOverride', override('n', 'abc', 5));
-    const before = await allEntries(server);
+    await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', 5));
+    const before = await listAuditEntries(server);
     const key = made.key as string;
-    const unchanged = override('n', 'abc', 5);
-    const { overrideId } = await done(server.port, 'ratelimits.setOverride', unchanged);
+    const unchanged = setOverride('n', 'abc', 5);
+    const { overrideId } = await callOperationOk(server.port, 'ratelimits.setOverride', unchanged);
     expect(before[0]).toMatchObject({ target: { overrideId } });
     const imports = { overrides: [unchanged] };
-    await done(server.port, 'ratelimits.importOverrides', imports);
-    const other = { overrides: [override('other', 'abc', 5)] };
-    await done(server.port, 'ratelimits.importOverrides', { ...other, dryRun: true });
+    await callOperationOk(server.port, 'ratelimits.importOverrides', imports);
+    const other = { overrides: [setOverride('other', 'abc', 5)] };
+    await callOperationOk(server.port, 'ratelimits.importOverrides', { ...other, dryRun: true });
     const refused: [Operation, Fields | Fields[], string | undefined, number][] = [
-      ['ratelimits.setOverride', override('n', 'abc', 0), undefined, 400],
-      ['ratelimits.setOverride', override('new', 'abc', 1), key, 404],
+      ['ratelimits.setOverride', setOverride('n', 'abc', 0), undefined, 400],
+      ['ratelimits.setOverride', setOverride('new', 'abc', 1), key, 404],
       ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'abc' }, key, 403],
       ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'abd' }, undefined, 404],
       ['keys.create', { name: 'k', permissions: ['keys.create'] }, key, 403],
@@ -125,30 +133,34 @@ describe('the audit log', () => {
       ['keys.revoke', { keyId: await rootId(server) }, key, 409],
       [
         'ratelimits.importOverrides',
-        { overrides: [override('n', 'new', 1), override('new', 'abc', 1)] },
+        { overrides: [setOverride('n', 'new', 1), setOverride('new', 'abc', 1)] },
         key,
         404,
       ],
     ];
     for (const [operation, fields, asked, status] of refused) {
-      expect((await operate(server.port, operation, fields, asked)).status).toBe(status);
+      expect((await callOperation(server.port, operation, fields, asked)).status).toBe(status);
     }
     // Nor for a namespace that a check has made.
     const body = { namespace: 'checked', identifier: 'a', limit: 1, duration: 60_000 };
-    expect((await request(server.port, { body: JSON.stringify(body) })).status).toBe(200);
-    expect(await allEntries(server)).toEqual(before);
-    expect(logged(server).length).toBe(before.length);
+    expect((await sendRequest(server.port, { body: JSON.stringify(body) })).status).toBe(200);
+    expect(await listAuditEntries(server)).toEqual(before);
+    expect(loggedEntries(server).length).toBe(before.length);
   });
 
   test('has one entry for an import, with its counts and namespaces', async () => {
     const server = await own.start();
-    const many = Array.from({ length: 2_000 }, (_, i) => override(`n${i % 20}`, `user_${i}`, 1));
-    await done(server.port, 'ratelimits.importOverrides', { overrides: many });
-    const again = [...many.slice(0, 5), override('n3', 'user_3', 2), override('n*', 'abc', 1)];
-    await done(server.port, 'ratelimits.importOverrides', { overrides: again.slice(1) });
+    const many = Array.from({ length: 2_000 }, (_, i) => setOverride(`n${i % 20}`, `user_${i}`, 1));
+    await callOperationOk(server.port, 'ratelimits.importOverrides', { overrides: many });
+    const again = [
+      ...many.slice(0, 5),
+      setOverride('n3', 'user_3', 2),
+      setOverride('n*', 'abc', 1),
+    ];
+    await callOperationOk(server.port, 'ratelimits.importOverrides', { overrides: again.slice(1) });
     const listed = Array.from({ length: AUDIT_NAMESPACES_MAX }, (_, i) => `n${i}`);
     const action = 'overrides.import';
-    expect(await allEntries(server)).toMatchObject([
+    expect(await listAuditEntries(server)).toMatchObject([
       {
         action,
         keyId: await rootId(server),
@@ -161,7 +173,7 @@ describe('the audit log', () => {
         counts: { created: 2_000, updated: 0, unchanged: 0 },
       },
     ]);
-    expect(logged(server).length).toBe(2);
+    expect(loggedEntries(server).length).toBe(2);
   });
 
   test('cuts a long list of permissions, and counts them', async () => {
@@ -171,8 +183,8 @@ describe('the audit log', () => {
     withStore(own.dataDir, (store) => addRecords(store, 'namespaces', namespaces));
     const server = await own.start();
     const permissions = [...namespaces.map(({ id }) => `ratelimit.${id}.limit`), 'read_audit'];
-    await done(server.port, 'keys.create', { name: 'k', permissions });
-    const [entry] = await allEntries(server);
+    await callOperationOk(server.port, 'keys.create', { name: 'k', permissions });
+    const [entry] = await listAuditEntries(server);
     const listed = permissions.slice(0, AUDIT_PERMISSIONS_MAX);
     expect(entry.after).toEqual({
       permissions: listed,
@@ -190,35 +202,36 @@ describe('the audit log', () => {
       addRecords(store, 'audit', entries);
     });
     const server = await own.start();
-    const { key } = await done(server.port, 'keys.create', {
+    const { key } = await callOperationOk(server.port, 'keys.create', {
       name: 'reader',
       permissions: ['read_audit'],
     });
-    const list = (fields: Fields) => operate(server.port, 'audit.list', fields, key as string);
+    const list = (fields: Fields) =>
+      callOperation(server.port, 'audit.list', fields, key as string);
     const page = async (fields: Fields) => JSON.parse((await list(fields)).body);
-    const ids = ({ entries }: { entries: Entry[] }) => entries.map(({ id }) => id);
+    const ids = ({ entries }: { entries: AuditEntryFields[] }) => entries.map(({ id }) => id);
     const first = await page({});
     const newest = AUDIT_ENTRIES_MAX + 1;
     expect(ids(first)).toEqual(Array.from({ length: 100 }, (_, i) => newest - i));
     expect(first).toMatchObject({ cursor: String(newest - 99), total: AUDIT_ENTRIES_MAX });
     // A new entry does not move those of the next pages.
-    await done(server.port, 'keys.create', { name: 'k', permissions: ['read_audit'] });
+    await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['read_audit'] });
     const second = await page({ cursor: first.cursor, limit: 3, unknown: 'x' });
     expect(ids(second)).toEqual([newest - 100, newest - 101, newest - 102]);
     // The oldest two have made room.
     const last = await page({ cursor: '4', limit: 100 });
     expect([ids(last), last.cursor, last.total]).toEqual([[3], undefined, AUDIT_ENTRIES_MAX]);
     expect(await page({ cursor: '3' })).toMatchObject({ entries: [] });
-    expect((await allEntries(server)).length).toBe(AUDIT_ENTRIES_MAX);
+    expect((await listAuditEntries(server)).length).toBe(AUDIT_ENTRIES_MAX);
     for (const fields of [{ limit: 0 }, { limit: 101 }, { limit: 'x' }, { cursor: 'x' }]) {
       expect((await list(fields)).status).toBe(400);
     }
-    const { key: other } = await done(server.port, 'keys.create', {
+    const { key: other } = await callOperationOk(server.port, 'keys.create', {
       name: 'other',
       permissions: ['keys.read'],
     });
-    const refused = await operate(server.port, 'audit.list', {}, other as string);
-    expect([refused.status, errorOf(refused).message]).toEqual([
+    const refused = await callOperation(server.port, 'audit.list', {}, other as string);
+    expect([refused.status, errorIn(refused).message]).toEqual([
       403,
       'the API key lacks the permission "read_audit"',
     ]);
@@ -229,22 +242,29 @@ describe('the audit log', () => {
     for (let i = 0; i < 2; i++) {
       const server = await own.start();
       ids.push(await rootId(server));
-      await done(server.port, 'ratelimits.setOverride', override('n', 'abc', i + 1));
-      expect((await allEntries(server))[0].keyId).toBe(ids[0]);
+      await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', i + 1));
+      expect((await listAuditEntries(server))[0].keyId).toBe(ids[0]);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     }
     expect(ids[0]).toMatch(/^key_[0-9a-f]{24}$/);
     expect(ids[1]).toBe(ids[0]);
     const server = await own.start({ env: { WEIR_ROOT_KEY: 'another-key-of-the-tests' } });
-    const { keys } = await done(server.port, 'keys.list', {}, 'another-key-of-the-tests');
+    const { keys } = await callOperationOk(
+      server.port,
+      'keys.list',
+      {},
+      'another-key-of-the-tests',
+    );
     expect((keys as Fields[])[0].keyId).not.toBe(ids[0]);
   });
 
   test('tells of the first root key, and of keys that the command line makes', async () => {
     const first = await own.start({ env: { WEIR_ROOT_KEY: undefined } });
     const target = { name: 'first root key', keyId: expect.stringMatching(/^key_/) };
-    await until('it is logged', () => logged(first).length === 1);
-    expect(logged(first)).toMatchObject([{ action: 'key.create', by: 'first start', target }]);
+    await waitUntil('it is logged', () => loggedEntries(first).length === 1);
+    expect(loggedEntries(first)).toMatchObject([
+      { action: 'key.create', by: 'first start', target },
+    ]);
     expect(await first.stop()).toEqual({ code: 0, signal: null });
     const args = [
       'keys',
@@ -256,11 +276,11 @@ describe('the audit log', () => {
       '--permission',
       '*',
     ];
-    const printed = execFileSync(process.execPath, [MAIN, ...args, '--data-dir', own.dataDir]);
+    const printed = execFileSync(process.execPath, [CLI_PATH, ...args, '--data-dir', own.dataDir]);
     const { keyId, key } = JSON.parse(printed.toString());
     const server = await own.start();
     const after = { permissions: ['*'], permissionCount: 1, expires: null };
-    expect(await allEntries(server)).toEqual([
+    expect(await listAuditEntries(server)).toEqual([
       {
         id: 2,
         at: expect.any(Number),
@@ -280,50 +300,53 @@ describe('the audit log', () => {
         after,
       },
     ]);
-    expect((await operate(server.port, 'audit.list')).body).not.toContain(key);
+    expect((await callOperation(server.port, 'audit.list')).body).not.toContain(key);
   });
 
   test('has no entry, and no gap, for changes that the store could not take', async () => {
     const server = await own.start();
-    await done(server.port, 'ratelimits.setOverride', override('n', 'abc', 1));
-    const before = await allEntries(server);
+    await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', 1));
+    const before = await listAuditEntries(server);
     const other = lockStore();
     for (const [operation, fields] of [
-      ['ratelimits.setOverride', override('n', 'abc', 2)],
+      ['ratelimits.setOverride', setOverride('n', 'abc', 2)],
       ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'abc' }],
-      ['ratelimits.importOverrides', { overrides: [override('m', 'abc', 2)] }],
+      ['ratelimits.importOverrides', { overrides: [setOverride('m', 'abc', 2)] }],
       ['keys.create', { name: 'k', permissions: ['*'] }],
     ] as [Operation, Fields][]) {
-      expect((await operate(server.port, operation, fields)).status).toBe(503);
+      expect((await callOperation(server.port, operation, fields)).status).toBe(503);
     }
-    expect(await allEntries(server)).toEqual(before);
+    expect(await listAuditEntries(server)).toEqual(before);
     other.close();
-    await done(server.port, 'ratelimits.setOverride', override('n', 'abc', 3));
-    const [entry, ...rest] = await allEntries(server);
+    await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', 3));
+    const [entry, ...rest] = await listAuditEntries(server);
     expect(entry).toMatchObject({
       id: before[0].id + 1,
       before: { limit: 1 },
       after: { limit: 3 },
     });
     expect(rest).toEqual(before);
-    await until('the log has the entry', () => logged(server).length === before.length + 1);
+    await waitUntil(
+      'the log has the entry',
+      () => loggedEntries(server).length === before.length + 1,
+    );
   });
 
   test('says so where an entry is damaged, and everything else goes on', async () => {
     const first = await own.start();
     for (const limit of [1, 2, 3]) {
-      await done(first.port, 'ratelimits.setOverride', override('n', 'abc', limit));
+      await callOperationOk(first.port, 'ratelimits.setOverride', setOverride('n', 'abc', limit));
     }
     await first.stop();
     const database = new Database(STORE());
     database.exec('UPDATE audit SET crc = crc + 1 WHERE rowid = 2');
     database.close();
     const server = await own.start();
-    expect((await operate(server.port, 'audit.list')).status).toBe(500);
+    expect((await callOperation(server.port, 'audit.list')).status).toBe(500);
     const said = `the store ${STORE()} cannot be trusted: a record of audit does not match`;
-    await until('the log has the cause', () => server.stderr().includes(said));
-    await done(server.port, 'ratelimits.setOverride', override('n', 'abc', 4));
-    const list = (fields: Fields) => done(server.port, 'audit.list', fields);
+    await waitUntil('the log has the cause', () => server.stderr().includes(said));
+    await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', 4));
+    const list = (fields: Fields) => callOperationOk(server.port, 'audit.list', fields);
     expect((await list({ limit: 1 })).entries).toMatchObject([{ after: { limit: 4 } }]);
     expect((await list({ cursor: '2' })).entries).toMatchObject([{ action: 'namespace.create' }]);
   });

@@ -2,21 +2,28 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../src/limits.ts';
-import { done, type Fields, operate } from '../support/api.ts';
-import { startOrphaned } from '../support/faults.ts';
-import { check, errorOf, exchange, LASTING_MS, metrics, requestBytes } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import { startWithoutWorkerRestart } from '../support/faults.ts';
 import {
-  MODES,
-  type Running,
+  errorIn,
+  exchange,
+  LONGEST_WINDOW_MS,
+  readMetrics,
+  requestBytes,
+  sendCheck,
+} from '../support/http.ts';
+import {
+  DECIDE_MODES,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 import { addKey, withStore } from '../support/store.ts';
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   let limitOnly = '';
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -32,17 +39,20 @@ describe.each(MODES)('decided %s:', (mode) => {
 
   let serial = 0;
   const fresh = () => `user_${serial++}`;
-  const body = (identifier: string) => ({ identifier, limit: 10, duration: LASTING_MS });
+  const body = (identifier: string) => ({ identifier, limit: 10, duration: LONGEST_WINDOW_MS });
   const left = async (identifier: string, changes: object = {}) => {
-    return (await check(server.port, { ...body(identifier), cost: 0, ...changes })).remaining;
+    return (await sendCheck(server.port, { ...body(identifier), cost: 0, ...changes })).remaining;
   };
   const use = (identifier: string, cost: number, changes: object = {}) => {
-    return check(server.port, { ...body(identifier), cost, ...changes });
+    return sendCheck(server.port, { ...body(identifier), cost, ...changes });
   };
   const refund = (fields: Fields) => {
-    return done(server.port, 'ratelimits.refund', { duration: LASTING_MS, ...fields });
+    return callOperationOk(server.port, 'ratelimits.refund', {
+      duration: LONGEST_WINDOW_MS,
+      ...fields,
+    });
   };
-  const reset = (fields: Fields) => done(server.port, 'ratelimits.reset', fields);
+  const reset = (fields: Fields) => callOperationOk(server.port, 'ratelimits.reset', fields);
 
   describe('a refund', () => {
     test('gives tokens back to the window of its check, which may be used again', async () => {
@@ -70,7 +80,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const elsewhere = { identifier, namespace: 'never used', reset, cost: 1 };
       expect(await refund(elsewhere)).toEqual({ refunded: 0 });
       expect(await left(identifier)).toBe(7);
-      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain('never used');
     });
 
@@ -91,16 +101,21 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('finds the counter of a check that an override gave another window', async () => {
       const identifier = fresh();
       const namespace = `refunds ${mode}`;
-      const override = { namespaceName: namespace, identifier, limit: 5, duration: LASTING_MS - 1 };
-      await done(server.port, 'ratelimits.setOverride', override);
+      const override = {
+        namespaceName: namespace,
+        identifier,
+        limit: 5,
+        duration: LONGEST_WINDOW_MS - 1,
+      };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
       const { reset } = await use(identifier, 5, { namespace });
       expect(await refund({ namespace, identifier, reset, cost: 2 })).toEqual({ refunded: 2 });
       expect(await left(identifier, { namespace })).toBe(2);
-      await done(server.port, 'ratelimits.deleteOverride', {
+      await callOperationOk(server.port, 'ratelimits.deleteOverride', {
         namespaceName: namespace,
         identifier,
       });
-      const its = { namespace, identifier, reset, cost: 1, duration: LASTING_MS - 1 };
+      const its = { namespace, identifier, reset, cost: 1, duration: LONGEST_WINDOW_MS - 1 };
       expect(await refund(its)).toEqual({ refunded: 1 });
     });
 
@@ -109,32 +124,32 @@ describe.each(MODES)('decided %s:', (mode) => {
       const namespace = `ids ${mode}`;
       // Acknowledged, so that its id is known on every acceptor.
       const said = { namespaceName: namespace, identifier: 'nobody', limit: 1, duration: 1_000 };
-      await done(server.port, 'ratelimits.setOverride', said);
+      await callOperationOk(server.port, 'ratelimits.setOverride', said);
       const { reset } = await use(identifier, 6, { namespace, duration: 3_600_000 });
-      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       const { id } = (namespaces as Fields[]).find(({ name }) => name === namespace)!;
       const refunded = await refund({
         ...{ namespace: id, identifier, reset, cost: 2, duration: 3_600_000 },
       });
       expect(refunded).toEqual({ refunded: 2 });
       const v2 = { namespace: id, identifier, limit: 10, duration: 3_600_000, cost: 0 };
-      const { data } = await done(server.port, 'ratelimit.limit', v2);
+      const { data } = await callOperationOk(server.port, 'ratelimit.limit', v2);
       expect(data).toMatchObject({ remaining: 6 });
     });
 
     test('is counted', async () => {
-      const before = await metrics(server.adminUrl);
+      const before = await readMetrics(server.adminUrl);
       const identifier = fresh();
       const { reset } = await use(identifier, 3);
       for (const cost of [2, 2]) await refund({ identifier, reset, cost });
-      const after = await metrics(server.adminUrl);
+      const after = await readMetrics(server.adminUrl);
       const grown = (name: string) => after.get(name)! - before.get(name)!;
       expect(grown('weir_refunds_total')).toBe(2);
       expect(grown('weir_refunded_tokens_total')).toBe(3);
     });
 
     test.each([
-      ['"reset" must be', { reset: LASTING_MS + 1 }],
+      ['"reset" must be', { reset: LONGEST_WINDOW_MS + 1 }],
       ['"reset" must be', { reset: 0 }],
       ['"reset" is required: an integer', { reset: undefined }],
       ['"cost" must be', { cost: -1 }],
@@ -146,28 +161,28 @@ describe.each(MODES)('decided %s:', (mode) => {
     ])('with a fault is answered: %s: %j', async (fault, changes) => {
       const fields = {
         identifier: 'a',
-        duration: LASTING_MS,
-        reset: LASTING_MS,
+        duration: LONGEST_WINDOW_MS,
+        reset: LONGEST_WINDOW_MS,
         cost: 1,
         ...changes,
       };
-      const answer = await operate(server.port, 'ratelimits.refund', fields);
-      expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorOf(answer).message).toContain(fault);
+      const answer = await callOperation(server.port, 'ratelimits.refund', fields);
+      expect([answer.status, errorIn(answer).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorIn(answer).message).toContain(fault);
     });
 
     test('of a cost of -0 is refused', async () => {
-      const text = `{"identifier":"a","duration":${LASTING_MS},"reset":${LASTING_MS},"cost":-0}`;
+      const text = `{"identifier":"a","duration":${LONGEST_WINDOW_MS},"reset":${LONGEST_WINDOW_MS},"cost":-0}`;
       const bytes = requestBytes({ path: '/v1/ratelimits.refund', body: text });
       const [answer] = await exchange(server.port, [bytes]);
-      expect(errorOf(answer).message).toContain('"cost" must be an integer from 0');
+      expect(errorIn(answer).message).toContain('"cost" must be an integer from 0');
     });
   });
 
   describe('a reset', () => {
     test('clears the counters of an identifier, of all windows or of one, and of no other', async () => {
       const [identifier, other] = [fresh(), fresh()];
-      const durations = [LASTING_MS, LASTING_MS - 1, LASTING_MS - 2];
+      const durations = [LONGEST_WINDOW_MS, LONGEST_WINDOW_MS - 1, LONGEST_WINDOW_MS - 2];
       const useAll = async () => {
         for (const duration of durations) await use(identifier, 4, { duration });
       };
@@ -176,7 +191,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       };
       await use(other, 4);
       await useAll();
-      expect(await reset({ identifier, duration: LASTING_MS - 1 })).toEqual({ cleared: 1 });
+      expect(await reset({ identifier, duration: LONGEST_WINDOW_MS - 1 })).toEqual({ cleared: 1 });
       expect(await leftOfAll()).toEqual([6, 10, 6]);
       expect(await reset({ identifier })).toEqual({ cleared: 2 });
       expect(await leftOfAll()).toEqual([10, 10, 10]);
@@ -189,10 +204,15 @@ describe.each(MODES)('decided %s:', (mode) => {
       const identifier = fresh();
       const namespace = `resets ${mode}`;
       await use(identifier, 3, { namespace });
-      const override = { namespaceName: namespace, identifier, limit: 5, duration: LASTING_MS - 1 };
-      await done(server.port, 'ratelimits.setOverride', override);
+      const override = {
+        namespaceName: namespace,
+        identifier,
+        limit: 5,
+        duration: LONGEST_WINDOW_MS - 1,
+      };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
       await use(identifier, 3, { namespace });
-      const cleared = await reset({ namespace, identifier, duration: LASTING_MS });
+      const cleared = await reset({ namespace, identifier, duration: LONGEST_WINDOW_MS });
       expect(cleared).toEqual({ cleared: 2 });
       expect(await left(identifier, { namespace })).toBe(5);
     });
@@ -201,7 +221,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const identifier = fresh();
       const v2 = { namespace: 'default', identifier, limit: 2, duration: 2_592_000_000 };
       const ask = async () => {
-        return ((await done(server.port, 'ratelimit.limit', v2)).data as Fields).success;
+        return ((await callOperationOk(server.port, 'ratelimit.limit', v2)).data as Fields).success;
       };
       expect([await ask(), await ask(), await ask()]).toEqual([true, true, false]);
       expect(await reset({ identifier, duration: 2_592_000_000 })).toEqual({ cleared: 1 });
@@ -209,12 +229,17 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test('is for those who may, as a refund is', async () => {
-      const fields = { identifier: 'a', duration: LASTING_MS, reset: LASTING_MS, cost: 1 };
+      const fields = {
+        identifier: 'a',
+        duration: LONGEST_WINDOW_MS,
+        reset: LONGEST_WINDOW_MS,
+        cost: 1,
+      };
       for (const operation of ['ratelimits.refund', 'ratelimits.reset'] as const) {
-        const answer = await operate(server.port, operation, fields, limitOnly);
+        const answer = await callOperation(server.port, operation, fields, limitOnly);
         const action = operation.split('.')[1];
         expect(answer.status).toBe(403);
-        expect(errorOf(answer).message).toContain(`"ratelimit.*.${action}"`);
+        expect(errorIn(answer).message).toContain(`"ratelimit.*.${action}"`);
       }
     });
   });
@@ -242,7 +267,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     const bytes = (path: string, fields: object) => {
       return requestBytes({ path: `/v1/ratelimits.${path}`, body: JSON.stringify(fields) });
     };
-    const about = { identifier, duration: LASTING_MS };
+    const about = { identifier, duration: LONGEST_WINDOW_MS };
     const pieces = [
       bytes('refund', { ...about, reset: end, cost: 1 }),
       bytes('reset', about),
@@ -256,27 +281,27 @@ describe.each(MODES)('decided %s:', (mode) => {
 
 test('behind a deduction that nobody makes, a correction is a 503 and does nothing', async () => {
   const dataDir = temporaryDirectory();
-  const server = await startOrphaned(dataDir, ['--counters', '1024']);
-  const body = { identifier: 'a', limit: 10, duration: LASTING_MS };
-  const { reset } = await check(server.port, { ...body, cost: 4 });
-  await check(server.port, { ...body, cost: 3, async: true });
+  const server = await startWithoutWorkerRestart(dataDir, ['--counters', '1024']);
+  const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+  const { reset } = await sendCheck(server.port, { ...body, cost: 4 });
+  await sendCheck(server.port, { ...body, cost: 3, async: true });
   const granted = { name: 'to revoke', permissions: ['ratelimit.*.reset'] };
-  const { keyId, key } = await done(server.port, 'keys.create', granted);
+  const { keyId, key } = await callOperationOk(server.port, 'keys.create', granted);
   const waiting = [
-    operate(server.port, 'ratelimits.refund', { ...body, reset, cost: 4 }),
-    operate(server.port, 'ratelimits.reset', { identifier: 'a' }),
+    callOperation(server.port, 'ratelimits.refund', { ...body, reset, cost: 4 }),
+    callOperation(server.port, 'ratelimits.reset', { identifier: 'a' }),
   ];
-  const revoked = operate(server.port, 'ratelimits.reset', { identifier: 'a' }, String(key));
+  const revoked = callOperation(server.port, 'ratelimits.reset', { identifier: 'a' }, String(key));
   // Behind it on the same loop, so that it waits by then.
-  await check(server.port, { ...body, cost: 0 });
-  await done(server.port, 'keys.revoke', { keyId });
-  expect(errorOf(await revoked)).toMatchObject({ code: 'UNAUTHORIZED' });
+  await sendCheck(server.port, { ...body, cost: 0 });
+  await callOperationOk(server.port, 'keys.revoke', { keyId });
+  expect(errorIn(await revoked)).toMatchObject({ code: 'UNAUTHORIZED' });
   const answers = await Promise.all(waiting);
   for (const answer of answers) {
     expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
-    expect(errorOf(answer).message).toContain('nothing was done');
+    expect(errorIn(answer).message).toContain('nothing was done');
   }
-  expect(await check(server.port, { ...body, cost: 0 })).toMatchObject({ remaining: 6 });
+  expect(await sendCheck(server.port, { ...body, cost: 0 })).toMatchObject({ remaining: 6 });
   server.child.kill('SIGKILL');
   await server.exited;
   removeDirectory(dataDir);

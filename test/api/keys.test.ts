@@ -1,21 +1,21 @@
 import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { KEYS_MAX } from '../../src/limits.ts';
-import { done, type Fields, operate } from '../support/api.ts';
-import { errorOf, LASTING_MS, request, requestBytes } from '../support/http.ts';
-import { scaled } from '../support/scale.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import { errorIn, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
+import { scaledCount } from '../support/scale.ts';
 import {
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 import { fillWithKeys, withStore } from '../support/store.ts';
 
 const dataDir = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 const start = async (env: Record<string, string | undefined> = {}) => {
   server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'], env });
 };
@@ -26,30 +26,38 @@ afterAll(async () => {
   removeDirectory(dataDir);
 });
 
-interface Made {
+interface CreatedKey {
   keyId: string;
   key: string;
 }
 const create = async (permissions: string[], fields: Fields = {}, key?: string) => {
-  const made = await done(server.port, 'keys.create', { name: 'k', permissions, ...fields }, key);
-  return made as unknown as Made;
+  const made = await callOperationOk(
+    server.port,
+    'keys.create',
+    { name: 'k', permissions, ...fields },
+    key,
+  );
+  return made as unknown as CreatedKey;
 };
 const revoke = (keyId: string, key?: string) => {
-  return operate(server.port, 'keys.revoke', { keyId }, key);
+  return callOperation(server.port, 'keys.revoke', { keyId }, key);
 };
 const checkWith = async (key: string) => {
-  const body = JSON.stringify({ identifier: 'a', limit: 5, duration: LASTING_MS, cost: 0 });
-  const answer = await request(server.port, { headers: { Authorization: `Bearer ${key}` }, body });
+  const body = JSON.stringify({ identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS, cost: 0 });
+  const answer = await sendRequest(server.port, {
+    headers: { Authorization: `Bearer ${key}` },
+    body,
+  });
   return answer.status;
 };
 const list = async () => {
-  const { keys } = await done(server.port, 'keys.list');
+  const { keys } = await callOperationOk(server.port, 'keys.list');
   return keys as (Fields & { keyId: string; name: string })[];
 };
 const namespaceOf = async (namespaceName: string) => {
   const override = { namespaceName, identifier: 'abc', limit: 5, duration: 1_000 };
-  await done(server.port, 'ratelimits.setOverride', override);
-  const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+  await callOperationOk(server.port, 'ratelimits.setOverride', override);
+  const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
   return (namespaces as { id: string; name: string }[]).find(({ name }) => name === namespaceName)!;
 };
 
@@ -63,7 +71,7 @@ describe('a key', () => {
     expect(keyId).toMatch(/^key_[0-9a-f]{24}$/);
     expect(key).toMatch(/^weir_[\w-]{43}$/);
     for (let i = 0; i < 20; i++) expect(await checkWith(key)).toBe(200);
-    const answer = await operate(server.port, 'keys.list');
+    const answer = await callOperation(server.port, 'keys.list');
     expect(answer.body).not.toContain(key);
     expect((await list()).find((one) => one.keyId === keyId)).toMatchObject({
       keyId,
@@ -72,11 +80,11 @@ describe('a key', () => {
       expires,
       createdAt: expect.any(Number),
     });
-    expect((await operate(server.port, 'keys.list', {}, key)).status).toBe(403);
+    expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(403);
   });
 
   test('that is revoked is refused on every acceptor from the answer on, time and again', async () => {
-    for (let i = 0; i < scaled(200); i++) {
+    for (let i = 0; i < scaledCount(200); i++) {
       const { keyId, key } = await create(['*']);
       // Remembered as verified where they were seen.
       await Promise.all(Array.from({ length: 4 }, () => checkWith(key)));
@@ -97,7 +105,7 @@ describe('a key', () => {
   });
 
   test('grants only what it has', async () => {
-    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).toEqual([]);
     const { id } = await namespaceOf('n');
     const maker = await create(['keys.create', 'ratelimit.*.limit', `ratelimit.${id}.reset`]);
@@ -111,8 +119,8 @@ describe('a key', () => {
     }
     for (const permission of ['*', 'keys.read', 'ratelimit.*.reset', `ratelimit.${id}.refund`]) {
       const fields = { name: 'k', permissions: ['keys.create', permission] };
-      const answer = await operate(server.port, 'keys.create', fields, maker.key);
-      expect([answer.status, errorOf(answer).message]).toEqual([
+      const answer = await callOperation(server.port, 'keys.create', fields, maker.key);
+      expect([answer.status, errorIn(answer).message]).toEqual([
         403,
         `the API key lacks the permission "${permission}"`,
       ]);
@@ -126,7 +134,12 @@ describe('a key', () => {
       const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace', 'keys.create'];
       const { keyId, key } = await create(permissions, fields);
       const headers = { Authorization: `Bearer ${key}` };
-      const checked = { namespace: 'never made', identifier: 'a', limit: 5, duration: LASTING_MS };
+      const checked = {
+        namespace: 'never made',
+        identifier: 'a',
+        limit: 5,
+        duration: LONGEST_WINDOW_MS,
+      };
       const made = { name: 'never made', permissions: ['keys.create'] };
       const halves = [
         requestBytes({ headers, body: JSON.stringify(checked) }),
@@ -142,13 +155,13 @@ describe('a key', () => {
       // The heads are there when other requests after them are answered.
       for (let i = 0; i < 20; i++) await checkWith(key);
       if (what === 'is revoked') expect((await revoke(keyId)).status).toBe(200);
-      else await until('it has expired', async () => (await checkWith(key)) === 401);
+      else await waitUntil('it has expired', async () => (await checkWith(key)) === 401);
       for (const { socket, received, rest } of halves) {
         socket.write(rest);
         expect(await received).toContain('401 Unauthorized');
         socket.destroy();
       }
-      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'never made' }));
       expect((await list()).map(({ name }) => name)).not.toContain('never made');
     },
@@ -167,21 +180,21 @@ describe('a key', () => {
       const fields = { identifier: 'abc', limit: 5, duration: 1_000 };
       const body = JSON.stringify({ ...fields, namespace: name });
       const answers = [
-        await request(server.port, { headers: { Authorization: `Bearer ${asked}` }, body }),
-        await operate(
+        await sendRequest(server.port, { headers: { Authorization: `Bearer ${asked}` }, body }),
+        await callOperation(
           server.port,
           'ratelimits.setOverride',
           { ...fields, namespaceName: name },
           asked,
         ),
-        await operate(
+        await callOperation(
           server.port,
           'ratelimits.getOverride',
           { identifier: 'abc', namespaceName: name },
           asked,
         ),
       ];
-      return answers.map((answer) => [answer.status, errorOf(answer).message]);
+      return answers.map((answer) => [answer.status, errorIn(answer).message]);
     };
     const told = await messages('there', key);
     expect(told).toEqual(await messages('nowhere', key));
@@ -219,11 +232,11 @@ test.each([
   ['ratelimit.rlns_0.create_namespace', undefined],
   ['nothing', undefined],
 ])('the permission "%s" is refused with the nearest, if any', async (permission, near) => {
-  const answer = await operate(server.port, 'keys.create', {
+  const answer = await callOperation(server.port, 'keys.create', {
     name: 'k',
     permissions: [permission],
   });
-  expect([answer.status, errorOf(answer).message]).toEqual([
+  expect([answer.status, errorIn(answer).message]).toEqual([
     400,
     `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${near ? `: did you mean ${near}?` : ''}`,
   ]);
@@ -264,17 +277,17 @@ describe('a bad request for a key', () => {
     ],
   ];
   test.each(faults)('is told so: %s', async (_what, fields, status, message) => {
-    const answer = await operate(server.port, 'keys.create', fields);
+    const answer = await callOperation(server.port, 'keys.create', fields);
     expect(answer.status).toBe(status);
-    expect(errorOf(answer).message).toContain(message);
+    expect(errorIn(answer).message).toContain(message);
   });
 });
 
 describe('a permission that names a namespace by its name', () => {
   const refused = async (permission: string, key?: string) => {
     const fields = { name: 'k', permissions: [permission] };
-    const answer = await operate(server.port, 'keys.create', fields, key);
-    return [answer.status, errorOf(answer).message];
+    const answer = await callOperation(server.port, 'keys.create', fields, key);
+    return [answer.status, errorIn(answer).message];
   };
   const messageOf = (permission: string, hint: string) => {
     return `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${hint}`;
@@ -318,7 +331,7 @@ describe('a permission that names a namespace by its name', () => {
 });
 
 describe('the last key with "*"', () => {
-  let own: Made;
+  let own: CreatedKey;
   beforeEach(async () => {
     await stop();
     await start();
@@ -334,8 +347,8 @@ describe('the last key with "*"', () => {
     await start({ WEIR_ROOT_KEY: undefined });
     await create(['keys.create', 'keys.revoke'], { name: 'lesser' }, own.key);
     const refused = await revoke(own.keyId, own.key);
-    expect([refused.status, errorOf(refused).code]).toEqual([409, 'CONFLICT']);
-    expect(errorOf(refused).message).toContain('is the last key with the permission "*"');
+    expect([refused.status, errorIn(refused).code]).toEqual([409, 'CONFLICT']);
+    expect(errorIn(refused).message).toContain('is the last key with the permission "*"');
     const other = await create(['*'], {}, own.key);
     expect((await revoke(own.keyId, own.key)).status).toBe(200);
     expect((await revoke(other.keyId, other.key)).status).toBe(409);
@@ -349,7 +362,7 @@ describe('the last key with "*"', () => {
     const soon = await create(['*'], { expires: Date.now() + 3_600_000 }, own.key);
     const refused = await revoke(own.keyId, own.key);
     expect(refused.status).toBe(409);
-    expect(errorOf(refused).message).toContain('is the last key with "*" that lasts so long');
+    expect(errorIn(refused).message).toContain('is the last key with "*" that lasts so long');
     expect((await revoke(soon.keyId, own.key)).status).toBe(200);
     await stop();
     await start();
@@ -359,7 +372,7 @@ describe('the last key with "*"', () => {
     expect((await revoke(own.keyId)).status).toBe(200);
     const [{ keyId }] = await list();
     const answer = await revoke(keyId);
-    expect([answer.status, errorOf(answer).message]).toEqual([
+    expect([answer.status, errorIn(answer).message]).toEqual([
       409,
       `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`,
     ]);
@@ -372,8 +385,8 @@ test('there are at most so many keys', async () => {
   withStore(dataDir, (store) => fillWithKeys(store, KEYS_MAX - 1));
   await start();
   const last = await create(['*']);
-  const answer = await operate(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
-  expect([answer.status, errorOf(answer).message]).toEqual([
+  const answer = await callOperation(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+  expect([answer.status, errorIn(answer).message]).toEqual([
     400,
     `there are ${KEYS_MAX} keys already, which is the most that weir keeps: revoke one`,
   ]);

@@ -1,18 +1,24 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/limits.ts';
-import { type Answer, check, errorOf, LASTING_MS, request } from '../support/http.ts';
 import {
-  MODES,
-  type Running,
+  errorIn,
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import {
+  DECIDE_MODES,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
-describe.each(MODES)('decided %s:', (mode) => {
-  let server: Running;
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+  let server: ServerProcess;
   const dataDir = temporaryDirectory();
   const keys = {
     expired: '',
@@ -45,13 +51,13 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   /** A body in order, with changes. `undefined` leaves a field out. */
-  const valid = { identifier: 'user', limit: 10, duration: LASTING_MS };
+  const valid = { identifier: 'user', limit: 10, duration: LONGEST_WINDOW_MS };
   const bodyWith = (changes: object) => JSON.stringify({ ...valid, ...changes });
   let serial = 0;
   const fresh = () => `user_${serial++}`;
-  const send = (body: string | Uint8Array) => request(server.port, { body });
+  const send = (body: string | Uint8Array) => sendRequest(server.port, { body });
   const sendAs = (key: string, body: object) => {
-    return request(server.port, {
+    return sendRequest(server.port, {
       headers: { Authorization: `Bearer ${key}` },
       body: JSON.stringify({ ...valid, ...body }),
     });
@@ -61,24 +67,24 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('counts down, refuses with a 200 and consumes nothing by it', async () => {
       const identifier = fresh();
       const now = Date.now();
-      const first = await check(server.port, {
+      const first = await sendCheck(server.port, {
         identifier,
         limit: 3,
-        duration: LASTING_MS,
+        duration: LONGEST_WINDOW_MS,
         cost: 2,
       });
       expect(first).toMatchObject({ success: true, limit: 3, remaining: 1 });
-      expect(first.reset % LASTING_MS).toBe(0);
+      expect(first.reset % LONGEST_WINDOW_MS).toBe(0);
       expect(first.reset - now).toBeGreaterThan(0);
-      expect(first.reset - now).toBeLessThanOrEqual(LASTING_MS);
-      const body = { identifier, limit: 3, duration: LASTING_MS };
-      expect(await check(server.port, { ...body, cost: 2 })).toMatchObject({
+      expect(first.reset - now).toBeLessThanOrEqual(LONGEST_WINDOW_MS);
+      const body = { identifier, limit: 3, duration: LONGEST_WINDOW_MS };
+      expect(await sendCheck(server.port, { ...body, cost: 2 })).toMatchObject({
         success: false,
         remaining: 1,
       });
-      expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 0 });
-      expect(await check(server.port, body)).toMatchObject({ success: false, remaining: 0 });
-      expect(await check(server.port, { ...body, cost: 0 })).toMatchObject({
+      expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining: 0 });
+      expect(await sendCheck(server.port, body)).toMatchObject({ success: false, remaining: 0 });
+      expect(await sendCheck(server.port, { ...body, cost: 0 })).toMatchObject({
         success: true,
         remaining: 0,
       });
@@ -99,24 +105,24 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('uses the namespace "default" and a cost of 1 unless told otherwise', async () => {
       const identifier = fresh();
       await send(bodyWith({ identifier }));
-      const answer = await check(server.port, {
+      const answer = await sendCheck(server.port, {
         ...valid,
         identifier,
         namespace: 'default',
         cost: 0,
       });
       expect(answer.remaining).toBe(9);
-      const other = await check(server.port, { ...valid, identifier, namespace: 'other' });
+      const other = await sendCheck(server.port, { ...valid, identifier, namespace: 'other' });
       expect(other.remaining).toBe(9);
     });
 
     test('with async: true is decided like any other, by what is deducted so far', async () => {
       const body = { ...valid, identifier: fresh(), async: true };
-      expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 9 });
-      await until('it is deducted', async () => {
-        return (await check(server.port, { ...body, cost: 0 })).remaining === 9;
+      expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining: 9 });
+      await waitUntil('it is deducted', async () => {
+        return (await sendCheck(server.port, { ...body, cost: 0 })).remaining === 9;
       });
-      expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 8 });
+      expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining: 8 });
     });
   });
 
@@ -166,9 +172,11 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('and an identifier is the same however it is escaped, and never folded or trimmed', async () => {
       const texts = ['É1', 'é1', 'E\u03011', ' é1', 'é1 '];
       for (const identifier of texts) {
-        expect((await check(server.port, { ...valid, identifier })).remaining).toBe(9);
+        expect((await sendCheck(server.port, { ...valid, identifier })).remaining).toBe(9);
       }
-      const escaped = await send(`{"identifier":"\\u00e91","limit":10,"duration":${LASTING_MS}}`);
+      const escaped = await send(
+        `{"identifier":"\\u00e91","limit":10,"duration":${LONGEST_WINDOW_MS}}`,
+      );
       expect(JSON.parse(escaped.body).remaining).toBe(8);
     });
   });
@@ -274,8 +282,8 @@ describe.each(MODES)('decided %s:', (mode) => {
     test.each(faults)('%s', async (body, message) => {
       const answer = await send(body);
       expect(answer.status).toBe(400);
-      expect(errorOf(answer)).toMatchObject({ code: 'BAD_REQUEST' });
-      expect(errorOf(answer).message).toContain(message);
+      expect(errorIn(answer)).toMatchObject({ code: 'BAD_REQUEST' });
+      expect(errorIn(answer).message).toContain(message);
     });
 
     test('invalid UTF-8 of every kind is refused, not read as some other text', async () => {
@@ -295,7 +303,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         ]);
         const answer = await send(body);
         expect(answer.status).toBe(400);
-        expect(errorOf(answer).message).toBe('the body is not valid UTF-8');
+        expect(errorIn(answer).message).toBe('the body is not valid UTF-8');
       }
     });
 
@@ -326,25 +334,30 @@ describe.each(MODES)('decided %s:', (mode) => {
       );
       for (const answer of answers) {
         expect(answer.status).toBe(400);
-        expect(errorOf(answer).message).toContain('"resources');
+        expect(errorIn(answer).message).toContain('"resources');
       }
       const many = await send(bodyWith({ resources: Array.from({ length: 20_000 }, () => ({})) }));
-      expect(errorOf(many).message).toContain('got an array of 20000');
+      expect(errorIn(many).message).toContain('got an array of 20000');
     });
 
     test('a fault charges nothing', async () => {
       const identifier = fresh();
       await send(bodyWith({ identifier, meta: 5 }));
       await send(`${bodyWith({ identifier })},`);
-      expect((await check(server.port, { ...valid, identifier, cost: 0 })).remaining).toBe(10);
+      expect((await sendCheck(server.port, { ...valid, identifier, cost: 0 })).remaining).toBe(10);
     });
   });
 
   describe('the errors', () => {
-    function expectError(answer: Answer, status: number, code: string, ...parts: string[]): void {
+    function expectError(
+      answer: ParsedResponse,
+      status: number,
+      code: string,
+      ...parts: string[]
+    ): void {
       expect(answer.status).toBe(status);
       expect(answer.headers['content-type']).toBe('application/json');
-      const error = errorOf(answer);
+      const error = errorIn(answer);
       expect(Object.keys(error)).toEqual(['code', 'docs', 'message', 'requestId']);
       expect(error.code).toBe(code);
       expect(error.requestId).toMatch(/^req_[0-9a-f]{24}_\d+$/);
@@ -354,8 +367,8 @@ describe.each(MODES)('decided %s:', (mode) => {
     }
 
     test('link to a page that is served without a key', async () => {
-      const answer = await request(server.port, { path: '/nowhere' });
-      const page = await fetch(errorOf(answer).docs);
+      const answer = await sendRequest(server.port, { path: '/nowhere' });
+      const page = await fetch(errorIn(answer).docs);
       expect(page.status).toBe(200);
       expect(page.headers.get('content-type')).toContain('text/html');
       expect(await page.text()).toContain('NOT_FOUND');
@@ -371,19 +384,19 @@ describe.each(MODES)('decided %s:', (mode) => {
       ]) {
         const headers = { Authorization: '' };
         expectError(
-          await request(server.port, { path, headers }),
+          await sendRequest(server.port, { path, headers }),
           404,
           'NOT_FOUND',
           `POST ${path}`,
         );
       }
-      const long = await request(server.port, { path: `/${'x'.repeat(3_000)}` });
-      expect(errorOf(long).message.length).toBeLessThan(300);
+      const long = await sendRequest(server.port, { path: `/${'x'.repeat(3_000)}` });
+      expect(errorIn(long).message.length).toBeLessThan(300);
     });
 
     test('405: a known path with another method, with Allow', async () => {
       for (const method of ['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'ODD']) {
-        const answer = await request(server.port, { method, headers: { Authorization: '' } });
+        const answer = await sendRequest(server.port, { method, headers: { Authorization: '' } });
         expectError(answer, 405, 'METHOD_NOT_ALLOWED', 'takes the method POST');
         expect(answer.headers.allow).toBe('POST');
       }
@@ -393,7 +406,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         'POST',
         '',
       ]);
-      const docs = await request(server.port, { path: '/docs/errors/NOT_FOUND' });
+      const docs = await sendRequest(server.port, { path: '/docs/errors/NOT_FOUND' });
       expectError(docs, 405, 'METHOD_NOT_ALLOWED', 'takes the method GET');
       expect(docs.headers.allow).toBe('GET, HEAD');
       const page = await fetch(`${server.url}/docs/errors/NOT_FOUND`, { method: 'HEAD' });
@@ -413,7 +426,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       ];
       for (const [authorization, message] of cases) {
         const headers = { Authorization: authorization };
-        const answer = await request(server.port, { headers, body: bodyWith({}) });
+        const answer = await sendRequest(server.port, { headers, body: bodyWith({}) });
         expectError(answer, 401, 'UNAUTHORIZED', message);
         expect(answer.body).not.toContain('root-key');
         expect(answer.body).not.toContain('weir_');
@@ -423,19 +436,19 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('the scheme is case-insensitive, and a key that expires later is good', async () => {
       for (const scheme of ['bearer', 'BEARER', 'Bearer ']) {
         const headers = { Authorization: `${scheme} ${keys.expiring}` };
-        expect((await request(server.port, { headers, body: bodyWith({}) })).status).toBe(200);
+        expect((await sendRequest(server.port, { headers, body: bodyWith({}) })).status).toBe(200);
       }
     });
 
     test('415: a content type other than JSON; none is fine', async () => {
       for (const type of ['text/plain', 'application/jsonp', 'application/x-www-form-urlencoded']) {
         const headers = { 'Content-Type': type };
-        const answer = await request(server.port, { headers, body: bodyWith({}) });
+        const answer = await sendRequest(server.port, { headers, body: bodyWith({}) });
         expectError(answer, 415, 'UNSUPPORTED_MEDIA_TYPE', 'application/json');
       }
       for (const type of ['', 'application/json;charset=utf-8', 'Application/JSON\t; a=b']) {
         const headers = { 'Content-Type': type };
-        expect((await request(server.port, { headers, body: bodyWith({}) })).status).toBe(200);
+        expect((await sendRequest(server.port, { headers, body: bodyWith({}) })).status).toBe(200);
       }
     });
 
@@ -455,9 +468,9 @@ describe.each(MODES)('decided %s:', (mode) => {
         body: sized(1_000_000),
       });
       expect(fetched.status).toBe(413);
-      expect((await check(server.port, { ...valid, identifier: 'sized', cost: 0 })).remaining).toBe(
-        8,
-      );
+      expect(
+        (await sendCheck(server.port, { ...valid, identifier: 'sized', cost: 0 })).remaining,
+      ).toBe(8);
     });
 
     test('403: a key without the permission, naming those that would do', async () => {
@@ -490,7 +503,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('come in their order: path, method, key, type, size, body, permission, what is named', async () => {
       const large = 'x'.repeat(BODY_MAX_BYTES + 1);
       const wrong = { Authorization: 'Bearer wrong', 'Content-Type': 'text/plain' };
-      const steps: [Parameters<typeof request>[1], number][] = [
+      const steps: [Parameters<typeof sendRequest>[1], number][] = [
         [{ path: '/nowhere', method: 'PUT', headers: wrong, body: large }, 404],
         [{ method: 'PUT', headers: wrong, body: large }, 405],
         [{ headers: wrong, body: large }, 401],
@@ -522,7 +535,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         ],
       ];
       for (const [parts, status] of steps) {
-        expect((await request(server.port, parts)).status).toBe(status);
+        expect((await sendRequest(server.port, parts)).status).toBe(status);
       }
     });
   });

@@ -3,28 +3,35 @@ import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
   EXACT_OVERRIDES_MAX,
-  STARS_MAX,
   WILDCARD_OVERRIDES_MAX,
+  WILDCARDS_PER_TEXT_MAX,
 } from '../../src/limits.ts';
-import { done, type Fields, operate } from '../support/api.ts';
-import { check, errorOf, exchange, LASTING_MS, metric, request } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import {
+  errorIn,
+  exchange,
+  LONGEST_WINDOW_MS,
+  readMetric,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
 import { overrideId } from '../support/patterns.ts';
 import {
-  MODES,
+  DECIDE_MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
 const DAY_MS = 86_400_000;
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   const keys = { setter: '', ofOne: '' };
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -42,8 +49,8 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   const set = (fields: Fields, key?: string) => {
-    const defaults = { identifier: 'user', limit: 5, duration: LASTING_MS };
-    return operate(server.port, 'ratelimits.setOverride', { ...defaults, ...fields }, key);
+    const defaults = { identifier: 'user', limit: 5, duration: LONGEST_WINDOW_MS };
+    return callOperation(server.port, 'ratelimits.setOverride', { ...defaults, ...fields }, key);
   };
   const setDone = async (fields: Fields): Promise<string> => {
     const answer = await set(fields);
@@ -51,8 +58,15 @@ describe.each(MODES)('decided %s:', (mode) => {
     return JSON.parse(answer.body).overrideId;
   };
   const limitOf = async (namespace: string, identifier: string, fields: Fields = {}) => {
-    const body = { namespace, identifier, limit: 1_000, duration: LASTING_MS, cost: 0, ...fields };
-    return (await check(server.port, body)).limit;
+    const body = {
+      namespace,
+      identifier,
+      limit: 1_000,
+      duration: LONGEST_WINDOW_MS,
+      cost: 0,
+      ...fields,
+    };
+    return (await sendCheck(server.port, body)).limit;
   };
 
   describe('setOverride', () => {
@@ -62,10 +76,10 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect(Object.keys(JSON.parse(answer.body))).toEqual(['overrideId']);
       expect(JSON.parse(answer.body).overrideId).toMatch(/^rlor_[0-9a-f]{24}$/);
       const body = { namespace: 'a', identifier: 'user_1', limit: 1_000, duration: 1_000 };
-      const answered = await check(server.port, { ...body, cost: 2 });
+      const answered = await sendCheck(server.port, { ...body, cost: 2 });
       expect(answered).toMatchObject({ success: true, limit: 5, remaining: 3 });
       expect(answered.reset % DAY_MS).toBe(0);
-      expect(await check(server.port, { ...body, cost: 4 })).toMatchObject({
+      expect(await sendCheck(server.port, { ...body, cost: 4 })).toMatchObject({
         success: false,
         limit: 5,
         remaining: 3,
@@ -78,31 +92,31 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
       expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
       expect(await limitOf('a', 'again')).toBe(6);
-      expect(await done(server.port, 'ratelimits.getOverride', of)).toEqual({
+      expect(await callOperationOk(server.port, 'ratelimits.getOverride', of)).toEqual({
         id,
         identifier: 'again',
         limit: 6,
-        duration: LASTING_MS,
+        duration: LONGEST_WINDOW_MS,
         async: true,
       });
-      expect(await done(server.port, 'ratelimits.deleteOverride', of)).toEqual({});
+      expect(await callOperationOk(server.port, 'ratelimits.deleteOverride', of)).toEqual({});
       expect(await limitOf('a', 'again')).toBe(1_000);
       expect(await setDone(of)).not.toBe(id);
     });
 
     test('keeps what is used: the limit is no part of a counter, the duration is', async () => {
-      const body = { namespace: 'a', identifier: 'used', limit: 10, duration: LASTING_MS };
-      await check(server.port, { ...body, cost: 4 });
+      const body = { namespace: 'a', identifier: 'used', limit: 10, duration: LONGEST_WINDOW_MS };
+      await sendCheck(server.port, { ...body, cost: 4 });
       await setDone({ namespaceName: 'a', identifier: 'used', limit: 6 });
-      expect((await check(server.port, { ...body, cost: 0 })).remaining).toBe(2);
+      expect((await sendCheck(server.port, { ...body, cost: 0 })).remaining).toBe(2);
       await setDone({ namespaceName: 'a', identifier: 'used', limit: 6, duration: DAY_MS });
-      expect((await check(server.port, { ...body, cost: 0 })).remaining).toBe(6);
+      expect((await sendCheck(server.port, { ...body, cost: 0 })).remaining).toBe(6);
     });
 
     test('creates the namespace of a name, which then has an id; a pattern creates none', async () => {
       await setDone({ namespaceName: 'made by an override' });
       await setDone({ namespaceName: 'later.*', identifier: 'abc' });
-      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       const made = (namespaces as { id: string; name: string }[]).filter(({ name }) => {
         return name === 'made by an override' || name.startsWith('later');
       });
@@ -122,16 +136,19 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test('by id is of that namespace alone, also where its name looks like a pattern', async () => {
-      await check(server.port, { namespace: 'v*', identifier: 'a', limit: 1, duration: 1_000 });
+      await sendCheck(server.port, { namespace: 'v*', identifier: 'a', limit: 1, duration: 1_000 });
       const name = 'v*';
       let id = '';
-      await until('the namespace has an id', async () => {
-        const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      await waitUntil('the namespace has an id', async () => {
+        const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
         id = (namespaces as { id: string; name: string }[]).find((n) => n.name === name)?.id ?? '';
         return id !== '';
       });
       const permissions = [`ratelimit.${id}.set_override`];
-      const { key } = await done(server.port, 'keys.create', { name: 'of one', permissions });
+      const { key } = await callOperationOk(server.port, 'keys.create', {
+        name: 'of one',
+        permissions,
+      });
       const [exact, star] = ['alice', 'bob_*'];
       expect((await set({ namespaceName: name, identifier: exact }, `${key}`)).status).toBe(403);
       for (const [i, identifier] of [exact, star].entries()) {
@@ -149,15 +166,17 @@ describe.each(MODES)('decided %s:', (mode) => {
       // The pattern of the same text is another one, behind the names.
       await setDone({ namespaceName: name, identifier: star, limit: 9 });
       expect(await limits()).toEqual([7, 8, 1_000, 9]);
-      const exported = await done(server.port, 'ratelimits.exportOverrides', { limit: 1_000 });
+      const exported = await callOperationOk(server.port, 'ratelimits.exportOverrides', {
+        limit: 1_000,
+      });
       const { overrides } = exported as { overrides: Fields[] };
       expect(overrides.filter(({ namespaceId }) => namespaceId === id)).toHaveLength(2);
-      await done(server.port, 'ratelimits.importOverrides', { overrides });
+      await callOperationOk(server.port, 'ratelimits.importOverrides', { overrides });
       expect(await limits()).toEqual([7, 8, 1_000, 9]);
       const of = { namespaceId: id, identifier: star };
-      await done(server.port, 'ratelimits.deleteOverride', of);
+      await callOperationOk(server.port, 'ratelimits.deleteOverride', of);
       expect(await limits()).toEqual([7, 9, 1_000, 9]);
-      await done(server.port, 'ratelimits.deleteOverride', {
+      await callOperationOk(server.port, 'ratelimits.deleteOverride', {
         namespaceName: name,
         identifier: star,
       });
@@ -166,9 +185,9 @@ describe.each(MODES)('decided %s:', (mode) => {
 
     test('gives each identifier under a pattern its own counter', async () => {
       await setDone({ namespaceName: 'a', identifier: 'each_*', limit: 2 });
-      const body = { namespace: 'a', limit: 1_000, duration: LASTING_MS };
+      const body = { namespace: 'a', limit: 1_000, duration: LONGEST_WINDOW_MS };
       for (const identifier of ['each_1', 'each_2']) {
-        expect((await check(server.port, { ...body, identifier })).remaining).toBe(1);
+        expect((await sendCheck(server.port, { ...body, identifier })).remaining).toBe(1);
       }
     });
 
@@ -190,7 +209,10 @@ describe.each(MODES)('decided %s:', (mode) => {
       }
       for (const [i, [namespaceName, identifier]] of order.entries()) {
         expect(await limitOf('order', 'user_12')).toBe(10 + i);
-        await done(server.port, 'ratelimits.deleteOverride', { namespaceName, identifier });
+        await callOperationOk(server.port, 'ratelimits.deleteOverride', {
+          namespaceName,
+          identifier,
+        });
       }
       expect(await limitOf('order', 'user_12')).toBe(1_000);
     });
@@ -204,14 +226,16 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test('makes the checks that it governs asynchronous, and no others', async () => {
-      const figure = () => metric(server.adminUrl, 'weir_ring_deductions_total');
+      const figure = () => readMetric(server.adminUrl, 'weir_ring_deductions_total');
       // Where the worker decides, it does so at once, whatever is said.
       const handed = mode === 'in-place' ? 1 : 0;
       const of = { namespaceName: 'async', identifier: 'later_*', limit: 100 };
-      const body = { namespace: 'async', limit: 1, duration: LASTING_MS };
+      const body = { namespace: 'async', limit: 1, duration: LONGEST_WINDOW_MS };
       const deductions = async (identifier: string, fields: Fields = {}) => {
         const before = await figure();
-        expect((await check(server.port, { ...body, identifier, ...fields })).success).toBe(true);
+        expect((await sendCheck(server.port, { ...body, identifier, ...fields })).success).toBe(
+          true,
+        );
         return (await figure()) - before;
       };
       await setDone({ ...of, async: true });
@@ -254,34 +278,41 @@ describe.each(MODES)('decided %s:', (mode) => {
       ['no namespace', { namespaceName: undefined }, '"namespaceId" and "namespaceName"'],
       ['an empty name', { namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
       ['an id for a name', { namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
-      ['stars', { identifier: 'a*'.repeat(STARS_MAX + 1) }, `at most ${STARS_MAX} wildcards`],
+      [
+        'stars',
+        { identifier: 'a*'.repeat(WILDCARDS_PER_TEXT_MAX + 1) },
+        `at most ${WILDCARDS_PER_TEXT_MAX} wildcards`,
+      ],
       ['stars there', { namespaceName: '*'.repeat(17) }, '"namespaceName" must have at most 16'],
     ];
     test.each(faults)('names the field at fault: %s', async (_what, fields, message) => {
       const answer = await set({ namespaceName: 'a', ...fields });
-      expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorOf(answer).message).toContain(message);
+      expect([answer.status, errorIn(answer).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorIn(answer).message).toContain(message);
     });
 
     test('takes the longest texts and the most stars', async () => {
-      const identifier = `${'*a'.repeat(STARS_MAX)}${'😀'.repeat(512 - 2 * STARS_MAX)}`;
-      const namespaceName = `${'*b'.repeat(STARS_MAX)}${'n'.repeat(512 - 2 * STARS_MAX)}`;
+      const identifier = `${'*a'.repeat(WILDCARDS_PER_TEXT_MAX)}${'😀'.repeat(512 - 2 * WILDCARDS_PER_TEXT_MAX)}`;
+      const namespaceName = `${'*b'.repeat(WILDCARDS_PER_TEXT_MAX)}${'n'.repeat(512 - 2 * WILDCARDS_PER_TEXT_MAX)}`;
       await setDone({ identifier, namespaceName, limit: AMOUNT_MAX });
       expect(await limitOf(namespaceName.replaceAll('*', ''), identifier.replaceAll('*', ''))).toBe(
         AMOUNT_MAX,
       );
-      await done(server.port, 'ratelimits.deleteOverride', { identifier, namespaceName });
+      await callOperationOk(server.port, 'ratelimits.deleteOverride', {
+        identifier,
+        namespaceName,
+      });
     });
 
     test('answers 404 for an unknown id, and for a name that the key may not create', async () => {
       const unknown = await set({ namespaceId: 'rlns_nowhere' });
-      expect([unknown.status, errorOf(unknown).message]).toEqual([
+      expect([unknown.status, errorIn(unknown).message]).toEqual([
         404,
         'there is no namespace with the id "rlns_nowhere"',
       ]);
       const uncreated = await set({ namespaceName: 'uncreated' }, keys.setter);
       expect(uncreated.status).toBe(404);
-      expect(errorOf(uncreated).message).toContain('"ratelimit.*.create_namespace"');
+      expect(errorIn(uncreated).message).toContain('"ratelimit.*.create_namespace"');
       expect((await set({ namespaceName: 'stored' }, keys.setter)).status).toBe(200);
     });
 
@@ -291,7 +322,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       for (const namespaceName of ['sto*', 'other']) {
         const answer = await set({ namespaceName }, keys.ofOne);
         expect(answer.status).toBe(403);
-        expect(errorOf(answer).message).toContain('"ratelimit.*.set_override"');
+        expect(errorIn(answer).message).toContain('"ratelimit.*.set_override"');
       }
     });
   });
@@ -301,17 +332,17 @@ describe.each(MODES)('decided %s:', (mode) => {
       for (const namespaceName of ['found', 'fou*']) {
         const fields = { namespaceName, identifier: 'a&b=c d+%*😀' };
         const id = await setDone({ ...fields, limit: 7 });
-        expect(await done(server.port, 'ratelimits.getOverride', fields)).toEqual({
+        expect(await callOperationOk(server.port, 'ratelimits.getOverride', fields)).toEqual({
           id,
           identifier: fields.identifier,
           limit: 7,
-          duration: LASTING_MS,
+          duration: LONGEST_WINDOW_MS,
           async: false,
         });
-        await done(server.port, 'ratelimits.deleteOverride', fields);
+        await callOperationOk(server.port, 'ratelimits.deleteOverride', fields);
         for (const operation of ['getOverride', 'deleteOverride'] as const) {
-          const answer = await operate(server.port, `ratelimits.${operation}`, fields);
-          expect([answer.status, errorOf(answer).code]).toEqual([404, 'NOT_FOUND']);
+          const answer = await callOperation(server.port, `ratelimits.${operation}`, fields);
+          expect([answer.status, errorIn(answer).code]).toEqual([404, 'NOT_FOUND']);
         }
       }
     });
@@ -319,8 +350,8 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('answer 404 for an unknown namespace, 400 without one or without an identifier', async () => {
       for (const operation of ['ratelimits.getOverride', 'ratelimits.deleteOverride'] as const) {
         const ask = async (fields: Fields) => {
-          const answer = await operate(server.port, operation, fields);
-          return [answer.status, errorOf(answer).message];
+          const answer = await callOperation(server.port, operation, fields);
+          return [answer.status, errorIn(answer).message];
         };
         expect(await ask({ namespaceName: 'nowhere', identifier: 'abc' })).toEqual([
           404,
@@ -337,8 +368,8 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('read a query strictly', async () => {
       const ask = async (query: string) => {
         const path = `/v1/ratelimits.listOverrides?${query}`;
-        const answer = await request(server.port, { method: 'GET', path });
-        return [answer.status, answer.status === 200 ? '' : errorOf(answer).message];
+        const answer = await sendRequest(server.port, { method: 'GET', path });
+        return [answer.status, answer.status === 200 ? '' : errorIn(answer).message];
       };
       expect(await ask('namespaceName=%ff')).toEqual([
         400,
@@ -376,12 +407,12 @@ describe.each(MODES)('decided %s:', (mode) => {
         const encoded = [...bytes].map((byte) => `%${byte.charCodeAt(0).toString(16)}`).join('');
         for (const identifier of [`a${bytes}b`, `a${encoded}b`]) {
           const answer = await get(identifier);
-          expect([identifier, answer.status, errorOf(answer).code]).toEqual([
+          expect([identifier, answer.status, errorIn(answer).code]).toEqual([
             identifier,
             400,
             'BAD_REQUEST',
           ]);
-          expect(errorOf(answer).message).toMatch(/^the query .*not UTF-8/);
+          expect(errorIn(answer).message).toMatch(/^the query .*not UTF-8/);
         }
       }
     });
@@ -409,7 +440,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       let cursor: unknown;
       let pages = 0;
       do {
-        const page = await done(server.port, 'ratelimits.listOverrides', {
+        const page = await callOperationOk(server.port, 'ratelimits.listOverrides', {
           namespaceName: 'listed',
           limit: 10,
           ...(cursor === undefined ? {} : { cursor }),
@@ -429,7 +460,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           expect([overrides.length, page.total]).toEqual([10, total]);
           // One that was seen goes, one changes, one comes.
           const first = { namespaceName: 'listed', identifier: name(0) };
-          await done(server.port, 'ratelimits.deleteOverride', first);
+          await callOperationOk(server.port, 'ratelimits.deleteOverride', first);
           await setDone({ namespaceName: 'listed', identifier: name(1), limit: 9 });
           await setDone({ namespaceName: 'listed', identifier: name(total) });
         } else expect(page.total).toBe(total);
@@ -439,13 +470,16 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test('have no cursor on the last page, nor on an empty one', async () => {
-      const { namespaces, total, cursor } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces, total, cursor } = await callOperationOk(
+        server.port,
+        'ratelimits.listNamespaces',
+      );
       expect((namespaces as object[]).length).toBe(total);
       expect(cursor).toBeUndefined();
       expect(namespaces).toContainEqual({ id: 'rlns_1', name: 'stored' });
-      const one = await done(server.port, 'ratelimits.listNamespaces', { limit: 1 });
+      const one = await callOperationOk(server.port, 'ratelimits.listNamespaces', { limit: 1 });
       expect([(one.namespaces as object[]).length, one.total]).toEqual([1, total]);
-      const rest = await done(server.port, 'ratelimits.listNamespaces', {
+      const rest = await callOperationOk(server.port, 'ratelimits.listNamespaces', {
         limit: (total as number) - 1,
         cursor: one.cursor,
       });
@@ -453,7 +487,9 @@ describe.each(MODES)('decided %s:', (mode) => {
         (total as number) - 1,
         undefined,
       ]);
-      const empty = await done(server.port, 'ratelimits.listOverrides', { namespaceName: 'zz*' });
+      const empty = await callOperationOk(server.port, 'ratelimits.listOverrides', {
+        namespaceName: 'zz*',
+      });
       expect(empty).toEqual({ overrides: [], total: 0 });
     });
   });
@@ -468,7 +504,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       ...changes,
     });
     const send = (overrides: unknown[], dryRun?: boolean) => {
-      return operate(server.port, 'ratelimits.importOverrides', { overrides, dryRun });
+      return callOperation(server.port, 'ratelimits.importOverrides', { overrides, dryRun });
     };
 
     test('set all, or say what they would, and give the same back', async () => {
@@ -489,7 +525,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const exported: unknown[] = [];
       let cursor: unknown;
       do {
-        const page = await done(server.port, 'ratelimits.exportOverrides', {
+        const page = await callOperationOk(server.port, 'ratelimits.exportOverrides', {
           limit: 20,
           ...(cursor === undefined ? {} : { cursor }),
         });
@@ -503,7 +539,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     });
 
     test('set nothing where one is at fault, and name it', async () => {
-      const before = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
+      const before = await callOperationOk(server.port, 'ratelimits.exportOverrides', { limit: 1 });
       const cases: [unknown, number, string][] = [
         [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
         ['text', 400, 'overrides[1]: an override must be a JSON object; got "text"'],
@@ -513,14 +549,14 @@ describe.each(MODES)('decided %s:', (mode) => {
       for (const [fault, status, message] of cases) {
         const answer = await send([line(60, { namespaceName: 'never made' }), fault]);
         expect(answer.status).toBe(status);
-        expect(errorOf(answer).message).toContain(message);
+        expect(errorIn(answer).message).toContain(message);
       }
       expect(await limitOf('never made', 'i60_x')).toBe(1_000);
-      const after = await done(server.port, 'ratelimits.exportOverrides', { limit: 1 });
+      const after = await callOperationOk(server.port, 'ratelimits.exportOverrides', { limit: 1 });
       expect(after.total).toBe(before.total);
-      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       expect((namespaces as Fields[]).some(({ name }) => name === 'never made')).toBe(false);
-      expect(errorOf(await send(5 as unknown as unknown[])).message).toBe(
+      expect(errorIn(await send(5 as unknown as unknown[])).message).toBe(
         '"overrides" must be an array of overrides; got 5',
       );
     });
@@ -547,7 +583,7 @@ describe('the bounds of overrides', () => {
     const server = await startServer(dataDir, { args: ['--counters', '1024'] });
     const set = (identifier: string) => {
       const fields = { namespaceName: 'full', identifier, limit: 7, duration: 1_000 };
-      return operate(server.port, 'ratelimits.setOverride', fields);
+      return callOperation(server.port, 'ratelimits.setOverride', fields);
     };
     const cases = [
       ['last', 'one more', `${EXACT_OVERRIDES_MAX} overrides without a wildcard`],
@@ -556,8 +592,8 @@ describe('the bounds of overrides', () => {
     for (const [last, more, message] of cases) {
       expect((await set(last)).status).toBe(200);
       const answer = await set(more);
-      expect([answer.status, errorOf(answer).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorOf(answer).message).toContain(message);
+      expect([answer.status, errorIn(answer).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorIn(answer).message).toContain(message);
       expect((await set(last)).status).toBe(200);
     }
     for (const [identifier, limit] of [
@@ -566,9 +602,9 @@ describe('the bounds of overrides', () => {
       ['last', 7],
     ] as const) {
       const body = { namespace: 'full', identifier, limit: 9, duration: 1_000 };
-      expect(await check(server.port, body)).toMatchObject({ limit });
+      expect(await sendCheck(server.port, body)).toMatchObject({ limit });
     }
-    await until('it says what it loaded', () => server.stderr().includes('"msg":"loaded"'));
+    await waitUntil('it says what it loaded', () => server.stderr().includes('"msg":"loaded"'));
     expect(server.stderr()).toContain(
       `"overrides":{"exact":${EXACT_OVERRIDES_MAX - 1},"wildcard":${WILDCARD_OVERRIDES_MAX - 1}}`,
     );

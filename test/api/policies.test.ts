@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { done, operate } from '../support/api.ts';
-import { errorOf } from '../support/http.ts';
+import { callOperation, callOperationOk } from '../support/api.ts';
+import { errorIn } from '../support/http.ts';
 import { writeConfig } from '../support/policies.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -12,7 +12,7 @@ import { addKey, addRecords, withStore } from '../support/store.ts';
 
 const dataDir = temporaryDirectory();
 const place = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 let keyOfB: string;
 beforeAll(async () => {
   withStore(dataDir, (store) => {
@@ -34,7 +34,7 @@ afterAll(async () => {
 });
 
 const list = (fields = {}, key?: string) => {
-  return done(server.port, 'ratelimits.listPolicies', fields, key) as Promise<{
+  return callOperationOk(server.port, 'ratelimits.listPolicies', fields, key) as Promise<{
     policies: { namespace: string }[];
     gateway: { url: string };
     cursor?: string;
@@ -72,12 +72,12 @@ test('policies are listed in pages, and only to whom they may be', async () => {
   expect([policies.map(({ namespace }) => namespace), cursor]).toEqual([['c'], undefined]);
   const theirs = await list({}, keyOfB);
   expect(theirs.policies.map(({ namespace }) => namespace)).toEqual(['b']);
-  const wrong = await operate(server.port, 'ratelimits.listPolicies', { limit: 0 });
-  expect(errorOf(wrong).message).toContain('"limit" must be an integer from 1 to 100');
+  const wrong = await callOperation(server.port, 'ratelimits.listPolicies', { limit: 0 });
+  expect(errorIn(wrong).message).toContain('"limit" must be an integer from 1 to 100');
 });
 
 test('namespaces of policies are there before the first check', async () => {
-  const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+  const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
   const names = (namespaces as { name: string }[]).map(({ name }) => name);
   expect(names.sort()).toEqual(['a', 'b', 'c']);
 });

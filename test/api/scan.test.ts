@@ -1,16 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { AskedCheck, CheckBody } from '../../src/api/asked.ts';
+import type { CheckBody, CheckRequest } from '../../src/api/asked.ts';
 import { NamespaceFinder } from '../../src/api/finder.ts';
 import { parseBody } from '../../src/api/json.ts';
-import { Scan } from '../../src/api/scan.ts';
-import { ReaderV1, limitReader as readerV1 } from '../../src/api/v1/limit.ts';
-import { itemReader, ReaderV2, limitReader as readerV2 } from '../../src/api/v2/limit.ts';
+import { BodyScanner } from '../../src/api/scan.ts';
+import { CheckReaderV1, limitValidator as readerV1 } from '../../src/api/v1/limit.ts';
+import {
+  CheckReaderV2,
+  itemValidator,
+  limitValidator as readerV2,
+} from '../../src/api/v2/limit.ts';
 import { Permissions } from '../../src/auth/permissions.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { ApiError } from '../../src/errors.ts';
 import { KnownNamespaces } from '../../src/namespaces/known.ts';
-import { trials } from '../faults/promises.ts';
-import { random } from '../support/random.ts';
+import { trialCount } from '../faults/promises.ts';
+import { seededRandom } from '../support/random.ts';
 
 /** A namespace that is read is known from then on, and there may be 10 000. */
 const PER_READER = 5_000;
@@ -22,9 +26,9 @@ const key = {
   isRevoked: false,
 };
 const hasher = new Hasher(Buffer.alloc(16));
-const scan = new Scan();
+const scan = new BodyScanner();
 
-function finder(): NamespaceFinder {
+function newNamespaceFinder(): NamespaceFinder {
   const known = new KnownNamespaces(
     (name) => hasher.namespace(name),
     () => new Float64Array(4),
@@ -39,16 +43,16 @@ function outcome(checks: () => readonly (readonly unknown[])[]): string {
     return JSON.stringify(checks());
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    return JSON.stringify([error.code, error.message, error.place]);
+    return JSON.stringify([error.code, error.message, error.faultLocation]);
   }
 }
 
-function asRead(check: AskedCheck): readonly unknown[] {
-  const { named, identifier, limit, durationMs, cost, isAsync } = check;
-  return [named, identifier, limit, durationMs, cost, isAsync];
+function fieldsOfRead(check: CheckRequest): readonly unknown[] {
+  const { namespaceIdOrName, identifier, limit, durationMs, cost, isAsync } = check;
+  return [namespaceIdOrName, identifier, limit, durationMs, cost, isAsync];
 }
 
-function asParsed(body: CheckBody): readonly unknown[] {
+function fieldsOfParsed(body: CheckBody): readonly unknown[] {
   const { namespace = 'default', identifier, limit, duration, cost = 1, async = false } = body;
   return [namespace, identifier, limit, duration, cost, async];
 }
@@ -59,37 +63,37 @@ interface Operation {
   /** How many bodies are tried. */
   bodies: number;
   isList: boolean;
-  reader(): (bytes: Uint8Array) => readonly AskedCheck[];
+  reader(): (bytes: Uint8Array) => readonly CheckRequest[];
   parsed(bytes: Uint8Array): readonly CheckBody[];
 }
 
 const operations: Operation[] = [
   {
     name: 'v1, one check',
-    bodies: trials(130_000, 650_000),
+    bodies: trialCount(130_000, 650_000),
     isList: false,
     reader: () => {
-      const reader = new ReaderV1(scan, finder());
+      const reader = new CheckReaderV1(scan, newNamespaceFinder());
       return (bytes) => [reader.read(key, bytes)];
     },
-    parsed: (bytes) => [readerV1.read(parseBody(bytes))],
+    parsed: (bytes) => [readerV1.validate(parseBody(bytes))],
   },
   {
     name: 'v2, one check',
-    bodies: trials(70_000, 350_000),
+    bodies: trialCount(70_000, 350_000),
     isList: false,
     reader: () => {
-      const reader = new ReaderV2(scan, finder());
+      const reader = new CheckReaderV2(scan, newNamespaceFinder());
       return (bytes) => [reader.read(key, bytes)];
     },
-    parsed: (bytes) => [readerV2.read(parseBody(bytes))],
+    parsed: (bytes) => [readerV2.validate(parseBody(bytes))],
   },
   {
     name: 'v2, many checks',
-    bodies: trials(10_000, 50_000),
+    bodies: trialCount(10_000, 50_000),
     isList: true,
     reader: () => {
-      const reader = new ReaderV2(scan, finder());
+      const reader = new CheckReaderV2(scan, newNamespaceFinder());
       return (bytes) => reader.readMany(key, bytes);
     },
     parsed: (bytes) => {
@@ -99,18 +103,18 @@ const operations: Operation[] = [
       }
       return items.map((item, at) => {
         try {
-          return itemReader.read(item);
+          return itemValidator.validate(item);
         } catch (error) {
-          throw error instanceof ApiError ? error.inItem('', at) : error;
+          throw error instanceof ApiError ? error.forListItem('', at) : error;
         }
       });
     },
   },
 ];
 
-type Below = (below: number) => number;
+type RandomBelow = (below: number) => number;
 
-const pick = <T>(below: Below, values: readonly T[]): T => values[below(values.length)];
+const pick = <T>(below: RandomBelow, values: readonly T[]): T => values[below(values.length)];
 
 const TEXTS = [
   '"a"',
@@ -143,7 +147,7 @@ OTHERS.push('"\\u006cimit":4', '"limit" :4', '"meta":[]', '"resources":[{"id":"a
 OTHERS.push('"meta":{"\\udead":"\\ud800"}', '"\\ud800":1', '"resources":[{"id":"\\ud800"}]');
 
 /** An object of the fields in some order, mostly in order. */
-function object(below: Below): string {
+function randomObject(below: RandomBelow): string {
   const isOdd = below(4) === 0;
   const value = (usual: readonly string[], odd: readonly string[]) => {
     return isOdd && below(4) === 0 ? pick(below, odd) : pick(below, usual);
@@ -170,10 +174,10 @@ function object(below: Below): string {
   return space === '' ? text : text.replaceAll('":', '": ');
 }
 
-function body(below: Below, isList: boolean): Uint8Array {
+function randomBody(below: RandomBelow, isList: boolean): Uint8Array {
   const items = isList
-    ? `[${Array.from({ length: below(30) === 0 ? 100 + below(2) : below(4) }, () => object(below)).join(below(3) === 0 ? ', ' : ',')}]`
-    : object(below);
+    ? `[${Array.from({ length: below(30) === 0 ? 100 + below(2) : below(4) }, () => randomObject(below)).join(below(3) === 0 ? ', ' : ',')}]`
+    : randomObject(below);
   return Buffer.from(items);
 }
 
@@ -185,7 +189,7 @@ const BYTES = [
 ];
 
 /** Some bytes changed, left out, put in, doubled or cut off. */
-function mutated(below: Below, bytes: Uint8Array): Uint8Array {
+function mutateBytes(below: RandomBelow, bytes: Uint8Array): Uint8Array {
   let list = [...bytes];
   for (let changes = 1 + below(3); changes > 0; changes--) {
     const at = below(list.length + 1);
@@ -229,18 +233,18 @@ afterAll(() => {
 describe('the reader of checks', () => {
   test.each(operations)('reads what JSON.parse and the schema do: $name', (operation) => {
     const seed = Date.now() % 1_000_000;
-    const below = random(seed);
+    const below = seededRandom(seed);
     const count = operation.bodies;
     let read = operation.reader();
     let scanned = 0;
     let inOrder = 0;
     for (let i = 0; i < count; i++) {
       if (i % PER_READER === 0) read = operation.reader();
-      const whole = body(below, operation.isList);
-      const bytes = below(3) === 0 ? mutated(below, whole) : whole;
-      const wanted = outcome(() => operation.parsed(bytes).map(asParsed));
+      const whole = randomBody(below, operation.isList);
+      const bytes = below(3) === 0 ? mutateBytes(below, whole) : whole;
+      const wanted = outcome(() => operation.parsed(bytes).map(fieldsOfParsed));
       const parsedBefore = parses;
-      const got = outcome(() => read(bytes).map(asRead));
+      const got = outcome(() => read(bytes).map(fieldsOfRead));
       const isScanned = parses === parsedBefore;
       if (!wanted.startsWith('[[')) {
         // The sentence about what is no list is not the schema's.
@@ -260,7 +264,7 @@ describe('the reader of checks', () => {
   });
 
   test('reads no further than a body goes, whatever one before it left behind', () => {
-    const reader = new ReaderV1(scan, finder());
+    const reader = new CheckReaderV1(scan, newNamespaceFinder());
     const whole = Buffer.from('{"identifier":"user_1","limit":10,"duration":60000}');
     for (let cut = 0; cut < whole.length; cut++) {
       expect(reader.read(key, whole).identifier).toBe('user_1');
@@ -269,8 +273,8 @@ describe('the reader of checks', () => {
   });
 
   test('has nothing of the check before in a check that leaves it out', () => {
-    const reader = new ReaderV1(scan, finder());
-    const read = (text: string) => asRead(reader.read(key, Buffer.from(text)));
+    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const read = (text: string) => fieldsOfRead(reader.read(key, Buffer.from(text)));
     read('{"namespace":"n","identifier":"a","limit":9,"duration":9000,"cost":7,"async":true}');
     const plain = read('{"identifier":"b","limit":10,"duration":60000}');
     expect(plain).toEqual(['default', 'b', 10, 60_000, 1, false]);

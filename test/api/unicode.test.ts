@@ -5,10 +5,10 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Fields, type Operation, pathAndMethodOf } from '../support/api.ts';
-import { type Answer, LASTING_MS, request } from '../support/http.ts';
+import { LONGEST_WINDOW_MS, type ParsedResponse, sendRequest } from '../support/http.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -17,18 +17,22 @@ import {
 const HERE = 'HERE';
 
 const check = { namespace: 'n', identifier: 'i', limit: 5, duration: 60_000 };
-const counted = { namespace: 'n', identifier: 'i', duration: LASTING_MS };
+const counted = { namespace: 'n', identifier: 'i', duration: LONGEST_WINDOW_MS };
 const one = { namespaceName: 'n', identifier: 'abc' };
 const terms = { limit: 5, duration: 60_000 };
 
 /** An operation, where in its body the text stands, and how an error calls that place. */
-type Place = [operation: Operation, body: Fields | Fields[], location: string];
+type FieldLocation = [operation: Operation, body: Fields | Fields[], location: string];
 
-const READ: Place[] = [
+const READ: FieldLocation[] = [
   ['ratelimits.limit', { ...check, identifier: HERE }, 'identifier'],
   ['ratelimits.limit', { ...check, namespace: HERE }, 'namespace'],
   ['ratelimits.limit', { ...check, resources: [{}, { name: HERE }] }, 'resources[1].name'],
-  ['ratelimits.refund', { ...counted, identifier: HERE, reset: LASTING_MS, cost: 1 }, 'identifier'],
+  [
+    'ratelimits.refund',
+    { ...counted, identifier: HERE, reset: LONGEST_WINDOW_MS, cost: 1 },
+    'identifier',
+  ],
   ['ratelimits.reset', { ...counted, namespace: HERE }, 'namespace'],
   ['ratelimits.setOverride', { ...one, ...terms, identifier: HERE }, 'identifier'],
   ['ratelimits.setOverride', { ...one, ...terms, namespaceName: HERE }, 'namespaceName'],
@@ -73,7 +77,7 @@ const ILL_FORMED = [[0x80], [0xff], [0xc3], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0
 
 describe('text that is not well-formed Unicode', () => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   beforeAll(async () => {
     server = await startServer(dataDir, { args: ['--counters', '1024'] });
   });
@@ -83,10 +87,14 @@ describe('text that is not well-formed Unicode', () => {
   });
 
   /** Sends a body with these bytes in each place of `HERE`. */
-  function send(operation: Operation, fields: Fields | Fields[], bytes: Buffer): Promise<Answer> {
+  function send(
+    operation: Operation,
+    fields: Fields | Fields[],
+    bytes: Buffer,
+  ): Promise<ParsedResponse> {
     const text = JSON.stringify(fields).replaceAll(HERE, bytes.toString('latin1'));
     const { path } = pathAndMethodOf(operation);
-    return request(server.port, { path, body: Buffer.from(text, 'latin1') });
+    return sendRequest(server.port, { path, body: Buffer.from(text, 'latin1') });
   }
 
   test.each(READ)('as an escape is a 400 in %s %j', async (operation, body, location) => {
@@ -110,7 +118,7 @@ describe('text that is not well-formed Unicode', () => {
   test('as bytes is a 400 in all of these places', async () => {
     const places = [
       ...READ,
-      ...NOT_READ.map(([, operation, body]): Place => [operation, body, '']),
+      ...NOT_READ.map(([, operation, body]): FieldLocation => [operation, body, '']),
     ];
     for (const [operation, body] of places) {
       for (const bytes of ILL_FORMED) {

@@ -7,13 +7,25 @@ import {
   MULTI_LIMIT_MAX_BYTES,
   NAMESPACES_MAX,
 } from '../../src/limits.ts';
-import { done, type Fields, type Operation, operate, pathAndMethodOf } from '../support/api.ts';
-import { type Answer, check, metric, metrics, request } from '../support/http.ts';
 import {
-  MODES,
+  callOperation,
+  callOperationOk,
+  type Fields,
+  type Operation,
+  pathAndMethodOf,
+} from '../support/api.ts';
+import {
+  type ParsedResponse,
+  readMetric,
+  readMetrics,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import {
+  DECIDE_MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -33,9 +45,9 @@ interface V2Error {
   };
 }
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   const keys = { limitOnly: '', oneNamespace: '', expired: '' };
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -58,18 +70,23 @@ describe.each(MODES)('decided %s:', (mode) => {
     return { namespace: 'v2', identifier: fresh(), limit: 10, duration: MONTH_MS, ...changes };
   };
   const limit = async (fields: Fields) => {
-    return (await done(server.port, 'ratelimit.limit', fields)).data as Fields;
+    return (await callOperationOk(server.port, 'ratelimit.limit', fields)).data as Fields;
   };
   const many = async (items: Fields[]) => {
-    const { data } = await done(server.port, 'ratelimit.multiLimit', items);
+    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', items);
     return data as { passed: boolean; limits: Fields[] };
   };
   const left = async (fields: Fields) => (await limit({ ...fields, cost: 0 })).remaining;
   const send = (path: string, body: string | Uint8Array, headers: Record<string, string> = {}) => {
-    return request(server.port, { path, body, headers });
+    return sendRequest(server.port, { path, body, headers });
   };
 
-  function expectError(answer: Answer, status: number, detail: string, location?: string): void {
+  function expectError(
+    answer: ParsedResponse,
+    status: number,
+    detail: string,
+    location?: string,
+  ): void {
     const body: V2Error = JSON.parse(answer.body);
     expect([answer.status, body.error.detail]).toEqual([status, expect.stringContaining(detail)]);
     expect(answer.headers['content-type']).toBe('application/json');
@@ -87,7 +104,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   describe('a check', () => {
     test('counts down to a refusal, which is a 200, and says exactly what it says', async () => {
       const fields = item({ limit: 2, cost: 2 });
-      const answer = await operate(server.port, 'ratelimit.limit', fields);
+      const answer = await callOperation(server.port, 'ratelimit.limit', fields);
       expect([answer.status, answer.headers['content-type']]).toEqual([200, 'application/json']);
       const { meta, data } = JSON.parse(answer.body);
       expect(Object.keys(JSON.parse(answer.body))).toEqual(['meta', 'data']);
@@ -109,10 +126,10 @@ describe.each(MODES)('decided %s:', (mode) => {
       const fields = item({ duration: 2_000 });
       for (let tries = 0; ; tries++) {
         // The whole limit in one window; and a look at it in the next.
-        const { reset } = await check(server.port, { ...fields, cost: 10 });
+        const { reset } = await sendCheck(server.port, { ...fields, cost: 10 });
         await new Promise((resolve) => setTimeout(resolve, Math.max(0, reset - Date.now()) + 20));
         const sliding = await limit({ ...fields, cost: 0 });
-        const fixed = await check(server.port, { ...fields, cost: 0 });
+        const fixed = await sendCheck(server.port, { ...fields, cost: 0 });
         if (tries < 3 && (sliding.reset !== reset + 2_000 || fixed.reset !== reset + 2_000)) {
           fields.identifier = fresh();
           continue;
@@ -131,7 +148,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const namespace = `made ${mode}`;
       await limit(item({ namespace, cost: 0 }));
       const names = async () => {
-        const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+        const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
         return (namespaces as Fields[]).map(({ name }) => name);
       };
       expect(await names()).not.toContain(namespace);
@@ -143,7 +160,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const namespace = `governed ${mode}`;
       const set = async (identifier: string, max: number) => {
         const fields = { namespace, identifier, limit: max, duration: MONTH_MS };
-        const { data } = await done(server.port, 'ratelimit.setOverride', fields);
+        const { data } = await callOperationOk(server.port, 'ratelimit.setOverride', fields);
         return (data as Fields).overrideId;
       };
       const wildcard = await set('u*', 5);
@@ -165,13 +182,13 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect(limits.map((one) => one.passed)).toEqual([true, true, false]);
       // v1 has no limit of 0, and yet its checks are governed by it.
       const v1 = { namespace, identifier: 'none_1', limit: 9, duration: MONTH_MS };
-      expect(await check(server.port, v1)).toMatchObject({ success: false, limit: 0 });
+      expect(await sendCheck(server.port, v1)).toMatchObject({ success: false, limit: 0 });
     });
 
     test('governed by an asynchronous override of v1 is deducted behind its answer', async () => {
       const namespace = `async ${mode}`;
       const fields = { namespaceName: namespace, identifier: 'abc', limit: 5, duration: MONTH_MS };
-      await done(server.port, 'ratelimits.setOverride', { ...fields, async: true });
+      await callOperationOk(server.port, 'ratelimits.setOverride', { ...fields, async: true });
       const one = item({ namespace, identifier: 'abc' });
       expect(await limit(one)).toMatchObject({ success: true, remaining: 4 });
       await expect.poll(() => left(one)).toBe(4);
@@ -261,21 +278,36 @@ describe.each(MODES)('decided %s:', (mode) => {
         expectError(answer, 400, detail, location);
       }
       const unknown = item({ namespace: 'rlns_unknown' });
-      const answer = await operate(server.port, 'ratelimit.multiLimit', [good, unknown]);
+      const answer = await callOperation(server.port, 'ratelimit.multiLimit', [good, unknown]);
       expectError(answer, 404, '[1]: there is no namespace with the id "rlns_unknown"');
       const both = [item({ namespace: 'stored' }), good];
-      const forbidden = await operate(server.port, 'ratelimit.multiLimit', both, keys.oneNamespace);
+      const forbidden = await callOperation(
+        server.port,
+        'ratelimit.multiLimit',
+        both,
+        keys.oneNamespace,
+      );
       expectError(forbidden, 403, '[1]: the API key lacks the permission "ratelimit.*.limit"');
       const missing = { ...both[0], namespace: 'rlns_none' };
-      const order = await operate(server.port, 'ratelimit.multiLimit', [missing, good]);
+      const order = await callOperation(server.port, 'ratelimit.multiLimit', [missing, good]);
       expectError(order, 404, '[0]: there is no namespace');
       const first = [good, missing];
-      const before = await operate(server.port, 'ratelimit.multiLimit', first, keys.limitOnly);
+      const before = await callOperation(
+        server.port,
+        'ratelimit.multiLimit',
+        first,
+        keys.limitOnly,
+      );
       expectError(before, 404, '[0]: there is no namespace');
-      const named = await operate(server.port, 'ratelimit.multiLimit', first, keys.oneNamespace);
+      const named = await callOperation(
+        server.port,
+        'ratelimit.multiLimit',
+        first,
+        keys.oneNamespace,
+      );
       expectError(named, 403, '[0]: the API key lacks');
       expect(await left(both[0])).toBe(10);
-      const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain(namespace);
     });
 
@@ -288,7 +320,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       expect((await many([a, b])).passed).toBe(true);
       expect((await many([a, b])).passed).toBe(false);
       const counted = async () => {
-        const all = await metrics(server.adminUrl);
+        const all = await readMetrics(server.adminUrl);
         return ['admitted', 'refused'].flatMap((outcome) => [
           all.get(figure('weir_decisions_total', outcome)),
           all.get(figure('weir_tokens_total', outcome)),
@@ -302,7 +334,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     const namespace = `overrides ${mode}`;
     const said = { limit: 3, duration: 60_000 };
     const ask = (operation: Operation, fields: Fields) => {
-      return done(server.port, operation, { namespace, ...fields });
+      return callOperationOk(server.port, operation, { namespace, ...fields });
     };
 
     test('are set, got, listed and deleted, and are those of v1', async () => {
@@ -311,7 +343,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const shown = { overrideId, identifier: 'a', ...said };
       expect((await ask('ratelimit.getOverride', { identifier: 'a' })).data).toEqual(shown);
       const v1 = { namespaceName: namespace, identifier: 'a' };
-      expect(await done(server.port, 'ratelimits.getOverride', v1)).toEqual({
+      expect(await callOperationOk(server.port, 'ratelimits.getOverride', v1)).toEqual({
         ...{ id: overrideId, identifier: 'a', ...said },
         async: false,
       });
@@ -320,7 +352,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const { data: listed, pagination } = await ask('ratelimit.listOverrides', {});
       expect([listed, pagination]).toEqual([[{ ...shown, limit: 4 }], { hasMore: false }]);
       expect((await ask('ratelimit.deleteOverride', { identifier: 'a' })).data).toEqual({});
-      const gone = await operate(server.port, 'ratelimit.getOverride', {
+      const gone = await callOperation(server.port, 'ratelimit.getOverride', {
         namespace,
         identifier: 'a',
       });
@@ -332,7 +364,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const overrides = Array.from({ length: 103 }, (_, i) => {
         return { namespaceName: list, identifier: `u${i}`, limit: 1, duration: 1_000 };
       });
-      await done(server.port, 'ratelimits.importOverrides', { overrides });
+      await callOperationOk(server.port, 'ratelimits.importOverrides', { overrides });
       for (const [size, pages] of [
         [undefined, [50, 50, 3]],
         [100, [100, 3]],
@@ -342,7 +374,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         let cursor: unknown;
         do {
           const fields = { namespace: list, limit: size, cursor };
-          const page = await done(server.port, 'ratelimit.listOverrides', fields);
+          const page = await callOperationOk(server.port, 'ratelimit.listOverrides', fields);
           const { hasMore, cursor: next } = page.pagination as Fields;
           expect(hasMore).toBe(next !== undefined);
           seen.push(page.data as Fields[]);
@@ -357,24 +389,26 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('take patterns of namespaces, short identifiers and a limit of 0, and export all', async () => {
       const pattern = `over*${mode} x`;
       const fields = { namespace: pattern, identifier: '*', limit: 0, duration: 60_000 };
-      const { data } = await done(server.port, 'ratelimit.setOverride', fields);
+      const { data } = await callOperationOk(server.port, 'ratelimit.setOverride', fields);
       const one = item({ namespace: `overdone ${mode} x`, identifier: 'b' });
       expect(await limit(one)).toMatchObject({ ...(data as Fields), success: false });
-      const { overrides } = await done(server.port, 'ratelimits.exportOverrides');
+      const { overrides } = await callOperationOk(server.port, 'ratelimits.exportOverrides');
       const { namespace: namespaceName, ...rest } = fields;
       expect(overrides).toContainEqual({ namespaceName, ...rest, async: false });
-      const imported = await done(server.port, 'ratelimits.importOverrides', { overrides });
+      const imported = await callOperationOk(server.port, 'ratelimits.importOverrides', {
+        overrides,
+      });
       expect(imported).toMatchObject({ created: 0, updated: 0 });
       const its = { namespace: pattern, identifier: '*' };
-      await done(server.port, 'ratelimit.deleteOverride', its);
+      await callOperationOk(server.port, 'ratelimit.deleteOverride', its);
       expect(await limit(one)).toMatchObject({ success: true });
     });
 
     test('that v2 sets are not asynchronous, whatever they were', async () => {
       const v1 = { namespaceName: namespace, identifier: 'was async', ...said };
-      await done(server.port, 'ratelimits.setOverride', { ...v1, async: true });
+      await callOperationOk(server.port, 'ratelimits.setOverride', { ...v1, async: true });
       await ask('ratelimit.setOverride', { identifier: 'was async', ...said });
-      const shown = await done(server.port, 'ratelimits.getOverride', {
+      const shown = await callOperationOk(server.port, 'ratelimits.getOverride', {
         namespaceName: namespace,
         identifier: 'was async',
       });
@@ -409,7 +443,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     test.each(faults)('%s: %s', async (operation, field, values) => {
       for (const value of values) {
         const fields = { ...good[operation], [field]: value };
-        const answer = await operate(server.port, operation, fields);
+        const answer = await callOperation(server.port, operation, fields);
         const fault = value === undefined ? 'is required: ' : 'must ';
         expectError(answer, 400, `"${field}" ${fault}`, `body.${field}`);
       }
@@ -423,11 +457,11 @@ describe.each(MODES)('decided %s:', (mode) => {
         [without, `"limit" is required: ${takes}`, 'body.limit', takes],
         [item({ duration: 60 }), `"duration" must be ${ms}; got 60`, 'body.duration', ms],
       ] as const) {
-        const answer = await operate(server.port, 'ratelimit.limit', body);
+        const answer = await callOperation(server.port, 'ratelimit.limit', body);
         const { detail, errors } = JSON.parse(answer.body).error;
         expect(detail).toBe(message);
         expect(errors).toEqual([{ location, message, fix: `give ${fix}` }]);
-        const many = await operate(server.port, 'ratelimit.multiLimit', [item(), body]);
+        const many = await callOperation(server.port, 'ratelimit.multiLimit', [item(), body]);
         const inItem = { location: location.replace('body', 'body[1]'), fix: `give ${fix}` };
         expect(JSON.parse(many.body).error.errors).toEqual([
           { ...inItem, message: `[1]: ${message}` },
@@ -438,11 +472,11 @@ describe.each(MODES)('decided %s:', (mode) => {
     test.each(Object.keys(good))('%s: a field that it does not have', async (name) => {
       const operation = name as Operation;
       for (const field of ['async', 'Limit', '', 'é', 'namespaceId', 'toString']) {
-        const answer = await operate(server.port, operation, { ...good[name], [field]: 1 });
+        const answer = await callOperation(server.port, operation, { ...good[name], [field]: 1 });
         expectError(answer, 400, `${JSON.stringify(field)} is not a field`, `body.${field}`);
       }
       const long = { ...good[name], ['x'.repeat(10_000)]: 1 };
-      const cut = await operate(server.port, operation, long);
+      const cut = await callOperation(server.port, operation, long);
       expectError(cut, 400, 'a text of 10000 characters is not a field');
       expect(cut.body.length).toBeLessThan(1_000);
       const { path } = pathAndMethodOf(operation);
@@ -484,12 +518,12 @@ describe.each(MODES)('decided %s:', (mode) => {
       const headers = { Authorization: '' };
       for (const unknown of ['/v2/', '/v2/ratelimits.limit', '/v2/ratelimit.limits', '//v2/x']) {
         expectError(
-          await request(server.port, { path: unknown, headers }),
+          await sendRequest(server.port, { path: unknown, headers }),
           404,
           'there is no POST',
         );
       }
-      const get = await request(server.port, { method: 'GET', path, headers });
+      const get = await sendRequest(server.port, { method: 'GET', path, headers });
       expectError(get, 405, 'takes the method POST');
       expect(get.headers.allow).toBe('POST');
       // And a doubled slash leads to the same operation.
@@ -537,16 +571,16 @@ describe.each(MODES)('decided %s:', (mode) => {
 
     test('link to a page that is served without a key, and are counted by their codes', async () => {
       const counted = () =>
-        metric(server.adminUrl, 'weir_errors_total{status="404",code="NOT_FOUND"}');
+        readMetric(server.adminUrl, 'weir_errors_total{status="404",code="NOT_FOUND"}');
       const before = await counted();
-      const answer = await request(server.port, { path: '/v2/nowhere' });
+      const answer = await sendRequest(server.port, { path: '/v2/nowhere' });
       const { type }: V2Error['error'] = JSON.parse(answer.body).error;
       expect((await fetch(type)).status).toBe(200);
       expect(await counted()).toBe(before + 1);
     });
 
     test('of v1 paths are as they were', async () => {
-      const answer = await request(server.port, { path: '/v1/nowhere' });
+      const answer = await sendRequest(server.port, { path: '/v1/nowhere' });
       expect(Object.keys(JSON.parse(answer.body).error)).toEqual([
         ...['code', 'docs', 'message', 'requestId'],
       ]);
@@ -556,7 +590,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   test('no two requests have the same id', async () => {
     const answers = await Promise.all(
       Array.from({ length: 60 }, (_, i) => {
-        return operate(server.port, 'ratelimit.limit', i % 2 === 0 ? item() : {});
+        return callOperation(server.port, 'ratelimit.limit', i % 2 === 0 ? item() : {});
       }),
     );
     const ids = answers.map(({ body }) => JSON.parse(body).meta.requestId);
@@ -578,14 +612,14 @@ test('many checks for whose namespaces there is no room make none of them', asyn
       return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
     });
   };
-  const count = async () => (await done(server.port, 'ratelimits.listNamespaces')).total;
+  const count = async () => (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
   const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
-  const answer = await operate(server.port, 'ratelimit.multiLimit', items);
+  const answer = await callOperation(server.port, 'ratelimit.multiLimit', items);
   expect(answer.status).toBe(400);
   expect(JSON.parse(answer.body).error.detail).toContain('[5]: there are 10000 namespaces already');
   expect(await count()).toBe(NAMESPACES_MAX - 3);
   const looks = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
-  const { data } = await done(server.port, 'ratelimit.multiLimit', looks);
+  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', looks);
   expect((data as Fields).passed).toBe(true);
   await expect.poll(count).toBe(NAMESPACES_MAX);
   server.child.kill('SIGKILL');

@@ -4,37 +4,42 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'libsql';
 import { afterAll, expect, test } from 'vitest';
-import { allEntries } from '../support/audit.ts';
-import { LASTING_MS } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { configText, type PolicyText, writeConfig } from '../support/policies.ts';
-import { type Running, removeDirectory, temporaryDirectory, until } from '../support/server.ts';
+import { listAuditEntries } from '../support/audit.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { configText, type PolicySettings, writeConfig } from '../support/policies.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
 
 const ARGS = ['--acceptors', '1', '--counters', '1024'];
-const own = eachOnItsOwn(ARGS);
+const own = useDataDirectory(ARGS);
 const place = temporaryDirectory();
 afterAll(() => removeDirectory(place));
 
-type Texts = Record<string, PolicyText>;
+type PolicySettingsByNamespace = Record<string, PolicySettings>;
 /** A server whose policies were compared with those of the run before. */
-const start = async (policies?: Texts) => {
+const start = async (policies?: PolicySettingsByNamespace) => {
   const config = policies === undefined ? [] : ['--config', writeConfig(place, policies)];
   const server = await own.start({ args: [...ARGS, ...config] });
-  await until('it says so', () => server.stderr().includes('"msg":"serving"'));
+  await waitUntil('it says so', () => server.stderr().includes('"msg":"serving"'));
   return server;
 };
-const reload = async (server: Running, text: string, said: string) => {
+const reload = async (server: ServerProcess, text: string, said: string) => {
   const before = server.stderr().length;
   writeFileSync(join(place, 'weir.json'), text);
   server.child.kill('SIGHUP');
-  await until(said, () => server.stderr().slice(before).includes(said));
+  await waitUntil(said, () => server.stderr().slice(before).includes(said));
 };
 /** Action, namespace, and the limits before and after, of all entries. */
-const changes = async (server: Running) => {
+const listPolicyChanges = async (server: ServerProcess) => {
   const limitOf = (fields: unknown) => {
     return (fields as { windows: { limit: number }[] } | undefined)?.windows[0].limit;
   };
-  const entries = await allEntries(server);
+  const entries = await listAuditEntries(server);
   for (const entry of entries) {
     expect(entry).toMatchObject({ keyId: null, by: 'configuration file' });
   }
@@ -51,12 +56,12 @@ test('a reload has an entry for each policy that came, changed or went, and for 
     ['policy.create', 'b', undefined, 2],
     ['policy.create', 'a', undefined, 1],
   ];
-  expect(await changes(server)).toEqual(created);
+  expect(await listPolicyChanges(server)).toEqual(created);
   // The same, in another order and with what it has by default.
   const same = { c: { limit: 3 }, a: { limit: 1, missing: 'share' as const }, b: { limit: 2 } };
   await reload(server, configText(same), RELOADED);
   await reload(server, '{"policies":{"a":{}}}', 'the policies were not reloaded');
-  expect(await changes(server)).toEqual(created);
+  expect(await listPolicyChanges(server)).toEqual(created);
   await reload(server, configText({ a: { limit: 1 }, b: { limit: 7 }, d: { limit: 4 } }), RELOADED);
   const after = [
     ['policy.delete', 'c', 3, undefined],
@@ -64,11 +69,11 @@ test('a reload has an entry for each policy that came, changed or went, and for 
     ['policy.update', 'b', 2, 7],
     ...created,
   ];
-  expect(await changes(server)).toEqual(after);
-  const [, , updated] = await allEntries(server);
+  expect(await listPolicyChanges(server)).toEqual(after);
+  const [, , updated] = await listAuditEntries(server);
   expect(updated.after).toEqual({
     gateway: 'nginx',
-    windows: [{ limit: 7, duration: LASTING_MS }],
+    windows: [{ limit: 7, duration: LONGEST_WINDOW_MS }],
     identify: ['ip'],
     cost: 1,
     trustedHops: 1,
@@ -86,16 +91,18 @@ test('a start has entries for what was changed while no server ran, also after k
   first.child.kill('SIGKILL');
   await first.exited;
   const again = await start({ a: { limit: 1 }, b: { limit: 2 } });
-  expect((await changes(again)).length).toBe(2);
+  expect((await listPolicyChanges(again)).length).toBe(2);
   expect(await again.stop()).toEqual({ code: 0, signal: null });
   const changed = await start({ b: { limit: 5 } });
-  expect((await changes(changed)).slice(0, -2)).toEqual([
+  expect((await listPolicyChanges(changed)).slice(0, -2)).toEqual([
     ['policy.delete', 'a', 1, undefined],
     ['policy.update', 'b', 2, 5],
   ]);
   expect(await changed.stop()).toEqual({ code: 0, signal: null });
   const without = await start();
-  expect((await changes(without)).slice(0, -4)).toEqual([['policy.delete', 'b', 5, undefined]]);
+  expect((await listPolicyChanges(without)).slice(0, -4)).toEqual([
+    ['policy.delete', 'b', 5, undefined],
+  ]);
 });
 
 test('policies are active while the store cannot be written, and the next reload has the entries', async () => {
@@ -104,8 +111,8 @@ test('policies are active while the store cannot be written, and the next reload
   other.exec('BEGIN IMMEDIATE');
   await reload(server, configText({ a: { limit: 2 } }), RELOADED);
   expect(server.stderr()).toContain('the audit log lacks the last changes of policies');
-  expect((await changes(server)).length).toBe(1);
+  expect((await listPolicyChanges(server)).length).toBe(1);
   other.close();
   await reload(server, configText({ a: { limit: 3 } }), RELOADED);
-  expect((await changes(server))[0]).toEqual(['policy.update', 'a', 1, 3]);
+  expect((await listPolicyChanges(server))[0]).toEqual(['policy.update', 'a', 1, 3]);
 });

@@ -1,26 +1,26 @@
 import { describe, expect, test } from 'vitest';
 import { Keyring } from '../../src/auth/keyring.ts';
-import { makeKey, rootRecord } from '../../src/auth/keys.ts';
+import { makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
 import { Permissions } from '../../src/auth/permissions.ts';
 import { allocateControl, Control } from '../../src/control.ts';
 import { VERIFIED_TOKENS_MAX } from '../../src/limits.ts';
 import type { KeyRecord } from '../../src/store/store.ts';
-import { Clock, ClockKeeper } from '../../src/time.ts';
+import { Clock, ClockPublisher } from '../../src/time.ts';
 
 const control = new Control(allocateControl(1, 1));
-new ClockKeeper(control);
+new ClockPublisher(control);
 const clock = new Clock(control);
 
 const keyringOf = (...added: KeyRecord[]) => {
   const keyring = new Keyring(clock);
-  keyring.change({ added, removed: [] });
+  keyring.apply({ added, removed: [] });
   return keyring;
 };
 
 describe('a keyring', () => {
   test('accepts its keys, again and again, and no others', () => {
     const key = makeKey();
-    const keyring = keyringOf(rootRecord(key, 'test', 0));
+    const keyring = keyringOf(rootKeyRecord(key, 'test', 0));
     for (let i = 0; i < 3; i++) {
       expect(keyring.verify(`Bearer ${key}`).permissions.mayLimitAnywhere).toBe(true);
       expect(() => keyring.verify(`Bearer ${key.slice(0, -1)}`)).toThrow('not known');
@@ -32,7 +32,7 @@ describe('a keyring', () => {
 
   test('stays right when more spellings of a header were verified than it remembers', () => {
     const key = makeKey();
-    const keyring = keyringOf(rootRecord(key, 'test', 0));
+    const keyring = keyringOf(rootKeyRecord(key, 'test', 0));
     for (let i = 0; i < VERIFIED_TOKENS_MAX + 10; i++) {
       const scheme = [...'bearer'].map((c, bit) => ((i >> bit) & 1 ? c.toUpperCase() : c)).join('');
       expect(keyring.verify(`${scheme}${' '.repeat(1 + (i >> 6))}${key}`).id).toMatch(/^key_/);
@@ -42,7 +42,7 @@ describe('a keyring', () => {
 
   test('refuses a remembered key from the moment that it expires', () => {
     const key = makeKey();
-    const record = { ...rootRecord(key, 'test', 0), expiresMs: clock.nowMs() + 50 };
+    const record = { ...rootKeyRecord(key, 'test', 0), expiresMs: clock.nowMs() + 50 };
     const keyring = keyringOf(record);
     expect(keyring.verify(`Bearer ${key}`).id).toBe(record.id);
     while (clock.nowMs() < record.expiresMs);
@@ -51,11 +51,11 @@ describe('a keyring', () => {
 
   test('accepts keys that are added and forgets those that are removed, remembered or not', () => {
     const [kept, revoked, added] = [makeKey(), makeKey(), makeKey()];
-    const removed = [rootRecord(revoked, 'revoked', 0)];
-    const keyring = keyringOf(rootRecord(kept, 'kept', 0), ...removed);
+    const removed = [rootKeyRecord(revoked, 'revoked', 0)];
+    const keyring = keyringOf(rootKeyRecord(kept, 'kept', 0), ...removed);
     for (const key of [kept, revoked, kept, revoked]) keyring.verify(`Bearer ${key}`);
     const held = keyring.verify(`Bearer ${revoked}`);
-    keyring.change({ added: [rootRecord(added, 'added', 0)], removed });
+    keyring.apply({ added: [rootKeyRecord(added, 'added', 0)], removed });
     expect(held.isRevoked).toBe(true);
     expect(() => keyring.verify(`Bearer ${revoked}`)).toThrow('revoked');
     for (const key of [kept, added]) {
@@ -65,24 +65,24 @@ describe('a keyring', () => {
 
   test('takes no key that was added and removed in one change', () => {
     const key = makeKey();
-    const record = rootRecord(key, 'short', 0);
+    const record = rootKeyRecord(key, 'short', 0);
     const keyring = keyringOf();
-    keyring.change({ added: [record], removed: [record] });
+    keyring.apply({ added: [record], removed: [record] });
     expect(() => keyring.verify(`Bearer ${key}`)).toThrow('revoked');
   });
 
   test('goes on accepting a key by the settings when its stored twin is removed', () => {
     const key = makeKey();
-    const [stored, configured] = [rootRecord(key, 'stored', 0), rootRecord(key, 'set', 0)];
+    const [stored, configured] = [rootKeyRecord(key, 'stored', 0), rootKeyRecord(key, 'set', 0)];
     const keyring = keyringOf(stored, configured);
-    keyring.change({ added: [], removed: [stored] });
+    keyring.apply({ added: [], removed: [stored] });
     expect(keyring.verify(`Bearer ${key}`).id).toBe(configured.id);
   });
 
   test('knows digests only', () => {
     const key = makeKey();
     expect(key).toMatch(/^weir_[\w-]{43}$/);
-    expect(JSON.stringify(rootRecord(key, 'test', 0))).not.toContain(key.slice(5));
+    expect(JSON.stringify(rootKeyRecord(key, 'test', 0))).not.toContain(key.slice(5));
   });
 });
 

@@ -10,21 +10,26 @@ import {
   Permissions,
   readPermission,
 } from '../../src/auth/permissions.ts';
-import { figure } from '../faults/promises.ts';
+import { recordMeasurement } from '../faults/promises.ts';
 import {
   COUNTER_OPERATIONS,
-  done,
+  callOperation,
+  callOperationOk,
   type Fields,
   type Operation,
-  operate,
   pathAndMethodOf,
 } from '../support/api.ts';
-import { type Answer, LASTING_MS, metric, request } from '../support/http.ts';
+import {
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
+  readMetric,
+  sendRequest,
+} from '../support/http.ts';
 import { overrideId } from '../support/patterns.ts';
 import {
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -44,7 +49,7 @@ const ACTIONS = [
 ];
 
 /** The namespaces that a request can be about, and who may ask: those with `*`, or with an id. */
-interface Target {
+interface NamespaceCase {
   what: string;
   fields: Fields;
   id?: string;
@@ -53,38 +58,38 @@ interface Target {
   /** It would have to be made. */
   creates?: boolean;
 }
-const TARGETS: Target[] = [
+const TARGETS: NamespaceCase[] = [
   { what: 'by id', fields: { namespaceId: OURS }, id: OURS, exists: true },
   { what: 'by name', fields: { namespaceName: 'ours' }, id: OURS, exists: true },
   { what: 'a pattern', fields: { namespaceName: 'our*' }, exists: true },
   { what: 'unknown name', fields: { namespaceName: 'nobody' }, exists: false, creates: true },
   { what: 'unknown id', fields: { namespaceId: 'rlns_no' }, id: 'rlns_no', exists: false },
 ];
-const LIMIT_TARGETS: Target[] = [
+const LIMIT_TARGETS: NamespaceCase[] = [
   { what: 'by name', fields: { namespace: 'ours' }, id: OURS, exists: true },
   { what: 'unknown name', fields: { namespace: 'nobody' }, exists: false, creates: true },
 ];
 /** Where a field takes an id or a name. */
-const ID_OR_NAME_TARGETS: Target[] = [
+const ID_OR_NAME_TARGETS: NamespaceCase[] = [
   ...LIMIT_TARGETS,
   { what: 'by id', fields: { namespace: OURS }, id: OURS, exists: true },
   { what: 'unknown id', fields: { namespace: 'rlns_no' }, id: 'rlns_no', exists: false },
 ];
-const V2_TARGETS: Target[] = [
+const V2_TARGETS: NamespaceCase[] = [
   ...ID_OR_NAME_TARGETS,
   { what: 'a pattern', fields: { namespace: 'our*' }, exists: true },
 ];
-const EVERYWHERE: Target[] = [{ what: 'all', fields: {}, exists: true }];
+const EVERYWHERE: NamespaceCase[] = [{ what: 'all', fields: {}, exists: true }];
 
-interface Row {
+interface OperationCase {
   route: Operation;
   permission: string;
   fields: Fields;
-  targets: Target[];
+  targets: NamespaceCase[];
 }
 const identifier = 'an override';
 const duration = 60_000;
-const ROWS: Row[] = [
+const ROWS: OperationCase[] = [
   {
     route: 'ratelimits.limit',
     permission: 'limit',
@@ -154,7 +159,7 @@ const ROWS: Row[] = [
   {
     route: 'ratelimits.refund',
     permission: 'refund',
-    fields: { identifier, duration: LASTING_MS, reset: LASTING_MS, cost: 1 },
+    fields: { identifier, duration: LONGEST_WINDOW_MS, reset: LONGEST_WINDOW_MS, cost: 1 },
     targets: ID_OR_NAME_TARGETS,
   },
   {
@@ -215,12 +220,16 @@ const GRANTED = [
 ];
 const REFUSED = ['none', 'malformed', 'unknown', 'expired', 'revoked'] as const;
 
-const everywhereIn = ({ permission }: Row): string => {
+const everywhereIn = ({ permission }: OperationCase): string => {
   const isOfNamespaces = ACTIONS.includes(permission);
   return isOfNamespaces ? `ratelimit.*.${permission}` : permission;
 };
 
-function expected(row: Row, { id, exists, creates }: Target, granted: string): number {
+function expectedStatus(
+  row: OperationCase,
+  { id, exists, creates }: NamespaceCase,
+  granted: string,
+): number {
   const { permission } = row;
   const everywhere = everywhereIn(row);
   const may =
@@ -238,7 +247,7 @@ function expected(row: Row, { id, exists, creates }: Target, granted: string): n
 
 const dataDir = temporaryDirectory();
 const keys = new Map<string, string>();
-let server: Running;
+let server: ServerProcess;
 beforeAll(async () => {
   withStore(dataDir, (store) => {
     addRecords(store, 'namespaces', [
@@ -257,15 +266,20 @@ beforeAll(async () => {
     keys.set('revoked', addKey(store, { id: 'key_revoked', permissions: ['*'] }));
   });
   server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
-  await done(server.port, 'keys.revoke', { keyId: 'key_revoked' });
+  await callOperationOk(server.port, 'keys.revoke', { keyId: 'key_revoked' });
 });
 afterAll(async () => {
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   removeDirectory(dataDir);
 });
 
-const ask = (route: Operation, fields: Fields, key: string): Promise<Answer> => {
-  return operate(server.port, route, route === 'ratelimit.multiLimit' ? [fields] : fields, key);
+const callRoute = (route: Operation, fields: Fields, key: string): Promise<ParsedResponse> => {
+  return callOperation(
+    server.port,
+    route,
+    route === 'ratelimit.multiLimit' ? [fields] : fields,
+    key,
+  );
 };
 
 test('every operation has its row', () => {
@@ -276,13 +290,13 @@ test('every operation has its row', () => {
 test('the matrix of operations, keys and namespaces has no wrong cell', async () => {
   let cells = 0;
   const wrong: string[] = [];
-  const overrides = () => metric(server.adminUrl, 'weir_overrides{kind="exact"}');
+  const overrides = () => readMetric(server.adminUrl, 'weir_overrides{kind="exact"}');
   for (const row of ROWS) {
     for (const target of row.targets) {
       const fields = { ...row.fields, ...target.fields };
       for (const granted of [...GRANTED, 'nothing']) {
-        const answer = await ask(row.route, fields, keys.get(granted)!);
-        const status = expected(row, target, granted);
+        const answer = await callRoute(row.route, fields, keys.get(granted)!);
+        const status = expectedStatus(row, target, granted);
         cells++;
         if (answer.status !== status) {
           const { what } = target;
@@ -295,7 +309,7 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
       }
       for (const refused of REFUSED) {
         const key = { none: '', malformed: 'a b', unknown: 'wrong' }[refused as 'none'];
-        const answer = await ask(row.route, fields, key ?? keys.get(refused)!);
+        const answer = await callRoute(row.route, fields, key ?? keys.get(refused)!);
         cells++;
         // v2 has a 400 for a request without a key.
         const isV2 = pathAndMethodOf(row.route).path.startsWith('/v2/');
@@ -304,7 +318,7 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
       }
     }
   }
-  figure('P5', 'operation x key x namespace', `${cells} cells`, `${wrong.length} wrong`);
+  recordMeasurement('P5', 'operation x key x namespace', `${cells} cells`, `${wrong.length} wrong`);
   expect(wrong).toEqual([]);
   expect(await overrides()).toBe(2);
 });
@@ -314,7 +328,7 @@ test('no other method does or tells anything, with the best key', async () => {
     const { path, method } = pathAndMethodOf(operation);
     for (const other of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
       if (other === method) continue;
-      const answer = await request(server.port, { method: other, path });
+      const answer = await sendRequest(server.port, { method: other, path });
       expect([answer.status, answer.headers.allow]).toEqual([405, method]);
     }
     const headers = { Authorization: `Bearer ${ROOT_KEY}` };
@@ -326,7 +340,7 @@ test('no other method does or tells anything, with the best key', async () => {
 
 test('a list of namespaces shows those that the key may read', async () => {
   const visible = async (granted: string) => {
-    return done(server.port, 'ratelimits.listNamespaces', {}, keys.get(granted)!);
+    return callOperationOk(server.port, 'ratelimits.listNamespaces', {}, keys.get(granted)!);
   };
   const ours = { id: OURS, name: 'ours' };
   expect(await visible(`ratelimit.${OURS}.read_namespace`)).toEqual({
@@ -367,7 +381,7 @@ describe('permissions', () => {
 
   test('cover what they grant, and what is granted everywhere covers each namespace', () => {
     const covers = (granted: string, permission: string) => {
-      return new Permissions([granted]).covers(permission);
+      return new Permissions([granted]).grants(permission);
     };
     for (const a of GRANTED) {
       for (const b of GRANTED) {

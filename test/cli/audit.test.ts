@@ -2,11 +2,11 @@
 
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { done } from '../support/api.ts';
-import { allEntries } from '../support/audit.ts';
+import { callOperationOk } from '../support/api.ts';
+import { listAuditEntries } from '../support/audit.ts';
 import { jsonLines, runWeir } from '../support/command.ts';
 import { writeConfig } from '../support/policies.ts';
-import { removeDirectory, startServer, temporaryDirectory, until } from '../support/server.ts';
+import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
 
 test('weir audit list says of each kind of change in short words what was changed, and by what', async () => {
   const place = temporaryDirectory();
@@ -32,16 +32,16 @@ test('weir audit list says of each kind of change in short words what was change
     return JSON.stringify({ namespaceName, identifier: 'u', limit: 1, duration: 1_000 });
   });
   await weir(['overrides', 'import', '-'], lines.join('\n'));
-  const count = async () => (await done(server.port, 'audit.list')).total as number;
+  const count = async () => (await callOperationOk(server.port, 'audit.list')).total as number;
   const total = await count();
   writeConfig(place, { login: { limit: 200, duration: 60_000, onError: 'deny' } });
   server.child.kill('SIGHUP');
-  await until('the changed policy has an entry', async () => (await count()) === total + 1);
+  await waitUntil('the changed policy has an entry', async () => (await count()) === total + 1);
   writeConfig(place, {});
   server.child.kill('SIGHUP');
-  await until('the deleted policy has an entry', async () => (await count()) === total + 2);
+  await waitUntil('the deleted policy has an entry', async () => (await count()) === total + 2);
 
-  const entries = await allEntries(server);
+  const entries = await listAuditEntries(server);
   const table = await weir(['audit', 'list']);
   expect(await jsonLines(server.url, ['audit', 'list'])).toEqual(entries);
   await server.stop();

@@ -9,13 +9,13 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
 import { IMPORT_MAX_BYTES } from '../../src/limits.ts';
-import { done } from '../support/api.ts';
+import { callOperationOk } from '../support/api.ts';
 import { jsonLines, runWeir } from '../support/command.ts';
 import {
-  MAIN,
+  CLI_PATH,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -23,7 +23,7 @@ import { withStore } from '../support/store.ts';
 
 const dataDir = temporaryDirectory();
 const files = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 beforeAll(async () => {
   server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
 });
@@ -352,7 +352,7 @@ describe('weir check, where something is odd,', () => {
   test('that cannot say what came of it ends with 2', async () => {
     const child = spawn(
       'sh',
-      ['-c', '"$0" "$@" > /dev/full', process.execPath, MAIN, ...args, 'full'],
+      ['-c', '"$0" "$@" > /dev/full', process.execPath, CLI_PATH, ...args, 'full'],
       {
         env: { PATH: process.env.PATH, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY },
         stdio: ['ignore', 'ignore', 'pipe'],
@@ -483,9 +483,9 @@ describe('weir overrides', () => {
       'An import would give: 2345 created, 0 updated, 0 unchanged.\n',
     );
     expect((await weir(['overrides', 'export'])).stdout).toBe(kept);
-    const before = await done(server.port, 'ratelimits.listNamespaces');
+    const before = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(await lines(['overrides', 'import', file])).toEqual([{ ...counts, dryRun: false }]);
-    const after = await done(server.port, 'ratelimits.listNamespaces');
+    const after = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(after.total).toBe((before.total as number) + 1);
     expect((await weir(['overrides', 'export'])).stdout).toBe(kept + text);
     expect((await weir(['overrides', 'export', '--json'])).stdout).toBe(kept + text);
@@ -505,7 +505,7 @@ describe('weir overrides', () => {
     const command = '{ "$0" "$1" overrides export; echo "$?" >&2; } | head -n 1';
     const env = { ...process.env, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY };
     const printed = await new Promise<string[]>((resolve) => {
-      const args = ['-c', command, process.execPath, MAIN];
+      const args = ['-c', command, process.execPath, CLI_PATH];
       execFile('sh', args, { env }, (_error, stdout, stderr) => resolve([stdout, stderr]));
     });
     expect(printed).toEqual([expect.stringMatching(/^\{.*\}\n$/), '2\n']);
@@ -560,7 +560,7 @@ describe('weir overrides', () => {
       const { code, stderr } = await weir(['overrides', 'import', path]);
       expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${path} cannot be read: ${why}\n`]);
     }
-    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
   });
 });

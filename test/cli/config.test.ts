@@ -5,35 +5,35 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MAIN, removeDirectory, spawnServer, temporaryDirectory } from '../support/server.ts';
+import { CLI_PATH, removeDirectory, spawnServer, temporaryDirectory } from '../support/server.ts';
 
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));
 
-interface Outcome {
+interface CommandResult {
   code: number;
   stdout: string;
   stderr: string;
 }
 
-function weir(args: string[], env: Record<string, string> = {}): Promise<Outcome> {
+function runWeir(args: string[], env: Record<string, string> = {}): Promise<CommandResult> {
   return new Promise((resolve) => {
     const options = {
       env: { PATH: process.env.PATH, ...env } as NodeJS.ProcessEnv,
       cwd: directory,
     };
-    execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+    execFile(process.execPath, [CLI_PATH, ...args], options, (error, stdout, stderr) => {
       resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
     });
   });
 }
 
-const check = (args: string[], env?: Record<string, string>) => {
-  return weir(['config', 'check', ...args], env);
+const checkConfig = (args: string[], env?: Record<string, string>) => {
+  return runWeir(['config', 'check', ...args], env);
 };
 
 let serial = 0;
-function file(content: string | object): string {
+function writeConfigFile(content: string | object): string {
   const name = `weir-${serial++}.json`;
   const text = typeof content === 'string' ? content : JSON.stringify(content);
   writeFileSync(join(directory, name), text);
@@ -48,7 +48,7 @@ const RIGHT = {
   policies: { login: LOGIN, api: { ...LOGIN, missing: 'refuse' } },
 };
 
-function selfSigned(name: string): { cert: string; key: string } {
+function writeSelfSigned(name: string): { cert: string; key: string } {
   const [cert, key] = [`${name}.pem`, `${name}.key`].map((one) => join(directory, one));
   const request = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=x'];
   execFileSync('openssl', [...request, '-keyout', key, '-out', cert], { stdio: 'pipe' });
@@ -57,27 +57,27 @@ function selfSigned(name: string): { cert: string; key: string } {
 
 describe('weir config check of a file that is in order', () => {
   test('says so in one sentence, with the number of policies and settings', async () => {
-    const right = file(RIGHT);
+    const right = writeConfigFile(RIGHT);
     const sentence = `${right} and the environment are in order: 2 policies, 2 settings\n`;
     const outcome = { code: 0, stdout: sentence, stderr: '' };
-    expect(await check([right])).toEqual(outcome);
-    expect(await check([], { WEIR_CONFIG: right })).toEqual(outcome);
+    expect(await checkConfig([right])).toEqual(outcome);
+    expect(await checkConfig([], { WEIR_CONFIG: right })).toEqual(outcome);
     // The file of the command line takes the place of the one of the environment.
-    expect(await check([right], { WEIR_CONFIG: 'nowhere.json' })).toEqual(outcome);
-    const one = file({ port: 1, policies: { login: LOGIN } });
-    expect((await check([one])).stdout).toContain(': 1 policy, 1 setting\n');
+    expect(await checkConfig([right], { WEIR_CONFIG: 'nowhere.json' })).toEqual(outcome);
+    const one = writeConfigFile({ port: 1, policies: { login: LOGIN } });
+    expect((await checkConfig([one])).stdout).toContain(': 1 policy, 1 setting\n');
   });
 
   test('prints one JSON object with --json', async () => {
-    const right = file(RIGHT);
-    const { code, stdout, stderr } = await check([right, '--json']);
+    const right = writeConfigFile(RIGHT);
+    const { code, stdout, stderr } = await checkConfig([right, '--json']);
     expect([code, stderr, stdout.trim().split('\n').length]).toEqual([0, '', 1]);
     const found = { ok: true, file: right, policies: 2, settings: 2, faults: [] };
     expect(JSON.parse(stdout)).toEqual(found);
   });
 
   test('needs no file to check the environment', async () => {
-    const { code, stdout } = await check([], { WEIR_PORT: '1' });
+    const { code, stdout } = await checkConfig([], { WEIR_PORT: '1' });
     const sentence = 'the environment is in order; no configuration file is named\n';
     expect([code, stdout]).toEqual([0, sentence]);
   });
@@ -88,8 +88,8 @@ describe('weir config check of a file that is in order', () => {
     const { port } = taken.address() as { port: number };
     const dataDir = join(directory, 'data');
     const socket = join(directory, 'weir.sock');
-    const right = file({ port, dataDir, socket });
-    expect((await check([right])).code).toBe(0);
+    const right = writeConfigFile({ port, dataDir, socket });
+    expect((await checkConfig([right])).code).toBe(0);
     expect(readdirSync(directory)).not.toContain('data');
     expect(readdirSync(directory)).not.toContain('weir.sock');
     taken.close();
@@ -113,8 +113,8 @@ const WRONG = `{
 
 describe('weir config check of a file that is not in order', () => {
   test('ends with 2 and says of every fault where it is, each in one line', async () => {
-    const wrong = file(WRONG);
-    const { code, stdout, stderr } = await check([wrong], { WEIR_ACCEPTOR: '1' });
+    const wrong = writeConfigFile(WRONG);
+    const { code, stdout, stderr } = await checkConfig([wrong], { WEIR_ACCEPTOR: '1' });
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr.split('\n')).toEqual([
       'weir: WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?',
@@ -130,8 +130,8 @@ describe('weir config check of a file that is not in order', () => {
   });
 
   test('prints the faults with their places with --json, and nothing else', async () => {
-    const wrong = file('{\n  "port": 1,,\n}');
-    const { code, stdout, stderr } = await check(['--json', wrong], { WEIR_PORT: 'x' });
+    const wrong = writeConfigFile('{\n  "port": 1,,\n}');
+    const { code, stdout, stderr } = await checkConfig(['--json', wrong], { WEIR_PORT: 'x' });
     expect([code, stderr]).toEqual([2, '']);
     const reason = 'this is not JSON: a name in double quotes is expected';
     expect(JSON.parse(stdout)).toEqual({
@@ -149,8 +149,8 @@ describe('weir config check of a file that is not in order', () => {
   let a: { cert: string; key: string };
   let b: { cert: string; key: string };
   beforeAll(() => {
-    a = selfSigned('a');
-    b = selfSigned('b');
+    a = writeSelfSigned('a');
+    b = writeSelfSigned('b');
   });
 
   test('refuses what a start refuses', async () => {
@@ -169,8 +169,8 @@ describe('weir config check of a file that is not in order', () => {
       [JSON.stringify({ tlsCert: a.cert, tlsKey: b.key }), {}],
     ];
     for (const [content, env] of cases) {
-      const path = join(directory, file(content));
-      const checked = await check([path], env);
+      const path = join(directory, writeConfigFile(content));
+      const checked = await checkConfig([path], env);
       expect([content, env, checked.code, checked.stdout]).toEqual([content, env, 2, '']);
       const server = await spawnServer(join(directory, 'never'), { env, args: ['--config', path] });
       expect((await server.exited).code).toBeGreaterThan(0);
@@ -179,11 +179,11 @@ describe('weir config check of a file that is not in order', () => {
       expect(server.stderr().trim()).toBe(first);
     }
     const tls = { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: a.key };
-    expect((await check([file('{}')], tls)).code).toBe(0);
+    expect((await checkConfig([writeConfigFile('{}')], tls)).code).toBe(0);
   });
 
   test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
-    const right = file(RIGHT);
+    const right = writeConfigFile(RIGHT);
     const wrong: [string[], string][] = [
       [['config', 'chekc'], '"chekc" is not a command of weir config; did you mean check?'],
       [
@@ -194,12 +194,12 @@ describe('weir config check of a file that is not in order', () => {
       [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: no such file'],
     ];
     for (const [args, sentence] of wrong) {
-      const { code, stdout, stderr } = await weir(args);
+      const { code, stdout, stderr } = await runWeir(args);
       const found = [args, code, stdout, stderr];
       expect(found).toEqual([args, 2, '', expect.stringContaining(`weir: ${sentence}`)]);
     }
-    const help = await weir(['config', '--help']);
+    const help = await runWeir(['config', '--help']);
     expect([help.code, help.stdout]).toEqual([0, expect.stringContaining('weir config check')]);
-    expect((await weir(['config'])).code).toBe(2);
+    expect((await runWeir(['config'])).code).toBe(2);
   });
 });

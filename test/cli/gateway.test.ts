@@ -5,22 +5,22 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
 import { GATEWAYS } from '../../src/policies/policy.ts';
 import { runWeir } from '../support/command.ts';
-import { type PolicyText, writeConfig } from '../support/policies.ts';
+import { type PolicySettings, writeConfig } from '../support/policies.ts';
 import {
   freePort,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
 const dataDir = temporaryDirectory();
 const place = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 let gatewayPort: number;
 /** One for each gateway, and a second one for Caddy. */
-const POLICIES: Record<string, PolicyText> = {
+const POLICIES: Record<string, PolicySettings> = {
   ...Object.fromEntries(
     GATEWAYS.map((gateway) => [`of-${gateway}`, { gateway, limit: 5, duration: 60_000 }]),
   ),

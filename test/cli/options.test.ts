@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { durationOf, durationText, expiryOf } from '../../src/cli/options.ts';
+import { formatDuration, parseDuration, parseExpiry } from '../../src/cli/options.ts';
 import { DURATION_MAX_MS, DURATION_MIN_MS } from '../../src/limits.ts';
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -14,14 +14,14 @@ test('a duration is read back from the text that it is shown as', () => {
   });
   fc.assert(
     fc.property(fc.oneof(amounts, round), (ms) => {
-      expect(durationOf('duration', durationText(ms))).toBe(ms);
-      expect(durationOf('duration', `${ms}`)).toBe(ms);
+      expect(parseDuration('duration', formatDuration(ms))).toBe(ms);
+      expect(parseDuration('duration', `${ms}`)).toBe(ms);
     }),
   );
 });
 
 test('a duration without a unit is in ms, and refused with what was typed', () => {
-  const ms = (text: string) => () => durationOf('duration', text);
+  const ms = (text: string) => () => parseDuration('duration', text);
   const range = '--duration must be from 1s to 36525d; got';
   expect(ms('60')).toThrow(new Error(`${range} 60, which is 60 ms: for seconds write 60s`));
   expect(ms('999')).toThrow(new Error(`${range} 999, which is 999 ms: for seconds write 999s`));
@@ -33,9 +33,9 @@ test('a duration without a unit is in ms, and refused with what was typed', () =
 
 test('a timeout needs a unit', () => {
   const bounds = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
-  expect(durationOf('timeout', '5s', bounds)).toBe(5_000);
+  expect(parseDuration('timeout', '5s', bounds)).toBe(5_000);
   for (const text of ['5', '5000', '', 'soon']) {
-    expect(() => durationOf('timeout', text, bounds)).toThrow(
+    expect(() => parseDuration('timeout', text, bounds)).toThrow(
       new Error(
         `--timeout must be a duration with a unit, such as 500ms or 5s; got ${JSON.stringify(text)}`,
       ),
@@ -48,7 +48,7 @@ test('a duration is its count of its unit, or is refused with the bounds in that
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 4e12 }), units, (count, unit) => {
       const ms = count * UNITS[unit];
-      const read = () => durationOf('duration', `${count}${unit}`);
+      const read = () => parseDuration('duration', `${count}${unit}`);
       if (ms >= DURATION_MIN_MS && ms <= DURATION_MAX_MS) expect(read()).toBe(ms);
       else expect(read).toThrow(new RegExp(` to ${DURATION_MAX_MS / UNITS[unit]}${unit}; got "`));
     }),
@@ -67,17 +67,17 @@ test('a date is the time that it says, in whatever offset', () => {
       const [h, m] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
       const two = (n: number) => String(n).padStart(2, '0');
       const offset = `${minutes < 0 ? '-' : '+'}${two(h)}:${two(m)}`;
-      expect(expiryOf('expires', local + offset)).toBe(date.getTime());
-      expect(expiryOf('expires', date.toISOString())).toBe(date.getTime());
+      expect(parseExpiry('expires', local + offset)).toBe(date.getTime());
+      expect(parseExpiry('expires', date.toISOString())).toBe(date.getTime());
       const day = date.toISOString().slice(0, 10);
-      expect(expiryOf('expires', day)).toBe(Date.parse(day));
+      expect(parseExpiry('expires', day)).toBe(Date.parse(day));
     }),
   );
 });
 
 test.each(['90s', '15m', '1h', '30d', '5000ms'])('"%s" is from now on', (text) => {
   const before = Date.now();
-  const ms = expiryOf('expires', text) - durationOf('expires', text);
+  const ms = parseExpiry('expires', text) - parseDuration('expires', text);
   expect(ms >= before && ms <= Date.now()).toBe(true);
 });
 
@@ -87,7 +87,7 @@ test.each([
   ...['2030-01-31T12:00:00', '2030-01-31T12:00', '2030-01-31T25:00:00Z', '2030-01-31T12:00:00z'],
   ...['2030-01-31T12:00:00+0200', '31.01.2030', '01/31/2030', '+2030-01-31', 'Jan 31 2030'],
 ])('"%s" is no expiry', (text) => {
-  expect(() => expiryOf('expires', text)).toThrow(
+  expect(() => parseExpiry('expires', text)).toThrow(
     /^--expires must be a duration from now such as .*, or a date such as 2030-01-31, .*; got "/,
   );
 });
@@ -95,11 +95,11 @@ test.each([
 test.each(['2001-01-31', '1969-12-31T23:59:59Z', '0001-01-01', '2020-02-29'])(
   '"%s" is over',
   (text) => {
-    expect(() => expiryOf('expires', text)).toThrow('--expires must be in the future; got "');
+    expect(() => parseExpiry('expires', text)).toThrow('--expires must be in the future; got "');
   },
 );
 
 test('0s and what lies a century ahead are no expiry', () => {
-  expect(() => expiryOf('expires', '0s')).toThrow('--expires must be from 1s to 3155760000s');
-  expect(() => expiryOf('expires', '9999999999999d')).toThrow('must be from 1s to 36525d; got');
+  expect(() => parseExpiry('expires', '0s')).toThrow('--expires must be from 1s to 3155760000s');
+  expect(() => parseExpiry('expires', '9999999999999d')).toThrow('must be from 1s to 36525d; got');
 });

@@ -4,11 +4,11 @@ import { createServer } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
-import { ONE, put, tlsEnvironment } from '../support/certificates.ts';
+import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
 import { runWeir } from '../support/command.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -16,10 +16,10 @@ import {
 const place = temporaryDirectory();
 const [plainData, secureData] = [temporaryDirectory(), temporaryDirectory()];
 const SMALL = ['--counters', '1024', '--acceptors', '1'];
-let plain: Running;
-let secure: Running;
+let plain: ServerProcess;
+let secure: ServerProcess;
 beforeAll(async () => {
-  const env = tlsEnvironment(put(place, ONE));
+  const env = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
   [plain, secure] = await Promise.all([
     startServer(plainData, { args: SMALL }),
     startServer(secureData, { args: SMALL, env }),
@@ -30,7 +30,7 @@ afterAll(async () => {
   for (const directory of [place, plainData, secureData]) removeDirectory(directory);
 });
 
-async function refusal(url: string): Promise<string> {
+async function errorOutput(url: string): Promise<string> {
   const { code, stdout, stderr } = await runWeir(url, ['keys', 'list']);
   expect([code, stdout]).toEqual([EXIT.NO_ANSWER, '']);
   expect(stderr).not.toContain('SSL routines');
@@ -41,12 +41,12 @@ async function refusal(url: string): Promise<string> {
 
 test('https:// to a server without TLS names http://', async () => {
   const sentence = 'the server does not speak TLS: use http:// in the URL?';
-  expect(await refusal(`https://127.0.0.1:${plain.port}`)).toBe(sentence);
+  expect(await errorOutput(`https://127.0.0.1:${plain.port}`)).toBe(sentence);
 });
 
 test('http:// to a server with TLS names https://', async () => {
   const sentence = 'the server closed the connection: if it speaks TLS, use https:// in the URL';
-  expect(await refusal(`http://127.0.0.1:${secure.port}`)).toBe(sentence);
+  expect(await errorOutput(`http://127.0.0.1:${secure.port}`)).toBe(sentence);
 });
 
 test('http:// to a server that answers in another protocol names https://', async () => {
@@ -58,7 +58,7 @@ test('http:// to a server that answers in another protocol names https://', asyn
   const address = other.address();
   const port = typeof address === 'object' ? address?.port : undefined;
   const sentence = 'the server does not speak HTTP: if it speaks TLS, use https:// in the URL';
-  expect(await refusal(`http://127.0.0.1:${port}`)).toBe(sentence);
+  expect(await errorOutput(`http://127.0.0.1:${port}`)).toBe(sentence);
   other.close();
 });
 
@@ -66,12 +66,12 @@ test('a TLS handshake that the server refuses is not said to be a lack of TLS', 
   // The certificate has an elliptic curve, and the cipher needs RSA.
   const ciphers = 'ECDHE-RSA-AES128-GCM-SHA256';
   const only = { ciphers, maxVersion: 'TLSv1.2' } as const;
-  const other = createTlsServer({ key: ONE.key, cert: ONE.cert, ...only });
+  const other = createTlsServer({ key: CERTIFICATE_A.key, cert: CERTIFICATE_A.cert, ...only });
   other.on('tlsClientError', () => {});
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   const address = other.address();
   const port = typeof address === 'object' ? address?.port : undefined;
   const url = `https://127.0.0.1:${port}`;
-  expect(await refusal(url)).toMatch(/^the TLS handshake failed: .*alert handshake failure$/);
+  expect(await errorOutput(url)).toMatch(/^the TLS handshake failed: .*alert handshake failure$/);
   other.close();
 });

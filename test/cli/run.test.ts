@@ -13,16 +13,16 @@ import {
 import { EXIT, EXIT_MEANINGS } from '../../src/exit.ts';
 import { jsonLines, runWeir } from '../support/command.ts';
 import {
-  MAIN,
+  CLI_PATH,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
 const dataDir = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 beforeAll(async () => {
   server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
 });
@@ -37,7 +37,7 @@ const COMMANDS = ['check', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 
 const WITHOUT_JSON = ['serve', 'gateway', 'version'];
 const weir = (...args: string[]) => runWeir(server.url, args);
 
-async function listening(other: Server): Promise<string> {
+async function listenAndGetUrl(other: Server): Promise<string> {
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   return `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
 }
@@ -161,7 +161,7 @@ describe('a server that accepts and never answers', () => {
     sockets.push(socket);
   });
   beforeAll(async () => {
-    url = await listening(silent);
+    url = await listenAndGetUrl(silent);
   });
   afterAll(() => {
     for (const socket of sockets) socket.destroy();
@@ -211,7 +211,7 @@ describe('a server that accepts and never answers', () => {
     const slow = createHttpServer((_request, response) => {
       response.writeHead(200, { 'Content-Length': '100' }).write('{"keys":[');
     });
-    const slowUrl = await listening(slow);
+    const slowUrl = await listenAndGetUrl(slow);
     const { code, stderr } = await runWeir(slowUrl, ['keys', 'list', '--timeout', '100ms']);
     expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('within 100ms')]);
     slow.closeAllConnections();
@@ -250,7 +250,7 @@ describe('a list', () => {
       const page = { entries: entries.slice(from, to) };
       response.end(JSON.stringify(to < entries.length ? { ...page, cursor: `${to}` } : page));
     });
-    const url = await listening(fake);
+    const url = await listenAndGetUrl(fake);
     expect(await jsonLines(url, ['audit', 'list'])).toEqual(entries.slice(0, 100));
     expect(asked.splice(0)).toEqual(['/v1/audit.list limit=100']);
     expect(await jsonLines(url, ['audit', 'list', '--limit', '130'])).toEqual(
@@ -291,9 +291,14 @@ test('output that nobody reads ends a command quietly, and not with 0', async ()
     const script = command.replace('piped;', `piped ${args.join(' ')};`);
     const env = { ...process.env, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY };
     const printed = await new Promise<string[]>((resolve) => {
-      execFile('sh', ['-c', script, process.execPath, MAIN], { env }, (_error, stdout, stderr) => {
-        resolve([stdout, stderr]);
-      });
+      execFile(
+        'sh',
+        ['-c', script, process.execPath, CLI_PATH],
+        { env },
+        (_error, stdout, stderr) => {
+          resolve([stdout, stderr]);
+        },
+      );
     });
     const line = args.length === 0 ? /^IDENTIFIER .*\n$/ : /^\{.*\}\n$/;
     expect(printed).toEqual([expect.stringMatching(line), `${EXIT.USAGE}\n`]);

@@ -3,34 +3,34 @@
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { apisix } from '../../src/cli/gateways/apisix.ts';
-import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
-import { apisixReplay } from '../support/apisix.ts';
-import { LASTING_MS, requestBytes } from '../support/http.ts';
-import { exchangeOnce, policyOf } from '../support/replay.ts';
-import { answeredInstead, replayCases, weirWith } from '../support/replay-cases.ts';
+import { emulateApisix } from '../support/apisix.ts';
+import { LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
+import { sendOnce, testPolicy } from '../support/replay.ts';
+import { defineEmulatorTests, useWeir, withFakeWeir } from '../support/replay-cases.ts';
 
-const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
-  policy: policyOf('login', { gateway: 'apisix', ...part }),
+const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
+  policy: testPolicy('login', { gateway: 'apisix', ...part }),
   weir,
-  listen: 9_080,
+  listenPort: 9_080,
   upstream: { host: '127.0.0.1', port: 3_000 },
 });
 const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
 
 describe('behind APISIX', () => {
-  replayCases({
+  defineEmulatorTests({
     gateway: 'apisix',
     print: apisix,
-    replay: apisixReplay,
-    tellsAdmitted: true,
+    emulate: emulateApisix,
+    sendsHeadersWhenAllowed: true,
     failsOpen: true,
-    refusalWithoutWeir: 429,
+    statusWithoutWeir: 429,
   });
 
   test('weir is asked with a GET, and X-Forwarded-* is APISIX’s own', () => {
     const text = apisix(setupOf({ identify: ['header:x-api-key'] }, weirAt(7_071)));
-    const asked = apisixReplay(text).bytes({
+    const asked = emulateApisix(text).checkRequest({
       method: 'POST',
       target: '/a//b?c',
       headers: [
@@ -58,9 +58,9 @@ describe('behind APISIX', () => {
 
   test('no answer is a failure; what else but a 2xx weir answers is passed on', async () => {
     const statuses = (answer: string) =>
-      answeredInstead(answer, async (port) => {
+      withFakeWeir(answer, async (port) => {
         const outcomes = (['allow', 'deny'] as const).map(async (onError) => {
-          return (await apisixReplay(apisix(setupOf({ onError }, weirAt(port)))).ask({})).status;
+          return (await emulateApisix(apisix(setupOf({ onError }, weirAt(port)))).send({})).status;
         });
         return Promise.all(outcomes);
       });
@@ -71,7 +71,9 @@ describe('behind APISIX', () => {
 });
 
 describe('APISIX that sends the body as well', () => {
-  const weir = weirWith('apisix', { posted: { windows: [{ limit: 2, duration: LASTING_MS }] } });
+  const weir = useWeir('apisix', {
+    posted: { windows: [{ limit: 2, duration: LONGEST_WINDOW_MS }] },
+  });
 
   test.each([
     { name: 'comes', body: 'hello' },
@@ -82,7 +84,7 @@ describe('APISIX that sends the body as well', () => {
       headers: { 'Content-Length': '5', 'X-Forwarded-For': '198.51.100.1' },
     });
     const asked = Buffer.concat([head, Buffer.from(body)]);
-    const answer = await exchangeOnce('127.0.0.1', weir.port, asked, 5_000);
+    const answer = await sendOnce('127.0.0.1', weir.port, asked, 5_000);
     expect([answer?.status, answer?.headers.connection]).toEqual([200, 'close']);
   });
 });

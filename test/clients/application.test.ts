@@ -1,9 +1,9 @@
 /** Applications in express and fastify with the modules that weir prints for them. */
 
 import { describe } from 'vitest';
-import { gatewayCases } from '../support/gateway-cases.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { realExpress, realFastify } from '../support/gateways.ts';
 
 describe.each([realExpress, realFastify])('$name', (application) => {
-  gatewayCases({ ...application, isProxy: false });
+  defineGatewayTests({ ...application, isProxy: false });
 });

@@ -4,15 +4,15 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
-import { askInTurn, startApplication } from '../support/gateway.ts';
-import { gatewayCases } from '../support/gateway-cases.ts';
+import { sendSequentially, startApplication } from '../support/gateway.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { realCaddy } from '../support/gateways.ts';
-import { LASTING_MS } from '../support/http.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { writeConfig } from '../support/policies.ts';
 import { freePort, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 
 /** Passes the first connections on to one port, and all others to another. */
-async function startSwitch(first: number, count: number, others: number) {
+async function startFlakyServer(first: number, count: number, others: number) {
   const sockets = new Set<Socket>();
   let seen = 0;
   const server = createServer((near) => {
@@ -37,7 +37,7 @@ async function startSwitch(first: number, count: number, others: number) {
 }
 
 describe.skipIf(realCaddy.isMissing)('Caddy', () => {
-  gatewayCases({ ...realCaddy, isProxy: true });
+  defineGatewayTests({ ...realCaddy, isProxy: true });
 
   const stops: (() => unknown)[] = [];
   afterEach(async () => {
@@ -49,7 +49,7 @@ describe.skipIf(realCaddy.isMissing)('Caddy', () => {
     const directory = temporaryDirectory();
     stops.push(() => removeDirectory(directory));
     const policies = {
-      login: { gateway: 'caddy', limit: 2, duration: LASTING_MS, onError: 'allow' },
+      login: { gateway: 'caddy', limit: 2, duration: LONGEST_WINDOW_MS, onError: 'allow' },
     } as const;
     const gatewayPort = await freePort();
     const args = ['--config', writeConfig(directory, policies), '--gateway-port', `${gatewayPort}`];
@@ -57,16 +57,16 @@ describe.skipIf(realCaddy.isMissing)('Caddy', () => {
     stops.push(weir.stop);
     const application = await startApplication();
     stops.push(application.stop);
-    const { port, stop } = await startSwitch(application.port, 1, gatewayPort);
+    const { port, stop } = await startFlakyServer(application.port, 1, gatewayPort);
     stops.push(stop);
-    const listen = await freePort();
+    const listenPort = await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
     const at = { host: '127.0.0.1', port, needsKey: false };
     const [policy] = readPolicies(policies);
-    const text = realCaddy.print({ policy, weir: at, listen, upstream });
-    const caddy = await realCaddy.start(text, listen, '');
+    const text = realCaddy.print({ policy, weir: at, listenPort, upstream });
+    const caddy = await realCaddy.start(text, listenPort, '');
     stops.push(caddy.stop);
-    const answers = await askInTurn(listen, [{}, {}, {}, {}]);
+    const answers = await sendSequentially(listenPort, [{}, {}, {}, {}]);
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 429, 429]);
     expect(answers.filter(({ headers }) => headers.ratelimit === undefined)).toEqual([]);
     const strayed = application.requests.filter(({ url }) => url.startsWith('/v1/check/'));

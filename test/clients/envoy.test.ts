@@ -7,36 +7,40 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { envoy } from '../../src/cli/gateways/envoy.ts';
 import { istio } from '../../src/cli/gateways/istio.ts';
-import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
-import { configuredEnvoy, configuredIstio, envoyReplay } from '../support/envoy.ts';
-import { policyOf } from '../support/replay.ts';
-import { answeredInstead, replayCases } from '../support/replay-cases.ts';
+import {
+  emulateEnvoy,
+  parseEnvoyConfiguration,
+  parseIstioConfiguration,
+} from '../support/envoy.ts';
+import { testPolicy } from '../support/replay.ts';
+import { defineEmulatorTests, withFakeWeir } from '../support/replay-cases.ts';
 
-const setupOf = (part: Partial<Policy>, weir: Setup['weir']): Setup => ({
-  policy: policyOf('login', part),
+const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
+  policy: testPolicy('login', part),
   weir,
-  listen: 8_080,
+  listenPort: 8_080,
   upstream: { host: 'application', port: 3_000 },
 });
 const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
 
 describe.each([
-  ['Envoy', 'envoy', envoy, configuredEnvoy],
-  ['Istio', 'istio', istio, configuredIstio],
+  ['Envoy', 'envoy', envoy, parseEnvoyConfiguration],
+  ['Istio', 'istio', istio, parseIstioConfiguration],
 ] as const)('behind %s', (_, gateway, print, configured) => {
-  replayCases({
+  defineEmulatorTests({
     gateway,
     print,
-    replay: (text, options) => envoyReplay(configured(text, options.key), options),
-    tellsAdmitted: true,
+    emulate: (text, options) => emulateEnvoy(configured(text, options.key), options),
+    sendsHeadersWhenAllowed: true,
     failsOpen: true,
-    refusalWithoutWeir: 429,
+    statusWithoutWeir: 429,
   });
 
   test('weir is asked with the method and the path of the client, and without a body', () => {
-    const replay = envoyReplay(configured(print(setupOf({}, weirAt(7_071)))));
-    const asked = replay.bytes({
+    const replay = emulateEnvoy(configured(print(setupOf({}, weirAt(7_071)))));
+    const asked = replay.checkRequest({
       method: 'PUT',
       target: '/a//b/../c%2F?d=/e',
       headers: [
@@ -60,10 +64,10 @@ describe.each([
 
   test('a 5xx is a failure, whose words are lost; all else but a 200 refuses', async () => {
     const statuses = (answer: string) =>
-      answeredInstead(answer, async (port) => {
+      withFakeWeir(answer, async (port) => {
         const outcomes = (['allow', 'deny'] as const).map(async (onError) => {
-          const replay = envoyReplay(configured(print(setupOf({ onError }, weirAt(port)))));
-          return (await replay.ask({})).status;
+          const replay = emulateEnvoy(configured(print(setupOf({ onError }, weirAt(port)))));
+          return (await replay.send({})).status;
         });
         return Promise.all(outcomes);
       });
@@ -75,7 +79,7 @@ describe.each([
 });
 
 describe('the configuration of Envoy', () => {
-  const clusters = (weir: Setup['weir']) =>
+  const clusters = (weir: GatewaySetup['weir']) =>
     parse(envoy(setupOf({}, weir))).static_resources.clusters;
 
   test('keeps connections to weir for less than weir does', () => {
@@ -93,7 +97,7 @@ describe('the configuration of Envoy', () => {
   });
 
   test('reaches weir by its address, its name or its Unix socket', () => {
-    const endpoint = (weir: Setup['weir']) => {
+    const endpoint = (weir: GatewaySetup['weir']) => {
       const [{ type, load_assignment }] = clusters(weir);
       return [type, load_assignment.endpoints[0].lb_endpoints[0].endpoint.address];
     };

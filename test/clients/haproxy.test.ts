@@ -8,27 +8,27 @@ import { haproxyLua } from '../../src/cli/gateways/haproxy-lua.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
 import {
   type Application,
-  ask,
   type Gateway,
+  sendThrough,
   startApplication,
   startGateway,
 } from '../support/gateway.ts';
-import { gatewayCases } from '../support/gateway-cases.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { realHaproxy } from '../support/gateways.ts';
 import {
-  type Answer,
   exchange,
-  LASTING_MS,
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
   type RequestParts,
   requestBytes,
 } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { freePort, removeDirectory, temporaryDirectory, until } from '../support/server.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 
 /** What goes with a body, and the API of weir. */
 const NOT_SAID = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
 
-interface Printed {
+interface HaproxySetup {
   text: string;
   lua: string;
   port: number;
@@ -37,10 +37,16 @@ interface Printed {
   before?: Gateway;
 }
 
-function start({ text, lua, port, key = '', before }: Printed): Promise<Gateway> {
+function start({
+  text: configuration,
+  lua,
+  port,
+  key = '',
+  before,
+}: HaproxySetup): Promise<Gateway> {
   return startGateway({
-    text,
-    file: 'haproxy.cfg',
+    configuration,
+    fileName: 'haproxy.cfg',
     port,
     command: (path, directory) => {
       writeFileSync(join(directory, 'weir.lua'), lua);
@@ -52,10 +58,10 @@ function start({ text, lua, port, key = '', before }: Printed): Promise<Gateway>
 }
 
 describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
-  gatewayCases({ ...realHaproxy, isProxy: true });
+  defineGatewayTests({ ...realHaproxy, isProxy: true });
 
   describe('with a weir of its own', () => {
-    const own = eachOnItsOwn(['--acceptors', '1']);
+    const own = useDataDirectory(['--acceptors', '1']);
     const stops: (() => unknown)[] = [];
     let application: Application;
     afterEach(async () => {
@@ -63,7 +69,7 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
     });
 
     /** What is printed for each of these policies, which are in force. */
-    async function printedFor(policies: Record<string, object>): Promise<Printed[]> {
+    async function printedFor(policies: Record<string, object>): Promise<HaproxySetup[]> {
       const directory = temporaryDirectory();
       stops.push(() => removeDirectory(directory));
       const config = join(directory, 'weir.json');
@@ -74,14 +80,14 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       stops.push(application.stop);
       const upstream = { host: '127.0.0.1', port: application.port };
       const weir = { host: '127.0.0.1', port: at, needsKey: false };
-      const printed: Printed[] = [];
+      const printed: HaproxySetup[] = [];
       for (const policy of readPolicies(policies)) {
         const port = await freePort();
         // Beside it is the port of the section through which weir is asked.
         await freePort();
-        const text = haproxy({ policy, weir, listen: port, upstream });
+        const text = haproxy({ policy, weir, listenPort: port, upstream });
         // Of its own no more is in there than the policy.
-        const lua = haproxyLua({ policy, weir, listen: 8_080, upstream });
+        const lua = haproxyLua({ policy, weir, listenPort: 8_080, upstream });
         printed.push({ text, lua, port });
       }
       return printed;
@@ -89,7 +95,7 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
 
     test('nobody else is believed than weir', async () => {
       const [{ text, ...printed }] = await printedFor({
-        limited: { gateway: 'haproxy', limit: 2, duration: LASTING_MS, onError: 'deny' },
+        limited: { gateway: 'haproxy', limit: 2, duration: LONGEST_WINDOW_MS, onError: 'deny' },
       });
       const elsewhere = text.replace(
         /server weir \S+/,
@@ -97,13 +103,13 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       );
       const gateway = await start({ ...printed, text: elsewhere });
       stops.push(gateway.stop);
-      expect((await ask(printed.port)).status).toBe(429);
+      expect((await sendThrough(printed.port)).status).toBe(429);
       expect(application.requests.map(({ url }) => url)).toEqual(['/v1/check/limited']);
       expect(gateway.output()).toContain('weir answered 200');
     });
 
-    const twice = { gateway: 'haproxy', limit: 2, duration: LASTING_MS };
-    const left = ({ headers }: Answer) => /;r=(\d+)/.exec(headers.ratelimit)?.[1];
+    const twice = { gateway: 'haproxy', limit: 2, duration: LONGEST_WINDOW_MS };
+    const left = ({ headers }: ParsedResponse) => /;r=(\d+)/.exec(headers.ratelimit)?.[1];
 
     test('nobody gets around the limit by sending more than HAProxy can ask with, or twice', async () => {
       const [keys, sessions, behind] = await printedFor({
@@ -113,13 +119,13 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       });
       for (const printed of [keys, sessions, behind]) stops.push((await start(printed)).stop);
       /** With as much as HAProxy takes: it answers a head of more with a 400. */
-      const askMost = async (printed: Printed, parts: (much: string) => RequestParts) => {
+      const askMost = async (printed: HaproxySetup, parts: (much: string) => RequestParts) => {
         for (let bytes = 16_000; ; bytes -= 20) {
-          const answer = await ask(printed.port, parts('x'.repeat(bytes)));
+          const answer = await sendThrough(printed.port, parts('x'.repeat(bytes)));
           if (answer.status !== 400) return answer;
         }
       };
-      const askStrangely = async ({ port }: Printed, name: string, value: string) => {
+      const askStrangely = async ({ port }: HaproxySetup, name: string, value: string) => {
         const headers = { ...NOT_SAID, [name]: value };
         const [answer] = await exchange(port, [requestBytes({ method: 'GET', headers })]);
         return answer;
@@ -134,13 +140,13 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
         await askMost(sessions, (much) => ({ headers: { Cookie: `session=${much}` } })),
         // Somebody in particular, who has written much in front of what is believed.
         await askMost(behind, behindMuch),
-        await ask(behind.port, { headers: { 'X-Forwarded-For': '192.0.2.1' } }),
+        await sendThrough(behind.port, { headers: { 'X-Forwarded-For': '192.0.2.1' } }),
         await askMost(behind, behindMuch),
         // And what weir would not answer at all, and the application with a 400.
         await askStrangely(behind, 'X-Forwarded-For', '\u0001, 192.0.2.1'),
         await askStrangely(sessions, 'Cookie', 'session=\u0001'),
         // Nobody knows which of them the application will believe.
-        await ask(sessions.port, { headers: { Cookie: 'session=one; session=two' } }),
+        await sendThrough(sessions.port, { headers: { Cookie: 'session=one; session=two' } }),
       ];
       expect(answers.map(left)).toEqual(['1', '0', '0', '1', '1', '0', '0', '0', '0', '0']);
       const statuses = answers.map(({ status }) => status);
@@ -152,16 +158,16 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
     test('a reload leaves nobody without a limit', async () => {
       const [printed] = await printedFor({ login: twice });
       const before = await start(printed);
-      expect(left(await ask(printed.port))).toBe('1');
+      expect(left(await sendThrough(printed.port))).toBe('1');
       const after = await start({ ...printed, before });
       stops.push(after.stop);
-      await until('the one before has ended', () => {
+      await waitUntil('the one before has ended', () => {
         return before.child.exitCode !== null || before.child.signalCode !== null;
       });
       expect([before.child.exitCode, before.child.signalCode]).toEqual([0, null]);
       await before.stop();
-      expect(left(await ask(printed.port))).toBe('0');
-      expect((await ask(printed.port)).status).toBe(429);
+      expect(left(await sendThrough(printed.port))).toBe('0');
+      expect((await sendThrough(printed.port)).status).toBe(429);
     });
   });
 });

@@ -5,22 +5,27 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { nginx } from '../../src/cli/gateways/nginx.ts';
 import { POLICY_DEFAULTS } from '../../src/policies/policy.ts';
-import { type Application, ask, type Gateway, startApplication } from '../support/gateway.ts';
-import { gatewayCases } from '../support/gateway-cases.ts';
+import {
+  type Application,
+  type Gateway,
+  sendThrough,
+  startApplication,
+} from '../support/gateway.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { realNginx } from '../support/gateways.ts';
-import { LASTING_MS, type RequestParts } from '../support/http.ts';
+import { LONGEST_WINDOW_MS, type RequestParts } from '../support/http.ts';
 import { writeConfig } from '../support/policies.ts';
 import {
   freePort,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
 describe.skipIf(realNginx.isMissing)('nginx', () => {
-  gatewayCases({ ...realNginx, isProxy: true, dropsNames: true });
+  defineGatewayTests({ ...realNginx, isProxy: true, dropsUnusualHeaderNames: true });
 });
 
 const LIMIT = 3;
@@ -30,27 +35,27 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
   (onError) => {
     const directory = temporaryDirectory();
     let application: Application;
-    let weir: Running;
+    let weir: ServerProcess;
     let gateway: Gateway;
 
     beforeAll(async () => {
       const policy = { identify: ['header:x-api-key'], onError };
-      const windows = [{ limit: LIMIT, duration: LASTING_MS }];
+      const windows = [{ limit: LIMIT, duration: LONGEST_WINDOW_MS }];
       const config = writeConfig(directory, { denials: { ...policy, limit: LIMIT } });
       const gatewayPort = await freePort();
       application = await startApplication();
       weir = await startServer(join(directory, 'data'), {
         args: ['--config', config, '--gateway-port', `${gatewayPort}`, '--counters', '1024'],
       });
-      const listen = await freePort();
+      const listenPort = await freePort();
       const printed = nginx({
         policy: { ...POLICY_DEFAULTS, ...policy, namespace: 'denials', gateway: 'nginx', windows },
         weir: { host: '127.0.0.1', port: gatewayPort, needsKey: false },
-        listen,
+        listenPort,
         upstream: { host: '127.0.0.1', port: application.port },
       });
-      gateway = await realNginx.start(withDenials(printed), listen, '');
-      await until('weir answers in time', async () => {
+      gateway = await realNginx.start(withDenials(printed), listenPort, '');
+      await waitUntil('weir answers in time', async () => {
         return (await get('/', 'first')).headers.ratelimit !== undefined;
       });
     });
@@ -82,7 +87,7 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
     }
 
     function get(path: string, key: string, headers: RequestParts['headers'] = {}) {
-      return ask(gateway.port, { path, headers: { 'X-Api-Key': key, ...headers } });
+      return sendThrough(gateway.port, { path, headers: { 'X-Api-Key': key, ...headers } });
     }
     async function use(key: string): Promise<void> {
       for (let i = 0; i < LIMIT; i++) expect((await get('/', key)).status).toBe(200);

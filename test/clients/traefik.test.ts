@@ -2,17 +2,21 @@
 
 import { describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
-import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
 import { traefik } from '../../src/cli/gateways/traefik.ts';
 import type { Policy } from '../../src/policies/policy.ts';
-import { policyOf } from '../support/replay.ts';
-import { answeredInstead, replayCases, weirWith } from '../support/replay-cases.ts';
-import { traefikReplay } from '../support/traefik.ts';
+import { testPolicy } from '../support/replay.ts';
+import { defineEmulatorTests, useWeir, withFakeWeir } from '../support/replay-cases.ts';
+import { emulateTraefik } from '../support/traefik.ts';
 
-const setupOf = (part: Partial<Policy>, weir: Setup['weir'], namespace = 'login'): Setup => ({
-  policy: policyOf(namespace, { gateway: 'traefik', ...part }),
+const setupOf = (
+  part: Partial<Policy>,
+  weir: GatewaySetup['weir'],
+  namespace = 'login',
+): GatewaySetup => ({
+  policy: testPolicy(namespace, { gateway: 'traefik', ...part }),
   weir,
-  listen: 8_080,
+  listenPort: 8_080,
   upstream: { host: 'application', port: 3_000 },
 });
 const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
@@ -25,18 +29,18 @@ function withAllHeaders(text: string): string {
 }
 
 describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
-  replayCases({
+  defineEmulatorTests({
     gateway: 'traefik',
     print: traefik,
-    replay: (text, options) => traefikReplay(text, options, version),
-    tellsAdmitted: false,
+    emulate: (text, options) => emulateTraefik(text, options, version),
+    sendsHeadersWhenAllowed: false,
     failsOpen: false,
-    refusalWithoutWeir: 500,
+    statusWithoutWeir: 500,
   });
 
   test('weir is asked with a GET and the headers in order', () => {
     const text = traefik(setupOf({ identify: ['header:x-api-key'] }, weirAt(7_071)));
-    const asked = traefikReplay(text, {}, version).bytes({
+    const asked = emulateTraefik(text, {}, version).checkRequest({
       method: 'POST',
       target: '/a//b?c',
       headers: [
@@ -65,14 +69,14 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
   });
 
   describe('that sends everything', () => {
-    const weir = weirWith('traefik', { all: { identify: ['ip', 'method', 'cookie:session'] } });
+    const weir = useWeir('traefik', { all: { identify: ['ip', 'method', 'cookie:session'] } });
 
     test('weir reads what the policy says, and not the Authorization of the end user', async () => {
       const printed = traefik({
         ...setupOf({}, weirAt(weir.port)),
         policy: weir.policies.get('all')!,
       });
-      const client = traefikReplay(withAllHeaders(printed), {}, version);
+      const client = emulateTraefik(withAllHeaders(printed), {}, version);
       const request = (session: string) => ({
         method: 'POST',
         headers: [
@@ -86,10 +90,10 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
           ['Cookie', `a=${'x'.repeat(9_000)}; session=${session}`],
         ] as [string, string][],
       });
-      expect(client.bytes(request('one')).toString()).toContain('Bearer of the end user');
+      expect(client.checkRequest(request('one')).toString()).toContain('Bearer of the end user');
       for (const status of [200, 429]) {
-        expect((await client.ask(request('one'))).status).toBe(status);
-        expect((await client.ask(request('two'))).status).toBe(status);
+        expect((await client.send(request('one'))).status).toBe(status);
+        expect((await client.send(request('two'))).status).toBe(status);
       }
     });
   });
@@ -97,7 +101,7 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
 
 test('Traefik passes whatever weir answers on, and 2xx to the application', async () => {
   const seen = (answer: string) =>
-    answeredInstead(answer, (port) => traefikReplay(traefik(setupOf({}, weirAt(port)))).ask({}));
+    withFakeWeir(answer, (port) => emulateTraefik(traefik(setupOf({}, weirAt(port)))).send({}));
   const down = await seen('503 Down\r\nContent-Length: 4\r\nConnection: x\r\nA: b\r\n\r\ndown');
   expect(down).toMatchObject({ status: 503, headers: { a: 'b' }, body: 'down' });
   expect(down.headers).not.toHaveProperty('connection');

@@ -11,15 +11,15 @@ import {
 import { Overrides, Ratelimit } from 'unkey-ratelimit-v2';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { BODY_MAX_BYTES, MULTI_LIMIT_MAX, V2_DURATION_MAX_MS } from '../../src/limits.ts';
-import { metric, type RequestParts, request } from '../support/http.ts';
+import { type RequestParts, readMetric, sendRequest } from '../support/http.ts';
 import {
-  MODES,
+  DECIDE_MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
@@ -37,7 +37,7 @@ const ODD_TEXTS = [
 ];
 
 /** The error of a request that fails; fails itself when there is none, or of another class. */
-async function failure<E extends Error>(
+async function rejectionOf<E extends Error>(
   kind: new (...parts: never[]) => E,
   failing: Promise<unknown>,
 ): Promise<E> {
@@ -49,10 +49,10 @@ async function failure<E extends Error>(
   throw new Error(`not a ${kind.name}: ${error}`, { cause: error });
 }
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
   const keys = { reader: '', ofStored: '' };
-  let server: Running;
+  let server: ServerProcess;
   beforeAll(async () => {
     withStore(dataDir, (store) => {
       addRecords(store, 'namespaces', [{ ...STORED, createdMs: 1 }]);
@@ -141,9 +141,9 @@ describe.each(MODES)('decided %s:', (mode) => {
         const { reset } = await limit('all', { cost: 0 });
         expect(passed).toBe(true);
         expect(limits).toEqual([
-          { ...of(checks[0]), limit: 5, remaining: 3, reset, passed: true },
-          { ...of(checks[1]), limit: 9, remaining: 8, reset, passed: true },
-          { ...of(checks[2]), limit: 5, remaining: 5, reset, passed: true },
+          { ...identityFields(checks[0]), limit: 5, remaining: 3, reset, passed: true },
+          { ...identityFields(checks[1]), limit: 9, remaining: 8, reset, passed: true },
+          { ...identityFields(checks[2]), limit: 5, remaining: 5, reset, passed: true },
         ]);
         expect(await left('all')).toBe(3);
         expect(await left('all', { namespace: 'other', limit: 9 })).toBe(8);
@@ -199,7 +199,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         );
         for (const count of [0, MULTI_LIMIT_MAX + 1]) {
           const wrong = Array.from({ length: count }, () => checkOf('many_0'));
-          const { error } = await failure(BadRequestErrorResponse, client().multiLimit(wrong));
+          const { error } = await rejectionOf(BadRequestErrorResponse, client().multiLimit(wrong));
           expect(error.errors).toMatchObject([{ location: 'body' }]);
           expect(error.detail).toContain(`an array of 1 to ${MULTI_LIMIT_MAX} checks`);
         }
@@ -213,7 +213,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         });
         const { passed, limits } = await multiLimit(checks);
         expect(passed).toBe(true);
-        expect(limits.map(of)).toEqual(checks.map(of));
+        expect(limits.map(identityFields)).toEqual(checks.map(identityFields));
       });
 
       test('shows namespaces and identifiers exactly as they were asked', async () => {
@@ -221,7 +221,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           return ODD_TEXTS.map((identifier) => checkOf(identifier, { namespace }));
         });
         const { limits } = await multiLimit(checks);
-        expect(limits.map(of)).toEqual(checks.map(of));
+        expect(limits.map(identityFields)).toEqual(checks.map(identityFields));
       });
     });
 
@@ -291,7 +291,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           expect([asked, none]).toEqual([5, undefined]);
         }
         for (const operation of ['getOverride', 'deleteOverride'] as const) {
-          const { error } = await failure(NotFoundErrorResponse, client()[operation](of));
+          const { error } = await rejectionOf(NotFoundErrorResponse, client()[operation](of));
           expect(error.detail).toContain('"user_*"');
         }
         expect(await setOverride(of)).not.toBe(overrideId);
@@ -350,7 +350,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         await unkey.limit(checkOf('user')),
         await unkey.multiLimit([checkOf('user')]),
         await unkey.deleteOverride(of),
-        await failure(NotFoundErrorResponse, unkey.getOverride(of)),
+        await rejectionOf(NotFoundErrorResponse, unkey.getOverride(of)),
         ...(await Promise.all(Array.from({ length: 50 }, () => unkey.limit(checkOf('ids'))))),
       ];
       const ids = answers.map(({ meta }) => meta.requestId);
@@ -386,7 +386,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         { what: 'an empty', field: 'namespace', changes: { namespace: '' } },
       ])('a check with $what $field is a bad request there', async ({ field, changes }) => {
         const wrong = checkOf('bad', changes);
-        const one = await failure(BadRequestErrorResponse, client().limit(wrong));
+        const one = await rejectionOf(BadRequestErrorResponse, client().limit(wrong));
         await expectError(one, 400, 'Bad Request');
         const message = expect.stringContaining(`"${field}" must be `);
         expect(one.error.errors).toEqual([
@@ -394,7 +394,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         ]);
         expect(one.error.detail).toEqual(message);
         const many = client().multiLimit([checkOf('bad'), wrong]);
-        const second = await failure(BadRequestErrorResponse, many);
+        const second = await rejectionOf(BadRequestErrorResponse, many);
         expect(second.error.errors).toMatchObject([{ location: `body[1].${field}`, message }]);
         expect(await left('bad')).toBe(5);
       });
@@ -409,19 +409,22 @@ describe.each(MODES)('decided %s:', (mode) => {
           [{ namespace: '*-'.repeat(17) }, 'body.namespace'],
         ] as const) {
           const setting = client().setOverride({ ...override, ...changes });
-          const { error } = await failure(BadRequestErrorResponse, setting);
+          const { error } = await rejectionOf(BadRequestErrorResponse, setting);
           expect(error.errors).toMatchObject([{ location }]);
         }
         const listing = client().listOverrides({ namespace: STORED.id, limit: 101 });
-        const { error } = await failure(BadRequestErrorResponse, listing);
+        const { error } = await rejectionOf(BadRequestErrorResponse, listing);
         expect(error.errors).toMatchObject([{ location: 'body.limit' }]);
       });
 
       test('an unknown key is unauthorized, a missing one a bad request', async () => {
-        const wrong = await failure(UnauthorizedErrorResponse, client('wrong').limit(checkOf('k')));
+        const wrong = await rejectionOf(
+          UnauthorizedErrorResponse,
+          client('wrong').limit(checkOf('k')),
+        );
         await expectError(wrong, 401, 'Unauthorized');
         const none = new Unkey({ serverURL: server.url }).ratelimit.limit(checkOf('k'));
-        const missing = await failure(BadRequestErrorResponse, none);
+        const missing = await rejectionOf(BadRequestErrorResponse, none);
         await expectError(missing, 400, 'Bad Request');
         expect(missing.error.errors).toMatchObject([{ location: 'header.authorization' }]);
       });
@@ -436,7 +439,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           ['set_override', () => reader.setOverride({ ...of, limit: 1, duration: 1_000 })],
           ['delete_override', () => reader.deleteOverride(of)],
         ] as const) {
-          const forbidden = await failure(ForbiddenErrorResponse, ask());
+          const forbidden = await rejectionOf(ForbiddenErrorResponse, ask());
           await expectError(forbidden, 403, 'Forbidden');
           for (const where of ['*', STORED.id]) {
             expect(forbidden.error.detail).toContain(`"ratelimit.${where}.${action}"`);
@@ -447,7 +450,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       test('checks of which one is forbidden consume nothing', async () => {
         const checks = [checkOf('part', { namespace: STORED.id }), checkOf('part')];
         const unkey = client(keys.ofStored);
-        const { error } = await failure(ForbiddenErrorResponse, unkey.multiLimit(checks));
+        const { error } = await rejectionOf(ForbiddenErrorResponse, unkey.multiLimit(checks));
         expect(error.detail).toContain('"ratelimit.*.limit"');
         const { data } = await unkey.multiLimit(checks.slice(0, 1));
         expect(data.limits).toMatchObject([{ namespace: STORED.id, passed: true, remaining: 4 }]);
@@ -468,7 +471,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           [namespace, () => unkey.listOverrides({ namespace })],
           ['no such name', () => unkey.listOverrides({ namespace: 'no such name' })],
         ] as const) {
-          const missing = await failure(NotFoundErrorResponse, ask());
+          const missing = await rejectionOf(NotFoundErrorResponse, ask());
           await expectError(missing, 404, 'Not Found');
           expect(missing.error.detail).toContain(`"${named}"`);
         }
@@ -499,7 +502,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       const [admitted, refused] = await Promise.all(
         ['admitted', 'refused'].map((outcome) => {
           const labels = `{namespace="${STORED.name}",outcome="${outcome}"}`;
-          return metric(server.adminUrl, `weir_decisions_total${labels}`);
+          return readMetric(server.adminUrl, `weir_decisions_total${labels}`);
         }),
       );
       return admitted + refused;
@@ -558,7 +561,7 @@ describe.each(MODES)('decided %s:', (mode) => {
       // All of it again: that is too much in the window after as well, should it have begun.
       const denial = await ratelimit.limit('short', { cost: 10 });
       expect(denial).toMatchObject({ success: false, remaining: 0 });
-      await until('the denial is over', () => Date.now() > denial.reset + 20);
+      await waitUntil('the denial is over', () => Date.now() > denial.reset + 20);
       const before = await decidedInStored();
       // What was used in the window before weighs less by then, if only by one.
       const admitted = await ratelimit.limit('short');
@@ -613,7 +616,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   describe('as HTTP,', () => {
     const path = '/v2/ratelimit.limit';
     const send = async (parts: RequestParts) => {
-      const { status, headers, body } = await request(server.port, { path, ...parts });
+      const { status, headers, body } = await sendRequest(server.port, { path, ...parts });
       return { status, headers, answer: JSON.parse(body) as Record<string, unknown> };
     };
     const meta = { requestId: expect.stringMatching(/^req_/) };
@@ -649,9 +652,9 @@ describe.each(MODES)('decided %s:', (mode) => {
         ['limit', { ...check, ...stranger }, 'body.colour'],
         ['multiLimit', [check, { ...check, ...stranger }], 'body[1].colour'],
         ['setOverride', { ...check, ...stranger }, 'body.colour'],
-        ['getOverride', { ...of(check), ...stranger }, 'body.colour'],
+        ['getOverride', { ...identityFields(check), ...stranger }, 'body.colour'],
         ['listOverrides', { namespace: 'api', ...stranger }, 'body.colour'],
-        ['deleteOverride', { ...of(check), ...stranger }, 'body.colour'],
+        ['deleteOverride', { ...identityFields(check), ...stranger }, 'body.colour'],
       ] as const) {
         const parts = { path: `/v2/ratelimit.${operation}`, body: JSON.stringify(body) };
         const { status, answer } = await send(parts);
@@ -697,6 +700,6 @@ describe.each(MODES)('decided %s:', (mode) => {
 });
 
 /** What an item of a multiLimit says of what it asks. */
-function of({ namespace, identifier }: { namespace: string; identifier: string }) {
+function identityFields({ namespace, identifier }: { namespace: string; identifier: string }) {
   return { namespace, identifier };
 }

@@ -3,19 +3,19 @@
 import { Unkey } from '@unkey/api';
 import { Ratelimit } from '@unkey/ratelimit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LASTING_MS } from '../support/http.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import {
-  MODES,
+  DECIDE_MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   beforeAll(async () => {
     server = await startServer(dataDir, {
       args: ['--acceptors', '2', '--counters', '1024', '--decide', mode],
@@ -29,7 +29,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   describe('@unkey/api 0.38.0', () => {
     const client = (changes: object = {}) =>
       new Unkey({ rootKey: ROOT_KEY, baseUrl: server.url, ...changes });
-    const body = (identifier: string) => ({ identifier, limit: 5, duration: LASTING_MS });
+    const body = (identifier: string) => ({ identifier, limit: 5, duration: LONGEST_WINDOW_MS });
 
     test('admitted, and refused when all is used', async () => {
       const unkey = client();
@@ -37,7 +37,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         const { result, error } = await unkey.ratelimits.limit(body('api'));
         expect(error).toBeUndefined();
         expect(result).toMatchObject({ success: true, limit: 5, remaining });
-        expect(result!.reset % LASTING_MS).toBe(0);
+        expect(result!.reset % LONGEST_WINDOW_MS).toBe(0);
       }
       const { result } = await unkey.ratelimits.limit(body('api'));
       expect(result).toMatchObject({ success: false, limit: 5, remaining: 0 });
@@ -62,7 +62,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     test('setOverride, getOverride, listOverrides and deleteOverride', async () => {
       const { ratelimits } = client();
       const of = { namespaceName: 'sdk', identifier: 'user_*' };
-      const said = { limit: 3, duration: LASTING_MS };
+      const said = { limit: 3, duration: LONGEST_WINDOW_MS };
       const set = await ratelimits.setOverride({ ...of, ...said });
       expect(set.error).toBeUndefined();
       const { overrideId } = set.result!;
@@ -132,7 +132,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         baseUrl: server.url,
         namespace: 'ratelimit-client',
         limit: 3,
-        duration: `${LASTING_MS / 86_400_000}d`,
+        duration: `${LONGEST_WINDOW_MS / 86_400_000}d`,
         ...changes,
       });
 

@@ -25,7 +25,7 @@ const limitOf = (cgroup: string, files: Record<string, string>): number => {
 };
 
 const NONE = Number.POSITIVE_INFINITY;
-const quota = (group: string, us: number, period = 100_000) => ({
+const quotaFiles = (group: string, us: number, period = 100_000) => ({
   [`${group}/cpu.cfs_quota_us`]: `${us}\n`,
   [`${group}/cpu.cfs_period_us`]: `${period}\n`,
 });
@@ -63,18 +63,28 @@ describe('the cores that a control group allows', () => {
     ],
     ['v2, seen from a namespace beside it', '0::/../b\n', { 'b/cpu.max': '300000 100000\n' }, 3],
     ['v2, with a colon in its name', '0::/a:b c\n', { 'a:b c/cpu.max': '10000 20000\n' }, 0.5],
-    ['v1, a group', '12:memory:/m\n4:cpu,cpuacct:/a/b\n', quota('cpu,cpuacct/a/b', 150_000), 1.5],
-    ['v1, another period', '4:cpu:/a\n', quota('cpu/a', 25_000, 10_000), 2.5],
-    ['v1, by the short name', '4:cpu,cpuacct:/a\n', quota('cpu/a', 100_000), 1],
+    [
+      'v1, a group',
+      '12:memory:/m\n4:cpu,cpuacct:/a/b\n',
+      quotaFiles('cpu,cpuacct/a/b', 150_000),
+      1.5,
+    ],
+    ['v1, another period', '4:cpu:/a\n', quotaFiles('cpu/a', 25_000, 10_000), 2.5],
+    ['v1, by the short name', '4:cpu,cpuacct:/a\n', quotaFiles('cpu/a', 100_000), 1],
     [
       'v1, the group around it',
       '4:cpu:/a/b\n',
-      { ...quota('cpu/a', 300_000), ...quota('cpu/a/b', -1) },
+      { ...quotaFiles('cpu/a', 300_000), ...quotaFiles('cpu/a/b', -1) },
       3,
     ],
-    ["v1, whose path is the host's", '4:cpu:/docker/01\n0::/docker/01\n', quota('cpu', 200_000), 2],
-    ['v1, without a limit', '4:cpu:/\n0::/\n', quota('cpu', -1), NONE],
-    ['v1, of another controller', '4:cpuset:/a\n', quota('cpu/a', 100_000), NONE],
+    [
+      "v1, whose path is the host's",
+      '4:cpu:/docker/01\n0::/docker/01\n',
+      quotaFiles('cpu', 200_000),
+      2,
+    ],
+    ['v1, without a limit', '4:cpu:/\n0::/\n', quotaFiles('cpu', -1), NONE],
+    ['v1, of another controller', '4:cpuset:/a\n', quotaFiles('cpu/a', 100_000), NONE],
     ['neither', '', {}, NONE],
     ['nothing but the text of the path', '0::/a\n', {}, NONE],
   ];

@@ -5,20 +5,20 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
 import { environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
-import { scaled } from '../support/scale.ts';
+import { scaledCount } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));
 
 let serial = 0;
-const file = (content: string) => {
+const writeConfigFile = (content: string) => {
   const path = join(directory, `settings-${serial++}.json`);
   writeFileSync(path, content);
   return path;
 };
 
-function messageOf(load: () => unknown): string {
+function errorMessage(load: () => unknown): string {
   try {
     load();
   } catch (error) {
@@ -46,7 +46,7 @@ describe('settings', () => {
   });
 
   test('come from flags, then environment, then file, then defaults', () => {
-    const path = file('{"port": 1, "adminPort": 1, "drainMs": 1, "onFull": "allow"}');
+    const path = writeConfigFile('{"port": 1, "adminPort": 1, "drainMs": 1, "onFull": "allow"}');
     const env = { WEIR_CONFIG: path, WEIR_PORT: '2', WEIR_ADMIN_PORT: '2' };
     const settings = loadSettings(['--port', '3'], env);
     expect(settings).toMatchObject({
@@ -63,7 +63,7 @@ describe('settings', () => {
   });
 
   test('may stand beside the schema by which an editor knows them', () => {
-    const path = file('{"$schema": "./weir.schema.json", "port": 1}');
+    const path = writeConfigFile('{"$schema": "./weir.schema.json", "port": 1}');
     expect(loadSettings(['--config', path], {})).toMatchObject({ port: 1 });
   });
 
@@ -86,14 +86,14 @@ describe('settings', () => {
   });
 
   test('say of each where it comes from', () => {
-    const path = file('{"port": 1, "rootKey": "root-key-of-the-file"}');
+    const path = writeConfigFile('{"port": 1, "rootKey": "root-key-of-the-file"}');
     const of = (args: string[], env: Record<string, string>) => {
       const { sources } = loadSettings(args, env)!;
       return (['host', 'port', 'drainMs', 'rootKey', 'socket'] as const).map((name) => {
         return sources.get(name);
       });
     };
-    const keyFile = file('root-key-of-a-file');
+    const keyFile = writeConfigFile('root-key-of-a-file');
     expect(of(['--drain-ms', '1'], { WEIR_HOST: '::1', WEIR_ROOT_KEY_FILE: keyFile })).toEqual([
       ...['WEIR_HOST', 'default', '--drain-ms', `the key in ${keyFile}`, undefined],
     ]);
@@ -121,7 +121,7 @@ describe('settings', () => {
       [`a,${long}`, 'a text of 255 characters'],
     ]) {
       const load = () => loadSettings([], { WEIR_ADMIN_HOSTS: value });
-      expect([value, messageOf(load)]).toEqual([
+      expect([value, errorMessage(load)]).toEqual([
         value,
         expect.stringContaining(`WEIR_ADMIN_HOSTS ${takes} ${wrong}`),
       ]);
@@ -139,16 +139,16 @@ describe('settings', () => {
       ...['weir.example', '/limits', 'ftp://weir', 'https://', 'https://weir?', 'https://weir/#'],
       ...['https://weir?a=1', 'https://weir/#a', 'javascript:alert(1)', 'http://weir:99999'],
     ]) {
-      expect(messageOf(() => loadSettings([], { WEIR_PUBLIC_URL: value }))).toBe(
+      expect(errorMessage(() => loadSettings([], { WEIR_PUBLIC_URL: value }))).toBe(
         'WEIR_PUBLIC_URL must be an http or https URL without credentials, query and fragment,' +
           ` as in https://weir.example; got ${JSON.stringify(value)}`,
       );
     }
     const secret = () => loadSettings([], { WEIR_PUBLIC_URL: 'https://me:secret@weir' });
-    expect(messageOf(secret)).toMatch(/got one with a user name or a password$/);
+    expect(errorMessage(secret)).toMatch(/got one with a user name or a password$/);
     for (const wrong of ['htps://me:secret@weir', 'me:secret@weir', 'https://weir/@?me:secret']) {
       const load = () => loadSettings([], { WEIR_PUBLIC_URL: wrong });
-      expect([wrong, messageOf(load)]).toEqual([wrong, expect.not.stringContaining('secret')]);
+      expect([wrong, errorMessage(load)]).toEqual([wrong, expect.not.stringContaining('secret')]);
     }
   });
 
@@ -161,8 +161,10 @@ describe('settings', () => {
   test('take the root key from the environment, a file or a JSON file, never from a flag', () => {
     const key = 'k'.repeat(16);
     expect(loadSettings([], { WEIR_ROOT_KEY: key })?.rootKey).toBe(key);
-    expect(loadSettings(['--root-key-file', file(` ${key}\n`)], {})?.rootKey).toBe(key);
-    expect(loadSettings(['--config', file(`{"rootKey":"${key}"}`)], {})?.rootKey).toBe(key);
+    expect(loadSettings(['--root-key-file', writeConfigFile(` ${key}\n`)], {})?.rootKey).toBe(key);
+    expect(loadSettings(['--config', writeConfigFile(`{"rootKey":"${key}"}`)], {})?.rootKey).toBe(
+      key,
+    );
     expect(() => loadSettings(['--root-key', key], {})).toThrow('--root-key is no setting of weir');
   });
 });
@@ -172,7 +174,7 @@ const ROOT_KEY_TAKES =
 describe('a configuration file', () => {
   const accepts = (content: string) => {
     try {
-      return { value: loadSettings(['--config', file(content)], {})?.host };
+      return { value: loadSettings(['--config', writeConfigFile(content)], {})?.host };
     } catch (error) {
       return (error as Error).message.includes('not JSON') ? 'no JSON' : 'no settings';
     }
@@ -198,7 +200,7 @@ describe('a configuration file', () => {
         const content = `${before}{${key}${behind}:${between}${text}${end}}`;
         expect([content, accepts(content)]).toEqual([content, model(content)]);
       }),
-      { numRuns: scaled(2_000) },
+      { numRuns: scaledCount(2_000) },
     );
   });
 });
@@ -219,26 +221,30 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     ],
     [['--socket='], {}, '--socket must be a path of at most 107 bytes; got ""'],
     [
-      ['--config', file('{"socketMode":660}')],
+      ['--config', writeConfigFile('{"socketMode":660}')],
       {},
       'must be three octal digits, as in 0660; got 660',
     ],
-    [['--config', file('{"socket":"\\u0000a"}')], {}, 'must be a path of at most 107 bytes; got'],
+    [
+      ['--config', writeConfigFile('{"socket":"\\u0000a"}')],
+      {},
+      'must be a path of at most 107 bytes; got',
+    ],
     [['--config='], {}, '--config must be a path; got ""'],
     [[], { WEIR_ROOT_KEY: '' }, `${ROOT_KEY_TAKES}; got nothing`],
     [[], { WEIR_ROOT_KEY: 'fifteen-letters' }, `${ROOT_KEY_TAKES}; got a text of 15 characters`],
     [
       [],
-      { WEIR_ROOT_KEY_FILE: file('fifteen-letters\n') },
+      { WEIR_ROOT_KEY_FILE: writeConfigFile('fifteen-letters\n') },
       `${ROOT_KEY_TAKES}; got a text of 15 characters`,
     ],
     [
-      ['--config', file('{"rootKey":"fifteen-letters"}')],
+      ['--config', writeConfigFile('{"rootKey":"fifteen-letters"}')],
       {},
       `${ROOT_KEY_TAKES}; got a text of 15 characters`,
     ],
     [
-      ['--config', file('{"rootKey":1234567890123456}')],
+      ['--config', writeConfigFile('{"rootKey":1234567890123456}')],
       {},
       `${ROOT_KEY_TAKES}; got a value that is not a text`,
     ],
@@ -264,77 +270,103 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       { WEIR_CONFIG: '/nowhere/weir.json' },
       '/nowhere/weir.json (WEIR_CONFIG) cannot be read: no such file',
     ],
-    [['--config', file('[]')], {}, 'must hold one JSON object; got an array of 0'],
-    [['--config', file('{')], {}, '.json, line 1, column 2: this is not JSON: "}" is expected'],
-    [['--config', file('')], {}, '.json, line 1, column 1: this is not JSON: a value is expected'],
-    [['--config', file('\ufeff[')], {}, '.json, line 1, column 2: this is not JSON: '],
-    [['--config', file('\ufeff{"port":""}')], {}, '.json, line 1, column 2: "port" must be an'],
+    [['--config', writeConfigFile('[]')], {}, 'must hold one JSON object; got an array of 0'],
     [
-      ['--config', file('{\n "port": 1,\n}')],
+      ['--config', writeConfigFile('{')],
+      {},
+      '.json, line 1, column 2: this is not JSON: "}" is expected',
+    ],
+    [
+      ['--config', writeConfigFile('')],
+      {},
+      '.json, line 1, column 1: this is not JSON: a value is expected',
+    ],
+    [['--config', writeConfigFile('\ufeff[')], {}, '.json, line 1, column 2: this is not JSON: '],
+    [
+      ['--config', writeConfigFile('\ufeff{"port":""}')],
+      {},
+      '.json, line 1, column 2: "port" must be an',
+    ],
+    [
+      ['--config', writeConfigFile('{\n "port": 1,\n}')],
       {},
       '.json, line 3, column 1: this is not JSON: a name in double quotes is expected',
     ],
     // A value without its quotes, or none at all: of these Node itself does not say where.
     [
-      ['--config', file('{\n "port": 1,\n "host": a\n}')],
+      ['--config', writeConfigFile('{\n "port": 1,\n "host": a\n}')],
       {},
       '.json, line 3, column 10: this is not JSON: a value or a name in double quotes is expected',
     ],
-    [['--config', file('{\n "policies":\n}\n\n')], {}, '.json, line 3, column 1: this is not JSON'],
     [
-      ['--config', file('{\n  "polices": {}}')],
+      ['--config', writeConfigFile('{\n "policies":\n}\n\n')],
+      {},
+      '.json, line 3, column 1: this is not JSON',
+    ],
+    [
+      ['--config', writeConfigFile('{\n  "polices": {}}')],
       {},
       '.json, line 2, column 3: polices is no setting of weir; is it policies?',
     ],
     [
-      ['--config', file('{"port":1,\n"port":1}')],
+      ['--config', writeConfigFile('{"port":1,\n"port":1}')],
       {},
       '.json, line 2, column 1: "port" is there twice; remove one',
     ],
     [
-      ['--config', file('{"policies": {\n  "login": {},\n  "log\\u0069n": {}\n}}')],
+      ['--config', writeConfigFile('{"policies": {\n  "login": {},\n  "log\\u0069n": {}\n}}')],
       {},
       '.json, line 3, column 3: "login" is there twice in "policies"; remove one',
     ],
     [
-      ['--config', file('{"policies":{"a":{"windows":[{},{"limit":1,"limit":1}]}}}')],
+      ['--config', writeConfigFile('{"policies":{"a":{"windows":[{},{"limit":1,"limit":1}]}}}')],
       {},
       'column 44: "limit" is there twice in "policies.a.windows[1]"; remove one',
     ],
     [
-      ['--config', file(`{"x":${'['.repeat(100_000)}{"a":1,"a":1}${']'.repeat(100_000)}}`)],
+      [
+        '--config',
+        writeConfigFile(`{"x":${'['.repeat(100_000)}{"a":1,"a":1}${']'.repeat(100_000)}}`),
+      ],
       {},
       '.json, line 1, column 2: x is no setting of weir',
     ],
     [
-      ['--config', file(`{"host":${'['.repeat(100_000)}`)],
+      ['--config', writeConfigFile(`{"host":${'['.repeat(100_000)}`)],
       {},
       '.json is not JSON, and nested too deeply',
     ],
     [
-      ['--config', file(`{"host":${'['.repeat(100_000)}${']'.repeat(100_000)}}`)],
+      ['--config', writeConfigFile(`{"host":${'['.repeat(100_000)}${']'.repeat(100_000)}}`)],
       {},
       '"host" must be an address or a host name; got an array of 1',
     ],
-    [['--config', file('{"$schema":1}')], {}, 'column 2: "$schema" must be a string; got 1'],
     [
-      ['--config', file('{"policies":[]}')],
+      ['--config', writeConfigFile('{"$schema":1}')],
+      {},
+      'column 2: "$schema" must be a string; got 1',
+    ],
+    [
+      ['--config', writeConfigFile('{"policies":[]}')],
       {},
       '.json, line 1, column 2: "policies" must be an object of policies',
     ],
     [
-      ['--config', file('{"policies":{"a":{\n "gateway":"nginx",\n "limit":1,\n "duration":60}}}')],
+      [
+        '--config',
+        writeConfigFile('{"policies":{"a":{\n "gateway":"nginx",\n "limit":1,\n "duration":60}}}'),
+      ],
       {},
       '.json, line 4, column 2: policy "a": "duration" must be an integer number of' +
         ' milliseconds from 1000 to 3155760000000; got 60',
     ],
     [
-      ['--config', file('{"policies":{"a":{\n "limt":1}}}')],
+      ['--config', writeConfigFile('{"policies":{"a":{\n "limt":1}}}')],
       {},
       '.json, line 2, column 2: policy "a": "limt" is no field of a policy; is it "limit"?',
     ],
     [
-      ['--config', file('{"policies":{"a":{},\n "/":{}}}')],
+      ['--config', writeConfigFile('{"policies":{"a":{},\n "/":{}}}')],
       {},
       '.json, line 1, column 14: policy "a": "gateway" is required',
     ],
@@ -346,13 +378,17 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       {},
       'WEIR_SOCKET and WEIR_GATEWAY_SOCKET are both /a: they must differ',
     ],
-    [['--config', file('{"port":"7070"}')], {}, 'must be an integer from 0 to 65535; got "7070"'],
     [
-      ['--config', file('{"prot":1}')],
+      ['--config', writeConfigFile('{"port":"7070"}')],
+      {},
+      'must be an integer from 0 to 65535; got "7070"',
+    ],
+    [
+      ['--config', writeConfigFile('{"prot":1}')],
       {},
       '.json, line 1, column 2: prot is no setting of weir; is it port?',
     ],
-    [['--config', file('{"config":"x"}')], {}, 'is no setting of weir'],
+    [['--config', writeConfigFile('{"config":"x"}')], {}, 'is no setting of weir'],
   ];
   test.each(wrong)('%j %j', (args, env, sentence) => {
     expect(() => loadSettings(args, env)).toThrow(sentence);
@@ -360,10 +396,10 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
   });
 
   test('and a wrong key is not shown', () => {
-    const path = file(`{"rootKey":'secret-key'}`);
+    const path = writeConfigFile(`{"rootKey":'secret-key'}`);
     expect(() => loadSettings(['--config', path], {})).toThrow('is not JSON');
     expect(() => loadSettings(['--config', path], {})).not.toThrow('secret');
-    const twice = file('{"rootKey":"secret-key","rootKey":"secret-key"}');
+    const twice = writeConfigFile('{"rootKey":"secret-key","rootKey":"secret-key"}');
     expect(() => loadSettings(['--config', twice], {})).toThrow('"rootKey" is there twice; remove');
     expect(() => loadSettings(['--config', twice], {})).not.toThrow('secret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');

@@ -6,16 +6,16 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { loadSettings } from '../../src/config/load.ts';
 import { memoryLimit } from '../../src/config/memory-limit.ts';
-import { planMemory, threadsWithin } from '../../src/config/memory-plan.ts';
+import { fitThreads, planMemory } from '../../src/config/memory-plan.ts';
 import {
   ACCEPTORS_MAX,
   COUNTERS_DEFAULT_MAX,
+  COUNTERS_DEFAULT_MIN,
   COUNTERS_MAX,
   COUNTERS_MIN,
-  COUNTERS_TIGHT,
   WORKERS_MAX,
 } from '../../src/limits.ts';
-import { scaled } from '../support/scale.ts';
+import { scaledCount } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const MIB = 2 ** 20;
@@ -110,18 +110,18 @@ const anyThreads = fc.record({
   workers: fc.integer({ min: 1, max: WORKERS_MAX }),
 });
 const anyMiB = fc.oneof(fc.integer({ min: 1, max: 1_024 }), fc.integer({ min: 1, max: 65_536 }));
-const options = { numRuns: scaled(1_000) };
+const options = { numRuns: scaledCount(1_000) };
 
 describe('the default number of counters', () => {
   test('is the largest whose full use leaves a quarter of the limit free', () => {
     const property = fc.property(anyMiB, anyThreads, (mib, threads) => {
-      const { counters, fullUseBytes, isTight } = planMemory(undefined, threads, limit(mib));
+      const { counters, fullUseBytes, isNearLimit } = planMemory(undefined, threads, limit(mib));
       const share = 0.75 * mib * MIB;
       expect(counters).toBeLessThanOrEqual(COUNTERS_DEFAULT_MAX);
-      expect(isTight).toBe(fullUseBytes > share);
-      if (isTight) expect(counters).toBe(COUNTERS_TIGHT);
+      expect(isNearLimit).toBe(fullUseBytes > share);
+      if (isNearLimit) expect(counters).toBe(COUNTERS_DEFAULT_MIN);
       if (counters < COUNTERS_DEFAULT_MAX) {
-        const value = counters + COUNTERS_TIGHT;
+        const value = counters + COUNTERS_DEFAULT_MIN;
         const given = { source: 'more', value };
         const more = planMemory(given, threads, limit(MACHINE));
         expect(more.fullUseBytes).toBeGreaterThan(share);
@@ -149,7 +149,7 @@ describe('the default number of counters', () => {
       return loadSettings(threads, {}, limit(192))?.counters;
     };
     expect(counters(1)).toBeGreaterThan(counters(2)!);
-    expect(counters(8)).toBe(COUNTERS_TIGHT);
+    expect(counters(8)).toBe(COUNTERS_DEFAULT_MIN);
   });
 });
 
@@ -158,7 +158,7 @@ describe('the threads of a start', () => {
 
   test('take half of the limit at most, and there is one of each at least', () => {
     const property = fc.property(anyMiB, anyThreads, (mib, wanted) => {
-      const threads = threadsWithin(wanted, none, limit(mib));
+      const threads = fitThreads(wanted, none, limit(mib));
       expect(threads.acceptors).toBeLessThanOrEqual(wanted.acceptors);
       expect(threads.workers).toBeLessThanOrEqual(wanted.workers);
       const bytesOf = (of: typeof threads) => {
@@ -176,8 +176,8 @@ describe('the threads of a start', () => {
 
   test('are as many as were set', () => {
     const property = fc.property(anyMiB, anyThreads, (mib, wanted) => {
-      expect(threadsWithin(wanted, () => true, limit(mib))).toEqual(wanted);
-      const one = threadsWithin(wanted, (name) => name === 'acceptors', limit(mib));
+      expect(fitThreads(wanted, () => true, limit(mib))).toEqual(wanted);
+      const one = fitThreads(wanted, (name) => name === 'acceptors', limit(mib));
       expect(one.acceptors).toBe(wanted.acceptors);
     });
     fc.assert(property, options);
@@ -193,7 +193,7 @@ describe('a number of counters that was set', () => {
       const given = { source: 'WEIR_COUNTERS', value };
       const full = planMemory(given, threads, limit(MACHINE)).fullUseBytes;
       const plan = () => planMemory(given, threads, limit(mib));
-      if (full > mib * MIB && value > COUNTERS_TIGHT) expect(plan).toThrow('WEIR_COUNTERS');
+      if (full > mib * MIB && value > COUNTERS_DEFAULT_MIN) expect(plan).toThrow('WEIR_COUNTERS');
       else expect(plan()).toMatchObject({ counters: value, isTight: full > 0.75 * mib * MIB });
     });
     fc.assert(property, options);

@@ -20,18 +20,18 @@ import {
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { keyWordsOf } from '../../src/counters/checkpoint.ts';
-import { Checkpointer, Part } from '../../src/counters/checkpointer.ts';
-import { HEADER } from '../../src/counters/layout.ts';
-import { LastRun } from '../../src/counters/restore.ts';
+import { fingerprintOf } from '../../src/counters/checkpoint.ts';
+import { CheckpointBuffer, CheckpointWriter } from '../../src/counters/checkpointer.ts';
+import { TABLE_HEADER } from '../../src/counters/layout.ts';
+import { CheckpointLoader } from '../../src/counters/restore.ts';
 import { COUNTERS_MIN } from '../../src/limits.ts';
-import { scaled } from '../support/scale.ts';
+import { scaledCount } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { Tables } from '../support/tables.ts';
+import { TestTables } from '../support/tables.ts';
 
 const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
-const KEY = keyWordsOf(Buffer.from('0123456789abcdef'));
+const KEY = fingerprintOf(Buffer.from('0123456789abcdef'));
 const FOR_EVER = Number.POSITIVE_INFINITY;
 
 let directory: string;
@@ -40,70 +40,73 @@ beforeEach(() => {
 });
 afterEach(() => removeDirectory(directory));
 
-class Written {
-  readonly checkpointers: Checkpointer[];
+class AllCheckpointWriters {
+  readonly checkpointers: CheckpointWriter[];
 
-  constructor({ tables }: Tables, key = KEY) {
-    const part = new Part();
+  constructor({ tables }: TestTables, key = KEY) {
+    const part = new CheckpointBuffer();
     this.checkpointers = tables.map((table) => {
-      return new Checkpointer(table, 1, directory, key, part, { beat() {}, atDisk() {} });
+      return new CheckpointWriter(table, 1, directory, key, part, {
+        heartbeat() {},
+        setWaitingForDisk() {},
+      });
     });
   }
 
   /** Writes all shards that are behind. @returns how many were */
-  write(now = NOW): number {
-    const behind = this.checkpointers.filter((checkpointer) => checkpointer.isBehind());
+  writeBehind(now = NOW): number {
+    const behind = this.checkpointers.filter((checkpointer) => checkpointer.hasChanges());
     for (const checkpointer of behind) {
       checkpointer.begin(now);
-      while (!checkpointer.step(now));
+      while (!checkpointer.writePart(now));
     }
     return behind.length;
   }
 }
 
-const restore = (tables: Tables, now = NOW, key = KEY, latest = FOR_EVER) => {
-  return new LastRun(directory, key, latest).into(tables.tables, now);
+const restore = (tables: TestTables, now = NOW, key = KEY, latest = FOR_EVER) => {
+  return new CheckpointLoader(directory, key, latest).restoreInto(tables.tables, now);
 };
 
-const used = (tables: Tables, identifier: string, now = NOW, duration = MINUTE) => {
+const usageOf = (tables: TestTables, identifier: string, now = NOW, duration = MINUTE) => {
   return 10 - tables.decide(identifier, { cost: 0, now, duration }).remaining;
 };
 
 describe('counters', () => {
   test('come back with what was used, in both windows, and with their durations', () => {
-    const tables = new Tables(COUNTERS_MIN);
+    const tables = new TestTables(COUNTERS_MIN);
     const users = Array.from({ length: 900 }, (_, i) => ({ name: `user_${i}`, cost: 1 + (i % 9) }));
     for (const { name, cost } of users) tables.decide(name, { cost, now: NOW - MINUTE });
     for (const { name } of users) tables.decide(name);
     tables.decide('user_0', { cost: 7, duration: 5_000 });
-    new Written(tables).write();
-    const again = new Tables(COUNTERS_MIN);
-    expect(restore(again)).toEqual({ counters: 901, noRoom: 0, damage: [] });
+    new AllCheckpointWriters(tables).writeBehind();
+    const again = new TestTables(COUNTERS_MIN);
+    expect(restore(again)).toEqual({ counters: 901, lostCounters: 0, damageMessages: [] });
     for (const { name } of users) {
-      expect(used(again, name)).toBe(1);
+      expect(usageOf(again, name)).toBe(1);
       // The window before lets the sliding one admit less, by its share.
       const options = { limit: 20, isSliding: true, cost: 0 };
       expect(again.decide(name, options)).toEqual(tables.decide(name, options));
     }
-    expect(used(again, 'user_0', NOW, 5_000)).toBe(7);
-    expect(again.live(NOW)).toBe(901);
+    expect(usageOf(again, 'user_0', NOW, 5_000)).toBe(7);
+    expect(again.countLive(NOW)).toBe(901);
   });
 
   test('that are expired stay behind, when they are written and when they are read', () => {
-    const tables = new Tables(COUNTERS_MIN);
+    const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 50; i++) tables.decide(`short_${i}`, { duration: 1_000 });
     for (let i = 0; i < 50; i++) tables.decide(`middle_${i}`, { duration: 10_000 });
     for (let i = 0; i < 50; i++) tables.decide(`long_${i}`);
-    new Written(tables).write(NOW + 5_000);
+    new AllCheckpointWriters(tables).writeBehind(NOW + 5_000);
     const sizes = readdirSync(directory).map((name) => statSync(join(directory, name)).size);
     expect(sizes.reduce((sum, size) => sum + size - 64, 0)).toBe(100 * 64);
-    expect(restore(new Tables(COUNTERS_MIN), NOW + 30_000).counters).toBe(50);
+    expect(restore(new TestTables(COUNTERS_MIN), NOW + 30_000).counters).toBe(50);
   });
 
   test('go into a table of another capacity, and from files of other shards', () => {
-    const tables = new Tables(COUNTERS_MIN);
+    const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 1_000; i++) tables.decide(`user_${i}`, { cost: 3 });
-    new Written(tables).write();
+    new AllCheckpointWriters(tables).writeBehind();
     for (const name of readdirSync(directory)) {
       renameSync(
         join(directory, name),
@@ -113,35 +116,35 @@ describe('counters', () => {
         ),
       );
     }
-    const larger = new Tables(65_536);
-    expect(restore(larger)).toEqual({ counters: 1_000, noRoom: 0, damage: [] });
-    for (let i = 0; i < 1_000; i++) expect(used(larger, `user_${i}`)).toBe(3);
+    const larger = new TestTables(65_536);
+    expect(restore(larger)).toEqual({ counters: 1_000, lostCounters: 0, damageMessages: [] });
+    for (let i = 0; i < 1_000; i++) expect(usageOf(larger, `user_${i}`)).toBe(3);
   });
 
   test('that find no room in a smaller table are counted, and all others are there', () => {
-    const tables = new Tables(8_192);
+    const tables = new TestTables(8_192);
     for (let i = 0; i < 8_000; i++) tables.decide(`user_${i}`, { cost: 3 });
-    new Written(tables).write();
-    const smaller = new Tables(COUNTERS_MIN);
-    const { counters, noRoom, damage } = restore(smaller);
-    expect(noRoom).toBeGreaterThan(3_000);
-    expect([damage, smaller.live(NOW) + noRoom]).toEqual([[], 8_000]);
-    expect(counters).toBeGreaterThanOrEqual(smaller.live(NOW));
+    new AllCheckpointWriters(tables).writeBehind();
+    const smaller = new TestTables(COUNTERS_MIN);
+    const { counters, lostCounters, damageMessages } = restore(smaller);
+    expect(lostCounters).toBeGreaterThan(3_000);
+    expect([damageMessages, smaller.countLive(NOW) + lostCounters]).toEqual([[], 8_000]);
+    expect(counters).toBeGreaterThanOrEqual(smaller.countLive(NOW));
   });
 
   test('that were refused keep their places as before', () => {
-    const refuse = (tables: Tables) =>
-      tables.decide('refused', { cost: 11 - used(tables, 'refused') });
-    const tables = new Tables(COUNTERS_MIN);
+    const refuse = (tables: TestTables) =>
+      tables.decide('refused', { cost: 11 - usageOf(tables, 'refused') });
+    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('refused', { cost: 1 });
-    expect(refuse(tables).admitted).toBe(false);
-    new Written(tables).write();
-    const again = new Tables(COUNTERS_MIN);
+    expect(refuse(tables).allowed).toBe(false);
+    new AllCheckpointWriters(tables).writeBehind();
+    const again = new TestTables(COUNTERS_MIN);
     restore(again);
     // Others fill the table ten times over, each with more of its limit used.
     for (let i = 0; i < 10 * COUNTERS_MIN; i++) again.decide(`user_${i}`, { cost: 9 });
     expect(again.evicted).toBeGreaterThan(COUNTERS_MIN);
-    expect(used(again, 'refused')).toBe(1);
+    expect(usageOf(again, 'refused')).toBe(1);
   });
 
   test('equal those of the table, whatever was decided, in any number of checkpoints', () => {
@@ -155,56 +158,56 @@ describe('counters', () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 60 }), (steps) => {
         for (const name of readdirSync(directory)) truncateSync(join(directory, name), 0);
-        const tables = new Tables(COUNTERS_MIN);
-        const written = new Written(tables);
+        const tables = new TestTables(COUNTERS_MIN);
+        const written = new AllCheckpointWriters(tables);
         let now = NOW;
         for (const { identifier, cost, duration, later, writes } of steps) {
           now += later;
           tables.decide(identifier, { cost, duration, now });
-          if (writes) written.write(now);
+          if (writes) written.writeBehind(now);
         }
-        written.write(now + 1);
-        const again = new Tables(COUNTERS_MIN);
+        written.writeBehind(now + 1);
+        const again = new TestTables(COUNTERS_MIN);
         restore(again, now + 1);
         for (const { identifier, duration } of steps) {
           const look = { cost: 0, duration, now: now + 1, isSliding: true };
           expect(again.decide(identifier, look)).toEqual(tables.decide(identifier, look));
         }
       }),
-      { numRuns: scaled(100) },
+      { numRuns: scaledCount(100) },
     );
   });
 });
 
 describe('a shard', () => {
   test('in which nothing was decided is not written again, and one that was is', () => {
-    const tables = new Tables(COUNTERS_MIN);
-    const written = new Written(tables);
+    const tables = new TestTables(COUNTERS_MIN);
+    const written = new AllCheckpointWriters(tables);
     // Once, since nobody knows what the worker before has finished.
-    expect([written.write(), written.write()]).toEqual([16, 0]);
+    expect([written.writeBehind(), written.writeBehind()]).toEqual([16, 0]);
     tables.decide('a');
-    expect([written.write(), written.write()]).toEqual([1, 0]);
+    expect([written.writeBehind(), written.writeBehind()]).toEqual([1, 0]);
     // By a thread that read the clock long ago, too.
     tables.decide('a', { now: NOW - MINUTE });
-    expect([written.write(NOW + 1), written.write(NOW + 2)]).toEqual([1, 0]);
-    const again = new Tables(COUNTERS_MIN);
+    expect([written.writeBehind(NOW + 1), written.writeBehind(NOW + 2)]).toEqual([1, 0]);
+    const again = new TestTables(COUNTERS_MIN);
     restore(again);
-    expect(used(again, 'a')).toBe(2);
+    expect(usageOf(again, 'a')).toBe(2);
   });
 });
 
 describe('a checkpoint', () => {
   /** One shard with a checkpoint of one token, and one of two. */
   function writeTwo(identifier = 'a') {
-    const tables = new Tables(COUNTERS_MIN);
-    const written = new Written(tables);
+    const tables = new TestTables(COUNTERS_MIN);
+    const written = new AllCheckpointWriters(tables);
     for (let i = 1; i <= 2; i++) {
       tables.decide(identifier);
       for (let other = 0; other < 20; other++) tables.decide(`${identifier} ${other}`);
-      written.write(NOW + i);
+      written.writeBehind(NOW + i);
     }
     const names = readdirSync(directory);
-    const shard = tables.tables.findIndex(({ words }) => words[HEADER.checkpoint] === 2);
+    const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
     expect(shard).toBeGreaterThanOrEqual(0);
     return { tables, written, names };
   }
@@ -213,14 +216,14 @@ describe('a checkpoint', () => {
     const { tables } = writeTwo();
     tables.decide('a', { cost: 0 });
     const [shard] = tables.tables.flatMap(({ words }, i) =>
-      words[HEADER.checkpoint] > 0 ? [i] : [],
+      words[TABLE_HEADER.checkpoint] > 0 ? [i] : [],
     );
     const last = join(directory, `counters-${shard}.0`);
     const bytes = readFileSync(last);
     const count = (checkpoint: Buffer) => {
       writeFileSync(last, checkpoint);
-      const { counters, damage } = restore(new Tables(COUNTERS_MIN));
-      return { counters, damage };
+      const { counters, damageMessages } = restore(new TestTables(COUNTERS_MIN));
+      return { counters, damage: damageMessages };
     };
     const whole = count(bytes);
     expect(whole.damage).toEqual([]);
@@ -235,7 +238,7 @@ describe('a checkpoint', () => {
   test('of which any bit flips is left out with a warning, and the one before is taken', () => {
     const { tables } = writeTwo();
     const [shard] = tables.tables.flatMap(({ words }, i) =>
-      words[HEADER.checkpoint] > 0 ? [i] : [],
+      words[TABLE_HEADER.checkpoint] > 0 ? [i] : [],
     );
     const last = join(directory, `counters-${shard}.0`);
     const bytes = readFileSync(last);
@@ -244,11 +247,14 @@ describe('a checkpoint', () => {
       const flipped = Buffer.from(bytes);
       flipped[bit >> 3] ^= 1 << (bit & 7);
       writeFileSync(last, flipped);
-      const lastRun = new LastRun(directory, KEY, FOR_EVER);
+      const lastRun = new CheckpointLoader(directory, KEY, FOR_EVER);
       // Nor is weir's time taken from it.
-      expect([bit, lastRun.atMs <= NOW + 2]).toEqual([bit, true]);
-      const { counters, damage } = lastRun.into(new Tables(COUNTERS_MIN).tables, NOW);
-      expect([bit, damage.length, existsSync(last)]).toEqual([bit, 1, false]);
+      expect([bit, lastRun.latestStartedMs <= NOW + 2]).toEqual([bit, true]);
+      const { counters, damageMessages } = lastRun.restoreInto(
+        new TestTables(COUNTERS_MIN).tables,
+        NOW,
+      );
+      expect([bit, damageMessages.length, existsSync(last)]).toEqual([bit, 1, false]);
       expect(counters).toBeGreaterThan(0);
     }
   });
@@ -260,10 +266,11 @@ describe('a checkpoint', () => {
       checkpointer.begin(NOW + 6);
       checkpointer.abandon();
     }
-    const again = new Tables(COUNTERS_MIN);
+    const again = new TestTables(COUNTERS_MIN);
     // Of the shards that had one checkpoint only, the second was never finished.
-    for (const sentence of restore(again).damage) expect(sentence).toContain('it is cut off');
-    expect(used(again, 'a')).toBe(2);
+    for (const sentence of restore(again).damageMessages)
+      expect(sentence).toContain('it is cut off');
+    expect(usageOf(again, 'a')).toBe(2);
   });
 
   test('torn while it was written over an older one is no loss', () => {
@@ -274,79 +281,79 @@ describe('a checkpoint', () => {
       writeSync(file, Buffer.alloc(64, 0x5a), 0, 64, 64);
       closeSync(file);
     }
-    const again = new Tables(COUNTERS_MIN);
-    const { damage } = restore(again);
-    expect(damage.length).toBeLessThan(names.length);
-    expect(used(again, 'a')).toBe(used(tables, 'a'));
+    const again = new TestTables(COUNTERS_MIN);
+    const { damageMessages } = restore(again);
+    expect(damageMessages.length).toBeLessThan(names.length);
+    expect(usageOf(again, 'a')).toBe(usageOf(tables, 'a'));
   });
 
   test('that is something else, and cannot be removed, is left out and said so; no start fails', () => {
     const { tables } = writeTwo();
-    const shard = tables.tables.findIndex(({ words }) => words[HEADER.checkpoint] === 2);
+    const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
     const last = join(directory, `counters-${shard}.0`);
     rmSync(last);
     mkdirSync(last);
     writeFileSync(join(last, 'a file of somebody'), '');
-    const again = new Tables(COUNTERS_MIN);
-    const sentences = restore(again).damage.filter((sentence) => sentence.startsWith(last));
+    const again = new TestTables(COUNTERS_MIN);
+    const sentences = restore(again).damageMessages.filter((sentence) => sentence.startsWith(last));
     expect(sentences.map((sentence) => sentence.slice(last.length))).toEqual([
       expect.stringContaining(' is left out: '),
       expect.stringContaining(' cannot be removed: '),
     ]);
     expect(readdirSync(last)).toEqual(['a file of somebody']);
-    expect(again.live(NOW)).toBeGreaterThan(0);
+    expect(again.countLive(NOW)).toBeGreaterThan(0);
   });
 
   test.each(['a symbolic link', 'a FIFO'])(
     'in whose place is %s is neither followed nor waited for, and is replaced',
     (kind) => {
       const { tables, written } = writeTwo();
-      const shard = tables.tables.findIndex(({ words }) => words[HEADER.checkpoint] === 2);
+      const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
       const last = join(directory, `counters-${shard}.0`);
       const aside = join(directory, 'aside');
       renameSync(last, aside);
       const bytes = readFileSync(aside);
       if (kind === 'a FIFO') execFileSync('mkfifo', [last]);
       else symlinkSync(aside, last);
-      const again = new Tables(COUNTERS_MIN);
-      const { damage } = restore(again);
-      expect(damage).toEqual([`${last} is left out: it is ${kind}, not a regular file`]);
-      expect(again.live(NOW)).toBeGreaterThan(0);
+      const again = new TestTables(COUNTERS_MIN);
+      const { damageMessages } = restore(again);
+      expect(damageMessages).toEqual([`${last} is left out: it is ${kind}, not a regular file`]);
+      expect(again.countLive(NOW)).toBeGreaterThan(0);
       expect([existsSync(last), readFileSync(aside).equals(bytes)]).toEqual([false, true]);
       for (let i = 0; i < 2; i++) {
         for (let other = 0; other < 200; other++) tables.decide(`other_${other}`);
-        written.write(NOW + 3 + i);
+        written.writeBehind(NOW + 3 + i);
       }
       expect(lstatSync(last).isFile()).toBe(true);
     },
   );
 
   test('is not written through a symbolic link, and its counters stay owed', () => {
-    const tables = new Tables(COUNTERS_MIN);
-    const written = new Written(tables);
-    written.write();
+    const tables = new TestTables(COUNTERS_MIN);
+    const written = new AllCheckpointWriters(tables);
+    written.writeBehind();
     tables.decide('a');
-    const [checkpointer] = written.checkpointers.filter((one) => one.isBehind());
+    const [checkpointer] = written.checkpointers.filter((one) => one.hasChanges());
     const target = join(directory, 'target');
     writeFileSync(target, 'precious');
     const names = readdirSync(directory).filter((name) => name.startsWith('counters-'));
     expect(names.every((name) => name.endsWith('.1'))).toBe(true);
     for (const name of names) symlinkSync(target, join(directory, name.replace('.1', '.0')));
     expect(() => checkpointer.begin(NOW)).toThrow(expect.objectContaining({ code: 'ELOOP' }));
-    expect([checkpointer.isBehind(), readFileSync(target, 'utf8')]).toEqual([true, 'precious']);
+    expect([checkpointer.hasChanges(), readFileSync(target, 'utf8')]).toEqual([true, 'precious']);
   });
 
   test('of another store, another version or a far future is left out, with a sentence', () => {
     writeTwo();
     const files = readdirSync(directory).length;
     expect(files).toBeGreaterThan(16);
-    const other = keyWordsOf(Buffer.from('fedcba9876543210'));
+    const other = fingerprintOf(Buffer.from('fedcba9876543210'));
     const of = (key = KEY, latest = FOR_EVER) => {
-      const { counters, damage } = restore(new Tables(COUNTERS_MIN), NOW, key, latest);
+      const { counters, damageMessages } = restore(new TestTables(COUNTERS_MIN), NOW, key, latest);
       return {
         counters,
-        sentences: [...new Set(damage.map((text) => text.replace(/.*: /, '')))],
-        n: damage.length,
+        sentences: [...new Set(damageMessages.map((text) => text.replace(/.*: /, '')))],
+        n: damageMessages.length,
       };
     };
     expect(of(other)).toEqual({

@@ -10,7 +10,7 @@ import { Hasher } from '../../src/counters/hash.ts';
 import { CounterTable } from '../../src/counters/table.ts';
 import { shardOf } from '../../src/shards/shard.ts';
 
-export interface Contender {
+export interface ContentionTask {
   owner: number;
   seed: number;
   decisions: number;
@@ -18,8 +18,8 @@ export interface Contender {
   /** One int32: ms since START_MS. */
   clock: SharedArrayBuffer;
   /** One int32: how many threads are ready. */
-  gate: SharedArrayBuffer;
-  contenders: number;
+  readyCount: SharedArrayBuffer;
+  threads: number;
   hot: number;
   cold: number;
   windows: number;
@@ -27,8 +27,8 @@ export interface Contender {
 
 export interface Tally {
   /** Per identifier and window: tokens admitted, and the smallest cost refused, or Infinity. */
-  admitted: Float64Array;
-  refused: Float64Array;
+  tokensAllowed: Float64Array;
+  smallestDenied: Float64Array;
   decisions: number;
   evicted: number;
 }
@@ -43,20 +43,20 @@ export function limitOf(id: number, hot: number): number {
 }
 
 /** Nothing to do where the test imports the names above. */
-if (parentPort !== null) contend(workerData as Contender);
+if (parentPort !== null) runTask(workerData as ContentionTask);
 
-function contend(task: Contender): void {
-  const { owner, decisions, contenders, hot, cold, windows } = task;
+function runTask(task: ContentionTask): void {
+  const { owner, decisions, threads, hot, cold, windows } = task;
   const hasher = new Hasher(Buffer.from('0123456789abcdef'));
   const state = hasher.namespace('contention');
   const tables = task.tables.map((buffer, shard) => {
     return new CounterTable(buffer, shard, owner, 'deny', () => {});
   });
   const clock = new Int32Array(task.clock);
-  const gate = new Int32Array(task.gate);
+  const gate = new Int32Array(task.readyCount);
   const ids = Array.from({ length: hot + cold }, (_, i) => `id_${i}`);
-  const admitted = new Float64Array(ids.length * windows);
-  const refused = new Float64Array(ids.length * windows).fill(Number.POSITIVE_INFINITY);
+  const tokensAllowed = new Float64Array(ids.length * windows);
+  const smallestDenied = new Float64Array(ids.length * windows).fill(Number.POSITIVE_INFINITY);
   const decision = newDecision();
   let evicted = 0;
   let random = task.seed;
@@ -66,7 +66,7 @@ function contend(task: Contender): void {
   };
 
   Atomics.add(gate, 0, 1);
-  while (Atomics.load(gate, 0) < contenders) Atomics.wait(gate, 0, Atomics.load(gate, 0), 1);
+  while (Atomics.load(gate, 0) < threads) Atomics.wait(gate, 0, Atomics.load(gate, 0), 1);
 
   for (let i = 0; i < decisions; i++) {
     if ((i & 2_047) === 0) Atomics.add(clock, 0, 1 + next(40));
@@ -79,8 +79,8 @@ function contend(task: Contender): void {
     if (decision.outcome === OUTCOME.evicted) evicted++;
     const window = (decision.reset - START_MS) / DURATION_MS - 1;
     const at = id * windows + window;
-    if (decision.admitted) admitted[at] += cost;
-    else refused[at] = Math.min(refused[at], cost);
+    if (decision.allowed) tokensAllowed[at] += cost;
+    else smallestDenied[at] = Math.min(smallestDenied[at], cost);
   }
-  parentPort!.postMessage({ admitted, refused, decisions, evicted } satisfies Tally);
+  parentPort!.postMessage({ tokensAllowed, smallestDenied, decisions, evicted } satisfies Tally);
 }

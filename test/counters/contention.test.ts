@@ -2,13 +2,13 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { allocateTable } from '../../src/counters/buffer.ts';
-import { groupsPerShard, lockOf } from '../../src/counters/layout.ts';
+import { groupsPerShard, lockAt } from '../../src/counters/layout.ts';
 import { SHARDS } from '../../src/limits.ts';
-import { type Contender, limitOf, type Tally } from './contender.thread.ts';
+import { type ContentionTask, limitOf, type Tally } from './contender.thread.ts';
 
 const THREAD = new URL('../../dist/threads/contender.thread.js', import.meta.url);
 
-function run(contender: Contender): Promise<Tally> {
+function runThread(contender: ContentionTask): Promise<Tally> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(THREAD, { workerData: contender });
     worker.once('message', resolve);
@@ -22,11 +22,11 @@ test('more threads than cores, 10^7 decisions and many windows: no token too man
   const [hot, cold, windows] = [8, 4_000, 400];
   const groups = groupsPerShard(2 * 16_384, SHARDS);
   const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-  const shared = { tables, clock: new SharedArrayBuffer(4), gate: new SharedArrayBuffer(4) };
+  const shared = { tables, clock: new SharedArrayBuffer(4), readyCount: new SharedArrayBuffer(4) };
   const tallies = await Promise.all(
     Array.from({ length: contenders }, (_, i) => {
-      const own = { owner: i + 1, seed: 1 + i, decisions, contenders };
-      return run({ ...own, ...shared, hot, cold, windows });
+      const own = { owner: i + 1, seed: 1 + i, decisions, threads: contenders };
+      return runThread({ ...own, ...shared, hot, cold, windows });
     }),
   );
 
@@ -37,8 +37,8 @@ test('more threads than cores, 10^7 decisions and many windows: no token too man
     const limit = limitOf(id, hot);
     for (let window = 0; window < windows; window++) {
       const at = id * windows + window;
-      const admitted = tallies.reduce((sum, tally) => sum + tally.admitted[at], 0);
-      const refused = Math.min(...tallies.map((tally) => tally.refused[at]));
+      const admitted = tallies.reduce((sum, tally) => sum + tally.tokensAllowed[at], 0);
+      const refused = Math.min(...tallies.map((tally) => tally.smallestDenied[at]));
       if (admitted > limit) wrong.push(`${id}/${window}: ${admitted} of ${limit} admitted`);
       // A refusal of c was right if the window had not c tokens left, and so has not at its end.
       if (admitted + refused <= limit) wrong.push(`${id}/${window}: ${refused} refused`);
@@ -55,7 +55,7 @@ test('more threads than cores, 10^7 decisions and many windows: no token too man
   expect(exhausted).toBeGreaterThan(500);
   for (const table of tables) {
     for (let group = 0; group < groups; group++) {
-      expect(Atomics.load(new Int32Array(table), lockOf(group))).toBe(0);
+      expect(Atomics.load(new Int32Array(table), lockAt(group))).toBe(0);
     }
   }
   console.info(

@@ -7,16 +7,16 @@ import {
   GROUP_BUCKETS,
   GROUP_SLOTS,
   groupsPerShard,
-  HEADER,
-  LOCK,
-  lockOf,
-  markEmpty,
-  markUsed,
-  nextUsed,
+  LOCK_LINE,
+  lockAt,
+  markSlotEmpty,
+  markSlotUsed,
+  nextUsedSlot,
   SLOT,
   SLOT_BYTES,
   SLOT_WORD,
   slotAt,
+  TABLE_HEADER,
   TABLE_VERSION,
   tableBytes,
 } from '../../src/counters/layout.ts';
@@ -27,10 +27,10 @@ const LINE = 64;
 
 test('the numbers of the layout are those of version 3', () => {
   expect(TABLE_VERSION).toBe(3);
-  expect(HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 });
-  expect(LOCK).toEqual({ owner: 0, now: 1, used: 4, changed: 12 });
-  expect(SLOT_WORD).toEqual({ tag: 0, hash0: 1, hash1: 2, hash2: 3, namespace: 4, refused: 5 });
-  expect(SLOT).toEqual({ duration: 3, newest: 4, ring: 5, limit: 7 });
+  expect(TABLE_HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 });
+  expect(LOCK_LINE).toEqual({ owner: 0, latestMs: 1, used: 4, isChanged: 12 });
+  expect(SLOT_WORD).toEqual({ tag: 0, hash0: 1, hash1: 2, hash2: 3, namespace: 4, denied: 5 });
+  expect(SLOT).toEqual({ duration: 3, newest: 4, cells: 5, limit: 7 });
   expect([BUCKET_SLOTS, SLOT_BYTES, BUCKET_BYTES, GROUP_BUCKETS]).toEqual([8, 64, 512, 32]);
 });
 
@@ -44,37 +44,41 @@ test('a slot costs 64 bytes', () => {
 
 test('locks and slots are whole lines of memory, and no bucket lies in two pages', () => {
   for (const groups of [1, 7, 512]) {
-    expect(bucketsOffset(groups)).toBeGreaterThanOrEqual(lockOf(groups) * 4);
+    expect(bucketsOffset(groups)).toBeGreaterThanOrEqual(lockAt(groups) * 4);
     expect((KEPT + bucketsOffset(groups)) % BUCKET_BYTES).toBe(0);
     expect(bucketAt(groups, 0) * 8).toBe(bucketsOffset(groups));
     const last = slotAt(bucketAt(groups, groups * GROUP_BUCKETS - 1), BUCKET_SLOTS - 1);
     expect(last * 8 + SLOT_BYTES).toBe(tableBytes(groups));
   }
   // The header ends before the first lock.
-  expect(lockOf(0) * 4).toBeGreaterThanOrEqual((HEADER.checkpoint + 1) * 4);
-  for (const group of [0, 1, 511]) expect((KEPT + lockOf(group) * 4) % LINE).toBe(0);
+  expect(lockAt(0) * 4).toBeGreaterThanOrEqual((TABLE_HEADER.checkpoint + 1) * 4);
+  for (const group of [0, 1, 511]) expect((KEPT + lockAt(group) * 4) % LINE).toBe(0);
 });
 
 test('the bits of used slots fit their lock line, and are found one after the other', () => {
-  const words = new Int32Array(lockOf(2));
-  const lock = lockOf(1);
+  const words = new Int32Array(lockAt(2));
+  const lock = lockAt(1);
   const found = () => {
     const indexes = [];
-    for (let i = nextUsed(words, lock, 0); i < GROUP_SLOTS; i = nextUsed(words, lock, i + 1)) {
+    for (
+      let i = nextUsedSlot(words, lock, 0);
+      i < GROUP_SLOTS;
+      i = nextUsedSlot(words, lock, i + 1)
+    ) {
       indexes.push(i);
     }
     return indexes;
   };
   expect(found()).toEqual([]);
-  for (const index of [255, 0, 31, 32, 64, 100]) markUsed(words, lock, index);
+  for (const index of [255, 0, 31, 32, 64, 100]) markSlotUsed(words, lock, index);
   expect(found()).toEqual([0, 31, 32, 64, 100, 255]);
-  for (const index of [31, 255]) markEmpty(words, lock, index);
+  for (const index of [31, 255]) markSlotEmpty(words, lock, index);
   expect(found()).toEqual([0, 32, 64, 100]);
-  for (let index = 0; index < GROUP_SLOTS; index++) markUsed(words, lock, index);
+  for (let index = 0; index < GROUP_SLOTS; index++) markSlotUsed(words, lock, index);
   expect(found()).toEqual([...Array(GROUP_SLOTS).keys()]);
   // Neither the owner nor the time is touched, nor anybody else's line.
   const touched = [...words.keys()].filter((at) => words[at] !== 0);
-  expect([touched[0], touched.at(-1)]).toEqual([lock + LOCK.used, lock + LOCK.used + 7]);
+  expect([touched[0], touched.at(-1)]).toEqual([lock + LOCK_LINE.used, lock + LOCK_LINE.used + 7]);
 });
 
 test('the fields of a slot fill it, none over another', () => {
@@ -83,6 +87,6 @@ test('the fields of a slot fill it, none over another', () => {
     for (let i = 0; i < length; i++) bytes.add(at + i);
   };
   for (const word of Object.values(SLOT_WORD)) take(word * 4, 4);
-  for (const double of [...Object.values(SLOT), SLOT.ring + 1]) take(double * 8, 8);
+  for (const double of [...Object.values(SLOT), SLOT.cells + 1]) take(double * 8, 8);
   expect([...bytes].sort((a, b) => a - b)).toEqual([...Array(SLOT_BYTES).keys()]);
 });

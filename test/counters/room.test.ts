@@ -1,41 +1,48 @@
 import { describe, expect, test } from 'vitest';
-import { isCounter } from '../../src/counters/find.ts';
+import { isCounterOf } from '../../src/counters/find.ts';
 import {
   BUCKET_BYTES,
   BUCKET_SLOTS,
-  type Memory,
+  type MemoryViews,
   NO_SLOT,
   SLOT,
   SLOT_WORD,
   slotAt,
 } from '../../src/counters/layout.ts';
-import { fillSlot, freeSlot } from '../../src/counters/room.ts';
+import { findFreeSlot, writeCounter } from '../../src/counters/room.ts';
 
 const NOW = 1_000_500;
 const SECOND = 1_000;
 const [A, B] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
 /** Its own place in each bucket. */
 const OWN = 5;
-const WHERE = { a: A, b: B, ownA: slotAt(A, OWN), ownB: slotAt(B, OWN) };
+const WHERE = {
+  bucketA: A,
+  bucketB: B,
+  preferredSlotA: slotAt(A, OWN),
+  preferredSlotB: slotAt(B, OWN),
+};
 
-function newMemory(): Memory {
+function newMemory(): MemoryViews {
   const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
   return { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
 }
 
 const identity = (h: number) => ({ h0: h, h1: h + 1, h2: h + 2, h3: h + 3 });
 
-function fill(memory: Memory, slot: number, window = NOW / SECOND, h = 1_000): void {
+function fillTestSlot(memory: MemoryViews, slot: number, window = NOW / SECOND, h = 1_000): void {
   const cells = { newest: Math.floor(window), current: 3, previous: 2 };
-  fillSlot(memory, slot, identity(h), 7, cells, SECOND, 10);
+  writeCounter(memory, slot, identity(h), 7, cells, SECOND, 10);
 }
 
 /** Where a newcomer goes when these places are taken. */
-function placeOf(inA: number[], inB: number[], expired: { a?: number; b?: number } = {}) {
+function insertPosition(inA: number[], inB: number[], expired: { a?: number; b?: number } = {}) {
   const memory = newMemory();
-  for (const index of inA) fill(memory, slotAt(A, index), expired.a === index ? 1 : undefined);
-  for (const index of inB) fill(memory, slotAt(B, index), expired.b === index ? 1 : undefined);
-  const slot = freeSlot(memory, WHERE, NOW);
+  for (const index of inA)
+    fillTestSlot(memory, slotAt(A, index), expired.a === index ? 1 : undefined);
+  for (const index of inB)
+    fillTestSlot(memory, slotAt(B, index), expired.b === index ? 1 : undefined);
+  const slot = findFreeSlot(memory, WHERE, NOW);
   if (slot === NO_SLOT) return 'none';
   return slot < B ? `a${(slot - A) / slotAt(0, 1)}` : `b${(slot - B) / slotAt(0, 1)}`;
 }
@@ -44,40 +51,40 @@ const ALL = [0, 1, 2, 3, 4, 5, 6, 7];
 
 describe('a newcomer', () => {
   test('goes to its own slot of the first bucket, else of the second', () => {
-    expect(placeOf([], [])).toBe('a5');
-    expect(placeOf([0, 1, 2], [])).toBe('a5');
-    expect(placeOf([5], [])).toBe('b5');
-    expect(placeOf([5], [0, 1, 2])).toBe('b5');
+    expect(insertPosition([], [])).toBe('a5');
+    expect(insertPosition([0, 1, 2], [])).toBe('a5');
+    expect(insertPosition([5], [])).toBe('b5');
+    expect(insertPosition([5], [0, 1, 2])).toBe('b5');
   });
 
   test('goes there in a bucket that is half full only where the other is no emptier', () => {
-    expect(placeOf([0, 1, 2, 3], [0, 1, 2])).toBe('b5');
-    expect(placeOf([0, 1, 2, 3], [0, 1, 2, 5])).toBe('a5');
-    expect(placeOf([0, 1, 2, 3, 4, 6], [0, 1, 2, 3, 5])).toBe('b4');
-    expect(placeOf([0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 6])).toBe('a4');
+    expect(insertPosition([0, 1, 2, 3], [0, 1, 2])).toBe('b5');
+    expect(insertPosition([0, 1, 2, 3], [0, 1, 2, 5])).toBe('a5');
+    expect(insertPosition([0, 1, 2, 3, 4, 6], [0, 1, 2, 3, 5])).toBe('b4');
+    expect(insertPosition([0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 6])).toBe('a4');
   });
 
   test('that finds both its own taken goes to the bucket with more room', () => {
-    expect(placeOf([5], [5])).toBe('a0');
-    expect(placeOf([0, 5], [5])).toBe('b0');
-    expect(placeOf(ALL, [0, 1, 2, 3, 4, 5, 6])).toBe('b7');
-    expect(placeOf(ALL, ALL)).toBe('none');
+    expect(insertPosition([5], [5])).toBe('a0');
+    expect(insertPosition([0, 5], [5])).toBe('b0');
+    expect(insertPosition(ALL, [0, 1, 2, 3, 4, 5, 6])).toBe('b7');
+    expect(insertPosition(ALL, ALL)).toBe('none');
   });
 
   test('takes the slot of an expired counter like an empty one', () => {
-    expect(placeOf([5], [], { a: 5 })).toBe('a5');
-    expect(placeOf(ALL, ALL, { b: 2 })).toBe('b2');
+    expect(insertPosition([5], [], { a: 5 })).toBe('a5');
+    expect(insertPosition(ALL, ALL, { b: 2 })).toBe('b2');
     // Expired counters are room: without them the second bucket would be the emptier one.
-    expect(placeOf([0, 1, 2, 3], [0, 1, 2], { a: 1 })).toBe('a5');
+    expect(insertPosition([0, 1, 2, 3], [0, 1, 2], { a: 1 })).toBe('a5');
   });
 });
 
 test('a slot whose filling was cut off at any store is of nobody, or whole', () => {
   const whole = newMemory();
-  fill(whole, A, undefined, 50);
+  fillTestSlot(whole, A, undefined, 50);
   for (let stores = 0; stores < 13; stores++) {
     const memory = newMemory();
-    fill(memory, A, 1, 20);
+    fillTestSlot(memory, A, 1, 20);
     let left = stores;
     const dying = <T extends Int32Array | Float64Array>(all: T): T => {
       return new Proxy(all, {
@@ -92,14 +99,14 @@ test('a slot whose filling was cut off at any store is of nobody, or whole', () 
     const { words, doubles } = memory;
     let died = false;
     try {
-      fill({ words: dying(words), doubles: dying(doubles) }, A, undefined, 50);
+      fillTestSlot({ words: dying(words), doubles: dying(doubles) }, A, undefined, 50);
     } catch (error) {
       expect((error as Error).message).toBe('dead');
       died = true;
     }
     // Before the first store it is still the other's; after the last it is the newcomer's.
-    expect([stores, isCounter(memory, A, identity(20), SECOND)]).toEqual([stores, stores === 0]);
-    expect([stores, isCounter(memory, A, identity(50), SECOND)]).toEqual([stores, !died]);
+    expect([stores, isCounterOf(memory, A, identity(20), SECOND)]).toEqual([stores, stores === 0]);
+    expect([stores, isCounterOf(memory, A, identity(50), SECOND)]).toEqual([stores, !died]);
     expect([stores, died]).toEqual([stores, stores < 12]);
     if (stores > 0 && died) expect(words[A * 2 + SLOT_WORD.tag]).toBe(0);
     if (!died) expect(doubles.slice(A, A + 8)).toEqual(whole.doubles.slice(A, A + 8));

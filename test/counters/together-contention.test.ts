@@ -3,15 +3,15 @@ import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { allocateTable } from '../../src/counters/buffer.ts';
 import { Hasher } from '../../src/counters/hash.ts';
-import { groupsPerShard, LOCK, lockOf } from '../../src/counters/layout.ts';
+import { groupsPerShard, LOCK_LINE, lockAt } from '../../src/counters/layout.ts';
 import { CounterTable } from '../../src/counters/table.ts';
 import { SHARDS } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
-import { slotsTaken, stored } from '../support/together.ts';
+import { countOccupiedSlots, readStoredUsage } from '../support/together.ts';
 import {
   COUNTERS,
-  type Contender,
-  counterOf,
+  type ContentionTask,
+  counterSpec,
   HASH_KEY,
   NAMESPACE,
   START_MS,
@@ -21,7 +21,7 @@ import {
 
 const THREAD = new URL('../../dist/threads/together.thread.js', import.meta.url);
 
-function run(contender: Contender): Promise<Tally> {
+function runThread(contender: ContentionTask): Promise<Tally> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(THREAD, { workerData: contender });
     worker.once('message', resolve);
@@ -30,27 +30,27 @@ function run(contender: Contender): Promise<Tally> {
 }
 
 test('more threads than cores, 10^6 checks together: all or nothing, and no token lost or double', async () => {
-  const contenders = 2 * availableParallelism() + 1;
+  const threads = 2 * availableParallelism() + 1;
   const wanted = 1_100_000;
   const groups = groupsPerShard(2 * 16_384, SHARDS);
   const buffers = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
   const clock = new Int32Array(new SharedArrayBuffer(4)).fill(2_000);
-  const shared = { tables: buffers, clock: clock.buffer, gate: new SharedArrayBuffer(4) };
+  const shared = { tables: buffers, clock: clock.buffer, readyCount: new SharedArrayBuffer(4) };
   const tallies = await Promise.all(
-    Array.from({ length: contenders }, (_, i) => {
-      const items = Math.ceil(wanted / contenders);
-      return run({ owner: i + 1, seed: 1 + i, items, contenders, ...shared });
+    Array.from({ length: threads }, (_, i) => {
+      const minChecks = Math.ceil(wanted / threads);
+      return runThread({ owner: i + 1, seed: 1 + i, minChecks, threads, ...shared });
     }),
   );
 
   // What no thread may see: an answer that is not all or nothing, a lock out of order, or one kept;
   // more locks than checks; a counter that had to make room.
-  expect(tallies.flatMap(({ wrong }) => wrong)).toEqual([]);
+  expect(tallies.flatMap(({ violations }) => violations)).toEqual([]);
   const tables = buffers.map((buffer, shard) => {
-    return new CounterTable(buffer, shard, contenders + 1, 'deny', () => {});
+    return new CounterTable(buffer, shard, threads + 1, 'deny', () => {});
   });
   for (const { words } of tables) {
-    for (let group = 0; group < groups; group++) expect(words[lockOf(group)]).toBe(0);
+    for (let group = 0; group < groups; group++) expect(words[lockAt(group)]).toBe(0);
   }
 
   const sum = (what: (tally: Tally) => number) =>
@@ -61,15 +61,15 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
   const figures = { tokens: 0, windowsUsed: 0, windowsRefused: 0, tokensInTables: 0 };
   let there = 0;
   for (let number = 0; number < COUNTERS; number++) {
-    const { identifier, durationMs, limit, kind } = counterOf(number);
+    const { identifier, durationMs, limit, kind } = counterSpec(number);
     const consumed = (window: number) =>
       window < 0 ? 0 : sum((tally) => tally.consumed[number * WINDOWS + window]);
     let before = 0;
     for (let window = 0; window < WINDOWS; window++) {
       const at = number * WINDOWS + window;
       const used = consumed(window);
-      const seen = Math.max(...tallies.map((tally) => tally.seen[at]));
-      const refused = Math.min(...tallies.map((tally) => tally.refused[at]));
+      const seen = Math.max(...tallies.map((tally) => tally.maxUsageSeen[at]));
+      const refused = Math.min(...tallies.map((tally) => tally.smallestDenied[at]));
       const name = `${kind} counter ${number}, window ${window}`;
       if (used > limit) wrong.push(`${name}: ${used} of ${limit} consumed`);
       // The last to consume saw all that was; nobody ever saw more, but for what was carried over.
@@ -84,8 +84,8 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
     }
     hasher.hash(state, identifier);
     const { group, doubles } = tables[shardOf(hasher)];
-    const use = stored(tables, hasher, durationMs);
-    const latest = doubles[group.lock / 2 + LOCK.now];
+    const use = readStoredUsage(tables, hasher, durationMs);
+    const latest = doubles[group.lock / 2 + LOCK_LINE.latestMs];
     const window = Math.floor(latest / durationMs) - Math.floor(START_MS / durationMs);
     const [current, previous] = [consumed(window), consumed(window - 1)];
     if (use !== undefined) there++;
@@ -96,11 +96,11 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
     }
   }
   expect(wrong).toEqual([]);
-  expect(slotsTaken(tables)).toBe(there);
+  expect(countOccupiedSlots(tables)).toBe(there);
 
   const elapsed = Atomics.load(clock, 0);
   const [items, requests, passed] = [
-    sum((tally) => tally.items),
+    sum((tally) => tally.checks),
     sum((tally) => tally.requests),
     sum((tally) => tally.passed),
   ];
@@ -109,12 +109,12 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
   expect(passed).toBeGreaterThan(requests / 10);
   expect(requests - passed).toBeGreaterThan(requests / 10);
   expect(figures.windowsRefused).toBeGreaterThan(500);
-  const singles = sum((tally) => tally.singles);
-  const [locks, steps] = [sum((tally) => tally.locks), sum((tally) => tally.steps)];
-  const mostSteps = Math.max(...tallies.map((tally) => tally.mostSteps));
+  const singles = sum((tally) => tally.singleChecks);
+  const [locks, steps] = [sum((tally) => tally.locks), sum((tally) => tally.waitSteps)];
+  const mostSteps = Math.max(...tallies.map((tally) => tally.maxWaitSteps));
   console.info(
-    `${contenders} threads, ${items} checks in ${requests} requests, of which ${passed} passed` +
-      ` with ${sum((tally) => tally.passedItems)} checks, and ${singles} single ones;` +
+    `${threads} threads, ${items} checks in ${requests} requests, of which ${passed} passed` +
+      ` with ${sum((tally) => tally.passedChecks)} checks, and ${singles} single ones;` +
       ` ${figures.tokens} tokens in ${figures.windowsUsed} windows, ${figures.windowsRefused}` +
       ` of them with refusals, ${Math.floor(elapsed / 1_000)} s; ${figures.tokensInTables} tokens` +
       ` in the end; ${locks} locks, ${steps} steps of waiting, ${mostSteps} at most for one`,

@@ -8,41 +8,41 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { newDecision, OUTCOME, type TableDecision } from '../../src/counters/decision.ts';
 import { Hasher } from '../../src/counters/hash.ts';
 import { CounterTable } from '../../src/counters/table.ts';
-import { Together } from '../../src/counters/together.ts';
-import type { Terms } from '../../src/counters/window.ts';
+import { Batch } from '../../src/counters/together.ts';
+import type { CheckParameters } from '../../src/counters/window.ts';
 import { AMOUNT_MAX, MULTI_LIMIT_MAX } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
 
-export interface Contender {
+export interface ContentionTask {
   owner: number;
   seed: number;
   /** Checks to decide together, at least. */
-  items: number;
+  minChecks: number;
   tables: SharedArrayBuffer[];
   /** One int32: ms since START_MS. */
   clock: SharedArrayBuffer;
   /** One int32: how many threads are ready. */
-  gate: SharedArrayBuffer;
-  contenders: number;
+  readyCount: SharedArrayBuffer;
+  threads: number;
 }
 
 export interface Tally {
   /** Per counter and window: tokens of what passed, whether together or alone. */
   consumed: Float64Array<ArrayBuffer>;
   /** The most that an answer showed as used, together with what was carried over. */
-  seen: Float64Array<ArrayBuffer>;
+  maxUsageSeen: Float64Array<ArrayBuffer>;
   /** The least that was refused, with what those before it in its request took; or Infinity. */
-  refused: Float64Array<ArrayBuffer>;
+  smallestDenied: Float64Array<ArrayBuffer>;
   requests: number;
   passed: number;
-  items: number;
-  passedItems: number;
-  singles: number;
+  checks: number;
+  passedChecks: number;
+  singleChecks: number;
   locks: number;
   /** Steps of waiting for locks in all, and for one. */
-  steps: number;
-  mostSteps: number;
-  wrong: string[];
+  waitSteps: number;
+  maxWaitSteps: number;
+  violations: string[];
 }
 
 export const START_MS = 1_700_000_000_000;
@@ -55,7 +55,7 @@ export const COUNTERS = HOT + COLD + LEDGERS;
 /** How the checks of a counter are judged. */
 export const KINDS = ['fixed', 'sliding', 'either'] as const;
 
-export interface Counter {
+export interface CounterSpec {
   identifier: string;
   durationMs: number;
   limit: number;
@@ -66,7 +66,7 @@ export interface Counter {
  * Two durations of an identifier are two counters. The ledgers have a window that does not end, and
  * a limit that is not reached: what they hold in the end is all that ever passed.
  */
-export function counterOf(number: number): Counter {
+export function counterSpec(number: number): CounterSpec {
   const kind = KINDS[number % KINDS.length];
   const isLedger = number >= HOT + COLD;
   const isHot = number < HOT;
@@ -81,21 +81,21 @@ export function counterOf(number: number): Counter {
 const COSTS = [1, 1, 1, 1, 2, 3, 7, 0];
 
 /** Nothing to do where the test imports the names above. */
-if (parentPort !== null) contend(workerData as Contender);
+if (parentPort !== null) runTask(workerData as ContentionTask);
 
-function contend(task: Contender): void {
-  const { owner, contenders } = task;
+function runTask(task: ContentionTask): void {
+  const { owner, threads } = task;
   const hasher = new Hasher(Buffer.from(HASH_KEY));
   const state = hasher.namespace(NAMESPACE);
   const tally: Tally = {
     consumed: new Float64Array(COUNTERS * WINDOWS),
-    seen: new Float64Array(COUNTERS * WINDOWS),
-    refused: new Float64Array(COUNTERS * WINDOWS).fill(Number.POSITIVE_INFINITY),
-    ...{ requests: 0, passed: 0, items: 0, passedItems: 0, singles: 0 },
-    ...{ locks: 0, steps: 0, mostSteps: 0, wrong: [] },
+    maxUsageSeen: new Float64Array(COUNTERS * WINDOWS),
+    smallestDenied: new Float64Array(COUNTERS * WINDOWS).fill(Number.POSITIVE_INFINITY),
+    ...{ requests: 0, passed: 0, checks: 0, passedChecks: 0, singleChecks: 0 },
+    ...{ locks: 0, waitSteps: 0, maxWaitSteps: 0, violations: [] },
   };
   const wrong = (what: string) => {
-    if (tally.wrong.length < 10) tally.wrong.push(`thread ${owner}: ${what}`);
+    if (tally.violations.length < 10) tally.violations.push(`thread ${owner}: ${what}`);
   };
 
   let steps = 0;
@@ -111,8 +111,8 @@ function contend(task: Contender): void {
       if (held > 0 && place <= latest) wrong(`lock ${lock} of ${shard} taken out of order`);
       steps = 0;
       acquire(lock);
-      tally.steps += steps;
-      tally.mostSteps = Math.max(tally.mostSteps, steps);
+      tally.waitSteps += steps;
+      tally.maxWaitSteps = Math.max(tally.maxWaitSteps, steps);
       latest = place;
       held++;
       taken++;
@@ -123,14 +123,14 @@ function contend(task: Contender): void {
     };
     return table;
   });
-  const together = new Together(tables, 'deny');
+  const together = new Batch(tables, 'deny');
 
-  const counters = Array.from({ length: COUNTERS }, (_, i) => counterOf(i));
+  const counters = Array.from({ length: COUNTERS }, (_, i) => counterSpec(i));
   const clock = new Int32Array(task.clock);
-  const gate = new Int32Array(task.gate);
+  const gate = new Int32Array(task.readyCount);
   const decision = newDecision();
   const drawn = new Int32Array(MULTI_LIMIT_MAX);
-  const terms = Array.from({ length: MULTI_LIMIT_MAX }, (): Terms => {
+  const terms = Array.from({ length: MULTI_LIMIT_MAX }, (): CheckParameters => {
     return { limit: 0, durationMs: 0, cost: 0, isSliding: false };
   });
   /** What the checks of a request take of each counter. */
@@ -150,7 +150,7 @@ function contend(task: Contender): void {
     if (kind === 2 || next(4) > 0) return HOT + ((base + next(150)) % COLD);
     return (base + next(HOT)) % HOT;
   };
-  const check = (number: number, into: Terms): void => {
+  const check = (number: number, into: CheckParameters): void => {
     const { limit, durationMs, kind } = counters[number];
     into.limit = limit;
     into.durationMs = durationMs;
@@ -165,21 +165,26 @@ function contend(task: Contender): void {
     if (outcome !== OUTCOME.decided) wrong(`outcome ${outcome} of counter ${number}`);
     return number * WINDOWS + from;
   };
-  const tallyOne = (number: number, { limit, cost }: Terms, of: TableDecision, passed: boolean) => {
+  const tallyOne = (
+    number: number,
+    { limit, cost }: CheckParameters,
+    of: TableDecision,
+    passed: boolean,
+  ) => {
     const at = placeOf(number, of);
-    if (!of.admitted) {
-      tally.refused[at] = Math.min(tally.refused[at], own[number] + cost);
+    if (!of.allowed) {
+      tally.smallestDenied[at] = Math.min(tally.smallestDenied[at], own[number] + cost);
       return;
     }
     own[number] += cost;
     if (passed) tally.consumed[at] += cost;
-    tally.seen[at] = Math.max(tally.seen[at], limit - of.remaining);
+    tally.maxUsageSeen[at] = Math.max(tally.maxUsageSeen[at], limit - of.remaining);
   };
 
   Atomics.add(gate, 0, 1);
-  while (Atomics.load(gate, 0) < contenders) Atomics.wait(gate, 0, Atomics.load(gate, 0), 1);
+  while (Atomics.load(gate, 0) < threads) Atomics.wait(gate, 0, Atomics.load(gate, 0), 1);
 
-  while (tally.items < task.items) {
+  while (tally.checks < task.minChecks) {
     if (next(8) === 0) Atomics.add(clock, 0, 1 + next(40));
     const kind = next(4);
     const size = 1 + next([4, 25, MULTI_LIMIT_MAX, MULTI_LIMIT_MAX][kind]);
@@ -198,15 +203,15 @@ function contend(task: Contender): void {
     if (taken > size) wrong(`${taken} locks for ${size} checks`);
     tally.locks += taken;
     tally.requests++;
-    tally.items += size;
+    tally.checks += size;
     if (passed) {
       tally.passed++;
-      tally.passedItems += size;
+      tally.passedChecks += size;
     }
     let admitted = 0;
     for (let i = 0; i < size; i++) {
       const answer = together.decision(i);
-      if (answer.admitted) admitted++;
+      if (answer.allowed) admitted++;
       tallyOne(drawn[i], terms[i], answer, passed);
     }
     if (passed !== (admitted === size)) wrong(`${passed}, but ${admitted} of ${size} admitted`);
@@ -218,11 +223,11 @@ function contend(task: Contender): void {
       hasher.hash(state, counters[number].identifier);
       tables[shardOf(hasher)].decide(hasher, state[0], now(), terms[0], true, decision);
       if (held !== 0) wrong(`${held} locks held behind a check`);
-      tallyOne(number, terms[0], decision, decision.admitted);
+      tallyOne(number, terms[0], decision, decision.allowed);
       own[number] = 0;
-      tally.singles++;
+      tally.singleChecks++;
     }
   }
-  const { consumed, seen, refused } = tally;
-  parentPort!.postMessage(tally, [consumed.buffer, seen.buffer, refused.buffer]);
+  const { consumed, maxUsageSeen, smallestDenied } = tally;
+  parentPort!.postMessage(tally, [consumed.buffer, maxUsageSeen.buffer, smallestDenied.buffer]);
 }

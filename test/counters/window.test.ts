@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { judgeFixed } from '../../src/counters/fixed.ts';
 import { judgeSliding, share } from '../../src/counters/sliding.ts';
 import {
+  addUsage,
   type Cells,
-  count,
   type Decision,
   isCurrent,
   isExpired,
@@ -24,15 +24,15 @@ function decide(
   durationMs: number,
   cost: number,
 ): Decision {
-  const decision = { admitted: false, remaining: 0, reset: 0, window: 0 };
+  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
   const isSliding = judge === judgeSliding;
   judge(cells, now, { limit, durationMs, cost, isSliding }, decision);
-  if (decision.admitted && cost > 0) count(cells, decision.window, cost);
+  if (decision.allowed && cost > 0) addUsage(cells, decision.window, cost);
   return decision;
 }
 
 /** Rules of the API in exact integers, and a map of all windows that ever were. */
-class Model {
+class WindowModel {
   readonly used = new Map<bigint, bigint>();
   newest = BigInt(NO_WINDOW);
   readonly isSliding: boolean;
@@ -53,7 +53,7 @@ class Model {
     const left = BigInt(limit) - this.#use(window, now, length);
     const isTold = admitted || !this.isSliding;
     return {
-      admitted,
+      allowed: admitted,
       remaining: isTold && left > 0n ? Number(left) : 0,
       reset: Number((window + 1n) * length),
       window: Number(window),
@@ -99,7 +99,7 @@ describe.each([
         duration,
         fc.array(step, { minLength: 1, maxLength: 60 }),
         (start, length, steps) => {
-          const model = new Model(name === 'sliding');
+          const model = new WindowModel(name === 'sliding');
           const cells = newCells();
           let now = start;
           for (const { part, limit, cost } of steps) {
@@ -119,7 +119,7 @@ describe.each([
   test('judges without changing the cells', () => {
     const cells = { newest: 5, current: 3, previous: 4 };
     for (const now of [4_000, 5_000, 5_999, 6_500, 9_000]) {
-      const decision = { admitted: false, remaining: 0, reset: 0, window: 0 };
+      const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
       const terms = { limit: 9, durationMs: 1_000, cost: 1, isSliding: name === 'sliding' };
       judge(Object.freeze({ ...cells }), now, terms, decision);
       expect(decision.window).toBe(Math.max(5, Math.floor(now / 1_000)));
@@ -128,8 +128,8 @@ describe.each([
 
   test('with a cost of 0 passes, whatever is used, and says what is left', () => {
     const cells = { newest: 5, current: 10, previous: 7 };
-    const at = { admitted: true, reset: 6_000, window: 5 };
-    expect(decide(judge, cells, 5_000, 20, 1_000, 0)).toMatchObject({ admitted: true });
+    const at = { allowed: true, reset: 6_000, window: 5 };
+    expect(decide(judge, cells, 5_000, 20, 1_000, 0)).toMatchObject({ allowed: true });
     expect(decide(judge, cells, 5_999, 14, 1_000, 0)).toEqual({ ...at, remaining: 4 });
     expect(decide(judge, cells, 5_000, 3, 1_000, 0)).toEqual({ ...at, remaining: 0 });
     expect(decide(judge, cells, 5_000, 0, 1_000, 0)).toEqual({ ...at, remaining: 0 });
@@ -137,26 +137,26 @@ describe.each([
   });
 
   test('with a limit of 0 refuses whatever costs something', () => {
-    const refusal = { admitted: false, remaining: 0, reset: 6_000, window: 5 };
+    const refusal = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
     expect(decide(judge, newCells(), 5_000, 0, 1_000, 1)).toEqual(refusal);
   });
 
   test('keeps what is used when the limit is lowered, and refuses without going negative', () => {
     const cells = newCells();
     decide(judge, cells, 5_000, 10, 1_000, 8);
-    const refusal = { admitted: false, remaining: 0, reset: 6_000, window: 5 };
+    const refusal = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
     expect(decide(judge, cells, 5_001, 5, 1_000, 1)).toEqual(refusal);
-    expect(decide(judge, cells, 5_002, 10, 1_000, 2)).toEqual({ ...refusal, admitted: true });
+    expect(decide(judge, cells, 5_002, 10, 1_000, 2)).toEqual({ ...refusal, allowed: true });
   });
 
   test('is exact up to 2^53-1 and never wraps', () => {
     const cells = newCells();
     const use = (cost: number) => decide(judge, cells, 0, AMOUNT_MAX, 1_000, cost);
     const left = name === 'fixed' ? 1 : 0;
-    expect(use(AMOUNT_MAX - 1)).toMatchObject({ admitted: true, remaining: 1 });
-    expect(use(2)).toMatchObject({ admitted: false, remaining: left });
-    expect(use(AMOUNT_MAX)).toMatchObject({ admitted: false, remaining: left });
-    expect(use(1)).toMatchObject({ admitted: true, remaining: 0 });
+    expect(use(AMOUNT_MAX - 1)).toMatchObject({ allowed: true, remaining: 1 });
+    expect(use(2)).toMatchObject({ allowed: false, remaining: left });
+    expect(use(AMOUNT_MAX)).toMatchObject({ allowed: false, remaining: left });
+    expect(use(1)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
   test('is aligned to the epoch, whatever the first check', () => {
@@ -181,7 +181,7 @@ describe('the sliding window', () => {
       const cells = { newest: 7, current, previous };
       const now = 70_000 + elapsed * 10_000;
       expect(decide(judgeSliding, cells, now, limit, 10_000, cost)).toEqual({
-        admitted,
+        allowed: admitted,
         remaining,
         reset: 80_000,
         window: 7,
@@ -238,13 +238,13 @@ describe('a counter', () => {
 
   test('counts in its newest window and in the one before it, and in no older one', () => {
     const cells = { newest: 5, current: 3, previous: 4 };
-    expect(count(cells, 3, 1)).toBe(false);
-    expect(count(cells, 4, 1)).toBe(true);
-    expect(count(cells, 5, 1)).toBe(true);
+    expect(addUsage(cells, 3, 1)).toBe(false);
+    expect(addUsage(cells, 4, 1)).toBe(true);
+    expect(addUsage(cells, 5, 1)).toBe(true);
     expect(cells).toEqual({ newest: 5, current: 4, previous: 5 });
-    expect(count(cells, 6, 2)).toBe(true);
+    expect(addUsage(cells, 6, 2)).toBe(true);
     expect(cells).toEqual({ newest: 6, current: 2, previous: 4 });
-    expect(count(cells, 9, 2)).toBe(true);
+    expect(addUsage(cells, 9, 2)).toBe(true);
     expect(cells).toEqual({ newest: 9, current: 2, previous: 0 });
   });
 

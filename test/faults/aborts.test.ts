@@ -3,19 +3,19 @@
 import { connect, type NetConnectOpts } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { bytesOf, callers, used, wait } from '../support/crowd.ts';
-import { metric } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { until } from '../support/server.ts';
-import { figure, trials } from './promises.ts';
+import { allowedCheckBytes, countCharged, openConnections, wait } from '../support/crowd.ts';
+import { readMetric } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { waitUntil } from '../support/server.ts';
+import { recordMeasurement, trialCount } from './promises.ts';
 
-const own = eachOnItsOwn(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
+const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 
 /** How many clients go away at the same time. */
 const AT_ONCE = 32;
 
 /** Sends what there is and goes away, politely or by a reset. */
-function abort(to: NetConnectOpts, bytes: Uint8Array, byReset: boolean): Promise<void> {
+function abortRequest(to: NetConnectOpts, bytes: Uint8Array, byReset: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connect(to, () => {
       const leave = () => (byReset ? socket.resetAndDestroy() : socket.destroy());
@@ -28,7 +28,7 @@ function abort(to: NetConnectOpts, bytes: Uint8Array, byReset: boolean): Promise
 }
 
 /** Sends a whole request, and goes away when so many bytes of the answer are there. */
-function abortAnswer(to: NetConnectOpts, bytes: Uint8Array, after: number): Promise<void> {
+function abortResponse(to: NetConnectOpts, bytes: Uint8Array, after: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let left = after;
     const socket = connect(to, () => socket.write(bytes));
@@ -47,7 +47,7 @@ function abortAnswer(to: NetConnectOpts, bytes: Uint8Array, after: number): Prom
 }
 
 /** Tries again where the queue of the Unix socket is full: clients that leave wait for nothing. */
-async function patiently(one: () => Promise<void>): Promise<void> {
+async function retryOnConnectError(one: () => Promise<void>): Promise<void> {
   for (;;) {
     try {
       return await one();
@@ -59,12 +59,12 @@ async function patiently(one: () => Promise<void>): Promise<void> {
 }
 
 /** Does all of it, some at a time. */
-async function each(count: number, one: (i: number) => Promise<void>): Promise<void> {
+async function runConcurrently(count: number, one: (i: number) => Promise<void>): Promise<void> {
   let next = 0;
   const client = async () => {
     while (next < count) {
       const i = next++;
-      await patiently(() => one(i));
+      await retryOnConnectError(() => one(i));
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, client));
@@ -76,41 +76,43 @@ test('a client that goes away before its last byte has nothing charged, and afte
     args: ['--acceptors', '2', '--workers', '1', '--counters', '65536', '--socket', path],
   });
   const places: NetConnectOpts[] = [{ path }, { host: '127.0.0.1', port: server.port }];
-  const bytes = bytesOf('cut');
+  const bytes = allowedCheckBytes('cut');
   // Over TCP by a reset, which leaves no port behind that waits for a minute.
-  const rounds = Math.ceil(trials(4_000, 520_000) / bytes.length);
+  const rounds = Math.ceil(trialCount(4_000, 520_000) / bytes.length);
   const cuts = rounds * bytes.length;
-  await each(cuts, (i) => {
+  await runConcurrently(cuts, (i) => {
     const byReset = i % 4 === 0;
-    return abort(places[byReset ? 1 : 0], bytes.subarray(0, i % bytes.length), byReset);
+    return abortRequest(places[byReset ? 1 : 0], bytes.subarray(0, i % bytes.length), byReset);
   });
-  await until('they are gone', async () => {
-    return (await metric(server.adminUrl, 'weir_connections')) === 0;
+  await waitUntil('they are gone', async () => {
+    return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
   });
-  expect(await used(server, 'cut')).toBe(0);
+  expect(await countCharged(server, 'cut')).toBe(0);
 
-  const wholes = trials(300, 10_000);
-  await each(wholes, () => abort(places[0], bytesOf('whole'), false));
-  const [probe] = callers(server.port, 1);
-  const answer = await probe.ask(bytesOf('answer'));
+  const wholes = trialCount(300, 10_000);
+  await runConcurrently(wholes, () => abortRequest(places[0], allowedCheckBytes('whole'), false));
+  const [probe] = openConnections(server.port, 1);
+  const answer = await probe.send(allowedCheckBytes('answer'));
   const size = probe.receivedBytes;
   probe.socket.destroy();
   expect(answer.status).toBe(200);
-  const answers = Math.ceil(trials(600, 20_000) / size) * size;
-  await each(answers, (i) => abortAnswer(places[0], bytesOf('answer'), i % size));
-  await until('they are gone', async () => {
-    return (await metric(server.adminUrl, 'weir_connections')) === 0;
+  const answers = Math.ceil(trialCount(600, 20_000) / size) * size;
+  await runConcurrently(answers, (i) =>
+    abortResponse(places[0], allowedCheckBytes('answer'), i % size),
+  );
+  await waitUntil('they are gone', async () => {
+    return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
   });
-  figure(
+  recordMeasurement(
     'P3',
     'gone after every byte',
     `${cuts} of a request, ${answers} of an answer, ${wholes} right after asking`,
-    `charged ${await used(server, 'cut')}, ${(await used(server, 'answer')) - 1}, ` +
-      `${await used(server, 'whole')}`,
+    `charged ${await countCharged(server, 'cut')}, ${(await countCharged(server, 'answer')) - 1}, ` +
+      `${await countCharged(server, 'whole')}`,
   );
-  expect(await used(server, 'whole')).toBe(wholes);
+  expect(await countCharged(server, 'whole')).toBe(wholes);
   // The probe, and those that left before the first byte of the answer as well.
-  expect(await used(server, 'answer')).toBe(1 + answers);
+  expect(await countCharged(server, 'answer')).toBe(1 + answers);
   expect(server.child.exitCode).toBeNull();
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }, 600_000);

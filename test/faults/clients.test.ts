@@ -5,16 +5,16 @@
 
 import { Agent, request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { LASTING_MS } from '../support/http.ts';
-import { countRetries, officialClients } from '../support/official.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
+import { officialClients, useRetryCount } from '../support/official.ts';
 import {
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { figure, IS_LONG } from './promises.ts';
+import { IS_LONG, recordMeasurement } from './promises.ts';
 
 /** Between the calls of a client, each by clients of all kinds. */
 const GAPS_MS = IS_LONG
@@ -26,7 +26,7 @@ const CALLERS = 4;
 const KINDS = officialClients('').map(({ name }) => name);
 
 const dataDir = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 beforeAll(async () => {
   const args = ['--counters', '1024', '--acceptors', '2', '--host', '0.0.0.0'];
   server = await startServer(dataDir, { args });
@@ -36,9 +36,13 @@ afterAll(async () => {
   removeDirectory(dataDir);
 });
 
-const retries = countRetries();
+const retries = useRetryCount();
 
-const body = JSON.stringify({ identifier: 'raw', limit: 1_000_000_000, duration: LASTING_MS });
+const body = JSON.stringify({
+  identifier: 'raw',
+  limit: 1_000_000_000,
+  duration: LONGEST_WINDOW_MS,
+});
 const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
 
 async function byFetch(url: string): Promise<void> {
@@ -85,8 +89,8 @@ test('no error reaches a caller that calls about as seldom as connections are cl
         const at = (kind: number) => `http://127.${1 + gap}.${i}.${1 + kind}:${server.port}`;
         return [
           ...KINDS.map((name, kind) => {
-            const { call } = officialClients(at(kind))[kind];
-            return caller(name, gapMs, () => call(`${name} ${gapMs} ${i}`));
+            const { check } = officialClients(at(kind))[kind];
+            return caller(name, gapMs, () => check(`${name} ${gapMs} ${i}`));
           }),
           caller('fetch', gapMs, () => byFetch(at(KINDS.length))),
           caller('node:http', gapMs, byAgent(at(KINDS.length + 1))),
@@ -96,7 +100,7 @@ test('no error reaches a caller that calls about as seldom as connections are cl
   );
   const gaps = `${GAPS_MS[0] / 1_000} to ${GAPS_MS[GAPS_MS.length - 1] / 1_000} s apart`;
   const said = `${calls} calls, ${retries()} retries of v1, ${errors.length} errors`;
-  figure('P3', 'calls around the idle close', gaps, said);
+  recordMeasurement('P3', 'calls around the idle close', gaps, said);
   // A server that ended itself has said why.
   expect(server.stderr()).not.toContain('weir: ');
   expect(errors).toEqual([]);

@@ -3,43 +3,48 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { check, metric } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { removeDirectory, temporaryDirectory, until } from '../support/server.ts';
+import { readMetric, sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { Ledger } from './ledger.ts';
-import { figure, IS_LONG, newSeed } from './promises.ts';
-import { askOf, Traffic } from './traffic.ts';
-import { expectPeacefulStop } from './unharmed.ts';
+import { IS_LONG, newSeed, recordMeasurement } from './promises.ts';
+import { prepareCheck, Traffic } from './traffic.ts';
+import { expectCleanStop } from './unharmed.ts';
 
 const CLOCK_FAULT = new URL('clock-fault.mjs', import.meta.url).pathname;
 const DURATION_MS = 1_000;
 const IDS = 60;
 const limitOf = (id: number) => (id < 3 ? 1_000 + id : 5 + (id % 5));
-const asks = Array.from({ length: IDS }, (_, id) =>
-  askOf(id, { identifier: `id_${id}`, limit: limitOf(id), duration: DURATION_MS, cost: 1 }),
+const preparedChecks = Array.from({ length: IDS }, (_, id) =>
+  prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: DURATION_MS, cost: 1 }),
 );
 
 const [SECOND, HOUR, DAY] = [1_000, 3_600_000, 86_400_000];
 
-interface Fault {
+interface ClockFault {
   name: string;
   stepMs: number;
   rate: number;
 }
-const step = (name: string, stepMs: number): Fault => ({ name, stepMs, rate: 1 });
-const runs = (name: string, rate: number): Fault => ({ name, stepMs: 0, rate });
+const clockStep = (name: string, stepMs: number): ClockFault => ({ name, stepMs, rate: 1 });
+const clockRate = (name: string, rate: number): ClockFault => ({ name, stepMs: 0, rate });
 const FAULTS = IS_LONG
   ? [
-      step('+1 s', SECOND),
-      step('+1 h', HOUR),
-      step('+1 day', DAY),
-      step('-1 s', -SECOND),
-      step('-1 h', -HOUR),
-      step('-1 day', -DAY),
-      runs('frozen', 0),
-      runs('twice as fast', 2),
+      clockStep('+1 s', SECOND),
+      clockStep('+1 h', HOUR),
+      clockStep('+1 day', DAY),
+      clockStep('-1 s', -SECOND),
+      clockStep('-1 h', -HOUR),
+      clockStep('-1 day', -DAY),
+      clockRate('frozen', 0),
+      clockRate('twice as fast', 2),
     ]
-  : [step('+1 h', HOUR), step('-1 day', -DAY), runs('frozen', 0), runs('twice as fast', 2)];
+  : [
+      clockStep('+1 h', HOUR),
+      clockStep('-1 day', -DAY),
+      clockRate('frozen', 0),
+      clockRate('twice as fast', 2),
+    ];
 /** How long each lasts: some windows. */
 const FAULT_MS = IS_LONG ? 8_500 : 1_200;
 /** How exactly the test knows what the time was when the server looked. */
@@ -47,10 +52,10 @@ const NOISE_MS = 100;
 /** How far apart two clocks of whole milliseconds are that show the same. */
 const LEVEL_MS = 3;
 
-const own = eachOnItsOwn([]);
+const own = useDataDirectory([]);
 const elsewhere = temporaryDirectory();
 afterAll(() => removeDirectory(elsewhere));
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A system's clock for the server, and what it shows now. */
 class SystemClock {
@@ -89,21 +94,21 @@ class SystemClock {
 }
 
 /** Which windows were seen since a moment: when each was first seen, by its end. */
-class Windows {
+class WindowHistory {
   readonly #seen = new Map<number, number>();
   /** By connection, the last end that was answered on it. */
   readonly #last: number[] = [];
   /** Answers of a window that ended before one that was answered earlier on the connection. */
-  back = 0;
+  reopened = 0;
 
-  hear(reset: number, connection: number): void {
-    if (reset < (this.#last[connection] ?? 0)) this.back++;
+  record(reset: number, connection: number): void {
+    if (reset < (this.#last[connection] ?? 0)) this.reopened++;
     this.#last[connection] = reset;
     if (!this.#seen.has(reset)) this.#seen.set(reset, performance.now());
   }
 
   /** Windows that began since, and the longest time between the beginnings of two. */
-  since(ms: number): { fresh: number; longestMs: number } {
+  startedSince(ms: number): { fresh: number; longestMs: number } {
     const starts = [...this.#seen.values()];
     const first = starts.findIndex((at) => at >= ms);
     if (first < 1) return { fresh: 0, longestMs: performance.now() - (starts.at(-1) ?? 0) };
@@ -120,28 +125,28 @@ test('a system clock that steps, stands or runs gives at most one fresh window, 
     env: { CLOCK_FILE: clock.path },
   });
   const offsetMs = async () => {
-    return 1_000 * (await metric(server.adminUrl, 'weir_clock_offset_seconds'));
+    return 1_000 * (await readMetric(server.adminUrl, 'weir_clock_offset_seconds'));
   };
   const seed = newSeed();
   const ledger = new Ledger(limitOf);
-  const windows = new Windows();
+  const windows = new WindowHistory();
   const traffic = new Traffic({
     port: server.port,
     connections: 8,
-    depth: 4,
+    checksPerPacket: 4,
     seed,
     ledger,
-    next: (below) => asks[below(IDS)],
-    heard: (_ask, _admitted, reset, connection) => windows.hear(reset, connection),
+    nextCheck: (below) => preparedChecks[below(IDS)],
+    onDecision: (_ask, _admitted, reset, connection) => windows.record(reset, connection),
   });
-  await pause(DURATION_MS);
+  await sleep(DURATION_MS);
 
   /** The windows of a phase are those of real time, of the system's, and one that is fresh. */
   const watch = async (ms: number, name: string) => {
     const [since, systemBefore] = [performance.now(), clock.now()];
-    await pause(ms);
+    await sleep(ms);
     const elapsedMs = Math.max(performance.now() - since, clock.now() - systemBefore);
-    const { fresh, longestMs } = windows.since(since);
+    const { fresh, longestMs } = windows.startedSince(since);
     const most = Math.floor(elapsedMs / DURATION_MS) + 2;
     expect([name, fresh, fresh <= most]).toEqual([name, fresh, true]);
     expect([name, longestMs, longestMs < 2.1 * DURATION_MS]).toEqual([name, longestMs, true]);
@@ -156,7 +161,7 @@ test('a system clock that steps, stands or runs gives at most one fresh window, 
     // `reset` is the end of the window that runs, in weir's time.
     const before = clock.now() + (await offsetMs());
     const answer = { identifier: 'reset', limit: 1, duration: DURATION_MS, cost: 0 };
-    const { reset } = await check(server.port, answer);
+    const { reset } = await sendCheck(server.port, answer);
     const after = clock.now() + (await offsetMs());
     expect([name, reset - before > -NOISE_MS]).toEqual([name, true]);
     expect([name, reset - after <= DURATION_MS + NOISE_MS]).toEqual([name, true]);
@@ -167,22 +172,27 @@ test('a system clock that steps, stands or runs gives at most one fresh window, 
     const isUndone = stepMs < -SECOND || rate === 0;
     clock.set(isUndone ? aheadMs - clock.aheadMs : 0, 1);
     const seen = `${fresh} windows in ${FAULT_MS} ms, the longest ${(longestMs / DURATION_MS).toFixed(2)}`;
-    figure('P1', `clock ${name}`, `windows of ${DURATION_MS} ms`, `${seen}; ahead by ${offset} ms`);
-    await until(`level again after ${name}`, async () => Math.abs(await offsetMs()) < LEVEL_MS);
+    recordMeasurement(
+      'P1',
+      `clock ${name}`,
+      `windows of ${DURATION_MS} ms`,
+      `${seen}; ahead by ${offset} ms`,
+    );
+    await waitUntil(`level again after ${name}`, async () => Math.abs(await offsetMs()) < LEVEL_MS);
     await watch(DURATION_MS / 2, `after ${name}`);
   }
   await traffic.stop();
-  const { excess, falseRefusals, decisions, wrong } = ledger.verdict();
+  const { maxExcess, falseDenials, decisions, violations } = ledger.report();
   const tried = `${FAULTS.length} faults of it, ${decisions} decisions`;
-  figure(
+  recordMeasurement(
     'P1',
     'clock',
     tried,
-    `most beyond a limit: ${excess}, ${windows.back} windows again; seed ${seed}`,
+    `most beyond a limit: ${maxExcess}, ${windows.reopened} windows again; seed ${seed}`,
   );
-  figure('P2', 'clock', tried, `${falseRefusals} false refusals`);
-  figure('P3', 'clock', `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-  expect([traffic.unanswered, traffic.broken, [...traffic.errors]]).toEqual([0, [], []]);
-  expect([falseRefusals, wrong, windows.back]).toEqual([0, [], 0]);
-  await expectPeacefulStop(server);
+  recordMeasurement('P2', 'clock', tried, `${falseDenials} false refusals`);
+  recordMeasurement('P3', 'clock', `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
+  expect([traffic.unanswered, traffic.connectionErrors, [...traffic.errors]]).toEqual([0, [], []]);
+  expect([falseDenials, violations, windows.reopened]).toEqual([0, [], 0]);
+  await expectCleanStop(server);
 }, 300_000);

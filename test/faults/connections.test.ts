@@ -3,41 +3,54 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { GATHERED_BYTES_MAX, MULTI_LIMIT_MAX_BYTES, V2_DURATION_MAX_MS } from '../../src/limits.ts';
-import { done } from '../support/api.ts';
 import {
-  bytesOf,
-  type Caller,
-  callers,
-  limited,
+  BUFFERED_BODY_BYTES_MAX,
+  MULTI_LIMIT_MAX_BYTES,
+  V2_DURATION_MAX_MS,
+} from '../../src/limits.ts';
+import { callOperationOk } from '../support/api.ts';
+import {
+  allowedCheck,
+  allowedCheckBytes,
+  countCharged,
+  type HttpConnection,
+  openConnections,
   residentMiB,
-  used,
   wait,
 } from '../support/crowd.ts';
-import { check, errorOf, LASTING_MS, metric, request, requestBytes } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { type Running, until } from '../support/server.ts';
-import { figure, IS_LONG, trials } from './promises.ts';
+import {
+  errorIn,
+  LONGEST_WINDOW_MS,
+  readMetric,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { type ServerProcess, waitUntil } from '../support/server.ts';
+import { IS_LONG, recordMeasurement, trialCount } from './promises.ts';
 
 const ARGS = ['--acceptors', '2', '--workers', '1', '--counters', '65536'];
-const own = eachOnItsOwn(ARGS);
+const own = useDataDirectory(ARGS);
 
-const shed = ({ adminUrl }: Running, bound: string) => {
-  return metric(adminUrl, `weir_shed_total{bound="${bound}"}`);
+const readShedCount = ({ adminUrl }: ServerProcess, bound: string) => {
+  return readMetric(adminUrl, `weir_shed_total{bound="${bound}"}`);
 };
 /** Each is answered one check. */
-async function served(all: readonly Caller[], identifier: string): Promise<number> {
-  const answers = await Promise.all(all.map((caller) => caller.ask(bytesOf(identifier))));
+async function countServed(all: readonly HttpConnection[], identifier: string): Promise<number> {
+  const answers = await Promise.all(
+    all.map((caller) => caller.send(allowedCheckBytes(identifier))),
+  );
   return answers.filter(({ status }) => status === 200).length;
 }
 
 /** How many were told to come again, and how many had their connection reset before they heard. */
-async function turnedAway(all: readonly Caller[]) {
-  const answers = await Promise.all(all.map((caller) => caller.heard()));
+async function countRejected(all: readonly HttpConnection[]) {
+  const answers = await Promise.all(all.map((caller) => caller.firstResponse()));
   const told = answers.filter((answer) => answer !== undefined);
   for (const answer of told) {
     expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
-    expect(errorOf(answer).code).toBe('SERVICE_UNAVAILABLE');
+    expect(errorIn(answer).code).toBe('SERVICE_UNAVAILABLE');
   }
   await Promise.all(all.map((caller) => caller.closed));
   return { told: told.length, reset: all.length - told.length };
@@ -49,25 +62,25 @@ describe('connections beyond the bound', () => {
 
   test('are told so and closed; those within it are unharmed, and places are free again', async () => {
     const server = await start();
-    const within = callers(server.port, bound);
-    expect(await served(within, 'a')).toBe(bound);
-    const more = trials(200, 2_000);
-    const silent = await turnedAway(callers(server.port, more));
-    const eager = callers(server.port, more);
-    for (const { socket } of eager) socket.write(bytesOf('eager'));
-    const told = await turnedAway(eager);
-    expect(await shed(server, 'connections')).toBe(2 * more);
-    expect(await served(within, 'a')).toBe(bound);
+    const within = openConnections(server.port, bound);
+    expect(await countServed(within, 'a')).toBe(bound);
+    const more = trialCount(200, 2_000);
+    const silent = await countRejected(openConnections(server.port, more));
+    const eager = openConnections(server.port, more);
+    for (const { socket } of eager) socket.write(allowedCheckBytes('eager'));
+    const told = await countRejected(eager);
+    expect(await readShedCount(server, 'connections')).toBe(2 * more);
+    expect(await countServed(within, 'a')).toBe(bound);
     for (const { socket } of within.slice(0, 10)) socket.destroy();
-    await until('they are gone', async () => {
-      return (await metric(server.adminUrl, 'weir_connections')) === bound - 10;
+    await waitUntil('they are gone', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === bound - 10;
     });
-    expect(await served(callers(server.port, 10), 'a')).toBe(10);
+    expect(await countServed(openConnections(server.port, 10), 'a')).toBe(10);
     for (const { socket } of within) socket.destroy();
-    await until('all are gone', async () => {
-      return (await metric(server.adminUrl, 'weir_connections')) <= 10;
+    await waitUntil('all are gone', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) <= 10;
     });
-    figure(
+    recordMeasurement(
       'P3',
       `connections beyond ${bound}`,
       `${2 * more}, half of them sending at once`,
@@ -75,8 +88,8 @@ describe('connections beyond the bound', () => {
         `${2 * bound + 10} checks within the bound answered`,
     );
     expect(silent).toEqual({ told: more, reset: 0 });
-    expect(await used(server, 'a')).toBe(2 * bound + 10);
-    expect(await used(server, 'eager')).toBe(0);
+    expect(await countCharged(server, 'a')).toBe(2 * bound + 10);
+    expect(await countCharged(server, 'eager')).toBe(0);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 });
@@ -85,19 +98,19 @@ describe('descriptors', () => {
   test('that are few make the connections fewer, and leave some for everything else', async () => {
     // 640 and four for each of three threads are kept.
     const server = await own.start({ descriptors: 712 });
-    await until('the log says so', () => {
+    await waitUntil('the log says so', () => {
       return /"connections":60,"asked":10000,"descriptors":712/.test(server.stderr());
     });
-    const within = callers(server.port, 60);
-    expect(await served(within, 'a')).toBe(60);
-    expect((await turnedAway(callers(server.port, 200))).told).toBe(200);
+    const within = openConnections(server.port, 60);
+    expect(await countServed(within, 'a')).toBe(60);
+    expect((await countRejected(openConnections(server.port, 200))).told).toBe(200);
     expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
     within[0].socket.destroy();
-    await until('there is a place', async () => {
-      return (await metric(server.adminUrl, 'weir_connections')) === 59;
+    await waitUntil('there is a place', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === 59;
     });
-    await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
-    expect(await served(within.slice(1), 'a')).toBe(59);
+    await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    expect(await countServed(within.slice(1), 'a')).toBe(59);
     for (const { socket } of within) socket.destroy();
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
@@ -109,14 +122,19 @@ describe('descriptors', () => {
     const attacker = spawn(process.execPath, [script, port, '1500', '[""]']);
     await new Promise((resolve) => attacker.stdout.once('data', resolve));
     // Of the 60 that there may be, some are for operations.
-    const within = callers(server.port, 50);
+    const within = openConnections(server.port, 50);
     for (let i = 0; i < 20; i++) {
-      expect(await served(within, 'a')).toBe(50);
-      await done(server.port, 'ratelimits.setOverride', {
-        ...{ namespaceName: 'default', identifier: `id_${i}`, limit: 1, duration: LASTING_MS },
+      expect(await countServed(within, 'a')).toBe(50);
+      await callOperationOk(server.port, 'ratelimits.setOverride', {
+        ...{
+          namespaceName: 'default',
+          identifier: `id_${i}`,
+          limit: 1,
+          duration: LONGEST_WINDOW_MS,
+        },
       });
       // On a connection of its own: one that is kept may be closed between two requests.
-      const probe = await request(Number(port), { path: '/readyz', method: 'GET' });
+      const probe = await sendRequest(Number(port), { path: '/readyz', method: 'GET' });
       expect(probe.status).toBe(200);
     }
     for (const { socket } of within) socket.destroy();
@@ -135,8 +153,8 @@ describe('descriptors', () => {
   test('that are all in use keep newcomers waiting, and nobody else', async () => {
     const server = await own.start();
     const pid = String(server.child.pid);
-    const within = callers(server.port, 20);
-    expect(await served(within, 'a')).toBe(20);
+    const within = openConnections(server.port, 20);
+    expect(await countServed(within, 'a')).toBe(20);
     const open = new Set(readdirSync(`/proc/${pid}/fd`).map(Number));
     let number = 0;
     for (let free = 0; free < FREE; number++) if (!open.has(number)) free++;
@@ -144,10 +162,10 @@ describe('descriptors', () => {
       execFileSync('prlimit', ['--pid', pid, `--nofile=${count}:20000`]);
     };
     allow(number);
-    const late = callers(server.port, 50);
-    for (const { socket } of late) socket.write(bytesOf('late'));
+    const late = openConnections(server.port, 50);
+    for (const { socket } of late) socket.write(allowedCheckBytes('late'));
     await wait(200);
-    const taken = late.filter(({ answers }) => answers.length > 0).length;
+    const taken = late.filter(({ responses }) => responses.length > 0).length;
     const ticks = () => {
       const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
       return Number(fields[11]) + Number(fields[12]);
@@ -155,14 +173,14 @@ describe('descriptors', () => {
     const before = ticks();
     await wait(1_000);
     const busy = ticks() - before;
-    const rounds = trials(20, 100);
-    for (let round = 0; round < rounds; round++) expect(await served(within, 'a')).toBe(20);
+    const rounds = trialCount(20, 100);
+    for (let round = 0; round < rounds; round++) expect(await countServed(within, 'a')).toBe(20);
     // Those that were taken are idle meanwhile, and may be closed for that.
-    const lost = late.filter(({ isClosed, answers }) => isClosed && answers.length === 0);
+    const lost = late.filter(({ isClosed, responses }) => isClosed && responses.length === 0);
     expect(lost.length).toBe(0);
     allow(20_000);
-    const answers = await Promise.all(late.map((caller) => caller.heard()));
-    figure(
+    const answers = await Promise.all(late.map((caller) => caller.firstResponse()));
+    recordMeasurement(
       'P3',
       'no descriptor left',
       `50 newcomers, ${20 * rounds} checks on 20 open connections`,
@@ -170,7 +188,7 @@ describe('descriptors', () => {
     );
     expect(taken).toBeLessThan(50);
     expect(answers.map((answer) => answer?.status)).toEqual(Array(50).fill(200));
-    expect(await used(server, 'late')).toBe(50);
+    expect(await countCharged(server, 'late')).toBe(50);
     for (const { socket } of [...within, ...late]) socket.destroy();
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
@@ -179,12 +197,12 @@ describe('descriptors', () => {
 describe('slow connections', () => {
   test('of heads and bodies, a byte a second, are closed, charge nothing and disturb nobody', async () => {
     const server = await own.start();
-    const count = trials(200, 5_000);
+    const count = trialCount(200, 5_000);
     const seconds = IS_LONG ? 20 : 2;
-    const whole = bytesOf('slow');
+    const whole = allowedCheckBytes('slow');
     const head = whole.indexOf('\r\n\r\n') + 4;
     const startedMiB = residentMiB(server);
-    const slow = callers(server.port, count);
+    const slow = openConnections(server.port, count);
     slow.forEach(({ socket }, i) => {
       if (i % 2 === 0) socket.write(whole.subarray(0, head));
     });
@@ -199,14 +217,14 @@ describe('slow connections', () => {
         socket.write(whole.subarray(at, at + 1));
       });
       while (performance.now() - began < (second + 1) * 1_000) {
-        await check(server.port, limited('beside'));
+        await sendCheck(server.port, allowedCheck('beside'));
         checks++;
       }
     }
     const moreMiB = residentMiB(server) - startedMiB;
     const open = slow.filter(({ isClosed }) => !isClosed).length;
     for (const { socket } of slow) socket.destroy();
-    figure(
+    recordMeasurement(
       'P3',
       'a byte a second',
       `${count} connections for ${seconds} s`,
@@ -216,8 +234,8 @@ describe('slow connections', () => {
     if (IS_LONG) expect(open).toBe(0);
     expect(checks).toBeGreaterThan(seconds);
     expect(moreMiB).toBeLessThan(256);
-    expect(await used(server, 'beside')).toBe(checks);
-    expect(await used(server, 'slow')).toBe(0);
+    expect(await countCharged(server, 'beside')).toBe(checks);
+    expect(await countCharged(server, 'slow')).toBe(0);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   }, 60_000);
 
@@ -231,41 +249,41 @@ describe('slow connections', () => {
     const startedMiB = residentMiB(server);
     // More than fit, in the quick set too.
     const count = IS_LONG ? 400 : 40;
-    const all = callers(server.port, count);
+    const all = openConnections(server.port, count);
     for (const { socket } of all) socket.write(whole.subarray(0, -1));
-    const fit = GATHERED_BYTES_MAX / MULTI_LIMIT_MAX_BYTES;
-    await until('as many are told so as do not fit', () => {
+    const fit = BUFFERED_BODY_BYTES_MAX / MULTI_LIMIT_MAX_BYTES;
+    await waitUntil('as many are told so as do not fit', () => {
       return all.filter(({ isClosed }) => isClosed).length === count - fit;
     });
     const moreMiB = residentMiB(server) - startedMiB;
-    const told = all.flatMap(({ answers }) => answers);
+    const told = all.flatMap(({ responses }) => responses);
     for (const answer of told) {
       expect(answer).toMatchObject({ status: 503, headers: { connection: 'close' } });
     }
-    expect(await shed(server, 'bodies')).toBe(count - fit);
+    expect(await readShedCount(server, 'bodies')).toBe(count - fit);
     // Who holds back a byte holds up no check, and those that fit are answered when they are whole.
-    await check(server.port, limited('beside'));
+    await sendCheck(server.port, allowedCheck('beside'));
     const held = all.filter(({ isClosed }) => !isClosed);
     const half = held.slice(0, fit / 2);
-    const answers = await Promise.all(half.map((caller) => caller.ask(whole.subarray(-1))));
+    const answers = await Promise.all(half.map((caller) => caller.send(whole.subarray(-1))));
     expect(answers.map(({ status }) => status)).toEqual(Array(fit / 2).fill(200));
     for (const { socket } of all) socket.destroy();
-    await until('room is free again', async () => {
-      const pieces = callers(server.port, fit);
+    await waitUntil('room is free again', async () => {
+      const pieces = openConnections(server.port, fit);
       for (const { socket } of pieces) socket.write(whole.subarray(0, 1_000_000));
       await wait(20);
       for (const { socket } of pieces) socket.write(whole.subarray(1_000_000));
-      const heard = await Promise.all(pieces.map((caller) => caller.heard()));
+      const heard = await Promise.all(pieces.map((caller) => caller.firstResponse()));
       for (const { socket } of pieces) socket.destroy();
       return heard.every((answer) => answer?.status === 200);
     });
-    figure(
+    recordMeasurement(
       'P7',
       'large bodies without their last byte',
       `${count} of 1 MiB`,
       `${fit} held, ${told.length} told by a 503, ${Math.round(moreMiB)} MiB more`,
     );
-    const answer = await request(server.port, {
+    const answer = await sendRequest(server.port, {
       path: '/v2/ratelimit.limit',
       body: JSON.stringify({ ...item, cost: 0 }),
     });

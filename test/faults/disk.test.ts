@@ -19,27 +19,27 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
 import { SHARDS } from '../../src/limits.ts';
-import { done, type Fields, operate } from '../support/api.ts';
-import { check, errorOf, LASTING_MS, metric } from '../support/http.ts';
-import { random } from '../support/random.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import { errorIn, LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
+import { seededRandom } from '../support/random.ts';
 import {
+  CLI_PATH,
   cleanEnvironment,
-  MAIN,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   spawnServer,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
-import { figure, newSeed, trials } from './promises.ts';
+import { newSeed, recordMeasurement, trialCount } from './promises.ts';
 
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
 
-const CUTS = trials(3, 50);
+const CUTS = trialCount(3, 50);
 /** At least one of each of the three files. */
-const DAMAGES = trials(3, 120);
+const DAMAGES = trialCount(3, 120);
 
 let dataDir: string;
 beforeEach(() => {
@@ -47,29 +47,37 @@ beforeEach(() => {
 });
 afterEach(() => removeDirectory(dataDir));
 
-const set = (server: Running, identifier: string, fields: Fields = {}) => {
-  const said = { namespaceName: 'disk', identifier, limit: 5, duration: LASTING_MS, ...fields };
-  return operate(server.port, 'ratelimits.setOverride', said);
+const setOverride = (server: ServerProcess, identifier: string, fields: Fields = {}) => {
+  const said = {
+    namespaceName: 'disk',
+    identifier,
+    limit: 5,
+    duration: LONGEST_WINDOW_MS,
+    ...fields,
+  };
+  return callOperation(server.port, 'ratelimits.setOverride', said);
 };
-const limitOf = async (server: Running, identifier: string) => {
-  const body = { namespace: 'disk', identifier, limit: 1, duration: LASTING_MS, cost: 0 };
-  return (await check(server.port, body)).limit;
+const limitOf = async (server: ServerProcess, identifier: string) => {
+  const body = { namespace: 'disk', identifier, limit: 1, duration: LONGEST_WINDOW_MS, cost: 0 };
+  return (await sendCheck(server.port, body)).limit;
 };
 
 /** A store with a record of each kind, and whole: its log is in it. */
 async function fill(directory: string): Promise<void> {
   const server = await startServer(directory, { args: ARGS });
-  for (let i = 0; i < 50; i++) expect((await set(server, `user_${i}`)).status).toBe(200);
-  expect((await set(server, 'user_*')).status).toBe(200);
-  await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+  for (let i = 0; i < 50; i++) expect((await setOverride(server, `user_${i}`)).status).toBe(200);
+  expect((await setOverride(server, 'user_*')).status).toBe(200);
+  await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }
 
 /** All that a store has, as the operations tell it. */
-async function contents(server: Running): Promise<unknown[]> {
-  const { overrides } = await done(server.port, 'ratelimits.exportOverrides', { limit: 1_000 });
-  const { keys } = await done(server.port, 'keys.list');
-  const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+async function readStoreContents(server: ServerProcess): Promise<unknown[]> {
+  const { overrides } = await callOperationOk(server.port, 'ratelimits.exportOverrides', {
+    limit: 1_000,
+  });
+  const { keys } = await callOperationOk(server.port, 'keys.list');
+  const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
   return [
     overrides,
     (keys as Fields[]).map(({ keyId, name }) => [keyId, name]).slice(1),
@@ -78,9 +86,9 @@ async function contents(server: Running): Promise<unknown[]> {
 }
 
 /** A server that serves, or the sentence with which it has ended. */
-async function startedOr(directory: string): Promise<Running | string> {
+async function startOrError(directory: string): Promise<ServerProcess | string> {
   const server = await spawnServer(directory, { args: ARGS, env: { WEIR_ROOT_KEY: ROOT_KEY } });
-  await until('it serves or has ended', () => {
+  await waitUntil('it serves or has ended', () => {
     return server.child.exitCode !== null || server.stdout().includes('serves checks');
   });
   if (server.child.exitCode === null) return server;
@@ -92,7 +100,7 @@ async function startedOr(directory: string): Promise<Running | string> {
 }
 
 /** What a start that must not succeed said; the code is that of a start that cannot serve, and nothing was printed. */
-async function refusal(): Promise<string> {
+async function startError(): Promise<string> {
   const server = await spawnServer(dataDir, { args: ARGS });
   const exit = await server.exited;
   expect([exit, server.stdout()]).toEqual([{ code: EXIT.CANNOT_SERVE, signal: null }, '']);
@@ -109,29 +117,31 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const { size } = statSync(path);
     for (let cut = 0; cut < CUTS; cut++) {
       truncateSync(path, Math.floor((size * cut) / CUTS));
-      expect(await refusal()).toMatch(new RegExp(`^weir: the store ${path} cannot be trusted: `));
+      expect(await startError()).toMatch(
+        new RegExp(`^weir: the store ${path} cannot be trusted: `),
+      );
       writeFileSync(path, whole);
     }
     rmSync(path);
-    expect(await refusal()).toContain(`${path} is missing although it was made before`);
+    expect(await startError()).toContain(`${path} is missing although it was made before`);
     mkdirSync(path);
-    expect(await refusal()).toContain(`${path} is a directory, not a regular file`);
+    expect(await startError()).toContain(`${path} is a directory, not a regular file`);
     rmSync(path, { recursive: true });
     writeFileSync(path, whole, { mode: 0o600 });
     const server = await startServer(dataDir, { args: ARGS });
     expect(await limitOf(server, 'user_7')).toBe(5);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    figure('P4', 'a store cut, gone, or no file', `${CUTS + 2} starts`, 'each refused');
+    recordMeasurement('P4', 'a store cut, gone, or no file', `${CUTS + 2} starts`, 'each refused');
   }, 300_000);
 
   test(`flipped, cut or overwritten in any file, ${DAMAGES} times: refused, or all is there`, async () => {
     const seed = newSeed();
-    const below = random(seed);
+    const below = seededRandom(seed);
     await fill(dataDir);
     // Killed, so that there is a log with something in it.
     const server = await startServer(dataDir, { args: ARGS });
-    for (let i = 50; i < 60; i++) expect((await set(server, `user_${i}`)).status).toBe(200);
-    const before = await contents(server);
+    for (let i = 50; i < 60; i++) expect((await setOverride(server, `user_${i}`)).status).toBe(200);
+    const before = await readStoreContents(server);
     server.child.kill('SIGKILL');
     await server.exited;
     // Not those of counters, which no start fails over: see `test/counters/checkpoint.test.ts`.
@@ -148,14 +158,14 @@ describe('a start on a store that is damaged ends with one sentence', () => {
       else if (kind === 1)
         bytes.fill(below(256), at, Math.min(at + 1 + below(5_000), bytes.length));
       writeFileSync(file, kind === 2 ? bytes.subarray(0, at) : bytes);
-      const found = await startedOr(dataDir);
+      const found = await startOrError(dataDir);
       if (typeof found === 'string') {
         refused++;
         const named = new RegExp(`^weir: (the store|the data directory|${dataDir})`);
         expect([file, at, kind, found]).toEqual([file, at, kind, expect.stringMatching(named)]);
         expect(found).toContain(dataDir);
       } else {
-        const after = await contents(found);
+        const after = await readStoreContents(found);
         expect([file, at, kind, await found.stop()]).toEqual([
           file,
           at,
@@ -168,7 +178,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
       for (const [path, content] of whole) writeFileSync(path, content, { mode: 0o600 });
     }
     const measured = `${refused} refused, ${DAMAGES - refused} whole, 0 empty; seed ${seed}`;
-    figure('P4', 'damaged files', `${DAMAGES} starts`, measured);
+    recordMeasurement('P4', 'damaged files', `${DAMAGES} starts`, measured);
   }, 900_000);
 
   test('below a file, or in a place where nothing can be made', async () => {
@@ -177,7 +187,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const outer = dataDir;
     for (const path of [join(file, 'data'), '/proc/weir', '/dev/null']) {
       dataDir = path;
-      expect(await refusal()).toMatch(
+      expect(await startError()).toMatch(
         new RegExp(`^weir: the data directory ${path} cannot be used`),
       );
     }
@@ -191,7 +201,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     // Root reads whatever it wants, unless that is taken from it.
     const drop = '--bounding-set=-dac_override,-dac_read_search';
     const lesser = process.getuid?.() === 0 ? ['setpriv', drop] : [];
-    const args = [MAIN, '--port', '0', '--admin-port', '0', '--data-dir', dataDir, ...ARGS];
+    const args = [CLI_PATH, '--port', '0', '--admin-port', '0', '--data-dir', dataDir, ...ARGS];
     const [command, ...rest] = [...lesser, process.execPath, ...args];
     const child = spawn(command, rest, { env: cleanEnvironment() as NodeJS.ProcessEnv });
     let said = '';
@@ -209,7 +219,7 @@ function mountAt(path: string): void {
 }
 
 /** Only root can mount; where nobody may be skipped, the tests fail instead. */
-function cannotMount(): boolean {
+function isMountUnavailable(): boolean {
   const path = temporaryDirectory();
   try {
     mountAt(path);
@@ -221,10 +231,10 @@ function cannotMount(): boolean {
     removeDirectory(path);
   }
 }
-const withoutMount = cannotMount();
+const withoutMount = isMountUnavailable();
 
 /** A file system of its own for the data directory. */
-function mounted(work: (mount: string) => Promise<void>) {
+function withMount(work: (mount: string) => Promise<void>) {
   return async () => {
     const mount = join(dataDir, 'mount');
     mkdirSync(mount);
@@ -238,8 +248,8 @@ function mounted(work: (mount: string) => Promise<void>) {
 }
 
 /** Changes are refused with a 503, nothing of them is there, and checks go on. */
-async function expectNoChange(server: Running): Promise<void> {
-  const attempts: [Parameters<typeof operate>[1], Fields][] = [
+async function expectNoChange(server: ServerProcess): Promise<void> {
+  const attempts: [Parameters<typeof callOperation>[1], Fields][] = [
     [
       'ratelimits.setOverride',
       { namespaceName: 'disk', identifier: 'refused', limit: 9, duration: 1_000 },
@@ -252,28 +262,28 @@ async function expectNoChange(server: Running): Promise<void> {
     ['keys.create', { name: 'k', permissions: ['*'] }],
   ];
   for (const [operation, fields] of attempts) {
-    const answer = await operate(server.port, operation, fields);
+    const answer = await callOperation(server.port, operation, fields);
     expect([operation, answer.status]).toEqual([operation, 503]);
     expect(answer.headers['retry-after']).toBe('1');
-    expect(errorOf(answer).message).toContain('the store cannot be written to just now');
+    expect(errorIn(answer).message).toContain('the store cannot be written to just now');
   }
   const missing = { namespaceName: 'disk', identifier: 'missing' };
-  expect((await operate(server.port, 'ratelimits.deleteOverride', missing)).status).toBe(404);
+  expect((await callOperation(server.port, 'ratelimits.deleteOverride', missing)).status).toBe(404);
   expect([await limitOf(server, 'kept'), await limitOf(server, 'refused')]).toEqual([5, 1]);
   // A namespace that a check brings counts at once, and is made durable later.
-  const body = { namespace: 'new', identifier: 'a', limit: 10, duration: LASTING_MS };
-  const { remaining } = await check(server.port, body);
-  expect((await check(server.port, body)).remaining).toBe(remaining - 1);
-  expect((await operate(server.port, 'ratelimits.listNamespaces')).status).toBe(200);
+  const body = { namespace: 'new', identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+  const { remaining } = await sendCheck(server.port, body);
+  expect((await sendCheck(server.port, body)).remaining).toBe(remaining - 1);
+  expect((await callOperation(server.port, 'ratelimits.listNamespaces')).status).toBe(200);
 }
 
-async function expectRecovery(server: Running): Promise<void> {
-  await until('changes are taken again', async () => {
-    return (await set(server, 'refused')).status === 200;
+async function expectRecovery(server: ServerProcess): Promise<void> {
+  await waitUntil('changes are taken again', async () => {
+    return (await setOverride(server, 'refused')).status === 200;
   });
   expect(await limitOf(server, 'refused')).toBe(5);
-  await until('the namespace of a check is durable', async () => {
-    const { namespaces } = await done(server.port, 'ratelimits.listNamespaces');
+  await waitUntil('the namespace of a check is durable', async () => {
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     return (namespaces as Fields[]).some(({ name }) => name === 'new');
   });
 }
@@ -286,11 +296,11 @@ const withoutTrace =
   process.env.CI === undefined;
 
 /** System calls of a server that fail from now on, until it or the trace ends. */
-async function traced({ child: { pid } }: Running, calls: string, fault: string) {
+async function injectSyscallFault({ child: { pid } }: ServerProcess, calls: string, fault: string) {
   const options = ['-f', '-qq', '-e', `trace=${calls}`, '-e', `inject=${calls}:${fault}`];
   const trace = spawn('strace', [...options, '-p', String(pid)], { stdio: 'ignore' });
   const ended = new Promise((resolve) => trace.on('close', resolve));
-  await until('it is traced', () => {
+  await waitUntil('it is traced', () => {
     return !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   });
   const end = () => {
@@ -303,10 +313,10 @@ async function traced({ child: { pid } }: Running, calls: string, fault: string)
 describe('a disk that fails while the server runs', () => {
   test.skipIf(withoutMount)(
     'because it is full: changes get a 503, checks go on, and all is well when there is room',
-    mounted(async (mount) => {
+    withMount(async (mount) => {
       const directory = join(mount, 'data');
       const server = await startServer(directory, { args: ARGS });
-      expect((await set(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'kept')).status).toBe(200);
       const filler = join(mount, 'filler');
       const fillUp = () => {
         execFileSync('sh', ['-c', `cat /dev/zero >> ${filler} 2>/dev/null || true`]);
@@ -314,15 +324,16 @@ describe('a disk that fails while the server runs', () => {
       // To the last byte, and once more when a change has failed, which empties the log.
       let attempts = 0;
       fillUp();
-      await until('it is full', async () => {
-        return (await set(server, `filling_${attempts++}`)).status === 503;
+      await waitUntil('it is full', async () => {
+        return (await setOverride(server, `filling_${attempts++}`)).status === 503;
       });
       expect(statSync(join(directory, 'store.db-wal')).size).toBe(0);
       fillUp();
       await expectNoChange(server);
       rmSync(filler);
       await expectRecovery(server);
-      for (let i = 0; i < WRITES; i++) expect((await set(server, `after_${i}`)).status).toBe(200);
+      for (let i = 0; i < WRITES; i++)
+        expect((await setOverride(server, `after_${i}`)).status).toBe(200);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
       const again = await startServer(directory, { args: ARGS });
       expect([await limitOf(again, 'kept'), await limitOf(again, `after_${WRITES - 1}`)]).toEqual([
@@ -334,9 +345,9 @@ describe('a disk that fails while the server runs', () => {
 
   test.skipIf(withoutMount)(
     'because its files may not grow: the same',
-    mounted(async (mount) => {
+    withMount(async (mount) => {
       const server = await startServer(join(mount, 'data'), { args: ARGS });
-      expect((await set(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'kept')).status).toBe(200);
       const limitFiles = (bytes: string) => {
         execFileSync('prlimit', ['--pid', String(server.child.pid), `--fsize=${bytes}`]);
       };
@@ -350,9 +361,9 @@ describe('a disk that fails while the server runs', () => {
 
   test.skipIf(withoutTrace)('because it became read-only: the same', async () => {
     const server = await startServer(dataDir, { args: ARGS });
-    expect((await set(server, 'kept')).status).toBe(200);
+    expect((await setOverride(server, 'kept')).status).toBe(200);
     // Nobody may make a file system so while a file is open for writing, but for the kernel itself.
-    const trace = await traced(server, 'pwrite64,ftruncate', 'error=EROFS');
+    const trace = await injectSyscallFault(server, 'pwrite64,ftruncate', 'error=EROFS');
     await expectNoChange(server);
     await trace.end();
     await expectRecovery(server);
@@ -375,7 +386,7 @@ describe('a disk that fails while the server runs', () => {
     for (const [i, remove] of removals.entries()) {
       const directory = join(dataDir, String(i));
       const server = await startServer(directory, { args: ARGS });
-      expect((await set(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'kept')).status).toBe(200);
       remove(directory);
       await expectNoChange(server);
       expect(server.stderr()).toContain('the store cannot be written to');
@@ -383,7 +394,12 @@ describe('a disk that fails while the server runs', () => {
       await server.exited;
     }
     const tried = `${removals.length} ways`;
-    figure('P4', 'removed while it runs', tried, 'checks answered, changes 503, 0 acknowledged');
+    recordMeasurement(
+      'P4',
+      'removed while it runs',
+      tried,
+      'checks answered, changes 503, 0 acknowledged',
+    );
   });
 
   test('because symbolic links replace files of counters: none is followed, each failure counts', async () => {
@@ -398,11 +414,11 @@ describe('a disk that fails while the server runs', () => {
       symlinkSync(target, `${path}.link`);
       renameSync(`${path}.link`, path);
     }
-    await until('each shard has failed', async () => {
+    await waitUntil('each shard has failed', async () => {
       for (let id = 0; id < 50; id++) expect(await limitOf(server, `user_${id}`)).toBe(1);
-      const body = { namespace: 'disk', identifier: 'a', limit: 10, duration: LASTING_MS };
-      expect((await check(server.port, body)).success).toBeDefined();
-      const failures = await metric(server.adminUrl, 'weir_checkpoint_failures_total');
+      const body = { namespace: 'disk', identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+      expect((await sendCheck(server.port, body)).success).toBeDefined();
+      const failures = await readMetric(server.adminUrl, 'weir_checkpoint_failures_total');
       return failures >= SHARDS && server.stderr().includes('"error":"ELOOP"');
     });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -411,7 +427,7 @@ describe('a disk that fails while the server runs', () => {
       0o644,
     ]);
     const again = await startServer(dataDir, { args: ARGS });
-    await until('the log says so', () => again.stderr().includes('is a symbolic link'));
+    await waitUntil('the log says so', () => again.stderr().includes('is a symbolic link'));
     expect(await again.stop()).toEqual({ code: 0, signal: null });
     expect(readFileSync(target, 'utf8')).toBe('precious');
     expect(paths.filter((path) => existsSync(path) && !lstatSync(path).isFile())).toEqual([]);
@@ -421,10 +437,10 @@ describe('a disk that fails while the server runs', () => {
     'to make a change durable: it is refused, and does not come back after a crash',
     async () => {
       const server = await startServer(dataDir, { args: ARGS });
-      expect((await set(server, 'kept')).status).toBe(200);
-      const trace = await traced(server, 'fsync,fdatasync', 'error=EIO:when=1');
-      const answer = await set(server, 'kept', { limit: 9 });
-      expect([answer.status, errorOf(answer).message]).toEqual([
+      expect((await setOverride(server, 'kept')).status).toBe(200);
+      const trace = await injectSyscallFault(server, 'fsync,fdatasync', 'error=EIO:when=1');
+      const answer = await setOverride(server, 'kept', { limit: 9 });
+      expect([answer.status, errorIn(answer).message]).toEqual([
         503,
         expect.stringContaining('nothing was changed'),
       ]);
@@ -439,11 +455,11 @@ describe('a disk that fails while the server runs', () => {
 
   test.skipIf(withoutMount)(
     'or is read-only at the start, which ends with one sentence',
-    mounted(async (mount) => {
+    withMount(async (mount) => {
       dataDir = join(mount, 'data');
       await fill(dataDir);
       execFileSync('mount', ['-o', 'remount,ro', mount]);
-      expect(await refusal()).toMatch(
+      expect(await startError()).toMatch(
         new RegExp(`^weir: the data directory ${dataDir} cannot be used: .*read-only`),
       );
       dataDir = join(mount, '..');

@@ -1,22 +1,22 @@
 /** No fault but load: every decision is replayed, and no window admits more or less than it may. */
 
 import { describe, expect, test } from 'vitest';
-import { done } from '../support/api.ts';
-import { metrics } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { MODES } from '../support/server.ts';
+import { callOperationOk } from '../support/api.ts';
+import { readMetrics } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { DECIDE_MODES } from '../support/server.ts';
 import { Ledger } from './ledger.ts';
-import { figure, IS_LONG, newSeed, trials } from './promises.ts';
-import { askOf, Traffic } from './traffic.ts';
-import { expectPeacefulStop } from './unharmed.ts';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from './promises.ts';
+import { prepareCheck, Traffic } from './traffic.ts';
+import { expectCleanStop } from './unharmed.ts';
 
 const CONNECTIONS = 64;
 /** uWebSockets.js takes one request at a time where answers come later. */
 const DEPTH = { 'in-place': 16, worker: 1 } as const;
 /** Whole packets on all connections. */
 const CHECKS = {
-  'in-place': 16 * 64 * trials(98, 9_900),
-  worker: 64 * trials(1_000, 16_000),
+  'in-place': 16 * 64 * trialCount(98, 9_900),
+  worker: 64 * trialCount(1_000, 16_000),
 } as const;
 const HOT = 6;
 const COLD = 3_000;
@@ -28,16 +28,16 @@ const HOT_LIMIT = IS_LONG ? 9_000 : 300;
 const limitOf = (id: number) => (id < HOT ? HOT_LIMIT + id : 15 + (id % 11));
 const namespaceOf = (id: number) => id % 3;
 
-const asks = Array.from({ length: HOT + COLD }, (_, id) =>
+const preparedChecks = Array.from({ length: HOT + COLD }, (_, id) =>
   COSTS.map((cost) => {
     const body = { namespace: `exact_${namespaceOf(id)}`, identifier: `id_${id}`, cost };
-    return askOf(id, { ...body, limit: limitOf(id), duration: DURATION_MS });
+    return prepareCheck(id, { ...body, limit: limitOf(id), duration: DURATION_MS });
   }),
 );
 
-const own = eachOnItsOwn([]);
+const own = useDataDirectory([]);
 
-describe.each(MODES)('decided %s, by two acceptors:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
   test(`in ${CHECKS[mode]} checks no window admits more than its limit, none less, and the metrics are the sums of the answers`, async () => {
     const threads = ['--acceptors', '2', '--workers', '2'];
     const server = await own.start({ args: [...threads, '--counters', '65536', '--decide', mode] });
@@ -45,7 +45,10 @@ describe.each(MODES)('decided %s, by two acceptors:', (mode) => {
     // override has made is known to every acceptor.
     for (const i of [0, 1, 2]) {
       const said = { identifier: 'nobody', limit: 1, duration: 1_000 };
-      await done(server.port, 'ratelimits.setOverride', { namespaceName: `exact_${i}`, ...said });
+      await callOperationOk(server.port, 'ratelimits.setOverride', {
+        namespaceName: `exact_${i}`,
+        ...said,
+      });
     }
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
@@ -54,31 +57,41 @@ describe.each(MODES)('decided %s, by two acceptors:', (mode) => {
     const traffic = new Traffic({
       port: server.port,
       connections: CONNECTIONS,
-      depth: DEPTH[mode],
+      checksPerPacket: DEPTH[mode],
       seed,
       checks: CHECKS[mode],
       ledger,
-      next: (below) => {
+      nextCheck: (below) => {
         const id = below(3) === 0 ? HOT + below(COLD) : below(HOT);
-        return asks[id][below(COSTS.length)];
+        return preparedChecks[id][below(COSTS.length)];
       },
-      heard: ({ id, cost }, admitted) => {
+      onDecision: ({ id, cost }, admitted) => {
         const sum = sums[namespaceOf(id)][admitted ? 'admitted' : 'refused'];
         sum[0]++;
         sum[1] += cost;
       },
     });
     await traffic.ended;
-    const measured = await metrics(server.adminUrl);
-    await expectPeacefulStop(server);
+    const measured = await readMetrics(server.adminUrl);
+    await expectCleanStop(server);
 
     const total = CHECKS[mode];
-    const verdict = ledger.verdict();
+    const verdict = ledger.report();
     const tried = `${verdict.decisions} decisions ${mode}, ${verdict.windows} windows`;
-    figure('P1', 'load', tried, `most beyond a limit: ${verdict.excess}; seed ${seed}`);
-    figure('P2', 'load', tried, `${verdict.falseRefusals} false refusals`);
-    figure('P3', 'load', `${traffic.sent} sent ${mode}`, `${traffic.unanswered} unanswered`);
-    expect([traffic.sent, traffic.answered, traffic.broken]).toEqual([total, total, []]);
+    recordMeasurement(
+      'P1',
+      'load',
+      tried,
+      `most beyond a limit: ${verdict.maxExcess}; seed ${seed}`,
+    );
+    recordMeasurement('P2', 'load', tried, `${verdict.falseDenials} false refusals`);
+    recordMeasurement(
+      'P3',
+      'load',
+      `${traffic.sent} sent ${mode}`,
+      `${traffic.unanswered} unanswered`,
+    );
+    expect([traffic.sent, traffic.responses, traffic.connectionErrors]).toEqual([total, total, []]);
     expect(verdict.decisions).toBe(total);
     expect(verdict).toMatchObject({ excess: 0, falseRefusals: 0, wrong: [] });
     expect(server.stderr()).not.toContain('raise WEIR_COUNTERS');

@@ -6,37 +6,37 @@
 
 import { describe, expect, test } from 'vitest';
 import { parseBody } from '../../src/api/json.ts';
-import { OPERATION_NAMES, OPERATIONS, pathOf } from '../../src/api/operations.ts';
-import { limitReader as readerV1 } from '../../src/api/v1/limit.ts';
-import { itemReader, limitReader as readerV2 } from '../../src/api/v2/limit.ts';
+import { OPERATION_NAMES, OPERATIONS, operationPath } from '../../src/api/operations.ts';
+import { limitValidator as readerV1 } from '../../src/api/v1/limit.ts';
+import { itemValidator, limitValidator as readerV2 } from '../../src/api/v2/limit.ts';
 import { ApiError } from '../../src/errors.ts';
 import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../src/limits.ts';
-import { done } from '../support/api.ts';
+import { callOperationOk } from '../support/api.ts';
 import {
-  type Answer,
-  LASTING_MS,
-  metrics,
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
   type RequestParts,
+  readMetrics,
   requestBytes,
 } from '../support/http.ts';
-import { Line } from '../support/line.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { random } from '../support/random.ts';
-import { MODES, type Running } from '../support/server.ts';
+import { ReconnectingClient } from '../support/line.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { seededRandom } from '../support/random.ts';
+import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 import {
-  type Below,
-  isOneRequest,
+  HEAD_TOKEN_SET,
+  HOSTILE_STRINGS,
+  isSingleValidRequest,
+  JSON_TOKEN_SET,
   mutate,
-  NAUGHTY,
-  OF_HEADS,
-  OF_JSON,
   pick,
+  type RandomBelow,
   shuffleLines,
 } from './mutate.ts';
-import { figure, newSeed, trials } from './promises.ts';
+import { newSeed, recordMeasurement, trialCount } from './promises.ts';
 
 /** Requests of each mode and table. */
-const REQUESTS = trials(1_300, 130_000);
+const REQUESTS = trialCount(1_300, 130_000);
 /** Of each connection, between two looks at the whole. */
 const BATCH = 400;
 const CONNECTIONS = 12;
@@ -44,7 +44,7 @@ const CONNECTIONS = 12;
 const PATIENCE_MS = 40;
 
 /** What the answers say is used, by counter. */
-class Used {
+class ExpectedUsage {
   readonly #tokens = new Map<string, number>();
   readonly #touched = new Set<string>();
 
@@ -57,7 +57,7 @@ class Used {
   }
 
   /** @returns how many counters of which something was said since the last time */
-  async verify(line: Line): Promise<number> {
+  async verify(line: ReconnectingClient): Promise<number> {
     const { size } = this.#touched;
     for (const key of this.#touched) {
       const [namespace, identifier, duration] = JSON.parse(key);
@@ -76,13 +76,13 @@ class Used {
 }
 
 /** A kind of request: how its body is made, and what comes of one. */
-interface Kind {
+interface RequestKind {
   parts: RequestParts;
-  body: (below: Below) => string;
+  body: (below: RandomBelow) => string;
   /** Of a body that came whole. */
   statuses: (bytes: Buffer) => number[];
   /** Notes what a 200 says was used. */
-  note?: (used: Used, bytes: Buffer, answer: Answer) => void;
+  recordUsage?: (used: ExpectedUsage, bytes: Buffer, answer: ParsedResponse) => void;
   /** Whether it is answered in its turn, so that others may follow at once. */
   pipelines: boolean;
 }
@@ -90,7 +90,7 @@ interface Kind {
 const isId = (namespace: string | undefined) => namespace?.startsWith('rlns_') ?? false;
 
 /** What JSON.parse and a schema say of a body. */
-function read<T>(work: () => T): T | undefined {
+function parseOrUndefined<T>(work: () => T): T | undefined {
   try {
     return work();
   } catch (error) {
@@ -99,10 +99,10 @@ function read<T>(work: () => T): T | undefined {
   }
 }
 
-const text = (below: Below) => {
-  return JSON.stringify(below(8) === 0 ? pick(below, NAUGHTY) : `user_${below(40)}`);
+const text = (below: RandomBelow) => {
+  return JSON.stringify(below(8) === 0 ? pick(below, HOSTILE_STRINGS) : `user_${below(40)}`);
 };
-const checkFields = (below: Below, durations: readonly number[]) => {
+const checkFields = (below: RandomBelow, durations: readonly number[]) => {
   const fields = [
     `"namespace":"${pick(below, ['fuzz', 'other', 'default'])}"`,
     `"identifier":${text(below)}`,
@@ -112,18 +112,18 @@ const checkFields = (below: Below, durations: readonly number[]) => {
   if (below(2) === 0) fields.push(`"cost":${pick(below, [0, 1, 2, 5])}`);
   return fields;
 };
-const V1_DURATIONS = [LASTING_MS, V2_DURATION_MAX_MS, 60_000];
+const V1_DURATIONS = [LONGEST_WINDOW_MS, V2_DURATION_MAX_MS, 60_000];
 const V2_DURATIONS = [V2_DURATION_MAX_MS, 60_000];
 
-const parsedV1 = (bytes: Buffer) => read(() => readerV1.read(parseBody(bytes)));
-const parsedV2 = (bytes: Buffer) => read(() => readerV2.read(parseBody(bytes)));
+const parsedV1 = (bytes: Buffer) => parseOrUndefined(() => readerV1.validate(parseBody(bytes)));
+const parsedV2 = (bytes: Buffer) => parseOrUndefined(() => readerV2.validate(parseBody(bytes)));
 const parsedMany = (bytes: Buffer) => {
-  const items = read(() => parseBody(bytes));
+  const items = parseOrUndefined(() => parseBody(bytes));
   if (!Array.isArray(items) || items.length < 1 || items.length > 100) return undefined;
-  return read(() => items.map((item) => itemReader.read(item)));
+  return parseOrUndefined(() => items.map((item) => itemValidator.validate(item)));
 };
 
-const CHECKS: Kind[] = [
+const CHECKS: RequestKind[] = [
   {
     parts: { path: '/v1/ratelimits.limit' },
     pipelines: true,
@@ -137,7 +137,7 @@ const CHECKS: Kind[] = [
       const body = parsedV1(bytes);
       return [body === undefined || isId(body.namespace) ? 400 : 200];
     },
-    note: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: answer }) => {
       const { namespace = 'default', identifier, duration, cost = 1 } = parsedV1(bytes)!;
       const { success } = JSON.parse(answer);
       if (success) used.add(namespace, identifier, duration, cost);
@@ -152,7 +152,7 @@ const CHECKS: Kind[] = [
       if (body === undefined) return [400];
       return [isId(body.namespace) ? 404 : 200];
     },
-    note: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: answer }) => {
       const { namespace, identifier, duration, cost = 1 } = parsedV2(bytes)!;
       if (JSON.parse(answer).data.success) used.add(namespace, identifier, duration, cost);
     },
@@ -170,7 +170,7 @@ const CHECKS: Kind[] = [
       if (items === undefined) return [400];
       return [items.some(({ namespace }) => isId(namespace)) ? 404 : 200];
     },
-    note: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: answer }) => {
       if (!JSON.parse(answer).data.passed) return;
       for (const { namespace, identifier, duration, cost = 1 } of parsedMany(bytes)!) {
         used.add(namespace, identifier, duration, cost);
@@ -191,7 +191,7 @@ const CHECKS: Kind[] = [
       );
     },
     statuses: (bytes) => (isObject(bytes) ? [200, 400] : [400]),
-    note: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: answer }) => {
       const body = parseBody(bytes) as Record<string, string>;
       const { namespace = 'default', identifier, duration } = body;
       used.add(namespace, identifier, Number(duration), -JSON.parse(answer).refunded);
@@ -200,19 +200,19 @@ const CHECKS: Kind[] = [
 ];
 
 function isObject(bytes: Buffer): boolean {
-  const body = read(() => parseBody(bytes));
+  const body = parseOrUndefined(() => parseBody(bytes));
   return typeof body === 'object' && body !== null && !Array.isArray(body);
 }
 
-const namespaceOf = (below: Below) => pick(below, ['fuzz', 'other', 'fuz*', '*']);
+const namespaceOf = (below: RandomBelow) => pick(below, ['fuzz', 'other', 'fuz*', '*']);
 
 /** All others: what they take is theirs, but for what is no JSON object. */
-const OTHERS: Kind[] = [
+const OTHERS: RequestKind[] = [
   ...[
-    ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(pathOf),
+    ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(operationPath),
     '/v1/ratelimits.reset',
   ].map(
-    (path): Kind => ({
+    (path): RequestKind => ({
       parts: { path },
       pipelines: false,
       body: (below) => {
@@ -236,8 +236,8 @@ const OTHERS: Kind[] = [
     }),
   ),
   ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'GET').map(
-    (name): Kind => ({
-      parts: { path: pathOf(name), method: 'GET' },
+    (name): RequestKind => ({
+      parts: { path: operationPath(name), method: 'GET' },
       pipelines: false,
       body: (below) => {
         return `namespaceName=${namespaceOf(below)}&identifier=user_${below(40)}&limit=3&cursor=1`;
@@ -254,7 +254,7 @@ const OTHERS: Kind[] = [
 ];
 
 /** Puts a body where a method has it: whatever it is, the request is well-formed. */
-function requestOf({ parts }: Kind, body: Buffer): Buffer {
+function requestOf({ parts }: RequestKind, body: Buffer): Buffer {
   if (parts.method !== 'GET') return requestBytes({ ...parts, body });
   const query = body
     .toString('latin1')
@@ -263,7 +263,7 @@ function requestOf({ parts }: Kind, body: Buffer): Buffer {
 }
 
 /** The same body in chunks of some sizes. */
-function chunked(below: Below, { parts }: Kind, body: Buffer): Buffer {
+function chunked(below: RandomBelow, { parts }: RequestKind, body: Buffer): Buffer {
   const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
   const pieces: Buffer[] = [];
   for (let at = 0; at < body.length; ) {
@@ -275,41 +275,47 @@ function chunked(below: Below, { parts }: Kind, body: Buffer): Buffer {
   return Buffer.concat([head, ...pieces, Buffer.from('0\r\n\r\n')]);
 }
 
-interface Counts {
+interface FuzzCounts {
   sent: number;
   answered: number;
   /** With a 200. */
-  taken: number;
+  accepted: number;
   /** Requests that nobody has to understand. */
-  broken: number;
+  malformed: number;
   /** Answers 505 of uWebSockets.js itself. */
-  versions: number;
+  httpVersionErrors: number;
 }
 
-interface Fuzzed {
-  server: Running;
-  kinds: Kind[];
+interface FuzzTarget {
+  server: ServerProcess;
+  kinds: RequestKind[];
   isPipelined: boolean;
   /** Where every counter has room, and no override comes between. */
-  used?: Used;
+  used?: ExpectedUsage;
 }
 
 /** One connection's share: what it sends depends on its seed alone. */
-class Fuzz {
-  readonly counts: Counts = { sent: 0, answered: 0, taken: 0, broken: 0, versions: 0 };
-  readonly #fuzzed: Fuzzed;
+class FuzzConnection {
+  readonly counts: FuzzCounts = {
+    sent: 0,
+    answered: 0,
+    accepted: 0,
+    malformed: 0,
+    httpVersionErrors: 0,
+  };
+  readonly #fuzzed: FuzzTarget;
   readonly #number: number;
-  readonly #below: Below;
-  readonly #line: Line;
+  readonly #below: RandomBelow;
+  readonly #line: ReconnectingClient;
   /** Identifiers of requests with a mutated head, and what came of each. */
   readonly #heads = new Map<string, 'well-formed' | 'broken' | 'taken'>();
   #nextHead = 0;
 
-  constructor(fuzzed: Fuzzed, number: number, seed: number) {
+  constructor(fuzzed: FuzzTarget, number: number, seed: number) {
     this.#fuzzed = fuzzed;
     this.#number = number;
-    this.#below = random(seed + 7_919 * number);
-    this.#line = new Line(fuzzed.server.port);
+    this.#below = seededRandom(seed + 7_919 * number);
+    this.#line = new ReconnectingClient(fuzzed.server.port);
   }
 
   async run(count: number): Promise<void> {
@@ -322,10 +328,10 @@ class Fuzz {
     this.#line.close();
   }
 
-  #body(kind: Kind): Buffer {
+  #body(kind: RequestKind): Buffer {
     const below = this.#below;
     const whole = Buffer.from(kind.body(below));
-    return below(5) === 0 ? whole : mutate(below, OF_JSON, whole);
+    return below(5) === 0 ? whole : mutate(below, JSON_TOKEN_SET, whole);
   }
 
   /** One request or several, all of them well-formed HTTP; whole, in chunks, or split. */
@@ -362,16 +368,16 @@ class Fuzz {
     const cut = from + below(bytes.length - from);
     const pieces = below(2) === 0 ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
     counts.sent += asked.length;
-    const answers = await this.#line.ask(pieces, asked.length);
+    const answers = await this.#line.send(pieces, asked.length);
     const said = asked.map((one) => `${one.kind.parts.path} ${one.body}`);
     expect([said, answers.length]).toEqual([said, asked.length]);
     for (const [i, { kind, body }] of asked.entries()) this.#judge(kind, body, answers[i]);
   }
 
-  #judge(kind: Kind, body: Buffer, answer: Answer): void {
+  #judge(kind: RequestKind, body: Buffer, answer: ParsedResponse): void {
     const { status } = answer;
     this.counts.answered++;
-    if (status === 200) this.counts.taken++;
+    if (status === 200) this.counts.accepted++;
     // There may be 10 000 namespaces, and 1 000 keys.
     if (status === 400 && / already, which is the most/.test(answer.body)) return;
     const said = `${kind.parts.path} ${JSON.stringify(body.toString('latin1'))}`;
@@ -381,7 +387,7 @@ class Fuzz {
       answer.body,
     ]);
     const { used } = this.#fuzzed;
-    if (status === 200 && used !== undefined) kind.note?.(used, body, answer);
+    if (status === 200 && used !== undefined) kind.recordUsage?.(used, body, answer);
   }
 
   /** One request whose head is mutated, on a connection of its own. */
@@ -392,45 +398,56 @@ class Fuzz {
     const identifier = `head_${this.#number}_${this.#nextHead++}`;
     this.#heads.set(identifier, 'broken');
     const limit = 5;
-    const body = JSON.stringify({ namespace: 'heads', identifier, limit, duration: LASTING_MS });
+    const body = JSON.stringify({
+      namespace: 'heads',
+      identifier,
+      limit,
+      duration: LONGEST_WINDOW_MS,
+    });
     const parts = used === undefined ? pick(below, kinds).parts : {};
     const whole = requestBytes({ ...parts, body });
     const end = whole.indexOf('\r\n\r\n') + 4;
     let head = whole.subarray(0, end);
     if (below(3) === 0) head = Buffer.from(shuffleLines(below, head.toString('latin1')), 'latin1');
-    if (below(4) !== 0) head = mutate(below, OF_HEADS, head);
+    if (below(4) !== 0) head = mutate(below, HEAD_TOKEN_SET, head);
     const bytes = Buffer.concat([head, whole.subarray(end)]);
-    const isOne = isOneRequest(bytes);
+    const isOne = isSingleValidRequest(bytes);
     const cut = below(bytes.length);
     const isSplit = below(4) === 0 && (!isOne || cut > head.indexOf('\r\n') + 1);
     const pieces = isSplit ? [bytes.subarray(0, cut), bytes.subarray(cut)] : [bytes];
-    const line = new Line(server.port);
+    const line = new ReconnectingClient(server.port);
     counts.sent++;
-    const answers = await line.ask(pieces, isOne ? 1 : 2, isOne ? 20_000 : PATIENCE_MS);
+    const answers = await line.send(pieces, isOne ? 1 : 2, isOne ? 20_000 : PATIENCE_MS);
     line.close();
     const said = JSON.stringify(pieces.map((piece) => piece.toString('latin1')));
     const statuses = answers.map(({ status }) => status);
     const wrong = statuses.filter((status) => status >= 500 && status !== 505);
     expect([said, wrong]).toEqual([said, []]);
-    counts.versions += statuses.filter((status) => status === 505).length;
+    counts.httpVersionErrors += statuses.filter((status) => status === 505).length;
     if (isOne) {
       expect([said, statuses]).toEqual([said, [expect.any(Number)]]);
       expect([said, statuses[0] < 500]).toEqual([said, true]);
       counts.answered++;
       this.#heads.set(identifier, 'well-formed');
     } else {
-      counts.broken++;
+      counts.malformed++;
     }
     if (answers.some(({ body: answer }) => answer.startsWith('{"success":true'))) {
       this.#heads.set(identifier, 'taken');
-      counts.taken++;
+      counts.accepted++;
     }
   }
 
   /** No request was decided twice; a well-formed one exactly if its answer says so. */
   async #verifyHeads(): Promise<void> {
     for (const [identifier, state] of this.#heads) {
-      const body = { namespace: 'heads', identifier, limit: 5, duration: LASTING_MS, cost: 0 };
+      const body = {
+        namespace: 'heads',
+        identifier,
+        limit: 5,
+        duration: LONGEST_WINDOW_MS,
+        cost: 0,
+      };
       const used = 5 - (await this.#line.check(body)).remaining;
       const most = state === 'well-formed' ? 0 : 1;
       const least = state === 'taken' ? 1 : 0;
@@ -441,82 +458,100 @@ class Fuzz {
 }
 
 /** Mutated requests on some connections, in batches, each followed by what has to hold. */
-async function fuzz(fuzzed: Fuzzed, seed: number, holds: () => Promise<void>): Promise<Counts> {
-  const all = Array.from({ length: CONNECTIONS }, (_, number) => new Fuzz(fuzzed, number, seed));
+async function runFuzz(
+  fuzzed: FuzzTarget,
+  seed: number,
+  holds: () => Promise<void>,
+): Promise<FuzzCounts> {
+  const all = Array.from(
+    { length: CONNECTIONS },
+    (_, number) => new FuzzConnection(fuzzed, number, seed),
+  );
   const share = Math.ceil(REQUESTS / CONNECTIONS);
   for (let done = 0; done < share; done += BATCH) {
     await Promise.all(all.map((one) => one.run(Math.min(BATCH, share - done))));
     await holds();
   }
-  const total: Counts = { sent: 0, answered: 0, taken: 0, broken: 0, versions: 0 };
+  const total: FuzzCounts = {
+    sent: 0,
+    answered: 0,
+    accepted: 0,
+    malformed: 0,
+    httpVersionErrors: 0,
+  };
   for (const { counts } of all) {
-    for (const name of Object.keys(total) as (keyof Counts)[]) total[name] += counts[name];
+    for (const name of Object.keys(total) as (keyof FuzzCounts)[]) total[name] += counts[name];
   }
   expect(await errorsOf(fuzzed.server)).toEqual([]);
   expect(await fuzzed.server.stop()).toEqual({ code: 0, signal: null });
-  expect(total.answered).toBe(total.sent - total.broken);
-  expect([total.taken > REQUESTS / 20, total.broken > REQUESTS / 20]).toEqual([true, true]);
+  expect(total.answered).toBe(total.sent - total.malformed);
+  expect([total.accepted > REQUESTS / 20, total.malformed > REQUESTS / 20]).toEqual([true, true]);
   return total;
 }
 
-const errorsOf = async ({ adminUrl }: Running) => {
-  const all = [...(await metrics(adminUrl))];
+const errorsOf = async ({ adminUrl }: ServerProcess) => {
+  const all = [...(await readMetrics(adminUrl))];
   return all.filter(([name, count]) => /^weir_errors_total.*status="5/.test(name) && count > 0);
 };
 
-const wellFormed = ({ sent, broken, answered }: Counts) => {
-  return `${sent - broken} well-formed, ${answered} answered`;
+const wellFormed = ({ sent, malformed, answered }: FuzzCounts) => {
+  return `${sent - malformed} well-formed, ${answered} answered`;
 };
-const noFault = ({ versions }: Counts) => {
-  return `0 exits, 0 5xx of ours (${versions} 505 of uWebSockets.js)`;
+const noFault = ({ httpVersionErrors }: FuzzCounts) => {
+  return `0 exits, 0 5xx of ours (${httpVersionErrors} 505 of uWebSockets.js)`;
 };
 
 describe('mutated requests', () => {
-  const own = eachOnItsOwn([]);
+  const own = useDataDirectory([]);
   const startSmall = (mode: string, counters: number) => {
     const args = ['--acceptors', '2', '--decide', mode, '--counters', String(counters)];
     return own.start({ args });
   };
 
-  test.each(MODES)(
+  test.each(DECIDE_MODES)(
     'are charged as they are answered, deciding %s',
     async (mode) => {
       const seed = newSeed();
       const server = await startSmall(mode, 262_144);
-      const used = new Used();
-      const line = new Line(server.port);
+      const used = new ExpectedUsage();
+      const line = new ReconnectingClient(server.port);
       let counters = 0;
       const isPipelined = mode === 'in-place';
-      const counts = await fuzz({ server, kinds: CHECKS, isPipelined, used }, seed, async () => {
+      const counts = await runFuzz({ server, kinds: CHECKS, isPipelined, used }, seed, async () => {
         counters += await used.verify(line);
       });
       line.close();
       const fault = `mutated checks, ${mode}; seed ${seed}`;
       const tried = `${counts.sent} requests`;
-      figure('P3', fault, tried, wellFormed(counts));
-      const compared = `${counts.taken} taken, 0 charged otherwise in ${counters} counters`;
-      figure('P3', fault, tried, compared);
-      figure('P10', fault, tried, noFault(counts));
+      recordMeasurement('P3', fault, tried, wellFormed(counts));
+      const compared = `${counts.accepted} taken, 0 charged otherwise in ${counters} counters`;
+      recordMeasurement('P3', fault, tried, compared);
+      recordMeasurement('P10', fault, tried, noFault(counts));
     },
     900_000,
   );
 
-  test.each(MODES)(
+  test.each(DECIDE_MODES)(
     'of every operation upon a full table do no harm, deciding %s',
     async (mode) => {
       const seed = newSeed();
       const server = await startSmall(mode, COUNTERS);
       await fill(server.port);
-      const line = new Line(server.port);
+      const line = new ReconnectingClient(server.port);
       const kinds = [...CHECKS, ...OTHERS];
       let number = 0;
-      const counts = await fuzz(
+      const counts = await runFuzz(
         { server, kinds, isPipelined: mode === 'in-place' },
         seed,
         async () => {
           const identifier = `after ${number++}`;
-          const said = { namespaceName: 'after', identifier, limit: 3, duration: LASTING_MS };
-          await done(server.port, 'ratelimits.setOverride', said);
+          const said = {
+            namespaceName: 'after',
+            identifier,
+            limit: 3,
+            duration: LONGEST_WINDOW_MS,
+          };
+          await callOperationOk(server.port, 'ratelimits.setOverride', said);
           const body = { namespace: 'after', identifier, limit: 9, duration: 1_000 };
           expect(await line.check(body)).toMatchObject({ limit: 3 });
         },
@@ -524,8 +559,8 @@ describe('mutated requests', () => {
       line.close();
       const fault = `mutated requests, full table, ${mode}; seed ${seed}`;
       const tried = `${counts.sent} requests`;
-      figure('P3', fault, tried, wellFormed(counts));
-      figure('P10', fault, tried, noFault(counts));
+      recordMeasurement('P3', fault, tried, wellFormed(counts));
+      recordMeasurement('P10', fault, tried, noFault(counts));
     },
     900_000,
   );
@@ -537,10 +572,10 @@ const COUNTERS = 1_024;
 async function fill(port: number): Promise<void> {
   const each = Math.ceil((COUNTERS * SLOTS_PER_COUNTER * 1.2) / CONNECTIONS);
   const lines = Array.from({ length: CONNECTIONS }, async (_, number) => {
-    const line = new Line(port);
+    const line = new ReconnectingClient(port);
     for (let i = 0; i < each; i++) {
       const identifier = `${number}/${i}`;
-      const body = { namespace: 'full', identifier, limit: 1, duration: LASTING_MS };
+      const body = { namespace: 'full', identifier, limit: 1, duration: LONGEST_WINDOW_MS };
       await line.check(body);
       expect(await line.check(body)).toMatchObject({ success: false, remaining: 0 });
     }

@@ -14,37 +14,44 @@ import {
   IMPORT_MAX_BYTES,
   KEY_NAME_MAX_CHARACTERS,
   MULTI_LIMIT_MAX_BYTES,
-  STARS_MAX,
   V2_DURATION_MAX_MS,
+  WILDCARDS_PER_TEXT_MAX,
 } from '../../src/limits.ts';
 import {
   COUNTER_OPERATIONS,
-  done,
+  callOperation,
+  callOperationOk,
   type Fields,
   type Operation,
-  operate,
   pathAndMethodOf,
 } from '../support/api.ts';
 import { hasOldParser } from '../support/binaries.ts';
-import { type Answer, check, LASTING_MS, metrics, request, requestBytes } from '../support/http.ts';
-import { hear } from '../support/raw.ts';
+import {
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
+  readMetrics,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import { sendUntilClosed } from '../support/raw.ts';
 import {
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { NAUGHTY } from './mutate.ts';
-import { figure, IS_LONG } from './promises.ts';
+import { HOSTILE_STRINGS } from './mutate.ts';
+import { IS_LONG, recordMeasurement } from './promises.ts';
 
 const dataDir = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 beforeAll(async () => {
   server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '65536'] });
 });
 afterAll(async () => {
-  const all = [...(await metrics(server.adminUrl))];
+  const all = [...(await readMetrics(server.adminUrl))];
   const failures = all.filter(([name, n]) => /^weir_errors_total.*status="5/.test(name) && n > 0);
   expect(failures).toEqual([]);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -52,26 +59,26 @@ afterAll(async () => {
 });
 
 /** A body that each operation takes; a check costs something. */
-const text = (max: number, min = 1) => ({ min, max });
-interface Shape {
+const textField = (max: number, min = 1) => ({ min, max });
+interface OperationShape {
   fields: Fields;
   texts?: Record<string, { min: number; max: number }>;
   integers?: Record<string, { min: number; max: number }>;
 }
 const one = { identifier: 'shape', duration: 60_000 };
-const CHECK_V2: Shape = {
+const CHECK_V2: OperationShape = {
   fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
-  texts: { identifier: text(512), namespace: text(512) },
+  texts: { identifier: textField(512), namespace: textField(512) },
   integers: {
     limit: { min: 1, max: AMOUNT_MAX },
     duration: { min: 1_000, max: V2_DURATION_MAX_MS },
     cost: { min: 0, max: AMOUNT_MAX },
   },
 };
-const SHAPES: Partial<Record<Operation, Shape>> = {
+const SHAPES: Partial<Record<Operation, OperationShape>> = {
   'ratelimits.limit': {
     fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
-    texts: { identifier: text(512, 0), namespace: text(512) },
+    texts: { identifier: textField(512, 0), namespace: textField(512) },
     integers: {
       limit: { min: 1, max: AMOUNT_MAX },
       duration: { min: 1_000, max: DURATION_MAX_MS },
@@ -82,17 +89,17 @@ const SHAPES: Partial<Record<Operation, Shape>> = {
   'ratelimit.multiLimit': CHECK_V2,
   'ratelimits.refund': {
     fields: { ...one, namespace: 'shapes', reset: 60_000, cost: 1 },
-    texts: { identifier: text(512, 0), namespace: text(512) },
+    texts: { identifier: textField(512, 0), namespace: textField(512) },
     integers: { cost: { min: 0, max: AMOUNT_MAX } },
   },
   'ratelimits.reset': {
     fields: { ...one, namespace: 'shapes' },
-    texts: { identifier: text(512, 0), namespace: text(512) },
+    texts: { identifier: textField(512, 0), namespace: textField(512) },
     integers: { duration: { min: 1_000, max: DURATION_MAX_MS } },
   },
   'ratelimits.setOverride': {
     fields: { ...one, namespaceName: 'shapes', limit: 5 },
-    texts: { identifier: text(512, 3), namespaceName: text(512) },
+    texts: { identifier: textField(512, 3), namespaceName: textField(512) },
     integers: {
       limit: { min: 1, max: AMOUNT_MAX },
       duration: { min: 1_000, max: DURATION_MAX_MS },
@@ -100,7 +107,7 @@ const SHAPES: Partial<Record<Operation, Shape>> = {
   },
   'ratelimit.setOverride': {
     fields: { ...one, namespace: 'shapes', limit: 5 },
-    texts: { identifier: text(512), namespace: text(512) },
+    texts: { identifier: textField(512), namespace: textField(512) },
     integers: {
       limit: { min: 0, max: AMOUNT_MAX },
       duration: { min: 1_000, max: DURATION_MAX_MS },
@@ -108,32 +115,35 @@ const SHAPES: Partial<Record<Operation, Shape>> = {
   },
   'ratelimits.deleteOverride': {
     fields: { identifier: 'shape', namespaceName: 'shapes' },
-    texts: { identifier: text(512, 0), namespaceName: text(512) },
+    texts: { identifier: textField(512, 0), namespaceName: textField(512) },
   },
   'ratelimit.deleteOverride': {
     fields: { identifier: 'shape', namespace: 'shapes' },
-    texts: { identifier: text(512), namespace: text(512) },
+    texts: { identifier: textField(512), namespace: textField(512) },
   },
   'ratelimit.getOverride': {
     fields: { identifier: 'shape', namespace: 'shapes' },
-    texts: { identifier: text(512), namespace: text(512) },
+    texts: { identifier: textField(512), namespace: textField(512) },
   },
   'ratelimit.listOverrides': {
     fields: { namespace: 'shapes', limit: 10 },
-    texts: { namespace: text(512) },
+    texts: { namespace: textField(512) },
     integers: { limit: { min: 1, max: 100 } },
   },
   'ratelimits.importOverrides': { fields: { overrides: [], dryRun: true } },
   'keys.create': {
     fields: { name: 'shape', permissions: ['ratelimit.*.limit'], expires: AMOUNT_MAX },
-    texts: { name: text(KEY_NAME_MAX_CHARACTERS) },
+    texts: { name: textField(KEY_NAME_MAX_CHARACTERS) },
   },
-  'keys.revoke': { fields: { keyId: 'key_shape' }, texts: { keyId: text(512) } },
+  'keys.revoke': { fields: { keyId: 'key_shape' }, texts: { keyId: textField(512) } },
 };
 const POSTS = Object.keys(SHAPES) as Operation[];
 
-const send = (operation: Operation, body: string | Uint8Array): Promise<Answer> => {
-  return request(server.port, { path: pathAndMethodOf(operation).path, body });
+const sendOperation = (
+  operation: Operation,
+  body: string | Uint8Array,
+): Promise<ParsedResponse> => {
+  return sendRequest(server.port, { path: pathAndMethodOf(operation).path, body });
 };
 /** A body with a field of its shape replaced by some JSON. */
 const bodyWith = (operation: Operation, field: string, json: string): string => {
@@ -149,12 +159,16 @@ const IN_ORDER = [200, 404];
 
 let bodies = 0;
 /** Says what was answered otherwise, of all that is asked. */
-async function wrongOf(cases: [Operation, string | Uint8Array, number[]][]): Promise<string[]> {
+async function findWrongStatuses(
+  cases: [Operation, string | Uint8Array, number[]][],
+): Promise<string[]> {
   const wrong: string[] = [];
   bodies += cases.length;
   for (let from = 0; from < cases.length; from += 8) {
     const few = cases.slice(from, from + 8);
-    const answers = await Promise.all(few.map(([operation, body]) => send(operation, body)));
+    const answers = await Promise.all(
+      few.map(([operation, body]) => sendOperation(operation, body)),
+    );
     answers.forEach(({ status, body: said }, i) => {
       const [operation, body, statuses] = few[i];
       if (statuses.includes(status)) return;
@@ -170,7 +184,7 @@ test('every operation with a body has its shape', async () => {
   const whole = POSTS.map((operation): [Operation, string, number[]] => {
     return [operation, bodyWith(operation, '', ''), IN_ORDER];
   });
-  expect(await wrongOf(whole)).toEqual([]);
+  expect(await findWrongStatuses(whole)).toEqual([]);
 });
 
 describe('a body, to every operation', () => {
@@ -220,7 +234,7 @@ describe('a body, to every operation', () => {
         return [operation, body, [400]];
       });
     });
-    expect(await wrongOf(cases)).toEqual([]);
+    expect(await findWrongStatuses(cases)).toEqual([]);
   });
 
   test('with any number is taken where it is a safe integer in bounds, and a 400 otherwise', async () => {
@@ -258,7 +272,7 @@ describe('a body, to every operation', () => {
         });
       });
     });
-    expect(await wrongOf(cases)).toEqual([]);
+    expect(await findWrongStatuses(cases)).toEqual([]);
   });
 
   test('with any text is taken where it is as long as it may be, and a 400 otherwise', async () => {
@@ -267,7 +281,7 @@ describe('a body, to every operation', () => {
         const lengths = [0, 1, min, max, max + 1].flatMap((length) => {
           return ['x', 'é', '😀', '\u0000'].map((character) => character.repeat(length));
         });
-        return [...NAUGHTY, ...lengths].map((value): [Operation, string, number[]] => {
+        return [...HOSTILE_STRINGS, ...lengths].map((value): [Operation, string, number[]] => {
           const { length } = [...value];
           const isTaken = length >= min && length <= max;
           const body = bodyWith(operation, field, JSON.stringify(value));
@@ -275,8 +289,8 @@ describe('a body, to every operation', () => {
         });
       });
     });
-    expect(await wrongOf(cases)).toEqual([]);
-    figure(
+    expect(await findWrongStatuses(cases)).toEqual([]);
+    recordMeasurement(
       'P10',
       'bodies of every kind',
       `${bodies} bodies, ${POSTS.length} operations`,
@@ -303,10 +317,10 @@ describe('a body, to every operation', () => {
       `{"overrides":[${'{},'.repeat(300_000)}1]}`,
       [400],
     ]);
-    expect(await wrongOf(answered)).toEqual([]);
+    expect(await findWrongStatuses(answered)).toEqual([]);
     // Before they are values, which takes a third of a second.
     for (const operation of ['ratelimit.multiLimit', 'ratelimits.importOverrides'] as const) {
-      expect((await send(operation, nested(500_000))).body).toContain('must hold at most');
+      expect((await sendOperation(operation, nested(500_000))).body).toContain('must hold at most');
     }
   });
 
@@ -320,7 +334,7 @@ describe('a body, to every operation', () => {
         return [operation, body, isStrict ? [400] : IN_ORDER];
       });
     });
-    expect(await wrongOf(cases)).toEqual([]);
+    expect(await findWrongStatuses(cases)).toEqual([]);
   });
 });
 
@@ -364,58 +378,64 @@ describe('names', () => {
       const texts = ['', ...PIECES];
       const left = await Promise.all(
         texts.map(async (identifier) => {
-          const body = { namespace: `n${namespace}`, identifier, limit: 10, duration: LASTING_MS };
-          return (await check(server.port, body)).remaining;
+          const body = {
+            namespace: `n${namespace}`,
+            identifier,
+            limit: 10,
+            duration: LONGEST_WINDOW_MS,
+          };
+          return (await sendCheck(server.port, body)).remaining;
         }),
       );
       pairs += texts.length;
       expect([namespace, left]).toEqual([namespace, texts.map(() => 9)]);
     }
-    figure('P1', 'delimiters in names', `${pairs} pairs`, '0 share a counter');
+    recordMeasurement('P1', 'delimiters in names', `${pairs} pairs`, '0 share a counter');
   });
 
   test('are each their own, and come back as they were', async () => {
-    const texts = NAUGHTY.filter((value) => value !== '');
+    const texts = HOSTILE_STRINGS.filter((value) => value !== '');
     const item = (identifier: string) => {
       return { namespace: 'echoed', identifier, limit: 10, duration: V2_DURATION_MAX_MS };
     };
-    const { data } = await done(server.port, 'ratelimit.multiLimit', texts.map(item));
+    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', texts.map(item));
     const { limits } = data as { limits: { identifier: string; remaining: number }[] };
     expect(limits.map(({ identifier, remaining }) => [identifier, remaining])).toEqual(
       texts.map((identifier) => [identifier, 9]),
     );
     for (const identifier of texts) {
       const of = { namespace: 'kept', identifier };
-      const set = await operate(server.port, 'ratelimit.setOverride', {
+      const set = await callOperation(server.port, 'ratelimit.setOverride', {
         ...of,
         limit: 7,
         duration: 60_000,
       });
       expect([identifier, set.status]).toEqual([identifier, 200]);
-      const { data: found } = await done(server.port, 'ratelimit.getOverride', of);
+      const { data: found } = await callOperationOk(server.port, 'ratelimit.getOverride', of);
       expect(found).toMatchObject({ identifier, limit: 7 });
       const query = { namespaceName: 'kept', identifier };
-      expect(await done(server.port, 'ratelimits.getOverride', query)).toMatchObject({
+      expect(await callOperationOk(server.port, 'ratelimits.getOverride', query)).toMatchObject({
         identifier,
       });
-      await done(server.port, 'ratelimit.deleteOverride', of);
+      await callOperationOk(server.port, 'ratelimit.deleteOverride', of);
     }
     expect(
-      (await operate(server.port, 'ratelimit.listOverrides', { namespace: 'kept' })).body,
+      (await callOperation(server.port, 'ratelimit.listOverrides', { namespace: 'kept' })).body,
     ).toContain('"data":[]');
   });
 });
 
 test('patterns made to be slow do not keep a thread busy', async () => {
-  const stars = (segment: string, end: string) => `${`${segment}*`.repeat(STARS_MAX)}${end}`;
+  const stars = (segment: string, end: string) =>
+    `${`${segment}*`.repeat(WILDCARDS_PER_TEXT_MAX)}${end}`;
   const patterns = ['a', 'ab', 'aab', 'aaaaaaaa', 'ba'].flatMap((segment) => {
     return ['b', 'ab', 'bb', 'aaab'].map((end) => stars(segment, end));
   });
   const overrides = patterns.map((identifier) => {
-    return { namespaceName: 'slow*', identifier, limit: 77, duration: LASTING_MS };
+    return { namespaceName: 'slow*', identifier, limit: 77, duration: LONGEST_WINDOW_MS };
   });
   overrides.push(...overrides.map((one) => ({ ...one, namespaceName: stars('s', 'w') })));
-  await done(server.port, 'ratelimits.importOverrides', { overrides });
+  await callOperationOk(server.port, 'ratelimits.importOverrides', { overrides });
   const texts = ['a', 'ab', 'ba', 'aab', 'aaab'].flatMap((piece) => {
     return ['', 'b', 'c'].map((end) => piece.repeat(500 / piece.length) + end);
   });
@@ -423,22 +443,27 @@ test('patterns made to be slow do not keep a thread busy', async () => {
   let mostMs = 0;
   for (const identifier of texts) {
     const from = performance.now();
-    const body = { namespace: 'slow', identifier, limit: 1, duration: LASTING_MS, cost: 0 };
-    const { limit } = await check(server.port, body);
+    const body = { namespace: 'slow', identifier, limit: 1, duration: LONGEST_WINDOW_MS, cost: 0 };
+    const { limit } = await sendCheck(server.port, body);
     mostMs = Math.max(mostMs, performance.now() - from);
     const matches = patterns.some((pattern) => {
-      return fits(pattern.split('*'), identifier);
+      return matchesPattern(pattern.split('*'), identifier);
     });
     expect([identifier, limit]).toEqual([identifier, matches ? 77 : 1]);
     if (matches) governed++;
   }
   const measured = `${governed} matched, each answered, ${mostMs.toFixed(1)} ms at most`;
-  figure('P10', 'patterns made to be slow', `${texts.length} texts, ${overrides.length}`, measured);
+  recordMeasurement(
+    'P10',
+    'patterns made to be slow',
+    `${texts.length} texts, ${overrides.length}`,
+    measured,
+  );
   expect([governed > 0, governed < texts.length]).toEqual([true, true]);
 });
 
 /** Whether segments stand in a text in their order, the first at its beginning, the last at its end. */
-function fits(segments: string[], whole: string): boolean {
+function matchesPattern(segments: string[], whole: string): boolean {
   const first = segments[0];
   const last = segments.at(-1)!;
   if (!whole.startsWith(first) || !whole.endsWith(last)) return false;
@@ -457,11 +482,22 @@ describe('a head', () => {
   const KEY = `Authorization: Bearer ${ROOT_KEY}\r\n`;
   type Make = (body: string) => string;
   const bodyOf = (identifier: string) => {
-    return JSON.stringify({ namespace: 'heads', identifier, limit: 10, duration: LASTING_MS });
+    return JSON.stringify({
+      namespace: 'heads',
+      identifier,
+      limit: 10,
+      duration: LONGEST_WINDOW_MS,
+    });
   };
   const used = async (identifier: string) => {
-    const body = { namespace: 'heads', identifier, limit: 10, duration: LASTING_MS, cost: 0 };
-    return 10 - (await check(server.port, body)).remaining;
+    const body = {
+      namespace: 'heads',
+      identifier,
+      limit: 10,
+      duration: LONGEST_WINDOW_MS,
+      cost: 0,
+    };
+    return 10 - (await sendCheck(server.port, body)).remaining;
   };
   /** The usual head with lines put in, and the body. */
   const withLines = (lines: string): Make => {
@@ -563,7 +599,7 @@ describe('a head', () => {
   test('that is odd in other ways is answered as one request, and charged once at most', async () => {
     const heard = await Promise.all(
       ANSWERED.map(async ([what, , , make]) => {
-        const { statuses } = await hear(server.port, [make(bodyOf(what))], 500);
+        const { statuses } = await sendUntilClosed(server.port, [make(bodyOf(what))], 500);
         return [what, statuses.join(), await used(what)];
       }),
     );
@@ -598,8 +634,12 @@ describe('a head', () => {
   test.each(REFUSED)(
     'with %s is a %s of uWebSockets.js, and closes',
     async (what, status, make) => {
-      const { statuses, own, closed } = await hear(server.port, [make(bodyOf(what))], 10_000);
-      expect([statuses.join(), own, closed]).toEqual([status, 0, true]);
+      const { statuses, weirResponses, isClosed } = await sendUntilClosed(
+        server.port,
+        [make(bodyOf(what))],
+        10_000,
+      );
+      expect([statuses.join(), weirResponses, isClosed]).toEqual([status, 0, true]);
       expect(await used(what)).toBe(0);
     },
   );
@@ -608,8 +648,12 @@ describe('a head', () => {
     const heard = await Promise.all(
       UNENDED.map(async ([what, make]) => {
         const waitMs = IS_LONG ? 20_000 : 300;
-        const { statuses, closed } = await hear(server.port, [make(bodyOf(what))], waitMs);
-        return [what, statuses.join(), closed, await used(what)];
+        const { statuses, isClosed } = await sendUntilClosed(
+          server.port,
+          [make(bodyOf(what))],
+          waitMs,
+        );
+        return [what, statuses.join(), isClosed, await used(what)];
       }),
     );
     expect(heard).toEqual(UNENDED.map(([what]) => [what, '', IS_LONG, 0]));
@@ -617,27 +661,27 @@ describe('a head', () => {
 
   test('of a request that is too short, or hides another, is never two decisions on one', async () => {
     const short = withLength((n) => ` ${n - 1}`)(bodyOf('short'));
-    expect((await hear(server.port, [short], 300)).statuses).not.toContain(200);
+    expect((await sendUntilClosed(server.port, [short], 300)).statuses).not.toContain(200);
     expect(await used('short')).toBe(0);
     // Nothing behind a line without a name is seen, and nothing behind this request is served.
     const nameless = withLength((n) => ` ${n}`)(bodyOf('nameless')).replace(
       'Content-Length',
       ': y\r\nContent-Length',
     );
-    expect((await hear(server.port, [nameless], 300)).statuses).not.toContain(200);
+    expect((await sendUntilClosed(server.port, [nameless], 300)).statuses).not.toContain(200);
     expect(await used('nameless')).toBe(0);
     // The end of the last chunk is two bytes, whatever they are: here of the request behind it.
     const hidden = chunks((size, body) => `${size}\r\n${body}\r\n0\r\n`)(bodyOf('first'));
     const behind = withLines('')(bodyOf('second'));
-    const { statuses, closed } = await hear(server.port, [hidden + behind], 300);
-    expect([statuses, closed]).toEqual([[], true]);
+    const { statuses, isClosed } = await sendUntilClosed(server.port, [hidden + behind], 300);
+    expect([statuses, isClosed]).toEqual([[], true]);
     expect([await used('first'), await used('second')]).toEqual([1, 0]);
   });
 
   test('is noted as what it was tried with', () => {
     const all = REFUSED.length + ANSWERED.length + UNENDED.length + 3;
     const measured = `${REFUSED.length} refused and closed, ${UNENDED.length} unended, 0 decided twice`;
-    figure('P3', 'ambiguous and broken heads', `${all} heads`, measured);
+    recordMeasurement('P3', 'ambiguous and broken heads', `${all} heads`, measured);
   });
 });
 
@@ -682,19 +726,19 @@ test('pages and paths that nobody should ask for are a page, a 404 or a 405', as
       'BREW',
       'get',
     ]) {
-      const { status } = await request(server.port, { method, path });
+      const { status } = await sendRequest(server.port, { method, path });
       const right = isPage ? (method === 'GET' ? 200 : 405) : 404;
       expect([method, path.slice(0, 40), status]).toEqual([method, path.slice(0, 40), right]);
       asked++;
     }
   }
-  figure('P10', 'pages, paths and methods', `${asked} requests`, '0 wrong');
+  recordMeasurement('P10', 'pages, paths and methods', `${asked} requests`, '0 wrong');
 });
 
 test('queries that are no text, or too much of it, are a 400', async () => {
   const path = '/v1/ratelimits.getOverride';
   const ask = async (query: string) =>
-    (await request(server.port, { method: 'GET', path: path + query })).status;
+    (await sendRequest(server.port, { method: 'GET', path: path + query })).status;
   const queries = [
     '?identifier=%ff',
     '?identifier=%ed%a0%80',
@@ -736,15 +780,17 @@ test('the admin port answers whatever is sent, and serves on', async () => {
     `GET /metrics HTTP/1.1\r\n${host}${'X: y\r\n'.repeat(5_000)}\r\n`,
     'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
     '\0'.repeat(1_000),
-    ...NAUGHTY.map((value) => `GET /${encodeURIComponent(value)} HTTP/1.1\r\n${host}\r\n`),
+    ...HOSTILE_STRINGS.map((value) => `GET /${encodeURIComponent(value)} HTTP/1.1\r\n${host}\r\n`),
   ];
-  const heard = await Promise.all(sent.map((bytes) => hear(Number(port), [bytes], 1_000)));
+  const heard = await Promise.all(
+    sent.map((bytes) => sendUntilClosed(Number(port), [bytes], 1_000)),
+  );
   const wrong = heard.flatMap(({ statuses }, i) => {
     return statuses.some((status) => status >= 500) ? [sent[i].slice(0, 60)] : [];
   });
   expect(wrong).toEqual([]);
   expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
-  figure('P10', 'the admin port', `${sent.length} requests`, '0 exits, 0 5xx');
+  recordMeasurement('P10', 'the admin port', `${sent.length} requests`, '0 exits, 0 5xx');
 });
 
 test('many at once, whose heads never end, keep nobody else from being answered', async () => {
@@ -753,9 +799,9 @@ test('many at once, whose heads never end, keep nobody else from being answered'
     socket.write(requestBytes({ body: '{}' }).subarray(0, 60));
     return socket;
   });
-  const body = { identifier: 'beside', limit: 1_000, duration: LASTING_MS };
+  const body = { identifier: 'beside', limit: 1_000, duration: LONGEST_WINDOW_MS };
   for (let left = 999; left >= 900; left--) {
-    expect((await check(server.port, body)).remaining).toBe(left);
+    expect((await sendCheck(server.port, body)).remaining).toBe(left);
   }
   for (const socket of sockets) socket.destroy();
 });

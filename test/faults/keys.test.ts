@@ -9,45 +9,51 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { OPERATION_NAMES } from '../../src/api/operations.ts';
-import { COUNTER_OPERATIONS, done, type Fields, operate, pathAndMethodOf } from '../support/api.ts';
-import { exchange, LASTING_MS, request, requestBytes } from '../support/http.ts';
-import { Line } from '../support/line.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { ROOT_KEY, type Running } from '../support/server.ts';
-import { figure, trials } from './promises.ts';
+import {
+  COUNTER_OPERATIONS,
+  callOperation,
+  callOperationOk,
+  type Fields,
+  pathAndMethodOf,
+} from '../support/api.ts';
+import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
+import { ReconnectingClient } from '../support/line.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { ROOT_KEY, type ServerProcess } from '../support/server.ts';
+import { recordMeasurement, trialCount } from './promises.ts';
 
 const ACCEPTORS = 3;
 /** So many connections that each acceptor has some, with hardly a doubt. */
 const CONNECTIONS = 24;
-const REVOCATIONS = trials(30, 300);
-const EXPIRIES = trials(3, 15);
+const REVOCATIONS = trialCount(30, 300);
+const EXPIRIES = trialCount(3, 15);
 
-const own = eachOnItsOwn(['--acceptors', String(ACCEPTORS), '--counters', '1024']);
+const own = useDataDirectory(['--acceptors', String(ACCEPTORS), '--counters', '1024']);
 
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
 const checkBytes = (key: string, identifier: string, cost: number) => {
-  const body = JSON.stringify({ identifier, limit: 1_000, duration: LASTING_MS, cost });
+  const body = JSON.stringify({ identifier, limit: 1_000, duration: LONGEST_WINDOW_MS, cost });
   return requestBytes({ headers: bearer(key), body });
 };
 
-interface Made {
+interface CreatedKey {
   keyId: string;
   key: string;
 }
-async function makeKey(server: Running, fields: Fields = {}): Promise<Made> {
+async function makeKey(server: ServerProcess, fields: Fields = {}): Promise<CreatedKey> {
   const asked = { name: 'k', permissions: ['*'], ...fields };
-  return (await done(server.port, 'keys.create', asked)) as unknown as Made;
+  return (await callOperationOk(server.port, 'keys.create', asked)) as unknown as CreatedKey;
 }
 
 /** Connections that check as fast as they are answered, until `stop`. */
-function loadOf(server: Running, connections: number) {
+function startLoad(server: ServerProcess, connections: number) {
   let going = true;
   let checks = 0;
   const bytes = checkBytes(ROOT_KEY, 'load', 0);
   const all = Array.from({ length: connections }, async () => {
-    const line = new Line(server.port);
+    const line = new ReconnectingClient(server.port);
     while (going) {
-      const [answer] = await line.ask([bytes], 1);
+      const [answer] = await line.send([bytes], 1);
       expect(answer.status).toBe(200);
       checks++;
     }
@@ -64,18 +70,18 @@ function loadOf(server: Running, connections: number) {
 describe('a key', () => {
   test(`that was revoked is so for the next request of every connection, ${REVOCATIONS} times`, async () => {
     const server = await own.start();
-    const load = loadOf(server, 6);
-    const lines = Array.from({ length: CONNECTIONS }, () => new Line(server.port));
+    const load = startLoad(server, 6);
+    const lines = Array.from({ length: CONNECTIONS }, () => new ReconnectingClient(server.port));
     let refused = 0;
     for (let i = 0; i < REVOCATIONS; i++) {
       const { keyId, key } = await makeKey(server);
       const statuses = async () => {
         const bytes = checkBytes(key, 'revoked', 0);
-        const answers = await Promise.all(lines.map((line) => line.ask([bytes], 1)));
+        const answers = await Promise.all(lines.map((line) => line.send([bytes], 1)));
         return answers.map(([answer]) => answer.status);
       };
       expect(await statuses()).toEqual(lines.map(() => 200));
-      await done(server.port, 'keys.revoke', { keyId });
+      await callOperationOk(server.port, 'keys.revoke', { keyId });
       expect(await statuses()).toEqual(lines.map(() => 401));
       refused += lines.length;
     }
@@ -83,7 +89,7 @@ describe('a key', () => {
     const checks = await load.stop();
     const tried = `${REVOCATIONS} keys, ${CONNECTIONS} connections`;
     const measured = `${refused} requests right after, 0 let in; beside ${checks} checks`;
-    figure('P5', `revoked under load, ${ACCEPTORS} acceptors`, tried, measured);
+    recordMeasurement('P5', `revoked under load, ${ACCEPTORS} acceptors`, tried, measured);
     expect(refused).toBe(REVOCATIONS * CONNECTIONS);
   }, 300_000);
 
@@ -98,10 +104,10 @@ describe('a key', () => {
       const { key } = await makeKey(server, { expires });
       const bytes = checkBytes(key, 'expired', 0);
       const lines = Array.from({ length: CONNECTIONS }, async () => {
-        const line = new Line(server.port);
+        const line = new ReconnectingClient(server.port);
         for (let sent = 0; sent < expires + 200; ) {
           sent = Date.now();
-          const [{ status }] = await line.ask([bytes], 1);
+          const [{ status }] = await line.send([bytes], 1);
           if (Date.now() < expires - about) {
             expect(status).toBe(200);
             before++;
@@ -115,7 +121,7 @@ describe('a key', () => {
       });
       await Promise.all(lines);
     }
-    figure(
+    recordMeasurement(
       'P5',
       'expired',
       `${EXPIRIES} keys`,
@@ -132,24 +138,24 @@ describe('a key', () => {
       const fields = {
         identifier: 'between',
         limit: 1_000,
-        duration: LASTING_MS,
+        duration: LONGEST_WINDOW_MS,
         cost: 1,
-        reset: LASTING_MS,
+        reset: LONGEST_WINDOW_MS,
         namespaceName: 'between',
         name: 'k',
         permissions: ['*'],
       };
       const bytes = requestBytes({ path, headers: bearer(key), body: JSON.stringify(fields) });
-      const line = new Line(server.port);
+      const line = new ReconnectingClient(server.port);
       const head = bytes.indexOf('\r\n\r\n') + 8;
-      const early = await line.ask([bytes.subarray(0, head)], 1, 50);
+      const early = await line.send([bytes.subarray(0, head)], 1, 50);
       expect([path, early]).toEqual([path, []]);
-      await done(server.port, 'keys.revoke', { keyId });
-      const [answer] = await line.ask([bytes.subarray(head)], 1);
+      await callOperationOk(server.port, 'keys.revoke', { keyId });
+      const [answer] = await line.send([bytes.subarray(head)], 1);
       expect([path, answer.status]).toEqual([path, 401]);
       line.close();
     }
-    const { keys } = await done(server.port, 'keys.list');
+    const { keys } = await callOperationOk(server.port, 'keys.list');
     expect(keys).toHaveLength(1);
     const [left] = await exchange(server.port, [checkBytes(ROOT_KEY, 'between', 0)]);
     expect(JSON.parse(left.body)).toMatchObject({ limit: 1_000, remaining: 1_000 });
@@ -198,11 +204,11 @@ test('the admin port is there for this machine alone, and beside probes tells no
       refused++;
     }
   }
-  figure('P5', 'foreign to the admin port', `${refused} requests`, '0 told anything');
+  recordMeasurement('P5', 'foreign to the admin port', `${refused} requests`, '0 told anything');
 });
 
 /** All files below a directory, and the directories. */
-function below(directory: string): string[] {
+function filesBelow(directory: string): string[] {
   const names = readdirSync(directory, { recursive: true }) as string[];
   return names.map((name) => join(directory, name));
 }
@@ -213,7 +219,7 @@ test('the data directory is for its owner alone, whatever the umask, while it ru
   for (const umask of [0o000, 0o022, 0o077, 0o777]) {
     const dataDir = join(own.dataDir, `umask ${umask}`);
     const modes = () => {
-      const wrong = [dataDir, ...below(dataDir)].filter((path) => {
+      const wrong = [dataDir, ...filesBelow(dataDir)].filter((path) => {
         const stat = statSync(path);
         looked++;
         return (stat.mode & 0o777) !== (stat.isDirectory() ? 0o700 : 0o600);
@@ -236,11 +242,11 @@ test('the data directory is for its owner alone, whatever the umask, while it ru
       process.umask(before);
     }
   }
-  figure('P11', 'files under any umask', `${looked} modes`, '0 for others');
+  recordMeasurement('P11', 'files under any umask', `${looked} modes`, '0 for others');
 });
 
 /** What somebody could read a key from: its text, and that in the usual encodings. */
-function formsOf(key: string): Buffer[] {
+function encodingsOf(key: string): Buffer[] {
   const raw = Buffer.from(key.replace(/^weir_/, ''), 'base64url');
   const texts = [key, key.slice(5), raw.toString('hex'), raw.toString('base64')];
   texts.push(Buffer.from(key).toString('hex'), encodeURIComponent(key));
@@ -263,15 +269,20 @@ test('a key is in no log, file, metric, answer or process table, however it is u
   const shown = server.stdout().split(root).length - 1;
   const secrets = [root];
   const answers: string[] = [];
-  const say = async (parts: Parameters<typeof request>[1]) => {
-    const { body, headers, status } = await request(server.port, parts);
+  const say = async (parts: Parameters<typeof sendRequest>[1]) => {
+    const { body, headers, status } = await sendRequest(server.port, parts);
     answers.push(JSON.stringify([headers, body]));
     return status;
   };
   const permissions = [['*'], ['ratelimit.*.limit'], ['keys.read']];
   const ids: string[] = [];
   for (const granted of permissions) {
-    const made = await done(server.port, 'keys.create', { name: 'k', permissions: granted }, root);
+    const made = await callOperationOk(
+      server.port,
+      'keys.create',
+      { name: 'k', permissions: granted },
+      root,
+    );
     secrets.push(made.key as string);
     ids.push(made.keyId as string);
   }
@@ -311,7 +322,7 @@ test('a key is in no log, file, metric, answer or process table, however it is u
     const body = JSON.stringify({ keyId: secret });
     expect(await say({ path: '/v1/keys.revoke', headers: bearer(root), body })).toBe(404);
   }
-  await operate(server.port, 'keys.revoke', { keyId: ids[1] }, root);
+  await callOperation(server.port, 'keys.revoke', { keyId: ids[1] }, root);
   const places = new Map<string, Buffer>();
   places.set('answers', Buffer.from(answers.join('\n')));
   places.set('metrics', Buffer.from(await (await fetch(`${server.adminUrl}/metrics`)).text()));
@@ -319,19 +330,19 @@ test('a key is in no log, file, metric, answer or process table, however it is u
     places.set(name, readFileSync(`/proc/${server.child.pid}/${name}`));
   }
   places.set('ps', execFileSync('ps', ['-eLo', 'args']));
-  for (const path of below(own.dataDir)) places.set(path, readFileSync(path));
+  for (const path of filesBelow(own.dataDir)) places.set(path, readFileSync(path));
   server.child.kill('SIGKILL');
   await server.exited;
-  for (const path of below(own.dataDir)) places.set(`${path} after`, readFileSync(path));
+  for (const path of filesBelow(own.dataDir)) places.set(`${path} after`, readFileSync(path));
   places.set('standard output', Buffer.from(server.stdout().replaceAll(root, '')));
   places.set('log', Buffer.from(server.stderr()));
-  const forms = secrets.flatMap(formsOf);
+  const forms = secrets.flatMap(encodingsOf);
   const found = [...places].flatMap(([place, bytes]) => {
     return forms.some((form) => bytes.includes(form)) ? [place] : [];
   });
   const tried = `${asked} requests, ${secrets.length} keys`;
   const looked = `${places.size} places, ${forms.length} forms`;
-  figure(
+  recordMeasurement(
     'P11',
     'used rightly and wrongly',
     tried,

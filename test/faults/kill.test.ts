@@ -2,34 +2,34 @@
 
 import { afterAll, expect, test } from 'vitest';
 import { AUDIT_ENTRIES_MAX } from '../../src/limits.ts';
-import { done, type Fields, operate } from '../support/api.ts';
-import { allEntries, type Entry } from '../support/audit.ts';
-import { check, LASTING_MS, request } from '../support/http.ts';
-import { random } from '../support/random.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import { type AuditEntryFields, listAuditEntries } from '../support/audit.ts';
+import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../support/http.ts';
+import { seededRandom } from '../support/random.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
-import { figure, newSeed, trials } from './promises.ts';
+import { newSeed, recordMeasurement, trialCount } from './promises.ts';
 
-const KILLS = trials(10, 200);
+const KILLS = trialCount(10, 200);
 const CLIENTS = 6;
 /** Things that each client changes. */
-const THINGS = 12;
+const RECORDS_PER_CLIENT = 12;
 
-const GONE = 'gone';
+const DELETED = 'gone';
 
 /** What a thing may be after a kill: as it was acknowledged last, or as the request on its way. */
-class Thing {
-  possible = new Set<string>([GONE]);
-  begin(value: string): void {
-    this.possible.add(value);
+class ExpectedRecord {
+  possibleValues = new Set<string>([DELETED]);
+  beginChange(value: string): void {
+    this.possibleValues.add(value);
   }
   acknowledge(value: string): void {
-    this.possible = new Set([value]);
+    this.possibleValues = new Set([value]);
   }
 }
 
@@ -37,18 +37,18 @@ const dataDir = temporaryDirectory();
 afterAll(() => removeDirectory(dataDir));
 
 /** By what names it: the texts of an override, or the name of a key. */
-const things = new Map<string, Thing>();
-const thing = (name: string) => {
-  const known = things.get(name) ?? new Thing();
-  things.set(name, known);
+const expectedRecords = new Map<string, ExpectedRecord>();
+const expectedRecord = (name: string) => {
+  const known = expectedRecords.get(name) ?? new ExpectedRecord();
+  expectedRecords.set(name, known);
   return known;
 };
 /** Keys by their names, as they were shown. */
-const shown = new Map<string, { keyId: string; key: string }>();
+const createdKeys = new Map<string, { keyId: string; key: string }>();
 /** Changes that were acknowledged since the last look at the audit log, as it tells of them. */
-let told: string[] = [];
+let acknowledgedChanges: string[] = [];
 /** The newest entry at that look. */
-let seen = 0;
+let lastAuditId = 0;
 /** Keys that were revoked since then, for their answers were lost. */
 let revoked = 0;
 /** So that no override is set to what it is already: that would be no change. */
@@ -60,14 +60,14 @@ const namespaces = new Set<string>();
  * Changes things one after the other until the server is gone.
  * @param onAcknowledged called for each that is acknowledged
  */
-async function change(
-  server: Running,
+async function changeUntilKilled(
+  server: ServerProcess,
   client: number,
   below: (n: number) => number,
   onAcknowledged: () => void,
 ) {
   for (;;) {
-    const which = below(THINGS);
+    const which = below(RECORDS_PER_CLIENT);
     const at = `${client}_${which}`;
     try {
       if (which < 2) await changeKey(server, `key ${at}`);
@@ -79,27 +79,30 @@ async function change(
   }
 }
 
-async function changeKey(server: Running, name: string) {
-  const state = thing(name);
-  const known = shown.get(name);
+async function changeKey(server: ServerProcess, name: string) {
+  const state = expectedRecord(name);
+  const known = createdKeys.get(name);
   if (known !== undefined) {
-    state.begin(GONE);
-    await done(server.port, 'keys.revoke', { keyId: known.keyId });
-    state.acknowledge(GONE);
-    told.push(`${known.keyId}: ${GONE}`);
-    shown.delete(name);
+    state.beginChange(DELETED);
+    await callOperationOk(server.port, 'keys.revoke', { keyId: known.keyId });
+    state.acknowledge(DELETED);
+    acknowledgedChanges.push(`${known.keyId}: ${DELETED}`);
+    createdKeys.delete(name);
     return;
   }
   // One whose answer was lost is nobody's; another name keeps them apart.
-  state.begin('made');
-  const made = await done(server.port, 'keys.create', { name, permissions: ['ratelimit.*.limit'] });
-  shown.set(name, made as unknown as { keyId: string; key: string });
+  state.beginChange('made');
+  const made = await callOperationOk(server.port, 'keys.create', {
+    name,
+    permissions: ['ratelimit.*.limit'],
+  });
+  createdKeys.set(name, made as unknown as { keyId: string; key: string });
   state.acknowledge('made');
-  told.push(`${made.keyId}: made`);
+  acknowledgedChanges.push(`${made.keyId}: made`);
 }
 
 async function changeOverride(
-  server: Running,
+  server: ServerProcess,
   client: number,
   at: string,
   below: (n: number) => number,
@@ -107,28 +110,39 @@ async function changeOverride(
   const namespaceName = below(3) === 0 ? `kill ${client}*` : `kill ${client}`;
   const identifier = below(2) === 0 ? `user_${at}` : `user_${at}_*`;
   const of = { namespaceName, identifier };
-  const state = thing(`${namespaceName} ${identifier}`);
+  const state = expectedRecord(`${namespaceName} ${identifier}`);
   if (below(4) === 0) {
-    state.begin(GONE);
-    const { status } = await operate(server.port, 'ratelimits.deleteOverride', of);
+    state.beginChange(DELETED);
+    const { status } = await callOperation(server.port, 'ratelimits.deleteOverride', of);
     if (status !== 200 && status !== 404) throw new Error(`${status}`);
-    state.acknowledge(GONE);
-    if (status === 200) told.push(`${namespaceName} ${identifier}: ${GONE}`);
+    state.acknowledge(DELETED);
+    if (status === 200) acknowledgedChanges.push(`${namespaceName} ${identifier}: ${DELETED}`);
     return;
   }
   const limit = ++limits;
-  state.begin(String(limit));
-  await done(server.port, 'ratelimits.setOverride', { ...of, limit, duration: LASTING_MS });
+  state.beginChange(String(limit));
+  await callOperationOk(server.port, 'ratelimits.setOverride', {
+    ...of,
+    limit,
+    duration: LONGEST_WINDOW_MS,
+  });
   state.acknowledge(String(limit));
-  told.push(`${namespaceName} ${identifier}: ${limit}`);
+  acknowledgedChanges.push(`${namespaceName} ${identifier}: ${limit}`);
   if (!namespaceName.endsWith('*')) namespaces.add(namespaceName);
 }
 
-async function allPages(server: Running, operation: 'ratelimits.exportOverrides' | 'keys.list') {
+async function allPages(
+  server: ServerProcess,
+  operation: 'ratelimits.exportOverrides' | 'keys.list',
+) {
   const items: Fields[] = [];
   let cursor: unknown;
   do {
-    const page = await done(server.port, operation, cursor === undefined ? {} : { cursor });
+    const page = await callOperationOk(
+      server.port,
+      operation,
+      cursor === undefined ? {} : { cursor },
+    );
     items.push(...((page.overrides ?? page.keys) as Fields[]));
     cursor = page.cursor;
   } while (cursor !== undefined);
@@ -136,43 +150,45 @@ async function allPages(server: Running, operation: 'ratelimits.exportOverrides'
 }
 
 /** What an entry tells of, and what became of it. */
-function tellingOf({ action, target, after }: Entry): [string, string] {
+function describeEntry({ action, target, after }: AuditEntryFields): [string, string] {
   const { keyId, namespace, identifier } = target as Fields;
   if (action === 'key.create') return [`${keyId}`, 'made'];
-  if (action === 'key.revoke') return [`${keyId}`, GONE];
-  const became = action === 'override.delete' ? GONE : `${(after as Fields).limit}`;
+  if (action === 'key.revoke') return [`${keyId}`, DELETED];
+  const became = action === 'override.delete' ? DELETED : `${(after as Fields).limit}`;
   return [`${namespace} ${identifier}`, became];
 }
 
 /** Every acknowledged change has its entry, and the newest entries tell of what there is. */
-async function verifyAudit(server: Running, there: ReadonlyMap<string, string>) {
-  const entries = await allEntries(server);
+async function verifyAudit(server: ServerProcess, there: ReadonlyMap<string, string>) {
+  const entries = await listAuditEntries(server);
   const changes = entries.filter(({ action }) => action !== 'namespace.create');
-  const lately = changes.filter(({ id }) => id > seen).map((one) => tellingOf(one).join(': '));
-  for (const one of told) {
+  const lately = changes
+    .filter(({ id }) => id > lastAuditId)
+    .map((one) => describeEntry(one).join(': '));
+  for (const one of acknowledgedChanges) {
     const at = lately.indexOf(one);
     expect([one, at >= 0]).toEqual([one, true]);
     lately.splice(at, 1);
   }
   // Each client has had one change on its way at most.
-  if (seen > 0) expect(lately.length).toBeLessThanOrEqual(revoked + CLIENTS);
+  if (lastAuditId > 0) expect(lately.length).toBeLessThanOrEqual(revoked + CLIENTS);
   const newest = new Map<string, string>();
   for (const one of changes) {
-    const [what, became] = tellingOf(one);
+    const [what, became] = describeEntry(one);
     if (!newest.has(what)) newest.set(what, became);
   }
   for (const [what, became] of newest) {
-    expect([what, became]).toEqual([what, there.get(what) ?? GONE]);
+    expect([what, became]).toEqual([what, there.get(what) ?? DELETED]);
   }
   const untold = [...there.keys()].filter((what) => !newest.has(what));
   if (entries.length < AUDIT_ENTRIES_MAX) expect(untold).toEqual([]);
   expect(entries.map(({ id }) => id)).toEqual(entries.map((_, i) => entries[0].id - i));
-  told = [];
-  seen = entries[0]?.id ?? 0;
+  acknowledgedChanges = [];
+  lastAuditId = entries[0]?.id ?? 0;
 }
 
 /** Compares what there is with what there may be, and goes on from there. */
-async function verify(server: Running) {
+async function verifyAfterRestart(server: ServerProcess) {
   const overrides = await allPages(server, 'ratelimits.exportOverrides');
   const keys = await allPages(server, 'keys.list');
   const found = new Map(
@@ -184,15 +200,15 @@ async function verify(server: Running) {
   }
   await verifyAudit(server, there);
   for (const { name } of keys) if (name !== 'configured root key') found.set(`${name}`, 'made');
-  for (const [name, { possible }] of things) {
-    const value = found.get(name) ?? GONE;
-    expect([name, [...possible]]).toEqual([name, expect.arrayContaining([value])]);
-    thing(name).acknowledge(value);
+  for (const [name, { possibleValues }] of expectedRecords) {
+    const value = found.get(name) ?? DELETED;
+    expect([name, [...possibleValues]]).toEqual([name, expect.arrayContaining([value])]);
+    expectedRecord(name).acknowledge(value);
   }
-  expect([...found.keys()].filter((name) => !things.has(name))).toEqual([]);
+  expect([...found.keys()].filter((name) => !expectedRecords.has(name))).toEqual([]);
   // The start says what it loaded.
   const said = /\{[^\n]*"msg":"loaded"\}/;
-  await until('it does', () => said.test(server.stderr()));
+  await waitUntil('it does', () => said.test(server.stderr()));
   const loaded = JSON.parse(said.exec(server.stderr())![0]);
   expect(loaded.overrides.exact + loaded.overrides.wildcard).toBe(overrides.length);
   expect(loaded.keys).toBe(keys.length);
@@ -201,51 +217,56 @@ async function verify(server: Running) {
   for (const { namespaceName, identifier, limit } of overrides.slice(0, 3)) {
     if (`${namespaceName}${identifier}`.includes('*')) continue;
     const body = { namespace: namespaceName, identifier, limit: 1, duration: 1_000, cost: 0 };
-    expect((await check(server.port, body)).limit).toBe(limit);
+    expect((await sendCheck(server.port, body)).limit).toBe(limit);
   }
-  for (const [name, { key, keyId }] of shown) {
+  for (const [name, { key, keyId }] of createdKeys) {
     if (!keys.some((one) => one.keyId === keyId)) {
-      shown.delete(name);
+      createdKeys.delete(name);
       continue;
     }
     const headers = { Authorization: `Bearer ${key}` };
     const body = JSON.stringify({ identifier: 'a', limit: 1, duration: 1_000, cost: 0 });
-    expect((await request(server.port, { headers, body })).status).not.toBe(401);
+    expect((await sendRequest(server.port, { headers, body })).status).not.toBe(401);
   }
   // A key whose answer was lost is revoked by its name.
   revoked = 0;
   for (const { name, keyId } of keys) {
-    if (name === 'configured root key' || shown.has(`${name}`)) continue;
-    await done(server.port, 'keys.revoke', { keyId });
+    if (name === 'configured root key' || createdKeys.has(`${name}`)) continue;
+    await callOperationOk(server.port, 'keys.revoke', { keyId });
     revoked++;
-    thing(`${name}`).acknowledge(GONE);
+    expectedRecord(`${name}`).acknowledge(DELETED);
   }
 }
 
 test(`nothing acknowledged is lost and nothing half-written is read over ${KILLS} kills`, async () => {
   const seed = newSeed();
-  const below = random(seed);
+  const below = seededRandom(seed);
   let acknowledged = 0;
   const options = { args: ['--counters', '1024', '--acceptors', '1'] };
   for (let kill = 0; kill < KILLS; kill++) {
     const server = await startServer(dataDir, options);
-    await verify(server);
+    await verifyAfterRestart(server);
     const before = acknowledged;
     const clients = Array.from({ length: CLIENTS }, (_, client) => {
-      return change(server, client, below, () => {
+      return changeUntilKilled(server, client, below, () => {
         acknowledged++;
       });
     });
-    await until('a change is acknowledged', () => acknowledged > before);
+    await waitUntil('a change is acknowledged', () => acknowledged > before);
     await new Promise((resolve) => setTimeout(resolve, below(150)));
     server.child.kill('SIGKILL');
     await server.exited;
     await Promise.all(clients);
   }
   const server = await startServer(dataDir, options);
-  await verify(server);
+  await verifyAfterRestart(server);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   const changes = `${acknowledged} changes acknowledged`;
-  figure('P4', 'kill -9 amid changes', `${KILLS} kills`, `${changes}, 0 lost; seed ${seed}`);
+  recordMeasurement(
+    'P4',
+    'kill -9 amid changes',
+    `${KILLS} kills`,
+    `${changes}, 0 lost; seed ${seed}`,
+  );
   expect(acknowledged).toBeGreaterThanOrEqual(KILLS);
 }, 300_000);

@@ -4,32 +4,32 @@
  * window had not so much left, and so has not at its end either.
  */
 
-export interface Window {
+export interface WindowTotals {
   /** Tokens admitted. */
-  admitted: number;
+  allowed: number;
   /** The smallest cost that was refused; infinity where none was. */
-  refused: number;
+  smallestDenied: number;
 }
 
-export interface Verdict {
+export interface LedgerReport {
   decisions: number;
   windows: number;
   /** The most that a window has admitted beyond its limit; at most 0 where P1 holds. */
-  excess: number;
+  maxExcess: number;
   /** Windows that refused what would have fitted: 0 where P2 holds. */
-  falseRefusals: number;
+  falseDenials: number;
   /** Tokens that these windows had left. */
-  missing: number;
+  tokensMissing: number;
   /** A few of what is wrong, in words. */
-  wrong: string[];
+  violations: string[];
 }
 
-const SHOWN = 5;
+const VIOLATIONS_SHOWN = 5;
 
 export class Ledger {
   decisions = 0;
   /** By reset, and by id. */
-  readonly #windows = new Map<number, Map<number, Window>>();
+  readonly #windows = new Map<number, Map<number, WindowTotals>>();
   readonly #limitOf: (id: number) => number;
 
   /** @param limitOf the limit of each counter */
@@ -37,7 +37,7 @@ export class Ledger {
     this.#limitOf = limitOf;
   }
 
-  note(id: number, reset: number, cost: number, admitted: boolean): void {
+  record(id: number, reset: number, cost: number, allowed: boolean): void {
     this.decisions++;
     let windows = this.#windows.get(reset);
     if (windows === undefined) {
@@ -46,39 +46,39 @@ export class Ledger {
     }
     let window = windows.get(id);
     if (window === undefined) {
-      window = { admitted: 0, refused: Number.POSITIVE_INFINITY };
+      window = { allowed: 0, smallestDenied: Number.POSITIVE_INFINITY };
       windows.set(id, window);
     }
-    if (admitted) window.admitted += cost;
-    else window.refused = Math.min(window.refused, cost);
+    if (allowed) window.allowed += cost;
+    else window.smallestDenied = Math.min(window.smallestDenied, cost);
   }
 
   /** What was admitted of a counter in a window. */
-  admitted(id: number, reset: number): number {
-    return this.#windows.get(reset)?.get(id)?.admitted ?? 0;
+  tokensAllowed(id: number, reset: number): number {
+    return this.#windows.get(reset)?.get(id)?.allowed ?? 0;
   }
 
-  verdict(): Verdict {
-    let excess = Number.NEGATIVE_INFINITY;
-    let falseRefusals = 0;
-    let missing = 0;
+  report(): LedgerReport {
+    let maxExcess = Number.NEGATIVE_INFINITY;
+    let falseDenials = 0;
+    let tokensMissing = 0;
     let windows = 0;
     const wrong: string[] = [];
     for (const [reset, byId] of this.#windows) {
       windows += byId.size;
-      for (const [id, { admitted, refused }] of byId) {
+      for (const [id, { allowed, smallestDenied }] of byId) {
         const limit = this.#limitOf(id);
         const name = `${id}/${reset}`;
-        excess = Math.max(excess, admitted - limit);
-        if (admitted > limit) wrong.push(`${name}: ${admitted} of ${limit} admitted`);
-        if (admitted + refused > limit) continue;
-        falseRefusals++;
-        missing += limit - admitted;
-        wrong.push(`${name}: ${refused} refused at ${admitted} of ${limit}`);
+        maxExcess = Math.max(maxExcess, allowed - limit);
+        if (allowed > limit) wrong.push(`${name}: ${allowed} of ${limit} admitted`);
+        if (allowed + smallestDenied > limit) continue;
+        falseDenials++;
+        tokensMissing += limit - allowed;
+        wrong.push(`${name}: ${smallestDenied} refused at ${allowed} of ${limit}`);
       }
     }
     const { decisions } = this;
-    const shown = wrong.slice(0, SHOWN);
-    return { decisions, windows, excess, falseRefusals, missing, wrong: shown };
+    const shown = wrong.slice(0, VIOLATIONS_SHOWN);
+    return { decisions, windows, maxExcess, falseDenials, tokensMissing, violations: shown };
   }
 }

@@ -5,11 +5,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { LASTING_MS, metric, metrics, request } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { LONGEST_WINDOW_MS, readMetric, readMetrics, sendRequest } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
 import { limitCpu } from '../support/quota.ts';
-import { ROOT_KEY, type Running, until } from '../support/server.ts';
-import { figure, IS_LONG } from './promises.ts';
+import { ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
+import { IS_LONG, recordMeasurement } from './promises.ts';
 
 const run = promisify(execFile);
 /** Where it is not installed the test is skipped, but not where nothing may be. */
@@ -28,9 +28,9 @@ const LOAD_TIMES = 10;
  */
 const LEFT = IS_LONG ? 1 / 2 : 1 / 4;
 
-const own = eachOnItsOwn(['--acceptors', '1', '--workers', '1', '--counters', '65536']);
+const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '65536']);
 
-interface Load {
+interface LoadOptions {
   connections: number;
   seconds?: number;
   requests?: number;
@@ -38,7 +38,7 @@ interface Load {
   rate?: number;
 }
 
-interface Answered {
+interface LoadResult {
   statuses: Record<string, number>;
   answers: number;
   perSecond: number;
@@ -48,12 +48,15 @@ interface Answered {
   p99Ms: number;
 }
 
-async function h2load(server: Running, load: Load): Promise<Answered> {
+async function runH2load(server: ServerProcess, load: LoadOptions): Promise<LoadResult> {
   const { connections, seconds, requests, rate } = load;
   const body = join(own.dataDir, 'body');
   const log = join(own.dataDir, `log-${performance.now()}`);
-  writeFileSync(body, JSON.stringify({ identifier: 'a', limit: 1e12, duration: LASTING_MS }));
-  const cpuSeconds = () => metric(server.adminUrl, 'process_cpu_seconds_total');
+  writeFileSync(
+    body,
+    JSON.stringify({ identifier: 'a', limit: 1e12, duration: LONGEST_WINDOW_MS }),
+  );
+  const cpuSeconds = () => readMetric(server.adminUrl, 'process_cpu_seconds_total');
   const began = performance.now();
   const beganCpu = await cpuSeconds();
   await run('h2load', [
@@ -91,11 +94,11 @@ test.skipIf(noH2load)(
     const server = await own.start();
     const normal = { connections: CONNECTIONS.some, seconds: 1 };
     // Compiled while it has time.
-    await h2load(server, normal);
+    await runH2load(server, normal);
     const quota = limitCpu(server.child, SHARE);
-    const before = await h2load(server, normal);
+    const before = await runH2load(server, normal);
     // As many connections, each of which waits for its answer: the most that can be done for them.
-    const peak = await h2load(server, { connections: CONNECTIONS.many, seconds: 1 });
+    const peak = await runH2load(server, { connections: CONNECTIONS.many, seconds: 1 });
     const requests = before.perSecond * SECONDS;
     const rate = before.perSecond * LOAD_TIMES;
     // Somebody else, and a look at the admin port, in the midst of it.
@@ -105,42 +108,42 @@ test.skipIf(noH2load)(
     const aside = (async () => {
       while (!over) {
         const began = performance.now();
-        const body = JSON.stringify({ identifier: 'b', limit: 1e12, duration: LASTING_MS });
-        expect((await request(server.port, { body })).status).toBe(200);
+        const body = JSON.stringify({ identifier: 'b', limit: 1e12, duration: LONGEST_WINDOW_MS });
+        expect((await sendRequest(server.port, { body })).status).toBe(200);
         expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
         slowestMs = Math.max(slowestMs, performance.now() - began);
         beside++;
       }
     })();
-    const loaded = await h2load(server, { connections: CONNECTIONS.many, requests, rate });
+    const loaded = await runH2load(server, { connections: CONNECTIONS.many, requests, rate });
     over = true;
     await aside;
-    const after = await h2load(server, normal);
+    const after = await runH2load(server, normal);
 
     // It is small still, and closes them as it comes to it.
-    await until('all connections are closed', async () => {
-      return (await metric(server.adminUrl, 'weir_connections')) === 0;
+    await waitUntil('all connections are closed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
     });
-    const figures = await metrics(server.adminUrl);
+    const figures = await readMetrics(server.adminUrl);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    quota.end();
+    quota.remove();
     const percent = (share: number) => `${Math.round(100 * share)} %`;
     const goodput = percent(loaded.perSecond / peak.perSecond);
     const perCpu = percent(loaded.perCpuSecond / peak.perCpuSecond);
     const again = percent(after.perSecond / before.perSecond);
     const fault = `${LOAD_TIMES} times capacity for ${SECONDS} s, ${SHARE} of a core`;
     const counts = JSON.stringify(loaded.statuses);
-    figure(
+    recordMeasurement(
       'P3',
       fault,
       `${requests} checks by ${CONNECTIONS.many} connections`,
       `answered ${loaded.answers} ${counts}, p50 ${loaded.medianMs} ms, p99 ${loaded.p99Ms} ms;` +
         ` ${beside} beside them, the slowest in ${Math.round(slowestMs)} ms`,
     );
-    figure(
+    recordMeasurement(
       'P8',
       fault,
-      `small by ${quota.by}: ${before.perSecond} checks/s, p99 ${before.p99Ms} ms`,
+      `small by ${quota.mechanism}: ${before.perSecond} checks/s, p99 ${before.p99Ms} ms`,
       `under it ${goodput} of ${peak.perSecond} (${perCpu} for its time on a core),` +
         ` right after it ${again} of ${before.perSecond}, p99 ${after.p99Ms} ms`,
     );

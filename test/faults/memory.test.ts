@@ -2,12 +2,12 @@
 
 import { Worker } from 'node:worker_threads';
 import { describe, expect, test } from 'vitest';
-import { check, LASTING_MS, metric, request } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { MODES, type Running } from '../support/server.ts';
-import { figure, IS_LONG, trials } from './promises.ts';
-import { type Ask, askOf, Traffic } from './traffic.ts';
-import { expectPeacefulStop } from './unharmed.ts';
+import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
+import { IS_LONG, recordMeasurement, trialCount } from './promises.ts';
+import { type PreparedCheck, prepareCheck, Traffic } from './traffic.ts';
+import { expectCleanStop } from './unharmed.ts';
 
 const COUNTERS = IS_LONG ? 65_536 : 2_048;
 const CONNECTIONS = 32;
@@ -16,9 +16,9 @@ const DEPTH = { 'in-place': 16, worker: 1 } as const;
 const CLIENTS = 100;
 const LIMITS = [1, 1_000];
 
-const own = eachOnItsOwn([]);
+const own = useDataDirectory([]);
 
-interface Spray {
+interface SprayOptions {
   namespace: (n: number) => string;
   limit: number;
   cost?: number;
@@ -32,13 +32,22 @@ interface Spray {
 const DIGITS = 9;
 
 /** Makes checks of numbered identifiers, each a copy with another number. */
-function numbered(limit: number, cost: number): (namespace: string, n: number) => Ask {
-  const templates = new Map<string, Ask>();
+function numberedChecks(
+  limit: number,
+  cost: number,
+): (namespace: string, n: number) => PreparedCheck {
+  const templates = new Map<string, PreparedCheck>();
   return (namespace, n) => {
     let template = templates.get(namespace);
     if (template === undefined) {
       const identifier = `s_${'#'.repeat(DIGITS)}`;
-      template = askOf(0, { namespace, identifier, cost, limit, duration: LASTING_MS });
+      template = prepareCheck(0, {
+        namespace,
+        identifier,
+        cost,
+        limit,
+        duration: LONGEST_WINDOW_MS,
+      });
       templates.set(namespace, template);
     }
     const bytes = Buffer.from(template.bytes);
@@ -49,13 +58,13 @@ function numbered(limit: number, cost: number): (namespace: string, n: number) =
 
 /** Asks for so many identifiers that nobody has asked for before. */
 let sprayed = 0;
-async function spray(server: Running, count: number, spray: Spray): Promise<Traffic> {
+async function spray(server: ServerProcess, count: number, spray: SprayOptions): Promise<Traffic> {
   const { namespace, limit, cost = 1, times = 1, mode = 'in-place' } = spray;
   const { identifiers = Number.POSITIVE_INFINITY } = spray;
   const first = sprayed;
-  const askFor = numbered(limit, cost);
-  const asks: Ask[] = [];
-  const next = () => {
+  const askFor = numberedChecks(limit, cost);
+  const asks: PreparedCheck[] = [];
+  const nextCheck = () => {
     if (asks.length === 0) {
       const n = sprayed++;
       const ask = askFor(namespace(n - first), n % identifiers);
@@ -67,20 +76,26 @@ async function spray(server: Running, count: number, spray: Spray): Promise<Traf
   const traffic = new Traffic({
     port: server.port,
     connections: CONNECTIONS,
-    depth: DEPTH[mode],
+    checksPerPacket: DEPTH[mode],
     seed: 1,
     checks: packets * DEPTH[mode],
-    next,
+    nextCheck,
   });
   await traffic.ended;
-  expect([traffic.unanswered, traffic.broken, [...traffic.errors]]).toEqual([0, [], []]);
+  expect([traffic.unanswered, traffic.connectionErrors, [...traffic.errors]]).toEqual([0, [], []]);
   return traffic;
 }
 
 /** How long checks of others take meanwhile, one after the other. */
-async function besides(server: Running, load: () => Promise<unknown>): Promise<string> {
-  const body = { namespace: 'probe', identifier: 'p', limit: 1e9, duration: LASTING_MS, cost: 1 };
-  const workerData = { port: server.port, bytes: askOf(0, body).bytes };
+async function probeDuring(server: ServerProcess, load: () => Promise<unknown>): Promise<string> {
+  const body = {
+    namespace: 'probe',
+    identifier: 'p',
+    limit: 1e9,
+    duration: LONGEST_WINDOW_MS,
+    cost: 1,
+  };
+  const workerData = { port: server.port, bytes: prepareCheck(0, body).bytes };
   const worker = new Worker(new URL('probe.mjs', import.meta.url), { workerData });
   await load();
   const [took]: number[][] = await new Promise((resolve) => {
@@ -99,7 +114,7 @@ const start = (mode: keyof typeof DEPTH = 'in-place') => {
 const TEN_TIMES = `${10 * COUNTERS} identifiers for ${COUNTERS} counters`;
 
 /** The table is the same, whoever decides. */
-const SPRAYED = IS_LONG ? MODES : MODES.slice(0, 1);
+const SPRAYED = IS_LONG ? DECIDE_MODES : DECIDE_MODES.slice(0, 1);
 
 describe.each(SPRAYED)(
   'decided %s, sprayed with ten times more identifiers than counters:',
@@ -111,30 +126,35 @@ describe.each(SPRAYED)(
           namespace: i % 2 === 0 ? 'mine' : 'sprayed',
           identifier: `refused_${limit}_${i}`,
           limit,
-          duration: LASTING_MS,
+          duration: LONGEST_WINDOW_MS,
         })),
       );
       for (const body of refused) {
-        expect((await check(server.port, { ...body, cost: body.limit })).success).toBe(true);
-        expect((await check(server.port, body)).success).toBe(false);
+        expect((await sendCheck(server.port, { ...body, cost: body.limit })).success).toBe(true);
+        expect((await sendCheck(server.port, body)).success).toBe(false);
       }
       const few = { namespace: () => 'sprayed', identifiers: 10, limit: 1e9, mode };
-      const without = await besides(server, () => spray(server, 10 * COUNTERS, few));
-      const beside = await besides(server, async () => {
+      const without = await probeDuring(server, () => spray(server, 10 * COUNTERS, few));
+      const beside = await probeDuring(server, async () => {
         for (const limit of LIMITS) {
           await spray(server, 5 * COUNTERS, { namespace: () => 'sprayed', limit, mode });
         }
       });
       let forgotten = 0;
-      for (const body of refused) if ((await check(server.port, body)).success) forgotten++;
-      const evicted = await metric(server.adminUrl, 'weir_live_evictions_total');
+      for (const body of refused) if ((await sendCheck(server.port, body)).success) forgotten++;
+      const evicted = await readMetric(server.adminUrl, 'weir_live_evictions_total');
       const fault = `spraying, ${mode}`;
       const tried = TEN_TIMES;
-      figure('P1', fault, tried, `${forgotten} of ${refused.length} refused clients let in again`);
-      figure('P7', fault, tried, `others: ${beside}; by few identifiers ${without}`);
+      recordMeasurement(
+        'P1',
+        fault,
+        tried,
+        `${forgotten} of ${refused.length} refused clients let in again`,
+      );
+      recordMeasurement('P7', fault, tried, `others: ${beside}; by few identifiers ${without}`);
       expect(evicted).toBeGreaterThan(6 * COUNTERS);
       expect(forgotten).toBe(0);
-      await expectPeacefulStop(server);
+      await expectCleanStop(server);
     }, 300_000);
   },
 );
@@ -148,27 +168,27 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       const each = { namespace: () => 'crowd', limit, cost: limit, times: 2 };
       await spray(server, 10 * COUNTERS, each);
       const full = 'weir_full_table_answers_total{answer="deny"}';
-      expect(await metric(server.adminUrl, full)).toBeGreaterThan(COUNTERS);
+      expect(await readMetric(server.adminUrl, full)).toBeGreaterThan(COUNTERS);
       let lockedOut = 0;
-      const newcomers = trials(500, 5_000);
+      const newcomers = trialCount(500, 5_000);
       for (let i = 0; i < newcomers; i++) {
         const body = {
           namespace: 'others',
           identifier: `new_${i}`,
           limit: 5,
-          duration: LASTING_MS,
+          duration: LONGEST_WINDOW_MS,
         };
-        if (!(await check(server.port, body)).success) lockedOut++;
+        if (!(await sendCheck(server.port, body)).success) lockedOut++;
       }
       const tried = `${TEN_TIMES}, limit ${limit}`;
-      figure(
+      recordMeasurement(
         'P2',
         'one namespace fills the table',
         tried,
         `${lockedOut} of ${newcomers} newcomers of another refused`,
       );
       expect(lockedOut).toBe(0);
-      await expectPeacefulStop(server);
+      await expectCleanStop(server);
     },
     300_000,
   );
@@ -176,10 +196,10 @@ describe('sprayed with ten times more identifiers than counters,', () => {
   test('whoever stays one token under the limit gets no second budget for less than a full table', async () => {
     const server = await start();
     const LIMIT = 1_000;
-    const body = { namespace: 'sly', identifier: 'sly', limit: LIMIT, duration: LASTING_MS };
-    await check(server.port, { ...body, cost: LIMIT - 1 });
+    const body = { namespace: 'sly', identifier: 'sly', limit: LIMIT, duration: LONGEST_WINDOW_MS };
+    await sendCheck(server.port, { ...body, cost: LIMIT - 1 });
     const isForgotten = async () => {
-      return (await check(server.port, { ...body, cost: 0 })).remaining > 1;
+      return (await sendCheck(server.port, { ...body, cost: 0 })).remaining > 1;
     };
     // Sprayed counters that have used less go before: whatever their number.
     await spray(server, 10 * COUNTERS, { namespace: () => 'sly', limit: LIMIT });
@@ -192,14 +212,14 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       needed += step;
     }
     const tried = `${TEN_TIMES} of the same limit`;
-    figure(
+    recordMeasurement(
       'P1',
       'one token under the limit, spraying',
       tried,
       `0 second budgets; one of ${LIMIT} for ${needed} exhausted counters of a limit of 1`,
     );
     expect(needed).toBeGreaterThanOrEqual(COUNTERS);
-    await expectPeacefulStop(server);
+    await expectCleanStop(server);
   }, 300_000);
 
   test('a process grows no further', async () => {
@@ -209,12 +229,12 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       let least = Number.POSITIVE_INFINITY;
       for (let i = 0; i < 5; i++) {
         await new Promise((resolve) => setTimeout(resolve, 100));
-        least = Math.min(least, await metric(server.adminUrl, 'process_resident_memory_bytes'));
+        least = Math.min(least, await readMetric(server.adminUrl, 'process_resident_memory_bytes'));
       }
       return least;
     };
-    const slots = await metric(server.adminUrl, 'weir_table_slots');
-    const [filled, more] = [trials(10, 15) * COUNTERS, trials(20, 153) * COUNTERS];
+    const slots = await readMetric(server.adminUrl, 'weir_table_slots');
+    const [filled, more] = [trialCount(10, 15) * COUNTERS, trialCount(20, 153) * COUNTERS];
     const namespace = (n: number) => `ns_${n % 7}`;
     await spray(server, filled, { namespace, limit: 10 });
     const before = await rss();
@@ -223,10 +243,10 @@ describe('sprayed with ten times more identifiers than counters,', () => {
     const growth = (100 * (after - before)) / before;
     const mib = (before / 2 ** 20).toFixed(0);
     const tried = `${filled} identifiers, then ${more} more`;
-    figure('P7', 'distinct identifiers', tried, `${growth.toFixed(1)} % on ${mib} MiB`);
-    expect(await metric(server.adminUrl, 'weir_table_slots')).toBe(slots);
+    recordMeasurement('P7', 'distinct identifiers', tried, `${growth.toFixed(1)} % on ${mib} MiB`);
+    expect(await readMetric(server.adminUrl, 'weir_table_slots')).toBe(slots);
     expect(growth).toBeLessThan(IS_LONG ? 2 : 25);
-    expect((await request(server.port, { path: '/nowhere' })).status).toBe(404);
-    await expectPeacefulStop(server);
+    expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);
+    await expectCleanStop(server);
   }, 1_200_000);
 });

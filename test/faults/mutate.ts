@@ -1,11 +1,12 @@
 /** Bytes that somebody might send on purpose: known ones, changed a little, from a seed. */
 
-export type Below = (below: number) => number;
+export type RandomBelow = (below: number) => number;
 
-export const pick = <T>(below: Below, values: readonly T[]): T => values[below(values.length)];
+export const pick = <T>(below: RandomBelow, values: readonly T[]): T =>
+  values[below(values.length)];
 
 /** Texts that have broken other services. All are well-formed. */
-export const NAUGHTY: readonly string[] = [
+export const HOSTILE_STRINGS: readonly string[] = [
   '',
   ' ',
   '\t\r\n',
@@ -133,11 +134,11 @@ const JSON_TOKENS: readonly string[] = [
   ']'.repeat(300),
   'A'.repeat(3_000),
   '*a'.repeat(16),
-  ...NAUGHTY.slice(0, 40),
+  ...HOSTILE_STRINGS.slice(0, 40),
 ];
 
 /** Bytes that are no UTF-8: overlong, surrogates, cut, beyond the last code point, and never. */
-const NO_UTF8: readonly Uint8Array[] = [
+const INVALID_UTF8: readonly Uint8Array[] = [
   [0xc0, 0x80],
   [0xc1, 0xbf],
   [0xe0, 0x80, 0xaf],
@@ -201,15 +202,15 @@ const HEAD_TOKENS: readonly string[] = [
   '1;ext="\n"\r\n',
 ];
 
-export interface Tokens {
+export interface TokenSet {
   readonly tokens: readonly Uint8Array[];
 }
-const encoded = (texts: readonly string[]) => texts.map((text) => Buffer.from(text));
-export const OF_JSON: Tokens = { tokens: [...encoded(JSON_TOKENS), ...NO_UTF8] };
-export const OF_HEADS: Tokens = { tokens: encoded(HEAD_TOKENS) };
+const encodeTexts = (texts: readonly string[]) => texts.map((text) => Buffer.from(text));
+export const JSON_TOKEN_SET: TokenSet = { tokens: [...encodeTexts(JSON_TOKENS), ...INVALID_UTF8] };
+export const HEAD_TOKEN_SET: TokenSet = { tokens: encodeTexts(HEAD_TOKENS) };
 
 /** Some bits flipped, bytes replaced, cut out, doubled or exchanged, pieces put in, or the end off. */
-export function mutate(below: Below, { tokens }: Tokens, bytes: Uint8Array): Buffer {
+export function mutate(below: RandomBelow, { tokens }: TokenSet, bytes: Uint8Array): Buffer {
   let result = Buffer.from(bytes);
   const put = (at: number, skip: number, piece: Uint8Array) => {
     result = Buffer.concat([result.subarray(0, at), piece, result.subarray(at + skip)]);
@@ -250,7 +251,7 @@ export function mutate(below: Below, { tokens }: Tokens, bytes: Uint8Array): Buf
 }
 
 /** The lines of a head, in another order or doubled; the first stays. */
-export function shuffleLines(below: Below, head: string): string {
+export function shuffleLines(below: RandomBelow, head: string): string {
   const [first, ...lines] = head.split('\r\n');
   const [a, b] = [below(lines.length), below(lines.length)];
   if (below(3) === 0) lines.splice(a, 0, lines[b]);
@@ -265,7 +266,7 @@ const HEADER_LINE = /^[\w!#$%&'*+.^`|~-]+:[ \t]*[\x20-\x7e\t]*$/;
  * Whether bytes are one whole request about whose end nobody can be in doubt. It is stricter than
  * HTTP, so that whoever serves HTTP has to answer what it takes.
  */
-export function isOneRequest(bytes: Buffer): boolean {
+export function isSingleValidRequest(bytes: Buffer): boolean {
   const text = bytes.toString('latin1');
   const end = text.indexOf('\r\n\r\n');
   if (end < 0 || end > 16_000) return false;

@@ -3,18 +3,18 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { ONE, put } from '../support/certificates.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { CERTIFICATE_A, writeCertificate } from '../support/certificates.ts';
+import { useDataDirectory } from '../support/own.ts';
 import {
+  CLI_PATH,
   freePort,
-  MAIN,
   ROOT_KEY,
   removeDirectory,
   temporaryDirectory,
 } from '../support/server.ts';
-import { figure } from './promises.ts';
+import { recordMeasurement } from './promises.ts';
 
-const own = eachOnItsOwn([]);
+const own = useDataDirectory([]);
 const run = promisify(execFile);
 
 const CLIENT = new URL('narrow.process.mjs', import.meta.url).pathname;
@@ -29,10 +29,10 @@ test.skipIf(noNetwork).each(['plain', 'TLS'])(
   'an answer larger than what the kernel takes at once is read whole, %s',
   async (kind) => {
     const place = temporaryDirectory();
-    const { cert, key } = put(place, ONE);
+    const { cert, key } = writeCertificate(place, CERTIFICATE_A);
     const tls = kind === 'TLS' ? ['--tls-cert', cert, '--tls-key', key] : [];
     const ports = [await freePort(), await freePort()].map(String);
-    const client = [CLIENT, MAIN, ...ports, own.dataDir, ROOT_KEY, WAITS_MS.join(), ...tls];
+    const client = [CLIENT, CLI_PATH, ...ports, own.dataDir, ROOT_KEY, WAITS_MS.join(), ...tls];
     const inNetwork = ['-n', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh'];
     const { stdout } = await run('unshare', [...inNetwork, process.execPath, ...client]);
     const { code, limits } = JSON.parse(stdout);
@@ -40,7 +40,12 @@ test.skipIf(noNetwork).each(['plain', 'TLS'])(
     const whole = limits.filter((length: number) => length === 100).length;
     const asked = 2 * WAITS_MS.length;
     const tried = `${asked} of 100 checks, 300 KB each, half of them the last of a connection`;
-    figure('P3', `large answers over small buffers, ${kind}`, tried, `${whole} read whole`);
+    recordMeasurement(
+      'P3',
+      `large answers over small buffers, ${kind}`,
+      tried,
+      `${whole} read whole`,
+    );
     expect([code, whole]).toEqual([0, asked]);
   },
 );

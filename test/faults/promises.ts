@@ -5,9 +5,9 @@
  */
 
 import { TestRunner } from 'vitest';
-import { scaled } from '../support/scale.ts';
+import { scaledCount } from '../support/scale.ts';
 
-export const PROMISES = {
+export const GUARANTEES = {
   P1: 'no window admits more than its limit',
   P2: 'nothing is refused that fits',
   P3: 'every request has one answer',
@@ -20,11 +20,11 @@ export const PROMISES = {
   P11: 'no secret gets out',
 } as const;
 
-export type PromiseName = keyof typeof PROMISES;
+export type GuaranteeName = keyof typeof GUARANTEES;
 
 /** One figure of one promise under one fault. */
-export interface Figure {
-  promise: PromiseName;
+export interface Measurement {
+  guarantee: GuaranteeName;
   fault: string;
   /** How often it was tried: 200 kills, 10 000 000 decisions. */
   trials: string;
@@ -34,27 +34,27 @@ export interface Figure {
 
 declare module 'vitest' {
   interface TaskMeta {
-    figures?: Figure[];
+    figures?: Measurement[];
   }
 }
 
 /** Notes what the running test has measured of a promise. It is for the test to fail where due. */
-export function figure(
-  promise: PromiseName,
+export function recordMeasurement(
+  guarantee: GuaranteeName,
   fault: string,
   trials: string,
   measured: string,
 ): void {
   const { meta } = TestRunner.getCurrentTest()!;
   meta.figures ??= [];
-  meta.figures.push({ promise, fault, trials, measured });
+  meta.figures.push({ guarantee, fault, trials, measured });
 }
 
 export const IS_LONG = process.env.WEIR_FAULTS === 'long';
 
 /** How often something is tried: in the long set, and in the quick one that belongs to all tests. */
-export function trials(quick: number, long: number): number {
-  return IS_LONG ? long : scaled(quick);
+export function trialCount(quick: number, long: number): number {
+  return IS_LONG ? long : scaledCount(quick);
 }
 
 /** The seed of what is random in a test; WEIR_SEED repeats a run. To be shown in a figure. */

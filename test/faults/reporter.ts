@@ -1,37 +1,37 @@
 /** Prints the table of promises when all tests have run: each figure, and whether its test passed. */
 
 import type { Reporter, TestModule } from 'vitest/node';
-import { type Figure, PROMISES, type PromiseName } from './promises.ts';
+import { GUARANTEES, type GuaranteeName, type Measurement } from './promises.ts';
 
-interface Row extends Figure {
+interface ReportRow extends Measurement {
   passed: boolean;
 }
 
-const HEAD = ['', 'fault', 'tried', 'measured', ''];
+const COLUMN_TITLES = ['', 'fault', 'tried', 'measured', ''];
 /** A column is no wider, but for a cell that is longer by itself. */
-const WIDTH_MOST = 50;
+const COLUMN_WIDTH_MAX = 50;
 
-export default class PromiseTable implements Reporter {
+export default class GuaranteeReporter implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
-    const rows: Row[] = modules.flatMap((module) =>
+    const rows: ReportRow[] = modules.flatMap((module) =>
       [...module.children.allTests()].flatMap((test) => {
         const passed = test.result().state === 'passed';
         return (test.meta().figures ?? []).map((figure) => ({ ...figure, passed }));
       }),
     );
-    if (rows.length > 0) process.stdout.write(`\n${tableOf(rows)}\n`);
+    if (rows.length > 0) process.stdout.write(`\n${formatTable(rows)}\n`);
   }
 }
 
-function tableOf(rows: readonly Row[]): string {
-  const names = Object.keys(PROMISES) as PromiseName[];
+function formatTable(rows: readonly ReportRow[]): string {
+  const names = Object.keys(GUARANTEES) as GuaranteeName[];
   const cells = rows.map(({ fault, trials, measured, passed }) => {
     return ['', fault, trials, measured, passed ? 'kept' : 'BROKEN'];
   });
-  const widths = HEAD.map((head, column) => {
+  const widths = COLUMN_TITLES.map((head, column) => {
     if (column === 0) return 3;
     const widest = Math.max(head.length, ...cells.map((row) => row[column].length));
-    return Math.min(WIDTH_MOST, widest);
+    return Math.min(COLUMN_WIDTH_MAX, widest);
   });
   const line = (row: readonly string[]) => {
     return row
@@ -39,11 +39,11 @@ function tableOf(rows: readonly Row[]): string {
       .join('  ')
       .trimEnd();
   };
-  const lines = [line(HEAD)];
+  const lines = [line(COLUMN_TITLES)];
   for (const name of names) {
-    const own = cells.filter((_, i) => rows[i].promise === name);
+    const own = cells.filter((_, i) => rows[i].guarantee === name);
     if (own.length === 0) continue;
-    lines.push('', `${name.padEnd(3)}  ${PROMISES[name]}`, ...own.map(line));
+    lines.push('', `${name.padEnd(3)}  ${GUARANTEES[name]}`, ...own.map(line));
   }
   return lines.join('\n');
 }

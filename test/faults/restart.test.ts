@@ -6,14 +6,14 @@
 import { connect } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { expect, test } from 'vitest';
-import { check, LASTING_MS } from '../support/http.ts';
-import { countRetries, officialClients } from '../support/official.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { freePort, until } from '../support/server.ts';
-import { type Outcome, steady } from '../support/steady.ts';
-import { figure, trials } from './promises.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import { officialClients, useRetryCount } from '../support/official.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { freePort, waitUntil } from '../support/server.ts';
+import { type ClientResult, runSequentialClient } from '../support/steady.ts';
+import { recordMeasurement, trialCount } from './promises.ts';
 
-const RESTARTS = trials(2, 20);
+const RESTARTS = trialCount(2, 20);
 /** Of each kind. */
 const CALLERS = 3;
 const RAW = 8;
@@ -23,12 +23,12 @@ const RESET_AS_NEW = 'closed after 0 answers: read ECONNRESET';
 const IDLE = 4;
 const PAUSE_MS = 25;
 
-const RAW_CHECK = { identifier: 'raw', limit: 1_000_000_000, duration: LASTING_MS };
+const RAW_CHECK = { identifier: 'raw', limit: 1_000_000_000, duration: LONGEST_WINDOW_MS };
 
-const own = eachOnItsOwn([]);
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const own = useDataDirectory([]);
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-const retries = countRetries();
+const retries = useRetryCount();
 
 test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   const port = await freePort();
@@ -42,26 +42,34 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   /** Who has been answered since the last restart. */
   const served = new Set<string>();
   const url = `http://127.0.0.1:${port}`;
-  const callers = officialClients(url).flatMap(({ name, patienceMs, call }) => {
+  const callers = officialClients(url).flatMap(({ name, retryMs, check }) => {
     return Array.from({ length: CALLERS }, async (_, i) => {
       while (going) {
         calls++;
-        await call(`${name} ${i}`).then(
+        await check(`${name} ${i}`).then(
           () => served.add(`${name} ${i}`),
-          (error: Error) => errors.push({ patienceMs, message: `${name}: ${error.message}` }),
+          (error: Error) =>
+            errors.push({ patienceMs: retryMs, message: `${name}: ${error.message}` }),
         );
-        await pause(PAUSE_MS);
+        await sleep(PAUSE_MS);
       }
     });
   });
 
   const body = JSON.stringify(RAW_CHECK);
   const to = () => connect(port, '127.0.0.1');
-  const raw: Outcome[] = [];
+  const raw: ClientResult[] = [];
   const rawCallers = Array.from({ length: RAW }, async () => {
     while (going) {
-      raw.push(await steady({ connect: to, body, pauseMs: PAUSE_MS, goesOn: () => going }));
-      await pause(PAUSE_MS);
+      raw.push(
+        await runSequentialClient({
+          connect: to,
+          body,
+          pauseMs: PAUSE_MS,
+          shouldContinue: () => going,
+        }),
+      );
+      await sleep(PAUSE_MS);
     }
   });
 
@@ -69,7 +77,7 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   const single = { allowed: 0, refused: 0, reset: 0, other: [] as string[] };
   const singleCallers = Array.from({ length: CALLERS }, async () => {
     while (going) {
-      await check(port, { ...RAW_CHECK, identifier: 'single' }).then(
+      await sendCheck(port, { ...RAW_CHECK, identifier: 'single' }).then(
         () => single.allowed++,
         ({ message }: Error) => {
           if (message.includes('ECONNREFUSED')) single.refused++;
@@ -77,7 +85,7 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
           else single.other.push(message);
         },
       );
-      await pause(PAUSE_MS);
+      await sleep(PAUSE_MS);
     }
   });
 
@@ -86,14 +94,14 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   let outlasted = 0;
   for (let i = 0; i <= RESTARTS; i++) {
     served.clear();
-    await until('every client is answered', () => served.size === callers.length);
+    await waitUntil('every client is answered', () => served.size === callers.length);
     const away = awayMs.at(-1) ?? 0;
     // One that gave up while weir was still away has done what it does.
     expect(errors.filter(({ patienceMs }) => patienceMs > away)).toEqual([]);
     outlasted += errors.length;
     if (i === RESTARTS) break;
     for (let j = 0; j < IDLE; j++) to().on('error', () => {});
-    await pause(100);
+    await sleep(100);
     errors = [];
     const atMs = performance.now();
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -107,23 +115,23 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
 
   // Whoever was not taken in, refused or reset as the listening ended, has no request under way.
   const notTaken = (why: string) => why.includes(': connect ') || why === RESET_AS_NEW;
-  const all = raw.flatMap((outcome) => outcome.lost);
+  const all = raw.flatMap((outcome) => outcome.failures);
   const lost = all.filter((why) => !notTaken(why));
   const resets = all.filter((why) => why === RESET_AS_NEW).length;
-  const answered = raw.reduce((n, outcome) => n + outcome.answered, 0);
+  const answered = raw.reduce((n, outcome) => n + outcome.responses, 0);
   const middle = (times: number[]) => Math.round(times.toSorted((a, b) => a - b)[RESTARTS >> 1]);
   const tried = `${RESTARTS} restarts`;
   const ready = `${middle(awayMs)} ms after SIGTERM, of which ${middle(startMs)} ms to start`;
-  figure('P8', 'restart under load', tried, `ready ${ready} (median)`);
+  recordMeasurement('P8', 'restart under load', tried, `ready ${ready} (median)`);
   const seen = `${calls} calls, ${retries()} retries of v1, 0 errors`;
   const away = `${outlasted} while weir was away for longer than v1 tries`;
-  figure('P3', 'restart, official clients', tried, `${seen}, but for ${away}`);
+  recordMeasurement('P3', 'restart, official clients', tried, `${seen}, but for ${away}`);
   const cut = `${answered} answered, ${lost.length} refused or reset under way, ${resets} as new`;
-  figure('P3', 'restart, raw keep-alive', tried, cut);
+  recordMeasurement('P3', 'restart, raw keep-alive', tried, cut);
   expect(lost).toEqual([]);
   const { allowed, refused, reset, other } = single;
   const failed = `${refused} refused and ${reset} reset of ${allowed + refused + reset} checks`;
-  figure('P3', 'restart, clients that do not retry', tried, failed);
+  recordMeasurement('P3', 'restart, clients that do not retry', tried, failed);
   expect(other).toEqual([]);
   // Nobody listens for a while, so a client that does not retry sees every restart.
   expect(refused).toBeGreaterThanOrEqual(RESTARTS);
@@ -133,8 +141,13 @@ test(`clients that try again see nothing of ${RESTARTS} restarts`, async () => {
   expect(resets).toBeLessThanOrEqual(RAW * RESTARTS);
   expect(answered).toBeGreaterThan(RAW);
   // What was answered is counted, before and after each restart.
-  const { limit, remaining } = await check(port, { ...RAW_CHECK, cost: 0 });
-  figure('P6', 'restart under load', tried, `${limit - remaining} counted of ${answered} admitted`);
+  const { limit, remaining } = await sendCheck(port, { ...RAW_CHECK, cost: 0 });
+  recordMeasurement(
+    'P6',
+    'restart under load',
+    tried,
+    `${limit - remaining} counted of ${answered} admitted`,
+  );
   expect(limit - remaining).toBe(answered);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }, 300_000);

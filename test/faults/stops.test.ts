@@ -3,17 +3,17 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { random } from '../support/random.ts';
+import { seededRandom } from '../support/random.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   spawnServer,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
-import { figure, IS_LONG, newSeed, trials } from './promises.ts';
-import { expectPeacefulStop } from './unharmed.ts';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from './promises.ts';
+import { expectCleanStop } from './unharmed.ts';
 
 const FAULT = new URL('boot-fault.mjs', import.meta.url).pathname;
 const TIMEOUT_MS = IS_LONG ? 7_200_000 : 120_000;
@@ -37,17 +37,17 @@ const SAID_MS = 10_000;
 const ARGS = ['--counters', '1024', '--acceptors', '1', '--decide', 'worker', '--drain-ms', '0'];
 
 /** What a server is started with. @param fault the variables of boot-fault.mjs */
-function faulty(dataDir: string, workers: number, fault: Record<string, string>) {
+function startWithBootFault(dataDir: string, workers: number, fault: Record<string, string>) {
   return {
     args: [...ARGS, '--workers', String(workers)],
     execArgv: ['--import', FAULT],
-    env: { BOOT_FILE: fileOf(dataDir), DEATH_MS: String(DEATH_MS), ...fault },
+    env: { BOOT_FILE: faultFile(dataDir), DEATH_MS: String(DEATH_MS), ...fault },
   };
 }
 
-const fileOf = (dataDir: string) => join(dataDir, 'strike');
+const faultFile = (dataDir: string) => join(dataDir, 'strike');
 
-const started = new Set<{ server: Running; dataDir: string }>();
+const started = new Set<{ server: ServerProcess; dataDir: string }>();
 afterAll(async () => {
   for (const { server, dataDir } of started) {
     server.child.kill('SIGKILL');
@@ -60,7 +60,7 @@ afterAll(async () => {
  * Resolves at once when a server has said something on standard error so often, or has ended. On a
  * starved machine a thread may be replaced before it is told to die: then it never says so.
  */
-function said(server: Running, what: string, times = 1): Promise<void> {
+function waitForOutput(server: ServerProcess, what: string, times = 1): Promise<void> {
   return new Promise((resolve) => {
     const look = () => {
       if (server.stderr().split(what).length > times) resolve();
@@ -73,49 +73,49 @@ function said(server: Running, what: string, times = 1): Promise<void> {
 }
 
 /** The threads that have said something, by their ids. */
-function threadsOf(server: Running, what: string): number[] {
+function threadIdsIn(server: ServerProcess, what: string): number[] {
   const lines = server.stderr().matchAll(new RegExp(`^thread (\\d+) ${what}$`, 'gm'));
   return [...lines].map(([, id]) => Number(id)).sort((a, b) => a - b);
 }
 
-interface Moment {
+interface StopMoment {
   name: string;
   count: number;
   /** Starts a server and resolves when the moment begins. */
-  begin: (dataDir: string, bootMs: number) => Promise<Running>;
+  begin: (dataDir: string, bootMs: number) => Promise<ServerProcess>;
 }
 
-const MOMENTS: Moment[] = [
+const STOP_MOMENTS: StopMoment[] = [
   {
     name: 'a shard worker is started in place of a dead one',
-    count: trials(12, 1_000),
+    count: trialCount(12, 1_000),
     begin: async (dataDir, bootMs) => {
       const fault = { DYING: String(FIRST_SHARD_THREAD), BOOT_MS: String(bootMs) };
-      const server = await startServer(dataDir, faulty(dataDir, 2, fault));
-      await said(server, 'has booted', 2);
-      writeFileSync(fileOf(dataDir), '');
-      await said(server, 'dies');
+      const server = await startServer(dataDir, startWithBootFault(dataDir, 2, fault));
+      await waitForOutput(server, 'has booted', 2);
+      writeFileSync(faultFile(dataDir), '');
+      await waitForOutput(server, 'dies');
       return server;
     },
   },
   {
     name: 'the first shard workers and the thread that compiles overrides are started',
-    count: trials(4, 100),
+    count: trialCount(4, 100),
     begin: async (dataDir, bootMs) => {
       const fault = { BOOT_MS: String(bootMs) };
-      const server = await spawnServer(dataDir, faulty(dataDir, 2, fault));
-      await said(server, 'boots');
+      const server = await spawnServer(dataDir, startWithBootFault(dataDir, 2, fault));
+      await waitForOutput(server, 'boots');
       return server;
     },
   },
 ];
 
-describe.each(MOMENTS)('a stop while $name', ({ name, count, begin }) => {
+describe.each(STOP_MOMENTS)('a stop while $name', ({ name, count, begin }) => {
   test(
     `waits for them and exits with 0, ${count} times`,
     async () => {
       const seed = newSeed();
-      const below = random(seed);
+      const below = seededRandom(seed);
       const failures: string[] = [];
       let longestMs = 0;
       let left = count;
@@ -132,8 +132,8 @@ describe.each(MOMENTS)('a stop while $name', ({ name, count, begin }) => {
         longestMs = Math.max(longestMs, performance.now() - since);
         started.delete(entry);
         removeDirectory(dataDir);
-        const booting = threadsOf(server, 'boots');
-        const booted = threadsOf(server, 'has booted');
+        const booting = threadIdsIn(server, 'boots');
+        const booted = threadIdsIn(server, 'has booted');
         if (stopped.code === 0 && booting.join() === booted.join()) return;
         const moment = `seed ${seed}, stop after ${stopMs} ms, boot ${bootMs} ms longer`;
         failures.push(`${moment}: ${JSON.stringify(stopped)}\n${server.stderr().slice(-4_000)}`);
@@ -144,7 +144,7 @@ describe.each(MOMENTS)('a stop while $name', ({ name, count, begin }) => {
       await Promise.all(Array.from({ length: AT_ONCE }, stopMany));
       expect(failures).toEqual([]);
       const measured = `all exit with 0, after ${Math.round(longestMs)} ms at most`;
-      figure('P3', `a stop while ${name}`, `${count} stops, seed ${seed}`, measured);
+      recordMeasurement('P3', `a stop while ${name}`, `${count} stops, seed ${seed}`, measured);
     },
     TIMEOUT_MS,
   );
@@ -154,10 +154,10 @@ describe('a thread for a shard worker', () => {
   /** A server whose shard workers die when all threads run. */
   const startDying = async (workers: number, fault: Record<string, string>) => {
     const dataDir = temporaryDirectory();
-    const server = await startServer(dataDir, faulty(dataDir, workers, fault));
+    const server = await startServer(dataDir, startWithBootFault(dataDir, workers, fault));
     started.add({ server, dataDir });
-    await said(server, 'has booted', workers + 1);
-    writeFileSync(fileOf(dataDir), '');
+    await waitForOutput(server, 'has booted', workers + 1);
+    writeFileSync(faultFile(dataDir), '');
     return server;
   };
 
@@ -165,7 +165,7 @@ describe('a thread for a shard worker', () => {
     const hanging = String(REPLACEMENT - 1);
     const fault = { DYING: String(FIRST_SHARD_THREAD), HANGING: hanging, BOOT_MS: '0' };
     const server = await startDying(1, fault);
-    await said(server, 'hangs');
+    await waitForOutput(server, 'hangs');
     const since = performance.now();
     expect(await server.stop(), server.stderr()).toEqual({ code: 0, signal: null });
     expect(performance.now() - since).toBeLessThan(15_000);
@@ -181,12 +181,12 @@ describe('a thread for a shard worker', () => {
       FAILING: String(REPLACEMENT),
       BOOT_MS: '600',
     });
-    await said(server, 'fails');
-    await until('two others have booted', () => {
-      return threadsOf(server, 'has booted').filter((id) => id > REPLACEMENT).length === 2;
+    await waitForOutput(server, 'fails');
+    await waitUntil('two others have booted', () => {
+      return threadIdsIn(server, 'has booted').filter((id) => id > REPLACEMENT).length === 2;
     });
-    await expectPeacefulStop(server);
-    const others = threadsOf(server, 'boots').filter((id) => id !== REPLACEMENT);
-    expect(threadsOf(server, 'has booted')).toEqual(others);
+    await expectCleanStop(server);
+    const others = threadIdsIn(server, 'boots').filter((id) => id !== REPLACEMENT);
+    expect(threadIdsIn(server, 'has booted')).toEqual(others);
   });
 });

@@ -3,24 +3,41 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { RING_ENTRIES } from '../../src/limits.ts';
-import { type Deaths, deathsOf, inWords, KINDS, startFaulty } from '../support/faults.ts';
-import { check, LASTING_MS, metric, metrics, request } from '../support/http.ts';
-import { type Running, removeDirectory, temporaryDirectory, until } from '../support/server.ts';
+import { CHECK_QUEUE_ENTRIES } from '../../src/limits.ts';
+import {
+  describeDeaths,
+  FAULT_KINDS,
+  readWorkerDeaths,
+  startWithWorkerFaults,
+  type WorkerDeaths,
+} from '../support/faults.ts';
+import {
+  LONGEST_WINDOW_MS,
+  readMetric,
+  readMetrics,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
 import { Ledger } from './ledger.ts';
-import { figure, IS_LONG, newSeed, trials } from './promises.ts';
-import { askOf, Traffic } from './traffic.ts';
-import { expectPeacefulStop, expectUnharmed } from './unharmed.ts';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from './promises.ts';
+import { prepareCheck, Traffic } from './traffic.ts';
+import { expectCleanStop, expectHealthy } from './unharmed.ts';
 
 /** Of each kind. */
-const DEATHS = trials(1, 100);
+const DEATHS = trialCount(1, 100);
 const TIMEOUT_MS = IS_LONG ? 1_200_000 : 60_000;
 const ACCEPTORS = 2;
 const CONNECTIONS = 32;
 const SIZES = ['--acceptors', String(ACCEPTORS), '--workers', '1', '--counters', '16384'];
 
 let dataDir: string;
-let server: Running;
+let server: ServerProcess;
 beforeEach(() => {
   dataDir = temporaryDirectory();
 });
@@ -31,25 +48,26 @@ afterEach(async () => {
 });
 
 /** Keeps a load up until there were enough deaths of each kind. */
-async function outlive(traffic: Traffic): Promise<Deaths> {
+async function runUnderDeaths(traffic: Traffic): Promise<WorkerDeaths> {
   const waitsMost = TIMEOUT_MS / 125;
   for (let waits = 0; waits < waitsMost; waits++) {
-    if (Object.values(deathsOf(server).byKind).every((count) => count >= DEATHS)) break;
-    expectUnharmed(server);
+    if (Object.values(readWorkerDeaths(server).byKind).every((count) => count >= DEATHS)) break;
+    expectHealthy(server);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   await traffic.stop();
-  await until('the worker is back', async () => {
+  await waitUntil('the worker is back', async () => {
     return (await (await fetch(`${server.adminUrl}/readyz`)).text()).includes('"ready"');
   });
-  const deaths = deathsOf(server);
-  for (const kind of KINDS) expect([kind, deaths.byKind[kind] >= DEATHS]).toEqual([kind, true]);
+  const deaths = readWorkerDeaths(server);
+  for (const kind of FAULT_KINDS)
+    expect([kind, deaths.byKind[kind] >= DEATHS]).toEqual([kind, true]);
   return deaths;
 }
 
-const sentences = ({ sent, answered, broken }: Traffic) => ({
-  unanswered: sent - answered,
-  broken,
+const summarize = ({ sent, responses, connectionErrors }: Traffic) => ({
+  unanswered: sent - responses,
+  broken: connectionErrors,
 });
 const WHOLE = { unanswered: 0, broken: [] };
 
@@ -60,51 +78,51 @@ describe('shard workers that die under load', () => {
       const IDS = 600;
       const limitOf = (id: number) => (id < 5 ? 2_000 + id : 10 + (id % 7));
       const asks = Array.from({ length: IDS }, (_, id) =>
-        askOf(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 3_000, cost: 1 }),
+        prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 3_000, cost: 1 }),
       );
-      server = await startFaulty(dataDir, [...SIZES, '--decide', 'worker'], 150);
+      server = await startWithWorkerFaults(dataDir, [...SIZES, '--decide', 'worker'], 150);
       const seed = newSeed();
       const ledger = new Ledger(limitOf);
       const traffic = new Traffic({
         port: server.port,
         connections: CONNECTIONS,
-        depth: 1,
+        checksPerPacket: 1,
         seed,
         ledger,
-        next: (below) => asks[below(3) === 0 ? below(IDS) : below(5)],
+        nextCheck: (below) => asks[below(3) === 0 ? below(IDS) : below(5)],
       });
-      const deaths = await outlive(traffic);
-      const measured = await metrics(server.adminUrl);
+      const deaths = await runUnderDeaths(traffic);
+      const measured = await readMetrics(server.adminUrl);
       const repeated = measured.get('weir_entries_repeated_total')!;
       const lost = measured.get('weir_entries_lost_total')!;
       const unavailable = traffic.errors.get(503) ?? 0;
-      const { excess, falseRefusals, missing } = ledger.verdict();
-      const tried = inWords(deaths);
+      const { maxExcess, falseDenials, tokensMissing } = ledger.report();
+      const tried = describeDeaths(deaths);
       const handed = `${repeated} entries repeated, ${lost} lost`;
-      figure(
+      recordMeasurement(
         'P1',
         'workers die, decided worker',
         tried,
-        `most beyond a limit: ${excess}; ${handed}`,
+        `most beyond a limit: ${maxExcess}; ${handed}`,
       );
-      const few = `${falseRefusals} windows refused early, by ${missing} tokens in all`;
-      figure('P2', 'workers die, decided worker', `seed ${seed}`, few);
+      const few = `${falseDenials} windows refused early, by ${tokensMissing} tokens in all`;
+      recordMeasurement('P2', 'workers die, decided worker', `seed ${seed}`, few);
       const answers = `${traffic.unanswered} unanswered, ${unavailable} with a 503`;
-      figure('P3', 'workers die, decided worker', `${traffic.sent} sent`, answers);
+      recordMeasurement('P3', 'workers die, decided worker', `${traffic.sent} sent`, answers);
 
-      expect(sentences(traffic)).toEqual(WHOLE);
+      expect(summarize(traffic)).toEqual(WHOLE);
       expect([...traffic.errors.keys()].filter((status) => status !== 503)).toEqual([]);
-      expect(excess).toBeLessThanOrEqual(0);
+      expect(maxExcess).toBeLessThanOrEqual(0);
       // What was counted and not admitted: an entry that was repeated, or answered with a 503.
-      expect(missing).toBeLessThanOrEqual(repeated + unavailable);
+      expect(tokensMissing).toBeLessThanOrEqual(repeated + unavailable);
       expect(repeated).toBeLessThanOrEqual(deaths.total);
       const name = 'weir_errors_total{status="503",code="SERVICE_UNAVAILABLE"}';
       expect(measured.get(name) ?? 0).toBe(unavailable);
       expect(unavailable).toBeLessThanOrEqual(lost + deaths.total);
       // One run may throw more than once before it is heard of.
       expect(measured.get('weir_workers_replaced_total')).toBeGreaterThan(deaths.total * 0.9);
-      expect((await request(server.port, { path: '/nowhere' })).status).toBe(404);
-      await expectPeacefulStop(server);
+      expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);
+      await expectCleanStop(server);
     },
     TIMEOUT_MS,
   );
@@ -122,36 +140,36 @@ describe('shard workers that die under load', () => {
       const isRoomy = (id: number) => id < ROOMY;
       const limitOf = (id: number) => (isRoomy(id) ? 1_000_000_000 : TIGHT_LIMIT);
       const bodyOf = (id: number) => {
-        const duration = isRoomy(id) ? LASTING_MS : 1_000;
+        const duration = isRoomy(id) ? LONGEST_WINDOW_MS : 1_000;
         return { identifier: `id_${id}`, limit: limitOf(id), duration };
       };
       const asks = Array.from({ length: ROOMY + TIGHT }, (_, id) =>
-        COSTS.map((cost) => askOf(id, { ...bodyOf(id), cost, async: true })),
+        COSTS.map((cost) => prepareCheck(id, { ...bodyOf(id), cost, async: true })),
       );
-      server = await startFaulty(dataDir, SIZES, 200);
+      server = await startWithWorkerFaults(dataDir, SIZES, 200);
       const seed = newSeed();
       const ledger = new Ledger(limitOf);
       let tokens = 0;
       const traffic = new Traffic({
         port: server.port,
         connections: CONNECTIONS,
-        depth: 16,
+        checksPerPacket: 16,
         seed,
         ledger,
-        next: (below) => {
+        nextCheck: (below) => {
           const id = below(8) === 0 ? ROOMY + below(TIGHT) : below(ROOMY);
           return asks[id][below(COSTS.length)];
         },
-        heard: ({ cost }, admitted) => {
+        onDecision: ({ cost }, admitted) => {
           if (admitted) tokens += cost;
         },
       });
-      const deaths = await outlive(traffic);
-      await until('the rings are empty', async () => {
-        return (await metric(server.adminUrl, 'weir_ring_entries{worker="0"}')) === 0;
+      const deaths = await runUnderDeaths(traffic);
+      await waitUntil('the rings are empty', async () => {
+        return (await readMetric(server.adminUrl, 'weir_ring_entries{worker="0"}')) === 0;
       });
       // Only now: the figures of one scrape are read one after the other.
-      const measured = await metrics(server.adminUrl);
+      const measured = await readMetrics(server.adminUrl);
       const figureOf = (name: string) => measured.get(name)!;
       const [repeated, lost] = ['repeated', 'lost'].map((what) => {
         return figureOf(`weir_entries_${what}_total`);
@@ -160,8 +178,11 @@ describe('shard workers that die under load', () => {
       // By identifier, what was admitted is what is used, but for entries in the hand of the dead.
       let extra = 0;
       for (let id = 0; id < ROOMY; id++) {
-        const { limit, remaining, reset } = await check(server.port, { ...bodyOf(id), cost: 0 });
-        extra += Math.abs(limit - remaining - ledger.admitted(id, reset));
+        const { limit, remaining, reset } = await sendCheck(server.port, {
+          ...bodyOf(id),
+          cost: 0,
+        });
+        extra += Math.abs(limit - remaining - ledger.tokensAllowed(id, reset));
       }
       // By all, over window boundaries: what was handed over is what was taken out.
       const outcomes = ['applied', 'past', 'no_room'];
@@ -171,35 +192,40 @@ describe('shard workers that die under load', () => {
       const difference =
         sum('weir_deduction_tokens_total') - figureOf('weir_ring_deduction_tokens_total');
       // Beyond a limit no more is admitted than the rings hold.
-      const bound = ACCEPTORS * RING_ENTRIES * COST_MAX + lost * COST_MAX;
-      const { excess, windows } = ledger.verdict();
+      const bound = ACCEPTORS * CHECK_QUEUE_ENTRIES * COST_MAX + lost * COST_MAX;
+      const { maxExcess, windows } = ledger.report();
 
       const fault = 'workers die, in place, async';
-      const beyond = `most beyond a limit of ${TIGHT_LIMIT}: ${excess} (bound ${bound})`;
-      const tried = `${inWords(deaths)}; seed ${seed}`;
-      figure('P1', fault, tried, `${beyond}, ${windows} windows`);
+      const beyond = `most beyond a limit of ${TIGHT_LIMIT}: ${maxExcess} (bound ${bound})`;
+      const tried = `${describeDeaths(deaths)}; seed ${seed}`;
+      recordMeasurement('P1', fault, tried, `${beyond}, ${windows} windows`);
       const handed = `${repeated} entries repeated, ${lost} lost`;
-      figure('P2', fault, `${tokens} tokens`, `${extra} deducted otherwise than once; ${handed}`);
-      figure('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-      expect(sentences(traffic)).toEqual(WHOLE);
+      recordMeasurement(
+        'P2',
+        fault,
+        `${tokens} tokens`,
+        `${extra} deducted otherwise than once; ${handed}`,
+      );
+      recordMeasurement('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
+      expect(summarize(traffic)).toEqual(WHOLE);
       expect([...traffic.errors]).toEqual([]);
       expect(extra).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
       expect(entries).toBeGreaterThanOrEqual(-lost - repeated);
       expect(entries).toBeLessThanOrEqual(repeated);
       expect(Math.abs(difference)).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
-      expect(excess).toBeLessThanOrEqual(bound);
+      expect(maxExcess).toBeLessThanOrEqual(bound);
       expect(windows).toBeGreaterThan(ROOMY + TIGHT);
       expect(repeated + lost).toBeLessThanOrEqual(deaths.total);
       // A worker that hung left its rings to fill.
       expect(figureOf('weir_ring_full_total')).toBeGreaterThan(0);
-      await expectPeacefulStop(server);
+      await expectCleanStop(server);
     },
     TIMEOUT_MS,
   );
 });
 
 test('a shard worker that finds its memory damaged ends the process, with one sentence', async () => {
-  server = await startFaulty(dataDir, ['--counters', '1024'], 0, ['damage']);
+  server = await startWithWorkerFaults(dataDir, ['--counters', '1024'], 0, ['damage']);
   writeFileSync(join(dataDir, 'strike'), '');
   const { code } = await server.exited;
   expect(code === 0).toBe(false);
@@ -214,14 +240,14 @@ test(
   'workers of which one dies are replaced one by one, and SIGTERM finds them all',
   async () => {
     const args = ['--acceptors', '1', '--workers', '4', '--counters', '1024', '--decide', 'worker'];
-    server = await startFaulty(dataDir, args, 400, ['exit', 'throw', 'bootstrap']);
-    const body = { limit: 1_000, duration: LASTING_MS };
-    for (let i = 0; deathsOf(server).total < trials(8, 200); i++) {
-      expect(await check(server.port, { ...body, identifier: `id_${i % 100}` })).toMatchObject({
+    server = await startWithWorkerFaults(dataDir, args, 400, ['exit', 'throw', 'bootstrap']);
+    const body = { limit: 1_000, duration: LONGEST_WINDOW_MS };
+    for (let i = 0; readWorkerDeaths(server).total < trialCount(8, 200); i++) {
+      expect(await sendCheck(server.port, { ...body, identifier: `id_${i % 100}` })).toMatchObject({
         limit: 1_000,
       });
     }
-    await expectPeacefulStop(server);
+    await expectCleanStop(server);
   },
   TIMEOUT_MS,
 );

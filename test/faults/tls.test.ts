@@ -3,37 +3,54 @@
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect, type TLSSocket } from 'node:tls';
 import { afterAll, describe, expect, test } from 'vitest';
-import { KOBLITZ, ONE, type Pair, put, TWO, tlsEnvironment } from '../support/certificates.ts';
-import { exchange, LASTING_MS, type LimitAnswer, metric, requestBytes } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
 import {
-  MODES,
-  type Running,
+  CERTIFICATE_A,
+  CERTIFICATE_B,
+  type CertificatePair,
+  SECP256K1_CERTIFICATE,
+  tlsEnvironment,
+  writeCertificate,
+} from '../support/certificates.ts';
+import {
+  exchange,
+  type LimitResponse,
+  LONGEST_WINDOW_MS,
+  readMetric,
+  requestBytes,
+} from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import {
+  DECIDE_MODES,
   removeDirectory,
+  type ServerProcess,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
-import { type Outcome, steady } from '../support/steady.ts';
-import { figure, IS_LONG, trials } from './promises.ts';
+import { type ClientResult, runSequentialClient } from '../support/steady.ts';
+import { IS_LONG, recordMeasurement, trialCount } from './promises.ts';
 
-const RELOADS = trials(20, 200);
+const RELOADS = trialCount(20, 200);
 const KEPT = 32;
 
-const own = eachOnItsOwn([]);
+const own = useDataDirectory([]);
 const place = temporaryDirectory();
 afterAll(() => removeDirectory(place));
 
-const body = JSON.stringify({ identifier: 'a', limit: 1_000_000_000, duration: LASTING_MS });
+const body = JSON.stringify({ identifier: 'a', limit: 1_000_000_000, duration: LONGEST_WINDOW_MS });
 
 /** Whoever has neither certificate is refused by this side. */
-const secure = (server: Running): TLSSocket => {
-  return connect({ host: '127.0.0.1', port: server.port, ca: [ONE.cert, TWO.cert] });
+const openTls = (server: ServerProcess): TLSSocket => {
+  return connect({
+    host: '127.0.0.1',
+    port: server.port,
+    ca: [CERTIFICATE_A.cert, CERTIFICATE_B.cert],
+  });
 };
 
 /** The certificate that a newcomer is shown. */
-function shown(server: Running): Promise<string> {
+function certificateName(server: ServerProcess): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = secure(server);
+    const socket = openTls(server);
     socket.on('error', reject);
     socket.on('secureConnect', () => {
       resolve(String(socket.getPeerCertificate().subject.CN));
@@ -42,8 +59,8 @@ function shown(server: Running): Promise<string> {
   });
 }
 
-async function exchangeOnce(server: Running): Promise<LimitAnswer> {
-  const [answer] = await exchange(secure(server), [requestBytes({ body })]);
+async function checkOnce(server: ServerProcess): Promise<LimitResponse> {
+  const [answer] = await exchange(openTls(server), [requestBytes({ body })]);
   return JSON.parse(answer.body);
 }
 
@@ -52,21 +69,35 @@ async function exchangeOnce(server: Running): Promise<LimitAnswer> {
  * certificates, and clients that come for one check.
  * @returns what ends them
  */
-function load(server: Running): () => Promise<{ kept: Outcome[]; came: Outcome[] }> {
+function startLoad(
+  server: ServerProcess,
+): () => Promise<{ kept: ClientResult[]; came: ClientResult[] }> {
   let going = true;
-  const kept: Outcome[] = [];
+  const kept: ClientResult[] = [];
   const stayers = Array.from({ length: KEPT }, async (_, i) => {
     while (going) {
       let left = 10 + i;
-      const goesOn = () => going && left-- > 0;
-      kept.push(await steady({ connect: () => secure(server), body, pauseMs: 10, goesOn }));
+      const shouldContinue = () => going && left-- > 0;
+      kept.push(
+        await runSequentialClient({
+          connect: () => openTls(server),
+          body,
+          pauseMs: 10,
+          shouldContinue,
+        }),
+      );
     }
   });
-  const came: Outcome[] = [];
+  const came: ClientResult[] = [];
   const newcomers = Array.from({ length: 2 }, async () => {
     while (going) {
-      const once = { connect: () => secure(server), body, pauseMs: 0, goesOn: () => false };
-      came.push(await steady(once));
+      const once = {
+        connect: () => openTls(server),
+        body,
+        pauseMs: 0,
+        shouldContinue: () => false,
+      };
+      came.push(await runSequentialClient(once));
     }
   });
   return async () => {
@@ -76,52 +107,61 @@ function load(server: Running): () => Promise<{ kept: Outcome[]; came: Outcome[]
   };
 }
 
-const sum = (outcomes: Outcome[]) => outcomes.reduce((n, { answered }) => n + answered, 0);
+const totalResponses = (outcomes: ClientResult[]) =>
+  outcomes.reduce((n, { responses }) => n + responses, 0);
 
 describe.each([
-  { acceptors: 1, mode: MODES[0] },
-  { acceptors: 2, mode: MODES[1] },
+  { acceptors: 1, mode: DECIDE_MODES[0] },
+  { acceptors: 2, mode: DECIDE_MODES[1] },
 ])('on $acceptors acceptors, decided $mode,', ({ acceptors, mode }) => {
   const args = ['--counters', '1024', '--acceptors', `${acceptors}`, '--decide', mode];
   const start = async (drainMs: number) => {
-    const env = tlsEnvironment(put(place, ONE));
+    const env = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
     return own.start({ args: [...args, '--drain-ms', String(drainMs)], env });
   };
 
   test(`${RELOADS / 2} certificates change and every request is answered`, async () => {
     const server = await start(1_000);
-    const leave = load(server);
+    const leave = startLoad(server);
     const saidTimes = (text: string) => server.stderr().split(text).length - 1;
     let changed = 0;
     let refused = 0;
-    let name = ONE.name;
-    const reload = async (pair: Omit<Pair, 'name'>, text: string, times: number) => {
-      put(place, pair);
+    let name = CERTIFICATE_A.name;
+    const reload = async (pair: Omit<CertificatePair, 'name'>, text: string, times: number) => {
+      writeCertificate(place, pair);
       server.child.kill('SIGHUP');
-      await until(`the log says: ${text}`, () => saidTimes(text) === times);
+      await waitUntil(`the log says: ${text}`, () => saidTimes(text) === times);
     };
     for (let i = 1; i <= RELOADS / 2; i++) {
       if (i % 5 === 0) {
-        const unfit = i % 2 === 0 ? KOBLITZ : { cert: ONE.cert, key: TWO.key };
+        const unfit =
+          i % 2 === 0
+            ? SECP256K1_CERTIFICATE
+            : { cert: CERTIFICATE_A.cert, key: CERTIFICATE_B.key };
         await reload(unfit, 'SIGHUP: the certificate was not reloaded', ++refused);
       } else {
-        const next = name === ONE.name ? TWO : ONE;
+        const next = name === CERTIFICATE_A.name ? CERTIFICATE_B : CERTIFICATE_A;
         await reload(next, 'SIGHUP: the certificate was reloaded', ++changed);
         name = next.name;
       }
       // On each acceptor.
-      for (let j = 0; j < acceptors; j++) expect(await shown(server)).toBe(name);
+      for (let j = 0; j < acceptors; j++) expect(await certificateName(server)).toBe(name);
     }
     const { kept, came } = await leave();
-    const lost = [...kept, ...came].flatMap((outcome) => outcome.lost);
+    const lost = [...kept, ...came].flatMap((outcome) => outcome.failures);
     const reloads = `${changed} reloads, ${refused} refused, ${acceptors} acceptors, ${mode}`;
-    const all = `${sum(kept)} requests on ${kept.length} kept connections and ${sum(came)} on new`;
-    figure('P3', 'SIGHUP under TLS load', reloads, `${all}, ${lost.length} without an answer`);
+    const all = `${totalResponses(kept)} requests on ${kept.length} kept connections and ${totalResponses(came)} on new`;
+    recordMeasurement(
+      'P3',
+      'SIGHUP under TLS load',
+      reloads,
+      `${all}, ${lost.length} without an answer`,
+    );
     expect(lost).toEqual([]);
-    expect(sum(kept)).toBeGreaterThan(KEPT);
-    expect(sum(came)).toBe(came.length);
-    await until('all are counted as closed', async () => {
-      return (await metric(server.adminUrl, 'weir_connections')) === 0;
+    expect(totalResponses(kept)).toBeGreaterThan(KEPT);
+    expect(totalResponses(came)).toBe(came.length);
+    await waitUntil('all are counted as closed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
     });
     expect(server.stderr()).not.toMatch(/"level":60|native/);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -129,29 +169,36 @@ describe.each([
 
   test('SIGTERM cuts off no request under way, whichever certificate it has', async () => {
     let answered = 0;
-    const stops = trials(1, 20);
+    const stops = trialCount(1, 20);
     for (let i = 0; i < stops; i++) {
       const server = await start(5_000);
       const clients = (goesOn: () => boolean) => {
-        const one = { connect: () => secure(server), body, pauseMs: 10, goesOn };
-        return Array.from({ length: KEPT / 2 }, () => steady(one));
+        const one = { connect: () => openTls(server), body, pauseMs: 10, shouldContinue: goesOn };
+        return Array.from({ length: KEPT / 2 }, () => runSequentialClient(one));
       };
       const old = clients(() => true);
-      await shown(server);
-      put(place, TWO);
+      await certificateName(server);
+      writeCertificate(place, CERTIFICATE_B);
       server.child.kill('SIGHUP');
-      await until('it has another', () => server.stderr().includes('the certificate was reloaded'));
+      await waitUntil('it has another', () =>
+        server.stderr().includes('the certificate was reloaded'),
+      );
       const young = clients(() => true);
-      await until('all are counted', async () => {
-        return (await metric(server.adminUrl, 'weir_connections')) === KEPT;
+      await waitUntil('all are counted', async () => {
+        return (await readMetric(server.adminUrl, 'weir_connections')) === KEPT;
       });
       expect(await server.stop()).toEqual({ code: 0, signal: null });
       const outcomes = await Promise.all([...old, ...young]);
-      expect(outcomes.flatMap(({ lost }) => lost)).toEqual([]);
-      answered += sum(outcomes);
+      expect(outcomes.flatMap(({ failures }) => failures)).toEqual([]);
+      answered += totalResponses(outcomes);
     }
     const tried = `${stops} stops, ${KEPT} connections, ${mode}`;
-    figure('P3', 'SIGTERM under TLS load', tried, `${answered} answered, 0 refused or reset`);
+    recordMeasurement(
+      'P3',
+      'SIGTERM under TLS load',
+      tried,
+      `${answered} answered, 0 refused or reset`,
+    );
     expect(answered).toBeGreaterThanOrEqual(stops * KEPT);
   });
 });
@@ -161,7 +208,7 @@ test.runIf(IS_LONG)(
   async () => {
     const server = await own.start({
       args: ['--counters', '1024', '--acceptors', '2'],
-      env: tlsEnvironment(put(place, ONE)),
+      env: tlsEnvironment(writeCertificate(place, CERTIFICATE_A)),
     });
     /** What it sends at once, and then a byte a second. */
     const slow = async (socket: Socket, atOnce: Uint8Array, rest: Uint8Array) => {
@@ -182,15 +229,20 @@ test.runIf(IS_LONG)(
     const none = Buffer.alloc(0);
     const outcomes = await Promise.all([
       slow(connectPlain(server.port, '127.0.0.1'), none, hello),
-      slow(secure(server), none, none),
-      slow(secure(server), none, request),
-      slow(secure(server), request.subarray(0, -100), request.subarray(-100)),
-      slow(secure(server), request, none),
+      slow(openTls(server), none, none),
+      slow(openTls(server), none, request),
+      slow(openTls(server), request.subarray(0, -100), request.subarray(-100)),
+      slow(openTls(server), request, none),
     ]);
     expect(outcomes).toEqual(['closed', 'closed', 'closed', 'closed', 'closed']);
     // The last one had its answer.
-    const { remaining } = await exchangeOnce(server);
-    figure('P3', 'TLS: hello, head, body a byte a second', '5', 'all closed, none charged');
+    const { remaining } = await checkOnce(server);
+    recordMeasurement(
+      'P3',
+      'TLS: hello, head, body a byte a second',
+      '5',
+      'all closed, none charged',
+    );
     expect(remaining).toBe(1_000_000_000 - 2);
   },
 );

@@ -9,17 +9,20 @@
 
 import { connect, type Socket } from 'node:net';
 import { requestBytes } from '../support/http.ts';
-import { random } from '../support/random.ts';
+import { seededRandom } from '../support/random.ts';
 import type { Ledger } from './ledger.ts';
 
 /** A request made beforehand. */
-export interface Ask {
+export interface PreparedCheck {
   id: number;
   cost: number;
   bytes: Buffer;
 }
 
-export function askOf(id: number, body: { cost: number } & Record<string, unknown>): Ask {
+export function prepareCheck(
+  id: number,
+  body: { cost: number } & Record<string, unknown>,
+): PreparedCheck {
   return { id, cost: body.cost, bytes: requestBytes({ body: JSON.stringify(body) }) };
 }
 
@@ -27,48 +30,48 @@ export interface TrafficOptions {
   port: number;
   connections: number;
   /** Checks in a packet; 1 where another thread decides, which does not take more at once. */
-  depth: number;
+  checksPerPacket: number;
   seed: number;
   /** What is asked next, by chance. */
-  next: (below: (n: number) => number) => Ask;
+  nextCheck: (below: (n: number) => number) => PreparedCheck;
   ledger?: Ledger;
   /** How many checks there are in all, in whole packets; without an end otherwise. */
   checks?: number;
   /** Hears of every decision besides the ledger. */
-  heard?: (ask: Ask, admitted: boolean, reset: number, connection: number) => void;
+  onDecision?: (ask: PreparedCheck, allowed: boolean, reset: number, connection: number) => void;
 }
 
 const [OPEN, CLOSE, COLON, ZERO, T, E] = [...'{}:0te'].map((sign) => sign.charCodeAt(0));
 /** How far behind the brace of an answer its first word begins, and the value of `success`. */
-const WORD_AT = 2;
-const SUCCESS_AT = '{"success":'.length;
-const CLOSES = Buffer.from('onnection: close');
+const FIRST_KEY_OFFSET = 2;
+const SUCCESS_OFFSET = '{"success":'.length;
+const CONNECTION_CLOSE = Buffer.from('onnection: close');
 
 /** Without an answer for so long, a connection's requests count as unanswered. */
-const PATIENCE_MS = 15_000;
+const RESPONSE_TIMEOUT_MS = 15_000;
 
 export class Traffic {
   sent = 0;
-  answered = 0;
+  responses = 0;
   /** Of these, those that were no decision, by status. */
   readonly errors = new Map<number, number>();
   /** Connections that ended, though nobody had told them to, and what was left unanswered then. */
-  readonly broken: string[] = [];
+  readonly connectionErrors: string[] = [];
   /** Resolves when all connections are closed. */
   readonly ended: Promise<void>;
   readonly #options: TrafficOptions;
-  #left: number;
+  #checksLeft: number;
   #isStopping = false;
 
   constructor(options: TrafficOptions) {
     this.#options = options;
-    this.#left = options.checks ?? Number.POSITIVE_INFINITY;
-    const lines = Array.from({ length: options.connections }, (_, i) => this.#converse(i));
+    this.#checksLeft = options.checks ?? Number.POSITIVE_INFINITY;
+    const lines = Array.from({ length: options.connections }, (_, i) => this.#runConnection(i));
     this.ended = Promise.all(lines).then(() => {});
   }
 
   get unanswered(): number {
-    return this.sent - this.answered;
+    return this.sent - this.responses;
   }
 
   /** Sends no more, and waits for all answers that are due. */
@@ -79,80 +82,84 @@ export class Traffic {
 
   /** Answers a second, over so long from now on. */
   async rate(ms: number): Promise<number> {
-    const [since, before] = [performance.now(), this.answered];
+    const [since, before] = [performance.now(), this.responses];
     await new Promise((resolve) => setTimeout(resolve, ms));
-    return ((this.answered - before) / (performance.now() - since)) * 1e3;
+    return ((this.responses - before) / (performance.now() - since)) * 1e3;
   }
 
-  #converse(connection: number): Promise<void> {
-    const { port, depth, seed, next } = this.#options;
-    const below = random(seed + connection);
+  #runConnection(connection: number): Promise<void> {
+    const { port, checksPerPacket, seed, nextCheck } = this.#options;
+    const below = seededRandom(seed + connection);
     return new Promise((resolve) => {
       const socket: Socket = connect(port, '127.0.0.1');
-      const batch: Ask[] = [];
+      const batch: PreparedCheck[] = [];
       let waiting = 0;
       let rest: Buffer | undefined;
       let isToClose = false;
       const send = () => {
-        if (this.#isStopping || this.#left <= 0 || isToClose) {
+        if (this.#isStopping || this.#checksLeft <= 0 || isToClose) {
           socket.end();
           return;
         }
-        this.#left -= depth;
-        for (let i = 0; i < depth; i++) batch[i] = next(below);
-        waiting = depth;
-        this.sent += depth;
-        socket.write(depth === 1 ? batch[0].bytes : Buffer.concat(batch.map((ask) => ask.bytes)));
+        this.#checksLeft -= checksPerPacket;
+        for (let i = 0; i < checksPerPacket; i++) batch[i] = nextCheck(below);
+        waiting = checksPerPacket;
+        this.sent += checksPerPacket;
+        socket.write(
+          checksPerPacket === 1 ? batch[0].bytes : Buffer.concat(batch.map((ask) => ask.bytes)),
+        );
       };
       socket.setNoDelay(true);
-      socket.setTimeout(PATIENCE_MS, () => socket.destroy(new Error('no answer')));
+      socket.setTimeout(RESPONSE_TIMEOUT_MS, () => socket.destroy(new Error('no answer')));
       socket.on('connect', send);
-      socket.on('error', (error) => this.broken.push(error.message));
+      socket.on('error', (error) => this.connectionErrors.push(error.message));
       socket.on('close', () => {
-        if (waiting > 0) this.broken.push(`closed before ${waiting} of ${depth} answers`);
+        if (waiting > 0)
+          this.connectionErrors.push(`closed before ${waiting} of ${checksPerPacket} answers`);
         resolve();
       });
       socket.on('data', (data) => {
         const bytes = rest === undefined ? data : Buffer.concat([rest, data]);
         let at = 0;
         while (at < bytes.length && waiting > 0) {
-          const end = this.#take(bytes, at, batch[depth - waiting], connection);
+          const end = this.#parseResponse(bytes, at, batch[checksPerPacket - waiting], connection);
           if (end < 0) break;
           waiting--;
           at = end;
         }
-        if (waiting === 0 && at < bytes.length) this.broken.push('more answers than requests');
+        if (waiting === 0 && at < bytes.length)
+          this.connectionErrors.push('more answers than requests');
         rest = at < bytes.length ? bytes.subarray(at) : undefined;
         // The last answer of a connection says so.
-        isToClose ||= bytes.includes(CLOSES);
+        isToClose ||= bytes.includes(CONNECTION_CLOSE);
         if (waiting === 0) send();
       });
     });
   }
 
   /** Takes one answer. @returns where it ends, -1 where not all of it is there */
-  #take(bytes: Buffer, at: number, ask: Ask, connection: number): number {
+  #parseResponse(bytes: Buffer, at: number, ask: PreparedCheck, connection: number): number {
     const open = bytes.indexOf(OPEN, at);
     if (open < 0) return -1;
-    if (bytes[open + WORD_AT] === E) return this.#takeError(bytes, at, open);
+    if (bytes[open + FIRST_KEY_OFFSET] === E) return this.#parseError(bytes, at, open);
     const close = bytes.indexOf(CLOSE, open);
     if (close < 0) return -1;
     let reset = 0;
     for (let i = bytes.lastIndexOf(COLON, close) + 1; i < close; i++)
       reset = reset * 10 + bytes[i] - ZERO;
-    const admitted = bytes[open + SUCCESS_AT] === T;
-    this.answered++;
-    this.#options.ledger?.note(ask.id, reset, ask.cost, admitted);
-    this.#options.heard?.(ask, admitted, reset, connection);
+    const admitted = bytes[open + SUCCESS_OFFSET] === T;
+    this.responses++;
+    this.#options.ledger?.record(ask.id, reset, ask.cost, admitted);
+    this.#options.onDecision?.(ask, admitted, reset, connection);
     return close + 1;
   }
 
-  #takeError(bytes: Buffer, at: number, open: number): number {
+  #parseError(bytes: Buffer, at: number, open: number): number {
     const head = bytes.toString('latin1', at, open);
     const length = Number(/content-length: (\d+)/i.exec(head)?.[1]);
     if (bytes.length < open + length) return -1;
     const status = Number(head.split(' ')[1]);
-    this.answered++;
+    this.responses++;
     this.errors.set(status, (this.errors.get(status) ?? 0) + 1);
     return open + length;
   }

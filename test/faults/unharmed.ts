@@ -1,10 +1,10 @@
 /** What is asked of a server after every fault that it should outlive. */
 
 import { expect } from 'vitest';
-import type { Running } from '../support/server.ts';
+import type { ServerProcess } from '../support/server.ts';
 
 /** The process lives, and has said nothing that it says when it ends. */
-export function expectUnharmed(server: Running): void {
+export function expectHealthy(server: ServerProcess): void {
   expect([server.child.exitCode, server.child.signalCode]).toEqual([null, null]);
   expect(
     server
@@ -15,8 +15,8 @@ export function expectUnharmed(server: Running): void {
 }
 
 /** The same, and it ends in peace when it is told to. */
-export async function expectPeacefulStop(server: Running): Promise<void> {
-  expectUnharmed(server);
+export async function expectCleanStop(server: ServerProcess): Promise<void> {
+  expectHealthy(server);
   const stopped = await server.stop();
   // With what it has said to the end: an abort leaves nothing else behind.
   expect(stopped, server.stderr().slice(-4_000)).toEqual({ code: 0, signal: null });

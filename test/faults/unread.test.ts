@@ -3,13 +3,20 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { V2_DURATION_MAX_MS } from '../../src/limits.ts';
-import { bytesOf, type Caller, callers, residentMiB, used, wait } from '../support/crowd.ts';
-import { metric, requestBytes } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { type Running, until } from '../support/server.ts';
-import { figure, IS_LONG, trials } from './promises.ts';
+import {
+  allowedCheckBytes,
+  countCharged,
+  type HttpConnection,
+  openConnections,
+  residentMiB,
+  wait,
+} from '../support/crowd.ts';
+import { readMetric, requestBytes } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { type ServerProcess, waitUntil } from '../support/server.ts';
+import { IS_LONG, recordMeasurement, trialCount } from './promises.ts';
 
-const own = eachOnItsOwn(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
+const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 
 describe('a client that does not read', () => {
   // What is before the last header makes it rare that a request line is split between packets,
@@ -18,15 +25,15 @@ describe('a client that does not read', () => {
     return Buffer.from(`GET ${path} HTTP/1.1\r\nHost: a\r\nPad: ${'x'.repeat(4_000)}\r\n\r\n`);
   };
   const cases = [
-    ['checks', bytesOf('pipelined'), 20],
+    ['checks', allowedCheckBytes('pipelined'), 20],
     ['what there is not, without a key', get('/no'), 16],
   ] as const;
   test.each(cases)(
     'and goes on asking for %s is closed, and takes little memory',
     async (what, bytes, depth) => {
       const server = await own.start();
-      const count = trials(2, 40);
-      const all = callers(server.port, count);
+      const count = trialCount(2, 40);
+      const all = openConnections(server.port, count);
       const packet = Buffer.concat(Array.from({ length: depth }, () => bytes));
       const startedMiB = residentMiB(server);
       let asked = 0;
@@ -53,8 +60,8 @@ describe('a client that does not read', () => {
         null,
         expect.not.stringContaining('weir:'),
       ]);
-      const unread = await metric(server.adminUrl, 'weir_shed_total{bound="unread"}');
-      figure(
+      const unread = await readMetric(server.adminUrl, 'weir_shed_total{bound="unread"}');
+      recordMeasurement(
         'P7',
         `${what}, unread`,
         `${count} connections`,
@@ -63,14 +70,14 @@ describe('a client that does not read', () => {
       );
       expect(unread).toBeGreaterThan(0);
       expect(mostMiB).toBeLessThan(128);
-      expect(await used(server, 'beside')).toBe(0);
+      expect(await countCharged(server, 'beside')).toBe(0);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     },
     120_000,
   );
 
   /** What the kernel holds of answers that are not read, in bytes. */
-  function unreadBytes(server: Running, caller: Caller): number {
+  function unreadBytes(server: ServerProcess, caller: HttpConnection): number {
     const ports = [server.port, caller.socket.localPort].map((port) => {
       return `0100007F:${port!.toString(16).toUpperCase().padStart(4, '0')}`;
     });
@@ -85,8 +92,8 @@ describe('a client that does not read', () => {
   }
 
   /** Asks until an answer does not fit what the kernel keeps. @returns how often it has asked */
-  async function fill(server: Running, late: Caller, bytes: Buffer): Promise<number> {
-    await late.ask(bytes);
+  async function fill(server: ServerProcess, late: HttpConnection, bytes: Buffer): Promise<number> {
+    await late.send(bytes);
     const size = late.receivedBytes;
     late.socket.pause();
     let asked = 1;
@@ -95,7 +102,7 @@ describe('a client that does not read', () => {
       late.socket.write(bytes);
       asked++;
       let now = -1;
-      await until('the kernel has what it takes', async () => {
+      await waitUntil('the kernel has what it takes', async () => {
         const before = now;
         await wait(50);
         now = unreadBytes(server, late);
@@ -115,20 +122,20 @@ describe('a client that does not read', () => {
 
   test('large answers until the kernel has no room gets them whole when it does', async () => {
     const server = await own.start();
-    const [late] = callers(server.port, 1);
+    const [late] = openConnections(server.port, 1);
     const asked = await fill(server, late, many);
     late.socket.resume();
-    await until('all is read', () => late.isClosed || late.answers.length === asked);
-    const whole = late.answers.filter(({ body }) => JSON.parse(body).data.limits.length === 100);
-    figure(
+    await waitUntil('all is read', () => late.isClosed || late.responses.length === asked);
+    const whole = late.responses.filter(({ body }) => JSON.parse(body).data.limits.length === 100);
+    recordMeasurement(
       'P3',
       'large answers, read late',
       `${asked} of 100 checks, the last of which the kernel had no room for`,
       `${whole.length} read whole`,
     );
     expect(whole.length).toBe(asked);
-    expect(await metric(server.adminUrl, 'weir_shed_total{bound="unread"}')).toBe(0);
-    expect((await late.ask(many)).status).toBe(200);
+    expect(await readMetric(server.adminUrl, 'weir_shed_total{bound="unread"}')).toBe(0);
+    expect((await late.send(many)).status).toBe(200);
     late.socket.destroy();
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   }, 60_000);
@@ -137,13 +144,13 @@ describe('a client that does not read', () => {
     'a large answer at all is closed after some ten seconds',
     async () => {
       const server = await own.start();
-      const [late] = callers(server.port, 1);
+      const [late] = openConnections(server.port, 1);
       await fill(server, late, many);
       const began = performance.now();
-      const open = () => metric(server.adminUrl, 'weir_connections');
+      const open = () => readMetric(server.adminUrl, 'weir_connections');
       while ((await open()) > 0 && performance.now() - began < 60_000) await wait(100);
       const seconds = Math.round((performance.now() - began) / 1_000);
-      figure('P3', 'a large answer, never read', '1', `closed after ${seconds} s`);
+      recordMeasurement('P3', 'a large answer, never read', '1', `closed after ${seconds} s`);
       expect(await open()).toBe(0);
       late.socket.destroy();
       expect(await server.stop()).toEqual({ code: 0, signal: null });

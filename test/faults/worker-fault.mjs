@@ -37,7 +37,8 @@ const next = (below) => {
   return (state >>> 8) % below;
 };
 
-const isShardWorker = !isMainThread && workerData?.links !== undefined && !('index' in workerData);
+const isShardWorker =
+  !isMainThread && workerData?.channels !== undefined && !('index' in workerData);
 if (isShardWorker && kinds[0] === 'orphan') {
   if (threadId > Number(process.env.WORKER_FIRST)) throw new Error('a fault of the test');
   const original = Atomics.compareExchange;
@@ -48,7 +49,7 @@ if (isShardWorker && kinds[0] === 'orphan') {
     return was;
   };
 } else if (isShardWorker && kinds[0] === 'damage') {
-  const heads = new Int32Array(workerData.links[0][0]);
+  const heads = new Int32Array(workerData.channels[0][0]);
   const original = Atomics.wait;
   Atomics.wait = (...args) => {
     if (existsSync(process.env.WORKER_FAULT_FILE)) heads[16] = -5;

@@ -3,17 +3,17 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasOldParser } from '../support/binaries.ts';
-import { exchange, LASTING_MS, type LimitAnswer, requestBytes } from '../support/http.ts';
+import { exchange, type LimitResponse, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
 import {
-  MODES,
-  type Running,
+  DECIDE_MODES,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
-describe.each(MODES)('decided %s:', (mode) => {
-  let server: Running;
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+  let server: ServerProcess;
   const dataDir = temporaryDirectory();
 
   beforeAll(async () => {
@@ -27,9 +27,9 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   const body = (identifier: string, limit = 1_000) => {
-    return JSON.stringify({ identifier, limit, duration: LASTING_MS });
+    return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
   };
-  const remainingOf = (text: string) => (JSON.parse(text) as LimitAnswer).remaining;
+  const remainingOf = (text: string) => (JSON.parse(text) as LimitResponse).remaining;
 
   /** Chunked, with every byte of the body in a chunk of its own. */
   function chunked(text: string): Buffer {

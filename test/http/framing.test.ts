@@ -4,22 +4,29 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ONE, put, tlsEnvironment } from '../support/certificates.ts';
-import { check, errorOf, LASTING_MS, request, requestBytes, takeAnswers } from '../support/http.ts';
-import { gatewayBytes, writeConfig } from '../support/policies.ts';
-import { hear } from '../support/raw.ts';
+import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
 import {
+  errorIn,
+  LONGEST_WINDOW_MS,
+  parseResponses,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import { gatewayRequestBytes, writeConfig } from '../support/policies.ts';
+import { sendUntilClosed } from '../support/raw.ts';
+import {
+  DECIDE_MODES,
   freePort,
-  MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
 const LIMIT = 1_000;
-const limited = (identifier: string) => ({ identifier, limit: LIMIT, duration: LASTING_MS });
+const limited = (identifier: string) => ({ identifier, limit: LIMIT, duration: LONGEST_WINDOW_MS });
 const body = (identifier: string) => JSON.stringify(limited(identifier));
 const chunks = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n0\r\n`;
 
@@ -33,8 +40,8 @@ const chunkedCheck = (identifier: string, after: string, headers: Record<string,
   return checkBytes(identifier, chunked, chunks(body(identifier))) + after;
 };
 
-describe.each(MODES)('decided %s:', (mode) => {
-  let server: Running;
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+  let server: ServerProcess;
   let gatewayPort: number;
   const dataDir = temporaryDirectory();
   const place = temporaryDirectory();
@@ -55,14 +62,18 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   const used = async (identifier: string, namespace = 'default') => {
-    const { remaining } = await check(server.port, { ...limited(identifier), namespace, cost: 0 });
+    const { remaining } = await sendCheck(server.port, {
+      ...limited(identifier),
+      namespace,
+      cost: 0,
+    });
     return LIMIT - remaining;
   };
   const usedAtGateway = (address: string) => used(address, 'gw');
 
   const gatewayCheck = (address: string, headers: Record<string, string> = {}, method = 'GET') => {
     const path = '/v1/check/gw';
-    return gatewayBytes(path, { 'X-Forwarded-For': address, ...headers }, method).toString(
+    return gatewayRequestBytes(path, { 'X-Forwarded-For': address, ...headers }, method).toString(
       'latin1',
     );
   };
@@ -94,8 +105,8 @@ describe.each(MODES)('decided %s:', (mode) => {
     test.each(routes)(
       'is answered once and told that it closes: %s',
       async (_name, bytes, status) => {
-        const { text, statuses, closed } = await hear(server.port, [bytes], 5_000);
-        expect([statuses, closed]).toEqual([[status], true]);
+        const { text, statuses, isClosed } = await sendUntilClosed(server.port, [bytes], 5_000);
+        expect([statuses, isClosed]).toEqual([[status], true]);
         expect(text).toMatch(/\r\nConnection: close\r\n/i);
         expect(text).not.toMatch(/\r\nKeep-Alive:/i);
       },
@@ -111,8 +122,8 @@ describe.each(MODES)('decided %s:', (mode) => {
         ].entries()) {
           const behind = Array.from({ length: 5 }, () => checkBytes(`behind ${i} ${j}`));
           const pieces = packet ? [first + behind.join('')] : [first, ...behind];
-          const { statuses, closed } = await hear(server.port, pieces, 5_000);
-          expect([closed, statuses.length <= 1]).toEqual([true, true]);
+          const { statuses, isClosed } = await sendUntilClosed(server.port, pieces, 5_000);
+          expect([isClosed, statuses.length <= 1]).toEqual([true, true]);
           expect([i, j, await used(`behind ${i} ${j}`)]).toEqual([i, j, 0]);
         }
       }
@@ -132,17 +143,17 @@ describe.each(MODES)('decided %s:', (mode) => {
       await new Promise((next) => setTimeout(next, 300));
       socket.write(`X-${checkBytes('slow')}`);
       await new Promise((next) => setTimeout(next, 200));
-      const { statuses, closed } = await hear(socket, [], 5_000);
-      expect([statuses, closed]).toEqual([[200], true]);
+      const { statuses, isClosed } = await sendUntilClosed(socket, [], 5_000);
+      expect([statuses, isClosed]).toEqual([[200], true]);
       expect(await used('slow')).toBe(0);
       // Without a request behind it the client gets all of it, however late it reads.
       const alone = connect(socketPath);
       alone.pause();
       alone.write(first);
       await new Promise((next) => setTimeout(next, 300));
-      const heard = await hear(alone, [], 5_000);
-      const answer = takeAnswers(heard.text).answers[0];
-      expect([JSON.parse(answer.body).data.limits.length, heard.closed]).toEqual([100, true]);
+      const heard = await sendUntilClosed(alone, [], 5_000);
+      const answer = parseResponses(heard.text).answers[0];
+      expect([JSON.parse(answer.body).data.limits.length, heard.isClosed]).toEqual([100, true]);
     });
 
     test('of a gateway has nothing behind it decided, whatever it says that it brings', async () => {
@@ -154,10 +165,14 @@ describe.each(MODES)('decided %s:', (mode) => {
       for (const [i, headers] of closing.entries()) {
         const brought = ['', '0\r\n\r\n', 'hello'][i];
         const one = gatewayCheck(`192.0.2.${i}`, headers) + brought;
-        const alone = await hear(gatewayPort, [one], 5_000);
-        expect([i, alone.statuses, alone.closed]).toEqual([i, [200], true]);
-        const { closed } = await hear(gatewayPort, [one + gatewayCheck(`198.51.100.${i}`)], 5_000);
-        expect([closed, await usedAtGateway(`198.51.100.${i}`)]).toEqual([true, 0]);
+        const alone = await sendUntilClosed(gatewayPort, [one], 5_000);
+        expect([i, alone.statuses, alone.isClosed]).toEqual([i, [200], true]);
+        const { isClosed } = await sendUntilClosed(
+          gatewayPort,
+          [one + gatewayCheck(`198.51.100.${i}`)],
+          5_000,
+        );
+        expect([isClosed, await usedAtGateway(`198.51.100.${i}`)]).toEqual([true, 0]);
       }
     });
   });
@@ -169,16 +184,16 @@ describe.each(MODES)('decided %s:', (mode) => {
       'GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
       checkBytes('open'),
     ];
-    const { statuses, closed } = await hear(server.port, [ordinary.join('')], 300);
+    const { statuses, isClosed } = await sendUntilClosed(server.port, [ordinary.join('')], 300);
     // A worker's decision comes later, and uWebSockets.js closes where another request is behind.
-    if (mode === 'in-place') expect([statuses, closed]).toEqual([[200, 200, 200, 200], false]);
+    if (mode === 'in-place') expect([statuses, isClosed]).toEqual([[200, 200, 200, 200], false]);
     const checks = [
       gatewayCheck('203.0.113.1'),
       gatewayCheck('203.0.113.1', { 'Content-Length': '0' }, 'HEAD'),
     ];
     for (const one of checks) {
-      const heard = await hear(gatewayPort, [one], 300);
-      expect([heard.statuses, heard.closed]).toEqual([[200], false]);
+      const heard = await sendUntilClosed(gatewayPort, [one], 300);
+      expect([heard.statuses, heard.isClosed]).toEqual([[200], false]);
     }
   });
 
@@ -187,12 +202,12 @@ describe.each(MODES)('decided %s:', (mode) => {
     const gateway = gatewayCheck('203.0.113.2');
     // uWebSockets.js skips two bytes behind the last chunk, and reads on.
     for (const trailer of [`X-${check}`, `X-P:${check.slice(1)}`, `X-${gateway}`]) {
-      const onPort = await hear(server.port, [chunkedCheck('trailing', trailer)], 5_000);
-      expect([onPort.closed, onPort.statuses.length <= 1]).toEqual([true, true]);
+      const onPort = await sendUntilClosed(server.port, [chunkedCheck('trailing', trailer)], 5_000);
+      expect([onPort.isClosed, onPort.statuses.length <= 1]).toEqual([true, true]);
       const chunked = { 'Transfer-Encoding': 'chunked' };
       const atGateway = `${gatewayCheck('203.0.113.3', chunked, 'POST')}0\r\n${trailer}`;
-      const heard = await hear(gatewayPort, [atGateway], 5_000);
-      expect([heard.closed, heard.statuses.length <= 1]).toEqual([true, true]);
+      const heard = await sendUntilClosed(gatewayPort, [atGateway], 5_000);
+      expect([heard.isClosed, heard.statuses.length <= 1]).toEqual([true, true]);
     }
     expect([await used('trailed'), await usedAtGateway('203.0.113.2')]).toEqual([0, 0]);
   });
@@ -206,8 +221,8 @@ describe.each(MODES)('decided %s:', (mode) => {
       `${head}Content-Length:\r\nContent-Length: ${hidden.length}\r\n\r\n`,
     ];
     for (const opening of openings) {
-      const { statuses, closed } = await hear(server.port, [opening + hidden], 5_000);
-      expect([closed, statuses.includes(200)]).toEqual([true, false]);
+      const { statuses, isClosed } = await sendUntilClosed(server.port, [opening + hidden], 5_000);
+      expect([isClosed, statuses.includes(200)]).toEqual([true, false]);
     }
     expect(await used('hidden')).toBe(0);
   });
@@ -225,25 +240,29 @@ describe.each(MODES)('decided %s:', (mode) => {
     ],
   ];
   test.each(ambiguous)('a head with %s is a 400, undecided, and closes', async (name, headers) => {
-    const onPort = await hear(server.port, [checkBytes(name, headers, '')], 5_000);
-    expect([onPort.text.slice(9, 12), onPort.closed]).toEqual(['400', true]);
+    const onPort = await sendUntilClosed(server.port, [checkBytes(name, headers, '')], 5_000);
+    expect([onPort.text.slice(9, 12), onPort.isClosed]).toEqual(['400', true]);
     expect(await used(name)).toBe(0);
     const address = '203.0.113.9';
-    const atGateway = await hear(gatewayPort, [gatewayCheck(address, headers, 'POST')], 5_000);
-    expect([atGateway.text.slice(9, 12), atGateway.closed]).toEqual(['400', true]);
+    const atGateway = await sendUntilClosed(
+      gatewayPort,
+      [gatewayCheck(address, headers, 'POST')],
+      5_000,
+    );
+    expect([atGateway.text.slice(9, 12), atGateway.isClosed]).toEqual(['400', true]);
     expect(await usedAtGateway(address)).toBe(0);
   });
 
   test('HEAD with an ambiguous length is a 400 without a body', async () => {
     const head = 'HEAD /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n';
     const lengths = 'Content-Length: 0\r\nContent-Length: 0\r\n\r\n';
-    const { text, closed } = await hear(server.port, [head + lengths], 5_000);
-    expect([text.slice(9, 12), text.split('\r\n\r\n')[1], closed]).toEqual(['400', '', true]);
+    const { text, isClosed } = await sendUntilClosed(server.port, [head + lengths], 5_000);
+    expect([text.slice(9, 12), text.split('\r\n\r\n')[1], isClosed]).toEqual(['400', '', true]);
   });
 
   test('an error of framing names the header, what was received and what is accepted', async () => {
     const twice = { 'Content-Length': '0', 'content-length': '0' };
-    expect(errorOf(await request(server.port, { headers: twice })).message).toBe(
+    expect(errorIn(await sendRequest(server.port, { headers: twice })).message).toBe(
       'the header Content-Length must be a decimal number of bytes, in one line; got 2 lines',
     );
   });
@@ -252,21 +271,21 @@ describe.each(MODES)('decided %s:', (mode) => {
 test('behind TLS nothing is served behind a request that closes its connection', async () => {
   const dataDir = temporaryDirectory();
   const place = temporaryDirectory();
-  const files = put(place, ONE);
+  const files = writeCertificate(place, CERTIFICATE_A);
   const server = await startServer(dataDir, {
     args: ['--counters', '1024'],
     env: tlsEnvironment(files),
   });
-  const secure = () => connectTls({ host: '127.0.0.1', port: server.port, ca: ONE.cert });
+  const secure = () => connectTls({ host: '127.0.0.1', port: server.port, ca: CERTIFICATE_A.cert });
   const first = checkBytes('first', { Connection: 'close' });
-  expect(await hear(secure(), [first], 5_000, 200)).toMatchObject({
+  expect(await sendUntilClosed(secure(), [first], 5_000, 200)).toMatchObject({
     statuses: [200],
     closed: true,
   });
-  const both = await hear(secure(), [first + checkBytes('behind')], 5_000, 200);
-  expect([both.closed, both.statuses.length <= 1]).toEqual([true, true]);
+  const both = await sendUntilClosed(secure(), [first + checkBytes('behind')], 5_000, 200);
+  expect([both.isClosed, both.statuses.length <= 1]).toEqual([true, true]);
   const look = { ...limited('behind'), cost: 0 };
-  const { text } = await hear(
+  const { text } = await sendUntilClosed(
     secure(),
     [checkBytes('', { Connection: 'close' }, JSON.stringify(look))],
     5_000,

@@ -2,14 +2,19 @@
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, exchange } from '../support/http.ts';
-import { askAs, from, gatewayBytes, writeConfig } from '../support/policies.ts';
+import { exchange, type ParsedResponse } from '../support/http.ts';
 import {
+  forwardedFor,
+  gatewayRequestBytes,
+  sendGatewayCheck,
+  writeConfig,
+} from '../support/policies.ts';
+import {
+  DECIDE_MODES,
   freePort,
-  MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -22,12 +27,12 @@ const WITH_BODY: [string, string, Record<string, string>?][] = [
   ['an unknown path of v2', '/v2/nowhere'],
   ['a path of another method', '/v1/ratelimits.limit'],
   ['a path of another method of v2', '/v2/ratelimit.limit'],
-  ['a check of a gateway without a key', '/v1/check/denied', from('10.0.0.1')],
+  ['a check of a gateway without a key', '/v1/check/denied', forwardedFor('10.0.0.1')],
   ['a check of an unknown policy', '/v1/check/unknown', { 'X-Weir-Key': ROOT_KEY }],
   [
     'a denied check of a gateway',
     '/v1/check/denied',
-    { 'X-Weir-Key': ROOT_KEY, ...from('10.0.0.1') },
+    { 'X-Weir-Key': ROOT_KEY, ...forwardedFor('10.0.0.1') },
   ],
 ];
 const WITHOUT_BODY: [string, string][] = [
@@ -36,8 +41,8 @@ const WITHOUT_BODY: [string, string][] = [
   ['a denied check of nginx', '/v1/auth-request/denied'],
 ];
 
-describe.each(MODES)('decided %s, HEAD of', (mode) => {
-  let server: Running;
+describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
+  let server: ServerProcess;
   let gatewayPort = 0;
   const dataDir = temporaryDirectory();
   const place = temporaryDirectory();
@@ -47,7 +52,7 @@ describe.each(MODES)('decided %s, HEAD of', (mode) => {
     const args = ['--counters', '1024', '--decide', mode, '--config', config];
     server = await startServer(dataDir, { args: [...args, '--gateway-port', `${gatewayPort}`] });
     // From here on each check of this address under the policy "denied" is denied.
-    await askAs(gatewayPort, '/v1/check/denied', from('10.0.0.1'));
+    await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -57,13 +62,13 @@ describe.each(MODES)('decided %s, HEAD of', (mode) => {
   /** Answers to HEAD, GET and HEAD on one connection: in one packet, or each after the last. */
   async function headAndGet(path: string, headers: Record<string, string>, inTurn: boolean) {
     const methods = ['HEAD', 'GET', 'HEAD'];
-    const requests = methods.map((method) => gatewayBytes(path, headers, method));
+    const requests = methods.map((method) => gatewayRequestBytes(path, headers, method));
     const pieces = inTurn ? requests : [Buffer.concat(requests)];
     return exchange(server.port, pieces, 3, inTurn, methods);
   }
 
   /** The id of a request may be a digit longer than that of the one before. */
-  const lengthWithoutId = ({ headers }: Answer) => {
+  const lengthWithoutId = ({ headers }: ParsedResponse) => {
     return Number(headers['content-length']) - (headers['x-request-id'] ?? '').length;
   };
 
@@ -90,15 +95,20 @@ describe.each(MODES)('decided %s, HEAD of', (mode) => {
 
   test.each(WITHOUT_BODY)('%s has the Content-Length 0, as GET has', async (_, path) => {
     for (const method of ['HEAD', 'GET']) {
-      const { headers } = await askAs(gatewayPort, path, from('10.0.0.1'), method);
+      const { headers } = await sendGatewayCheck(
+        gatewayPort,
+        path,
+        forwardedFor('10.0.0.1'),
+        method,
+      );
       expect([method, headers['content-length']]).toEqual([method, '0']);
     }
   });
 
   test('a denied check that announces a body has the Content-Length, and is closed', async () => {
-    const get = await askAs(gatewayPort, '/v1/check/denied', from('10.0.0.1'));
-    const announced = { ...from('10.0.0.1'), 'Content-Length': '5' };
-    const received = await untilClosed(gatewayBytes('/v1/check/denied', announced, 'HEAD'));
+    const get = await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
+    const announced = { ...forwardedFor('10.0.0.1'), 'Content-Length': '5' };
+    const received = await untilClosed(gatewayRequestBytes('/v1/check/denied', announced, 'HEAD'));
     expect(received.match(/^(?:HTTP|Content-Length|Connection).*/gm)).toEqual([
       'HTTP/1.1 429 Too Many Requests',
       'Connection: close',
@@ -109,7 +119,7 @@ describe.each(MODES)('decided %s, HEAD of', (mode) => {
 
   test('an unknown path on a connection that the client closes is closed', async () => {
     const headers = { Connection: 'close' };
-    const received = await untilClosed(gatewayBytes('/nowhere', headers, 'HEAD'));
+    const received = await untilClosed(gatewayRequestBytes('/nowhere', headers, 'HEAD'));
     expect(received).toMatch(/^HTTP\/1\.1 404 [\s\S]*Content-Length: [1-9]\d+\r\n\r\n$/);
   });
 

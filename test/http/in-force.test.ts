@@ -2,14 +2,14 @@
 
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { IS_LONG, trials } from '../faults/promises.ts';
-import { done, operate } from '../support/api.ts';
-import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
+import { IS_LONG, trialCount } from '../faults/promises.ts';
+import { callOperation, callOperationOk } from '../support/api.ts';
+import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
 import { overrideId } from '../support/patterns.ts';
-import { random } from '../support/random.ts';
+import { seededRandom } from '../support/random.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -20,7 +20,7 @@ const ACCEPTORS = 3;
 const CONNECTIONS = 24;
 
 /** A connection that asks one thing at a time. */
-class Line {
+class SequentialConnection {
   readonly #socket: Socket;
   #received = '';
   #bodies: string[] = [];
@@ -32,20 +32,20 @@ class Line {
     this.#socket.setNoDelay(true);
     this.#socket.setEncoding('latin1');
     this.#socket.on('data', (data) => {
-      const { answers, rest } = takeAnswers(this.#received + data);
+      const { answers, rest } = parseResponses(this.#received + data);
       this.#received = rest;
       this.#bodies.push(...answers.map(({ body }) => body));
       if (this.#bodies.length === this.#wanted) this.#answered?.(this.#bodies);
     });
   }
 
-  async ask(bytes: Buffer): Promise<string> {
-    const [body] = await this.askAll([bytes]);
+  async send(bytes: Buffer): Promise<string> {
+    const [body] = await this.sendAll([bytes]);
     return body;
   }
 
   /** Several in one packet, which an acceptor answers in one turn of its loop. */
-  askAll(requests: Buffer[]): Promise<string[]> {
+  sendAll(requests: Buffer[]): Promise<string[]> {
     return new Promise((resolve) => {
       this.#bodies = [];
       this.#wanted = requests.length;
@@ -60,24 +60,24 @@ class Line {
 }
 
 const checkBytes = (namespace: string, identifier: string) => {
-  const body = { namespace, identifier, limit: 1, duration: LASTING_MS, cost: 0 };
+  const body = { namespace, identifier, limit: 1, duration: LONGEST_WINDOW_MS, cost: 0 };
   return requestBytes({ body: JSON.stringify(body) });
 };
-const setBytes = (namespaceName: string, identifier: string, limit: number) => {
-  const body = { namespaceName, identifier, limit, duration: LASTING_MS };
+const setOverrideBytes = (namespaceName: string, identifier: string, limit: number) => {
+  const body = { namespaceName, identifier, limit, duration: LONGEST_WINDOW_MS };
   return requestBytes({ path: '/v1/ratelimits.setOverride', body: JSON.stringify(body) });
 };
-const limitOf = (answer: string): number => JSON.parse(answer).limit;
+const limitIn = (answer: string): number => JSON.parse(answer).limit;
 
 describe('an acknowledged override', () => {
   const dataDir = temporaryDirectory();
-  let server: Running;
-  let lines: Line[];
+  let server: ServerProcess;
+  let lines: SequentialConnection[];
   beforeAll(async () => {
     server = await startServer(dataDir, {
       args: ['--acceptors', String(ACCEPTORS), '--counters', '1024'],
     });
-    lines = Array.from({ length: CONNECTIONS }, () => new Line(server.port));
+    lines = Array.from({ length: CONNECTIONS }, () => new SequentialConnection(server.port));
   });
   afterAll(async () => {
     for (const line of lines) line.close();
@@ -85,31 +85,31 @@ describe('an acknowledged override', () => {
     removeDirectory(dataDir);
   });
 
-  const CHANGES = trials(500, 1_000);
+  const CHANGES = trialCount(500, 1_000);
 
   test(`governs the next check on every connection, ${CONNECTIONS * CHANGES} times`, async () => {
-    const admin = new Line(server.port);
-    const below = random(4);
+    const admin = new SequentialConnection(server.port);
+    const below = seededRandom(4);
     let checks = 0;
     for (let i = 1; i <= CHANGES; i++) {
       // Exact and with a star, by name and by pattern.
       const kind = below(4);
       const namespace = kind < 2 ? 'exact' : 'patt*';
       const identifier = kind % 2 === 0 ? `user_${i}` : `user_${i}*`;
-      const answer = await admin.ask(setBytes(namespace, identifier, i));
+      const answer = await admin.send(setOverrideBytes(namespace, identifier, i));
       expect(JSON.parse(answer).overrideId).toMatch(/^rlor_/);
       const bytes = checkBytes(kind < 2 ? 'exact' : 'pattern', `user_${i}`);
-      const limits = (await Promise.all(lines.map((line) => line.ask(bytes)))).map(limitOf);
+      const limits = (await Promise.all(lines.map((line) => line.send(bytes)))).map(limitIn);
       expect(limits).toEqual(lines.map(() => i));
       checks += limits.length;
     }
     admin.close();
-    const rounds = await metric(server.adminUrl, 'weir_write_rounds_total');
+    const rounds = await readMetric(server.adminUrl, 'weir_write_rounds_total');
     console.info(`in force: ${CHANGES} changes in ${rounds} rounds, ${checks} checks right after`);
     expect(checks).toBe(CONNECTIONS * CHANGES);
   });
 
-  const VERSIONS = trials(200, 800);
+  const VERSIONS = trialCount(200, 800);
 
   test('is never mixed with another version while changes go on', async () => {
     // Each version gives both identifiers, an exact one and one with a star, the same limit.
@@ -118,10 +118,10 @@ describe('an acknowledged override', () => {
         namespaceName: 'mixed',
         identifier,
         limit,
-        duration: LASTING_MS,
+        duration: LONGEST_WINDOW_MS,
       });
       const overrides = [override('exact'), override('star*')];
-      return operate(server.port, 'ratelimits.importOverrides', { overrides });
+      return callOperation(server.port, 'ratelimits.importOverrides', { overrides });
     };
     await set(1);
     let published = 1;
@@ -139,7 +139,7 @@ describe('an acknowledged override', () => {
       let last = 0;
       while (going) {
         const before = published;
-        const [first, second] = (await line.askAll(both)).map(limitOf);
+        const [first, second] = (await line.sendAll(both)).map(limitIn);
         // One version; at least what was acknowledged, at most what is on its way; never back.
         expect(second).toBe(first);
         expect(first).toBeGreaterThanOrEqual(Math.max(before, last));
@@ -154,47 +154,50 @@ describe('an acknowledged override', () => {
   });
 
   test('governs the first check on a server that nobody asked anything, one round a change', async () => {
-    const before = await metric(server.adminUrl, 'weir_write_rounds_total');
+    const before = await readMetric(server.adminUrl, 'weir_write_rounds_total');
     for (let i = 1; i <= 20; i++) {
       await new Promise((resolve) => setTimeout(resolve, 20));
-      const [admin, ...fresh] = Array.from({ length: 9 }, () => new Line(server.port));
-      await admin.ask(setBytes('idle', 'quiet', i));
+      const [admin, ...fresh] = Array.from(
+        { length: 9 },
+        () => new SequentialConnection(server.port),
+      );
+      await admin.send(setOverrideBytes('idle', 'quiet', i));
       const bytes = checkBytes('idle', 'quiet');
-      const limits = await Promise.all(fresh.map((line) => line.ask(bytes)));
-      expect(limits.map(limitOf)).toEqual(fresh.map(() => i));
+      const limits = await Promise.all(fresh.map((line) => line.send(bytes)));
+      expect(limits.map(limitIn)).toEqual(fresh.map(() => i));
       for (const line of [admin, ...fresh]) line.close();
     }
-    expect((await metric(server.adminUrl, 'weir_write_rounds_total')) - before).toBe(20);
+    expect((await readMetric(server.adminUrl, 'weir_write_rounds_total')) - before).toBe(20);
   });
 
   test('shares its round with all that come at the same time', async () => {
-    const figure = () => metric(server.adminUrl, 'weir_write_rounds_total');
+    const figure = () => readMetric(server.adminUrl, 'weir_write_rounds_total');
     const before = await figure();
-    const admins = Array.from({ length: 200 }, () => new Line(server.port));
+    const admins = Array.from({ length: 200 }, () => new SequentialConnection(server.port));
     const answers = await Promise.all(
-      admins.map((line, i) => line.ask(setBytes('shared', `user_${i}`, i + 1))),
+      admins.map((line, i) => line.send(setOverrideBytes('shared', `user_${i}`, i + 1))),
     );
     for (const line of admins) line.close();
     expect(new Set(answers).size).toBe(200);
     expect((await figure()) - before).toBeLessThan(100);
-    const { total } = await done(server.port, 'ratelimits.listOverrides', {
+    const { total } = await callOperationOk(server.port, 'ratelimits.listOverrides', {
       namespaceName: 'shared',
     });
     expect(total).toBe(200);
   });
 
   test('is counted where it governs a check', async () => {
-    const figure = () => metric(server.adminUrl, 'weir_overridden_checks_total');
-    await lines[0].ask(setBytes('counted', 'governed', 5));
+    const figure = () => readMetric(server.adminUrl, 'weir_overridden_checks_total');
+    await lines[0].send(setOverrideBytes('counted', 'governed', 5));
     const before = await figure();
-    await lines[1].ask(checkBytes('counted', 'governed'));
-    await lines[2].ask(checkBytes('counted', 'another'));
+    await lines[1].send(checkBytes('counted', 'governed'));
+    await lines[2].send(checkBytes('counted', 'another'));
     expect((await figure()) - before).toBe(1);
   });
 });
 
 describe('publications with 100 000 overrides', () => {
-  const PUBLICATIONS = trials(1_000, 10_000);
+  const PUBLICATIONS = trialCount(1_000, 10_000);
   /** A few publications that nobody reuses are more than either. */
   const GROWTH_MOST = IS_LONG ? 1.1 : 1.3;
 
@@ -212,13 +215,13 @@ describe('publications with 100 000 overrides', () => {
     const server = await startServer(dataDir, {
       args: ['--counters', '1024', '--acceptors', '2'],
     });
-    const rss = () => metric(server.adminUrl, 'process_resident_memory_bytes');
-    const rounds = () => metric(server.adminUrl, 'weir_write_rounds_total');
-    const admin = new Line(server.port);
+    const rss = () => readMetric(server.adminUrl, 'process_resident_memory_bytes');
+    const rounds = () => readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const admin = new SequentialConnection(server.port);
     const publish = async (from: number, to: number) => {
       for (let i = from; i < to; i++) {
         const identifier = i % 10 === 0 ? `user_${98_000 + (i % 1_000)}_*` : `user_${i}`;
-        const answer = await admin.ask(setBytes('many', identifier, 10 + i));
+        const answer = await admin.send(setOverrideBytes('many', identifier, 10 + i));
         expect(answer).toContain('rlor_');
       }
     };

@@ -6,18 +6,18 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { platformPackage } from '../../src/http/binary.ts';
-import { trials } from '../faults/promises.ts';
-import { LASTING_MS, metric, requestBytes, takeAnswers } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { type Running, until } from '../support/server.ts';
-import { connected, countsOf, spreadOf } from '../support/spread.ts';
+import { trialCount } from '../faults/promises.ts';
+import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { type ServerProcess, waitUntil } from '../support/server.ts';
+import { connectAndCheck, connectionsPerAcceptor, measureSpread } from '../support/spread.ts';
 
 const FAULT = new URL('../supervise/fault.mjs', import.meta.url).pathname;
 
 const args = (acceptors: number) => ['--counters', '1024', '--acceptors', String(acceptors)];
-const own = eachOnItsOwn(args(4));
+const own = useDataDirectory(args(4));
 
-const to = (server: Running, count: number) => {
+const targets = (server: ServerProcess, count: number) => {
   return Array.from({ length: count }, () => ({ host: '127.0.0.1', port: server.port }));
 };
 
@@ -25,27 +25,27 @@ describe('connections', () => {
   test('go to all acceptors in turn, however few they are', async () => {
     const server = await own.start();
     for (let i = 0; i < 20; i++) {
-      expect(await spreadOf(to(server, 2))).toEqual([1, 1]);
-      expect(await spreadOf(to(server, 4))).toEqual([1, 1, 1, 1]);
-      expect(await spreadOf(to(server, 8))).toEqual([2, 2, 2, 2]);
+      expect(await measureSpread(targets(server, 2))).toEqual([1, 1]);
+      expect(await measureSpread(targets(server, 4))).toEqual([1, 1, 1, 1]);
+      expect(await measureSpread(targets(server, 8))).toEqual([2, 2, 2, 2]);
     }
-    await until('all are counted as closed', async () => {
-      return (await metric(server.adminUrl, 'weir_connections')) === 0;
+    await waitUntil('all are counted as closed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
     });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
   test('go to the only acceptor where there is one', async () => {
     const server = await own.start({ args: args(1) });
-    expect(await spreadOf(to(server, 4))).toEqual([4]);
+    expect(await measureSpread(targets(server, 4))).toEqual([4]);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
   test('that come in a flood are all answered, and counted where they are', async () => {
     const server = await own.start();
-    const all = await Promise.all(to(server, 500).map(connected));
-    expect(await metric(server.adminUrl, 'weir_connections')).toBe(500);
-    expect(countsOf(all)).toEqual([125, 125, 125, 125]);
+    const all = await Promise.all(targets(server, 500).map(connectAndCheck));
+    expect(await readMetric(server.adminUrl, 'weir_connections')).toBe(500);
+    expect(connectionsPerAcceptor(all)).toEqual([125, 125, 125, 125]);
     for (const { socket } of all) socket.destroy();
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
@@ -67,10 +67,10 @@ describe('connections', () => {
   });
 });
 
-const BODY = `{"identifier":"a","limit":10,"duration":${LASTING_MS}}`;
+const BODY = `{"identifier":"a","limit":10,"duration":${LONGEST_WINDOW_MS}}`;
 
 /** Clients that come again and again, each for one check. @returns what ends them */
-async function crowd(server: Running): Promise<() => Promise<void>> {
+async function openManyConnections(server: ServerProcess): Promise<() => Promise<void>> {
   const bytes = requestBytes({ body: BODY });
   let answered = 0;
   let going = true;
@@ -81,11 +81,11 @@ async function crowd(server: Running): Promise<() => Promise<void>> {
       socket.setEncoding('latin1');
       socket.on('data', (data) => {
         received += data;
-        if (takeAnswers(received).answers.length === 1) socket.destroy();
+        if (parseResponses(received).answers.length === 1) socket.destroy();
       });
       socket.on('error', () => socket.destroy());
       socket.on('close', () => {
-        answered += takeAnswers(received).answers.length;
+        answered += parseResponses(received).answers.length;
         resolve();
       });
     });
@@ -94,7 +94,7 @@ async function crowd(server: Running): Promise<() => Promise<void>> {
     while (going) await one();
   };
   const clients = Array.from({ length: 16 }, client);
-  await until('clients are served', () => answered > 200);
+  await waitUntil('clients are served', () => answered > 200);
   return async () => {
     going = false;
     await Promise.all(clients);
@@ -103,9 +103,9 @@ async function crowd(server: Running): Promise<() => Promise<void>> {
 
 describe('while connections come in,', () => {
   test.each([0, 200])('a stop ends in peace, drained for %i ms', async (drainMs) => {
-    for (let round = 0; round < trials(2, 8); round++) {
+    for (let round = 0; round < trialCount(2, 8); round++) {
       const server = await own.start({ args: [...args(4), '--drain-ms', String(drainMs)] });
-      const leave = await crowd(server);
+      const leave = await openManyConnections(server);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
       await leave();
       expect(server.stderr()).not.toMatch(/"level":[456]0|native|weir:/);
@@ -118,7 +118,7 @@ describe('while connections come in,', () => {
       const file = join(own.dataDir, 'strike');
       const env = { FAULT: 'exit', FAULT_FILE: file, FAULT_ACCEPTOR: String(index) };
       const server = await own.start({ args: args(2), execArgv: ['--import', FAULT], env });
-      const leave = await crowd(server);
+      const leave = await openManyConnections(server);
       writeFileSync(file, '');
       expect(await server.exited).toEqual({ code: null, signal: 'SIGKILL' });
       await leave();

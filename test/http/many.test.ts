@@ -2,14 +2,14 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WILDCARD_OVERRIDES_MAX } from '../../src/limits.ts';
-import { done, type Fields } from '../support/api.ts';
+import { callOperationOk, type Fields } from '../support/api.ts';
 import { overrideId } from '../support/patterns.ts';
-import { random } from '../support/random.ts';
+import { seededRandom } from '../support/random.ts';
 import {
-  MODES,
+  DECIDE_MODES,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -26,9 +26,9 @@ const LIMIT = 250;
 /** The longest window of v2. */
 const DURATION_MS = 2_592_000_000;
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   beforeAll(async () => {
     const args = ['--acceptors', '2', '--counters', '4096', '--decide', mode];
     server = await startServer(dataDir, { args });
@@ -59,7 +59,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     const consumed = new Array<number>(IDENTIFIERS).fill(0);
     const verdicts = { passed: 0, failed: 0, items: 0 };
     const client = async (seed: number) => {
-      const next = random(seed);
+      const next = seededRandom(seed);
       for (let i = 0; i < REQUESTS; i++) {
         if (next(3) === 0) {
           const number = next(IDENTIFIERS);
@@ -86,7 +86,7 @@ describe.each(MODES)('decided %s:', (mode) => {
     await Promise.all(Array.from({ length: CLIENTS }, (_, i) => client(i + 1)));
     for (const [number, used] of consumed.entries()) {
       expect([number, used <= LIMIT]).toEqual([number, true]);
-      const { data } = await done(server.port, 'ratelimit.limit', check(number, 0));
+      const { data } = await callOperationOk(server.port, 'ratelimit.limit', check(number, 0));
       expect([number, (data as Fields).remaining]).toEqual([number, LIMIT - used]);
     }
     expect(verdicts.passed).toBeGreaterThan(100);
@@ -113,7 +113,7 @@ test('a thread that reads 100 checks under the worst patterns known is not taken
     const identifier = `${text}${i}`;
     return { namespace: 'many', identifier, limit: LIMIT, duration: DURATION_MS };
   });
-  const { data } = await done(server.port, 'ratelimit.multiLimit', items);
+  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', items);
   expect((data as { passed: boolean }).passed).toBe(true);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   removeDirectory(dataDir);

@@ -2,11 +2,11 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/limits.ts';
-import { operate } from '../support/api.ts';
-import { errorOf, metric, request } from '../support/http.ts';
+import { callOperation } from '../support/api.ts';
+import { errorIn, readMetric, sendRequest } from '../support/http.ts';
 import {
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -14,7 +14,7 @@ import { addKey, addRecords, withStore } from '../support/store.ts';
 
 describe('operations', () => {
   const dataDir = temporaryDirectory();
-  let server: Running;
+  let server: ServerProcess;
   let key = '';
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -29,7 +29,7 @@ describe('operations', () => {
   });
 
   test('of any key, however many and large, keep neither memory nor the main thread', async () => {
-    const rss = () => metric(server.adminUrl, 'process_resident_memory_bytes');
+    const rss = () => readMetric(server.adminUrl, 'process_resident_memory_bytes');
     const before = await rss();
     // The most values for their bytes.
     const items = '{},'.repeat((IMPORT_MAX_BYTES - 100) / 3);
@@ -41,12 +41,14 @@ describe('operations', () => {
     const flood = (async () => {
       const statuses: number[] = [];
       for (const _ of rounds) {
-        const all = Array.from({ length: 60 }, () => request(server.port, { path, headers, body }));
+        const all = Array.from({ length: 60 }, () =>
+          sendRequest(server.port, { path, headers, body }),
+        );
         for (const answer of await Promise.all(all)) {
           statuses.push(answer.status);
           if (answer.status !== 503) continue;
           expect(answer.headers['retry-after']).toBe('1');
-          expect(errorOf(answer).message).toContain('too many operations wait');
+          expect(errorIn(answer).message).toContain('too many operations wait');
         }
       }
       going = false;
@@ -66,20 +68,20 @@ describe('operations', () => {
     expect(looks).toBeGreaterThan(rounds.length);
     expect(most - before).toBeLessThan(800 * 2 ** 20);
     const override = { namespaceName: 'one', identifier: 'abc', limit: 5, duration: 1_000 };
-    expect((await operate(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
+    expect((await callOperation(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
   });
 
   test('beyond those that may wait are refused, and all others done', async () => {
     const statuses = await Promise.all(
       Array.from({ length: 600 }, async (_, i) => {
         const fields = { namespaceName: 'one', identifier: `user_${i}`, limit: 5, duration: 1_000 };
-        return (await operate(server.port, 'ratelimits.setOverride', fields)).status;
+        return (await callOperation(server.port, 'ratelimits.setOverride', fields)).status;
       }),
     );
     const done = statuses.filter((status) => status === 200).length;
     expect(statuses.filter((status) => status === 503).length).toBe(600 - done);
     expect(done).toBeGreaterThanOrEqual(200);
     // One more from the test before.
-    expect(await metric(server.adminUrl, 'weir_overrides{kind="exact"}')).toBe(done + 1);
+    expect(await readMetric(server.adminUrl, 'weir_overrides{kind="exact"}')).toBe(done + 1);
   });
 });

@@ -2,21 +2,27 @@
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { check, exchange, LASTING_MS, type LimitAnswer, requestBytes } from '../support/http.ts';
 import {
-  type Running,
+  exchange,
+  type LimitResponse,
+  LONGEST_WINDOW_MS,
+  requestBytes,
+  sendCheck,
+} from '../support/http.ts';
+import {
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
 const body = (identifier: string, limit = 1_000) => {
-  return JSON.stringify({ identifier, limit, duration: LASTING_MS });
+  return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
 };
-const remainingOf = (text: string) => (JSON.parse(text) as LimitAnswer).remaining;
+const remainingOf = (text: string) => (JSON.parse(text) as LimitResponse).remaining;
 
 describe('decided in place, a connection', () => {
-  let server: Running;
+  let server: ServerProcess;
   const dataDir = temporaryDirectory();
   beforeAll(async () => {
     server = await startServer(dataDir, { args: ['--counters', '65536'] });
@@ -54,7 +60,7 @@ describe('decided in place, a connection', () => {
 });
 
 describe('decided by a worker, a connection', () => {
-  let server: Running;
+  let server: ServerProcess;
   const dataDir = temporaryDirectory();
   beforeAll(async () => {
     server = await startServer(dataDir, { args: ['--counters', '65536', '--decide', 'worker'] });
@@ -77,8 +83,8 @@ describe('decided by a worker, a connection', () => {
     });
     expect(heard).toBe('');
     // The first was whole, so it was counted; the second was never seen.
-    const look = { identifier: 'two', limit: 1_000, duration: LASTING_MS, cost: 0 };
-    expect(await check(server.port, look)).toMatchObject({ remaining: 999 });
+    const look = { identifier: 'two', limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
+    expect(await sendCheck(server.port, look)).toMatchObject({ remaining: 999 });
   });
 
   test('gets errors in order, as many as it sends in one packet: they need no worker', async () => {

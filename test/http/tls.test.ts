@@ -9,38 +9,38 @@ import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
 import {
-  EARLY,
-  EXPIRED,
-  KOBLITZ,
-  LOCKED_KEY,
-  ONE,
-  put,
-  TWO,
+  CERTIFICATE_A,
+  CERTIFICATE_B,
+  ENCRYPTED_KEY,
+  EXPIRED_CERTIFICATE,
+  NOT_YET_VALID_CERTIFICATE,
+  SECP256K1_CERTIFICATE,
   tlsEnvironment,
+  writeCertificate,
 } from '../support/certificates.ts';
 import {
-  errorOf,
+  errorIn,
   exchange,
-  LASTING_MS,
-  type LimitAnswer,
-  metric,
+  type LimitResponse,
+  LONGEST_WINDOW_MS,
+  readMetric,
   requestBytes,
 } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { useDataDirectory } from '../support/own.ts';
 import {
-  type Exit,
-  MAIN,
-  MODES,
+  CLI_PATH,
+  DECIDE_MODES,
+  type ExitStatus,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   spawnServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
 const SMALL = ['--counters', '1024'];
-const own = eachOnItsOwn(SMALL);
+const own = useDataDirectory(SMALL);
 /** Where the files for TLS are; not in the data directory, which weir has alone. */
 const place = temporaryDirectory();
 afterAll(() => removeDirectory(place));
@@ -49,48 +49,48 @@ afterAll(() => removeDirectory(place));
 const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
 const body = (identifier: string, limit = 1_000) => {
-  return JSON.stringify({ identifier, limit, duration: LASTING_MS });
+  return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
 };
-const remainingOf = (text: string) => (JSON.parse(text) as LimitAnswer).remaining;
+const remainingOf = (text: string) => (JSON.parse(text) as LimitResponse).remaining;
 
 /** A connection that is refused by this side unless the server proves to be the one of the test. */
-const secure = (server: Running, pair = ONE): TLSSocket => {
+const openTls = (server: ServerProcess, pair = CERTIFICATE_A): TLSSocket => {
   return connectTls({ host: '127.0.0.1', port: server.port, ca: pair.cert });
 };
 
 const startTls = (args: string[] = [], env: Record<string, string | undefined> = {}) => {
-  const files = put(place, ONE);
+  const files = writeCertificate(place, CERTIFICATE_A);
   return own.start({ args: [...SMALL, ...args], env: { ...tlsEnvironment(files), ...env } });
 };
 
-describe.each(MODES)('decided %s, with TLS,', (mode) => {
+describe.each(DECIDE_MODES)('decided %s, with TLS,', (mode) => {
   describe.each([1, 2])('on %i acceptors,', (acceptors) => {
     test('requests are answered as without it', async () => {
       const server = await startTls(['--acceptors', `${acceptors}`, '--decide', mode]);
       for (let i = 0; i < 2 * acceptors; i++) {
         const pieces = Array.from({ length: 3 }, () => requestBytes({ body: body(`turn_${i}`) }));
-        const answers = await exchange(secure(server), pieces, 3, true);
+        const answers = await exchange(openTls(server), pieces, 3, true);
         expect(answers.map((answer) => remainingOf(answer.body))).toEqual([999, 998, 997]);
       }
       // A byte in a record of its own.
       const bytes = [...requestBytes({ body: body('slow') })].map((byte) => Buffer.of(byte));
       const head = bytes.length - body('slow').length;
       const pieces = [Buffer.concat(bytes.slice(0, head)), ...bytes.slice(head)];
-      expect(remainingOf((await exchange(secure(server), pieces))[0].body)).toBe(999);
+      expect(remainingOf((await exchange(openTls(server), pieces))[0].body)).toBe(999);
       // The bounds are the same.
       const large = requestBytes({ body: body('x'.repeat(70_000)) });
-      const [refused] = await exchange(secure(server), [large]);
+      const [refused] = await exchange(openTls(server), [large]);
       expect([refused.status, refused.headers.connection]).toEqual([413, 'close']);
       const headers = { Cookie: 'c'.repeat(40_000) };
-      const flood = exchange(secure(server), [requestBytes({ headers })]).then(
+      const flood = exchange(openTls(server), [requestBytes({ headers })]).then(
         ([answer]) => answer.status,
         (error: Error) => Number(/HTTP\/1.1 (\d+)/.exec(error.message)?.[1]),
       );
       expect(await flood).toBe(431);
-      const [unknown] = await exchange(secure(server), [requestBytes({ path: '/nowhere' })]);
-      expect(errorOf(unknown).docs).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/docs\/errors\//);
-      await until('all are counted as closed', async () => {
-        return (await metric(server.adminUrl, 'weir_connections')) === 0;
+      const [unknown] = await exchange(openTls(server), [requestBytes({ path: '/nowhere' })]);
+      expect(errorIn(unknown).docs).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/docs\/errors\//);
+      await waitUntil('all are counted as closed', async () => {
+        return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
       });
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
@@ -103,7 +103,7 @@ describe('with TLS,', () => {
     const packet = Buffer.concat(
       Array.from({ length: 20 }, () => requestBytes({ body: body('pipelined') })),
     );
-    const answers = await exchange(secure(server), [packet], 20);
+    const answers = await exchange(openTls(server), [packet], 20);
     const expected = Array.from({ length: 20 }, (_, i) => 999 - i);
     expect(answers.map((answer) => remainingOf(answer.body))).toEqual(expected);
   });
@@ -112,24 +112,24 @@ describe('with TLS,', () => {
     const server = await startTls(['--acceptors', '2']);
     const plain = exchange(server.port, [requestBytes({ body: body('plain') })]);
     await expect(plain).rejects.toThrow(/closed after 0 answers|ECONNRESET/);
-    const [answer] = await exchange(secure(server), [requestBytes({ body: body('plain') })]);
+    const [answer] = await exchange(openTls(server), [requestBytes({ body: body('plain') })]);
     expect(remainingOf(answer.body)).toBe(999);
   });
 
   test('a connection too many is closed before its handshake, and counts no longer', async () => {
     const server = await startTls(['--connections', '3', '--acceptors', '2']);
     const ask = (socket: TLSSocket) => exchange(socket, [requestBytes({ body: body('many') })]);
-    const held = Array.from({ length: 3 }, () => secure(server));
+    const held = Array.from({ length: 3 }, () => openTls(server));
     await Promise.all(held.map((socket) => once(socket, 'secureConnect')));
-    for (let i = 0; i < 20; i++) await expect(ask(secure(server))).rejects.toThrow();
+    for (let i = 0; i < 20; i++) await expect(ask(openTls(server))).rejects.toThrow();
     expect(held.filter((socket) => socket.destroyed)).toEqual([]);
     for (const socket of held) socket.destroy();
-    await until(
+    await waitUntil(
       'they are gone',
-      async () => (await metric(server.adminUrl, 'weir_connections')) === 0,
+      async () => (await readMetric(server.adminUrl, 'weir_connections')) === 0,
     );
-    expect(remainingOf((await ask(secure(server)))[0].body)).toBe(999);
-    expect(await metric(server.adminUrl, 'weir_shed_total{bound="connections"}')).toBe(20);
+    expect(remainingOf((await ask(openTls(server)))[0].body)).toBe(999);
+    expect(await readMetric(server.adminUrl, 'weir_shed_total{bound="connections"}')).toBe(20);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
@@ -139,13 +139,13 @@ describe('with TLS,', () => {
     for (let i = 0; i < 4; i++) {
       const bytes = requestBytes({ body: body('both') });
       const [within] = await exchange(connect({ path }), [bytes]);
-      const [without] = await exchange(secure(server), [bytes]);
+      const [without] = await exchange(openTls(server), [bytes]);
       expect([within, without].map((answer) => remainingOf(answer.body))).toEqual([
         999 - 2 * i,
         998 - 2 * i,
       ]);
     }
-    expect(await metric(server.adminUrl, 'weir_connections')).toBeLessThanOrEqual(8);
+    expect(await readMetric(server.adminUrl, 'weir_connections')).toBeLessThanOrEqual(8);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
@@ -162,7 +162,7 @@ describe('with TLS,', () => {
     const weir = async (env: Record<string, string>) => {
       const url = `https://127.0.0.1:${server.port}`;
       const known = { PATH: process.env.PATH, WEIR_URL: url, WEIR_KEY: ROOT_KEY, ...env };
-      const args = [MAIN, 'check', 'user_1', '--limit', '2', '--duration', '30d'];
+      const args = [CLI_PATH, 'check', 'user_1', '--limit', '2', '--duration', '30d'];
       const options = { env: known as NodeJS.ProcessEnv };
       const ran = promisify(execFile)(process.execPath, args, options);
       return ran.then(
@@ -179,7 +179,7 @@ describe('with TLS,', () => {
 describe('a start with TLS', () => {
   const refused = async (
     env: Record<string, string | undefined>,
-    exit: Exit = { code: EXIT.USAGE, signal: null },
+    exit: ExitStatus = { code: EXIT.USAGE, signal: null },
   ) => {
     const args = [...SMALL, '--acceptors', '2'];
     const server = await spawnServer(own.dataDir, { args, env });
@@ -190,12 +190,12 @@ describe('a start with TLS', () => {
     expect([said.length, said[1]]).toEqual([2, '']);
     return said[0].replaceAll(place, '');
   };
-  const withPair = (cert: string, key: string, exit?: Exit) => {
-    return refused(tlsEnvironment(put(place, { cert, key })), exit);
+  const withPair = (cert: string, key: string, exit?: ExitStatus) => {
+    return refused(tlsEnvironment(writeCertificate(place, { cert, key })), exit);
   };
 
   test('needs both files', async () => {
-    const { WEIR_TLS_CERT, WEIR_TLS_KEY } = tlsEnvironment(put(place, ONE));
+    const { WEIR_TLS_CERT, WEIR_TLS_KEY } = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
     expect(await refused({ WEIR_TLS_CERT })).toBe(
       'weir: WEIR_TLS_CERT needs WEIR_TLS_KEY beside it, which is not set',
     );
@@ -205,7 +205,7 @@ describe('a start with TLS', () => {
   });
 
   test('is refused where a file cannot be read', async () => {
-    const files = tlsEnvironment(put(place, ONE));
+    const files = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
     const nowhere = join(place, 'nowhere');
     expect(await refused({ ...files, WEIR_TLS_CERT: nowhere })).toMatch(
       /^weir: \/nowhere \(WEIR_TLS_CERT\) cannot be read: no such file/,
@@ -217,42 +217,42 @@ describe('a start with TLS', () => {
 
   test('is refused where a file is not what it should be', async () => {
     const garbage = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
-    for (const cert of ['', 'garbage', garbage, ONE.key]) {
-      expect(await withPair(cert, ONE.key)).toMatch(
+    for (const cert of ['', 'garbage', garbage, CERTIFICATE_A.key]) {
+      expect(await withPair(cert, CERTIFICATE_A.key)).toMatch(
         /^weir: \/cert\.pem \(WEIR_TLS_CERT\) cannot be read as a certificate in PEM: /,
       );
     }
-    for (const key of ['', 'garbage', ONE.cert, LOCKED_KEY]) {
-      expect(await withPair(ONE.cert, key)).toMatch(
+    for (const key of ['', 'garbage', CERTIFICATE_A.cert, ENCRYPTED_KEY]) {
+      expect(await withPair(CERTIFICATE_A.cert, key)).toMatch(
         /^weir: \/key\.pem \(WEIR_TLS_KEY\) cannot be read as a private key in PEM without a pass/,
       );
     }
     // The chain behind the certificate counts.
-    expect(await withPair(ONE.cert + garbage, ONE.key)).toMatch(
+    expect(await withPair(CERTIFICATE_A.cert + garbage, CERTIFICATE_A.key)).toMatch(
       /^weir: \/cert\.pem \(WEIR_TLS_CERT\) cannot be used: /,
     );
   });
 
   test('is refused where the key is that of another certificate', async () => {
-    expect(await withPair(ONE.cert, TWO.key)).toBe(
+    expect(await withPair(CERTIFICATE_A.cert, CERTIFICATE_B.key)).toBe(
       'weir: the key in /key.pem (WEIR_TLS_KEY) does not belong to the certificate in /cert.pem ' +
         '(WEIR_TLS_CERT)',
     );
   });
 
   test('is refused where the certificate has expired, or is not valid yet', async () => {
-    expect(await withPair(EXPIRED.cert, EXPIRED.key)).toBe(
+    expect(await withPair(EXPIRED_CERTIFICATE.cert, EXPIRED_CERTIFICATE.key)).toBe(
       'weir: the certificate in /cert.pem (WEIR_TLS_CERT) expired on Jan  1 00:00:00 2021 GMT',
     );
-    expect(await withPair(EARLY.cert, EARLY.key)).toBe(
+    expect(await withPair(NOT_YET_VALID_CERTIFICATE.cert, NOT_YET_VALID_CERTIFICATE.key)).toBe(
       'weir: the certificate in /cert.pem (WEIR_TLS_CERT) is not valid before Jan  1 00:00:00 ' +
         '2119 GMT',
     );
   });
 
   test('is refused where uWebSockets.js cannot use what Node can', async () => {
-    const killed: Exit = { code: null, signal: 'SIGKILL' };
-    expect(await withPair(KOBLITZ.cert, KOBLITZ.key, killed)).toBe(
+    const killed: ExitStatus = { code: null, signal: 'SIGKILL' };
+    expect(await withPair(SECP256K1_CERTIFICATE.cert, SECP256K1_CERTIFICATE.key, killed)).toBe(
       'weir: uWebSockets.js cannot use the certificate in /cert.pem (WEIR_TLS_CERT) with the key ' +
         'in /key.pem (WEIR_TLS_KEY)',
     );
@@ -260,8 +260,8 @@ describe('a start with TLS', () => {
 });
 
 describe('SIGHUP', () => {
-  const said = (server: Running, text: string) => {
-    return until(`the log says: ${text}`, () => server.stderr().includes(text));
+  const said = (server: ServerProcess, text: string) => {
+    return waitUntil(`the log says: ${text}`, () => server.stderr().includes(text));
   };
 
   test('without TLS changes nothing', async () => {
@@ -278,32 +278,34 @@ describe('SIGHUP', () => {
     async (acceptors) => {
       const server = await startTls(['--acceptors', `${acceptors}`]);
       const name = async () => {
-        const socket = secure(server, ONE);
+        const socket = openTls(server, CERTIFICATE_A);
         const names = new Promise<string>((resolve, reject) => {
           socket.on('secureConnect', () => resolve(`${socket.getPeerCertificate().subject.CN}`));
           socket.on('error', reject);
         });
         return names.finally(() => socket.destroy());
       };
-      expect(await name()).toBe(ONE.name);
+      expect(await name()).toBe(CERTIFICATE_A.name);
       server.child.kill('SIGHUP');
       await said(server, 'SIGHUP: the certificate has not changed');
 
-      put(place, { cert: TWO.cert, key: ONE.key });
+      writeCertificate(place, { cert: CERTIFICATE_B.cert, key: CERTIFICATE_A.key });
       server.child.kill('SIGHUP');
       await said(server, 'SIGHUP: the certificate was not reloaded: the key in ');
-      expect(await name()).toBe(ONE.name);
-      put(place, KOBLITZ);
+      expect(await name()).toBe(CERTIFICATE_A.name);
+      writeCertificate(place, SECP256K1_CERTIFICATE);
       server.child.kill('SIGHUP');
       await said(server, 'SIGHUP: the certificate was not reloaded: uWebSockets.js cannot use');
-      for (let i = 0; i < 2 * acceptors; i++) expect(await name()).toBe(ONE.name);
+      for (let i = 0; i < 2 * acceptors; i++) expect(await name()).toBe(CERTIFICATE_A.name);
 
-      put(place, TWO);
+      writeCertificate(place, CERTIFICATE_B);
       server.child.kill('SIGHUP');
       await said(server, 'SIGHUP: the certificate was reloaded');
       for (let i = 0; i < 2 * acceptors; i++) {
         await expect(name()).rejects.toThrow('self-signed certificate');
-        const [answer] = await exchange(secure(server, TWO), [requestBytes({ body: body('a') })]);
+        const [answer] = await exchange(openTls(server, CERTIFICATE_B), [
+          requestBytes({ body: body('a') }),
+        ]);
         expect(remainingOf(answer.body)).toBe(999 - i);
       }
       const errors = server.stderr().match(/"level":50/g) ?? [];

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { noBinary, PLATFORM_PACKAGES, platformPackage } from '../../src/http/binary.ts';
+import { missingBinaryMessage, PLATFORM_PACKAGES, platformPackage } from '../../src/http/binary.ts';
 import { BINARY_SHA256 } from '../support/binaries.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 
@@ -44,14 +44,16 @@ test('the log names the package that was loaded, with its version', async () => 
 });
 
 test('a Node without a binary gets one sentence that says what to install', () => {
-  const missing = noBinary(nodeError('MODULE_NOT_FOUND', 'Cannot find module'));
+  const missing = missingBinaryMessage(nodeError('MODULE_NOT_FOUND', 'Cannot find module'));
   expect(missing).toBe(
     `uWebSockets.js has no binary for Node ${node} on ${process.platform}-${process.arch}: ` +
       `install it by npm install ${platformPackage()}@${PLATFORM_PACKAGES[node.split('.')[0]]}`,
   );
-  const old = noBinary(nodeError('ERR_DLOPEN_FAILED', "version `GLIBC_2.38' not found\nat load"));
+  const old = missingBinaryMessage(
+    nodeError('ERR_DLOPEN_FAILED', "version `GLIBC_2.38' not found\nat load"),
+  );
   expect(old).toContain("version `GLIBC_2.38' not found): use Node 22.22.2");
-  const elsewhere = noBinary(undefined);
+  const elsewhere = missingBinaryMessage(undefined);
   for (const sentence of [old, elsewhere]) {
     expect(sentence).toContain('npm install uWebSockets.js@uNetworking/uWebSockets.js#v20');
     expect(sentence).not.toContain('\n');

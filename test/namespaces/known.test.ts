@@ -6,10 +6,10 @@ import { KnownNamespaces } from '../../src/namespaces/known.ts';
 
 const hasher = new Hasher(Buffer.alloc(16));
 const known = (register: (name: string) => void) => {
-  const lane = new Control(allocateControl(1, 1)).acceptorLane(0);
+  const lane = new Control(allocateControl(1, 1)).acceptorStats(0);
   return new KnownNamespaces(
     (name) => hasher.namespace(name),
-    (row) => lane.row(row),
+    (row) => lane.namespaceRow(row),
     register,
   );
 };
@@ -20,9 +20,9 @@ test('an acceptor creates a namespace once, without an id until it is durable', 
   expect(namespaces.create('a')?.id).toBeUndefined();
   expect(namespaces.get('a')?.name).toBe('a');
   expect(registered).toEqual(['a']);
-  namespaces.registered([
-    { id: 'rlns_a', name: 'a', row: 0 },
-    { id: 'rlns_b', name: 'b', row: 1 },
+  namespaces.addRegistered([
+    { id: 'rlns_a', name: 'a', statsRow: 0 },
+    { id: 'rlns_b', name: 'b', statsRow: 1 },
   ]);
   expect(['a', 'b'].map((name) => namespaces.get(name)?.id)).toEqual(['rlns_a', 'rlns_b']);
 });
@@ -30,11 +30,11 @@ test('an acceptor creates a namespace once, without an id until it is durable', 
 test('an acceptor holds no more namespaces than there may be, and forgets a rejected one', () => {
   const namespaces = known(() => {});
   const records = Array.from({ length: NAMESPACES_MAX - 1 }, (_, i) => {
-    return { id: `rlns_${i}`, name: `n${i}`, row: 0 };
+    return { id: `rlns_${i}`, name: `n${i}`, statsRow: 0 };
   });
-  namespaces.registered(records);
+  namespaces.addRegistered(records);
   expect(namespaces.create('mine')).toBeDefined();
   expect(namespaces.create('one more')).toBeUndefined();
-  namespaces.rejected(['mine']);
+  namespaces.removeRejected(['mine']);
   expect(namespaces.get('mine')).toBeUndefined();
 });

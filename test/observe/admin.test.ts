@@ -4,21 +4,21 @@ import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../../src/limits.ts';
-import { Admin } from '../../src/observe/admin.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { hear } from '../support/raw.ts';
-import { until } from '../support/server.ts';
+import { AdminServer } from '../../src/observe/admin.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { sendUntilClosed } from '../support/raw.ts';
+import { waitUntil } from '../support/server.ts';
 
 const PROBES = ['/livez', '/readyz', '/metrics'];
 
-const admin = new Admin(['127.0.0.1', 'weir.internal']);
+const admin = new AdminServer(['127.0.0.1', 'weir.internal']);
 let port: number;
 beforeAll(async () => {
   port = await admin.listen('127.0.0.1', 0);
 });
 afterAll(() => admin.close());
 
-function ask(path: string, headers: Record<string, string> = {}, method = 'GET') {
+function sendToAdmin(path: string, headers: Record<string, string> = {}, method = 'GET') {
   return new Promise<{ status: number; length: string | undefined; body: string }>(
     (resolve, reject) => {
       const req = request({ host: '127.0.0.1', port, path, headers, method }, (res) => {
@@ -45,31 +45,31 @@ describe('the admin port', () => {
     ] as const) {
       admin.state = state;
       const body = JSON.stringify({ status: state });
-      expect(await ask('/readyz')).toMatchObject({ status, body });
-      expect((await ask('/livez')).status).toBe(200);
+      expect(await sendToAdmin('/readyz')).toMatchObject({ status, body });
+      expect((await sendToAdmin('/livez')).status).toBe(200);
     }
   });
 
   test('answers HEAD with the head of GET, length included, and no body', async () => {
-    admin.observed = {
-      workers: { wanted: 1, running: 1, replaced: 0 },
+    admin.sources = {
+      workers: { workerCount: 1, runningCount: 1, replacementCount: 0 },
       metrics: { contentType: 'text/plain', text: async () => '# é\n' },
     };
     for (const path of ['/livez', '/readyz', '/metrics', '/nothing']) {
-      const get = await ask(path);
-      const head = await ask(path, {}, 'HEAD');
+      const get = await sendToAdmin(path);
+      const head = await sendToAdmin(path, {}, 'HEAD');
       expect([path, get.length]).toEqual([path, String(Buffer.byteLength(get.body))]);
       expect(head).toEqual({ ...get, body: '' });
     }
-    admin.observed = undefined;
+    admin.sources = undefined;
   });
 
   test('lists every path with what it is at /, and names the same paths in a 404', async () => {
-    const list = await ask('/');
+    const list = await sendToAdmin('/');
     expect(list.status).toBe(200);
     const paths = list.body.split('\n').flatMap((line) => /^(\/\S*) +\S/.exec(line)?.[1] ?? []);
     expect(paths).toEqual(['/', '/livez', '/readyz', '/metrics']);
-    const missing = await ask('/nothing');
+    const missing = await sendToAdmin('/nothing');
     expect([missing.status, JSON.parse(missing.body)]).toEqual([
       404,
       { error: `there is no /nothing; there are ${paths.join(', ')}` },
@@ -78,7 +78,7 @@ describe('the admin port', () => {
 
   test('takes no other method', async () => {
     for (const path of ['/', ...PROBES]) {
-      expect([path, (await ask(path, {}, 'POST')).status]).toEqual([path, 405]);
+      expect([path, (await sendToAdmin(path, {}, 'POST')).status]).toEqual([path, 405]);
     }
   });
 
@@ -88,7 +88,7 @@ describe('the admin port', () => {
         const headers = { Host: host, Origin: 'http://evil.example' };
         const status = path === '/livez' ? 200 : 503;
         for (const query of ['', '?', '?verbose', '?a=/../b']) {
-          const answer = await ask(path + query, headers);
+          const answer = await sendToAdmin(path + query, headers);
           expect([host, path, query, answer.status]).toEqual([host, path, query, status]);
         }
       }
@@ -97,8 +97,12 @@ describe('the admin port', () => {
 
   test('answers HTTP/1.0 without Host', async () => {
     for (const path of PROBES) {
-      const { text, closed } = await hear(port, [`GET ${path} HTTP/1.0\r\n\r\n`], 5_000);
-      expect([path, closed, text.split('\r\n')[0]]).toEqual([
+      const { text, isClosed } = await sendUntilClosed(
+        port,
+        [`GET ${path} HTTP/1.0\r\n\r\n`],
+        5_000,
+      );
+      expect([path, isClosed, text.split('\r\n')[0]]).toEqual([
         path,
         true,
         `HTTP/1.1 ${path === '/livez' ? '200 OK' : '503 Service Unavailable'}`,
@@ -109,30 +113,30 @@ describe('the admin port', () => {
   test('refuses a foreign Host for all but probes; it takes addresses and configured names', async () => {
     for (const path of ['/', '/nothing', '/livez/', '/metrics/../']) {
       for (const host of ['evil.example', 'evil.example:7071', '127.0.0.1.evil.example', 'weir']) {
-        expect([host, (await ask(path, { Host: host })).status]).toEqual([host, 403]);
+        expect([host, (await sendToAdmin(path, { Host: host })).status]).toEqual([host, 403]);
       }
     }
     const known = ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:7071', '10.1.2.3'];
     for (const host of [...known, 'weir.internal', 'Weir.Internal:80']) {
-      expect([host, (await ask('/', { Host: host })).status]).toEqual([host, 200]);
+      expect([host, (await sendToAdmin('/', { Host: host })).status]).toEqual([host, 200]);
     }
   });
 
   test('refuses a foreign Origin for all but probes', async () => {
     const host = `127.0.0.1:${port}`;
     for (const origin of ['http://evil.example', 'null', `https://${host}`]) {
-      expect((await ask('/', { Host: host, Origin: origin })).status).toBe(403);
+      expect((await sendToAdmin('/', { Host: host, Origin: origin })).status).toBe(403);
     }
-    expect((await ask('/', { Host: host, Origin: `http://${host}` })).status).toBe(200);
+    expect((await sendToAdmin('/', { Host: host, Origin: `http://${host}` })).status).toBe(200);
   });
 
   test('is not shared with another process', async () => {
-    await expect(new Admin([]).listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
+    await expect(new AdminServer([]).listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
   });
 });
 
 /** Idle connections of this process, which tell when they are closed. */
-function idle(count: number) {
+function openIdleConnections(count: number) {
   return Array.from({ length: count }, () => {
     const socket = connect(port, '127.0.0.1').resume();
     socket.on('error', () => {});
@@ -146,10 +150,14 @@ describe('connections of the admin port', () => {
   const ordinary = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES;
 
   test('beyond those for any path serve probes only, and say so', async () => {
-    const held = idle(ordinary);
+    const held = openIdleConnections(ordinary);
     await Promise.all(held.map(({ opened }) => opened));
-    const refused = await hear(port, ['GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'], 5_000);
-    expect(refused.closed).toBe(true);
+    const refused = await sendUntilClosed(
+      port,
+      ['GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'],
+      5_000,
+    );
+    expect(refused.isClosed).toBe(true);
     const [head, body] = refused.text.split('\r\n\r\n');
     expect(head).toContain('HTTP/1.1 503 Service Unavailable');
     expect(head).toContain('\r\nConnection: close');
@@ -157,37 +165,37 @@ describe('connections of the admin port', () => {
     expect(JSON.parse(body).error).toContain('serves /livez, /readyz, /metrics only');
     const probe = 'GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n';
     const other = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
-    const later = await hear(port, [probe, probe, other, probe], 5_000, 50);
-    expect([later.statuses, later.closed]).toEqual([[200, 200, 503], true]);
+    const later = await sendUntilClosed(port, [probe, probe, other, probe], 5_000, 50);
+    expect([later.statuses, later.isClosed]).toEqual([[200, 200, 503], true]);
     for (const { socket } of held.slice(0, 1)) socket.destroy();
-    await until('there is a place again', async () => (await ask('/')).status === 200);
+    await waitUntil('there is a place again', async () => (await sendToAdmin('/')).status === 200);
     for (const { socket } of held) socket.destroy();
     await Promise.all(held.map(({ closed }) => closed));
   });
 
   test('that request probes leave the places for other paths free', async () => {
-    const probing = idle(ordinary);
+    const probing = openIdleConnections(ordinary);
     const answers = probing.map(({ socket }) => {
       socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
       return new Promise<string>((resolve) => socket.once('data', (data) => resolve(String(data))));
     });
     for (const answer of await Promise.all(answers)) expect(answer).toContain('HTTP/1.1 200 OK');
-    expect((await ask('/')).status).toBe(200);
+    expect((await sendToAdmin('/')).status).toBe(200);
     for (const { socket } of probing) socket.destroy();
     await Promise.all(probing.map(({ closed }) => closed));
   });
 
   test('are bounded: a new one takes the place of the one without a request for the longest time', async () => {
-    const old = idle(1);
+    const old = openIdleConnections(1);
     await old[0].opened;
-    const busy = idle(1);
+    const busy = openIdleConnections(1);
     busy[0].socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
     await busy[0].opened;
-    const rest = idle(ADMIN_CONNECTIONS_MAX - 2);
+    const rest = openIdleConnections(ADMIN_CONNECTIONS_MAX - 2);
     await Promise.all(rest.map(({ opened }) => opened));
     let closed = 0;
     for (const connection of [...busy, ...rest]) void connection.closed.then(() => closed++);
-    expect((await ask('/readyz')).status).toBe(503);
+    expect((await sendToAdmin('/readyz')).status).toBe(503);
     await old[0].closed;
     expect(closed).toBe(0);
     for (const { socket } of [...busy, ...rest]) socket.destroy();
@@ -195,14 +203,14 @@ describe('connections of the admin port', () => {
   });
 
   test('that send no request in time are closed', async () => {
-    await Promise.all(idle(50).map(({ closed }) => closed));
-    expect((await ask('/livez')).status).toBe(200);
+    await Promise.all(openIdleConnections(50).map(({ closed }) => closed));
+    expect((await sendToAdmin('/livez')).status).toBe(200);
   });
 });
 
 describe('a flood of connections to the admin port', () => {
   const host = 'HTTP/1.1\r\nHost: localhost\r\n';
-  const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
+  const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 
   test('of pipelined requests has one answer each at most, and takes little memory', async () => {
     const server = await own.start();
@@ -214,13 +222,13 @@ describe('a flood of connections to the admin port', () => {
     const beforeMiB = residentMiB();
     const requests = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(2_000);
     const heard = await Promise.all(
-      Array.from({ length: 20 }, () => hear(Number(port), [requests], 10_000)),
+      Array.from({ length: 20 }, () => sendUntilClosed(Number(port), [requests], 10_000)),
     );
     for (const { statuses } of heard) expect(statuses.length).toBeLessThanOrEqual(1);
     // Before there was this bound, a single one of them took 180 MiB.
     expect(residentMiB() - beforeMiB).toBeLessThan(100);
     const one = `GET /livez ${host}Connection: close\r\n\r\n`;
-    expect((await hear(Number(port), [one], 10_000)).statuses).toEqual([200]);
+    expect((await sendUntilClosed(Number(port), [one], 10_000)).statuses).toEqual([200]);
   });
 
   const ATTEMPTS = 60;
@@ -241,7 +249,7 @@ describe('a flood of connections to the admin port', () => {
       for (let i = 0; i < ATTEMPTS; i++) {
         for (const path of PROBES) {
           const request = `GET ${path} HTTP/1.1\r\nHost: weir:7071\r\nConnection: close\r\n\r\n`;
-          const { statuses } = await hear(Number(port), [request], 10_000);
+          const { statuses } = await sendUntilClosed(Number(port), [request], 10_000);
           expect([i, path, statuses]).toEqual([i, path, [200]]);
         }
       }

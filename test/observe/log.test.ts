@@ -7,24 +7,30 @@ import { ERROR_REPORTS_PER_S } from '../../src/limits.ts';
 import { DebugLog } from '../../src/observe/debug.ts';
 import type { Log } from '../../src/observe/log.ts';
 import type { Clock } from '../../src/time.ts';
-import { done, operate } from '../support/api.ts';
-import { check, exchange, LASTING_MS, request, requestBytes } from '../support/http.ts';
-import { records } from '../support/log.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { askAs, from } from '../support/policies.ts';
-import { freePort, ROOT_KEY, type Running, until } from '../support/server.ts';
+import { callOperation, callOperationOk } from '../support/api.ts';
+import {
+  exchange,
+  LONGEST_WINDOW_MS,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import { logRecords } from '../support/log.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { forwardedFor, sendGatewayCheck } from '../support/policies.ts';
+import { freePort, ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
 
 const SMALL = ['--counters', '1024', '--acceptors', '1'];
 const DEBUG = [...SMALL, '--log-level', 'debug'];
-const own = eachOnItsOwn(DEBUG);
+const own = useDataDirectory(DEBUG);
 
 const ERROR = 'answered with an error';
 const LEFT_OUT = 'error answers were not logged: too many in a second';
-const CHECK = { identifier: 'a', limit: 5, duration: LASTING_MS };
+const CHECK = { identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS };
 
 /** Starts with a file of settings and a policy. */
-async function startWithFile(args: string[] = []): Promise<Running> {
-  const policies = { login: { gateway: 'nginx', limit: 1, duration: LASTING_MS } };
+async function startWithFile(args: string[] = []): Promise<ServerProcess> {
+  const policies = { login: { gateway: 'nginx', limit: 1, duration: LONGEST_WINDOW_MS } };
   const config = join(own.dataDir, 'weir.json');
   writeFileSync(config, JSON.stringify({ drainMs: 20, policies }));
   const dataDir = ['--data-dir', join(own.dataDir, 'data')];
@@ -32,11 +38,11 @@ async function startWithFile(args: string[] = []): Promise<Running> {
   return own.start({ args: [...args, '--config', config, ...dataDir], env });
 }
 
-async function withRecords(server: Running, message: string, count: number) {
-  await until(`the log says ${count} times "${message}"`, () => {
-    return records(server, message).length >= count;
+async function withRecords(server: ServerProcess, message: string, count: number) {
+  await waitUntil(`the log says ${count} times "${message}"`, () => {
+    return logRecords(server, message).length >= count;
   });
-  return records(server, message);
+  return logRecords(server, message);
 }
 
 describe('at level debug the log', () => {
@@ -58,9 +64,12 @@ describe('at level debug the log', () => {
 
   test('has each operation with its key, result and duration', async () => {
     const server = await own.start();
-    const { keyId } = await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
-    await operate(server.port, 'keys.revoke', { keyId: 'key_none' });
-    await done(server.port, 'keys.list');
+    const { keyId } = await callOperationOk(server.port, 'keys.create', {
+      name: 'k',
+      permissions: ['*'],
+    });
+    await callOperation(server.port, 'keys.revoke', { keyId: 'key_none' });
+    await callOperationOk(server.port, 'keys.list');
     const all = await withRecords(server, 'operation', 3);
     const root = all[0].keyId;
     expect(root).toMatch(/^key_/);
@@ -82,12 +91,17 @@ describe('at level debug the log', () => {
 
   test('has publications, with what changed, and the creation of namespaces', async () => {
     const server = await startWithFile(DEBUG);
-    await check(server.port, { ...CHECK, namespace: 'fresh' });
+    await sendCheck(server.port, { ...CHECK, namespace: 'fresh' });
     const [created] = await withRecords(server, 'a namespace was created', 1);
     expect(created).toMatchObject({ namespace: 'fresh', id: expect.stringMatching(/^rlns_/) });
-    const override = { namespaceName: 'fresh', identifier: 'abc', limit: 2, duration: LASTING_MS };
-    await done(server.port, 'ratelimits.setOverride', override);
-    await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    const override = {
+      namespaceName: 'fresh',
+      identifier: 'abc',
+      limit: 2,
+      duration: LONGEST_WINDOW_MS,
+    };
+    await callOperationOk(server.port, 'ratelimits.setOverride', override);
+    await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
     server.child.kill('SIGHUP');
     const active = await withRecords(server, 'a publication is active', 4);
     const none = {
@@ -106,11 +120,11 @@ describe('at level debug the log', () => {
     const server = await own.start({ args: [...DEBUG, '--checkpoint-ms', '2000'] });
     const startedMs = Date.now();
     const message = 'counters were written to files';
-    while (records(server, message).length < 3) {
-      for (let i = 0; i < 20; i++) await check(server.port, { ...CHECK, identifier: `${i}` });
+    while (logRecords(server, message).length < 3) {
+      for (let i = 0; i < 20; i++) await sendCheck(server.port, { ...CHECK, identifier: `${i}` });
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
-    const all = records(server, message);
+    const all = logRecords(server, message);
     expect(all.length).toBeLessThanOrEqual(1 + (Date.now() - startedMs) / 2_000 + 1);
     expect(all.every(({ files }) => (files as number) > 0)).toBe(true);
   });
@@ -119,15 +133,15 @@ describe('at level debug the log', () => {
     const gatewayPort = await freePort();
     const server = await startWithFile([...DEBUG, '--gateway-port', `${gatewayPort}`]);
     const invalid = JSON.stringify({ ...CHECK, limit: -1 });
-    const bad = await request(server.port, { body: invalid });
+    const bad = await sendRequest(server.port, { body: invalid });
     const pieces = requestBytes({ path: '/v2/ratelimit.limit', body: invalid });
     await exchange(server.port, [pieces.subarray(0, -3), pieces.subarray(-3)]);
-    await request(server.port, { path: '/nowhere/x?secret=1', method: 'GET' });
-    await request(server.port, { path: '/v1/keys.list' });
-    await askAs(gatewayPort, '/v1/check/login/private?path', {
+    await sendRequest(server.port, { path: '/nowhere/x?secret=1', method: 'GET' });
+    await sendRequest(server.port, { path: '/v1/keys.list' });
+    await sendGatewayCheck(gatewayPort, '/v1/check/login/private?path', {
       'Transfer-Encoding': 'gzip, chunked',
     });
-    await askAs(gatewayPort, '/v1/auth-request/logout', from('10.0.0.1'));
+    await sendGatewayCheck(gatewayPort, '/v1/auth-request/logout', forwardedFor('10.0.0.1'));
     const all = await withRecords(server, ERROR, 6);
     const { requestId } = JSON.parse(bad.body).error;
     const of = (status: number, code: string, path: string, policy?: string) => {
@@ -154,15 +168,15 @@ describe('at level debug the log', () => {
     const bytes = requestBytes({ method: 'GET', path: '/nowhere' });
     await exchange(server.port, Array(ERRORS).fill(bytes), ERRORS);
     const counted = () => {
-      const leftOut = records(server, LEFT_OUT).map((record) => record.leftOut as number);
-      return records(server, ERROR).length + leftOut.reduce((sum, count) => sum + count, 0);
+      const leftOut = logRecords(server, LEFT_OUT).map((record) => record.leftOut as number);
+      return logRecords(server, ERROR).length + leftOut.reduce((sum, count) => sum + count, 0);
     };
-    await until('all are counted', () => counted() === ERRORS);
-    const seconds = records(server, LEFT_OUT).length + 1;
-    expect(records(server, ERROR).length).toBeLessThanOrEqual(seconds * ERROR_REPORTS_PER_S);
+    await waitUntil('all are counted', () => counted() === ERRORS);
+    const seconds = logRecords(server, LEFT_OUT).length + 1;
+    expect(logRecords(server, ERROR).length).toBeLessThanOrEqual(seconds * ERROR_REPORTS_PER_S);
     // The next ones are logged again.
-    await request(server.port, { path: '/later', method: 'GET' });
-    await until('they are', () => server.stderr().includes('/later'));
+    await sendRequest(server.port, { path: '/later', method: 'GET' });
+    await waitUntil('they are', () => server.stderr().includes('/later'));
   });
 
   test('has no path of the client of a gateway, however the gateway spells its own', async () => {
@@ -172,7 +186,7 @@ describe('at level debug the log', () => {
       '//v1/check/login/private',
       '/v1//check/login/private',
     ]) {
-      await request(server.port, { path, method: 'GET' });
+      await sendRequest(server.port, { path, method: 'GET' });
     }
     const shown = await withRecords(server, ERROR, 3);
     expect(shown.map(({ path }) => path)).toEqual(Array(3).fill('/v1/check/login'));
@@ -181,7 +195,10 @@ describe('at level debug the log', () => {
 
   test('has no key, wherever a client puts it', async () => {
     const server = await own.start();
-    const made = await done(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
+    const made = await callOperationOk(server.port, 'keys.create', {
+      name: 'k',
+      permissions: ['*'],
+    });
     let asked = 0;
     for (const key of [ROOT_KEY, made.key as string]) {
       const named = { ...CHECK, namespace: `rlns_${key}`, [key]: key };
@@ -195,16 +212,16 @@ describe('at level debug the log', () => {
         { path: `/v1/keys.list?cursor=${key}`, method: 'GET' },
         { path: '/v1/keys.revoke', body: JSON.stringify({ keyId: key }) },
       ]) {
-        expect((await request(server.port, parts)).status).toBeGreaterThanOrEqual(400);
+        expect((await sendRequest(server.port, parts)).status).toBeGreaterThanOrEqual(400);
         // So few in a second that none is left out.
         await new Promise((resolve) => setTimeout(resolve, 1_100 / ERROR_REPORTS_PER_S));
         asked++;
       }
-      await check(server.port, { ...CHECK, namespace: key });
+      await sendCheck(server.port, { ...CHECK, namespace: key });
     }
     const shown = await withRecords(server, ERROR, asked);
     expect(shown.length).toBe(asked);
-    expect(records(server, LEFT_OUT)).toEqual([]);
+    expect(logRecords(server, LEFT_OUT)).toEqual([]);
     await withRecords(server, 'a namespace was created', 2);
     for (const key of [ROOT_KEY, made.key as string]) expect(server.stderr()).not.toContain(key);
   });
@@ -233,7 +250,7 @@ describe('the configured root key', () => {
         const written: object[] = [];
         const text = `there is no GET /a/${spelling.slice(0, length)}...`;
         const debug = new DebugLog(log(written), undefined as unknown as Clock, KEY);
-        debug.acceptor(0, { text: 'm', fields: { message: text } });
+        debug.logAcceptorRecord(0, { text: 'm', fields: { message: text } });
         expect([text, written]).toEqual([
           text,
           [
@@ -250,9 +267,9 @@ describe('the configured root key', () => {
 describe('at level info the log', () => {
   test('has none of that', async () => {
     const server = await startWithFile(SMALL);
-    await check(server.port, { ...CHECK, namespace: 'fresh' });
-    await request(server.port, { path: '/nowhere', method: 'GET' });
-    await done(server.port, 'keys.list');
+    await sendCheck(server.port, { ...CHECK, namespace: 'fresh' });
+    await sendRequest(server.port, { path: '/nowhere', method: 'GET' });
+    await callOperationOk(server.port, 'keys.list');
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     const lines = server.stderr().trim().split('\n');
     const said = lines.map((line) => JSON.parse(line)).map(({ level, msg }) => [level, msg]);
@@ -267,9 +284,9 @@ describe('in the format text the log', () => {
     const server = await own.start({ args: [...DEBUG, '--log-format', 'text'] });
     const forged = '2026-01-01T00:00:00.000Z INFO  forged';
     const body = JSON.stringify({ ...CHECK, limit: `\n${forged}` });
-    await request(server.port, { body });
-    await check(server.port, { ...CHECK, namespace: `\n${forged}\u2028${forged}` });
-    await until('both are there', () => (server.stderr().match(/forged/g) ?? []).length >= 3);
+    await sendRequest(server.port, { body });
+    await sendCheck(server.port, { ...CHECK, namespace: `\n${forged}\u2028${forged}` });
+    await waitUntil('both are there', () => (server.stderr().match(/forged/g) ?? []).length >= 3);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     const lines = server
       .stderr()

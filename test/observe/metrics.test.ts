@@ -1,20 +1,26 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { METRIC_NAMESPACES_MAX } from '../../src/limits.ts';
 import { OTHER_NAMESPACE } from '../../src/observe/decision-series.ts';
-import { done } from '../support/api.ts';
-import { check, LASTING_MS, metric, metrics, request } from '../support/http.ts';
+import { callOperationOk } from '../support/api.ts';
 import {
-  type Running,
+  LONGEST_WINDOW_MS,
+  readMetric,
+  readMetrics,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import {
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 import { addRecords, withStore } from '../support/store.ts';
 
 const STORED = METRIC_NAMESPACES_MAX - 2;
 
-let server: Running;
+let server: ServerProcess;
 const dataDir = temporaryDirectory();
 beforeAll(async () => {
   withStore(dataDir, (store) => {
@@ -41,24 +47,24 @@ const decisions = (namespace: string, outcome: string) => {
 
 describe('the metrics', () => {
   test('have series of a bounded number of namespaces, and one for all others', async () => {
-    const body = { identifier: 'a', limit: 3, duration: LASTING_MS };
+    const body = { identifier: 'a', limit: 3, duration: LONGEST_WINDOW_MS };
     const names = Array.from({ length: 6 }, (_, i) => `new "${i}"`);
     const checkAll = async (namespaces: string[]) => {
       for (const namespace of namespaces) {
-        for (let i = 0; i < 5; i++) await check(server.port, { ...body, namespace });
+        for (let i = 0; i < 5; i++) await sendCheck(server.port, { ...body, namespace });
       }
     };
     await checkAll(['stored_7', ...names.slice(0, 2)]);
     // Who comes first has a row, and nothing orders what acceptors tell.
-    await until('the first two are kept', async () => {
-      const { total } = await done(server.port, 'ratelimits.listNamespaces');
+    await waitUntil('the first two are kept', async () => {
+      const { total } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       return total === STORED + 2;
     });
     await checkAll(names.slice(2));
     const escaped = names.map((name) => name.replaceAll('"', '\\"'));
     let measured = new Map<string, number>();
-    await until('all are durable, and counted in their rows', async () => {
-      measured = await metrics(server.adminUrl);
+    await waitUntil('all are durable, and counted in their rows', async () => {
+      measured = await readMetrics(server.adminUrl);
       return measured.get(decisions(OTHER_NAMESPACE, 'refused')) === 4 * 2;
     });
     expect(measured.get(decisions('stored_7', 'admitted'))).toBe(3);
@@ -74,11 +80,11 @@ describe('the metrics', () => {
 
   test('count errors by status and code, each once', async () => {
     const name = 'weir_errors_total{status="401",code="UNAUTHORIZED"}';
-    const before = await metrics(server.adminUrl);
-    await request(server.port, { headers: { Authorization: 'Bearer wrong' }, body: '{}' });
-    await request(server.port, { body: '{}' });
-    await request(server.port, { path: '/nowhere' });
-    const after = await metrics(server.adminUrl);
+    const before = await readMetrics(server.adminUrl);
+    await sendRequest(server.port, { headers: { Authorization: 'Bearer wrong' }, body: '{}' });
+    await sendRequest(server.port, { body: '{}' });
+    await sendRequest(server.port, { path: '/nowhere' });
+    const after = await readMetrics(server.adminUrl);
     const grown = [...after].filter(([key, value]) => {
       return key.startsWith('weir_errors_total') && value !== before.get(key);
     });
@@ -90,7 +96,7 @@ describe('the metrics', () => {
   });
 
   test('have a histogram of durations from 5 us on, whose count is that of the checks', async () => {
-    const measured = await metrics(server.adminUrl);
+    const measured = await readMetrics(server.adminUrl);
     const buckets = [...measured].filter(([name]) => {
       return name.startsWith('weir_check_duration_seconds_bucket');
     });
@@ -107,11 +113,12 @@ describe('the metrics', () => {
 
   test('tell how full the table is, and see expired counters go', async () => {
     const body = { limit: 3, duration: 1_000 };
-    for (let i = 0; i < 50; i++) await check(server.port, { ...body, identifier: `short_${i}` });
-    await until('they were removed', async () => {
-      return (await metric(server.adminUrl, 'weir_expired_counters_total')) === 50;
+    for (let i = 0; i < 50; i++)
+      await sendCheck(server.port, { ...body, identifier: `short_${i}` });
+    await waitUntil('they were removed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_expired_counters_total')) === 50;
     });
-    const measured = await metrics(server.adminUrl);
+    const measured = await readMetrics(server.adminUrl);
     expect(measured.get('weir_counters_live')).toBe(7);
     expect(measured.get('weir_counters_capacity')).toBe(1_024);
     expect(measured.get('weir_table_slots')).toBe(4_096);
@@ -126,16 +133,20 @@ describe('the metrics', () => {
     const small = await startServer(directory, { args });
     const name = 'weir_full_table_answers_total{answer="allow"}';
     // Counters that have all refused someone, of more namespaces than one can crowd out.
-    for (let i = 0; (await metric(small.adminUrl, name)) === 0 && i < 200; i++) {
+    for (let i = 0; (await readMetric(small.adminUrl, name)) === 0 && i < 200; i++) {
       await Promise.all(
         Array.from({ length: 100 }, async (_, j) => {
-          const body = { namespace: `n${j % 50}`, identifier: `${i}/${j}`, duration: LASTING_MS };
-          await check(small.port, { ...body, limit: 1 });
-          await check(small.port, { ...body, limit: 1 });
+          const body = {
+            namespace: `n${j % 50}`,
+            identifier: `${i}/${j}`,
+            duration: LONGEST_WINDOW_MS,
+          };
+          await sendCheck(small.port, { ...body, limit: 1 });
+          await sendCheck(small.port, { ...body, limit: 1 });
         }),
       );
     }
-    expect(await metric(small.adminUrl, name)).toBeGreaterThan(0);
+    expect(await readMetric(small.adminUrl, name)).toBeGreaterThan(0);
     expect(await small.stop()).toEqual({ code: 0, signal: null });
     removeDirectory(directory);
   });

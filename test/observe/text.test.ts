@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import pino from 'pino';
 import { describe, expect, test } from 'vitest';
-import { textOf } from '../../src/observe/text.ts';
+import { formatRecord } from '../../src/observe/text.ts';
 
 /** Whatever an editor, a terminal or a log shipper may take for the end of a line. */
 const LINE_END = /[\n\r\v\f\u0085\u2028\u2029]/;
@@ -10,7 +10,7 @@ const LINE_END = /[\n\r\v\f\u0085\u2028\u2029]/;
 function written(write: (log: pino.Logger) => void, level = 'trace'): string {
   let text = '';
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
-  const destination = { write: (line: string) => (text += textOf(line)) };
+  const destination = { write: (line: string) => (text += formatRecord(line)) };
   write(pino(options, destination));
   return text;
 }

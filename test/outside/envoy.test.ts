@@ -5,14 +5,14 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
 import { type Application, type Gateway, startApplication } from '../support/gateway.ts';
-import { gatewayCases } from '../support/gateway-cases.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { realEnvoy } from '../support/gateways.ts';
-import { LASTING_MS } from '../support/http.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { writeConfig } from '../support/policies.ts';
 import {
   freePort,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -21,10 +21,10 @@ const envoy = await realEnvoy();
 const isMissing = envoy.isMissing;
 
 describe.skipIf(isMissing)('Envoy', () => {
-  gatewayCases({ ...envoy, isProxy: true, joinsHeaders: true });
+  defineGatewayTests({ ...envoy, isProxy: true, joinsHeaders: true });
 });
 
-const of = { gateway: 'envoy', limit: 2, duration: LASTING_MS } as const;
+const of = { gateway: 'envoy', limit: 2, duration: LONGEST_WINDOW_MS } as const;
 const POLICIES = {
   addresses: of,
   keys: { ...of, identify: ['header:x-api-key'] },
@@ -58,7 +58,7 @@ function askByHttp2(session: ClientHttp2Session, headers: OutgoingHttpHeaders): 
 describe.skipIf(isMissing)('Envoy by HTTP/2 without TLS', () => {
   const directory = temporaryDirectory();
   let application: Application;
-  let weir: Running;
+  let weir: ServerProcess;
   let gatewayPort = 0;
   const gateways: Gateway[] = [];
   const sessions: ClientHttp2Session[] = [];
@@ -79,12 +79,12 @@ describe.skipIf(isMissing)('Envoy by HTTP/2 without TLS', () => {
 
   async function connectTo(namespace: keyof typeof POLICIES): Promise<ClientHttp2Session> {
     const [policy] = readPolicies({ [namespace]: POLICIES[namespace] });
-    const listen = await freePort();
+    const listenPort = await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
     const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
-    const text = envoy.print({ policy, weir: at, listen, upstream });
-    gateways.push(await envoy.start(text, listen, ''));
-    const session = connect(`http://127.0.0.1:${listen}`);
+    const text = envoy.print({ policy, weir: at, listenPort, upstream });
+    gateways.push(await envoy.start(text, listenPort, ''));
+    const session = connect(`http://127.0.0.1:${listenPort}`);
     sessions.push(session);
     return session;
   }
@@ -98,7 +98,7 @@ describe.skipIf(isMissing)('Envoy by HTTP/2 without TLS', () => {
     const refused = answers.filter(({ status }) => status === 429);
     expect(refused).toHaveLength(48);
     expect(refused[0].headers).toMatchObject({
-      'ratelimit-policy': `"addresses";q=2;w=${LASTING_MS / 1_000}`,
+      'ratelimit-policy': `"addresses";q=2;w=${LONGEST_WINDOW_MS / 1_000}`,
       'cache-control': 'no-store',
       'content-type': 'application/problem+json',
       'retry-after': expect.stringMatching(/^[1-9]/),

@@ -7,8 +7,8 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
-import { figure } from '../faults/promises.ts';
-import { type Flood, flood, hasH2load } from '../support/flood.ts';
+import { recordMeasurement } from '../faults/promises.ts';
+import { type FloodOptions, hasH2load, runFlood } from '../support/flood.ts';
 import { type Application, type Gateway, startApplication } from '../support/gateway.ts';
 import {
   type RealGateway,
@@ -19,24 +19,24 @@ import {
   realHaproxy,
   realNginx,
 } from '../support/gateways.ts';
-import { LASTING_MS } from '../support/http.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { writeConfig } from '../support/policies.ts';
 import { IS_OUTSIDE_LONG } from '../support/scale.ts';
 import {
   freePort,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
 const LIMIT = 100;
 const REQUESTS = IS_OUTSIDE_LONG ? [6_000, 15_000, 30_000] : [6_000];
-type Shape = Pick<Flood, 'connections' | 'streams'>;
-const BY_HTTP_1: Shape[] = IS_OUTSIDE_LONG
+type FloodShape = Pick<FloodOptions, 'connections' | 'streams'>;
+const BY_HTTP_1: FloodShape[] = IS_OUTSIDE_LONG
   ? [{ connections: 100 }, { connections: 1_000 }, { connections: 3_000 }]
   : [{ connections: 1_000 }];
-const BY_HTTP_2: Shape[] = IS_OUTSIDE_LONG
+const BY_HTTP_2: FloodShape[] = IS_OUTSIDE_LONG
   ? [
       { connections: 1, streams: 100 },
       { connections: 15, streams: 100 },
@@ -45,7 +45,7 @@ const BY_HTTP_2: Shape[] = IS_OUTSIDE_LONG
   : [{ connections: 15, streams: 100 }];
 
 const envoy = await realEnvoy();
-const GATEWAYS: (RealGateway & { shapes: Shape[] })[] = [
+const GATEWAYS: (RealGateway & { shapes: FloodShape[] })[] = [
   ...[realNginx, realCaddy, realHaproxy, realExpress, realFastify].map((gateway) => {
     return { ...gateway, shapes: BY_HTTP_1 };
   }),
@@ -54,14 +54,19 @@ const GATEWAYS: (RealGateway & { shapes: Shape[] })[] = [
 
 /** Each flood has a policy, so a counter, of its own. */
 const policyName = (gateway: string, i: number) => `${gateway}-${i}`;
-const floodsOf = ({ shapes }: { shapes: Shape[] }) => {
+const floodsOf = ({ shapes }: { shapes: FloodShape[] }) => {
   return shapes.flatMap((shape) => REQUESTS.map((requests) => ({ ...shape, requests })));
 };
 const policies = Object.fromEntries(
   GATEWAYS.flatMap((gateway) => {
     return floodsOf(gateway).map((_, i) => [
       policyName(gateway.name, i),
-      { gateway: gateway.name, limit: LIMIT, duration: LASTING_MS, onError: 'allow' as const },
+      {
+        gateway: gateway.name,
+        limit: LIMIT,
+        duration: LONGEST_WINDOW_MS,
+        onError: 'allow' as const,
+      },
     ]);
   }),
 );
@@ -69,7 +74,7 @@ const policies = Object.fromEntries(
 describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () => {
   const directory = temporaryDirectory();
   let application: Application;
-  let weir: Running;
+  let weir: ServerProcess;
   let gatewayPort = 0;
 
   beforeAll(async () => {
@@ -86,12 +91,12 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () =
 
   async function start(gateway: RealGateway, namespace: string): Promise<Gateway> {
     const [policy] = readPolicies({ [namespace]: policies[namespace] });
-    const listen = await freePort();
+    const listenPort = await freePort();
     // HAProxy takes the port beside its own as well.
     await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
     const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
-    return gateway.start(gateway.print({ policy, weir: at, listen, upstream }), listen, '');
+    return gateway.start(gateway.print({ policy, weir: at, listenPort, upstream }), listenPort, '');
   }
 
   for (const gateway of GATEWAYS) {
@@ -100,13 +105,13 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () =
         const size = `${requests} on ${connections}${streams === undefined ? '' : ` x ${streams}`}`;
         test(size, { timeout: 180_000 }, async () => {
           const { port, stop } = await start(gateway, policyName(gateway.name, i));
-          const outcome = await flood({ port, requests, connections, streams });
+          const outcome = await runFlood({ port, requests, connections, streams });
           await stop();
           const measured = `${outcome.allowed} allowed of ${LIMIT}`;
-          figure('P1', `a flood through ${gateway.name}`, size, measured);
+          recordMeasurement('P1', `a flood through ${gateway.name}`, size, measured);
           expect(outcome.allowed).toBe(LIMIT);
           // A busy application may not take every connection; nobody who is cut off is allowed.
-          expect(outcome.refused).toBeGreaterThan(requests * 0.9);
+          expect(outcome.denied).toBeGreaterThan(requests * 0.9);
         });
       }
     });

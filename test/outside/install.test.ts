@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PLATFORM_PACKAGES, platformPackage } from '../../src/http/binary.ts';
 import { BINARY_SHA256 } from '../support/binaries.ts';
-import { nodeOf, reachesRegistry } from '../support/npm.ts';
+import { fetchNode, isRegistryReachable } from '../support/npm.ts';
 import { IS_OUTSIDE_LONG } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
@@ -44,7 +44,7 @@ function install(node: string, version: string | undefined, args: string[]): str
   }
 }
 
-describe.skipIf(!reachesRegistry())('npm ci, where the registry can be reached,', () => {
+describe.skipIf(!isRegistryReachable())('npm ci, where the registry can be reached,', () => {
   test('installs the platform package of this Node, which loads, and uws-pack', {
     timeout: INSTALL_MS,
   }, () => {
@@ -65,7 +65,7 @@ describe.skipIf(!reachesRegistry())('npm ci, where the registry can be reached,'
     'on Node %s by npm %s installs the same, and uws-pack alone for another platform',
     { timeout: INSTALL_MS },
     (version, by) => {
-      const node = nodeOf(version);
+      const node = fetchNode(version);
       const platform = `@uwsjs/linux-x64-${version.split('.')[0]}`;
       expect(install(node, by, [])).toEqual([platform, 'uWebSockets.js']);
       expect(install(node, by, ['--os=darwin', '--cpu=arm64'])).toEqual(['uWebSockets.js']);

@@ -7,26 +7,26 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { COUNTERS_TIGHT } from '../../src/limits.ts';
-import { figure } from '../faults/promises.ts';
-import { askOf, Traffic } from '../faults/traffic.ts';
-import { check, LASTING_MS } from '../support/http.ts';
-import { hasMemoryGroups, memoryGroup } from '../support/memory-group.ts';
+import { COUNTERS_DEFAULT_MIN } from '../../src/limits.ts';
+import { recordMeasurement } from '../faults/promises.ts';
+import { prepareCheck, Traffic } from '../faults/traffic.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import { createMemoryGroup, hasMemoryGroups } from '../support/memory-group.ts';
 import { IS_OUTSIDE_LONG } from '../support/scale.ts';
 import {
-  type Options,
-  type Running,
   removeDirectory,
+  type ServerOptions,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
 const IDENTIFIERS = IS_OUTSIDE_LONG ? 1_000_000 : 200_000;
 const NONE = undefined;
 /** Without seconds they come as fast as they are answered. */
-type Case = [limitMiB: number | undefined, connections: number, seconds?: number];
-const CASES: Case[] = IS_OUTSIDE_LONG
+type MemoryCase = [limitMiB: number | undefined, connections: number, seconds?: number];
+const CASES: MemoryCase[] = IS_OUTSIDE_LONG
   ? [
       [128, 64],
       [128, 64, 60],
@@ -44,28 +44,35 @@ const PLENTY = 1_000;
 
 const COPIED = 'cp "$1" "$0" && sync "$0" && shift && exec "$0" "$@"';
 
-interface Served {
+interface MeasuredServer {
   counters: number;
   memoryLimitMiB: number;
   memoryAtFullUseMiB: number;
 }
 
 /** A line of the log, which may come behind the line that says where it serves. */
-async function logged(server: Running, msg: string): Promise<Record<string, unknown>> {
+async function waitForRecords(
+  server: ServerProcess,
+  msg: string,
+): Promise<Record<string, unknown>> {
   const find = () => {
     const lines = server.stderr().split('\n').slice(0, -1);
     return lines.find((text) => text.includes(`"msg":"${msg}"`));
   };
-  await until(`the log says ${msg}`, () => find() !== undefined);
+  await waitUntil(`the log says ${msg}`, () => find() !== undefined);
   return JSON.parse(find()!);
 }
 
-async function sendDistinct(server: Running, connections: number, seconds = 1): Promise<void> {
+async function sendDistinct(
+  server: ServerProcess,
+  connections: number,
+  seconds = 1,
+): Promise<void> {
   let sent = 0;
-  const body = { identifier: 'id_########', cost: 1, limit: PLENTY, duration: LASTING_MS };
-  const template = askOf(0, body);
+  const body = { identifier: 'id_########', cost: 1, limit: PLENTY, duration: LONGEST_WINDOW_MS };
+  const template = prepareCheck(0, body);
   const at = template.bytes.indexOf('#');
-  const next = () => {
+  const nextCheck = () => {
     const bytes = Buffer.from(template.bytes);
     bytes.write(String(sent++).padStart(8, '0'), at, 'latin1');
     return { ...template, bytes };
@@ -75,9 +82,20 @@ async function sendDistinct(server: Running, connections: number, seconds = 1): 
   const { port } = server;
   for (let second = 0; second < seconds; second++) {
     const over = new Promise((resolve) => setTimeout(resolve, seconds === 1 ? 0 : 1_000));
-    const traffic = new Traffic({ port, connections, depth: DEPTH, seed: 1, checks, next });
+    const traffic = new Traffic({
+      port,
+      connections,
+      checksPerPacket: DEPTH,
+      seed: 1,
+      checks,
+      nextCheck,
+    });
     await traffic.ended;
-    expect([traffic.answered, traffic.broken, [...traffic.errors]]).toEqual([checks, [], []]);
+    expect([traffic.responses, traffic.connectionErrors, [...traffic.errors]]).toEqual([
+      checks,
+      [],
+      [],
+    ]);
     await over;
   }
 }
@@ -86,13 +104,13 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
   test.each(CASES)(
     'of %s MiB, on %i connections',
     async (limitMiB, connections, seconds) => {
-      const group = memoryGroup(limitMiB)!;
+      const group = createMemoryGroup(limitMiB)!;
       const directory = temporaryDirectory();
       const dataDir = join(directory, 'data');
       mkdirSync(dataDir);
-      const runner = [...group.runner, 'sh', '-c', COPIED, join(directory, 'node')];
-      const options: Options = { runner, args: THREADS };
-      const started: Running[] = [];
+      const commandPrefix = [...group.commandPrefix, 'sh', '-c', COPIED, join(directory, 'node')];
+      const options: ServerOptions = { commandPrefix, args: THREADS };
+      const started: ServerProcess[] = [];
       const start = async () => {
         const server = await startServer(dataDir, options);
         started.push(server);
@@ -100,28 +118,28 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
       };
       try {
         const server = await start();
-        const served = (await logged(server, 'serving')) as unknown as Served;
+        const served = (await waitForRecords(server, 'serving')) as unknown as MeasuredServer;
         if (limitMiB !== undefined) expect(served.memoryLimitMiB).toBe(limitMiB);
         const { counters } = served;
-        expect(counters).toBeGreaterThan(COUNTERS_TIGHT);
+        expect(counters).toBeGreaterThan(COUNTERS_DEFAULT_MIN);
         expect(served.memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * served.memoryLimitMiB);
-        const restMiB = group.usedMiB();
+        const restMiB = group.unreclaimableMiB();
         await sendDistinct(server, connections, seconds);
-        const fullMiB = group.usedMiB();
+        const fullMiB = group.unreclaimableMiB();
         expect(fullMiB).toBeLessThanOrEqual(served.memoryAtFullUseMiB + 16);
-        const body = { identifier: 'one more', limit: 10, duration: LASTING_MS };
-        expect(await check(server.port, body)).toMatchObject({ success: true, remaining: 9 });
+        const body = { identifier: 'one more', limit: 10, duration: LONGEST_WINDOW_MS };
+        expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining: 9 });
         expect(await server.stop()).toEqual({ code: 0, signal: null });
         const again = await start();
-        const { counters: restored } = await logged(again, 'loaded');
+        const { counters: restored } = await waitForRecords(again, 'loaded');
         expect(restored).toBeGreaterThan(Math.min(counters, IDENTIFIERS) * 0.9);
-        expect(await check(again.port, body)).toMatchObject({ success: true, remaining: 8 });
+        expect(await sendCheck(again.port, body)).toMatchObject({ success: true, remaining: 8 });
         expect(await again.stop()).toEqual({ code: 0, signal: null });
-        expect(group.kills()).toBe(0);
+        expect(group.oomKills()).toBe(0);
         const measured = `${restMiB.toFixed(0)} MiB at rest, ${fullMiB.toFixed(0)} MiB after`;
         const pace = seconds === undefined ? '' : ` in ${seconds} s`;
         const tried = `${IDENTIFIERS} identifiers${pace}, ${counters} counters`;
-        figure('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, tried, measured);
+        recordMeasurement('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, tried, measured);
       } finally {
         for (const { child, exited } of started) {
           child.kill('SIGKILL');
@@ -135,14 +153,14 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
   );
 
   test('a number of counters that cannot fit is refused at the start', async () => {
-    const group = memoryGroup(128)!;
+    const group = createMemoryGroup(128)!;
     const directory = temporaryDirectory();
     try {
-      const options = { runner: group.runner, args: [...THREADS, '--counters', '1048576'] };
+      const options = { runner: group.commandPrefix, args: [...THREADS, '--counters', '1048576'] };
       const ended = startServer(directory, options);
       await expect(ended).rejects.toThrow(/it ended: weir: --counters is 1048576, .*128 MiB/);
       await expect(ended).rejects.toThrow(`(${group.limitFile}): set at most `);
-      expect(group.kills()).toBe(0);
+      expect(group.oomKills()).toBe(0);
     } finally {
       await group.remove();
       removeDirectory(directory);

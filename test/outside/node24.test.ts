@@ -7,7 +7,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { cloneTo, nodeOf } from '../support/npm.ts';
+import { copyWorkingTree, fetchNode } from '../support/npm.ts';
 import { IS_OUTSIDE_LONG } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
@@ -35,9 +35,9 @@ describe.runIf(IS_OUTSIDE_LONG)('in a root of Debian 13', () => {
     if (!canMakeRoot) throw new Error('this needs root and mmdebstrap (Debian package mmdebstrap)');
     const include = `--include=${PACKAGES.join()}`;
     execFileSync('mmdebstrap', ['--quiet', '--variant=minbase', include, 'trixie', root]);
-    const node = nodeOf(NODE);
+    const node = fetchNode(NODE);
     copyFileSync(node, join(root, 'usr/local/bin/node'));
-    cloneTo(copy);
+    copyWorkingTree(copy);
     const env = { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
     for (const args of [
       ['ci', '--no-audit', '--no-fund'],

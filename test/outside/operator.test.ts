@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { isMissing } from '../support/gateway.ts';
-import { reachesRegistry } from '../support/npm.ts';
+import { isRegistryReachable } from '../support/npm.ts';
 import {
   cleanEnvironment,
   freePort,
@@ -16,7 +16,8 @@ const ROOT = new URL('../..', import.meta.url).pathname;
 const SCRIPT = new URL('./operator.sh', import.meta.url).pathname;
 const SESSION_MS = 180_000;
 
-const isLacking = isMissing('nginx', '-v') || isMissing('curl', '--version') || !reachesRegistry();
+const isLacking =
+  isMissing('nginx', '-v') || isMissing('curl', '--version') || !isRegistryReachable();
 
 test.skipIf(isLacking)(
   'a new operator installs, protects nginx, breaks ten configurations, rotates a key and restarts',

@@ -2,36 +2,49 @@
 
 import { spawnSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
-import { done } from '../support/api.ts';
+import { callOperationOk } from '../support/api.ts';
 import { isMissing } from '../support/gateway.ts';
-import { check, LASTING_MS, metrics, request } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { askAs, from, writeConfig } from '../support/policies.ts';
-import { freePort, MODES, removeDirectory, temporaryDirectory, until } from '../support/server.ts';
+import { LONGEST_WINDOW_MS, readMetrics, sendCheck, sendRequest } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { forwardedFor, sendGatewayCheck, writeConfig } from '../support/policies.ts';
+import {
+  DECIDE_MODES,
+  freePort,
+  removeDirectory,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
 
 const NAMES = ['plain', 'a "quoted" name', 'back\\slash', 'two\nlines', '{a="b"} 1', 'é€😀'];
 
 describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', () => {
-  const own = eachOnItsOwn(['--counters', '1024']);
+  const own = useDataDirectory(['--counters', '1024']);
   const place = temporaryDirectory();
   afterAll(() => removeDirectory(place));
 
-  test.each(MODES)('finds nothing to say of /metrics after traffic (%s)', async (mode) => {
+  test.each(DECIDE_MODES)('finds nothing to say of /metrics after traffic (%s)', async (mode) => {
     const gatewayPort = await freePort();
     const config = writeConfig(place, { login: { limit: 1, onError: 'deny' } });
     const places = ['--config', config, '--gateway-port', `${gatewayPort}`];
     const args = ['--counters', '1024', '--acceptors', '2', '--decide', mode, ...places];
     const server = await own.start({ args: [...args, '--checkpoint-ms', '100'] });
     for (const namespace of NAMES) {
-      const body = { namespace, identifier: 'a', limit: 1, duration: LASTING_MS };
-      for (const more of [{}, {}, { async: true }]) await check(server.port, { ...body, ...more });
+      const body = { namespace, identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS };
+      for (const more of [{}, {}, { async: true }])
+        await sendCheck(server.port, { ...body, ...more });
     }
-    await request(server.port, { path: '/nowhere' });
-    for (let i = 0; i < 2; i++) await askAs(gatewayPort, '/v1/check/login', from('10.0.0.1'));
-    const override = { namespaceName: 'plain', identifier: 'abc', limit: 2, duration: LASTING_MS };
-    await done(server.port, 'ratelimits.setOverride', override);
-    await until('there are metrics of checkpoints and of every namespace', async () => {
-      const names = [...(await metrics(server.adminUrl)).keys()].join();
+    await sendRequest(server.port, { path: '/nowhere' });
+    for (let i = 0; i < 2; i++)
+      await sendGatewayCheck(gatewayPort, '/v1/check/login', forwardedFor('10.0.0.1'));
+    const override = {
+      namespaceName: 'plain',
+      identifier: 'abc',
+      limit: 2,
+      duration: LONGEST_WINDOW_MS,
+    };
+    await callOperationOk(server.port, 'ratelimits.setOverride', override);
+    await waitUntil('there are metrics of checkpoints and of every namespace', async () => {
+      const names = [...(await readMetrics(server.adminUrl)).keys()].join();
       return names.includes('weir_checkpoint_age_seconds') && names.includes('é€😀');
     });
     const input = await (await fetch(`${server.adminUrl}/metrics`)).text();

@@ -4,12 +4,12 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LASTING_MS } from '../support/http.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { type PythonEnvironment, pythonEnvironment } from '../support/python.ts';
 import {
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -58,7 +58,7 @@ class PythonClient {
 }
 
 const dataDir = temporaryDirectory();
-let server: Running;
+let server: ServerProcess;
 beforeAll(async () => {
   server = await startServer(dataDir, { args: ['--counters', '1024'] });
 });
@@ -77,10 +77,10 @@ describe.skipIf(v1 === undefined)('unkey.py 0.9.0, by v1,', () => {
 
   const namespace_name = 'python-v1';
   const check = (identifier: string, more: object = {}) => {
-    const fields = { namespace: namespace_name, identifier, limit: 2, duration: LASTING_MS };
+    const fields = { namespace: namespace_name, identifier, limit: 2, duration: LONGEST_WINDOW_MS };
     return client.call('limit', { ...fields, ...more });
   };
-  const terms = { limit: 5, duration: LASTING_MS };
+  const terms = { limit: 5, duration: LONGEST_WINDOW_MS };
   const override = (id: unknown, identifier: string) => {
     return { id, identifier, ...terms, async: false };
   };
@@ -94,7 +94,7 @@ describe.skipIf(v1 === undefined)('unkey.py 0.9.0, by v1,', () => {
     const meta = { path: '/a', nested: [1, { b: 'é' }] };
     const resources = [{ type: 'project', id: 'p_1' }];
     const answers = [await check('a', { meta, resources }), await check('a'), await check('a')];
-    const expected = { limit: 2, reset: LASTING_MS };
+    const expected = { limit: 2, reset: LONGEST_WINDOW_MS };
     expect(answers).toEqual([
       { answer: { ...expected, success: true, remaining: 1 } },
       { answer: { ...expected, success: true, remaining: 0 } },

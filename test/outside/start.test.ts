@@ -7,20 +7,20 @@ import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_pr
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { cloneTo, nodeOf, reachesRegistry } from '../support/npm.ts';
+import { copyWorkingTree, fetchNode, isRegistryReachable } from '../support/npm.ts';
 import {
+  CLI_PATH,
   cleanEnvironment,
   freePort,
-  MAIN,
   removeDirectory,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
 const MINUTE = 60_000;
 const RECOMMENDED = '22.22.2';
 
-interface Outcome {
+interface CommandResult {
   code: number | null;
   stdout: string;
   stderr: string;
@@ -37,19 +37,19 @@ function withoutUserConfig(stderr: string): string {
   return stderr.replace(/^npm warn Unknown (user|env) config .*\n/gim, '');
 }
 
-function run(node: string, cwd: string, command: string, args: string[]): Outcome {
+function runCommand(node: string, cwd: string, command: string, args: string[]): CommandResult {
   const options = { cwd, env: environmentWith(node), encoding: 'utf8' } as const;
   const { status, stdout, stderr } = spawnSync(command, args, options);
   return { code: status, stdout, stderr: withoutUserConfig(stderr) };
 }
 
 /** The processes below one, by their command lines. */
-function below(pid: number): string[] {
+function descendantsOf(pid: number): string[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
   return children.split(' ').flatMap((child) => {
     if (child === '') return [];
     const command = readFileSync(`/proc/${child}/cmdline`, 'utf8').split('\0').join(' ');
-    return [command.trim(), ...below(Number(child))];
+    return [command.trim(), ...descendantsOf(Number(child))];
   });
 }
 
@@ -83,7 +83,7 @@ async function startByNpm(node: string, cwd: string) {
       resolve(code);
     });
   });
-  await until('npm start serves', () => {
+  await waitUntil('npm start serves', () => {
     if (child.exitCode !== null) throw new Error(`npm start ended: ${stdout}${stderr}`);
     return stdout.includes('serves checks');
   });
@@ -98,14 +98,14 @@ async function startByNpm(node: string, cwd: string) {
   };
 }
 
-describe.skipIf(!reachesRegistry())('in a fresh clone on Node 22', () => {
+describe.skipIf(!isRegistryReachable())('in a fresh clone on Node 22', () => {
   const clone = temporaryDirectory();
   let node: string;
-  let installed: Outcome;
+  let installed: CommandResult;
   beforeAll(() => {
-    node = nodeOf(RECOMMENDED);
-    cloneTo(clone);
-    installed = run(node, clone, 'npm', ['ci']);
+    node = fetchNode(RECOMMENDED);
+    copyWorkingTree(clone);
+    installed = runCommand(node, clone, 'npm', ['ci']);
   }, 10 * MINUTE);
   afterAll(() => removeDirectory(clone));
 
@@ -117,7 +117,7 @@ describe.skipIf(!reachesRegistry())('in a fresh clone on Node 22', () => {
     expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
     // npm and the server, and no process between or beside them.
     if (process.platform === 'linux') {
-      expect(below(server.pid)).toEqual([
+      expect(descendantsOf(server.pid)).toEqual([
         expect.stringMatching(/^node src\/start\/npm\.mjs --port/),
       ]);
     }
@@ -133,29 +133,29 @@ describe.skipIf(!reachesRegistry())('in a fresh clone on Node 22', () => {
   test('npm start serves the sources as they are now', () => {
     const path = join(clone, 'src/cli/run.ts');
     const source = readFileSync(path, 'utf8');
-    const help = () => run(node, clone, 'npm', ['start', '--', 'help']).stdout;
+    const help = () => runCommand(node, clone, 'npm', ['start', '--', 'help']).stdout;
     expect(help()).toContain('clear the counters of an identifier');
     writeFileSync(path, source.replace('clear the counters of', 'a changed summary of'));
     expect(help()).toContain('a changed summary of an identifier');
     writeFileSync(path, 'not a source');
-    const broken = run(node, clone, 'npm', ['start', '--', 'help']);
+    const broken = runCommand(node, clone, 'npm', ['start', '--', 'help']);
     expect([broken.code, broken.stdout]).toEqual([5, expect.not.stringContaining('identifier')]);
     expect(broken.stderr).toContain('weir: the build failed; its messages are above\n');
     writeFileSync(path, source);
   });
 });
 
-describe.skipIf(!reachesRegistry())('after npm ci --omit=dev', () => {
+describe.skipIf(!isRegistryReachable())('after npm ci --omit=dev', () => {
   const clone = temporaryDirectory();
   beforeAll(() => {
-    cloneTo(clone);
-    const { code, stderr } = run(process.execPath, clone, 'npm', ['ci', '--omit=dev']);
+    copyWorkingTree(clone);
+    const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['ci', '--omit=dev']);
     if (code !== 0) throw new Error(stderr);
   }, 10 * MINUTE);
   afterAll(() => removeDirectory(clone));
 
   test('npm start says in one sentence what to do where there is no build', () => {
-    const { code, stderr } = run(process.execPath, clone, 'npm', ['start']);
+    const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['start']);
     expect([code, stderr]).toEqual([
       5,
       'weir: there is no build in dist; run "npm ci && npm run build" first\n',
@@ -163,7 +163,7 @@ describe.skipIf(!reachesRegistry())('after npm ci --omit=dev', () => {
   });
 
   test('npm start serves the build that is there, and SIGTERM to npm drains it', async () => {
-    cpSync(dirname(MAIN), join(clone, 'dist'), {
+    cpSync(dirname(CLI_PATH), join(clone, 'dist'), {
       recursive: true,
       filter: (path) => !path.includes('threads'),
     });
@@ -175,10 +175,10 @@ describe.skipIf(!reachesRegistry())('after npm ci --omit=dev', () => {
   });
 });
 
-describe.skipIf(!reachesRegistry())('on a Node that is not supported', () => {
+describe.skipIf(!isRegistryReachable())('on a Node that is not supported', () => {
   const directory = temporaryDirectory();
   const clone = join(directory, 'clone');
-  beforeAll(() => cloneTo(clone));
+  beforeAll(() => copyWorkingTree(clone));
   afterAll(() => removeDirectory(directory));
 
   /** With the npm that came with it. */
@@ -191,7 +191,7 @@ describe.skipIf(!reachesRegistry())('on a Node that is not supported', () => {
   ])(
     '%s every command and npm start say which are, in one sentence',
     (version, npm) => {
-      const node = nodeOf(version);
+      const node = fetchNode(version);
       const full = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim().slice(1);
       const sentence =
         `weir: this is Node ${full}, and weir needs Node 20.20.2, 22.22.2, 24.14.1 or 26.0.0, or a` +
@@ -199,11 +199,14 @@ describe.skipIf(!reachesRegistry())('on a Node that is not supported', () => {
       const refused = { code: 5, stdout: '', stderr: sentence };
       const commands = [[], ['--help'], ['help'], ['--port', '0'], ['keys', 'list'], ['nonsense']];
       for (const args of commands) {
-        expect([args, run(node, directory, node, [MAIN, ...args])]).toEqual([args, refused]);
+        expect([args, runCommand(node, directory, node, [CLI_PATH, ...args])]).toEqual([
+          args,
+          refused,
+        ]);
       }
       expect(readdirSync(directory)).toEqual(['clone']);
       const start = ['-y', '-p', `node@${version}`, '-p', `npm@${npm}`, '--', 'npm', 'start'];
-      const { code, stderr } = run(process.execPath, clone, 'npx', start);
+      const { code, stderr } = runCommand(process.execPath, clone, 'npx', start);
       expect([code, stderr]).toEqual([5, expect.stringContaining(sentence)]);
       expect(stderr).not.toMatch(/ at |Error/);
     },

@@ -8,30 +8,35 @@ import { join } from 'node:path';
 import { type BareItem, parseList } from 'structured-headers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, NAMESPACE_MAX_CHARACTERS } from '../../src/limits.ts';
-import { done } from '../support/api.ts';
-import { type Answer, LASTING_MS } from '../support/http.ts';
-import { askAs, from, type PolicyText, writeConfig } from '../support/policies.ts';
+import { callOperationOk } from '../support/api.ts';
+import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
 import {
+  forwardedFor,
+  type PolicySettings,
+  sendGatewayCheck,
+  writeConfig,
+} from '../support/policies.ts';
+import {
+  DECIDE_MODES,
   freePort,
-  MODES,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
-const LASTING_S = LASTING_MS / 1_000;
+const LASTING_S = LONGEST_WINDOW_MS / 1_000;
 /** The largest integer of a structured field. */
 const INTEGER_MAX = 999_999_999_999_999;
 const SPECIAL = 'aZ09._~:@-';
 const LONG = 'n'.repeat(NAMESPACE_MAX_CHARACTERS);
 const WINDOWS = [
   { limit: 1, duration: 86_400_000 },
-  { limit: 5, duration: LASTING_MS },
+  { limit: 5, duration: LONGEST_WINDOW_MS },
   { limit: 7, duration: 3_600_001 },
 ];
-const POLICIES: Record<string, PolicyText> = {
+const POLICIES: Record<string, PolicySettings> = {
   one: { limit: 2 },
   [SPECIAL]: { limit: 2 },
   [LONG]: { limit: 2 },
@@ -39,17 +44,17 @@ const POLICIES: Record<string, PolicyText> = {
   largest: { limit: AMOUNT_MAX },
   overridden: { limit: 2 },
   unidentified: { limit: 2, identify: 'header:x-key', missing: 'deny' },
-  admitted: { limit: 2, identify: 'header:x-key', missing: 'allow' },
+  allowed: { limit: 2, identify: 'header:x-key', missing: 'allow' },
   shadow: { limit: 1, shadow: true },
   allowing: { limit: 2, onError: 'allow' },
   denying: { limit: 2, onError: 'deny' },
 };
 
 /** A member of a list: a string, and its parameters. */
-type Member = [name: string, parameters: Record<string, BareItem>];
+type StructuredMember = [name: string, parameters: Record<string, BareItem>];
 
 /** @throws where the header is not a list of strings with parameters */
-function membersOf({ headers }: Answer, name: string): Member[] {
+function membersOf({ headers }: ParsedResponse, name: string): StructuredMember[] {
   return parseList(headers[name]).map(([value, parameters]) => {
     if (typeof value !== 'string') throw new Error(`${name} has an item that is no string`);
     return [value, Object.fromEntries(parameters)];
@@ -57,7 +62,7 @@ function membersOf({ headers }: Answer, name: string): Member[] {
 }
 
 /** What both headers say, window by window. */
-function quotasOf(answer: Answer) {
+function quotasOf(answer: ParsedResponse) {
   const policies = membersOf(answer, 'ratelimit-policy');
   const limits = membersOf(answer, 'ratelimit');
   expect(limits.map(([name]) => name)).toEqual(policies.map(([name]) => name));
@@ -71,11 +76,11 @@ function quotasOf(answer: Answer) {
   });
 }
 
-describe.each(MODES)('decided %s, a parser of structured fields reads', (mode) => {
+describe.each(DECIDE_MODES)('decided %s, a parser of structured fields reads', (mode) => {
   const dataDir = temporaryDirectory();
   const place = temporaryDirectory();
   const strike = join(place, 'strike');
-  let server: Running;
+  let server: ServerProcess;
   let port = 0;
   beforeAll(async () => {
     port = await freePort();
@@ -93,7 +98,7 @@ describe.each(MODES)('decided %s, a parser of structured fields reads', (mode) =
   });
 
   const ask = (namespace: string, method = 'GET', route = 'check') => {
-    return askAs(port, `/v1/${route}/${namespace}`, from('10.0.0.1'), method);
+    return sendGatewayCheck(port, `/v1/${route}/${namespace}`, forwardedFor('10.0.0.1'), method);
   };
 
   test.each(['one', SPECIAL, LONG])(
@@ -117,7 +122,7 @@ describe.each(MODES)('decided %s, a parser of structured fields reads', (mode) =
   test('each of several windows, by a name of its own', async () => {
     const windows = [
       { name: 'windows-1d', q: 1, w: 86_400 },
-      { name: `windows-${LASTING_MS / 86_400_000}d`, q: 5, w: LASTING_S },
+      { name: `windows-${LONGEST_WINDOW_MS / 86_400_000}d`, q: 5, w: LASTING_S },
       { name: 'windows-3600001ms', q: 7, w: 3_601 },
     ];
     const left = (all: number[]) => windows.map((window, i) => ({ ...window, r: all[i] }));
@@ -135,7 +140,7 @@ describe.each(MODES)('decided %s, a parser of structured fields reads', (mode) =
   test('the limit and window of an override', async () => {
     const override = { identifier: '10.0.0.1', limit: 9, duration: 86_400_000 };
     const fields = { namespaceName: 'overridden', ...override };
-    await done(server.port, 'ratelimits.setOverride', fields);
+    await callOperationOk(server.port, 'ratelimits.setOverride', fields);
     const expected = { name: 'overridden', q: 9, w: 86_400, r: 8 };
     expect(quotasOf(await ask('overridden'))).toEqual([expected]);
   });
@@ -152,14 +157,14 @@ describe.each(MODES)('decided %s, a parser of structured fields reads', (mode) =
 
   test('the policy where weir has failed, and no RateLimit', async () => {
     writeFileSync(strike, '');
-    await until('weir fails', () => server.stderr().includes('the fault strikes'));
+    await waitUntil('weir fails', () => server.stderr().includes('the fault strikes'));
     for (const [name, status] of [
       ['allowing', 200],
       ['denying', 429],
     ] as const) {
       const answer = await ask(name);
       expect(answer.status).toBe(status);
-      const policy: Member = [name, { q: 2, w: LASTING_S }];
+      const policy: StructuredMember = [name, { q: 2, w: LASTING_S }];
       expect(membersOf(answer, 'ratelimit-policy')).toEqual([policy]);
       expect(answer.headers).not.toHaveProperty('ratelimit');
     }

@@ -2,14 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Identity } from '../../src/counters/hash.ts';
 import { MemoryError } from '../../src/errors.ts';
-import { copyExact, ExactTable, WritableTable } from '../../src/overrides/exact.ts';
+import { copyExact, ExactTable, WritableExactTable } from '../../src/overrides/exact.ts';
 import { overrideId } from '../support/patterns.ts';
 
-const published = ({ buffer, records }: WritableTable, spare?: SharedArrayBuffer) => {
+const publishTable = ({ buffer, records }: WritableExactTable, spare?: SharedArrayBuffer) => {
   return copyExact(buffer, records, spare);
 };
 
-const said = (limit: number) => {
+const overrideFields = (limit: number) => {
   return { id: overrideId(limit), limit, durationMs: 1_000, isAsync: false };
 };
 
@@ -35,7 +35,7 @@ describe('the table of exact overrides', () => {
   test('has what was put into it and not removed, in every copy, whatever wants the same slot', () => {
     fc.assert(
       fc.property(fc.array(change, { maxLength: 200 }), fc.array(identity), (changes, asked) => {
-        const table = new WritableTable();
+        const table = new WritableExactTable();
         const model = new Map<string, (typeof changes)[number]>();
         const keyOf = ({ h0, h1, h2, h3 }: Identity) => [h0, h1, h2, h3].join();
         for (const one of changes) {
@@ -48,7 +48,7 @@ describe('the table of exact overrides', () => {
         }
         expect(table.records).toBe(model.size);
         if (model.size === 0) return;
-        const read = new ExactTable(published(table));
+        const read = new ExactTable(publishTable(table));
         for (const id of [...asked, ...changes.map((one) => one.of)]) {
           const expected = model.get(keyOf(id));
           const at = read.find(id);
@@ -64,14 +64,14 @@ describe('the table of exact overrides', () => {
   });
 
   test('is copied into the spare buffer where it fits, else into a larger one', () => {
-    const table = new WritableTable();
-    const put = (h0: number) => table.put({ h0, h1: 1, h2: 1, h3: 1 }, said(h0));
+    const table = new WritableExactTable();
+    const put = (h0: number) => table.put({ h0, h1: 1, h2: 1, h3: 1 }, overrideFields(h0));
     put(1);
-    const small = published(table);
+    const small = publishTable(table);
     put(2);
-    expect(published(table, small)).toBe(small);
+    expect(publishTable(table, small)).toBe(small);
     for (let h0 = 0; h0 < 1_000; h0++) put(h0);
-    const large = published(table, small);
+    const large = publishTable(table, small);
     expect(large.byteLength).toBeGreaterThan(small.byteLength);
     const read = new ExactTable(large);
     for (let h0 = 0; h0 < 1_000; h0++) {
@@ -81,9 +81,9 @@ describe('the table of exact overrides', () => {
   });
 
   test('is attached to only where it is whole', () => {
-    const table = new WritableTable();
-    table.put({ h0: 1, h1: 1, h2: 1, h3: 1 }, said(5));
-    const exact = published(table);
+    const table = new WritableExactTable();
+    table.put({ h0: 1, h1: 1, h2: 1, h3: 1 }, overrideFields(5));
+    const exact = publishTable(table);
     const words = new Int32Array(exact);
     for (const [index, value] of [
       [0, 0],

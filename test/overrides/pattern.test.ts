@@ -1,18 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
+  collapseStars,
   comparePrecedence,
   countStars,
   isPattern,
-  ranked,
-  simplified,
+  textPrecedence,
 } from '../../src/overrides/pattern.ts';
 import { matches, precedes } from '../support/patterns.ts';
 
 const compare = (a: [string, string], b: [string, string]) => {
   const pair = ([namespace, identifier]: [string, string]) => ({
-    namespace: ranked(namespace),
-    identifier: ranked(identifier),
+    namespace: textPrecedence(namespace),
+    identifier: textPrecedence(identifier),
   });
   return Math.sign(comparePrecedence(pair(a), pair(b)));
 };
@@ -80,7 +80,7 @@ describe('precedence', () => {
     fc.assert(
       fc.property(pair, pair, pair, (a, b, c) => {
         const texts = ([namespace, identifier]: [string, string]) => {
-          return { namespace, isOfPattern: isPattern(namespace), identifier };
+          return { namespace, isNamespacePattern: isPattern(namespace), identifier };
         };
         expect(compare(a, b) === -1).toBe(precedes(texts(a), texts(b)));
         expect(compare(a, b) + compare(b, a)).toBe(0);
@@ -95,11 +95,11 @@ describe('precedence', () => {
 test('a pattern has a star; runs of them match what one does', () => {
   expect(['', 'a', '*', 'a*b'].map(isPattern)).toEqual([false, false, true, true]);
   expect(['', 'a', '*', '**a*'].map(countStars)).toEqual([0, 0, 1, 3]);
-  expect(simplified('**a***b*')).toBe('*a*b*');
+  expect(collapseStars('**a***b*')).toBe('*a*b*');
   const text = fc.stringMatching(/^[ab*]{0,8}$/);
   fc.assert(
     fc.property(text, fc.stringMatching(/^[ab]{0,8}$/), (pattern, subject) => {
-      expect(matches(simplified(pattern), subject)).toBe(matches(pattern, subject));
+      expect(matches(collapseStars(pattern), subject)).toBe(matches(pattern, subject));
     }),
   );
 });

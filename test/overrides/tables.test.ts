@@ -4,10 +4,10 @@ import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { PublishedTables } from '../../src/overrides/in-force.ts';
-import type { PlacedOverride } from '../../src/overrides/registers.ts';
+import type { OverrideEntry } from '../../src/overrides/registers.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
-import { Governor, governing, HASH_KEY, overrideId } from '../support/patterns.ts';
-import { scaled } from '../support/scale.ts';
+import { findOverride, HASH_KEY, OverrideResolver, overrideId } from '../support/patterns.ts';
+import { scaledCount } from '../support/scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const TASK = new URL('../../dist/compile.js', import.meta.url);
@@ -28,10 +28,10 @@ const override = (
   row: number,
   namespace: string,
   identifier: string,
-  isOfPattern = namespace.includes('*'),
-): PlacedOverride => {
+  isNamespacePattern = namespace.includes('*'),
+): OverrideEntry => {
   const said = { id: overrideId(row), limit: row, durationMs: 1_000, isAsync: false };
-  return { row, namespace, isOfPattern, identifier, ...said };
+  return { row, namespace, isNamespacePattern, identifier, ...said };
 };
 
 const text = (stars: boolean) =>
@@ -52,21 +52,21 @@ const asked = fc.array(fc.tuple(text(true), text(true)), { minLength: 10, maxLen
 describe('the tables of overrides', () => {
   // One pool for all runs: a thread each would be a thousand.
   const reused = tables();
-  const placed: PlacedOverride[] = [];
-  const become = (wanted: readonly PlacedOverride[]) => {
+  const placed: OverrideEntry[] = [];
+  const become = (wanted: readonly OverrideEntry[]) => {
     for (const old of placed.splice(0)) reused.apply(old, undefined);
     for (const one of wanted) reused.apply(undefined, one);
     placed.push(...wanted);
-    return reused.compileNow();
+    return reused.compileSync();
   };
 
   test('give every check the override that the order of precedence gives it', () => {
     fc.assert(
       fc.property(overrides, asked, (all, questions) => {
-        const governor = new Governor(become(all));
+        const governor = new OverrideResolver(become(all));
         for (const [namespace, identifier] of questions) {
-          const expected = governing(all, namespace, identifier);
-          expect(governor.limit(namespace, identifier)).toBe(expected?.limit);
+          const expected = findOverride(all, namespace, identifier);
+          expect(governor.resolveLimit(namespace, identifier)).toBe(expected?.limit);
         }
       }),
       { numRuns: 1_000 },
@@ -80,10 +80,10 @@ describe('the tables of overrides', () => {
     });
     fc.assert(
       fc.property(shuffled, ([all, other, questions]) => {
-        const first = new Governor(become(all));
-        const before = questions.map(([n, i]) => first.limit(n, i));
-        const second = new Governor(become(other));
-        expect(questions.map(([n, i]) => second.limit(n, i))).toEqual(before);
+        const first = new OverrideResolver(become(all));
+        const before = questions.map(([n, i]) => first.resolveLimit(n, i));
+        const second = new OverrideResolver(become(other));
+        expect(questions.map(([n, i]) => second.resolveLimit(n, i))).toEqual(before);
       }),
       { numRuns: 500 },
     );
@@ -91,8 +91,8 @@ describe('the tables of overrides', () => {
 
   test('follow additions, changes and removals, compiled by a task, in few buffers', async () => {
     const made = tables();
-    const governor = new Governor();
-    const all = new Map<number, PlacedOverride>();
+    const governor = new OverrideResolver();
+    const all = new Map<number, OverrideEntry>();
     let buffers = 0;
     for (let i = 0; i < 300; i++) {
       const row = 1 + ((i * 7) % 40);
@@ -104,7 +104,7 @@ describe('the tables of overrides', () => {
       if (isGone) all.delete(row);
       else all.set(row, after);
       const published: Partial<PublishedTables> = await made.compile();
-      governor.inForce.switchTo(published);
+      governor.overrides.activate(published);
       for (const kind of ['exact', 'trie'] as const) {
         const buffer = published[kind];
         if (!buffer) continue;
@@ -115,8 +115,8 @@ describe('the tables of overrides', () => {
       }
       for (let n = 0; n < 40; n++) {
         for (const identifier of [`user_${n}`, `user_${n % 10}-${n}`]) {
-          const expected = governing([...all.values()], 'n', identifier)?.limit;
-          expect(governor.limit('n', identifier)).toBe(expected);
+          const expected = findOverride([...all.values()], 'n', identifier)?.limit;
+          expect(governor.resolveLimit('n', identifier)).toBe(expected);
         }
       }
     }
@@ -125,8 +125,8 @@ describe('the tables of overrides', () => {
     for (const one of all.values()) made.apply(one, undefined);
     const nothing = await made.compile();
     expect(nothing).toEqual({ exact: null, trie: null });
-    governor.inForce.switchTo(nothing);
-    expect(governor.limit('n', 'user_2')).toBeUndefined();
+    governor.overrides.activate(nothing);
+    expect(governor.resolveLimit('n', 'user_2')).toBeUndefined();
   });
 
   test('are written all the same when the thread of the task cannot start, fails or hangs', async () => {
@@ -148,9 +148,9 @@ describe('the tables of overrides', () => {
       for (let i = 1; i <= 5; i++) {
         made.apply(undefined, override(i, 'n', `a*${i}`));
         made.apply(undefined, override(10 + i, 'n', `a${i}`));
-        const governor = new Governor(await made.compile());
-        expect([what, governor.limit('n', `abc${i}`)]).toEqual([what, i]);
-        expect([what, governor.limit('n', `a${i}`)]).toEqual([what, 10 + i]);
+        const governor = new OverrideResolver(await made.compile());
+        expect([what, governor.resolveLimit('n', `abc${i}`)]).toEqual([what, i]);
+        expect([what, governor.resolveLimit('n', `a${i}`)]).toEqual([what, 10 + i]);
         // After the third time the task is left alone for a while.
         expect([what, failures.length]).toEqual([what, Math.min(i, 3)]);
       }
@@ -161,7 +161,7 @@ describe('the tables of overrides', () => {
 
   test('are closed in peace while the thread of the task still loads its file', async () => {
     // Node 20 would end this process where the thread was ended at such a moment.
-    for (let i = 0; i < scaled(60); i++) {
+    for (let i = 0; i < scaledCount(60); i++) {
       const made = new OverrideTables(HASH_KEY, TASK, () => {});
       made.warmUp();
       await new Promise((next) => setTimeout(next, i));

@@ -1,20 +1,20 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryError } from '../../src/errors.ts';
-import { STARS_MAX } from '../../src/limits.ts';
-import { valuesOf, type Wildcards, writeTrie } from '../../src/overrides/build.ts';
+import { WILDCARDS_PER_TEXT_MAX } from '../../src/limits.ts';
+import { encodeValues, type SerializedWildcards, writeTrie } from '../../src/overrides/build.ts';
 import { TRIE } from '../../src/overrides/layout.ts';
-import { simplified } from '../../src/overrides/pattern.ts';
+import { collapseStars } from '../../src/overrides/pattern.ts';
 import { Trie } from '../../src/overrides/trie.ts';
 import { matches, overrideId } from '../support/patterns.ts';
-import { random } from '../support/random.ts';
+import { seededRandom } from '../support/random.ts';
 
 /** Patterns of a namespace and an identifier, ranked in the order given. */
-function wildcards(pairs: readonly (readonly [string, string])[]): Wildcards {
-  const texts = pairs.flatMap((pair) => pair.map(simplified));
+function wildcards(pairs: readonly (readonly [string, string])[]): SerializedWildcards {
+  const texts = pairs.flatMap((pair) => pair.map(collapseStars));
   return {
     text: texts.join(''),
     lengths: Int32Array.from(texts, ({ length }) => length),
-    values: valuesOf(
+    values: encodeValues(
       pairs.map((_, rank) => ({
         ...{ id: overrideId(rank), limit: rank + 1, durationMs: 1_000 + rank },
         isAsync: rank % 2 === 1,
@@ -71,7 +71,7 @@ const SHAPES: Shape[] = [
 describe('the trie', () => {
   test.each(SHAPES)('finds what a naive matcher finds: $what', ({ what, pattern, text, most }) => {
     const seed = 20_261_121;
-    const below = random(seed);
+    const below = seededRandom(seed);
     let spare: SharedArrayBuffer | undefined;
     let pairs = 0;
     let found = 0;
@@ -151,7 +151,7 @@ describe('the trie', () => {
     const a = (count: number) => 'a'.repeat(count);
     const many = <T>(length: number, of: (i: number) => T) =>
       Array.from({ length }, (_, i) => of(i));
-    const stars = STARS_MAX;
+    const stars = WILDCARDS_PER_TEXT_MAX;
     const blowUps: [string[], string][] = [
       [[`${'a*'.repeat(stars)}b`], a(512)],
       [[`${'*a'.repeat(stars)}*b`.slice(1)], a(512)],

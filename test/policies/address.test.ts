@@ -1,9 +1,9 @@
 import { isIPv6 } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { addressIn } from '../../src/policies/address.ts';
+import { clientAddress } from '../../src/policies/address.ts';
 
-const only = (text: string, prefix = 64) => addressIn(text, 1, prefix);
+const only = (text: string, prefix = 64) => clientAddress(text, 1, prefix);
 
 describe('the address of a caller', () => {
   test.each([
@@ -22,7 +22,7 @@ describe('the address of a caller', () => {
     ['::ffff:cb00:7107', 1, '203.0.113.7'],
     ['64:ff9b::203.0.113.7', 1, '64:ff9b::/64'],
   ])('of %j, %i from the right, is %s', (chain, hops, address) => {
-    expect(addressIn(chain, hops, 64)).toBe(address);
+    expect(clientAddress(chain, hops, 64)).toBe(address);
   });
 
   test.each([
@@ -43,7 +43,7 @@ describe('the address of a caller', () => {
     [',203.0.113.7', 2],
     ['1.1.1.1, 203.0.113.7', 3],
   ])('of %j, %i from the right, there is none', (chain, hops) => {
-    expect(addressIn(chain, hops, 64)).toBeUndefined();
+    expect(clientAddress(chain, hops, 64)).toBeUndefined();
   });
 
   const groups = fc.array(fc.oneof(fc.constant(0), fc.nat(0xffff)), {

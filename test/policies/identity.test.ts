@@ -1,41 +1,48 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../../src/limits.ts';
-import { type Asking, IdentityReader, readPart } from '../../src/policies/identity.ts';
+import { IdentityReader, type RequestAttributes, readPart } from '../../src/policies/identity.ts';
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
-import { scaled } from '../support/scale.ts';
+import { scaledCount } from '../support/scale.ts';
 
-function policy(more: object): Policy {
+function readPolicy(more: object): Policy {
   return readPolicies({ test: { gateway: 'nginx', limit: 1, duration: 1_000, ...more } })[0];
 }
 
 /** @param headers an array for one of several lines */
-function asking(headers: Record<string, string | string[]>, method = 'GET', tail = ''): Asking {
+function gatewayRequest(
+  headers: Record<string, string | string[]>,
+  method = 'GET',
+  pathSuffix = '',
+): RequestAttributes {
   const lines = (name: string) => [headers[name] ?? []].flat();
   return {
     method,
-    tail,
+    pathSuffix,
     header: (name) => lines(name).join(', '),
-    count: (name) => lines(name).length,
+    headerCount: (name) => lines(name).length,
   };
 }
 
-function read(more: object, ...asked: Parameters<typeof asking>): string | undefined {
-  return new IdentityReader(policy(more)).read(asking(...asked));
+function identifierFor(
+  more: object,
+  ...asked: Parameters<typeof gatewayRequest>
+): string | undefined {
+  return new IdentityReader(readPolicy(more)).read(gatewayRequest(...asked));
 }
 
 describe('the identity of a caller', () => {
   test('is its address, header, cookie, method or path, as it came', () => {
-    expect(read({}, { 'x-forwarded-for': '10.1.2.3' })).toBe('10.1.2.3');
-    expect(read({ identify: 'header:X-Api-Key' }, { 'x-api-key': 'aB|%*' })).toBe('aB|%*');
-    expect(read({ identify: 'cookie:id' }, { cookie: 'a=b; id=q|z ; ix=2' })).toBe('q|z');
+    expect(identifierFor({}, { 'x-forwarded-for': '10.1.2.3' })).toBe('10.1.2.3');
+    expect(identifierFor({ identify: 'header:X-Api-Key' }, { 'x-api-key': 'aB|%*' })).toBe('aB|%*');
+    expect(identifierFor({ identify: 'cookie:id' }, { cookie: 'a=b; id=q|z ; ix=2' })).toBe('q|z');
     const forwarded = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/a/b?c=/d' };
-    expect(read({ identify: 'method' }, forwarded)).toBe('POST');
-    expect(read({ identify: 'path' }, forwarded)).toBe('/a/b');
+    expect(identifierFor({ identify: 'method' }, forwarded)).toBe('POST');
+    expect(identifierFor({ identify: 'path' }, forwarded)).toBe('/a/b');
   });
 
   test('is one, however a cookie or credentials are spelt', () => {
-    const cookie = (text: string) => read({ identify: 'cookie:id' }, { cookie: text });
+    const cookie = (text: string) => identifierFor({ identify: 'cookie:id' }, { cookie: text });
     const spellings = [
       'abc',
       '"abc"',
@@ -55,7 +62,7 @@ describe('the identity of a caller', () => {
       expect([value, cookie(`id=${value}`)]).toEqual([value, '']);
     }
     const credentials = (authorization: string) => {
-      return read({ identify: 'header:Authorization' }, { authorization });
+      return identifierFor({ identify: 'header:Authorization' }, { authorization });
     };
     for (const blanks of [' ', '   ', '\t', ' \t ']) {
       expect(credentials(`BEARER${blanks}x`)).toBe('bearer x');
@@ -75,11 +82,12 @@ describe('the identity of a caller', () => {
     const [head, signed] = ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiJhIn0'];
     const signature = 'dGhpcyBpcyBubyBzaWduYXR1cmU';
     const token = `${head}.${signed}.${signature}`;
-    const header = (text: string) => read({ identify: 'header:x-token' }, { 'x-token': text });
+    const header = (text: string) =>
+      identifierFor({ identify: 'header:x-token' }, { 'x-token': text });
     const places = [
       (text: string) =>
-        read({ identify: 'header:authorization' }, { authorization: `Bearer ${text}` }),
-      (text: string) => read({ identify: 'cookie:id' }, { cookie: `id=${text}` }),
+        identifierFor({ identify: 'header:authorization' }, { authorization: `Bearer ${text}` }),
+      (text: string) => identifierFor({ identify: 'cookie:id' }, { cookie: `id=${text}` }),
       header,
     ];
     for (const of of places) {
@@ -103,30 +111,32 @@ describe('the identity of a caller', () => {
   test('is taken from what its gateway sets, and from nothing else', () => {
     const forged = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/forged' };
     for (const gateway of ['envoy', 'istio']) {
-      expect(read({ gateway, identify: 'method' }, forged, 'PUT', '/own')).toBe('PUT');
-      expect(read({ gateway, identify: 'path' }, forged, 'PUT', '/own')).toBe('/own');
+      expect(identifierFor({ gateway, identify: 'method' }, forged, 'PUT', '/own')).toBe('PUT');
+      expect(identifierFor({ gateway, identify: 'path' }, forged, 'PUT', '/own')).toBe('/own');
     }
     for (const gateway of ['nginx', 'caddy', 'haproxy', 'traefik', 'apisix', 'express']) {
-      expect(read({ gateway, identify: 'method' }, {}, 'PUT', '/own')).toBeUndefined();
-      expect(read({ gateway, identify: 'path' }, {}, 'PUT', '/own')).toBeUndefined();
+      expect(identifierFor({ gateway, identify: 'method' }, {}, 'PUT', '/own')).toBeUndefined();
+      expect(identifierFor({ gateway, identify: 'path' }, {}, 'PUT', '/own')).toBeUndefined();
     }
     const addresses = { 'x-real-ip': '1.1.1.1', forwarded: 'for=1.1.1.1' };
-    expect(read({}, addresses)).toBeUndefined();
+    expect(identifierFor({}, addresses)).toBeUndefined();
   });
 
   test.each(['envoy', 'istio'] as const)(
     'is none where %s may have joined repeated headers with a comma',
     (gateway) => {
       const key = (value: string) => {
-        return read({ gateway, identify: 'header:x-api-key' }, { 'x-api-key': value });
+        return identifierFor({ gateway, identify: 'header:x-api-key' }, { 'x-api-key': value });
       };
       expect(key('good')).toBe('good');
       for (const value of ['good,7', '7,good', 'good, 7', ',good', 'good,']) {
         expect([value, key(value)]).toEqual([value, '']);
       }
-      expect(read({ gateway, identify: 'header:cookie' }, { cookie: 'id=1,id=2' })).toBe('');
+      expect(identifierFor({ gateway, identify: 'header:cookie' }, { cookie: 'id=1,id=2' })).toBe(
+        '',
+      );
       const cookie = (value: string) => {
-        return read({ gateway, identify: 'cookie:id' }, { cookie: value });
+        return identifierFor({ gateway, identify: 'cookie:id' }, { cookie: value });
       };
       expect(cookie('a=b,c; id=good')).toBe('good');
       for (const value of ['id=7; a=b,id=good', 'id=7,id=good', 'a=b,id=good; c=d,id=7']) {
@@ -134,7 +144,7 @@ describe('the identity of a caller', () => {
       }
       // Other gateways ask with each line as it came, or with the one that they forward.
       const plain = { gateway: 'nginx', identify: 'header:x-api-key' };
-      expect(read(plain, { 'x-api-key': 'good,7' })).toBe('good,7');
+      expect(identifierFor(plain, { 'x-api-key': 'good,7' })).toBe('good,7');
     },
   );
 
@@ -149,11 +159,11 @@ describe('the identity of a caller', () => {
     ['ID=7', 'id', ''],
     ['id=8=9', 'id', '8=9'],
   ])('of the cookies %j by %s is %j', (cookie, name, value) => {
-    expect(read({ identify: `cookie:${name}` }, { cookie }) ?? '').toBe(value);
+    expect(identifierFor({ identify: `cookie:${name}` }, { cookie }) ?? '').toBe(value);
   });
 
   test('is the only cookie of its name, in whatever header of cookies', () => {
-    const of = (cookie: string) => read({ identify: 'cookie:id' }, { cookie });
+    const of = (cookie: string) => identifierFor({ identify: 'cookie:id' }, { cookie });
     const piece = fc.constantFrom(
       ...['id', 'i', 'd', '=', ';', ' ', '\t', '\u2003', 'x', '"', '%61'],
     );
@@ -179,21 +189,21 @@ describe('the identity of a caller', () => {
       cookie: 'id=c',
       'x-forwarded-uri': '/',
     };
-    expect(read({ identify }, whole)).toBe('10.1.2.3|k|c|/');
+    expect(identifierFor({ identify }, whole)).toBe('10.1.2.3|k|c|/');
     for (const name of Object.keys(whole)) {
-      expect(read({ identify }, { ...whole, [name]: '' })).toBeUndefined();
-      expect(read({ identify }, { ...whole, [name]: [] })).toBeUndefined();
+      expect(identifierFor({ identify }, { ...whole, [name]: '' })).toBeUndefined();
+      expect(identifierFor({ identify }, { ...whole, [name]: [] })).toBeUndefined();
     }
   });
 
   test('is its digest where it is longer than an identifier may be', () => {
-    const key = (key: string) => read({ identify: 'header:key' }, { key });
+    const key = (key: string) => identifierFor({ identify: 'header:key' }, { key });
     const most = '\u{1f600}'.repeat(IDENTIFIER_MAX_CHARACTERS);
     expect(key(most)).toBe(most);
     expect(key(`${most}a`)).toMatch(/^sha256:[0-9a-f]{64}$/);
     expect(key(`${most}a`)).not.toBe(key(`${most}b`));
     const half = 'a'.repeat(IDENTIFIER_MAX_CHARACTERS / 2);
-    const both = read(
+    const both = identifierFor(
       { identify: ['header:key', 'cookie:id'] },
       { key: half, cookie: `id=${half}` },
     );
@@ -202,19 +212,19 @@ describe('the identity of a caller', () => {
 
   test("is anybody's where a part is there twice, is too long or is no text", () => {
     const most = 'x'.repeat(IDENTITY_PART_MAX_CHARACTERS);
-    expect(read({ identify: 'header:key' }, { key: most })).not.toBe('');
+    expect(identifierFor({ identify: 'header:key' }, { key: most })).not.toBe('');
     for (const key of [`${most}a`, 'a\ufffd', ['a', 'a'], ['', 'a']]) {
-      expect(read({ identify: 'header:key' }, { key })).toBe('');
+      expect(identifierFor({ identify: 'header:key' }, { key })).toBe('');
       // Also beside one that is left out.
-      expect(read({ identify: ['ip', 'header:key'] }, { key })).toBe('');
+      expect(identifierFor({ identify: ['ip', 'header:key'] }, { key })).toBe('');
     }
     for (const cookie of ['id=1; id=2', 'id=1; a=b; id=1', 'id=; id=1', `id=${most}a`]) {
-      expect(read({ identify: 'cookie:id' }, { cookie })).toBe('');
+      expect(identifierFor({ identify: 'cookie:id' }, { cookie })).toBe('');
     }
     for (const chain of ['unknown', '10.1.2.3, ', '_']) {
-      expect(read({}, { 'x-forwarded-for': chain })).toBe('');
+      expect(identifierFor({}, { 'x-forwarded-for': chain })).toBe('');
     }
-    expect(read({ trustedHops: 2 }, { 'x-forwarded-for': '10.1.2.3' })).toBe('');
+    expect(identifierFor({ trustedHops: 2 }, { 'x-forwarded-for': '10.1.2.3' })).toBe('');
   });
 
   test('is another one for every other combination of parts', () => {
@@ -223,7 +233,7 @@ describe('the identity of a caller', () => {
       minLength: 1,
     });
     const identify = ['header:a', 'header:b', 'cookie:c'];
-    const of = ([a, b, c]: string[]) => read({ identify }, { a, b, cookie: `c=${c}` });
+    const of = ([a, b, c]: string[]) => identifierFor({ identify }, { a, b, cookie: `c=${c}` });
     const triple = fc.tuple(part, part, part);
     fc.assert(
       fc.property(triple, triple, (one, other) => {
@@ -242,7 +252,7 @@ describe('the identity of a caller', () => {
     fc.assert(
       fc.property(fc.constantFrom(...identify), text, text, (identify, one, other) => {
         const headers = { 'x-forwarded-for': one, cookie: one, 'x-forwarded-uri': one, k: other };
-        const identifier = read({ identify }, headers);
+        const identifier = identifierFor({ identify }, headers);
         if (identifier === undefined) return;
         expect([...identifier].length).toBeLessThanOrEqual(IDENTIFIER_MAX_CHARACTERS);
       }),
@@ -279,17 +289,17 @@ describe('the identity of a caller', () => {
         authorization: cookie,
         'x-forwarded-uri': `/${cookie}`,
       };
-      for (let i = 0; i < scaled(150); i++) {
-        read({ identify: 'cookie:id' }, headers);
-        read({ identify: 'ip', trustedHops: 32 }, headers);
-        read({ identify: 'header:authorization' }, headers);
-        read({ identify: 'path' }, headers);
+      for (let i = 0; i < scaledCount(150); i++) {
+        identifierFor({ identify: 'cookie:id' }, headers);
+        identifierFor({ identify: 'ip', trustedHops: 32 }, headers);
+        identifierFor({ identify: 'header:authorization' }, headers);
+        identifierFor({ identify: 'path' }, headers);
       }
     }
   });
 
   test('asks for no header that it does not need', () => {
-    const headers = (more: object) => new IdentityReader(policy(more)).headers;
+    const headers = (more: object) => new IdentityReader(readPolicy(more)).headers;
     expect(headers({})).toEqual(['x-forwarded-for']);
     expect(headers({ identify: ['cookie:a', 'cookie:b', 'header:K'] })).toEqual(['cookie', 'k']);
     expect(headers({ gateway: 'envoy', identify: ['method', 'path'] })).toEqual([]);

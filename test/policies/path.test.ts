@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { pathIn } from '../../src/policies/path.ts';
+import { normalizePath } from '../../src/policies/path.ts';
 
 describe('the path by which a caller is counted', () => {
   test.each([
@@ -44,7 +44,7 @@ describe('the path by which a caller is counted', () => {
     ['host:443', 'host:443'],
     ['', ''],
   ])('of %j is %j', (target, path) => {
-    expect(pathIn(target)).toBe(path);
+    expect(normalizePath(target)).toBe(path);
   });
 
   test('is one, in whatever way it is spelt', () => {
@@ -64,9 +64,9 @@ describe('the path by which a caller is counted', () => {
         (segments, isFolder, host, end) => {
           const slash = isFolder ? '/' : '';
           const path = `/${segments.map(([name]) => name).join('/')}${slash}`;
-          const spelt = segments.map(([name, how]) => spell(name, how)).join('');
-          expect(pathIn(host + spelt + slash + end)).toBe(path);
-          expect(pathIn(path)).toBe(path);
+          const spelt = segments.map(([name, how]) => respell(name, how)).join('');
+          expect(normalizePath(host + spelt + slash + end)).toBe(path);
+          expect(normalizePath(path)).toBe(path);
         },
       ),
       { numRuns: 2_000 },
@@ -74,10 +74,10 @@ describe('the path by which a caller is counted', () => {
   });
 });
 
-function spell(name: string, how: string): string {
+function respell(name: string, how: string): string {
   switch (how) {
     case 'escaped':
-      return `/${name.includes('%') ? name : name.replace(/[a-z0-9._~-]/gi, escaped)}`;
+      return `/${name.includes('%') ? name : name.replace(/[a-z0-9._~-]/gi, percentEncoded)}`;
     case 'twice /':
       return `//${name}`;
     case '/.':
@@ -91,6 +91,6 @@ function spell(name: string, how: string): string {
   }
 }
 
-function escaped(character: string): string {
+function percentEncoded(character: string): string {
   return `%${character.charCodeAt(0).toString(16)}`;
 }

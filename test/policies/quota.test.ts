@@ -1,59 +1,65 @@
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../src/limits.ts';
 import {
-  type Left,
   legacyHeaders,
   policyItem,
   type Quota,
+  type QuotaState,
   quotaExceeded,
   quotaItems,
   retryAfter,
-  tightest,
+  tightestQuota,
   windowName,
 } from '../../src/policies/quota.ts';
 
 const quota = (more: Partial<Quota> = {}): Quota => ({
-  ...{ name: 'a', limit: 10, durationMs: 60_000, remaining: 4, reset: 60_000, admits: true },
+  ...{ name: 'a', limit: 10, durationMs: 60_000, remaining: 4, reset: 60_000, isAllowed: true },
   ...more,
 });
-const left = (nowMs: number, ...quotas: Quota[]): Left => ({ quotas, nowMs, isOwn: true });
+const remainingQuotas = (nowMs: number, ...quotas: Quota[]): QuotaState => ({
+  quotas,
+  nowMs,
+  isFromPolicy: true,
+});
 
 describe('a quota', () => {
   test('is told in whole seconds, never earlier than it begins anew', () => {
     expect(policyItem('login', 100, 60_000)).toBe('"login";q=100;w=60');
     expect(policyItem('login', 100, 1_500)).toBe('"login";q=100;w=2');
-    expect(quotaItems(left(30_000, quota()))).toBe('"a";r=4;t=30');
-    expect(quotaItems(left(59_999, quota()))).toBe('"a";r=4;t=1');
-    expect(quotaItems(left(60_000, quota()))).toBe('"a";r=4;t=0');
+    expect(quotaItems(remainingQuotas(30_000, quota()))).toBe('"a";r=4;t=30');
+    expect(quotaItems(remainingQuotas(59_999, quota()))).toBe('"a";r=4;t=1');
+    expect(quotaItems(remainingQuotas(60_000, quota()))).toBe('"a";r=4;t=0');
     // The clock of another thread may be a little ahead.
-    expect(quotaItems(left(60_001, quota()))).toBe('"a";r=4;t=0');
-    expect(quotaItems(left(0, quota(), quota({ name: 'b', remaining: 0 })))).toBe(
+    expect(quotaItems(remainingQuotas(60_001, quota()))).toBe('"a";r=4;t=0');
+    expect(quotaItems(remainingQuotas(0, quota(), quota({ name: 'b', remaining: 0 })))).toBe(
       '"a";r=4;t=60, "b";r=0;t=60',
     );
   });
 
   test('stays within what a structured field can say', () => {
     expect(policyItem('a', AMOUNT_MAX, 1_000)).toBe('"a";q=999999999999999;w=1');
-    expect(quotaItems(left(0, quota({ remaining: AMOUNT_MAX })))).toContain('r=999999999999999;');
+    expect(quotaItems(remainingQuotas(0, quota({ remaining: AMOUNT_MAX })))).toContain(
+      'r=999999999999999;',
+    );
   });
 
   test('that refuses says when to come back: when all that refuse have begun anew', () => {
-    const later = quota({ name: 'b', admits: false, remaining: 1, reset: 90_000 });
-    const soon = quota({ name: 'c', admits: false, remaining: 0, reset: 61_000 });
-    const all = left(60_500, quota(), later, soon);
+    const later = quota({ name: 'b', isAllowed: false, remaining: 1, reset: 90_000 });
+    const soon = quota({ name: 'c', isAllowed: false, remaining: 0, reset: 61_000 });
+    const all = remainingQuotas(60_500, quota(), later, soon);
     expect(retryAfter(all)).toBe(30);
-    expect(retryAfter(left(90_500, later))).toBe(1);
+    expect(retryAfter(remainingQuotas(90_500, later))).toBe(1);
     expect(JSON.parse(quotaExceeded(all))).toMatchObject({
       type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
       status: 429,
       'violated-policies': ['b', 'c'],
     });
-    expect(tightest(all.quotas)).toBe(later);
+    expect(tightestQuota(all.quotas)).toBe(later);
   });
 
   test('in the older headers is the tightest one', () => {
     const few = quota({ name: 'b', remaining: 1, limit: 3, reset: 61_500 });
-    expect(legacyHeaders(tightest([quota(), few]))).toEqual([
+    expect(legacyHeaders(tightestQuota([quota(), few]))).toEqual([
       ['X-RateLimit-Limit', '3'],
       ['X-RateLimit-Remaining', '1'],
       ['X-RateLimit-Reset', '62'],

@@ -8,9 +8,9 @@ import { SqliteStore } from '../../src/store/sqlite.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 /** A change with its entry; one that is taken back; a commit that succeeds, or fails. */
-type Step = 'change' | 'refused' | 'commit' | 'failure';
+type ChangeStep = 'change' | 'refused' | 'commit' | 'failure';
 const steps = fc.array(
-  fc.constantFrom<Step[]>('change', 'change', 'refused', 'commit', 'failure'),
+  fc.constantFrom<ChangeStep[]>('change', 'change', 'refused', 'commit', 'failure'),
   { maxLength: 30 },
 );
 
@@ -26,19 +26,19 @@ test('the audit log has an entry for each change that is durable, without a gap,
       const durable: string[] = [];
       run.forEach((step, at) => {
         const name = `n${at}`;
-        const { mark } = registry;
+        const { journalLength } = registry;
         if (step === 'change' || step === 'refused') {
           const { id: namespaceId } = registry.addNamespace(name, at);
           const target = { namespaceId, namespace: name };
           registry.audit({ at, action: 'namespace.create', keyId: 'key_1', target });
-          if (step === 'refused') registry.rollBack(mark);
+          if (step === 'refused') registry.rollBack(journalLength);
           else pending.push(name);
         } else if (step === 'commit') {
-          registry.settle(store);
+          registry.commit(store);
           durable.push(...pending.splice(0));
         } else if (pending.length > 0) {
           other.exec('BEGIN IMMEDIATE');
-          expect(() => registry.settle(store)).toThrow('locked');
+          expect(() => registry.commit(store)).toThrow('locked');
           other.exec('ROLLBACK');
           registry.rollBack(0);
           pending = [];

@@ -14,11 +14,11 @@ import { Writer } from '../../src/registry/writer.ts';
 import { DataDirectory } from '../../src/store/directory.ts';
 import { SqliteStore } from '../../src/store/sqlite.ts';
 import type { Change } from '../../src/store/store.ts';
-import { done } from '../support/api.ts';
-import { check, LASTING_MS, request } from '../support/http.ts';
+import { callOperationOk } from '../support/api.ts';
+import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../support/http.ts';
 import { overrideId } from '../support/patterns.ts';
-import { removeDirectory, startServer, temporaryDirectory, until } from '../support/server.ts';
-import { addRecords, recordsOf, withStore } from '../support/store.ts';
+import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
+import { addRecords, readRecords, withStore } from '../support/store.ts';
 
 const manyNamespaces = (length: number) =>
   Array.from({ length }, (_, i) => ({ id: `rlns_${i}`, name: `n${i}`, createdMs: 0 }));
@@ -58,7 +58,7 @@ describe('a writer', () => {
     removeDirectory(path);
   });
 
-  const names = () => recordsOf(store, 'namespaces').map(({ name }) => name);
+  const names = () => readRecords(store, 'namespaces').map(({ name }) => name);
   const add = (name: string, bytes = 10) => {
     return writer.submit(bytes, () => ({ id: registry.addNamespace(name, 5).id }));
   };
@@ -69,7 +69,7 @@ describe('a writer', () => {
     const answer = add('a').then(() => {
       answered = true;
     });
-    await until('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => held.length === 1);
     expect(names()).toEqual(['a']);
     expect(answered).toBe(false);
     release();
@@ -78,17 +78,17 @@ describe('a writer', () => {
 
   test('makes one round of all that comes while the last one goes on', async () => {
     const first = add('first');
-    await until('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => held.length === 1);
     const others = Array.from({ length: 50 }, (_, i) => add(`other ${i}`));
-    writer.register('by a check');
+    writer.registerNamespace('by a check');
     release();
     await first;
-    await until('the others are published', () => held.length === 1);
+    await waitUntil('the others are published', () => held.length === 1);
     expect(published.map(({ changes }) => changes.length)).toEqual([1, 51]);
     release();
     await Promise.all(others);
     expect(names().length).toBe(52);
-    expect(writer.rounds).toBe(2);
+    expect(writer.groupCommits).toBe(2);
   });
 
   test('takes back what a refused change had done, and nothing else', async () => {
@@ -101,7 +101,7 @@ describe('a writer', () => {
       }),
       add('b'),
     ];
-    await until('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => held.length === 1);
     release();
     const settled = await Promise.allSettled(outcomes);
     expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
@@ -113,7 +113,7 @@ describe('a writer', () => {
   test('refuses every change with a 503 when the store cannot write, and then goes on', async () => {
     const other = new Database(join(path, 'store.db'));
     other.exec('BEGIN IMMEDIATE');
-    writer.register('by a check');
+    writer.registerNamespace('by a check');
     const missing = writer.submit(10, () => {
       throw new ApiError('NOT_FOUND', 'there is none');
     });
@@ -123,11 +123,11 @@ describe('a writer', () => {
     other.exec('ROLLBACK');
     other.close();
     // What a check has brought is written as soon as the store can be.
-    await until('it is tried again', () => held.length === 1);
+    await waitUntil('it is tried again', () => held.length === 1);
     release();
-    await until('it is there', () => names().includes('by a check'));
+    await waitUntil('it is there', () => names().includes('by a check'));
     const again = add('a');
-    await until('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => held.length === 1);
     release();
     await again;
     expect(names()).toEqual(['by a check', 'a']);
@@ -135,17 +135,17 @@ describe('a writer', () => {
 
   test('holds so many changes and bytes at once, and refuses more with a 503', async () => {
     const first = add('first');
-    await until('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => held.length === 1);
     const waiting = Array.from({ length: PENDING_CHANGES_MAX }, (_, i) => add(`n${i}`));
     await expect(add('one more')).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
     release();
     await first;
-    await until('they are published', () => held.length === 1);
+    await waitUntil('they are published', () => held.length === 1);
     const large = add('large', PENDING_BYTES_MAX);
     await expect(add('small', 1)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
     release();
     await Promise.all(waiting);
-    await until('the large one is published', () => held.length === 1);
+    await waitUntil('the large one is published', () => held.length === 1);
     release();
     await large;
   });
@@ -154,8 +154,8 @@ describe('a writer', () => {
     addRecords(store, 'namespaces', manyNamespaces(NAMESPACES_MAX - 1));
     close();
     open();
-    for (const name of ['n5', 'theirs', 'mine', 'theirs']) writer.register(name);
-    await until('it is published', () => held.length === 1);
+    for (const name of ['n5', 'theirs', 'mine', 'theirs']) writer.registerNamespace(name);
+    await waitUntil('it is published', () => held.length === 1);
     release();
     expect(published[0].changes.map(({ after }) => after)).toMatchObject([{ name: 'theirs' }]);
     expect(published[0].rejected).toEqual(['mine']);
@@ -163,14 +163,14 @@ describe('a writer', () => {
   });
 
   test('does no more in one round than one import brings', async () => {
-    const before = writer.rounds;
+    const before = writer.groupCommits;
     const all = [1, 2, 3].map((i) => add(`n${i}`, IMPORT_MAX_BYTES));
     for (const one of all) {
-      await until('a round is published', () => held.length === 1);
+      await waitUntil('a round is published', () => held.length === 1);
       release();
       await one;
     }
-    expect(writer.rounds - before).toBe(3);
+    expect(writer.groupCommits - before).toBe(3);
   });
 
   test('gives everything back to the next one', async () => {
@@ -185,7 +185,7 @@ describe('a writer', () => {
         return {};
       }),
     ];
-    await until('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => held.length === 1);
     release();
     await Promise.all(done);
     const contents = () => [
@@ -213,30 +213,37 @@ describe('a server', () => {
 
   test('creates a namespace at its first check with a cost, keeps it, and stops at the bound', async () => {
     const server = await startServer(directory, { args });
-    const body = { identifier: 'a', limit: 5, duration: LASTING_MS };
+    const body = { identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS };
     const send = (namespace: string, cost = 1) => {
-      return request(server.port, { body: JSON.stringify({ ...body, namespace, cost }) });
+      return sendRequest(server.port, { body: JSON.stringify({ ...body, namespace, cost }) });
     };
     expect((await send('looked at', 0)).status).toBe(200);
     expect((await send('one')).status).toBe(200);
     expect((await send('two')).status).toBe(200);
     // Of three names at once any two may be the first to reach the main thread.
-    await until('both are kept', async () => {
-      const { total } = await done(server.port, 'ratelimits.listNamespaces');
+    await waitUntil('both are kept', async () => {
+      const { total } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       return total === NAMESPACES_MAX;
     });
     // The next change is acknowledged when every acceptor knows of them as well.
-    const override = { namespaceName: 'one', identifier: 'abc', limit: 1, duration: LASTING_MS };
-    await done(server.port, 'ratelimits.setOverride', override);
+    const override = {
+      namespaceName: 'one',
+      identifier: 'abc',
+      limit: 1,
+      duration: LONGEST_WINDOW_MS,
+    };
+    await callOperationOk(server.port, 'ratelimits.setOverride', override);
     const answers = await Promise.all(Array.from({ length: 20 }, () => send('three')));
     for (const { status, body } of answers) {
       expect(status).toBe(400);
       expect(body).toContain(`${NAMESPACES_MAX} namespaces`);
     }
-    expect(await check(server.port, { ...body, namespace: 'two' })).toMatchObject({ remaining: 3 });
+    expect(await sendCheck(server.port, { ...body, namespace: 'two' })).toMatchObject({
+      remaining: 3,
+    });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     withStore(directory, (store) => {
-      const names = recordsOf(store, 'namespaces').map(({ name }) => name);
+      const names = readRecords(store, 'namespaces').map(({ name }) => name);
       // They come from two acceptors, of which either may be heard first.
       expect(names.slice(-2).sort()).toEqual(['one', 'two']);
       expect(names.length).toBe(NAMESPACES_MAX);

@@ -5,51 +5,63 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import { expect, test, vi } from 'vitest';
-import { DEDUCTION } from '../../src/counters/decision.ts';
+import { DEDUCTION_OUTCOME } from '../../src/counters/decision.ts';
 import type { CounterTable } from '../../src/counters/table.ts';
-import { BELL, WORK, WORKER_LANE_BYTES, type WorkerLane } from '../../src/lanes.ts';
-import { openDoor, sleep } from '../../src/shards/bell.ts';
-import { Handoff } from '../../src/shards/handoff.ts';
-import { Inbox } from '../../src/shards/inbox.ts';
-import { DOOR, KIND, LINK_BYTES, REPLY } from '../../src/shards/layout.ts';
-import { Consumer, Producer, REPLIES, type RingShape } from '../../src/shards/ring.ts';
-import type { Clock } from '../../src/time.ts';
-import { figure, IS_LONG } from '../faults/promises.ts';
 import {
-  type Actor,
-  type Ending,
-  type Explored,
+  WAKE_UP_FLAG,
+  WORKER_STAT,
+  WORKER_STATS_BYTES,
+  type WorkerStats,
+} from '../../src/lanes.ts';
+import { requestNotification, sleep } from '../../src/shards/bell.ts';
+import { CheckQueueProducer } from '../../src/shards/handoff.ts';
+import { CheckQueueConsumer } from '../../src/shards/inbox.ts';
+import { CHANNEL_BYTES, ENTRY_KIND, NOTIFICATION_FLAG, REPLY } from '../../src/shards/layout.ts';
+import {
+  QueueConsumer,
+  type QueueLayout,
+  QueueProducer,
+  REPLY_QUEUE,
+} from '../../src/shards/ring.ts';
+import type { Clock } from '../../src/time.ts';
+import { IS_LONG, recordMeasurement } from '../faults/promises.ts';
+import {
+  type ExplorationResult,
   explore,
-  type Shared,
-  type World,
+  type FinalState,
+  type ModelMemory,
+  type ModelThread,
+  type ThreadContext,
 } from '../support/schedules.ts';
 
 vi.setConfig({ testTimeout: 600_000 });
 
 /** How often one of three threads is interrupted: less often where one may die, in the quick form. */
-const preemptionsOf = (actors: Actor[]) => {
+const preemptionsOf = (actors: ModelThread[]) => {
   if (IS_LONG) return 3;
   return actors.some(({ isMortal }) => isMortal) ? 1 : 2;
 };
 
 /** Rings as small as they can be full: two items of one word. */
-const SMALL: RingShape = { head: 0, tail: 1, first: 2, size: 2, itemWords: 1 };
+const SMALL: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 2, itemWords: 1 };
 
 /** The links of so many acceptors with a worker, and behind them the words of its lane. */
-function memories(acceptors = 1): Shared[] {
-  const links = Array.from({ length: acceptors }, () => new SharedArrayBuffer(LINK_BYTES));
-  const lane = new SharedArrayBuffer(WORKER_LANE_BYTES);
+function memories(acceptors = 1): ModelMemory[] {
+  const links = Array.from({ length: acceptors }, () => new SharedArrayBuffer(CHANNEL_BYTES));
+  const lane = new SharedArrayBuffer(WORKER_STATS_BYTES);
   return [...links, lane].map((buffer) => ({ buffer, waits: 'notified' }));
 }
 
-const laneOf = ({ memories }: World) => memories[memories.length - 1].words;
+const statsOf = ({ memories }: ThreadContext) => memories[memories.length - 1].words;
 
-function handoffOf(world: World, acceptor = 0): Handoff {
-  return new Handoff(world.memories[acceptor], { words: laneOf(world) } as unknown as WorkerLane);
+function producerOf(world: ThreadContext, acceptor = 0): CheckQueueProducer {
+  return new CheckQueueProducer(world.memories[acceptor], {
+    words: statsOf(world),
+  } as unknown as WorkerStats);
 }
 
-const put = (handoff: Handoff, kind: number, cost: number) => {
-  handoff.put(kind, { h0: 0, h1: 0, h2: 0, h3: 1 }, 0, 0, {
+const put = (handoff: CheckQueueProducer, kind: number, cost: number) => {
+  handoff.enqueue(kind, { h0: 0, h1: 0, h2: 0, h3: 1 }, 0, 0, {
     limit: 1,
     durationMs: 1_000,
     cost,
@@ -60,84 +72,92 @@ const put = (handoff: Handoff, kind: number, cost: number) => {
 /** An acceptor that hands over deductions, of so much each. */
 const handOver =
   (costs: number[], acceptor = 0) =>
-  (world: World): void => {
-    const handoff = handoffOf(world, acceptor);
+  (world: ThreadContext): void => {
+    const handoff = producerOf(world, acceptor);
     for (const cost of costs) {
-      put(handoff, KIND.deduction, cost);
-      handoff.ring();
+      put(handoff, ENTRY_KIND.deduction, cost);
+      handoff.wakeWorker();
     }
   };
 
 /** A worker whose table only notes what is done; it ends when it has seen these entries. */
 const worker =
   (lasts: number[]) =>
-  (world: World): void => {
-    const lane = laneOf(world);
+  (world: ThreadContext): void => {
+    const lane = statsOf(world);
     const left = new Set(lasts);
     const noted = (what: string, cost: number) => {
-      world.event(`${what} ${cost}`);
+      world.recordEvent(`${what} ${cost}`);
       left.delete(cost);
     };
     const table = {
       deduct: (...[, , , , { cost }]: Parameters<CounterTable['deduct']>) => {
         noted('deducted', cost);
-        return DEDUCTION.applied;
+        return DEDUCTION_OUTCOME.applied;
       },
       decide: (...[, , , { cost }]: Parameters<CounterTable['decide']>) => noted('decided', cost),
     } as unknown as CounterTable;
     const figures = {
       add: (index: number) => {
-        if (index === WORK.repeated) world.event('repeated');
-        if (index === WORK.lost) world.event('lost');
+        if (index === WORKER_STAT.entriesRepeated) world.recordEvent('repeated');
+        if (index === WORKER_STAT.entriesLost) world.recordEvent('lost');
       },
-    } as unknown as WorkerLane;
+    } as unknown as WorkerStats;
     const clock = { nowMs: () => 0 } as unknown as Clock;
     const inboxes = world.memories.slice(0, -1).map((link, acceptor) => {
       const door = { postMessage: () => world.send(acceptor) } as unknown as MessagePort;
-      return new Inbox(link, () => table, clock, figures, door);
+      return new CheckQueueConsumer(link, () => table, clock, figures, door);
     });
     while (left.size > 0) {
       let served = 0;
-      for (const inbox of inboxes) served += inbox.serve(8);
+      for (const inbox of inboxes) served += inbox.processEntries(8);
       if (served > 0) continue;
-      sleep(lane, BELL, 1, () => inboxes.some((inbox) => !inbox.isEmpty()));
+      sleep(lane, WAKE_UP_FLAG, 1, () => inboxes.some((inbox) => !inbox.isEmpty()));
     }
   };
 
 /** An acceptor that hands over two checks and goes on until both are answered. */
 const askTwo =
   (costs: number[], acceptor = 0) =>
-  (world: World): void => {
-    const handoff = handoffOf(world, acceptor);
+  (world: ThreadContext): void => {
+    const handoff = producerOf(world, acceptor);
     const { words } = world.memories[acceptor];
-    const replies = new Consumer(world.memories[acceptor], REPLIES);
+    const replies = new QueueConsumer(world.memories[acceptor], REPLY_QUEUE);
     let heard = 0;
     const drain = () => {
-      openDoor(words, DOOR);
-      for (; !replies.isEmpty(); replies.done()) {
-        world.event(`answer ${acceptor} ${words[replies.item() + REPLY.number]}`);
+      requestNotification(words, NOTIFICATION_FLAG);
+      for (; !replies.isEmpty(); replies.releaseFirst()) {
+        world.recordEvent(`answer ${acceptor} ${words[replies.firstItem() + REPLY.number]}`);
         heard++;
       }
     };
     drain();
-    for (const cost of costs) put(handoff, KIND.fixedCheck, cost);
-    handoff.ring();
+    for (const cost of costs) put(handoff, ENTRY_KIND.fixedCheck, cost);
+    handoff.wakeWorker();
     while (heard < costs.length) {
       world.receive(acceptor);
       drain();
     }
   };
 
-function exploreAll(actors: Actor[], acceptors: number, check: (ending: Ending) => void): Explored {
-  const bound = actors.length > 2 ? { preemptions: preemptionsOf(actors) } : {};
-  return explore({ memories: memories(acceptors), actors, ...bound }, check);
+function exploreQueue(
+  threads: ModelThread[],
+  acceptors: number,
+  check: (ending: FinalState) => void,
+): ExplorationResult {
+  const bound = threads.length > 2 ? { preemptions: preemptionsOf(threads) } : {};
+  return explore({ memories: memories(acceptors), threads, ...bound }, check);
 }
 
 const count = (events: readonly string[], what: string) =>
   events.filter((event) => event === what).length;
 
 /** What a dying worker leaves: at least each entry once, and one more for each death at most. */
-function expectAtMostOneMore({ events, stuck, deaths }: Ending, costs: number[], worker: number) {
+function expectAtMostOneLost(
+  { events, stuck, deaths }: FinalState,
+  costs: number[],
+  worker: number,
+) {
   const done = costs.map((cost) => count(events, `deducted ${cost}`));
   const extra = done.reduce((sum, times) => sum + times, 0) - costs.length;
   const isKept =
@@ -152,33 +172,33 @@ function expectAtMostOneMore({ events, stuck, deaths }: Ending, costs: number[],
   return extra;
 }
 
-function note(fault: string, { states, endings }: Explored): void {
-  figure('P3', fault, `${states} states, ${endings} endings`, '0 broken');
+function recordExploration(fault: string, { states, endings }: ExplorationResult): void {
+  recordMeasurement('P3', fault, `${states} states, ${endings} endings`, '0 broken');
 }
 
 test('a ring loses and repeats nothing, and is never written over', () => {
-  const explored = exploreAll(
+  const explored = exploreQueue(
     [
       {
-        run: ({ memories: [memory], event }) => {
-          const producer = new Producer(memory, SMALL);
+        run: ({ memories: [memory], recordEvent }) => {
+          const producer = new QueueProducer(memory, SMALL);
           for (let value = 1; value <= 4; value++) {
-            if (!producer.hasRoom()) event(`full ${value}`);
+            if (!producer.hasRoom()) recordEvent(`full ${value}`);
             else {
-              memory.words[producer.slot()] = value;
+              memory.words[producer.nextItem()] = value;
               producer.publish();
-              event(`put ${value}`);
+              recordEvent(`put ${value}`);
             }
           }
         },
       },
       {
-        run: ({ memories: [memory], event }) => {
-          const consumer = new Consumer(memory, SMALL);
+        run: ({ memories: [memory], recordEvent }) => {
+          const consumer = new QueueConsumer(memory, SMALL);
           for (let looks = 0; looks < 4; looks++) {
             if (consumer.isEmpty()) continue;
-            event(`took ${memory.words[consumer.item()]}`);
-            consumer.done();
+            recordEvent(`took ${memory.words[consumer.firstItem()]}`);
+            consumer.releaseFirst();
           }
         },
       },
@@ -193,37 +213,37 @@ test('a ring loses and repeats nothing, and is never written over', () => {
     },
   );
   expect(explored.endings).toBeGreaterThan(100);
-  note('a ring, every order of two threads', explored);
+  recordExploration('a ring, every order of two threads', explored);
 });
 
 test('a worker that goes to sleep while work comes is woken, in every order', () => {
   const actors = [{ run: handOver([1, 2]) }, { run: worker([2]) }];
-  const explored = exploreAll(actors, 1, ({ events, stuck }) => {
+  const explored = exploreQueue(actors, 1, ({ events, stuck }) => {
     expect([stuck, events]).toEqual([[], ['deducted 1', 'deducted 2']]);
   });
-  note('a worker that goes to sleep, every order of two threads', explored);
+  recordExploration('a worker that goes to sleep, every order of two threads', explored);
 });
 
 test('an acceptor hears of every answer, though it is told only when its door is open', () => {
   const actors = [{ run: askTwo([1, 2]) }, { run: worker([2]) }];
-  const explored = exploreAll(actors, 1, ({ events, stuck }) => {
+  const explored = exploreQueue(actors, 1, ({ events, stuck }) => {
     const answers = events.filter((event) => event.startsWith('answer'));
     expect([stuck, answers]).toEqual([[], ['answer 0 0', 'answer 0 1']]);
   });
-  note('answers of a worker, every order of two threads', explored);
+  recordExploration('answers of a worker, every order of two threads', explored);
 });
 
 test('a check that is taken back is decided by one of the two, never by both or none', () => {
   const outcomes = new Set<string>();
-  const explored = exploreAll(
+  const explored = exploreQueue(
     [
       {
         run: (world) => {
-          const handoff = handoffOf(world);
-          put(handoff, KIND.fixedCheck, 1);
-          put(handoff, KIND.fixedCheck, 2);
-          handoff.ring();
-          if (handoff.withdraw(0)) world.event('taken back 1');
+          const handoff = producerOf(world);
+          put(handoff, ENTRY_KIND.fixedCheck, 1);
+          put(handoff, ENTRY_KIND.fixedCheck, 2);
+          handoff.wakeWorker();
+          if (handoff.withdraw(0)) world.recordEvent('taken back 1');
         },
       },
       { run: worker([2]) },
@@ -235,43 +255,43 @@ test('a check that is taken back is decided by one of the two, never by both or 
     },
   );
   expect([...outcomes].sort()).toEqual(['decided 1, decided 2', 'decided 2, taken back 1']);
-  note('a check that is taken back, every order of two threads', explored);
+  recordExploration('a check that is taken back, every order of two threads', explored);
 });
 
 test('a worker that dies at any step leaves at most one entry to be repeated, and loses none', () => {
-  const mortal = { run: worker([2]), isMortal: true, successor: worker([2]) };
+  const mortal = { run: worker([2]), isMortal: true, restart: worker([2]) };
   let repeated = 0;
-  const explored = exploreAll([{ run: handOver([1, 2]) }, mortal], 1, (ending) => {
-    repeated += expectAtMostOneMore(ending, [1, 2], 1);
+  const explored = exploreQueue([{ run: handOver([1, 2]) }, mortal], 1, (ending) => {
+    repeated += expectAtMostOneLost(ending, [1, 2], 1);
   });
   expect(repeated).toBeGreaterThan(0);
-  note('a worker that dies over its ring, at every step', explored);
+  recordExploration('a worker that dies over its ring, at every step', explored);
 });
 
 test('two acceptors and a worker that goes to sleep: it is woken for each', () => {
   const actors = [{ run: handOver([1]) }, { run: handOver([2], 1) }, { run: worker([1, 2]) }];
-  const explored = exploreAll(actors, 2, ({ events, stuck }) => {
+  const explored = exploreQueue(actors, 2, ({ events, stuck }) => {
     expect([stuck, events.toSorted()]).toEqual([[], ['deducted 1', 'deducted 2']]);
   });
-  note('two acceptors and a worker that sleeps, three threads', explored);
+  recordExploration('two acceptors and a worker that sleeps, three threads', explored);
 });
 
 test('two acceptors hear of their answers, each of its own', () => {
   const actors = [{ run: askTwo([1]) }, { run: askTwo([2], 1) }, { run: worker([1, 2]) }];
-  const explored = exploreAll(actors, 2, ({ events, stuck }) => {
+  const explored = exploreQueue(actors, 2, ({ events, stuck }) => {
     const answers = events.filter((event) => event.startsWith('answer'));
     expect([stuck, answers.toSorted()]).toEqual([[], ['answer 0 0', 'answer 1 0']]);
   });
-  note('two acceptors and their answers, three threads', explored);
+  recordExploration('two acceptors and their answers, three threads', explored);
 });
 
 test('a worker that dies between two acceptors repeats one entry of one at most', () => {
-  const mortal = { run: worker([1, 2]), isMortal: true, successor: worker([1, 2]) };
+  const mortal = { run: worker([1, 2]), isMortal: true, restart: worker([1, 2]) };
   const actors = [{ run: handOver([1]) }, { run: handOver([2], 1) }, mortal];
   let repeated = 0;
-  const explored = exploreAll(actors, 2, (ending) => {
-    repeated += expectAtMostOneMore(ending, [1, 2], 2);
+  const explored = exploreQueue(actors, 2, (ending) => {
+    repeated += expectAtMostOneLost(ending, [1, 2], 2);
   });
   expect(repeated).toBeGreaterThan(0);
-  note('two acceptors and a worker that dies, three threads', explored);
+  recordExploration('two acceptors and a worker that dies, three threads', explored);
 });

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { isSupported, unsupported } from '../../src/start/node.mjs';
-import { MAIN } from '../support/server.ts';
+import { CLI_PATH } from '../support/server.ts';
 
 const ROOT = new URL('../..', import.meta.url);
 const { engines } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'));
@@ -49,13 +49,13 @@ describe('a version of Node', () => {
 });
 
 test('the command refuses a Node that is not supported before it imports anything', () => {
-  const built = readFileSync(MAIN, 'utf8');
+  const built = readFileSync(CLI_PATH, 'utf8');
   expect(built).not.toMatch(/^import\b/m);
   // As a Node of another version would see it.
   const older = `data:text/javascript,Object.defineProperty(process.versions,'node',{value:'22.10.0'})`;
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
-    ['--import', older, MAIN, '--help'],
+    ['--import', older, CLI_PATH, '--help'],
     { encoding: 'utf8' },
   );
   expect([status, stdout]).toEqual([5, '']);

@@ -19,8 +19,8 @@ import { DataDirectory } from '../../src/store/directory.ts';
 import { SqliteStore } from '../../src/store/sqlite.ts';
 import type { AuditEntry, Change } from '../../src/store/store.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { addKey, addRecords, recordsOf, withStore } from '../support/store.ts';
-import { writeVersion2 } from '../support/version-2.ts';
+import { addKey, addRecords, readRecords, withStore } from '../support/store.ts';
+import { writeStoreVersion2 } from '../support/version-2.ts';
 
 let dataDir: string;
 let path: string;
@@ -104,10 +104,10 @@ describe('the store', () => {
       throw new Error('disk full');
     };
     addRecords(store, 'namespaces', records);
-    expect(recordsOf(store, 'namespaces')).toEqual(records);
+    expect(readRecords(store, 'namespaces')).toEqual(records);
     store.close();
     directory.close();
-    expect(withStore(dataDir, (again) => recordsOf(again, 'namespaces'))).toEqual(records);
+    expect(withStore(dataDir, (again) => readRecords(again, 'namespaces'))).toEqual(records);
   });
 
   test('changes and removes records, and all of a commit or nothing', () => {
@@ -151,23 +151,23 @@ describe('the store', () => {
   });
 
   test('of version 2, as that version has left it, gets what it lacks, and keeps what it has', () => {
-    writeVersion2(path);
+    writeStoreVersion2(path);
     for (let start = 0; start < 2; start++) {
       withStore(dataDir, (store) => {
-        expect(recordsOf(store, 'keys')).toMatchObject([{ name: 'of version 2' }]);
-        expect(recordsOf(store, 'namespaces').map(({ name }) => name)).toEqual(['login', 'api']);
-        expect(recordsOf(store, 'overrides')).toMatchObject([
+        expect(readRecords(store, 'keys')).toMatchObject([{ name: 'of version 2' }]);
+        expect(readRecords(store, 'namespaces').map(({ name }) => name)).toEqual(['login', 'api']);
+        expect(readRecords(store, 'overrides')).toMatchObject([
           { identifier: 'user_*', limit: 100 },
           { scope: 'a*', identifier: 'user_1', limit: 7 },
         ]);
-        expect(recordsOf(store, 'audit')).toEqual(entries(5).slice(0, 5 * start));
+        expect(readRecords(store, 'audit')).toEqual(entries(5).slice(0, 5 * start));
         if (start === 0) addRecords(store, 'audit', entries(5));
       });
     }
   });
 
   test('of version 2 that cannot be upgraded as a whole is left as it was', () => {
-    writeVersion2(path);
+    writeStoreVersion2(path);
     const database = new Database(path);
     // Made before what the upgrade makes: the second of its tables is there already.
     database.exec('CREATE TABLE policies (record BLOB)');
@@ -190,7 +190,7 @@ describe('the store', () => {
       expect(store.auditCount).toBe(AUDIT_ENTRIES_MAX);
       const [oldest] = store.read('audit');
       expect(oldest.row).toBe(4);
-      expect(store.newestAudit).toBe(AUDIT_ENTRIES_MAX + 3);
+      expect(store.newestAuditRow).toBe(AUDIT_ENTRIES_MAX + 3);
     });
     expect(open()[TABLES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
   });
@@ -213,7 +213,7 @@ describe('the store', () => {
       const registry = new Registry(store);
       const [entry] = entries(1);
       registry.audit(entry);
-      registry.settle(store);
+      registry.commit(store);
       expect(store.readAudit(22, 1)).toEqual([{ ...entry, row: 21 }]);
     });
   });
@@ -300,7 +300,7 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
     writeFileSync(path, 'not a database, but long enough to be looked at '.repeat(100));
     expect(sentence()).toContain('cannot be trusted: ');
     rmSync(path);
-    writeVersion2(path);
+    writeStoreVersion2(path);
     const database = new Database(path);
     const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
     meta.run(Buffer.from('4'), crc32('version4'), 'version');

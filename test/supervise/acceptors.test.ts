@@ -2,21 +2,21 @@
 
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { operate } from '../support/api.ts';
-import { check } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { callOperation } from '../support/api.ts';
+import { sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
 
 const FAULT = new URL('fault.mjs', import.meta.url).pathname;
 const SMALL = ['--counters', '1024'];
 
-const own = eachOnItsOwn(SMALL);
+const own = useDataDirectory(SMALL);
 
 describe('an acceptor', () => {
   test('that has more to do than it can is not taken for hung, also while a change waits for it', async () => {
     const server = await own.start({ args: [...SMALL, '--acceptors', '1'] });
     // Asked before the flood, and published in it.
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
-    const change = operate(server.port, 'ratelimits.setOverride', override);
+    const change = callOperation(server.port, 'ratelimits.setOverride', override);
     const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000));
     const sockets = Array.from({ length: 8 }, () => {
       const socket = connect(server.port, '127.0.0.1').on('error', () => {});
@@ -29,13 +29,13 @@ describe('an acceptor', () => {
     while (Date.now() < until) {
       const limit = 5 + changes.length;
       const fields = { ...override, limit };
-      changes.push((await operate(server.port, 'ratelimits.setOverride', fields)).status);
+      changes.push((await callOperation(server.port, 'ratelimits.setOverride', fields)).status);
     }
     for (const socket of sockets) socket.destroy();
     expect(changes).toEqual(changes.map(() => 200));
     expect(server.child.exitCode ?? server.child.signalCode).toBeNull();
     const body = { identifier: 'a', limit: 5, duration: 1_000 };
-    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
@@ -44,12 +44,13 @@ describe('an acceptor', () => {
     const args = [...SMALL, '--acceptors', '2'];
     const server = await own.start({ args, execArgv: ['--import', FAULT], env });
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
-    expect((await operate(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
+    expect((await callOperation(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
     expect(server.stderr()).toContain(
       '"acceptor":0,"msg":"an acceptor has not activated a change yet"',
     );
     const body = { namespace: 'a', identifier: 'abc', limit: 9, duration: 1_000 };
-    for (let i = 0; i < 4; i++) expect(await check(server.port, body)).toMatchObject({ limit: 5 });
+    for (let i = 0; i < 4; i++)
+      expect(await sendCheck(server.port, body)).toMatchObject({ limit: 5 });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 });

@@ -5,23 +5,23 @@ import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
-import { check, LASTING_MS } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
 import {
+  CLI_PATH,
   cleanEnvironment,
   freePort,
-  MAIN,
   ROOT_KEY,
-  type Running,
+  type ServerProcess,
   spawnServer,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
-const own = eachOnItsOwn(['--counters', '1024', '--acceptors', '1']);
-const BODY = { identifier: 'a', limit: 100, duration: LASTING_MS };
+const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
+const BODY = { identifier: 'a', limit: 100, duration: LONGEST_WINDOW_MS };
 
 /** How many TCP sockets a process listens with. */
-function listening(pid: number): number {
+function listeningPorts(pid: number): number {
   const inodes = execFileSync('sh', ['-c', `readlink /proc/${pid}/fd/* || true`])
     .toString()
     .match(/(?<=socket:\[)\d+/g);
@@ -45,9 +45,9 @@ async function untilCaught(pid: number): Promise<void> {
 }
 
 /** The port of the checks and the admin port, and nothing else. */
-async function expectUnharmed(server: Running): Promise<void> {
-  expect(await check(server.port, BODY)).toMatchObject({ success: true });
-  await until('nothing else listens', () => listening(server.child.pid!) === 2);
+async function expectUnharmed(server: ServerProcess): Promise<void> {
+  expect(await sendCheck(server.port, BODY)).toMatchObject({ success: true });
+  await waitUntil('nothing else listens', () => listeningPorts(server.child.pid!) === 2);
   expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }
@@ -57,11 +57,11 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     const server = await own.start();
     for (let i = 1; i <= 3; i++) {
       server.child.kill('SIGUSR1');
-      await until('the log says so', () => {
+      await waitUntil('the log says so', () => {
         return server.stderr().split('SIGUSR1 is ignored').length === i + 1;
       });
     }
-    expect(listening(server.child.pid!)).toBe(2);
+    expect(listeningPorts(server.child.pid!)).toBe(2);
     expect(server.stderr()).not.toContain('Debugger listening');
     await expectUnharmed(server);
   });
@@ -77,7 +77,7 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
       await untilCaught(server.child.pid!);
       for (let wait = 0; wait < i; wait++) await new Promise((next) => setTimeout(next, 12));
       server.child.kill('SIGUSR1');
-      await until('it serves', () => server.stdout().includes('serves checks'));
+      await waitUntil('it serves', () => server.stdout().includes('serves checks'));
       await expectUnharmed(server);
     }
   });
@@ -91,16 +91,16 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     const { port } = silent.address() as AddressInfo;
     const given = { WEIR_KEY: 'k', WEIR_URL: `http://127.0.0.1:${port}` };
     const env = { ...cleanEnvironment(), ...given } as NodeJS.ProcessEnv;
-    const command = spawn(process.execPath, [MAIN, 'keys', 'list'], { env });
+    const command = spawn(process.execPath, [CLI_PATH, 'keys', 'list'], { env });
     const ended = new Promise((resolve) => command.once('exit', resolve));
     let said = '';
     command.stderr.on('data', (data) => {
       said += data;
     });
-    await until('it waits for its answer', () => socket !== undefined);
+    await waitUntil('it waits for its answer', () => socket !== undefined);
     command.kill('SIGUSR1');
     await new Promise((resolve) => setTimeout(resolve, 200));
-    expect([command.exitCode, listening(command.pid!), said]).toEqual([null, 0, '']);
+    expect([command.exitCode, listeningPorts(command.pid!), said]).toEqual([null, 0, '']);
     socket?.destroy();
     expect(await ended).toBe(EXIT.NO_ANSWER);
     silent.close();
@@ -108,9 +108,9 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
 
   test('changes nothing for an inspector that the flags ask for', async () => {
     const server = await own.start({ execArgv: ['--inspect=127.0.0.1:0'] });
-    expect(listening(server.child.pid!)).toBe(3);
+    expect(listeningPorts(server.child.pid!)).toBe(3);
     server.child.kill('SIGUSR1');
-    await until('the log says so', () => server.stderr().includes('SIGUSR1 is ignored'));
-    expect(listening(server.child.pid!)).toBe(3);
+    await waitUntil('the log says so', () => server.stderr().includes('SIGUSR1 is ignored'));
+    expect(listeningPorts(server.child.pid!)).toBe(3);
   });
 });

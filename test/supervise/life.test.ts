@@ -2,16 +2,23 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { figure, trials } from '../faults/promises.ts';
-import { check, errorOf, LASTING_MS, request, requestBytes, takeAnswers } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
-import { MODES, spawnServer, until } from '../support/server.ts';
+import { recordMeasurement, trialCount } from '../faults/promises.ts';
+import {
+  errorIn,
+  LONGEST_WINDOW_MS,
+  parseResponses,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
+import { DECIDE_MODES, spawnServer, waitUntil } from '../support/server.ts';
 
-describe.each(MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const FAULT = new URL('fault.mjs', import.meta.url).pathname;
   const SMALL = ['--counters', '1024', '--acceptors', '2', '--decide', mode];
 
-  const own = eachOnItsOwn(SMALL);
+  const own = useDataDirectory(SMALL);
   const { start, started } = own;
 
   /** A server in whose first acceptor a fault has struck. */
@@ -20,12 +27,12 @@ describe.each(MODES)('decided %s:', (mode) => {
     const env = { FAULT: fault, FAULT_FILE: file };
     const server = await start({ args, execArgv: ['--import', FAULT], env });
     writeFileSync(file, '');
-    await until('the fault strikes', () => server.stderr().includes('the fault strikes'));
+    await waitUntil('the fault strikes', () => server.stderr().includes('the fault strikes'));
     return server;
   };
 
   const limitBody = (identifier: string) => {
-    return JSON.stringify({ identifier, limit: 10, duration: LASTING_MS });
+    return JSON.stringify({ identifier, limit: 10, duration: LONGEST_WINDOW_MS });
   };
 
   describe('SIGTERM', () => {
@@ -48,13 +55,13 @@ describe.each(MODES)('decided %s:', (mode) => {
       for (const [i, socket] of sockets.entries()) {
         if (i % 2 === 0) socket.write(whole.subarray(0, whole.length - 5));
       }
-      await check(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
+      await sendCheck(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
       server.child.kill('SIGTERM');
-      await until('it is not ready any more', async () => {
+      await waitUntil('it is not ready any more', async () => {
         return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
       });
       expect((await fetch(`${server.adminUrl}/livez`)).status).toBe(200);
-      await until('nobody can connect any more', () => {
+      await waitUntil('nobody can connect any more', () => {
         return fetch(server.url).then(
           () => false,
           () => true,
@@ -64,7 +71,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
       }
       expect(await server.exited).toEqual({ code: 0, signal: null });
-      const answers = received.flatMap((text) => takeAnswers(text).answers);
+      const answers = received.flatMap((text) => parseResponses(text).answers);
       expect(answers.length).toBe(20);
       for (const { status, headers } of answers) {
         expect([status, headers.connection]).toEqual([200, 'close']);
@@ -101,7 +108,7 @@ describe.each(MODES)('decided %s:', (mode) => {
         args: ['--acceptors', '8', '--counters', '1024', '--decide', mode],
       });
       started.push(server);
-      await until('it can be connected to', () => {
+      await waitUntil('it can be connected to', () => {
         return new Promise((resolve) => {
           const socket = connect(server.port, '127.0.0.1', () => resolve(true));
           socket.on('connect', () => socket.destroy()).on('error', () => resolve(false));
@@ -119,7 +126,7 @@ describe.each(MODES)('decided %s:', (mode) => {
   });
 
   describe('an acceptor', () => {
-    const DEATHS = trials(1, 10);
+    const DEATHS = trialCount(1, 10);
     test.each([
       ['throw', 'acceptor 0 failed: Error: a fault of the test'],
       ['reject', 'acceptor 0 failed: Error: a fault of the test'],
@@ -146,7 +153,7 @@ describe.each(MODES)('decided %s:', (mode) => {
           rmSync(join(own.dataDir, 'strike'));
         }
         const ended = `the process ended after ${Math.max(...tookMs)} ms at most, never with 0`;
-        figure('P8', `acceptor: ${fault}, ${mode}`, `${DEATHS} deaths`, ended);
+        recordMeasurement('P8', `acceptor: ${fault}, ${mode}`, `${DEATHS} deaths`, ended);
       },
       120_000,
     );
@@ -155,19 +162,21 @@ describe.each(MODES)('decided %s:', (mode) => {
       const args = ['--counters', '1024', '--acceptors', '1', '--decide', mode];
       const server = await startFaulty('assertion', args);
       const body = '{"identifier":"\\u0041","limit":5,"duration":3600000}';
-      const answer = await request(server.port, { body });
+      const answer = await sendRequest(server.port, { body });
       expect(answer.status).toBe(500);
-      expect(errorOf(answer)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
+      expect(errorIn(answer)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
       expect(answer.body).not.toContain('internal detail');
-      await until('the log has the cause', () => server.stderr().includes('an internal detail'));
-      const { requestId } = errorOf(answer);
+      await waitUntil('the log has the cause', () =>
+        server.stderr().includes('an internal detail'),
+      );
+      const { requestId } = errorIn(answer);
       const line = server
         .stderr()
         .split('\n')
         .find((text) => text.includes(requestId));
       expect(JSON.parse(line ?? '')).toMatchObject({ msg: 'a request failed', requestId });
-      const unharmed = { identifier: 'b', limit: 5, duration: LASTING_MS };
-      expect(await check(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
+      const unharmed = { identifier: 'b', limit: 5, duration: LONGEST_WINDOW_MS };
+      expect(await sendCheck(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
   });

@@ -16,19 +16,19 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { EXIT, type ExitCode } from '../../src/exit.ts';
-import { check, LASTING_MS, metric } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
 import {
   ROOT_KEY,
   removeDirectory,
   spawnServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
-import { connected, spreadOf } from '../support/spread.ts';
+import { connectAndCheck, measureSpread } from '../support/spread.ts';
 
 const SMALL = ['--counters', '1024', '--acceptors', '2'];
-const own = eachOnItsOwn(SMALL);
+const own = useDataDirectory(SMALL);
 
 let directory = '';
 let path = '';
@@ -45,7 +45,7 @@ interface Answer {
 }
 
 /** By Node's own client, over the socket. */
-function ask(method: string, route: string, body = ''): Promise<Answer> {
+function sendBySocket(method: string, route: string, body = ''): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
     const asking = request({ socketPath: path, method, path: route, headers }, (answer) => {
@@ -60,11 +60,12 @@ function ask(method: string, route: string, body = ''): Promise<Answer> {
     asking.end(body);
   });
 }
-const limited = { identifier: 'a', limit: 10, duration: LASTING_MS };
-const askCheck = () => ask('POST', '/v1/ratelimits.limit', JSON.stringify(limited));
+const limited = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+const sendCheckBySocket = () =>
+  sendBySocket('POST', '/v1/ratelimits.limit', JSON.stringify(limited));
 
 /** The one sentence of a start that does not succeed. */
-async function refusal(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): Promise<string> {
+async function startError(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): Promise<string> {
   const failed = await spawnServer(join(directory, 'data'), { args: [...SMALL, ...args] });
   expect(await failed.exited).toEqual({ code, signal: null });
   expect([failed.stdout(), failed.stderr().trim().split('\n').length]).toEqual(['', 1]);
@@ -74,21 +75,23 @@ async function refusal(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): Prom
 describe('the Unix socket', () => {
   test('has all routes of the port, and counts in the same counters', async () => {
     const server = await start();
-    const answers = [await askCheck(), await askCheck()].map(({ text }) => JSON.parse(text));
+    const answers = [await sendCheckBySocket(), await sendCheckBySocket()].map(({ text }) =>
+      JSON.parse(text),
+    );
     expect(answers).toMatchObject([{ remaining: 9 }, { remaining: 8 }]);
-    expect(await check(server.port, limited)).toMatchObject({ remaining: 7 });
-    expect(JSON.parse((await askCheck()).text)).toMatchObject({ remaining: 6 });
+    expect(await sendCheck(server.port, limited)).toMatchObject({ remaining: 7 });
+    expect(JSON.parse((await sendCheckBySocket()).text)).toMatchObject({ remaining: 6 });
 
     const override = { namespaceName: 'default', identifier: 'over', limit: 3, duration: 60_000 };
-    const made = await ask('POST', '/v1/ratelimits.setOverride', JSON.stringify(override));
+    const made = await sendBySocket('POST', '/v1/ratelimits.setOverride', JSON.stringify(override));
     expect([made.status, made.text]).toEqual([200, expect.stringContaining('rlor_')]);
-    expect(await check(server.port, { ...limited, identifier: 'over' })).toMatchObject({
+    expect(await sendCheck(server.port, { ...limited, identifier: 'over' })).toMatchObject({
       limit: 3,
     });
-    expect((await ask('GET', '/nowhere')).status).toBe(404);
-    const { docs } = JSON.parse((await ask('GET', '/nowhere')).text).error;
+    expect((await sendBySocket('GET', '/nowhere')).status).toBe(404);
+    const { docs } = JSON.parse((await sendBySocket('GET', '/nowhere')).text).error;
     expect(docs).toContain(`${server.url}/`);
-    expect((await ask('GET', new URL(docs).pathname)).status).toBe(200);
+    expect((await sendBySocket('GET', new URL(docs).pathname)).status).toBe(200);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
@@ -96,11 +99,11 @@ describe('the Unix socket', () => {
     const server = await start();
     const tcp = { host: '127.0.0.1', port: server.port };
     for (let i = 0; i < 20; i++) {
-      expect(await spreadOf([{ path }, { path }])).toEqual([1, 1]);
-      expect(await spreadOf([{ path }, tcp, tcp, { path }])).toEqual([2, 2]);
+      expect(await measureSpread([{ path }, { path }])).toEqual([1, 1]);
+      expect(await measureSpread([{ path }, tcp, tcp, { path }])).toEqual([2, 2]);
     }
-    const { socket } = await connected({ path });
-    expect(await metric(server.adminUrl, 'weir_connections')).toBeGreaterThanOrEqual(1);
+    const { socket } = await connectAndCheck({ path });
+    expect(await readMetric(server.adminUrl, 'weir_connections')).toBeGreaterThanOrEqual(1);
     socket.destroy();
   });
 
@@ -125,15 +128,15 @@ describe('the Unix socket', () => {
 
   test('is closed by a drain and removed at the stop; who is connected is answered', async () => {
     const server = await start(['--drain-ms', '5000']);
-    const { socket } = await connected({ path });
+    const { socket } = await connectAndCheck({ path });
     let received = '';
     socket.removeAllListeners('close');
     socket.on('data', (data) => {
       received += data;
     });
     server.child.kill('SIGTERM');
-    await until('nobody can connect any more', () =>
-      askCheck().then(
+    await waitUntil('nobody can connect any more', () =>
+      sendCheckBySocket().then(
         () => false,
         () => true,
       ),
@@ -150,7 +153,7 @@ describe('the Unix socket', () => {
     await server.exited;
     expect(lstatSync(path).isSocket()).toBe(true);
     await start();
-    expect((await askCheck()).status).toBe(200);
+    expect((await sendCheckBySocket()).status).toBe(200);
   });
 
   test("is not removed at the stop where another's has come in its place", async () => {
@@ -165,16 +168,16 @@ describe('the Unix socket', () => {
 describe('a start is stopped by one sentence that names the setting', () => {
   test('where a server listens on the path, which goes on', async () => {
     await start();
-    const sentence = await refusal(['--socket', path]);
+    const sentence = await startError(['--socket', path]);
     expect(sentence).toContain('WEIR_SOCKET must be a path in a directory');
     expect(sentence).toContain(`got "${path}": a server listens on it`);
-    expect((await askCheck()).status).toBe(200);
+    expect((await sendCheckBySocket()).status).toBe(200);
   });
 
   test('where any other server listens on it', async () => {
     const other = createServer(() => {});
     await new Promise<void>((resolve) => other.listen(path, resolve));
-    expect(await refusal(['--socket', path])).toContain('a server listens on it');
+    expect(await startError(['--socket', path])).toContain('a server listens on it');
     expect(lstatSync(path).isSocket()).toBe(true);
     other.close();
   });
@@ -186,7 +189,7 @@ describe('a start is stopped by one sentence that names the setting', () => {
       }),
     );
     own.started.push(...both);
-    await until('one serves and one has ended', () => {
+    await waitUntil('one serves and one has ended', () => {
       const serving = both.filter((server) => server.stdout().includes('serves checks'));
       return (
         serving.length === 1 && both.some((server) => server.child.exitCode === EXIT.CANNOT_SERVE)
@@ -196,7 +199,7 @@ describe('a start is stopped by one sentence that names the setting', () => {
       /WEIR_SOCKET must.*(has|listens)/,
     );
     const serving = both.find((server) => server.child.exitCode === null);
-    expect((await ask('GET', '/nowhere')).text).toContain(serving?.url);
+    expect((await sendBySocket('GET', '/nowhere')).text).toContain(serving?.url);
   });
 
   test.each(['file', 'directory', 'link'])('where the path is a %s, which stays', async (kind) => {
@@ -205,7 +208,7 @@ describe('a start is stopped by one sentence that names the setting', () => {
     else if (kind === 'directory') mkdirSync(path);
     else symlinkSync(other, path);
     if (kind === 'link') writeFileSync(other, 'kept');
-    expect(await refusal(['--socket', path])).toContain('it is no socket, and is left alone');
+    expect(await startError(['--socket', path])).toContain('it is no socket, and is left alone');
     expect(lstatSync(path).isSocket()).toBe(false);
     if (kind !== 'directory') expect(readFileSync(path, 'utf8')).toBe('kept');
   });
@@ -213,12 +216,14 @@ describe('a start is stopped by one sentence that names the setting', () => {
   test('where the path is too long, or its directory is missing', async () => {
     const long = join(directory, 'x'.repeat(108 - directory.length - 1));
     expect(long.length).toBe(108);
-    const sentence = await refusal(['--socket', long], EXIT.USAGE);
+    const sentence = await startError(['--socket', long], EXIT.USAGE);
     expect(sentence).toContain('WEIR_SOCKET must be a path of at most 107 bytes; got 108 bytes: ');
     path = long.slice(0, -1);
     await start();
-    expect((await askCheck()).status).toBe(200);
+    expect((await sendCheckBySocket()).status).toBe(200);
     const missing = join(directory, 'missing', 'weir.sock');
-    expect(await refusal(['--socket', missing])).toMatch(/WEIR_SOCKET must be .*missing.*ENOENT/);
+    expect(await startError(['--socket', missing])).toMatch(
+      /WEIR_SOCKET must be .*missing.*ENOENT/,
+    );
   });
 });

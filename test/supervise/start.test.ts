@@ -6,17 +6,17 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/exit.ts';
-import { check, type LimitAnswer } from '../support/http.ts';
-import { eachOnItsOwn } from '../support/own.ts';
+import { type LimitResponse, sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/own.ts';
 import {
+  CLI_PATH,
   freePort,
-  MAIN,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   spawnServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from '../support/server.ts';
 
 const SMALL = ['--counters', '1024', '--acceptors', '2'];
@@ -24,7 +24,7 @@ const SMALL = ['--counters', '1024', '--acceptors', '2'];
 /** Where curl is not installed its test is skipped, but not where nothing may be. */
 const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
-const own = eachOnItsOwn(SMALL);
+const own = useDataDirectory(SMALL);
 const { start, started } = own;
 
 describe('the first start', () => {
@@ -39,7 +39,7 @@ describe('the first start', () => {
       const [exported, curl, ...more] = lines;
       expect(more).toEqual([]);
       const { stdout } = await promisify(execFile)('sh', ['-c', curl]);
-      const answer: LimitAnswer = JSON.parse(stdout);
+      const answer: LimitResponse = JSON.parse(stdout);
       expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
       expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
 
@@ -84,7 +84,7 @@ describe('the first start', () => {
     removeDirectory(file);
     expect(server.stdout()).not.toContain('weir_');
     const body = { identifier: 'a', limit: 5, duration: 1_000 };
-    expect(await check(server.port, body)).toMatchObject({ success: true });
+    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
   });
 
   test('whose key nobody could read does not keep it: the next start shows another', async () => {
@@ -107,7 +107,7 @@ describe('the first start', () => {
 });
 
 describe('a second instance refuses to start, with one sentence', () => {
-  const sentenceOf = async (failed: Running) => {
+  const sentenceOf = async (failed: ServerProcess) => {
     expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     expect(failed.stdout()).toBe('');
     expect(failed.stderr().trim().split('\n').length).toBe(1);
@@ -137,7 +137,7 @@ describe('a second instance refuses to start, with one sentence', () => {
       spawnServer(other, { args: [...SMALL, ...port] }),
     ]);
     started.push(...both);
-    await until('one serves and one has ended', () => {
+    await waitUntil('one serves and one has ended', () => {
       const serving = both.filter((server) => server.stdout().includes('serves checks'));
       const ended = both.filter((server) => server.child.exitCode === EXIT.CANNOT_SERVE);
       return serving.length === 1 && ended.length === 1;
@@ -172,7 +172,7 @@ describe('the start', () => {
 
   test('stops at a wrong setting with one sentence, and serve --help says what there is', () => {
     const run = (args: string[], env = {}) =>
-      spawnSync(process.execPath, [MAIN, ...args], { env: { PATH: process.env.PATH, ...env } });
+      spawnSync(process.execPath, [CLI_PATH, ...args], { env: { PATH: process.env.PATH, ...env } });
     const failed = run(['--port', 'http']);
     expect([failed.status, String(failed.stdout)]).toEqual([EXIT.USAGE, '']);
     expect(String(failed.stderr)).toBe(
@@ -187,7 +187,7 @@ describe('the start', () => {
     'refuses a store whose log was %s after a kill, instead of forgetting its last records',
     async (damage) => {
       const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
-      await until('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
+      await waitUntil('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
       server.child.kill('SIGKILL');
       await server.exited;
       const log = join(own.dataDir, 'store.db-wal');

@@ -1,7 +1,7 @@
 /** The operations, each in one line. */
 
-import { OPERATIONS, type OperationName, pathOf } from '../../src/api/operations.ts';
-import { type Answer, request } from './http.ts';
+import { OPERATIONS, type OperationName, operationPath } from '../../src/api/operations.ts';
+import { type ParsedResponse, sendRequest } from './http.ts';
 import { ROOT_KEY } from './server.ts';
 
 export type Fields = Record<string, unknown>;
@@ -24,32 +24,32 @@ function isCounterOperation(operation: Operation): operation is CounterOperation
 
 export function pathAndMethodOf(operation: Operation): { path: string; method: 'GET' | 'POST' } {
   if (isCounterOperation(operation)) return { path: COUNTER_PATHS[operation], method: 'POST' };
-  return { path: pathOf(operation), method: OPERATIONS[operation].method };
+  return { path: operationPath(operation), method: OPERATIONS[operation].method };
 }
 
 /** The fields go into the body of a POST, or the query of a GET. */
-export function operate(
+export function callOperation(
   port: number,
   operation: Operation,
   fields: Fields | Fields[] = {},
   key: string = ROOT_KEY,
-): Promise<Answer> {
+): Promise<ParsedResponse> {
   const headers = { Authorization: `Bearer ${key}` };
   const { path, method } = pathAndMethodOf(operation);
-  if (method === 'POST') return request(port, { path, headers, body: JSON.stringify(fields) });
+  if (method === 'POST') return sendRequest(port, { path, headers, body: JSON.stringify(fields) });
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) query.set(name, String(value));
-  return request(port, { method, path: `${path}?${query}`, headers });
+  return sendRequest(port, { method, path: `${path}?${query}`, headers });
 }
 
 /** The answer's body; fails unless it was a 200. */
-export async function done(
+export async function callOperationOk(
   port: number,
   operation: Operation,
   fields: Fields | Fields[] = {},
   key: string = ROOT_KEY,
 ): Promise<Fields> {
-  const answer = await operate(port, operation, fields, key);
+  const answer = await callOperation(port, operation, fields, key);
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
   return JSON.parse(answer.body);
 }

@@ -8,15 +8,15 @@
 
 import { parse } from 'yaml';
 import {
+  applicationResponse,
   type ClientRequest,
-  exchangeOnce,
-  fromApplication,
+  type EmulatorOptions,
+  type GatewayEmulator,
   HOST,
   KEY_VARIABLE,
-  lines,
-  patience,
-  type Replay,
-  type ReplayOptions,
+  sendOnce,
+  serializeHead,
+  timeoutFor,
 } from './replay.ts';
 
 interface ForwardAuth {
@@ -32,13 +32,16 @@ interface ForwardAuth {
 }
 
 /** As ngx.req.get_headers has them: whatever their case, all lines of one name. */
-function incoming({ headers = [] }: ClientRequest, once: string[]): Map<string, string[]> {
+function normalizeHeaders(
+  { headers = [] }: ClientRequest,
+  firstOnlyNames: string[],
+): Map<string, string[]> {
   const header = new Map<string, string[]>();
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
     header.set(key, [...(header.get(key) ?? []), value]);
   }
-  for (const name of once) {
+  for (const name of firstOnlyNames) {
     const values = header.get(name);
     if (values !== undefined) header.set(name, values.slice(0, 1));
   }
@@ -46,28 +49,28 @@ function incoming({ headers = [] }: ClientRequest, once: string[]): Map<string, 
 }
 
 /** The names in the function that leaves the first of repeated headers, as it is printed. */
-function firstOnly(plugins: Record<string, { functions: string[] }>): string[] {
+function firstOnlyHeaderNames(plugins: Record<string, { functions: string[] }>): string[] {
   const [text] = plugins['serverless-pre-function']?.functions ?? [''];
   const [, names = ''] = /ipairs\(\{(.*?)\}\)/.exec(text) ?? [];
   return JSON.parse(`[${names}]`);
 }
 
 /** resty.http_headers: names differ by more than their case. */
-function put(to: Map<string, [string, string]>, name: string, value: string): void {
+function setHeader(to: Map<string, [string, string]>, name: string, value: string): void {
   to.set(name.toLowerCase(), [name, value]);
 }
 
-export function apisixReplay(text: string, options: ReplayOptions = {}): Replay {
+export function emulateApisix(text: string, options: EmulatorOptions = {}): GatewayEmulator {
   const { key = '' } = options;
   const [route] = parse(text).routes;
   const auth: ForwardAuth = route.plugins['forward-auth'];
   const rewrite = route.plugins['response-rewrite'];
   const removed: string[] = route.plugins['proxy-rewrite'].headers.remove;
-  const once = firstOnly(route.plugins);
+  const once = firstOnlyHeaderNames(route.plugins);
   const uri = new URL(auth.uri);
-  const bytes = (request: ClientRequest) => {
-    const from = request.from ?? '198.51.100.1';
-    const header = incoming(request, once);
+  const checkRequest = (request: ClientRequest) => {
+    const from = request.remoteAddress ?? '198.51.100.1';
+    const header = normalizeHeaders(request, once);
     const own = {
       'X-Forwarded-Proto': 'http',
       'X-Forwarded-Method': request.method ?? 'GET',
@@ -76,34 +79,34 @@ export function apisixReplay(text: string, options: ReplayOptions = {}): Replay 
       'X-Forwarded-For': from,
     };
     const asked = new Map<string, [string, string]>();
-    for (const [name, value] of Object.entries(own)) put(asked, name, value);
+    for (const [name, value] of Object.entries(own)) setHeader(asked, name, value);
     const variables: Record<string, string> = {
       $proxy_add_x_forwarded_for: [...(header.get('x-forwarded-for') ?? []), from].join(', '),
       // Put in by apisix/core/config_yaml.lua when the file is read.
       [`\${{${KEY_VARIABLE}}}`]: key,
     };
     for (const [name, value] of Object.entries(auth.extra_headers ?? {})) {
-      put(asked, name, variables[value] ?? value);
+      setHeader(asked, name, variables[value] ?? value);
     }
     for (const name of auth.request_headers ?? []) {
       // core.request.header: the first line of that name.
       const value = header.get(name.toLowerCase())?.[0];
-      if (!Object.hasOwn(own, name) && value !== undefined) put(asked, name, value);
+      if (!Object.hasOwn(own, name) && value !== undefined) setHeader(asked, name, value);
     }
-    put(asked, 'Host', uri.host);
-    put(asked, 'User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
-    return lines(`${auth.request_method} ${uri.pathname} HTTP/1.1`, [...asked.values()]);
+    setHeader(asked, 'Host', uri.host);
+    setHeader(asked, 'User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
+    return serializeHead(`${auth.request_method} ${uri.pathname} HTTP/1.1`, [...asked.values()]);
   };
   return {
-    bytes,
-    ask: async (request) => {
-      const answer = await exchangeOnce(
+    checkRequest,
+    send: async (request) => {
+      const answer = await sendOnce(
         uri.hostname,
         Number(uri.port),
-        bytes(request),
-        patience(auth.timeout, options),
+        checkRequest(request),
+        timeoutFor(auth.timeout, options),
       );
-      const header = incoming(request, once);
+      const header = normalizeHeaders(request, once);
       for (const name of removed) header.delete(name.toLowerCase());
       if (answer === undefined && !auth.allow_degradation) {
         return { status: auth.status_on_error ?? 403, headers: {}, body: '' };
@@ -130,7 +133,7 @@ export function apisixReplay(text: string, options: ReplayOptions = {}): Replay 
       const vars: [string, '~~', string][] = rewrite.vars;
       const isRewritten = vars.every(([name, , regex]) => new RegExp(regex).test(variable(name)));
       const set = Object.entries<string>(isRewritten ? rewrite.headers.set : {});
-      return fromApplication(
+      return applicationResponse(
         request,
         Object.fromEntries([...header].map(([name, values]) => [name, values.join(', ')])),
         Object.fromEntries(set.map(([name, of]) => [name.toLowerCase(), variable(of.slice(1))])),

@@ -1,9 +1,9 @@
 /** Reads the audit log of a running server. */
 
-import { done, type Fields } from './api.ts';
-import type { Running } from './server.ts';
+import { callOperationOk, type Fields } from './api.ts';
+import type { ServerProcess } from './server.ts';
 
-export interface Entry extends Fields {
+export interface AuditEntryFields extends Fields {
   id: number;
   at: number;
   action: string;
@@ -11,12 +11,12 @@ export interface Entry extends Fields {
 }
 
 /** All entries, the newest first. */
-export async function allEntries({ port }: Running): Promise<Entry[]> {
-  const entries: Entry[] = [];
+export async function listAuditEntries({ port }: ServerProcess): Promise<AuditEntryFields[]> {
+  const entries: AuditEntryFields[] = [];
   let cursor: unknown;
   do {
-    const page = await done(port, 'audit.list', cursor === undefined ? {} : { cursor });
-    entries.push(...(page.entries as Entry[]));
+    const page = await callOperationOk(port, 'audit.list', cursor === undefined ? {} : { cursor });
+    entries.push(...(page.entries as AuditEntryFields[]));
     cursor = page.cursor;
   } while (cursor !== undefined);
   return entries;

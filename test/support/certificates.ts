@@ -7,7 +7,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-export interface Pair {
+export interface CertificatePair {
   /** The name in the certificate. */
   name: string;
   cert: string;
@@ -15,7 +15,7 @@ export interface Pair {
 }
 
 /** From 2020 to 2120. */
-export const ONE: Pair = {
+export const CERTIFICATE_A: CertificatePair = {
   name: 'weir test one',
   cert: `-----BEGIN CERTIFICATE-----
 MIIBXzCCAQSgAwIBAgIBATAKBggqhkjOPQQDAjAYMRYwFAYDVQQDDA13ZWlyIHRl
@@ -37,7 +37,7 @@ kbVT6E8nB2T/AjlZiSpnop6TEqBIx4hG7Z7rdfhEIBE53ILpxjerTPbY
 };
 
 /** Another one. */
-export const TWO: Pair = {
+export const CERTIFICATE_B: CertificatePair = {
   name: 'weir test two',
   cert: `-----BEGIN CERTIFICATE-----
 MIIBXTCCAQSgAwIBAgIBAjAKBggqhkjOPQQDAjAYMRYwFAYDVQQDDA13ZWlyIHRl
@@ -59,7 +59,7 @@ B2kq2L9QdlcMSPtcRbUDmdjr1jTbxpJYm6ijENa+FD/6wKEZ8k3Y5ADi
 };
 
 /** Until 2021. */
-export const EXPIRED: Pair = {
+export const EXPIRED_CERTIFICATE: CertificatePair = {
   name: 'weir test past',
   cert: `-----BEGIN CERTIFICATE-----
 MIIBXjCCAQSgAwIBAgIBAzAKBggqhkjOPQQDAjAZMRcwFQYDVQQDDA53ZWlyIHRl
@@ -81,7 +81,7 @@ l4NJ/hWpuPVUpu+6XQ1TjC44fFjaPgR/XFeH/3hn9hsuz8MbaT1eCJqe
 };
 
 /** From 2119 on. */
-export const EARLY: Pair = {
+export const NOT_YET_VALID_CERTIFICATE: CertificatePair = {
   name: 'weir test early',
   cert: `-----BEGIN CERTIFICATE-----
 MIIBZDCCAQqgAwIBAgIBBDAKBggqhkjOPQQDAjAaMRgwFgYDVQQDDA93ZWlyIHRl
@@ -103,7 +103,7 @@ MJRK3OnI16gT6sfxsJWMraf+YmJou1LulF2qAAMtP3fShm+FTOz+3iVy
 };
 
 /** On the curve secp256k1, which Node takes and uWebSockets.js does not. */
-export const KOBLITZ: Pair = {
+export const SECP256K1_CERTIFICATE: CertificatePair = {
   name: 'weir test koblitz',
   cert: `-----BEGIN CERTIFICATE-----
 MIIBZDCCAQmgAwIBAgIBBTAKBggqhkjOPQQDAjAcMRowGAYDVQQDDBF3ZWlyIHRl
@@ -125,7 +125,7 @@ JS6Bk/jW8lgWbK4BiL/98+6vBGbvmhZg/dyXcfxU6vvU7rf09phW
 };
 
 /** That of the first, behind a passphrase. */
-export const LOCKED_KEY = `-----BEGIN ENCRYPTED PRIVATE KEY-----
+export const ENCRYPTED_KEY = `-----BEGIN ENCRYPTED PRIVATE KEY-----
 MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAihq8gBRwqp6gICCAAw
 DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEPecQBljweB5o7XbxgGBtpoEgZBi
 mDGNjsddhAmfZOsUbBMA/L4dTBsdLWNzwK170HTunqY3G/rWIF5BB7ezxNE8ktY5
@@ -134,13 +134,16 @@ PufvXP8kaYo5eLM6w/VDR/dVazMgf0OyXSkIlge8N47yrYpD3o1wUaNgVOYDsfE=
 -----END ENCRYPTED PRIVATE KEY-----
 `;
 
-export interface Files {
+export interface CertificateFiles {
   cert: string;
   key: string;
 }
 
 /** Has the files in a directory hold this pair. */
-export function put(directory: string, { cert, key }: { cert: string; key: string }): Files {
+export function writeCertificate(
+  directory: string,
+  { cert, key }: { cert: string; key: string },
+): CertificateFiles {
   const files = { cert: join(directory, 'cert.pem'), key: join(directory, 'key.pem') };
   writeFileSync(files.cert, cert);
   writeFileSync(files.key, key, { mode: 0o600 });
@@ -148,6 +151,6 @@ export function put(directory: string, { cert, key }: { cert: string; key: strin
 }
 
 /** The settings that name them. */
-export function tlsEnvironment({ cert, key }: Files): Record<string, string> {
+export function tlsEnvironment({ cert, key }: CertificateFiles): Record<string, string> {
   return { WEIR_TLS_CERT: cert, WEIR_TLS_KEY: key };
 }

@@ -2,9 +2,9 @@
 
 import { execFile } from 'node:child_process';
 import { expect } from 'vitest';
-import { MAIN, ROOT_KEY } from './server.ts';
+import { CLI_PATH, ROOT_KEY } from './server.ts';
 
-export interface Outcome {
+export interface CommandResult {
   code: number;
   stdout: string;
   stderr: string;
@@ -21,13 +21,18 @@ export function runWeir(
   url: string,
   args: readonly string[],
   { env, cwd, input }: CommandOptions = {},
-): Promise<Outcome> {
+): Promise<CommandResult> {
   return new Promise((resolve) => {
     const known = { PATH: process.env.PATH, WEIR_URL: url, WEIR_KEY: ROOT_KEY, ...env };
     const options = { env: known as NodeJS.ProcessEnv, ...(cwd === undefined ? {} : { cwd }) };
-    const child = execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
-      resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
-    });
+    const child = execFile(
+      process.execPath,
+      [CLI_PATH, ...args],
+      options,
+      (error, stdout, stderr) => {
+        resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
+      },
+    );
     child.stdin?.end(input);
   });
 }

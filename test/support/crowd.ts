@@ -2,13 +2,19 @@
 
 import { readFileSync } from 'node:fs';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
-import { type Answer, check, LASTING_MS, requestBytes, takeAnswers } from './http.ts';
-import type { Running } from './server.ts';
+import {
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
+  parseResponses,
+  requestBytes,
+  sendCheck,
+} from './http.ts';
+import type { ServerProcess } from './server.ts';
 
-export class Caller {
+export class HttpConnection {
   readonly socket: Socket;
   /** Whole answers so far, and the bytes of all that came. */
-  readonly answers: Answer[] = [];
+  readonly responses: ParsedResponse[] = [];
   receivedBytes = 0;
   isClosed = false;
   readonly closed: Promise<void>;
@@ -19,9 +25,9 @@ export class Caller {
     this.socket.setEncoding('latin1');
     let rest = '';
     this.socket.on('data', (data) => {
-      const taken = takeAnswers(rest + data);
+      const taken = parseResponses(rest + data);
       rest = taken.rest;
-      this.answers.push(...taken.answers);
+      this.responses.push(...taken.answers);
       this.receivedBytes += data.length;
     });
     this.socket.on('error', () => {});
@@ -34,47 +40,50 @@ export class Caller {
   }
 
   /** Sends, and waits for one more whole answer. Rejects when there will be none. */
-  async ask(bytes: Uint8Array): Promise<Answer> {
-    const had = this.answers.length;
+  async send(bytes: Uint8Array): Promise<ParsedResponse> {
+    const had = this.responses.length;
     this.socket.write(bytes);
-    while (this.answers.length === had) {
+    while (this.responses.length === had) {
       if (this.isClosed) throw new Error(`closed after ${had} answers`);
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
-    return this.answers[had];
+    return this.responses[had];
   }
 
   /** Waits until something has come, or the end. */
-  async heard(): Promise<Answer | undefined> {
-    while (this.answers.length === 0 && !this.isClosed) {
+  async firstResponse(): Promise<ParsedResponse | undefined> {
+    while (this.responses.length === 0 && !this.isClosed) {
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
-    return this.answers[0];
+    return this.responses[0];
   }
 }
 
-export function callers(port: number, count: number): Caller[] {
-  return Array.from({ length: count }, () => new Caller({ host: '127.0.0.1', port }));
+export function openConnections(port: number, connectionCount: number): HttpConnection[] {
+  return Array.from(
+    { length: connectionCount },
+    () => new HttpConnection({ host: '127.0.0.1', port }),
+  );
 }
 
-const PLENTY = 1e12;
+const HUGE_LIMIT = 1e12;
 
 /** A check that is always admitted. */
-export function limited(identifier: string): object {
-  return { identifier, limit: PLENTY, duration: LASTING_MS };
+export function allowedCheck(identifier: string): object {
+  return { identifier, limit: HUGE_LIMIT, duration: LONGEST_WINDOW_MS };
 }
 
-export function bytesOf(identifier: string): Buffer {
-  return requestBytes({ body: JSON.stringify(limited(identifier)) });
+export function allowedCheckBytes(identifier: string): Buffer {
+  return requestBytes({ body: JSON.stringify(allowedCheck(identifier)) });
 }
 
 /** How many such checks were charged. */
-export async function used({ port }: Running, identifier: string): Promise<number> {
-  return PLENTY - (await check(port, { ...limited(identifier), cost: 0 })).remaining;
+export async function countCharged({ port }: ServerProcess, identifier: string): Promise<number> {
+  return HUGE_LIMIT - (await sendCheck(port, { ...allowedCheck(identifier), cost: 0 })).remaining;
 }
 
 /** Resident memory; 0 when it has ended. */
-export function residentMiB({ child }: Running): number {
+export function residentMiB({ child }: ServerProcess): number {
   const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1_024;
 }

@@ -12,59 +12,59 @@
 
 import { parse, parseAllDocuments } from 'yaml';
 import {
+  applicationResponse,
   type ClientRequest,
-  exchangeOnce,
-  fromApplication,
+  type EmulatorOptions,
+  type GatewayEmulator,
   HOST,
   KEY_VARIABLE,
-  lines,
-  patience,
-  type Replay,
-  type ReplayOptions,
+  sendOnce,
+  serializeHead,
+  timeoutFor,
 } from './replay.ts';
 
-interface Matcher {
+interface HeaderMatcher {
   exact: string;
   ignore_case?: boolean;
 }
-interface Matchers {
-  patterns: Matcher[];
+interface HeaderMatchers {
+  patterns: HeaderMatcher[];
 }
 
 interface ExtAuthz {
   failure_mode_allow: boolean;
   status_on_error?: { code: number };
-  allowed_headers?: Matchers;
-  disallowed_headers?: Matchers;
+  allowed_headers?: HeaderMatchers;
+  disallowed_headers?: HeaderMatchers;
   http_service: {
     server_uri: { timeout: string };
     path_prefix: string;
     authorization_request?: { headers_to_add: { key: string; value: string }[] };
     authorization_response: {
-      allowed_client_headers: Matchers;
-      allowed_client_headers_on_success: Matchers;
+      allowed_client_headers: HeaderMatchers;
+      allowed_client_headers_on_success: HeaderMatchers;
     };
   };
 }
 
-interface Configured {
+interface EnvoyConfiguration {
   filter: ExtAuthz;
   weir: { host: string; port: number };
   /** Headers that the application does not get. */
-  removed: string[];
+  removedHeaders: string[];
   usesRemoteAddress: boolean;
 }
 
 /** The node's own address, which stands for a client on the loopback interface. */
 const LOCAL_ADDRESS = '10.0.0.2';
 
-function matches({ patterns }: Matchers, name: string): boolean {
+function matches({ patterns }: HeaderMatchers, name: string): boolean {
   return patterns.some(({ exact, ignore_case = false }) => {
     return ignore_case ? exact.toLowerCase() === name : exact === name;
   });
 }
 
-export function configuredEnvoy(text: string, key = ''): Configured {
+export function parseEnvoyConfiguration(text: string, key = ''): EnvoyConfiguration {
   const { static_resources } = parse(text.replaceAll(`%ENVIRONMENT(${KEY_VARIABLE})%`, key));
   const [chain] = static_resources.listeners[0].filter_chains;
   const manager = chain.filters[0].typed_config;
@@ -75,15 +75,15 @@ export function configuredEnvoy(text: string, key = ''): Configured {
   return {
     filter: filter.typed_config,
     weir: { host: address, port: port_value },
-    removed: manager.route_config.request_headers_to_remove,
+    removedHeaders: manager.route_config.request_headers_to_remove,
     usesRemoteAddress: manager.use_remote_address,
   };
 }
 
-export function configuredIstio(text: string, key = ''): Configured {
+export function parseIstioConfiguration(text: string, key = ''): EnvoyConfiguration {
   const [operator, service] = parseAllDocuments(text).map((document) => document.toJS());
   const [{ envoyExtAuthzHttp: provider }] = operator.spec.meshConfig.extensionProviders;
-  const patterns = (names: string[]): Matchers => ({
+  const patterns = (names: string[]): HeaderMatchers => ({
     patterns: names.map((exact) => ({ exact, ignore_case: true })),
   });
   const added = Object.entries<string>(provider.includeAdditionalHeadersInCheck ?? {});
@@ -108,15 +108,15 @@ export function configuredIstio(text: string, key = ''): Configured {
       },
     },
     weir: { host: service.spec.endpoints[0].address, port: provider.port },
-    removed: [],
+    removedHeaders: [],
     // Of its gateways: pilot/pkg/networking/core/gateway.go.
     usesRemoteAddress: true,
   };
 }
 
 /** Names in lower case, lines of one name in one, and the address of the connection. */
-function incoming(
-  { headers = [], from = '198.51.100.1' }: ClientRequest,
+function normalizeHeaders(
+  { headers = [], remoteAddress = '198.51.100.1' }: ClientRequest,
   usesRemoteAddress: boolean,
 ): Map<string, string> {
   const header = new Map<string, string>();
@@ -128,19 +128,19 @@ function incoming(
     const key = name.toLowerCase();
     if (!key.startsWith('x-envoy-')) append(key, value, ',');
   }
-  const address = from.startsWith('127.') ? LOCAL_ADDRESS : from;
+  const address = remoteAddress.startsWith('127.') ? LOCAL_ADDRESS : remoteAddress;
   if (usesRemoteAddress) append('x-forwarded-for', address, ',');
   return header;
 }
 
-export function envoyReplay(
-  { filter, weir, removed, usesRemoteAddress }: Configured,
-  options: ReplayOptions = {},
-): Replay {
+export function emulateEnvoy(
+  { filter, weir, removedHeaders, usesRemoteAddress }: EnvoyConfiguration,
+  options: EmulatorOptions = {},
+): GatewayEmulator {
   const service = filter.http_service;
   const timeoutMs = Number.parseFloat(service.server_uri.timeout) * 1_000;
   /** RawHttpClientImpl::check */
-  const bytes = (request: ClientRequest) => {
+  const checkRequest = (request: ClientRequest) => {
     const target = service.path_prefix + (request.target ?? '/');
     const asked: [string, string][] = [
       ['host', HOST],
@@ -148,7 +148,7 @@ export function envoyReplay(
     ];
     const added = service.authorization_request?.headers_to_add ?? [];
     const overwritten = added.map(({ key }) => key.toLowerCase());
-    for (const [name, value] of incoming(request, usesRemoteAddress)) {
+    for (const [name, value] of normalizeHeaders(request, usesRemoteAddress)) {
       if (['host', 'content-length'].includes(name) || overwritten.includes(name)) continue;
       const isAllowed =
         name === 'authorization' ||
@@ -159,28 +159,28 @@ export function envoyReplay(
     asked.push(...added.map(({ key, value }): [string, string] => [key.toLowerCase(), value]));
     asked.push(['x-envoy-internal', 'true']);
     asked.push(['x-envoy-expected-rq-timeout-ms', String(timeoutMs)]);
-    return lines(`${request.method ?? 'GET'} ${target} HTTP/1.1`, asked);
+    return serializeHead(`${request.method ?? 'GET'} ${target} HTTP/1.1`, asked);
   };
   return {
-    bytes,
-    ask: async (request) => {
-      const waitMs = patience(timeoutMs, options);
-      const answer = await exchangeOnce(weir.host, weir.port, bytes(request), waitMs);
-      const header = incoming(request, usesRemoteAddress);
-      for (const name of removed) header.delete(name);
+    checkRequest,
+    send: async (request) => {
+      const waitMs = timeoutFor(timeoutMs, options);
+      const answer = await sendOnce(weir.host, weir.port, checkRequest(request), waitMs);
+      const header = normalizeHeaders(request, usesRemoteAddress);
+      for (const name of removedHeaders) header.delete(name);
       const application = Object.fromEntries(header);
-      const picked = (matchers: Matchers) =>
+      const picked = (matchers: HeaderMatchers) =>
         Object.fromEntries(
           Object.entries(answer?.headers ?? {}).filter(([name]) => matches(matchers, name)),
         );
       if (answer === undefined || answer.status >= 500) {
-        if (filter.failure_mode_allow) return fromApplication(request, application);
+        if (filter.failure_mode_allow) return applicationResponse(request, application);
         return { status: filter.status_on_error?.code ?? 403, headers: {}, body: '' };
       }
       const { allowed_client_headers, allowed_client_headers_on_success } =
         service.authorization_response;
       if (answer.status === 200) {
-        return fromApplication(request, application, picked(allowed_client_headers_on_success));
+        return applicationResponse(request, application, picked(allowed_client_headers_on_success));
       }
       const headers = picked(allowed_client_headers);
       return { status: answer.status, headers, body: answer.body };

@@ -8,9 +8,9 @@ const run = promisify(execFile);
 
 export const hasH2load = !isMissing('h2load', '--version');
 
-const FLOOD_MS = 120_000;
+const FLOOD_TIMEOUT_MS = 120_000;
 
-export interface Flood {
+export interface FloodOptions {
   port: number;
   requests: number;
   connections: number;
@@ -22,19 +22,19 @@ export interface FloodResult {
   /** Answers with a 2xx. */
   allowed: number;
   /** Answers with a 4xx. */
-  refused: number;
+  denied: number;
   /** Answers with a 5xx, and requests without an answer. */
   failed: number;
 }
 
-export async function flood(options: Flood): Promise<FloodResult> {
+export async function runFlood(options: FloodOptions): Promise<FloodResult> {
   const { port, requests, connections, streams } = options;
   const protocol = streams === undefined ? ['--h1'] : ['-p', 'h2c', '-m', String(streams)];
   const size = ['-t', '1', '-n', String(requests), '-c', String(connections)];
   const command = [...protocol, ...size, `http://127.0.0.1:${port}/`];
-  const { stdout } = await run('h2load', command, { timeout: FLOOD_MS });
-  const [, allowed, redirected, refused, broken] =
+  const { stdout } = await run('h2load', command, { timeout: FLOOD_TIMEOUT_MS });
+  const [, allowed, redirected, denied, broken] =
     /status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx/.exec(stdout)!.map(Number);
-  const answered = allowed + redirected + refused + broken;
-  return { allowed, refused, failed: broken + requests - answered };
+  const answered = allowed + redirected + denied + broken;
+  return { allowed, denied, failed: broken + requests - answered };
 }

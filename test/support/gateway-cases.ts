@@ -8,77 +8,77 @@ import { Agent, type AgentOptions } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
 import { NAMESPACE_MAX_CHARACTERS, POLICY_WINDOWS_MAX } from '../../src/limits.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import {
   type Application,
-  ask,
-  askAtOnce,
-  askInTurn,
-  change,
   type Gateway,
+  type RecordingProxy,
+  sendConcurrently,
+  sendSequentially,
+  sendThrough,
   startApplication,
-  startWire,
-  type Wire,
+  startRecordingProxy,
+  upgradeProtocol,
 } from './gateway.ts';
-import { type Answer, exchange, LASTING_MS, requestBytes } from './http.ts';
+import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from './http.ts';
 import {
   freePort,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from './server.ts';
 
-export interface Tried {
+export interface GatewayUnderTest {
   /** Whether it joins repeated headers in a check, and forwards them apart. */
   joinsHeaders?: boolean;
   /** Whether a policy may look at a header that nginx drops for its name. */
-  dropsNames?: boolean;
+  dropsUnusualHeaderNames?: boolean;
   /** Whether it stands in front of an application, and is no part of it. */
   isProxy: boolean;
   name: Policy['gateway'];
-  print: (setup: Setup) => string;
+  print: (setup: GatewaySetup) => string;
   /** @param key what is put where the text says that a key has to be */
   start: (text: string, port: number, key: string) => Promise<Gateway>;
 }
 
-const once = (limit: number) => ({ windows: [{ limit, duration: LASTING_MS }] });
+const longestWindow = (limit: number) => ({ windows: [{ limit, duration: LONGEST_WINDOW_MS }] });
 /** The longest name, and with it the longest answers. */
-const LONG = 'n'.repeat(NAMESPACE_MAX_CHARACTERS);
-const usual = { ...POLICY_DEFAULTS, identify: ['ip'] };
+const LONGEST_NAMESPACE = 'n'.repeat(NAMESPACE_MAX_CHARACTERS);
+const DEFAULT_POLICY = { ...POLICY_DEFAULTS, identify: ['ip'] };
 
 /** By namespace, what differs from the usual. */
 const POLICIES: Record<string, Partial<Policy>> = {
-  open: once(3),
-  closed: { ...once(100), identify: ['header:x-api-key'], onError: 'deny' },
-  cookies: { ...once(2), identify: ['cookie:connect.sid'], legacyHeaders: true },
-  keys: { ...once(2), identify: ['header:x-api-key'], missing: 'allow' },
-  named: { ...once(2), identify: ['header:api_key'] },
+  open: longestWindow(3),
+  closed: { ...longestWindow(100), identify: ['header:x-api-key'], onError: 'deny' },
+  cookies: { ...longestWindow(2), identify: ['cookie:connect.sid'], legacyHeaders: true },
+  keys: { ...longestWindow(2), identify: ['header:x-api-key'], missing: 'allow' },
+  named: { ...longestWindow(2), identify: ['header:api_key'] },
   combined: {
     identify: ['ip', 'method', 'path', 'header:x-api-key'],
     windows: [
-      { limit: 3, duration: LASTING_MS },
-      { limit: 2, duration: LASTING_MS / 2 },
+      { limit: 3, duration: LONGEST_WINDOW_MS },
+      { limit: 2, duration: LONGEST_WINDOW_MS / 2 },
     ],
   },
-  behind: { ...once(2), trustedHops: 2 },
-  shadow: { ...once(1), shadow: true },
-  [LONG]: {
+  behind: { ...longestWindow(2), trustedHops: 2 },
+  shadow: { ...longestWindow(1), shadow: true },
+  [LONGEST_NAMESPACE]: {
     identify: ['header:user-agent'],
     missing: 'deny',
     legacyHeaders: true,
     windows: Array.from({ length: POLICY_WINDOWS_MAX }, (_, i) => {
-      return { limit: 2 + i, duration: LASTING_MS - i };
+      return { limit: 2 + i, duration: LONGEST_WINDOW_MS - i };
     }),
   },
 };
 
 /** What a client might send to be taken for somebody else. */
-const FORGED = {
+const FORGED_HEADERS = {
   'X-Forwarded-For': '192.0.2.7',
   'X-Forwarded-Method': 'PUT',
   'X-Forwarded-Uri': '/elsewhere',
@@ -88,45 +88,49 @@ const FORGED = {
 };
 
 /** Without a body, and what is said of one. */
-const GET = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
+const NO_BODY_HEADERS = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
 
 /** A connection from another address: all of 127.0.0.0/8 are this machine's. */
 let lastAddress = 1;
-const elsewhere = () => {
+const agentFromNewAddress = () => {
   lastAddress++;
   const localAddress = `127.0.${lastAddress >> 8}.${lastAddress & 255}`;
   return new Agent({ keepAlive: true, maxSockets: 1, localAddress } as AgentOptions);
 };
 /** Whom nothing was counted for. */
-let lastOne = 0;
-const someone = () => `someone-${++lastOne}`;
+let lastClientNumber = 0;
+const newClientName = () => `someone-${++lastClientNumber}`;
 
 const ATTEMPTS = 10;
-const left = ({ headers }: Answer) => Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
-const statuses = (answers: Answer[]) => answers.map(({ status }) => status);
+const remainingIn = ({ headers }: ParsedResponse) =>
+  Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
+const statusesOf = (answers: ParsedResponse[]) => answers.map(({ status }) => status);
 
 /** Stops all its threads, of which none answers any more behind this. */
-async function hang({ child }: Running): Promise<void> {
+async function suspendProcess({ child }: ServerProcess): Promise<void> {
   child.kill('SIGSTOP');
   const tasks = `/proc/${child.pid}/task`;
-  await until('it hangs', () => {
+  await waitUntil('it hangs', () => {
     return readdirSync(tasks).every((task) => {
       return readFileSync(`${tasks}/${task}/stat`, 'utf8').includes(') T ');
     });
   });
 }
 
-export function gatewayCases(tried: Tried): void {
-  const { name, print, start, dropsNames, isProxy, joinsHeaders } = tried;
+export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
+  const { name, print, start, dropsUnusualHeaderNames, isProxy, joinsHeaders } = gatewayUnderTest;
   const isEnvoy = name === 'envoy';
   let directory = '';
   const policies = Object.fromEntries(
     Object.entries(POLICIES).map(([namespace, more]): [string, Policy] => {
-      return [namespace, { ...usual, namespace, gateway: name, windows: [], ...more } as Policy];
+      return [
+        namespace,
+        { ...DEFAULT_POLICY, namespace, gateway: name, windows: [], ...more } as Policy,
+      ];
     }),
   );
   let gatewayPort = 0;
-  let weir: Running;
+  let weir: ServerProcess;
   let application: Application;
   const stops: (() => Promise<unknown>)[] = [];
   const gateways: Gateway[] = [];
@@ -169,16 +173,16 @@ export function gatewayCases(tried: Tried): void {
 
   /** A new weir's first answers may take longer than a gateway waits; they are of no test. */
   function firstAnswer({ port }: Gateway): Promise<void> {
-    return until('weir answers in time', async () => {
-      return (await ask(port, {}, elsewhere())).headers.ratelimit !== undefined;
+    return waitUntil('weir answers in time', async () => {
+      return (await sendThrough(port, {}, agentFromNewAddress())).headers.ratelimit !== undefined;
     });
   }
 
   /** The gateway for a namespace, which asks weir where it is said. */
-  async function serve(policy: Policy, at: Setup['weir'], key = ''): Promise<Gateway> {
-    const listen = await freePort();
+  async function serve(policy: Policy, at: GatewaySetup['weir'], key = ''): Promise<Gateway> {
+    const listenPort = await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
-    const gateway = await start(print({ policy, weir: at, listen, upstream }), listen, key);
+    const gateway = await start(print({ policy, weir: at, listenPort, upstream }), listenPort, key);
     stops.push(gateway.stop);
     gateways.push(gateway);
     return gateway;
@@ -186,8 +190,8 @@ export function gatewayCases(tried: Tried): void {
   const atPort = (port: number, needsKey = false) => ({ host: '127.0.0.1', port, needsKey });
   const serving = (namespace: string) => serve(policies[namespace], atPort(gatewayPort));
 
-  async function wired(namespace: string): Promise<{ gateway: Gateway; wire: Wire }> {
-    const wire = await startWire(gatewayPort);
+  async function wired(namespace: string): Promise<{ gateway: Gateway; wire: RecordingProxy }> {
+    const wire = await startRecordingProxy(gatewayPort);
     stops.push(wire.stop);
     return { gateway: await serve(policies[namespace], atPort(wire.port)), wire };
   }
@@ -223,20 +227,20 @@ export function gatewayCases(tried: Tried): void {
       const all = Array.from({ length: 5 }, () => ({ path }));
       const parts = [...all, { path, method: 'HEAD' }];
       const before = application.requests.length;
-      const answers = await askInTurn(gateway.port, parts, elsewhere());
-      expect(statuses(answers)).toEqual([200, 200, 200, 429, 429, 429]);
+      const answers = await sendSequentially(gateway.port, parts, agentFromNewAddress());
+      expect(statusesOf(answers)).toEqual([200, 200, 200, 429, 429, 429]);
       const admitted = answers.slice(0, 3);
-      expect(admitted.map(left)).toEqual([2, 1, 0]);
+      expect(admitted.map(remainingIn)).toEqual([2, 1, 0]);
       for (const { body, headers } of admitted) {
         expect(body).toBe('application');
         expect(headers['x-application']).toBe('yes');
-        expect(headers['ratelimit-policy']).toBe(`"open";q=3;w=${LASTING_MS / 1_000}`);
+        expect(headers['ratelimit-policy']).toBe(`"open";q=3;w=${LONGEST_WINDOW_MS / 1_000}`);
         expect(headers['x-ratelimit-limit']).toBeUndefined();
       }
       const refused = answers.slice(3);
       for (const answer of refused) {
         const { headers } = answer;
-        expect(left(answer)).toBe(0);
+        expect(remainingIn(answer)).toBe(0);
         expect(headers['ratelimit-policy']).toBe(admitted[0].headers['ratelimit-policy']);
         expect(Number(headers['retry-after'])).toBeGreaterThan(0);
         expect(headers['cache-control']).toBe('no-store');
@@ -258,46 +262,48 @@ export function gatewayCases(tried: Tried): void {
         expect((await asking())[0].status).toBe(426);
         return;
       }
-      await until('it is refused', async () => (await asking())[0].status === 429);
+      await waitUntil('it is refused', async () => (await asking())[0].status === 429);
       // Which answers a request of HTTP/1.1 without one by itself.
       expect(application.requests.map(({ url }) => url)).toContain('/old');
     });
 
     testInTime('who forges what a proxy says is counted as ever', async () => {
-      const headers = FORGED;
+      const headers = FORGED_HEADERS;
       const all = [{}, {}, {}, { headers }];
-      const answers = await askInTurn(gateway.port, all, elsewhere());
-      expect(statuses(answers)).toEqual([200, 200, 200, 429]);
+      const answers = await sendSequentially(gateway.port, all, agentFromNewAddress());
+      expect(statusesOf(answers)).toEqual([200, 200, 200, 429]);
       // And somebody else has used nothing.
-      expect(left(await ask(gateway.port, { headers }, elsewhere()))).toBe(2);
+      expect(remainingIn(await sendThrough(gateway.port, { headers }, agentFromNewAddress()))).toBe(
+        2,
+      );
     });
 
     testInTime('a body comes whole, is counted once, and can follow a refusal', async () => {
       const body = 'x'.repeat(200_000);
-      const agent = elsewhere();
+      const agent = agentFromNewAddress();
       const before = application.requests.length;
       const post = { method: 'POST', path: '/post', body };
-      expect(left(await ask(gateway.port, post, agent))).toBe(2);
-      expect(left(await ask(gateway.port, post, agent))).toBe(1);
+      expect(remainingIn(await sendThrough(gateway.port, post, agent))).toBe(2);
+      expect(remainingIn(await sendThrough(gateway.port, post, agent))).toBe(1);
       const seen = application.requests.slice(before);
       expect(seen.map((request) => [request.method, request.body])).toEqual([
         ['POST', body],
         ['POST', body],
       ]);
-      expect(left(await ask(gateway.port, {}, agent))).toBe(0);
+      expect(remainingIn(await sendThrough(gateway.port, {}, agent))).toBe(0);
       for (const parts of [post, {}, post]) {
-        expect((await ask(gateway.port, parts, agent)).status).toBe(429);
+        expect((await sendThrough(gateway.port, parts, agent)).status).toBe(429);
       }
     });
 
     if (isProxy) {
       testInTime('who is admitted may change to WebSocket, and to nothing else', async () => {
-        const agent = elsewhere();
-        const to = (protocol: string) => change(gateway.port, protocol, agent);
+        const agent = agentFromNewAddress();
+        const to = (protocol: string) => upgradeProtocol(gateway.port, protocol, agent);
         expect(await to('websocket')).toEqual({ status: 101, heard: 'said' });
         // By which a client could ask on past weir, where the application takes it.
         expect(await to('h2c')).toEqual({ status: 200, heard: '' });
-        expect((await ask(gateway.port, {}, agent)).status).toBe(200);
+        expect((await sendThrough(gateway.port, {}, agent)).status).toBe(200);
         expect(await to('websocket')).toEqual({ status: 429, heard: '' });
         const connecting = Buffer.from('CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n');
         const [{ status }] = await exchange(gateway.port, [connecting]);
@@ -307,8 +313,12 @@ export function gatewayCases(tried: Tried): void {
 
     if (isProxy) {
       testInTime("quotas are weir's, whatever the application says of its own", async () => {
-        const { headers } = await ask(gateway.port, { path: '/limited' }, elsewhere());
-        expect(headers['ratelimit-policy']).toBe(`"open";q=3;w=${LASTING_MS / 1_000}`);
+        const { headers } = await sendThrough(
+          gateway.port,
+          { path: '/limited' },
+          agentFromNewAddress(),
+        );
+        expect(headers['ratelimit-policy']).toBe(`"open";q=3;w=${LONGEST_WINDOW_MS / 1_000}`);
         expect(headers.ratelimit).toMatch(/^"open";r=2;t=\d+$/);
       });
     }
@@ -318,9 +328,9 @@ export function gatewayCases(tried: Tried): void {
         ['/401', '/403', '/404'],
         ['/429', '/500', '/503'],
       ]) {
-        const agent = elsewhere();
+        const agent = agentFromNewAddress();
         for (const path of paths) {
-          const answer = await ask(gateway.port, { path }, agent);
+          const answer = await sendThrough(gateway.port, { path }, agent);
           expect([path, answer.status, answer.body]).toEqual([
             path,
             Number(path.slice(1)),
@@ -334,16 +344,16 @@ export function gatewayCases(tried: Tried): void {
 
   test('an application that breaks is not asked again', async () => {
     const gateway = await serving('shadow');
-    expect((await ask(gateway.port, { path: '/broken' })).status).toBe(isEnvoy ? 503 : 502);
+    expect((await sendThrough(gateway.port, { path: '/broken' })).status).toBe(isEnvoy ? 503 : 502);
     expect(application.requests.filter(({ url }) => url === '/broken')).toHaveLength(1);
   });
 
   test('of 1 000 requests at once exactly as many pass as the limit', async () => {
     const gateway = await serving('closed');
-    const headers = { 'X-Api-Key': someone() };
-    const answers = await askAtOnce(gateway.port, 1_000, 50, { headers });
-    expect(statuses(answers).filter((status) => status === 200)).toHaveLength(100);
-    expect(statuses(answers).filter((status) => status === 429)).toHaveLength(900);
+    const headers = { 'X-Api-Key': newClientName() };
+    const answers = await sendConcurrently(gateway.port, 1_000, 50, { headers });
+    expect(statusesOf(answers).filter((status) => status === 200)).toHaveLength(100);
+    expect(statusesOf(answers).filter((status) => status === 429)).toHaveLength(900);
     // Each by a decision of weir, and none because weir was late.
     expect(answers.filter(({ headers }) => headers.ratelimit === undefined)).toEqual([]);
   });
@@ -353,9 +363,9 @@ export function gatewayCases(tried: Tried): void {
     const of = (who: string) => ({
       headers: { Cookie: `CONNECT.SID=x; a=${'b'.repeat(9_000)}; connect.sid=${who}; c=d` },
     });
-    const [one, two] = [of(someone()), of(someone())];
-    const answers = await askInTurn(gateway.port, [one, one, one, two]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    const [one, two] = [of(newClientName()), of(newClientName())];
+    const answers = await sendSequentially(gateway.port, [one, one, one, two]);
+    expect(statusesOf(answers)).toEqual([200, 200, 429, 200]);
     expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual([
       ...['1', '0', '0', '1'],
     ]);
@@ -377,46 +387,54 @@ export function gatewayCases(tried: Tried): void {
         'X-Weir-Key': 'secret-3',
       },
     });
-    const [one, two] = [of(someone()), of(someone())];
-    const answers = await askInTurn(gateway.port, [one, one, one, two]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
-    expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(5);
+    const [one, two] = [of(newClientName()), of(newClientName())];
+    const answers = await sendSequentially(gateway.port, [one, one, one, two]);
+    expect(statusesOf(answers)).toEqual([200, 200, 429, 200]);
+    expect(wire.bytesToWeir().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(5);
     // Envoy asks by the path and the query, for which it has no setting before 1.31.
-    expect(isEnvoy ? wire.sent().replaceAll('?token=secret-0', '') : wire.sent()).not.toContain(
-      'secret',
-    );
+    expect(
+      isEnvoy ? wire.bytesToWeir().replaceAll('?token=secret-0', '') : wire.bytesToWeir(),
+    ).not.toContain('secret');
     const { headers } = application.requests.at(-1)!;
     expect([headers['x-api-key'], headers.authorization]).toEqual([
       two.headers['X-Api-Key'],
       'Bearer secret-1',
     ]);
     // As the policy says of who has none.
-    const without = await askInTurn(gateway.port, [{}, {}, {}, {}]);
-    expect(statuses(without)).toEqual([200, 200, 200, 200]);
+    const without = await sendSequentially(gateway.port, [{}, {}, {}, {}]);
+    expect(statusesOf(without)).toEqual([200, 200, 200, 200]);
   });
 
   testInTime('what is there, but is no identity, does not pass as left out', async () => {
     const gateway = await serving('keys');
     const long = { headers: { 'X-Api-Key': 'x'.repeat(9_000) } };
-    await until('it is counted', async () => (await ask(gateway.port, long)).status === 429);
-    expect((await ask(gateway.port)).status).toBe(200);
+    await waitUntil(
+      'it is counted',
+      async () => (await sendThrough(gateway.port, long)).status === 429,
+    );
+    expect((await sendThrough(gateway.port)).status).toBe(200);
     // As long as a token of an identity provider, it is one.
     const token = (who: string) => ({ headers: { 'X-Api-Key': 'x'.repeat(4_000) + who } });
-    const [one, two] = [token(someone()), token(someone())];
-    const answers = await askInTurn(gateway.port, [one, one, one, two]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    const [one, two] = [token(newClientName()), token(newClientName())];
+    const answers = await sendSequentially(gateway.port, [one, one, one, two]);
+    expect(statusesOf(answers)).toEqual([200, 200, 429, 200]);
     if (!isProxy) return;
     // Some applications would take it for X-Api-Key.
-    expect((await ask(gateway.port, { headers: { X_Api_Key: 'x' } })).status).toBe(200);
+    expect((await sendThrough(gateway.port, { headers: { X_Api_Key: 'x' } })).status).toBe(200);
     expect(Object.keys(application.requests.at(-1)!.headers)).not.toContain('x_api_key');
   });
 
   testInTime('with the longest name, and as many windows as there may be', async () => {
-    const gateway = await serving(LONG);
-    const headers = { 'User-Agent': someone() };
+    const gateway = await serving(LONGEST_NAMESPACE);
+    const headers = { 'User-Agent': newClientName() };
     // The last sends none, and gets no name from the gateway.
-    const answers = await askInTurn(gateway.port, [{ headers }, { headers }, { headers }, {}]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 429]);
+    const answers = await sendSequentially(gateway.port, [
+      { headers },
+      { headers },
+      { headers },
+      {},
+    ]);
+    expect(statusesOf(answers)).toEqual([200, 200, 429, 429]);
     expect(answers[0].headers.ratelimit.split(', ')).toHaveLength(POLICY_WINDOWS_MAX);
   });
 
@@ -426,14 +444,14 @@ export function gatewayCases(tried: Tried): void {
   ]) {
     testInTime(`a repeated ${name} header is no way around the limit`, async () => {
       const gateway = await serving(namespace);
-      const value = prefix + someone();
+      const value = prefix + newClientName();
       const before = application.requests.length;
       const lines = (i: number) => {
-        const other = `${prefix}${someone()}${i % 2 === 0 ? '' : '; a=b'}`;
+        const other = `${prefix}${newClientName()}${i % 2 === 0 ? '' : '; a=b'}`;
         return i < 6 ? [value, other] : [other, value];
       };
       for (let i = 0; i < 12; i++) {
-        const twice = { [name]: lines(i).join(`\r\n${name}: `), ...GET };
+        const twice = { [name]: lines(i).join(`\r\n${name}: `), ...NO_BODY_HEADERS };
         await exchange(gateway.port, [requestBytes({ method: 'GET', headers: twice })]);
       }
       // An application may believe any of the lines that it gets.
@@ -447,30 +465,30 @@ export function gatewayCases(tried: Tried): void {
   if (!joinsHeaders) {
     testInTime('of repeated headers the application gets the one that is counted', async () => {
       const gateway = await serving('keys');
-      const twice = { 'X-Api-Key': `${someone()}\r\nX-Api-Key: other`, ...GET };
+      const twice = { 'X-Api-Key': `${newClientName()}\r\nX-Api-Key: other`, ...NO_BODY_HEADERS };
       const [answer] = await exchange(gateway.port, [
         requestBytes({ method: 'GET', headers: twice }),
       ]);
-      expect(left(answer)).toBe(1);
+      expect(remainingIn(answer)).toBe(1);
       const { rawHeaders } = application.requests.at(-1)!;
       const names = rawHeaders.map((text) => text.toLowerCase());
       const at = names.indexOf('x-api-key');
       expect(names.lastIndexOf('x-api-key')).toBe(at);
       const again = { 'X-Api-Key': rawHeaders[at + 1] };
-      expect(left(await ask(gateway.port, { headers: again }))).toBe(0);
+      expect(remainingIn(await sendThrough(gateway.port, { headers: again }))).toBe(0);
     });
   }
 
   testInTime('a header may have any name, or is told to be dropped', async () => {
-    if (dropsNames) {
+    if (dropsUnusualHeaderNames) {
       await expect(serving('named')).rejects.toThrow('looks at "api_key"');
       return;
     }
     const gateway = await serving('named');
     const of = (who: string) => ({ headers: { 'Api-Key': 'x', api_key: who } });
-    const [one, two] = [of(someone()), of(someone())];
-    const answers = await askInTurn(gateway.port, [one, one, one, two]);
-    expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+    const [one, two] = [of(newClientName()), of(newClientName())];
+    const answers = await sendSequentially(gateway.port, [one, one, one, two]);
+    expect(statusesOf(answers)).toEqual([200, 200, 429, 200]);
     expect(application.requests.at(-1)?.headers.api_key).toBe(two.headers.api_key);
   });
 
@@ -491,7 +509,7 @@ export function gatewayCases(tried: Tried): void {
           return answers[0]?.status;
         };
         const own = who === '' ? [] : [who];
-        await until('it is refused', async () => (await asking(own)) === 429);
+        await waitUntil('it is refused', async () => (await asking(own)) === 429);
         const before = application.requests.length;
         const heads = [
           [...own, `X-Long: ${'x'.repeat(40_000)}`],
@@ -525,11 +543,11 @@ export function gatewayCases(tried: Tried): void {
     const gateway = await serving('open');
     const one = Buffer.from('GET /flood HTTP/1.1\r\nHost: flood\r\n\r\n');
     const flood = async (length: number) => {
-      return statuses(
+      return statusesOf(
         await exchange(gateway.port, [Buffer.concat(Array(length).fill(one))], length),
       );
     };
-    await until('it is refused', async () => (await flood(1))[0] === 429);
+    await waitUntil('it is refused', async () => (await flood(1))[0] === 429);
     expect(new Set(await flood(800))).toEqual(new Set([429]));
   });
 
@@ -540,27 +558,27 @@ export function gatewayCases(tried: Tried): void {
       const of = { path: '/a', headers: { 'X-Api-Key': 'one' } };
       const all = [
         ...[of, { ...of, path: '//x/../%61?b' }, of],
-        { ...of, headers: { ...FORGED, ...of.headers } },
+        { ...of, headers: { ...FORGED_HEADERS, ...of.headers } },
         { ...of, method: 'POST' },
         { ...of, path: '/b' },
         { ...of, headers: { 'X-Api-Key': 'two' } },
       ];
-      const answers = await askInTurn(gateway.port, all, elsewhere());
-      expect(statuses(answers)).toEqual([200, 200, 429, 429, 200, 200, 200]);
+      const answers = await sendSequentially(gateway.port, all, agentFromNewAddress());
+      expect(statusesOf(answers)).toEqual([200, 200, 429, 429, 200, 200, 200]);
       expect(answers[0].headers['ratelimit-policy']).toMatch(/q=3;.*q=2;/);
-      expect((await ask(gateway.port, of, elsewhere())).status).toBe(200);
+      expect((await sendThrough(gateway.port, of, agentFromNewAddress())).status).toBe(200);
     },
   );
 
   testInTime('a target that is a whole URL is the path in it, or refused', async () => {
     const gateway = await serving('combined');
-    const key = someone();
+    const key = newClientName();
     const asking = async (target: string) => {
       const head = `GET ${target} HTTP/1.1\r\nHost: h\r\nX-Api-Key: ${key}\r\n\r\n`;
       return (await exchange(gateway.port, [Buffer.from(head)]))[0];
     };
-    expect(left(await asking('/'))).toBe(2);
-    expect(left(await asking('http://h'))).toBe(1);
+    expect(remainingIn(await asking('/'))).toBe(2);
+    expect(remainingIn(await asking('http://h'))).toBe(1);
     expect((await asking('http://h/?a')).status).toBe(429);
     expect((await asking('x:http://h/v1/check/shadow')).status).toBe(400);
   });
@@ -570,43 +588,43 @@ export function gatewayCases(tried: Tried): void {
     async () => {
       const gateway = await serving('behind');
       const of = (chain: string) => ({ headers: { 'X-Forwarded-For': chain } });
-      const [one, two] = [`10.0.0.${++lastOne}`, `10.0.0.${++lastOne}`];
-      const answers = await askInTurn(gateway.port, [
+      const [one, two] = [`10.0.0.${++lastClientNumber}`, `10.0.0.${++lastClientNumber}`];
+      const answers = await sendSequentially(gateway.port, [
         of(one),
         of(`192.0.2.1, ${one}`),
         of(`${two}, 192.0.2.2, ${one}`),
         of(`${one}, ${two}`),
       ]);
-      expect(statuses(answers)).toEqual([200, 200, 429, 200]);
+      expect(statusesOf(answers)).toEqual([200, 200, 429, 200]);
     },
   );
 
   testInTime('in shadow nobody is refused; connections to weir are kept', async () => {
     const { gateway, wire } = await wired('shadow');
-    const answers = await askAtOnce(gateway.port, 300, 4);
-    expect(statuses(answers).every((status) => status === 200)).toBe(true);
-    expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(301);
+    const answers = await sendConcurrently(gateway.port, 300, 4);
+    expect(statusesOf(answers).every((status) => status === 200)).toBe(true);
+    expect(wire.bytesToWeir().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(301);
     // Four of each process of the gateway, and those that some timeout has ended.
     expect(wire.connections()).toBeLessThan(40);
   });
 
   testInTime('on the port of the checks, with a key', async () => {
     const at = atPort(weir.port, true);
-    const agent = elsewhere();
+    const agent = agentFromNewAddress();
     const gateway = await serve(policies.open, at, ROOT_KEY);
     for (const expected of [200, 200, 200, 429]) {
       const headers = { 'X-Weir-Key': 'a-key-of-the-client' };
-      const answer = await ask(gateway.port, { headers }, agent);
+      const answer = await sendThrough(gateway.port, { headers }, agent);
       expect(answer.status).toBe(expected);
       expect(answer.headers.ratelimit).toBeDefined();
     }
   });
 
   testInTime('over a Unix socket', async () => {
-    const agent = elsewhere();
+    const agent = agentFromNewAddress();
     const gateway = await serve(policies.open, { socket: join(directory, 'weir socket') });
     for (const expected of [200, 200, 200, 429]) {
-      const answer = await ask(gateway.port, {}, agent);
+      const answer = await sendThrough(gateway.port, {}, agent);
       expect([answer.status, answer.headers.ratelimit]).toEqual([expected, expect.any(String)]);
     }
   });
@@ -614,29 +632,32 @@ export function gatewayCases(tried: Tried): void {
   if (!isProxy) {
     test('an application that is busy for a while lets nobody in who is refused', async () => {
       const gateway = await serving('keys');
-      const headers = { 'X-Api-Key': someone() };
-      await until(
+      const headers = { 'X-Api-Key': newClientName() };
+      await waitUntil(
         'it is refused',
-        async () => (await ask(gateway.port, { headers })).status === 429,
+        async () => (await sendThrough(gateway.port, { headers })).status === 429,
       );
       for (let i = 0; i < 5; i++) {
-        const busy = ask(gateway.port, { path: '/busy', headers: { 'X-Api-Key': someone() } });
-        const answers = await askAtOnce(gateway.port, 64, 64, { headers });
-        expect(new Set(statuses(answers))).toEqual(new Set([429]));
+        const busy = sendThrough(gateway.port, {
+          path: '/busy',
+          headers: { 'X-Api-Key': newClientName() },
+        });
+        const answers = await sendConcurrently(gateway.port, 64, 64, { headers });
+        expect(new Set(statusesOf(answers))).toEqual(new Set([429]));
         expect((await busy).status).toBe(200);
       }
     });
 
     test('where weir hangs, an application soon waits no more, until it answers again', async () => {
       const { gateway, wire } = await wired('closed');
-      const headers = { 'X-Api-Key': someone() };
+      const headers = { 'X-Api-Key': newClientName() };
       await firstAnswer(gateway);
-      await hang(weir);
-      const answers = await askAtOnce(gateway.port, 1_000, 400, { headers });
+      await suspendProcess(weir);
+      const answers = await sendConcurrently(gateway.port, 1_000, 400, { headers });
       weir.child.kill('SIGCONT');
-      expect(new Set(statuses(answers))).toEqual(new Set([429]));
+      expect(new Set(statusesOf(answers))).toEqual(new Set([429]));
       // Twice the 64 after which it waits no more, and what tries again; of 400 at once not all.
-      expect(wire.sent().split('GET /v1/check/').length).toBeLessThan(200);
+      expect(wire.bytesToWeir().split('GET /v1/check/').length).toBeLessThan(200);
       await firstAnswer(gateway);
     });
   }
@@ -645,11 +666,11 @@ export function gatewayCases(tried: Tried): void {
     const mute = createServer((socket) => socket.resume());
     await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
     stops.push(async () => mute.close());
-    const wire = await startWire((mute.address() as AddressInfo).port);
+    const wire = await startRecordingProxy((mute.address() as AddressInfo).port);
     stops.push(wire.stop);
     const gateway = await serve(policies.open, atPort(wire.port));
-    expect((await ask(gateway.port)).status).toBe(200);
-    expect(wire.sent().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(2);
+    expect((await sendThrough(gateway.port)).status).toBe(200);
+    expect(wire.bytesToWeir().split(/\bHTTP\/1\.1\r\n/)).toHaveLength(2);
   });
 
   /** What a client gets where weir has not decided. */
@@ -661,7 +682,7 @@ export function gatewayCases(tried: Tried): void {
   ) {
     const before = application.requests.length;
     const all = bodies.map((body) => ({ method: 'POST', path: '/undecided', body }));
-    for (const { status, headers, body } of await askInTurn(gateway.port, all)) {
+    for (const { status, headers, body } of await sendSequentially(gateway.port, all)) {
       if (isKept) expect(headers.connection).not.toBe('close');
       expect(headers.ratelimit).toBeUndefined();
       expect(status).toBe(onError === 'allow' ? 200 : 429);
@@ -687,7 +708,7 @@ export function gatewayCases(tried: Tried): void {
       const another = await startWeir(`data-${namespace}`, port);
       const gateway = await serve(policy, atPort(port));
       await firstAnswer(gateway);
-      await hang(another);
+      await suspendProcess(another);
       // Each waits until the gateway gives up.
       await undecided(gateway, policy, true, ['whole']);
       another.child.kill('SIGCONT');
@@ -703,7 +724,7 @@ export function gatewayCases(tried: Tried): void {
       for (const gateway of [wrong, unknown]) {
         if (isEnvoy) {
           // It passes on what is neither a 200 nor a 5xx, and has it in no log.
-          expect((await ask(gateway.port)).status).toBe(gateway === wrong ? 401 : 404);
+          expect((await sendThrough(gateway.port)).status).toBe(gateway === wrong ? 401 : 404);
           continue;
         }
         await undecided(gateway, policy, false);

@@ -10,14 +10,14 @@ import { Agent, createServer, type IncomingHttpHeaders, request } from 'node:htt
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
-import type { Answer, RequestParts } from './http.ts';
-import { cleanEnvironment, removeDirectory, temporaryDirectory, until } from './server.ts';
+import type { ParsedResponse, RequestParts } from './http.ts';
+import { cleanEnvironment, removeDirectory, temporaryDirectory, waitUntil } from './server.ts';
 
 const HOST = '127.0.0.1';
 /** By which a server shows that it has understood (RFC 6455). */
-const WEBSOCKET = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 /** A gateway that is asked to end, and does not, is killed. */
-const STOP_MS = 2_000;
+const STOP_TIMEOUT_MS = 2_000;
 
 const children = new Set<ChildProcess>();
 process.once('exit', () => {
@@ -39,9 +39,9 @@ export interface Gateway {
 
 export interface GatewayOptions {
   /** The configuration, as it was printed. */
-  text: string;
+  configuration: string;
   /** What the configuration's file is called. */
-  file: string;
+  fileName: string;
   /** The port on which the configuration has it serve. */
   port: number;
   /** The program and its arguments, in its directory, where the file is. */
@@ -51,12 +51,12 @@ export interface GatewayOptions {
 
 /** Starts it in a directory of its own, which is its home too, and waits until it listens. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
-  const { text, file, port } = options;
+  const { configuration, fileName, port } = options;
   const directory = temporaryDirectory();
   // Started by root, some serve as somebody else.
   chmodSync(directory, 0o755);
-  const path = join(directory, file);
-  writeFileSync(path, text);
+  const path = join(directory, fileName);
+  writeFileSync(path, configuration);
   const [program, ...args] = options.command(path, directory);
   const home = { HOME: directory, XDG_CONFIG_HOME: directory, XDG_DATA_HOME: directory };
   const env = { ...cleanEnvironment(), ...home, ...options.env } as NodeJS.ProcessEnv;
@@ -80,16 +80,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     });
   });
   const stop = async () => {
-    const patience = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
+    const patience = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
     child.kill('SIGTERM');
     await ended;
     clearTimeout(patience);
     removeDirectory(directory);
   };
   try {
-    await until(`${program} listens`, () => {
+    await waitUntil(`${program} listens`, () => {
       if (hasEnded) throw new Error(`${program} ended: ${output}`);
-      return listens(port);
+      return isListening(port);
     });
   } catch (error) {
     await stop();
@@ -98,7 +98,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   return { port, child, output: () => output, stop };
 }
 
-function listens(port: number): Promise<boolean> {
+function isListening(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, HOST);
     socket.on('connect', () => {
@@ -110,7 +110,7 @@ function listens(port: number): Promise<boolean> {
 }
 
 /** A request as it came to the application. */
-export interface Seen {
+export interface ReceivedRequest {
   method: string;
   url: string;
   headers: IncomingHttpHeaders;
@@ -122,7 +122,7 @@ export interface Seen {
 export interface Application {
   port: number;
   /** All requests so far, whole ones only. */
-  requests: Seen[];
+  requests: ReceivedRequest[];
   stop: () => Promise<void>;
 }
 
@@ -132,7 +132,7 @@ export interface Application {
  * all. It changes to whatever protocol it is asked for, and connects to whom it is asked to, and says there what it hears.
  */
 export async function startApplication(): Promise<Application> {
-  const requests: Seen[] = [];
+  const requests: ReceivedRequest[] = [];
   const server = createServer(
     { keepAliveTimeout: 60_000, maxHeaderSize: 131_072 },
     (asked, answer) => {
@@ -161,7 +161,7 @@ export async function startApplication(): Promise<Application> {
   server.on('upgrade', ({ headers }, socket: Duplex) => {
     upgraded.add(socket);
     socket.on('error', () => {});
-    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET}`);
+    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET_GUID}`);
     const answer = [
       'HTTP/1.1 101 Switching Protocols',
       'Connection: Upgrade',
@@ -189,17 +189,17 @@ export async function startApplication(): Promise<Application> {
   };
 }
 
-export interface Wire {
+export interface RecordingProxy {
   port: number;
   /** How many connections were opened to it so far. */
   connections: () => number;
   /** All bytes that went to weir, as latin1. */
-  sent: () => string;
+  bytesToWeir: () => string;
   stop: () => Promise<void>;
 }
 
 /** Stands between a gateway and weir, passes all bytes on, and keeps those that go to weir. */
-export async function startWire(weirPort: number): Promise<Wire> {
+export async function startRecordingProxy(weirPort: number): Promise<RecordingProxy> {
   const sockets = new Set<Socket>();
   let connections = 0;
   let sent = '';
@@ -227,7 +227,7 @@ export async function startWire(weirPort: number): Promise<Wire> {
   return {
     port: (server.address() as AddressInfo).port,
     connections: () => connections,
-    sent: () => sent,
+    bytesToWeir: () => sent,
     stop: () => {
       for (const socket of sockets) socket.destroy();
       return new Promise((resolve) => server.close(() => resolve()));
@@ -236,7 +236,11 @@ export async function startWire(weirPort: number): Promise<Wire> {
 }
 
 /** A GET of / through a gateway, on a connection of its own, unless it is said otherwise. */
-export function ask(port: number, parts: RequestParts = {}, agent?: Agent): Promise<Answer> {
+export function sendThrough(
+  port: number,
+  parts: RequestParts = {},
+  agent?: Agent,
+): Promise<ParsedResponse> {
   const { method = 'GET', path = '/', headers = {}, body = '' } = parts;
   return new Promise((resolve, reject) => {
     const asked = request(
@@ -262,7 +266,7 @@ export function ask(port: number, parts: RequestParts = {}, agent?: Agent): Prom
 }
 
 /** Asks to change to another protocol, and says something by it. */
-export function change(
+export function upgradeProtocol(
   port: number,
   protocol: string,
   agent: Agent,
@@ -293,26 +297,28 @@ export function change(
 }
 
 /** Requests one after the other, each on the connection of the one before. */
-export async function askInTurn(
+export async function sendSequentially(
   port: number,
   all: RequestParts[],
   agent = new Agent({ keepAlive: true, maxSockets: 1 }),
-): Promise<Answer[]> {
-  const answers: Answer[] = [];
-  for (const parts of all) answers.push(await ask(port, parts, agent));
+): Promise<ParsedResponse[]> {
+  const answers: ParsedResponse[] = [];
+  for (const parts of all) answers.push(await sendThrough(port, parts, agent));
   agent.destroy();
   return answers;
 }
 
 /** So many requests at once, over as many connections as are said. */
-export async function askAtOnce(
+export async function sendConcurrently(
   port: number,
-  count: number,
+  requestCount: number,
   connections: number,
   parts: RequestParts = {},
-): Promise<Answer[]> {
+): Promise<ParsedResponse[]> {
   const agent = new Agent({ keepAlive: true, maxSockets: connections });
-  const answers = await Promise.all(Array.from({ length: count }, () => ask(port, parts, agent)));
+  const answers = await Promise.all(
+    Array.from({ length: requestCount }, () => sendThrough(port, parts, agent)),
+  );
   agent.destroy();
   return answers;
 }

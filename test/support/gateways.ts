@@ -9,7 +9,7 @@ import { fastify } from '../../src/cli/gateways/fastify.ts';
 import { haproxy } from '../../src/cli/gateways/haproxy.ts';
 import { haproxyLua } from '../../src/cli/gateways/haproxy-lua.ts';
 import { nginx } from '../../src/cli/gateways/nginx.ts';
-import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
 import { type Gateway, isMissing, startGateway } from './gateway.ts';
 import { pythonEnvironment } from './python.ts';
 
@@ -17,7 +17,7 @@ export interface RealGateway {
   name: 'caddy' | 'envoy' | 'express' | 'fastify' | 'haproxy' | 'nginx';
   /** Whether it is not installed here, so that its tests are skipped. */
   isMissing: boolean;
-  print: (setup: Setup) => string;
+  print: (setup: GatewaySetup) => string;
   /** @param key of weir, in place of the one that the text leaves to the operator */
   start: (text: string, port: number, key: string) => Promise<Gateway>;
 }
@@ -28,8 +28,8 @@ export const realNginx: RealGateway = {
   print: nginx,
   start: (text, port, key) => {
     return startGateway({
-      text: text.replace('$key_of_weir', key),
-      file: 'nginx.conf',
+      configuration: text.replace('$key_of_weir', key),
+      fileName: 'nginx.conf',
       port,
       command: (path, directory) => ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'],
     });
@@ -40,10 +40,10 @@ export const realCaddy: RealGateway = {
   name: 'caddy',
   isMissing: isMissing('caddy', 'version'),
   print: caddy,
-  start: (text, port, key) => {
+  start: (configuration, port, key) => {
     return startGateway({
-      text,
-      file: 'Caddyfile',
+      configuration,
+      fileName: 'Caddyfile',
       port,
       command: (path) => ['caddy', 'run', '--config', path, '--adapter', 'caddyfile'],
       env: { WEIR_KEY: key },
@@ -52,22 +52,22 @@ export const realCaddy: RealGateway = {
 };
 
 /** What is printed last goes with what is started next. */
-let lua = '';
+let lastLua = '';
 
 export const realHaproxy: RealGateway = {
   name: 'haproxy',
   isMissing: isMissing('haproxy', '-v'),
   print: (setup) => {
-    lua = haproxyLua(setup);
+    lastLua = haproxyLua(setup);
     return haproxy(setup);
   },
-  start: (text, port, key) => {
+  start: (configuration, port, key) => {
     return startGateway({
-      text,
-      file: 'haproxy.cfg',
+      configuration,
+      fileName: 'haproxy.cfg',
       port,
       command: (path) => {
-        writeFileSync(join(dirname(path), 'weir.lua'), lua);
+        writeFileSync(join(dirname(path), 'weir.lua'), lastLua);
         return ['haproxy', '-f', path];
       },
       env: { WEIR_KEY: key },
@@ -82,13 +82,13 @@ export async function realEnvoy(): Promise<RealGateway> {
     name: 'envoy',
     isMissing: environment === undefined,
     print: envoy,
-    start: (text, port, key) => {
+    start: (configuration, port, key) => {
       const program = join(environment!.bin, 'envoy');
       // Several on one machine would share their memory. Logs about the start say "timeout".
       const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
       return startGateway({
-        text,
-        file: 'envoy.yaml',
+        configuration,
+        fileName: 'envoy.yaml',
         port,
         command: (path) => [program, '-c', path, ...options],
         env: { WEIR_KEY: key },
@@ -97,10 +97,13 @@ export async function realEnvoy(): Promise<RealGateway> {
   };
 }
 
-export const realExpress = application('express', express);
-export const realFastify = application('fastify', fastify);
+export const realExpress = applicationGateway('express', express);
+export const realFastify = applicationGateway('fastify', fastify);
 
-function application(name: 'express' | 'fastify', module: (setup: Setup) => string): RealGateway {
+function applicationGateway(
+  name: 'express' | 'fastify',
+  module: (setup: GatewaySetup) => string,
+): RealGateway {
   const program = new URL(`../clients/${name}.process.mjs`, import.meta.url).pathname;
   let upstream = '';
   return {
@@ -110,10 +113,10 @@ function application(name: 'express' | 'fastify', module: (setup: Setup) => stri
       upstream = String(setup.upstream.port);
       return module(setup);
     },
-    start: (text, port, key) => {
+    start: (configuration, port, key) => {
       return startGateway({
-        text,
-        file: 'weir.mjs',
+        configuration,
+        fileName: 'weir.mjs',
         port,
         command: (path) => {
           // Longer ones than weir takes.

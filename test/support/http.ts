@@ -5,15 +5,15 @@ import { DURATION_MAX_MS } from '../../src/limits.ts';
 import { ROOT_KEY } from './server.ts';
 
 /** The longest window: it ends in 2070, and not between two lines of a test. */
-export const LASTING_MS = DURATION_MAX_MS;
+export const LONGEST_WINDOW_MS = DURATION_MAX_MS;
 
-export interface Answer {
+export interface ParsedResponse {
   status: number;
   headers: Record<string, string>;
   body: string;
 }
 
-export interface LimitAnswer {
+export interface LimitResponse {
   success: boolean;
   limit: number;
   remaining: number;
@@ -48,11 +48,11 @@ export function requestBytes(parts: RequestParts): Buffer {
  * Takes whole answers from the front of what has arrived.
  * @param methods of the requests, for HEAD: its answers have a length, and no body
  */
-export function takeAnswers(
+export function parseResponses(
   received: string,
   methods: readonly string[] = [],
-): { answers: Answer[]; rest: string } {
-  const answers: Answer[] = [];
+): { answers: ParsedResponse[]; rest: string } {
+  const answers: ParsedResponse[] = [];
   let rest = received;
   for (;;) {
     const end = rest.indexOf('\r\n\r\n');
@@ -77,23 +77,23 @@ export function takeAnswers(
 
 /**
  * Sends pieces on one connection, each in a packet of its own, and waits for so many answers.
- * @param to a port, or a connection that begins
- * @param inTurn each piece is a request, and goes out when the one before is answered
+ * @param target a port, or a connection that begins
+ * @param isSequential each piece is a request, and goes out when the one before is answered
  * @param methods of the requests, where one of them is HEAD
  */
 export function exchange(
-  to: number | Socket,
-  pieces: Uint8Array[],
-  count = 1,
-  inTurn = false,
+  target: number | Socket,
+  packets: Uint8Array[],
+  responseCount = 1,
+  isSequential = false,
   methods: readonly string[] = [],
-): Promise<Answer[]> {
+): Promise<ParsedResponse[]> {
   return new Promise((resolve, reject) => {
-    const socket = typeof to === 'number' ? connect(to, '127.0.0.1') : to;
+    const socket = typeof target === 'number' ? connect(target, '127.0.0.1') : target;
     socket.setNoDelay(true);
     socket.setTimeout(20_000, () => finish(new Error('no answer within 20 s')));
     let received = '';
-    const answers: Answer[] = [];
+    const answers: ParsedResponse[] = [];
     const finish = (error?: Error) => {
       socket.destroy();
       if (error) reject(error);
@@ -106,48 +106,48 @@ export function exchange(
     // Characters are bytes, until an answer is whole.
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
-      const taken = takeAnswers(received + data, methods.slice(answers.length));
+      const taken = parseResponses(received + data, methods.slice(answers.length));
       received = taken.rest;
       answers.push(...taken.answers);
-      if (answers.length >= count) finish();
-      else if (inTurn) socket.write(pieces[answers.length]);
+      if (answers.length >= responseCount) finish();
+      else if (isSequential) socket.write(packets[answers.length]);
     });
     const send = async () => {
-      for (const piece of inTurn ? pieces.slice(0, 1) : pieces) {
+      for (const piece of isSequential ? packets.slice(0, 1) : packets) {
         await new Promise<void>((sent) => socket.write(piece, () => sent()));
-        if (pieces.length > 1) await new Promise((next) => setImmediate(next));
+        if (packets.length > 1) await new Promise((next) => setImmediate(next));
       }
     };
     socket.on('connect', () => void send());
   });
 }
 
-export async function request(port: number, parts: RequestParts): Promise<Answer> {
+export async function sendRequest(port: number, parts: RequestParts): Promise<ParsedResponse> {
   const methods = [parts.method ?? 'POST'];
   const [answer] = await exchange(port, [requestBytes(parts)], 1, false, methods);
   return answer;
 }
 
 /** One check; fails unless it was answered with a 200. */
-export async function check(port: number, body: object): Promise<LimitAnswer> {
-  const answer = await request(port, { body: JSON.stringify(body) });
+export async function sendCheck(port: number, body: object): Promise<LimitResponse> {
+  const answer = await sendRequest(port, { body: JSON.stringify(body) });
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
   return JSON.parse(answer.body);
 }
 
-export interface ErrorAnswer {
+export interface ErrorBody {
   code: string;
   docs: string;
   message: string;
   requestId: string;
 }
 
-export function errorOf(answer: Answer): ErrorAnswer {
+export function errorIn(answer: ParsedResponse): ErrorBody {
   return JSON.parse(answer.body).error;
 }
 
 /** Everything at /metrics, by name and labels. */
-export async function metrics(adminUrl: string): Promise<Map<string, number>> {
+export async function readMetrics(adminUrl: string): Promise<Map<string, number>> {
   const text = await (await fetch(`${adminUrl}/metrics`)).text();
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(
@@ -159,8 +159,8 @@ export async function metrics(adminUrl: string): Promise<Map<string, number>> {
 }
 
 /** One figure at /metrics; fails when there is none of that name. */
-export async function metric(adminUrl: string, name: string): Promise<number> {
-  const value = (await metrics(adminUrl)).get(name);
+export async function readMetric(adminUrl: string, name: string): Promise<number> {
+  const value = (await readMetrics(adminUrl)).get(name);
   if (value === undefined) throw new Error(`there is no metric ${name}`);
   return value;
 }

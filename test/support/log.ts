@@ -1,11 +1,11 @@
 /** The log of a server, as records. */
 
-import type { Running } from './server.ts';
+import type { ServerProcess } from './server.ts';
 
 export type LogRecord = Record<string, unknown>;
 
 /** Of the records so far, those with a message. */
-export function records(server: Running, message: string): LogRecord[] {
+export function logRecords(server: ServerProcess, message: string): LogRecord[] {
   return server
     .stderr()
     .split('\n')

@@ -11,19 +11,19 @@ const FILES = {
 
 export interface MemoryGroup {
   /** A command that runs another one in the group. */
-  runner: string[];
+  commandPrefix: string[];
   limitFile: string;
   /** What cannot be reclaimed: anonymous and kernel memory. */
-  usedMiB: () => number;
+  unreclaimableMiB: () => number;
   /** How many processes the kernel has killed in it. */
-  kills: () => number;
+  oomKills: () => number;
   remove: () => Promise<void>;
 }
 
 let serial = 0;
 
 /** @returns undefined where no group can be made */
-export function memoryGroup(limitMiB: number | undefined): MemoryGroup | undefined {
+export function createMemoryGroup(limitMiB: number | undefined): MemoryGroup | undefined {
   const version = existsSync(join(FILES.v1.at, FILES.v1.limit)) ? 'v1' : 'v2';
   const files = FILES[version];
   const path = join(files.at, `weir-test-${process.pid}-${serial++}`);
@@ -51,10 +51,10 @@ export function memoryGroup(limitMiB: number | undefined): MemoryGroup | undefin
     v2: () => figure('memory.stat', 'anon') + figure('memory.stat', 'kernel'),
   };
   return {
-    runner: ['sh', '-c', `echo $$ > ${join(path, 'cgroup.procs')} && exec "$@"`, 'sh'],
+    commandPrefix: ['sh', '-c', `echo $$ > ${join(path, 'cgroup.procs')} && exec "$@"`, 'sh'],
     limitFile: join(path, files.limit),
-    usedMiB: () => used[version]() / 2 ** 20,
-    kills: () => figure(files.kills, 'oom_kill'),
+    unreclaimableMiB: () => used[version]() / 2 ** 20,
+    oomKills: () => figure(files.kills, 'oom_kill'),
     remove: async () => {
       // Processes that have just ended are in it for a moment.
       for (let i = 0; i < 100; i++) {
@@ -70,10 +70,10 @@ export function memoryGroup(limitMiB: number | undefined): MemoryGroup | undefin
   };
 }
 
-export const hasMemoryGroups = await isAvailable();
+export const hasMemoryGroups = await canCreateMemoryGroup();
 
-async function isAvailable(): Promise<boolean> {
-  const group = memoryGroup(128);
+async function canCreateMemoryGroup(): Promise<boolean> {
+  const group = createMemoryGroup(128);
   await group?.remove();
   return group !== undefined;
 }

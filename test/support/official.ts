@@ -13,29 +13,29 @@ const DURATION_MS = 2_592_000_000;
 const NAMESPACE = 'official';
 
 /** Tries 6 times, 10, 27, 74, 201 and 546 ms after one another. */
-const V1_PATIENCE_MS = 850;
+const V1_RETRY_MS = 850;
 /** Tries once a second or more often, for 10 s; `Ratelimit` waits for 5 of them. */
-const V2_PATIENCE_MS = 3_500;
+const V2_RETRY_MS = 3_500;
 
-export interface Official {
+export interface OfficialClient {
   name: string;
   /** How long it goes on trying, at least, while nobody answers. */
-  patienceMs: number;
+  retryMs: number;
   /** Rejects where a caller would see an error, or a refusal that weir did not mean. */
-  call: (identifier: string) => Promise<void>;
+  check: (identifier: string) => Promise<void>;
 }
 
-interface Answered {
+interface ClientDecision {
   success: boolean;
   limit: number;
 }
 
-function expectAdmitted(answer: Answered | undefined, why: unknown): void {
+function expectAllowed(answer: ClientDecision | undefined, why: unknown): void {
   if (answer?.success && answer.limit === LIMIT) return;
   throw new Error(`not admitted: ${JSON.stringify(answer)} ${JSON.stringify(why)}`);
 }
 
-export function officialClients(baseUrl: string): Official[] {
+export function officialClients(baseUrl: string): OfficialClient[] {
   const rootKey = ROOT_KEY;
   const said = { limit: LIMIT, duration: DURATION_MS };
   const config = { rootKey, baseUrl, namespace: NAMESPACE, ...said };
@@ -46,30 +46,30 @@ export function officialClients(baseUrl: string): Official[] {
   return [
     {
       name: '@unkey/api 0.38.0',
-      patienceMs: V1_PATIENCE_MS,
-      call: async (identifier) => {
+      retryMs: V1_RETRY_MS,
+      check: async (identifier) => {
         const request = { namespace: NAMESPACE, identifier, ...said };
         const { result, error } = await apiV1.ratelimits.limit(request);
-        expectAdmitted(result, error);
+        expectAllowed(result, error);
       },
     },
     {
       name: '@unkey/ratelimit 0.5.5',
-      patienceMs: V1_PATIENCE_MS,
-      call: async (identifier) => expectAdmitted(await ratelimitV1.limit(identifier), ''),
+      retryMs: V1_RETRY_MS,
+      check: async (identifier) => expectAllowed(await ratelimitV1.limit(identifier), ''),
     },
     {
       name: '@unkey/api 2.5.1',
-      patienceMs: V2_PATIENCE_MS,
-      call: async (identifier) => {
+      retryMs: V2_RETRY_MS,
+      check: async (identifier) => {
         const request = { namespace: NAMESPACE, identifier, ...said };
-        expectAdmitted((await apiV2.ratelimit.limit(request)).data, '');
+        expectAllowed((await apiV2.ratelimit.limit(request)).data, '');
       },
     },
     {
       name: '@unkey/ratelimit 2.1.4',
-      patienceMs: V2_PATIENCE_MS,
-      call: async (identifier) => expectAdmitted(await ratelimitV2.limit(identifier), ''),
+      retryMs: V2_RETRY_MS,
+      check: async (identifier) => expectAllowed(await ratelimitV2.limit(identifier), ''),
     },
   ];
 }
@@ -78,7 +78,7 @@ export function officialClients(baseUrl: string): Official[] {
  * Clients of v1 say on the console when they try again. To be called where tests are described.
  * @returns how often they did in the test that runs
  */
-export function countRetries(): () => number {
+export function useRetryCount(): () => number {
   let retries = 0;
   beforeEach(() => {
     retries = 0;

@@ -2,9 +2,9 @@
 
 import { afterEach, beforeEach } from 'vitest';
 import {
-  type Options,
-  type Running,
   removeDirectory,
+  type ServerOptions,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
 } from './server.ts';
@@ -12,15 +12,15 @@ import {
 /**
  * To be called where tests are described. After each test its servers are killed, if they still
  * run, and its directory is removed.
- * @param args what a server is started with, unless the test says otherwise
+ * @param defaultArgs what a server is started with, unless the test says otherwise
  */
-export function eachOnItsOwn(args: string[]) {
+export function useDataDirectory(defaultArgs: string[]) {
   const own = {
     dataDir: '',
     /** Servers to kill; those of `start` are among them. */
-    started: [] as Running[],
-    start: async (options: Options = {}): Promise<Running> => {
-      const server = await startServer(own.dataDir, { args, ...options });
+    started: [] as ServerProcess[],
+    start: async (options: ServerOptions = {}): Promise<ServerProcess> => {
+      const server = await startServer(own.dataDir, { args: defaultArgs, ...options });
       own.started.push(server);
       return server;
     },

@@ -5,11 +5,11 @@
 
 import { Hasher } from '../../src/counters/hash.ts';
 import {
-  type Governed,
-  OverridesInForce,
+  ActiveOverrides,
+  type OverridableCheck,
   type PublishedTables,
 } from '../../src/overrides/in-force.ts';
-import type { PlacedOverride } from '../../src/overrides/registers.ts';
+import type { OverrideEntry } from '../../src/overrides/registers.ts';
 
 /** Whether a pattern matches the whole of a text, by characters. */
 export function matches(pattern: string, text: string): boolean {
@@ -31,14 +31,18 @@ export function overrideId(number: number): string {
   return `rlor_${number.toString(16).padStart(24, '0')}`;
 }
 
-type Texts = Pick<PlacedOverride, 'namespace' | 'isOfPattern' | 'identifier'>;
+type PatternTexts = Pick<OverrideEntry, 'namespace' | 'isNamespacePattern' | 'identifier'>;
 
 /** What decides, first difference first; of each, the smaller comes first. */
-function keysOf({ namespace, isOfPattern, identifier }: Texts): (number | number[])[] {
+function precedenceKeys({
+  namespace,
+  isNamespacePattern,
+  identifier,
+}: PatternTexts): (number | number[])[] {
   return [namespace, identifier].flatMap((text, i) => {
     const characters = [...text];
     // A name is a text without wildcards, whatever is in it.
-    const isName = i === 0 && !isOfPattern;
+    const isName = i === 0 && !isNamespacePattern;
     const star = isName ? -1 : characters.indexOf('*');
     return [
       star < 0 ? 0 : 1,
@@ -49,8 +53,8 @@ function keysOf({ namespace, isOfPattern, identifier }: Texts): (number | number
   });
 }
 
-export function precedes(a: Texts, b: Texts): boolean {
-  const [x, y] = [keysOf(a), keysOf(b)];
+export function precedes(a: PatternTexts, b: PatternTexts): boolean {
+  const [x, y] = [precedenceKeys(a), precedenceKeys(b)];
   for (const [i, key] of x.entries()) {
     const order = Array.isArray(key) ? compareLists(key, y[i] as number[]) : key - (y[i] as number);
     if (order !== 0) return order < 0;
@@ -65,7 +69,7 @@ function compareLists(a: number[], b: number[]): number {
 }
 
 /** The override that governs a check, by looking at all of them. */
-export function governing<T extends Texts>(
+export function findOverride<T extends PatternTexts>(
   overrides: readonly T[],
   namespace: string,
   identifier: string,
@@ -73,7 +77,7 @@ export function governing<T extends Texts>(
   let best: T | undefined;
   for (const override of overrides) {
     if (best !== undefined && !precedes(override, best)) continue;
-    const inNamespace = override.isOfPattern
+    const inNamespace = override.isNamespacePattern
       ? matches(override.namespace, namespace)
       : override.namespace === namespace;
     if (inNamespace && matches(override.identifier, identifier)) best = override;
@@ -84,17 +88,17 @@ export function governing<T extends Texts>(
 export const HASH_KEY = Buffer.from('0123456789abcdef');
 
 /** The limit that published tables give a check; undefined where they leave it as it is. */
-export class Governor {
-  readonly inForce = new OverridesInForce();
+export class OverrideResolver {
+  readonly overrides = new ActiveOverrides();
   readonly #hasher = new Hasher(HASH_KEY);
-  readonly #namespaces = new Map<string, Governed['namespace']>();
+  readonly #namespaces = new Map<string, OverridableCheck['namespace']>();
 
   constructor(tables: Partial<PublishedTables> = {}) {
-    this.inForce.switchTo(tables);
+    this.overrides.activate(tables);
   }
 
-  limit(namespace: string, identifier: string): number | undefined {
-    const check: Governed = {
+  resolveLimit(namespace: string, identifier: string): number | undefined {
+    const check: OverridableCheck = {
       namespace: this.#namespace(namespace),
       identifier,
       limit: -1,
@@ -104,22 +108,22 @@ export class Governor {
       isAsync: false,
       overrideId: undefined,
     };
-    this.#hasher.hash(check.namespace.state, identifier);
-    return this.inForce.govern(check, this.#hasher) ? check.limit : undefined;
+    this.#hasher.hash(check.namespace.hashState, identifier);
+    return this.overrides.resolve(check, this.#hasher) ? check.limit : undefined;
   }
 
   /** The id of the override that gave the last limit. */
-  get governingId(): string | undefined {
-    return this.inForce.governingId();
+  get resolvedId(): string | undefined {
+    return this.overrides.resolvedId();
   }
 
-  #namespace(name: string): Governed['namespace'] {
+  #namespace(name: string): OverridableCheck['namespace'] {
     let namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
-      const state = this.#hasher.namespace(name);
-      const row = new Float64Array(4);
+      const hashState = this.#hasher.namespace(name);
+      const decisionCounts = new Float64Array(4);
       const trieRoots = new Int32Array(0);
-      namespace = { name, id: undefined, state, row, trieRoots, trieVersion: 0 };
+      namespace = { name, id: undefined, hashState, decisionCounts, trieRoots, trieVersion: 0 };
       this.#namespaces.set(name, namespace);
     }
     return namespace;

@@ -5,29 +5,29 @@ import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 
 const PERIOD_US = 10_000;
 
-export interface Quota {
+export interface CpuLimit {
   /** By what, for the figures. */
-  by: string;
+  mechanism: string;
   /** To be called when the process has ended. */
-  end: () => void;
+  remove: () => void;
 }
 
-export function limitCpu(child: ChildProcess, share: number): Quota {
+export function limitCpu(child: ChildProcess, share: number): CpuLimit {
   const group = `/sys/fs/cgroup/cpu/weir-test-${child.pid}`;
   try {
     mkdirSync(group);
     writeFileSync(`${group}/cpu.cfs_period_us`, String(PERIOD_US));
     writeFileSync(`${group}/cpu.cfs_quota_us`, String(PERIOD_US * share));
     writeFileSync(`${group}/cgroup.procs`, String(child.pid));
-    return { by: 'a control group', end: () => rmdirSync(group) };
+    return { mechanism: 'a control group', remove: () => rmdirSync(group) };
   } catch {
     if (existsSync(group)) rmdirSync(group);
-    return { by: 'stops', end: stopAndGo(child, share) };
+    return { mechanism: 'stops', remove: alternateStopAndContinue(child, share) };
   }
 }
 
 /** Stopped and let go on in turn, in steps that the timers of this process can make. */
-function stopAndGo(child: ChildProcess, share: number): () => void {
+function alternateStopAndContinue(child: ChildProcess, share: number): () => void {
   const goMs = 5;
   let timer: NodeJS.Timeout;
   const go = () => {

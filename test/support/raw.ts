@@ -2,45 +2,45 @@
 
 import { connect, type Socket } from 'node:net';
 
-export interface Heard {
+export interface ConnectionTranscript {
   /** Everything that the server sent, a character a byte. */
   text: string;
   /** Of the answers that began, those of uWebSockets.js itself among them. */
   statuses: number[];
   /** How many of them weir wrote. */
-  own: number;
+  weirResponses: number;
   /** Whether the server closed the connection; otherwise the wait was over. */
-  closed: boolean;
+  isClosed: boolean;
 }
 
 /**
  * Writes pieces, each in a packet of its own, and listens until the server closes the connection.
- * @param to a port, or a connection that begins
- * @param waitMs how long to listen at most
- * @param everyMs time between two pieces
+ * @param target a port, or a connection that begins
+ * @param timeoutMs how long to listen at most
+ * @param intervalMs time between two pieces
  */
-export function hear(
-  to: number | Socket,
-  pieces: (Buffer | string)[],
-  waitMs: number,
-  everyMs = 1,
-): Promise<Heard> {
+export function sendUntilClosed(
+  target: number | Socket,
+  packets: (Buffer | string)[],
+  timeoutMs: number,
+  intervalMs = 1,
+): Promise<ConnectionTranscript> {
   return new Promise((resolve) => {
-    const socket = typeof to === 'number' ? connect(to, '127.0.0.1') : to;
+    const socket = typeof target === 'number' ? connect(target, '127.0.0.1') : target;
     socket.setNoDelay(true);
     let text = '';
     let next = 0;
-    const write = () => next < pieces.length && socket.write(pieces[next++], 'latin1');
-    const writing = setInterval(write, everyMs);
-    const finish = (closed: boolean) => {
+    const write = () => next < packets.length && socket.write(packets[next++], 'latin1');
+    const writing = setInterval(write, intervalMs);
+    const finish = (isClosed: boolean) => {
       clearInterval(writing);
       clearTimeout(waiting);
       socket.destroy();
       const statuses = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
-      const own = [...text.matchAll(/"requestId"|"success":/g)].length;
-      resolve({ text, statuses, own, closed });
+      const weirResponses = [...text.matchAll(/"requestId"|"success":/g)].length;
+      resolve({ text, statuses, weirResponses, isClosed });
     };
-    const waiting = setTimeout(() => finish(false), waitMs);
+    const waiting = setTimeout(() => finish(false), timeoutMs);
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
       text += data;

@@ -8,37 +8,37 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Setup } from '../../src/cli/gateways/setup.ts';
+import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
 import type { Gateway, Policy } from '../../src/policies/policy.ts';
-import { exchange, LASTING_MS } from './http.ts';
+import { exchange, LONGEST_WINDOW_MS } from './http.ts';
 import { writeConfig } from './policies.ts';
 import {
-  APPLICATION,
+  APPLICATION_BODY,
   type ClientRequest,
-  policyOf,
-  type Replay,
-  type ReplayOptions,
+  type EmulatorOptions,
+  type GatewayEmulator,
+  testPolicy,
 } from './replay.ts';
 import {
   freePort,
   ROOT_KEY,
-  type Running,
   removeDirectory,
+  type ServerProcess,
   startServer,
   temporaryDirectory,
-  until,
+  waitUntil,
 } from './server.ts';
 
-export interface Replayed {
+export interface EmulatedGateway {
   gateway: Gateway;
-  print: (setup: Setup) => string;
-  replay: (text: string, options: ReplayOptions) => Replay;
+  print: (setup: GatewaySetup) => string;
+  emulate: (text: string, options: EmulatorOptions) => GatewayEmulator;
   /** Whether an admitted client is told what it has left. */
-  tellsAdmitted: boolean;
+  sendsHeadersWhenAllowed: boolean;
   /** Whether it can let clients in while weir is stopped. */
   failsOpen: boolean;
   /** What a client gets that is refused while weir is stopped. */
-  refusalWithoutWeir: number;
+  statusWithoutWeir: number;
 }
 
 const POLICIES: Record<string, Partial<Policy>> = {
@@ -55,34 +55,34 @@ const POLICIES: Record<string, Partial<Policy>> = {
   '~a.B:c@d-e': { identify: ["header:X-!#$%&'*+.^_`|~-0"] },
   'with-key': { identify: ['header:x-api-key'] },
   'without-key': {},
-  'in-turn': { windows: [{ limit: 3, duration: LASTING_MS }] },
+  'in-turn': { windows: [{ limit: 3, duration: LONGEST_WINDOW_MS }] },
   denying: { onError: 'deny' },
 };
 
 /** Files that make a fault strike, when they are there. */
-let nextStrike = 0;
-const FAULT = new URL('../supervise/fault.mjs', import.meta.url).pathname;
+let nextFaultFile = 0;
+const FAULT_PRELOAD = new URL('../supervise/fault.mjs', import.meta.url).pathname;
 
-const PROXY = '203.0.113.9';
-const COOKIES = `a=${'x'.repeat(9_000)}; session=`;
+const PROXY_ADDRESS = '203.0.113.9';
+const LONG_COOKIES = `a=${'x'.repeat(9_000)}; session=`;
 const UPSTREAM = { host: '127.0.0.1', port: 3_000 };
 
 /**
  * A weir for all tests of where this is called.
  * @returns its port for gateways, which needs no key, and the policies in force
  */
-export function weirWith(
+export function useWeir(
   gateway: Gateway,
   parts: Record<string, Partial<Policy>>,
   env: Record<string, string> = {},
 ) {
   const policies = Object.entries(parts).map(([namespace, part]) => {
-    return policyOf(namespace, { gateway, ...part });
+    return testPolicy(namespace, { gateway, ...part });
   });
   const started = {
     policies: new Map(policies.map((policy) => [policy.namespace, policy])),
     directory: '',
-    server: undefined as Running | undefined,
+    server: undefined as ServerProcess | undefined,
     port: 0,
   };
   beforeAll(async () => {
@@ -92,7 +92,7 @@ export function weirWith(
     const config = writeConfig(started.directory, Object.fromEntries(texts));
     started.server = await startServer(join(started.directory, 'data'), {
       args: ['--acceptors', '1', '--gateway-port', String(started.port), '--config', config],
-      execArgv: env.FAULT === undefined ? [] : ['--import', FAULT],
+      execArgv: env.FAULT === undefined ? [] : ['--import', FAULT_PRELOAD],
       env,
     });
   });
@@ -105,40 +105,40 @@ export function weirWith(
 }
 
 /**
- * @param answer what every request gets from what stands where weir would: nothing, or a status
+ * @param response what every request gets from what stands where weir would: nothing, or a status
  * line without its version, headers and a body
  */
-export async function answeredInstead<T>(
-  answer: string,
-  ask: (port: number) => Promise<T>,
+export async function withFakeWeir<T>(
+  response: string,
+  send: (port: number) => Promise<T>,
 ): Promise<T> {
   const server = createServer((socket) => {
     socket.on('error', () => {});
-    socket.on('data', () => answer !== '' && socket.end(`HTTP/1.1 ${answer}`));
+    socket.on('data', () => response !== '' && socket.end(`HTTP/1.1 ${response}`));
   });
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-  const outcome = await ask((server.address() as AddressInfo).port);
+  const outcome = await send((server.address() as AddressInfo).port);
   server.close();
   return outcome;
 }
 
-export function replayCases(replayed: Replayed): void {
-  const { gateway, print, replay } = replayed;
-  const weir = weirWith(gateway, POLICIES);
-  const setup = (namespace: string, port = weir.port, needsKey = false): Setup => ({
-    policy: weir.policies.get(namespace) ?? policyOf(namespace, { gateway }),
+export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
+  const { gateway, print, emulate } = gatewayUnderTest;
+  const weir = useWeir(gateway, POLICIES);
+  const setup = (namespace: string, port = weir.port, needsKey = false): GatewaySetup => ({
+    policy: weir.policies.get(namespace) ?? testPolicy(namespace, { gateway }),
     weir: { host: '127.0.0.1', port, needsKey },
-    listen: 8_080,
+    listenPort: 8_080,
     upstream: UPSTREAM,
   });
-  const behind = (namespace: string, options: ReplayOptions = {}) =>
-    replay(print(setup(namespace)), options);
+  const behind = (namespace: string, options: EmulatorOptions = {}) =>
+    emulate(print(setup(namespace)), options);
 
   /** Each is admitted once, by a counter of its own, and refused then. */
-  async function expectOneEach(client: Replay, requests: ClientRequest[]): Promise<void> {
+  async function expectOneEach(client: GatewayEmulator, requests: ClientRequest[]): Promise<void> {
     for (const status of [200, 429]) {
       for (const request of requests) {
-        const seen = await client.ask(request);
+        const seen = await client.send(request);
         expect([request.method, request.target, request.headers, seen.status]).toEqual([
           request.method,
           request.target,
@@ -150,22 +150,24 @@ export function replayCases(replayed: Replayed): void {
   }
 
   test('an admitted client gets what the application answers', async () => {
-    const { status, body, headers, application } = await behind('plain').ask({});
-    expect([status, body]).toEqual([200, APPLICATION]);
-    const told = replayed.tellsAdmitted ? headers : application!;
-    expect(told['ratelimit-policy']).toBe(`"plain";q=1;w=${LASTING_MS / 1_000}`);
+    const { status, body, headers, applicationHeaders } = await behind('plain').send({});
+    expect([status, body]).toEqual([200, APPLICATION_BODY]);
+    const told = gatewayUnderTest.sendsHeadersWhenAllowed ? headers : applicationHeaders!;
+    expect(told['ratelimit-policy']).toBe(`"plain";q=1;w=${LONGEST_WINDOW_MS / 1_000}`);
     expect(told.ratelimit).toMatch(/^"plain";r=0;t=\d+$/);
   });
 
   test('a refused one gets 429, when to come back, and why', async () => {
     const client = behind('legacy');
-    const admitted = await client.ask({});
-    const told = replayed.tellsAdmitted ? admitted.headers : admitted.application!;
+    const admitted = await client.send({});
+    const told = gatewayUnderTest.sendsHeadersWhenAllowed
+      ? admitted.headers
+      : admitted.applicationHeaders!;
     expect(told).toMatchObject({ 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0' });
-    const { status, headers, body, application } = await client.ask({});
-    expect([status, application]).toEqual([429, undefined]);
+    const { status, headers, body, applicationHeaders } = await client.send({});
+    expect([status, applicationHeaders]).toEqual([429, undefined]);
     expect(headers).toMatchObject({
-      'ratelimit-policy': `"legacy";q=1;w=${LASTING_MS / 1_000}`,
+      'ratelimit-policy': `"legacy";q=1;w=${LONGEST_WINDOW_MS / 1_000}`,
       ratelimit: expect.stringMatching(/^"legacy";r=0;t=\d+$/),
       'retry-after': expect.stringMatching(/^[1-9]\d*$/),
       'cache-control': 'no-store',
@@ -184,7 +186,7 @@ export function replayCases(replayed: Replayed): void {
       return { method, headers: hasBody ? [['Content-Length', '5']] : [] };
     });
     await expectOneEach(behind('by-method'), requests);
-    const refused = await behind('by-method').ask({ method: 'HEAD' });
+    const refused = await behind('by-method').send({ method: 'HEAD' });
     expect([refused.status, refused.body]).toEqual([429, '']);
   });
 
@@ -197,7 +199,7 @@ export function replayCases(replayed: Replayed): void {
       targets.map((target) => ({ target })),
     );
     for (const target of ['//', '/a//b', '/x/../a/b', '/%61/b?c', '/a%2fb', '/./A/b']) {
-      expect([target, (await client.ask({ target })).status]).toEqual([target, 429]);
+      expect([target, (await client.send({ target })).status]).toEqual([target, 429]);
     }
   });
 
@@ -213,38 +215,40 @@ export function replayCases(replayed: Replayed): void {
       ['X-Forwarded-Uri', address],
       ['Connection', 'x-forwarded-for, x-forwarded-method'],
     ];
-    const requests = ['198.51.100.7', '198.51.100.8', '2001:db8::1'].map((from) => ({ from }));
+    const requests = ['198.51.100.7', '198.51.100.8', '2001:db8::1'].map((remoteAddress) => ({
+      remoteAddress,
+    }));
     await expectOneEach(client, requests);
-    for (const [i, { from }] of requests.entries()) {
-      const { status } = await client.ask({ from, headers: forged(`192.0.2.${i}`) });
-      expect([from, status]).toEqual([from, 429]);
+    for (const [i, { remoteAddress }] of requests.entries()) {
+      const { status } = await client.send({ remoteAddress, headers: forged(`192.0.2.${i}`) });
+      expect([remoteAddress, status]).toEqual([remoteAddress, 429]);
     }
   });
 
   test('behind a proxy that is believed the client is who the proxy says', async () => {
-    const client = behind('by-hop', { trustedIPs: [PROXY] });
+    const client = behind('by-hop', { trustedIPs: [PROXY_ADDRESS] });
     const through = (...chain: string[]): ClientRequest => ({
-      from: PROXY,
+      remoteAddress: PROXY_ADDRESS,
       headers: [
         ['X-Forwarded-For', chain.join(', ')],
         ['X-Forwarded-Method', 'GET'],
       ],
     });
     await expectOneEach(client, [through('192.0.2.1'), through('192.0.2.2')]);
-    const { status } = await client.ask(through('192.0.2.77', '192.0.2.2'));
+    const { status } = await client.send(through('192.0.2.77', '192.0.2.2'));
     expect(status).toBe(429);
     // What the proxy passes on of the client's is no word of the proxy's.
-    const all = behind('by-hop-and-all', { trustedIPs: [PROXY] });
+    const all = behind('by-hop-and-all', { trustedIPs: [PROXY_ADDRESS] });
     const passedOn = (word: string): ClientRequest => ({
-      from: PROXY,
+      remoteAddress: PROXY_ADDRESS,
       headers: [
         ['X-Forwarded-For', '192.0.2.1'],
         ['X-Forwarded-Method', word],
         ['X-Forwarded-Uri', `/${word}`],
       ],
     });
-    expect((await all.ask(passedOn('one'))).status).toBe(200);
-    expect((await all.ask(passedOn('two'))).status).toBe(429);
+    expect((await all.send(passedOn('one'))).status).toBe(200);
+    expect((await all.send(passedOn('two'))).status).toBe(429);
   });
 
   test('odd names are printed as they are', async () => {
@@ -261,14 +265,14 @@ export function replayCases(replayed: Replayed): void {
       { headers: headers('X-API-KEY', 'two') },
     ]);
     await expectOneEach(behind('by-cookie'), [
-      { headers: headers('Cookie', `${COOKIES}one`) },
-      { headers: headers('cookie', `${COOKIES}two`) },
+      { headers: headers('Cookie', `${LONG_COOKIES}one`) },
+      { headers: headers('cookie', `${LONG_COOKIES}two`) },
     ]);
     await expectOneEach(behind('by-all'), [
-      { from: '198.51.100.7', headers: headers('x-api-key', 'one') },
-      { from: '198.51.100.7', headers: headers('x-api-key', 'two') },
-      { from: '198.51.100.8', headers: headers('x-api-key', 'two') },
-      { method: 'POST', from: '198.51.100.8', headers: headers('x-api-key', 'two') },
+      { remoteAddress: '198.51.100.7', headers: headers('x-api-key', 'one') },
+      { remoteAddress: '198.51.100.7', headers: headers('x-api-key', 'two') },
+      { remoteAddress: '198.51.100.8', headers: headers('x-api-key', 'two') },
+      { method: 'POST', remoteAddress: '198.51.100.8', headers: headers('x-api-key', 'two') },
     ]);
   });
 
@@ -284,9 +288,9 @@ export function replayCases(replayed: Replayed): void {
         const next = `${other}${policy}${i}; a=b`;
         const values = i < 3 ? [one, next] : [next, one];
         const headers = values.map((value): [string, string] => [name, value]);
-        const { application } = await client.ask({ headers });
+        const { applicationHeaders } = await client.send({ headers });
         // The application may believe any of the headers that it gets.
-        if (/\bgood\b/.test(application?.[name.toLowerCase()] ?? '')) believed++;
+        if (/\bgood\b/.test(applicationHeaders?.[name.toLowerCase()] ?? '')) believed++;
       }
       expect(believed).toBeLessThanOrEqual(1);
     },
@@ -300,7 +304,7 @@ export function replayCases(replayed: Replayed): void {
       ['Content-Length', '5'],
       ['Accept', 'x-secret'],
     ];
-    const asked = behind('by-header').bytes({ method: 'POST', headers }).toString();
+    const asked = behind('by-header').checkRequest({ method: 'POST', headers }).toString();
     expect(asked).toMatch(/x-api-key: one/i);
     expect(asked).not.toMatch(/secret|content-length: 5/i);
     // Istio has no setting that leaves it out.
@@ -316,24 +320,26 @@ export function replayCases(replayed: Replayed): void {
         ['X-Weir-Key', key],
       ],
     });
-    const keyed = replay(printed, { key: ROOT_KEY });
-    const admitted = await keyed.ask(request('of the client'));
+    const keyed = emulate(printed, { key: ROOT_KEY });
+    const admitted = await keyed.send(request('of the client'));
     expect(admitted.status).toBe(200);
     // Istio has no part in what else of its gateway's requests goes to the application.
-    if (gateway !== 'istio') expect(admitted.application).not.toHaveProperty('x-weir-key');
-    expect((await keyed.ask(request('of the client'))).status).toBe(429);
-    const wrong = await replay(printed, { key: 'wrong' }).ask(request(ROOT_KEY));
+    if (gateway !== 'istio') expect(admitted.applicationHeaders).not.toHaveProperty('x-weir-key');
+    expect((await keyed.send(request('of the client'))).status).toBe(429);
+    const wrong = await emulate(printed, { key: 'wrong' }).send(request(ROOT_KEY));
     expect(wrong.status).toBeGreaterThanOrEqual(400);
-    expect(wrong.application).toBe(undefined);
+    expect(wrong.applicationHeaders).toBe(undefined);
     const without = behind('without-key');
-    expect(without.bytes(request(ROOT_KEY)).toString()).not.toMatch(/x-weir-key/i);
-    const { application } = await without.ask(request(ROOT_KEY));
-    if (gateway !== 'istio') expect(application).not.toHaveProperty('x-weir-key');
+    expect(without.checkRequest(request(ROOT_KEY)).toString()).not.toMatch(/x-weir-key/i);
+    const { applicationHeaders } = await without.send(request(ROOT_KEY));
+    if (gateway !== 'istio') expect(applicationHeaders).not.toHaveProperty('x-weir-key');
   });
 
   test('several in turn are asked about on one connection', async () => {
     const client = behind('in-turn');
-    const asked = ['GET', 'HEAD', 'POST', 'HEAD', 'GET'].map((method) => client.bytes({ method }));
+    const asked = ['GET', 'HEAD', 'POST', 'HEAD', 'GET'].map((method) =>
+      client.checkRequest({ method }),
+    );
     const methods = asked.map((bytes) => bytes.toString('latin1').split(' ')[0]);
     const answers = await exchange(weir.port, asked, asked.length, true, methods);
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429]);
@@ -343,32 +349,34 @@ export function replayCases(replayed: Replayed): void {
 
   describe('without weir', () => {
     const outcome = async (port: number, namespace: string) => {
-      const { status } = await replay(print(setup(namespace, port)), { isPunctual: true }).ask({});
+      const { status } = await emulate(print(setup(namespace, port)), {
+        usesConfiguredTimeout: true,
+      }).send({});
       return status;
     };
-    const { failsOpen, refusalWithoutWeir } = replayed;
-    const open = failsOpen ? 200 : refusalWithoutWeir;
+    const { failsOpen, statusWithoutWeir } = gatewayUnderTest;
+    const open = failsOpen ? 200 : statusWithoutWeir;
 
     test('that is stopped, the policy says what becomes of clients', async () => {
       const port = await freePort();
       expect(await outcome(port, 'plain')).toBe(open);
-      expect(await outcome(port, 'denying')).toBe(refusalWithoutWeir);
+      expect(await outcome(port, 'denying')).toBe(statusWithoutWeir);
     });
 
     // Traefik waits for 30 s, for which it has no setting.
     if (!failsOpen) return;
     test('that is slow, the policy says it too', async () => {
-      const statuses = await answeredInstead('', (port) =>
+      const statuses = await withFakeWeir('', (port) =>
         Promise.all([outcome(port, 'plain'), outcome(port, 'denying')]),
       );
-      expect(statuses).toEqual([200, refusalWithoutWeir]);
+      expect(statuses).toEqual([200, statusWithoutWeir]);
     });
   });
 
   describe('where weir itself fails', () => {
-    const strike = join(tmpdir(), `weir-strike-${process.pid}-${nextStrike++}`);
+    const strike = join(tmpdir(), `weir-strike-${process.pid}-${nextFaultFile++}`);
     const policies = { allowed: {}, denied: { onError: 'deny' } } as const;
-    const failing = weirWith(gateway, policies, { FAULT: 'address', FAULT_FILE: strike });
+    const failing = useWeir(gateway, policies, { FAULT: 'address', FAULT_FILE: strike });
     afterAll(() => removeDirectory(strike));
 
     test('its answer is what the policy says', async () => {
@@ -376,13 +384,16 @@ export function replayCases(replayed: Replayed): void {
       const client = (namespace: string) => {
         const policy = failing.policies.get(namespace)!;
         const place = { host: '127.0.0.1', port, needsKey: false };
-        return replay(print({ ...setup(namespace), policy, weir: place }), {});
+        return emulate(print({ ...setup(namespace), policy, weir: place }), {});
       };
       writeFileSync(strike, '');
-      await until('it strikes', () => server!.stderr().includes('the fault strikes'));
+      await waitUntil('it strikes', () => server!.stderr().includes('the fault strikes'));
       for (let i = 0; i < 2; i++) {
-        expect(await client('allowed').ask({})).toMatchObject({ status: 200, body: APPLICATION });
-        const denied = await client('denied').ask({});
+        expect(await client('allowed').send({})).toMatchObject({
+          status: 200,
+          body: APPLICATION_BODY,
+        });
+        const denied = await client('denied').send({});
         expect([denied.status, denied.headers['retry-after']]).toEqual([429, '1']);
         expect(JSON.parse(denied.body).status).toBe(429);
       }
@@ -390,8 +401,8 @@ export function replayCases(replayed: Replayed): void {
   });
 
   test('of a policy that is not there nobody is admitted', async () => {
-    const seen = await replay(print(setup('nowhere')), {}).ask({});
+    const seen = await emulate(print(setup('nowhere')), {}).send({});
     expect(seen.status).toBeGreaterThanOrEqual(400);
-    expect(seen.application).toBe(undefined);
+    expect(seen.applicationHeaders).toBe(undefined);
   });
 }

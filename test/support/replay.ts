@@ -6,7 +6,7 @@
 
 import { connect } from 'node:net';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
-import { type Answer, LASTING_MS, takeAnswers } from './http.ts';
+import { LONGEST_WINDOW_MS, type ParsedResponse, parseResponses } from './http.ts';
 
 /** A request as it comes in at a gateway. */
 export interface ClientRequest {
@@ -15,42 +15,42 @@ export interface ClientRequest {
   /** Lines, as the client has written them; there is a Host besides. */
   headers?: [string, string][];
   /** The address of its connection. */
-  from?: string;
+  remoteAddress?: string;
 }
 
 /** What the end client gets, and which headers the application got, if it was asked. */
-export interface Seen {
+export interface EmulatedResponse {
   status: number;
   headers: Record<string, string>;
   body: string;
-  application?: Record<string, string>;
+  applicationHeaders?: Record<string, string>;
 }
 
 /** What a replay takes besides the printed text. */
-export interface ReplayOptions {
+export interface EmulatorOptions {
   /** Of weir, in the environment of the gateway or in the place of its placeholder. */
   key?: string;
   /** Proxies in front, which what a text says of them leaves to whoever sets the gateway up. */
   trustedIPs?: string[];
   /** Waits for weir as long as the text says; else the busy machine of the tests has its time. */
-  isPunctual?: boolean;
+  usesConfiguredTimeout?: boolean;
 }
 
-export interface Replay {
+export interface GatewayEmulator {
   /** The request to weir. */
-  bytes: (request: ClientRequest) => Buffer;
-  ask: (request: ClientRequest) => Promise<Seen>;
+  checkRequest: (request: ClientRequest) => Buffer;
+  send: (request: ClientRequest) => Promise<EmulatedResponse>;
 }
 
 export const HOST = 'shop.example';
-export const APPLICATION = 'from the application';
+export const APPLICATION_BODY = 'from the application';
 export const KEY_VARIABLE = 'WEIR_KEY';
 
-export function policyOf(namespace: string, part: Partial<Policy>): Policy {
+export function testPolicy(namespace: string, part: Partial<Policy>): Policy {
   return {
     namespace,
     gateway: 'envoy',
-    windows: [{ limit: 1, duration: LASTING_MS }],
+    windows: [{ limit: 1, duration: LONGEST_WINDOW_MS }],
     identify: ['ip'],
     ...POLICY_DEFAULTS,
     ...part,
@@ -58,28 +58,31 @@ export function policyOf(namespace: string, part: Partial<Policy>): Policy {
 }
 
 /** As a client writes it. */
-export function lines(head: string, headers: [string, string][]): Buffer {
+export function serializeHead(head: string, headers: [string, string][]): Buffer {
   const text = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
   return Buffer.from(`${head}\r\n${text}\r\n`, 'latin1');
 }
 
-const BUSY_MS = 20_000;
+const GENEROUS_TIMEOUT_MS = 20_000;
 
-export function patience(configuredMs: number, { isPunctual = false }: ReplayOptions): number {
-  return isPunctual ? configuredMs : BUSY_MS;
+export function timeoutFor(
+  configuredMs: number,
+  { usesConfiguredTimeout = false }: EmulatorOptions,
+): number {
+  return usesConfiguredTimeout ? configuredMs : GENEROUS_TIMEOUT_MS;
 }
 
 /** @returns nothing where there is no whole answer in time */
-export function exchangeOnce(
+export function sendOnce(
   host: string,
   port: number,
   bytes: Buffer,
   timeoutMs: number,
-): Promise<Answer | undefined> {
+): Promise<ParsedResponse | undefined> {
   return new Promise((resolve) => {
     const socket = connect(port, host);
     let received = '';
-    const finish = (answer?: Answer) => {
+    const finish = (answer?: ParsedResponse) => {
       socket.destroy();
       resolve(answer);
     };
@@ -94,7 +97,7 @@ export function exchangeOnce(
       const whole = isHead
         ? received.replace(/content-length: \d+/i, 'content-length: 0')
         : received;
-      const [answer] = takeAnswers(whole).answers;
+      const [answer] = parseResponses(whole).answers;
       if (answer !== undefined) finish(answer);
     });
     socket.write(bytes);
@@ -102,11 +105,16 @@ export function exchangeOnce(
 }
 
 /** What the application answers, with headers of the gateway's. */
-export function fromApplication(
+export function applicationResponse(
   request: ClientRequest,
-  application: Record<string, string>,
+  applicationHeaders: Record<string, string>,
   added: Record<string, string> = {},
-): Seen {
-  const body = request.method === 'HEAD' ? '' : APPLICATION;
-  return { status: 200, headers: { 'content-type': 'text/plain', ...added }, body, application };
+): EmulatedResponse {
+  const body = request.method === 'HEAD' ? '' : APPLICATION_BODY;
+  return {
+    status: 200,
+    headers: { 'content-type': 'text/plain', ...added },
+    body,
+    applicationHeaders,
+  };
 }

@@ -5,11 +5,11 @@
 
 const SCALE = Number(process.env.WEIR_TEST_SCALE ?? 1);
 
-export const IS_LESS = SCALE < 1;
+export const IS_SHORTENED = SCALE < 1;
 
 /** Whether tests with programs of others are run at length: `npm run test:outside`. */
 export const IS_OUTSIDE_LONG = process.env.WEIR_OUTSIDE === 'long';
 
-export function scaled(count: number): number {
+export function scaledCount(count: number): number {
   return Math.ceil(count * SCALE);
 }

@@ -6,44 +6,44 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-export const MAIN = new URL('../../dist/cli.js', import.meta.url).pathname;
+export const CLI_PATH = new URL('../../dist/cli.js', import.meta.url).pathname;
 export const ROOT_KEY = 'root-key-of-the-tests';
 
 /** The two ways to decide a check: whatever is promised of checks holds in both. */
-export const MODES = ['in-place', 'worker'] as const;
+export const DECIDE_MODES = ['in-place', 'worker'] as const;
 
 /** Loads `uws-pack` where the tests run on it, though this platform has a package of its own. */
 const PRELOAD = new URL('./without-platform-package.cjs', import.meta.url).pathname;
-const LOADED = process.env.WEIR_TEST_UWS === 'uws-pack' ? ['--require', PRELOAD] : [];
+const PRELOAD_ARGS = process.env.WEIR_TEST_UWS === 'uws-pack' ? ['--require', PRELOAD] : [];
 
 const children = new Set<ChildProcess>();
 process.once('exit', () => {
   for (const child of children) child.kill('SIGKILL');
 });
 
-export interface Exit {
+export interface ExitStatus {
   code: number | null;
   signal: NodeJS.Signals | null;
 }
 
-export interface Running {
+export interface ServerProcess {
   url: string;
   port: number;
   adminUrl: string;
   child: ChildProcess;
   stdout: () => string;
   stderr: () => string;
-  exited: Promise<Exit>;
+  exited: Promise<ExitStatus>;
   /** SIGTERM, and what became of it. */
-  stop: () => Promise<Exit>;
+  stop: () => Promise<ExitStatus>;
 }
 
-export interface Options {
+export interface ServerOptions {
   /** What to start instead of the build at hand, and what by instead of this Node. */
   main?: string;
   node?: string;
   /** A command that starts the server in its own place: its words, before those of the server. */
-  runner?: string[];
+  commandPrefix?: string[];
   args?: string[];
   /** Besides what every process has; a variable that is undefined is left out. */
   env?: Record<string, string | undefined>;
@@ -65,8 +65,8 @@ export function removeDirectory(path: string): void {
  * Below those that the kernel gives to clients, so that none of them takes a port meanwhile; of
  * three files that run at once each has a third.
  */
-const THIRD = Number(process.env.VITEST_POOL_ID ?? 0) % 3;
-const PORTS = { first: 20_000 + 4_000 * THIRD, count: 4_000 };
+const PORT_RANGE_INDEX = Number(process.env.VITEST_POOL_ID ?? 0) % 3;
+const PORTS = { first: 20_000 + 4_000 * PORT_RANGE_INDEX, count: 4_000 };
 let nextPort = Math.floor(Math.random() * PORTS.count);
 
 /** A port that nobody listens on, and another each time. */
@@ -93,19 +93,22 @@ export function cleanEnvironment(): Record<string, string | undefined> {
   );
 }
 
-export async function spawnServer(dataDir: string, options: Options = {}): Promise<Running> {
+export async function spawnServer(
+  dataDir: string,
+  options: ServerOptions = {},
+): Promise<ServerProcess> {
   const port = await freePort();
   const adminPort = await freePort();
   const args = [
-    ...LOADED,
+    ...PRELOAD_ARGS,
     ...(options.execArgv ?? []),
-    options.main ?? MAIN,
+    options.main ?? CLI_PATH,
     ...['--port', String(port), '--admin-port', String(adminPort), '--data-dir', dataDir],
     ...(options.args ?? []),
   ];
   const env = { ...cleanEnvironment(), ...options.env } as NodeJS.ProcessEnv;
   const { descriptors } = options;
-  const command = [...(options.runner ?? []), options.node ?? process.execPath, ...args];
+  const command = [...(options.commandPrefix ?? []), options.node ?? process.execPath, ...args];
   if (descriptors !== undefined) command.unshift('prlimit', `--nofile=${descriptors}`);
   const child = spawn(command[0], command.slice(1), { env, stdio: ['ignore', 'pipe', 'pipe'] });
   // A test that fails before it stops its server leaves none behind.
@@ -119,7 +122,7 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
   child.stderr.on('data', (data) => {
     stderr += data;
   });
-  const exited = new Promise<Exit>((resolve) => {
+  const exited = new Promise<ExitStatus>((resolve) => {
     child.on('close', (code, signal) => resolve({ code, signal }));
   });
   return {
@@ -137,19 +140,25 @@ export async function spawnServer(dataDir: string, options: Options = {}): Promi
   };
 }
 
-export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+export async function waitUntil(
+  description: string,
+  condition: () => boolean | Promise<boolean>,
+): Promise<void> {
   for (let i = 0; i < 1_000; i++) {
-    if (await holds()) return;
+    if (await condition()) return;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  throw new Error(`waited in vain until ${what}`);
+  throw new Error(`waited in vain until ${description}`);
 }
 
 /** Starts a server and waits until it serves; a root key is set unless the test says otherwise. */
-export async function startServer(dataDir: string, options: Options = {}): Promise<Running> {
+export async function startServer(
+  dataDir: string,
+  options: ServerOptions = {},
+): Promise<ServerProcess> {
   const env = { WEIR_ROOT_KEY: ROOT_KEY, ...options.env };
   const server = await spawnServer(dataDir, { ...options, env });
-  await until(`it serves: ${server.stderr()}`, () => {
+  await waitUntil(`it serves: ${server.stderr()}`, () => {
     if (server.child.exitCode !== null) throw new Error(`it ended: ${server.stderr()}`);
     return server.stdout().includes('serves checks');
   });

@@ -3,20 +3,20 @@
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import { requestBytes } from './http.ts';
 
-const ASK = requestBytes({
+const CHECK_BYTES = requestBytes({
   path: '/v2/ratelimit.limit',
   body: '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}',
 });
 
-export interface Connected {
+export interface AcceptorConnection {
   socket: Socket;
   acceptor: string;
 }
 
 /** Opens a connection that stays open, and has a check answered on it. */
-export function connected(to: NetConnectOpts): Promise<Connected> {
+export function connectAndCheck(to: NetConnectOpts): Promise<AcceptorConnection> {
   return new Promise((resolve, reject) => {
-    const socket = connect(to, () => socket.write(ASK));
+    const socket = connect(to, () => socket.write(CHECK_BYTES));
     let received = '';
     socket.on('error', reject);
     socket.on('close', () => reject(new Error(`closed after: ${received}`)));
@@ -29,16 +29,16 @@ export function connected(to: NetConnectOpts): Promise<Connected> {
 }
 
 /** How many of these each acceptor has, most first. */
-export function countsOf(all: readonly Connected[]): number[] {
+export function connectionsPerAcceptor(all: readonly AcceptorConnection[]): number[] {
   const counts = new Map<string, number>();
   for (const { acceptor } of all) counts.set(acceptor, (counts.get(acceptor) ?? 0) + 1);
   return [...counts.values()].sort((a, b) => b - a);
 }
 
 /** Opens connections one after the other, and closes them. @returns how many each acceptor had */
-export async function spreadOf(to: readonly NetConnectOpts[]): Promise<number[]> {
-  const all: Connected[] = [];
-  for (const options of to) all.push(await connected(options));
+export async function measureSpread(to: readonly NetConnectOpts[]): Promise<number[]> {
+  const all: AcceptorConnection[] = [];
+  for (const options of to) all.push(await connectAndCheck(options));
   for (const { socket } of all) socket.destroy();
-  return countsOf(all);
+  return connectionsPerAcceptor(all);
 }

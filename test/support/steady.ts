@@ -1,27 +1,32 @@
 /** A client that keeps its connection and asks one check after the other, and what became of it. */
 
 import type { Socket } from 'node:net';
-import { requestBytes, takeAnswers } from './http.ts';
+import { parseResponses, requestBytes } from './http.ts';
 
-export interface Outcome {
-  answered: number;
+export interface ClientResult {
+  responses: number;
   /** Why a request that was under way had no good answer. */
-  lost: string[];
+  failures: string[];
 }
 
-export interface Steady {
+export interface SequentialClientOptions {
   /** Begins a connection. */
   connect: () => Socket;
   body: string;
   pauseMs: number;
   /** Whether it asks again; it goes when it has its answer. */
-  goesOn: () => boolean;
+  shouldContinue: () => boolean;
 }
 
 /** Resolves when it has stopped, or the server has closed the connection. */
-export function steady({ connect, body, pauseMs, goesOn }: Steady): Promise<Outcome> {
+export function runSequentialClient({
+  connect,
+  body,
+  pauseMs,
+  shouldContinue,
+}: SequentialClientOptions): Promise<ClientResult> {
   const bytes = requestBytes({ body });
-  const outcome: Outcome = { answered: 0, lost: [] };
+  const outcome: ClientResult = { responses: 0, failures: [] };
   return new Promise((resolve) => {
     const socket = connect();
     let isAsking = true;
@@ -38,17 +43,17 @@ export function steady({ connect, body, pauseMs, goesOn }: Steady): Promise<Outc
       why = `: ${error.message}`;
     });
     socket.on('close', () => {
-      if (isAsking) outcome.lost.push(`closed after ${outcome.answered} answers${why}`);
+      if (isAsking) outcome.failures.push(`closed after ${outcome.responses} answers${why}`);
       resolve(outcome);
     });
     socket.on('data', (data) => {
-      const taken = takeAnswers(received + data);
+      const taken = parseResponses(received + data);
       received = taken.rest;
       for (const { status, headers } of taken.answers) {
         isAsking = false;
-        if (status === 200) outcome.answered++;
-        else outcome.lost.push(`answered ${status}`);
-        if (headers.connection === 'close' || !goesOn()) socket.destroy();
+        if (status === 200) outcome.responses++;
+        else outcome.failures.push(`answered ${status}`);
+        if (headers.connection === 'close' || !shouldContinue()) socket.destroy();
         else setTimeout(() => socket.writable && ask(), pauseMs);
       }
     });

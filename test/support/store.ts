@@ -1,9 +1,9 @@
 /** Puts records into the store of a stopped server. */
 
-import { makeKey, rootRecord } from '../../src/auth/keys.ts';
+import { makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
 import { DataDirectory } from '../../src/store/directory.ts';
 import { SqliteStore } from '../../src/store/sqlite.ts';
-import type { Change, KeyRecord, Records, Store, TableName } from '../../src/store/store.ts';
+import type { Change, KeyRecord, RecordTypes, Store, TableName } from '../../src/store/store.ts';
 
 export function withStore<T>(dataDir: string, work: (store: Store) => T): T {
   const directory = DataDirectory.open(dataDir);
@@ -23,7 +23,7 @@ export function withStore<T>(dataDir: string, work: (store: Store) => T): T {
 export function addRecords<T extends TableName>(
   store: Store,
   table: T,
-  records: readonly Records[T][],
+  records: readonly RecordTypes[T][],
 ): void {
   const first = (store.read(table).at(-1)?.row ?? 0) + 1;
   const changes = records.map((record, i) => {
@@ -33,8 +33,8 @@ export function addRecords<T extends TableName>(
 }
 
 /** The records of a table, without their rows. */
-export function recordsOf<T extends TableName>(store: Store, table: T): Records[T][] {
-  return store.read(table).map(({ row: _, ...record }) => record as unknown as Records[T]);
+export function readRecords<T extends TableName>(store: Store, table: T): RecordTypes[T][] {
+  return store.read(table).map(({ row: _, ...record }) => record as unknown as RecordTypes[T]);
 }
 
 /** Adds a key that differs from a root key as given, and returns its text. */
@@ -52,5 +52,5 @@ export function fillWithKeys(store: Store, count: number): void {
 }
 
 function keyRecord(key: string, changes: Partial<KeyRecord>): KeyRecord {
-  return { ...rootRecord(key, 'test', 1_700_000_000_000), ...changes };
+  return { ...rootKeyRecord(key, 'test', 1_700_000_000_000), ...changes };
 }

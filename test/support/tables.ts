@@ -2,8 +2,8 @@
 
 import { allocateTable } from '../../src/counters/buffer.ts';
 import {
+  type FullTablePolicy,
   newDecision,
-  type OnFull,
   OUTCOME,
   type TableDecision,
 } from '../../src/counters/decision.ts';
@@ -11,85 +11,85 @@ import { Hasher } from '../../src/counters/hash.ts';
 import { groupsPerShard } from '../../src/counters/layout.ts';
 import { Sweeper } from '../../src/counters/sweep.ts';
 import { CounterTable } from '../../src/counters/table.ts';
-import { Together } from '../../src/counters/together.ts';
+import { Batch } from '../../src/counters/together.ts';
 import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/limits.ts';
 import { shardOf } from '../../src/shards/shard.ts';
 
-const NOW = 1_700_000_000_000;
-const MINUTE = 60_000;
+const NOW_MS = 1_700_000_000_000;
+const MINUTE_MS = 60_000;
 
-interface Options {
+interface CheckOptions {
   limit?: number;
   duration?: number;
   cost?: number;
   now?: number;
   /** false: the check is deducted later. */
-  counts?: boolean;
+  isCounted?: boolean;
   isSliding?: boolean;
 }
 
 /** One of those that are decided together. */
-export interface Among extends Omit<Options, 'now' | 'counts'> {
+export interface BatchCheck extends Omit<CheckOptions, 'now' | 'counts'> {
   identifier: string;
   namespace?: string;
 }
 
 /** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
-export class Tables {
+export class TestTables {
   readonly hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly tables: CounterTable[];
   readonly sweepers: Sweeper[];
-  readonly together: Together;
+  readonly batch: Batch;
   readonly decision = newDecision();
   evicted = 0;
   full = 0;
 
-  constructor(counters: number, onFull: OnFull = 'deny') {
+  constructor(counters: number, onFull: FullTablePolicy = 'deny') {
     const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
     this.tables = Array.from({ length: SHARDS }, (_, shard) => {
       return new CounterTable(allocateTable(shard, groups), shard, 1, onFull, () => {});
     });
     this.sweepers = this.tables.map((table) => new Sweeper(table, 1));
-    this.together = new Together(this.tables, onFull);
+    this.batch = new Batch(this.tables, onFull);
   }
 
-  decide(identifier: string, options: Options = {}, namespace = 'default') {
-    const { limit = 10, duration = MINUTE, cost = 1, now = NOW, counts = true } = options;
+  decide(identifier: string, options: CheckOptions = {}, namespace = 'default') {
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isCounted = true } = options;
     const { isSliding = false } = options;
     const [tag] = this.#hash(namespace, identifier);
     const table = this.tables[shardOf(this.hasher)];
     const terms = { limit, durationMs: duration, cost, isSliding };
-    table.decide(this.hasher, tag, now, terms, counts, this.decision);
+    table.decide(this.hasher, tag, now, terms, isCounted, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
     return this.decision;
   }
 
   /** Decides checks together. @returns whether they pass, and what is said of each */
-  decideTogether(checks: Among[], now = NOW): { passed: boolean; answers: TableDecision[] } {
-    const { together, hasher } = this;
-    together.begin();
+  decideBatch(checks: BatchCheck[], now = NOW_MS): { passed: boolean; answers: TableDecision[] } {
+    const { batch, hasher } = this;
+    batch.begin();
     for (const check of checks) {
-      const { identifier, namespace = 'default', limit = 10, duration = MINUTE } = check;
+      const { identifier, namespace = 'default', limit = 10, duration = MINUTE_MS } = check;
       const { cost = 1, isSliding = false } = check;
       const [tag] = this.#hash(namespace, identifier);
-      together.add(hasher, tag, { limit, durationMs: duration, cost, isSliding });
+      batch.add(hasher, tag, { limit, durationMs: duration, cost, isSliding });
     }
-    const passed = together.decide(now);
-    return { passed, answers: checks.map((_, number) => ({ ...together.decision(number) })) };
+    const passed = batch.decide(now);
+    return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
   }
 
-  look(identifier: string, options: Options = {}) {
-    const { limit = 10, duration = MINUTE, cost = 1, now = NOW, isSliding = false } = options;
+  peek(identifier: string, options: CheckOptions = {}) {
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isSliding = false } = options;
     this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
     const terms = { limit, durationMs: duration, cost, isSliding };
-    const isAnswer = table.look(this.hasher, now, terms, this.decision);
+    const isAnswer = table.peek(this.hasher, now, terms, this.decision);
     return isAnswer ? this.decision : undefined;
   }
 
-  deduct(identifier: string, options: Options & { window: number }): number {
-    const { limit = 10, duration = MINUTE, cost = 1, now = NOW, window } = options;
+  deduct(identifier: string, options: CheckOptions & { window: number }): number {
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
     const [tag] = this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
     const terms = { limit, durationMs: duration, cost, isSliding: false };
@@ -97,10 +97,10 @@ export class Tables {
   }
 
   /** Sweeps all of it. @returns the counters that live */
-  live(now = NOW): number {
+  countLive(now = NOW_MS): number {
     return this.sweepers.reduce((sum, sweeper) => {
       while (!sweeper.step(now));
-      return sum + sweeper.live;
+      return sum + sweeper.liveCount;
     }, 0);
   }
 
@@ -115,8 +115,8 @@ export class Tables {
 }
 
 /** Tables full of counters that have all refused someone, of as many namespaces. */
-export function guardedTables(onFull: OnFull, namespaces: number): Tables {
-  const tables = new Tables(COUNTERS_MIN, onFull);
+export function tablesOfDeniedCounters(onFull: FullTablePolicy, namespaces: number): TestTables {
+  const tables = new TestTables(COUNTERS_MIN, onFull);
   for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
     const name = `ns_${i % namespaces}`;
     if (tables.decide(`g${i}`, { limit: 1 }, name).outcome === OUTCOME.full) continue;

@@ -7,14 +7,14 @@
 
 import { parse } from 'yaml';
 import {
+  applicationResponse,
   type ClientRequest,
-  exchangeOnce,
-  fromApplication,
+  type EmulatorOptions,
+  type GatewayEmulator,
   HOST,
   KEY_VARIABLE,
-  lines,
-  type Replay,
-  type ReplayOptions,
+  sendOnce,
+  serializeHead,
 } from './replay.ts';
 
 export type TraefikVersion = '3.0' | '3.7';
@@ -29,37 +29,44 @@ interface Middleware {
   };
 }
 
-type Header = Map<string, string[]>;
+type HeaderValues = Map<string, string[]>;
 
-const X_HEADERS = [
+const X_FORWARDED_HEADERS = [
   ...['Proto', 'For', 'Host', 'Port', 'Server', 'Uri', 'Method', 'Tls-Client-Cert'],
   'Tls-Client-Cert-Info',
 ].map((name) => `X-Forwarded-${name}`);
-const HOP_HEADERS = ['Connection', 'Keep-Alive', 'Te', 'Trailers', 'Transfer-Encoding', 'Upgrade'];
+const HOP_BY_HOP_HEADERS = [
+  'Connection',
+  'Keep-Alive',
+  'Te',
+  'Trailers',
+  'Transfer-Encoding',
+  'Upgrade',
+];
 /** client.Timeout in forward.go; no setting changes it. */
 const TIMEOUT_MS = 30_000;
 
 /** http.CanonicalHeaderKey */
-function canonical(name: string): string {
+function canonicalHeaderName(name: string): string {
   return name
     .split('-')
     .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1).toLowerCase())
     .join('-');
 }
 
-function incoming({ headers = [] }: ClientRequest): Header {
-  const header: Header = new Map();
+function normalizeHeaders({ headers = [] }: ClientRequest): HeaderValues {
+  const header: HeaderValues = new Map();
   for (const [name, value] of headers) {
-    const key = canonical(name);
+    const key = canonicalHeaderName(name);
     header.set(key, [...(header.get(key) ?? []), value]);
   }
   return header;
 }
 
 /** @param trustedIPs of the static configuration: the proxies in front */
-function atEntryPoint(header: Header, from: string, trustedIPs: string[]): void {
+function applyEntryPoint(header: HeaderValues, from: string, trustedIPs: string[]): void {
   if (!trustedIPs.includes(from))
-    for (const name of [...X_HEADERS, 'X-Real-Ip']) header.delete(name);
+    for (const name of [...X_FORWARDED_HEADERS, 'X-Real-Ip']) header.delete(name);
   if (!header.has('X-Real-Ip')) header.set('X-Real-Ip', [from]);
   if (!header.has('X-Forwarded-Proto')) header.set('X-Forwarded-Proto', ['http']);
   if (!header.has('X-Forwarded-Port')) header.set('X-Forwarded-Port', ['80']);
@@ -68,37 +75,37 @@ function atEntryPoint(header: Header, from: string, trustedIPs: string[]): void 
   if (chain !== undefined) header.set('X-Forwarded-For', [chain.join(', ')]);
   header.set('X-Forwarded-Server', ['traefik']);
   for (const name of (header.get('Connection') ?? []).flatMap((line) => line.split(','))) {
-    const key = canonical(name.trim());
-    if (!X_HEADERS.includes(key)) header.delete(key);
+    const key = canonicalHeaderName(name.trim());
+    if (!X_FORWARDED_HEADERS.includes(key)) header.delete(key);
   }
   header.delete('Connection');
 }
 
-function applyCustom(header: Header, middleware: Middleware): void {
+function applyCustomHeaders(header: HeaderValues, middleware: Middleware): void {
   for (const [name, value] of Object.entries(middleware.headers!.customRequestHeaders)) {
-    if (value === '') header.delete(canonical(name));
-    else header.set(canonical(name), [value]);
+    if (value === '') header.delete(canonicalHeaderName(name));
+    else header.set(canonicalHeaderName(name), [value]);
   }
 }
 
 /** Before 3.7 a value of the client's is overwritten, and kept where it is trusted. */
-function forwarded(
+function buildAuthHeaders(
   request: ClientRequest,
   from: string,
-  header: Header,
+  header: HeaderValues,
   auth: NonNullable<Middleware['forwardAuth']>,
   version: TraefikVersion,
-): Header {
+): HeaderValues {
   const { trustForwardHeader: isTrusted } = auth;
-  const allowed = (auth.authRequestHeaders ?? []).map(canonical);
+  const allowed = (auth.authRequestHeaders ?? []).map(canonicalHeaderName);
   const isFiltered = allowed.length > 0;
-  if (version === '3.7' && isTrusted && isFiltered) allowed.push(...X_HEADERS);
+  if (version === '3.7' && isTrusted && isFiltered) allowed.push(...X_FORWARDED_HEADERS);
   const left = [...header].filter(([name]) => {
-    if (HOP_HEADERS.includes(name)) return false;
-    if (version === '3.7' && !isTrusted && X_HEADERS.includes(name)) return false;
+    if (HOP_BY_HOP_HEADERS.includes(name)) return false;
+    if (version === '3.7' && !isTrusted && X_FORWARDED_HEADERS.includes(name)) return false;
     return !isFiltered || allowed.includes(name);
   });
-  const out: Header = new Map(left);
+  const out: HeaderValues = new Map(left);
   const prior = isTrusted ? (header.get('X-Forwarded-For') ?? []) : [];
   out.set('X-Forwarded-For', [[...prior, from].join(', ')]);
   const own: [string, string][] = [
@@ -113,7 +120,7 @@ function forwarded(
 }
 
 /** net/http: the names in order, and what the transport adds at the end. */
-function written(address: URL, header: Header): Buffer {
+function serializeRequest(address: URL, header: HeaderValues): Buffer {
   const agent = header.get('User-Agent')?.[0] ?? 'Go-http-client/1.1';
   const others = [...header]
     .filter(([name]) => !['User-Agent', 'Content-Length', 'Host'].includes(name))
@@ -121,15 +128,15 @@ function written(address: URL, header: Header): Buffer {
     .flatMap(([name, values]) => values.map((value): [string, string] => [name, value]));
   const asked = [['Host', address.host] as [string, string], ['User-Agent', agent], ...others];
   if (!header.has('Accept-Encoding')) asked.push(['Accept-Encoding', 'gzip']);
-  return lines(`GET ${address.pathname} HTTP/1.1`, asked as [string, string][]);
+  return serializeHead(`GET ${address.pathname} HTTP/1.1`, asked as [string, string][]);
 }
 
 /** @param text as it is printed; the template in it is Traefik's own */
-export function traefikReplay(
+export function emulateTraefik(
   text: string,
-  { key = '', trustedIPs = [] }: ReplayOptions = {},
+  { key = '', trustedIPs = [] }: EmulatorOptions = {},
   version: TraefikVersion = '3.7',
-): Replay {
+): GatewayEmulator {
   const template = `{{ env "${KEY_VARIABLE}" }}`;
   const { http } = parse(text.replaceAll(template, key));
   const chain: Middleware[] = http.routers.application.middlewares.map(
@@ -139,36 +146,39 @@ export function traefikReplay(
   const auth = chain[turn].forwardAuth!;
   const address = new URL(auth.address);
   const prepare = (request: ClientRequest) => {
-    const from = request.from ?? '198.51.100.1';
-    const header = incoming(request);
-    atEntryPoint(header, from, trustedIPs);
-    for (const before of chain.slice(0, turn)) applyCustom(header, before);
-    return { header, bytes: written(address, forwarded(request, from, header, auth, version)) };
+    const from = request.remoteAddress ?? '198.51.100.1';
+    const header = normalizeHeaders(request);
+    applyEntryPoint(header, from, trustedIPs);
+    for (const before of chain.slice(0, turn)) applyCustomHeaders(header, before);
+    return {
+      header,
+      bytes: serializeRequest(address, buildAuthHeaders(request, from, header, auth, version)),
+    };
   };
   return {
-    bytes: (request) => prepare(request).bytes,
-    ask: async (request) => {
+    checkRequest: (request) => prepare(request).bytes,
+    send: async (request) => {
       const { header, bytes } = prepare(request);
       const { hostname, port } = address;
-      const answer = await exchangeOnce(hostname, Number(port), bytes, TIMEOUT_MS);
+      const answer = await sendOnce(hostname, Number(port), bytes, TIMEOUT_MS);
       if (answer === undefined) return { status: 500, headers: {}, body: '' };
       if (answer.status < 200 || answer.status >= 300) {
         const relayed = Object.entries(answer.headers).filter(([name]) => {
-          return !HOP_HEADERS.includes(canonical(name));
+          return !HOP_BY_HOP_HEADERS.includes(canonicalHeaderName(name));
         });
         const body = request.method === 'HEAD' ? '' : answer.body;
         return { status: answer.status, headers: Object.fromEntries(relayed), body };
       }
       for (const name of auth.authResponseHeaders) {
-        header.delete(canonical(name));
+        header.delete(canonicalHeaderName(name));
         const value = answer.headers[name.toLowerCase()];
-        if (value !== undefined) header.set(canonical(name), [value]);
+        if (value !== undefined) header.set(canonicalHeaderName(name), [value]);
       }
-      for (const behind of chain.slice(turn + 1)) applyCustom(header, behind);
+      for (const behind of chain.slice(turn + 1)) applyCustomHeaders(header, behind);
       const application = [...header].map(([name, values]) => {
         return [name.toLowerCase(), values.join(', ')];
       });
-      return fromApplication(request, Object.fromEntries(application));
+      return applicationResponse(request, Object.fromEntries(application));
     },
   };
 }

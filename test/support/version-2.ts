@@ -6,11 +6,11 @@
 import { writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
-export function writeVersion2(path: string): void {
-  writeFileSync(path, gunzipSync(Buffer.from(STORE.join(''), 'base64')));
+export function writeStoreVersion2(path: string): void {
+  writeFileSync(path, gunzipSync(Buffer.from(STORE_GZIP_BASE64.join(''), 'base64')));
 }
 
-const STORE = [
+const STORE_GZIP_BASE64 = [
   'H4sIAAAAAAACA+3ZS2wbVRQA0Dcfx01I/FLl15JWmQyiLakb5v8JLJpUBkV10+A6ouFnvZl50w61PemMExqhCBxWbBGb',
   'rtggIRZsu2IDEmWJkFiwYcmmEosiUbGp1DfOx0khFLoApN6jzHjmvvF9N7I39/rSK+WoRaUwThqkJeloEPE8OitJCCGe',
   'HT2oS9w+dnDo0Xg0vfbhAP4d5QonEX4Df4dR4SN2CQAAAAAAAADg/ynK5ccmJrj2ZIt4dRqv0SSJApruXvScq5RmqyWp',

@@ -4,14 +4,14 @@ import Type from 'typebox';
 import { publicEntry } from '../../audit/entries.ts';
 import { PAGE_MAX } from '../../limits.ts';
 import { pageFields } from '../pages.ts';
-import { bodyReader } from '../schema.ts';
-import type { Handler } from '../service.ts';
+import { createValidator } from '../schema.ts';
+import type { OperationHandler } from '../service.ts';
 
-const reader = bodyReader(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+const validator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
 
 /** The newest entries first; a cursor is the id of the last entry of the page before. */
-export const listAudit: Handler = ({ permissions, auditLog }, input) => {
-  const { limit = PAGE_MAX, cursor } = reader.read(input);
+export const listAudit: OperationHandler = ({ permissions, auditLog }, input) => {
+  const { limit = PAGE_MAX, cursor } = validator.validate(input);
   permissions.requireGlobal('read_audit');
   const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
   const found = auditLog.readAudit(below, limit + 1);

@@ -17,20 +17,20 @@ import type { Namespace } from '../../namespaces/known.ts';
 import { DEFAULT_NAMESPACE } from '../asked.ts';
 import type { CounterAction, NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
-import { bodyReader, integer, milliseconds, text } from '../schema.ts';
+import { createValidator, integer, milliseconds, text } from '../schema.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 /** Whose counters: as a check of either version names them. */
-const who = {
+const counterFields = {
   namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
   identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
 };
 
-const refundReader = bodyReader(
+const refundValidator = createValidator(
   Type.Object(
     {
-      ...who,
+      ...counterFields,
       duration,
       reset: integer(DURATION_MIN_MS, AMOUNT_MAX),
       cost: integer(0, AMOUNT_MAX),
@@ -38,17 +38,17 @@ const refundReader = bodyReader(
     JSON_OBJECT,
   ),
 );
-const resetReader = bodyReader(
-  Type.Object({ ...who, duration: Type.Optional(duration) }, JSON_OBJECT),
+const resetValidator = createValidator(
+  Type.Object({ ...counterFields, duration: Type.Optional(duration) }, JSON_OBJECT),
 );
 
 /** Whose counters. */
-export interface Counted {
+export interface CounterReference {
   namespace: Namespace;
   identifier: string;
 }
 
-export interface Refund extends Counted {
+export interface Refund extends CounterReference {
   /** As its check was asked: an override may have given it another. */
   durationMs: number;
   /** As its check was answered, Unix time in ms. */
@@ -56,7 +56,7 @@ export interface Refund extends Counted {
   cost: number;
 }
 
-export interface Reset extends Counted {
+export interface Reset extends CounterReference {
   /** As its checks are asked; undefined for all durations. */
   durationMs: number | undefined;
 }
@@ -67,13 +67,13 @@ export function readRefund(
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
 ): Refund {
-  const body = refundReader.read(parseBody(bytes));
+  const body = refundValidator.validate(parseBody(bytes));
   const { duration: durationMs, reset, cost } = body;
-  return { ...countedOf(namespaces, key, 'refund', body), durationMs, reset, cost };
+  return { ...readCounterReference(namespaces, key, 'refund', body), durationMs, reset, cost };
 }
 
 /** @param durationMs that of the counter which there is */
-export function notOfDuration(reset: number, durationMs: number): ApiError {
+export function resetMismatch(reset: number, durationMs: number): ApiError {
   const takes = `the "reset" that a check with this duration was answered, a multiple of it`;
   const message = `"reset" must be ${takes}; got ${reset} for ${durationMs} ms`;
   return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${takes}` });
@@ -85,16 +85,16 @@ export function readReset(
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
 ): Reset {
-  const body = resetReader.read(parseBody(bytes));
-  return { ...countedOf(namespaces, key, 'reset', body), durationMs: body.duration };
+  const body = resetValidator.validate(parseBody(bytes));
+  return { ...readCounterReference(namespaces, key, 'reset', body), durationMs: body.duration };
 }
 
-function countedOf(
+function readCounterReference(
   namespaces: NamespaceFinder,
   key: Key,
   action: CounterAction,
   { namespace: name = DEFAULT_NAMESPACE, identifier }: { namespace?: string; identifier: string },
-): Counted {
-  const namespace = namespaces.find(key, action, name) ?? namespaces.toUse(name, false);
+): CounterReference {
+  const namespace = namespaces.find(key, action, name) ?? namespaces.getOrCreate(name, false);
   return { namespace, identifier };
 }

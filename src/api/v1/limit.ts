@@ -18,17 +18,17 @@ import {
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
 } from '../../limits.ts';
-import { AnswerWriter, type Piece, piece } from '../answer.ts';
-import { AskedCheck, type Takes } from '../asked.ts';
+import { BodyWriter, encodeFragment, type TextFragment } from '../answer.ts';
+import { CheckRequest, type CheckRules } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
-import { FIELD, type Scan } from '../scan.ts';
-import { bodyReader, flag, integer, milliseconds, text } from '../schema.ts';
+import { type BodyScanner, FIELD } from '../scan.ts';
+import { createValidator, flag, integer, milliseconds, text } from '../schema.ts';
 
 const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
 
 /** Unknown keys are ignored, as v1 has it; `null` is no way to leave a field out. */
-export const limitReader = bodyReader(
+export const limitValidator = createValidator(
   Type.Object(
     {
       identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
@@ -52,47 +52,48 @@ export const limitReader = bodyReader(
   ),
 );
 
-const TAKES: Takes = {
-  required: FIELD.identifier | FIELD.limit | FIELD.duration,
-  optional: FIELD.namespace | FIELD.cost | FIELD.async,
-  identifierMin: 0,
+const CHECK_RULES: CheckRules = {
+  requiredFields: FIELD.identifier | FIELD.limit | FIELD.duration,
+  optionalFields: FIELD.namespace | FIELD.cost | FIELD.async,
+  identifierMinCharacters: 0,
   durationMaxMs: DURATION_MAX_MS,
 };
 
 /** Reads the checks of a thread, each into the same object. */
-export class ReaderV1 {
-  readonly #scan: Scan;
+export class CheckReaderV1 {
+  readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
-  readonly #check: AskedCheck;
+  readonly #check: CheckRequest;
 
-  constructor(scan: Scan, namespaces: NamespaceFinder) {
-    this.#scan = scan;
+  constructor(scanner: BodyScanner, namespaces: NamespaceFinder) {
+    this.#scanner = scanner;
     this.#namespaces = namespaces;
-    this.#check = new AskedCheck(scan.memory, false);
+    this.#check = new CheckRequest(scanner.memory, false);
   }
 
   /** @param bytes the complete body */
-  read(key: Key, bytes: ArrayBuffer | Uint8Array): AskedCheck {
+  read(key: Key, bytes: ArrayBuffer | Uint8Array): CheckRequest {
     const check = this.#check;
     const namespaces = this.#namespaces;
-    const isTaken = this.#scan.isObject(bytes) && check.take(this.#scan, TAKES);
-    if (!isTaken) check.set(limitReader.read(parseBody(bytes)), 0);
-    const { named, cost } = check;
+    const isTaken = this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
+    if (!isTaken) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
+    const { namespaceIdOrName, cost } = check;
     check.namespace =
-      namespaces.find(key, 'limit', named, false) ?? namespaces.toUse(named, cost !== 0);
+      namespaces.find(key, 'limit', namespaceIdOrName, false) ??
+      namespaces.getOrCreate(namespaceIdOrName, cost !== 0);
     return check;
   }
 }
 
-const REMAINING = piece(',"remaining":');
-const RESET = piece(',"reset":');
-const END = piece('}');
-const ANSWER_BYTES = 128;
+const REMAINING = encodeFragment(',"remaining":');
+const RESET = encodeFragment(',"reset":');
+const END = encodeFragment('}');
+const RESPONSE_BYTES = 128;
 
 /** Answers of one kind. Before and behind `remaining` only what has changed is written anew. */
-class Answer {
-  readonly #writer = new AnswerWriter(ANSWER_BYTES);
-  readonly #begin: Piece;
+class ResponseBodyCache {
+  readonly #writer = new BodyWriter(RESPONSE_BYTES);
+  readonly #prefix: TextFragment;
   #limit = -1;
   #reset = -1;
   /** Where the last `remaining` began and ended, and the answer did. */
@@ -100,40 +101,40 @@ class Answer {
   #remainingTo = -1;
   #end = 0;
 
-  constructor(begin: Piece) {
-    this.#begin = begin;
+  constructor(prefix: TextFragment) {
+    this.#prefix = prefix;
   }
 
   write(limit: number, remaining: number, reset: number): Uint8Array {
     const writer = this.#writer;
     if (limit !== this.#limit) {
-      writer.begin(0);
-      writer.piece(this.#begin);
-      writer.integer(limit);
-      writer.piece(REMAINING);
+      writer.seek(0);
+      writer.writeFragment(this.#prefix);
+      writer.writeInteger(limit);
+      writer.writeFragment(REMAINING);
       this.#limit = limit;
-      this.#remainingFrom = writer.at;
+      this.#remainingFrom = writer.position;
       this.#remainingTo = -1;
     }
-    writer.begin(this.#remainingFrom);
-    writer.integer(remaining);
-    if (writer.at !== this.#remainingTo || reset !== this.#reset) {
-      this.#remainingTo = writer.at;
+    writer.seek(this.#remainingFrom);
+    writer.writeInteger(remaining);
+    if (writer.position !== this.#remainingTo || reset !== this.#reset) {
+      this.#remainingTo = writer.position;
       this.#reset = reset;
-      writer.piece(RESET);
-      writer.integer(reset);
-      writer.piece(END);
-      this.#end = writer.at;
+      writer.writeFragment(RESET);
+      writer.writeInteger(reset);
+      writer.writeFragment(END);
+      this.#end = writer.position;
     }
-    return writer.upTo(this.#end);
+    return writer.view(this.#end);
   }
 }
 
-const admitted = new Answer(piece('{"success":true,"limit":'));
-const refused = new Answer(piece('{"success":false,"limit":'));
+const allowedBody = new ResponseBodyCache(encodeFragment('{"success":true,"limit":'));
+const deniedBody = new ResponseBodyCache(encodeFragment('{"success":false,"limit":'));
 
 /** The body of the 200. */
-export function answerV1({ limit }: Check, decision: Decision): Uint8Array {
-  const answer = decision.admitted ? admitted : refused;
+export function writeResponseV1({ limit }: Check, decision: Decision): Uint8Array {
+  const answer = decision.allowed ? allowedBody : deniedBody;
   return answer.write(limit, decision.remaining, decision.reset);
 }

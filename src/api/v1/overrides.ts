@@ -18,17 +18,17 @@ import {
 } from '../../limits.ts';
 import { isPattern } from '../../overrides/pattern.ts';
 import type { Override } from '../../registry/registry.ts';
-import type { NamesNamespace } from '../named.ts';
+import type { NamespaceReference } from '../named.ts';
 import {
   findOverride,
-  overridesOf,
+  overridesInScope,
   putOverride,
   removeOverride,
   setOverride as setAndAudit,
 } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { bodyReader, flag, integer, milliseconds, text } from '../schema.ts';
-import type { Handler } from '../service.ts';
+import { createValidator, flag, integer, milliseconds, text } from '../schema.ts';
+import type { OperationHandler } from '../service.ts';
 
 const namespaceFields = {
   namespaceId: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
@@ -40,7 +40,7 @@ const JSON_OBJECT = { takes: 'a JSON object' };
 const QUERY = { takes: 'a query' };
 
 /** v1 has no short identifiers and no limit of 0; an import takes what v2 has set as well. */
-const override = (identifierMin: number, limitMin: number) => {
+const overrideSchema = (identifierMin: number, limitMin: number) => {
   const fields = {
     identifier: text(identifierMin, IDENTIFIER_MAX_CHARACTERS),
     limit: integer(limitMin, AMOUNT_MAX),
@@ -50,16 +50,18 @@ const override = (identifierMin: number, limitMin: number) => {
   };
   return Type.Object(fields, JSON_OBJECT);
 };
-const One = { ...namespaceFields, identifier: identifierText() };
+const overrideSelectorFields = { ...namespaceFields, identifier: identifierText() };
 
-const setReader = bodyReader(override(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
-const itemReader = bodyReader(override(1, 0), 'an override');
-const deleteReader = bodyReader(Type.Object(One, JSON_OBJECT));
-const getReader = bodyReader(Type.Object(One, QUERY));
-const listReader = bodyReader(Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY));
-const exportReader = bodyReader(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
-const namespacesReader = bodyReader(Type.Object(pageFields(PAGE_MAX), QUERY));
-const importReader = bodyReader(
+const setValidator = createValidator(overrideSchema(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
+const itemValidator = createValidator(overrideSchema(1, 0), 'an override');
+const deleteValidator = createValidator(Type.Object(overrideSelectorFields, JSON_OBJECT));
+const getValidator = createValidator(Type.Object(overrideSelectorFields, QUERY));
+const listValidator = createValidator(
+  Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY),
+);
+const exportValidator = createValidator(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
+const namespacesValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
+const importValidator = createValidator(
   Type.Object(
     {
       // Each is looked at by itself, for an error that names it.
@@ -70,35 +72,46 @@ const importReader = bodyReader(
   ),
 );
 
-export const setOverride: Handler = (job, input) => {
-  const body = setReader.read(input);
-  return { overrideId: setAndAudit(job, namespaceOf(body), body.identifier, fieldsOf(body)).id };
+export const setOverride: OperationHandler = (job, input) => {
+  const body = setValidator.validate(input);
+  return {
+    overrideId: setAndAudit(
+      job,
+      namespaceReferenceOf(body),
+      body.identifier,
+      overrideValuesOf(body),
+    ).id,
+  };
 };
 
-export const getOverride: Handler = (job, input) => {
-  const asked = getReader.read(input);
-  return shown(findOverride(job, namespaceOf(asked), asked.identifier));
+export const getOverride: OperationHandler = (job, input) => {
+  const asked = getValidator.validate(input);
+  return toResponseItem(findOverride(job, namespaceReferenceOf(asked), asked.identifier));
 };
 
-export const deleteOverride: Handler = (job, input) => {
-  const asked = deleteReader.read(input);
-  removeOverride(job, namespaceOf(asked), asked.identifier);
+export const deleteOverride: OperationHandler = (job, input) => {
+  const asked = deleteValidator.validate(input);
+  removeOverride(job, namespaceReferenceOf(asked), asked.identifier);
   return {};
 };
 
-export const listOverrides: Handler = (job, input) => {
-  const asked = listReader.read(input);
-  const { items, rest } = pageOf(overridesOf(job, namespaceOf(asked)), asked, PAGE_MAX);
-  return { overrides: items.map(shown), ...rest };
+export const listOverrides: OperationHandler = (job, input) => {
+  const asked = listValidator.validate(input);
+  const { items, rest } = pageOf(
+    overridesInScope(job, namespaceReferenceOf(asked)),
+    asked,
+    PAGE_MAX,
+  );
+  return { overrides: items.map(toResponseItem), ...rest };
 };
 
 /** All overrides of all namespaces, each as an import takes it. */
-export const exportOverrides: Handler = ({ registry, permissions }, input) => {
-  const asked = exportReader.read(input);
+export const exportOverrides: OperationHandler = ({ registry, permissions }, input) => {
+  const asked = exportValidator.validate(input);
   permissions.require('read_override', undefined);
   const { items, rest } = pageOf(registry.overrides(), asked, EXPORT_PAGE_MAX);
   const overrides = items.map((override) => {
-    const { id: _, ...fields } = shown(override);
+    const { id: _, ...fields } = toResponseItem(override);
     const namespaceName = registry.namespaceOf(override);
     // The name of a namespace that looks like a pattern would be taken for one.
     const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
@@ -108,16 +121,17 @@ export const exportOverrides: Handler = ({ registry, permissions }, input) => {
 };
 
 /** Sets many overrides, all or none. */
-export const importOverrides: Handler = (job, input) => {
-  const { overrides, dryRun = false } = importReader.read(input);
+export const importOverrides: OperationHandler = (job, input) => {
+  const { overrides, dryRun = false } = importValidator.validate(input);
   const done = { created: 0, updated: 0, unchanged: 0 };
   const { registry } = job;
-  const { mark } = registry;
-  const bodies = overrides.map((item, i) => inItem(i, () => itemReader.read(item)));
+  const { journalLength } = registry;
+  const bodies = overrides.map((item, i) => withItemIndex(i, () => itemValidator.validate(item)));
   const changed = new Set<string>();
   bodies.forEach((body, i) => {
-    const put = () => putOverride(job, namespaceOf(body), body.identifier, fieldsOf(body));
-    const { override, before } = inItem(i, put);
+    const put = () =>
+      putOverride(job, namespaceReferenceOf(body), body.identifier, overrideValuesOf(body));
+    const { override, before } = withItemIndex(i, put);
     if (override === before) {
       done.unchanged++;
       return;
@@ -125,42 +139,45 @@ export const importOverrides: Handler = (job, input) => {
     done[before === undefined ? 'created' : 'updated']++;
     changed.add(registry.namespaceOf(override));
   });
-  if (dryRun) registry.rollBack(mark);
+  if (dryRun) registry.rollBack(journalLength);
   else if (changed.size > 0) job.audit(overridesImport(changed, done));
   return { ...done, dryRun };
 };
 
-export const listNamespaces: Handler = ({ registry, permissions }, input) => {
-  const asked = namespacesReader.read(input);
-  if (!permissions.maySomewhere('read_namespace')) permissions.require('read_namespace', undefined);
+export const listNamespaces: OperationHandler = ({ registry, permissions }, input) => {
+  const asked = namespacesValidator.validate(input);
+  if (!permissions.mayInSomeNamespace('read_namespace'))
+    permissions.require('read_namespace', undefined);
   const visible = registry.namespaces().filter(({ id }) => permissions.may('read_namespace', id));
   const { items, rest } = pageOf(visible, asked, PAGE_MAX);
   return { namespaces: items.map(({ id, name }) => ({ id, name })), ...rest };
 };
 
-type SetBody = Static<typeof setReader.schema>;
+type SetBody = Static<typeof setValidator.schema>;
 
-function fieldsOf({ limit, duration: durationMs, async: isAsync = false }: SetBody) {
+function overrideValuesOf({ limit, duration: durationMs, async: isAsync = false }: SetBody) {
   return { limit, durationMs, isAsync };
 }
 
 /** Where a request names both, the id decides. */
-function namespaceOf(body: Pick<SetBody, keyof typeof namespaceFields>): NamesNamespace {
+function namespaceReferenceOf(
+  body: Pick<SetBody, keyof typeof namespaceFields>,
+): NamespaceReference {
   const { namespaceId: id, namespaceName: name } = body;
   if (id !== undefined) return { id };
   if (name !== undefined) return { name, field: 'namespaceName' };
   throw new ApiError('BAD_REQUEST', 'one of "namespaceId" and "namespaceName" must be given');
 }
 
-function shown({ id, identifier, limit, durationMs, isAsync }: Override) {
+function toResponseItem({ id, identifier, limit, durationMs, isAsync }: Override) {
   return { id, identifier, limit, duration: durationMs, async: isAsync };
 }
 
 /** Says of an error in which item of an import it is. */
-function inItem<T>(index: number, work: () => T): T {
+function withItemIndex<T>(index: number, action: () => T): T {
   try {
-    return work();
+    return action();
   } catch (error) {
-    throw error instanceof ApiError ? error.inItem('overrides', index) : error;
+    throw error instanceof ApiError ? error.forListItem('overrides', index) : error;
   }
 }

@@ -2,26 +2,27 @@
 
 import { resolve } from 'node:path';
 import Type from 'typebox';
-import { reachable } from '../../greeting.ts';
+import { locallyReachableHost } from '../../greeting.ts';
 import { PAGE_MAX } from '../../limits.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { bodyReader } from '../schema.ts';
-import type { Handler } from '../service.ts';
+import { createValidator } from '../schema.ts';
+import type { OperationHandler } from '../service.ts';
 
-const reader = bodyReader(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+const validator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
 
 /** Those in force in namespaces that the key may read, and where gateways ask without a key. */
-export const listPolicies: Handler = ({ registry, permissions, gateways }, input) => {
-  const asked = reader.read(input);
-  if (!permissions.maySomewhere('read_namespace')) permissions.require('read_namespace', undefined);
+export const listPolicies: OperationHandler = ({ registry, permissions, gateways }, input) => {
+  const asked = validator.validate(input);
+  if (!permissions.mayInSomeNamespace('read_namespace'))
+    permissions.require('read_namespace', undefined);
   const all = gateways.policies().map((policy, row) => ({ policy, row }));
   const visible = all.filter(({ policy }) => {
     return permissions.may('read_namespace', registry.namespaceByName(policy.namespace)?.id);
   });
   const { items, rest } = pageOf(visible, asked, PAGE_MAX);
-  const { host, port, socket } = gateways.places;
+  const { host, port, socket } = gateways.addresses;
   const gateway = {
-    url: port === undefined ? undefined : `http://${reachable(host)}:${port}`,
+    url: port === undefined ? undefined : `http://${locallyReachableHost(host)}:${port}`,
     socket: socket === undefined ? undefined : resolve(socket),
   };
   return { policies: items.map(({ policy }) => policy), gateway, ...rest };

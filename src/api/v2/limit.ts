@@ -10,7 +10,7 @@ import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
 import type { Decision } from '../../counters/window.ts';
 import type { Check } from '../../decide/decider.ts';
-import { describe } from '../../describe.ts';
+import { formatValue } from '../../describe.ts';
 import { ApiError } from '../../errors.ts';
 import {
   AMOUNT_MAX,
@@ -22,15 +22,15 @@ import {
   V2_DURATION_MAX_MS,
 } from '../../limits.ts';
 import type { Namespace } from '../../namespaces/known.ts';
-import { type AnswerWriter, piece } from '../answer.ts';
-import { AskedCheck, type Takes } from '../asked.ts';
+import { type BodyWriter, encodeFragment } from '../answer.ts';
+import { CheckRequest, type CheckRules } from '../asked.ts';
 import type { NamespaceFinder } from '../finder.ts';
 import { parseBody } from '../json.ts';
 import type { RequestIds } from '../request-ids.ts';
-import { FIELD, type Scan, UNUSUAL } from '../scan.ts';
-import { integer, milliseconds, strictReader, text } from '../schema.ts';
+import { type BodyScanner, FIELD, UNSUPPORTED } from '../scan.ts';
+import { createStrictValidator, integer, milliseconds, text } from '../schema.ts';
 
-const Limit = Type.Object(
+const CheckSchema = Type.Object(
   {
     namespace: text(1, NAMESPACE_MAX_CHARACTERS),
     identifier: text(1, IDENTIFIER_MAX_CHARACTERS),
@@ -41,36 +41,41 @@ const Limit = Type.Object(
   { takes: 'a JSON object' },
 );
 
-export const limitReader = strictReader(Limit);
-export const itemReader = strictReader(Limit, 'a check');
+export const limitValidator = createStrictValidator(CheckSchema);
+export const itemValidator = createStrictValidator(CheckSchema, 'a check');
 
-const TAKES: Takes = {
-  required: FIELD.namespace | FIELD.identifier | FIELD.limit | FIELD.duration,
-  optional: FIELD.cost,
-  identifierMin: 1,
+const CHECK_RULES: CheckRules = {
+  requiredFields: FIELD.namespace | FIELD.identifier | FIELD.limit | FIELD.duration,
+  optionalFields: FIELD.cost,
+  identifierMinCharacters: 1,
   durationMaxMs: V2_DURATION_MAX_MS,
 };
 
 /** Reads the checks of a thread, each into the same object as the one of its number before. */
-export class ReaderV2 {
-  readonly #scan: Scan;
+export class CheckReaderV2 {
+  readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
-  readonly #checks: AskedCheck[];
+  readonly #checks: CheckRequest[];
 
-  constructor(scan: Scan, namespaces: NamespaceFinder) {
-    this.#scan = scan;
+  constructor(scanner: BodyScanner, namespaces: NamespaceFinder) {
+    this.#scanner = scanner;
     this.#namespaces = namespaces;
-    this.#checks = Array.from({ length: MULTI_LIMIT_MAX }, () => new AskedCheck(scan.memory, true));
+    this.#checks = Array.from(
+      { length: MULTI_LIMIT_MAX },
+      () => new CheckRequest(scanner.memory, true),
+    );
   }
 
   /** @param bytes the complete body */
-  read(key: Key, bytes: ArrayBuffer | Uint8Array): AskedCheck {
+  read(key: Key, bytes: ArrayBuffer | Uint8Array): CheckRequest {
     const check = this.#checks[0];
     const namespaces = this.#namespaces;
-    const isTaken = this.#scan.isObject(bytes) && check.take(this.#scan, TAKES);
-    if (!isTaken) check.set(limitReader.read(parseBody(bytes)), 0);
-    const { named, cost } = check;
-    check.namespace = namespaces.find(key, 'limit', named) ?? namespaces.toUse(named, cost !== 0);
+    const isTaken = this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
+    if (!isTaken) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
+    const { namespaceIdOrName, cost } = check;
+    check.namespace =
+      namespaces.find(key, 'limit', namespaceIdOrName) ??
+      namespaces.getOrCreate(namespaceIdOrName, cost !== 0);
     return check;
   }
 
@@ -78,7 +83,7 @@ export class ReaderV2 {
    * The checks of one request.
    * @param bytes the complete body
    */
-  readMany(key: Key, bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] {
+  readMany(key: Key, bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] {
     const checks = this.#scanMany(bytes) ?? this.#parseMany(bytes);
     const namespaces = this.#namespaces;
     let at = 0;
@@ -86,7 +91,7 @@ export class ReaderV2 {
       // A 403 for any of them comes before a 404 for another.
       const mayAll = key.permissions.mayLimitAnywhere;
       for (at = 0; at < checks.length && !mayAll; at++) {
-        namespaces.require(key, 'limit', checks[at].named);
+        namespaces.requirePermission(key, 'limit', checks[at].namespaceIdOrName);
       }
       const missing: number[] = [];
       const created = new Set<string>();
@@ -95,139 +100,141 @@ export class ReaderV2 {
       for (at = 0; at < checks.length; at++) {
         const check = checks[at];
         // Most name the same: to compare is less than to look up.
-        if (check.named !== last) namespace = namespaces.find(key, 'limit', check.named);
-        last = check.named;
+        if (check.namespaceIdOrName !== last)
+          namespace = namespaces.find(key, 'limit', check.namespaceIdOrName);
+        last = check.namespaceIdOrName;
         if (namespace !== undefined) {
           check.namespace = namespace;
           continue;
         }
         missing.push(at);
         if (check.cost === 0) continue;
-        created.add(check.named);
-        namespaces.requireRoom(created);
+        created.add(check.namespaceIdOrName);
+        namespaces.requireCapacity(created);
       }
       for (at of missing) {
         const check = checks[at];
-        check.namespace = namespaces.toUse(check.named, check.cost !== 0);
+        check.namespace = namespaces.getOrCreate(check.namespaceIdOrName, check.cost !== 0);
       }
       return checks;
     } catch (error) {
-      throw error instanceof ApiError ? error.inItem('', at) : error;
+      throw error instanceof ApiError ? error.forListItem('', at) : error;
     }
   }
 
   /** @returns undefined for what it leaves to the schema */
-  #scanMany(bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] | undefined {
-    const scan = this.#scan;
-    const length = scan.put(bytes);
+  #scanMany(bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] | undefined {
+    const scan = this.#scanner;
+    const length = scan.load(bytes);
     let at = scan.firstItem();
-    for (let count = 0; at !== UNUSUAL && count < MULTI_LIMIT_MAX; at = scan.nextItem(at)) {
-      at = scan.object(at);
-      if (at === UNUSUAL || !this.#checks[count++].take(scan, TAKES)) return undefined;
-      if (scan.isEnd(at, length)) return this.#checks.slice(0, count);
+    for (let count = 0; at !== UNSUPPORTED && count < MULTI_LIMIT_MAX; at = scan.nextItem(at)) {
+      at = scan.scanObject(at);
+      if (at === UNSUPPORTED || !this.#checks[count++].setFromScan(scan, CHECK_RULES))
+        return undefined;
+      if (scan.isEndOfList(at, length)) return this.#checks.slice(0, count);
     }
     return undefined;
   }
 
-  #parseMany(bytes: ArrayBuffer | Uint8Array): readonly AskedCheck[] {
+  #parseMany(bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] {
     const items = parseBody(bytes, MULTI_LIMIT_VALUES_MAX);
     const takes = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
     if (!Array.isArray(items) || items.length < 1 || items.length > MULTI_LIMIT_MAX) {
-      const message = `the body must be ${takes}; got ${describe(items)}`;
+      const message = `the body must be ${takes}; got ${formatValue(items)}`;
       throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: `give ${takes}` });
     }
     let end = 0;
     return items.map((item, number) => {
       const check = this.#checks[number];
       try {
-        end = check.set(itemReader.read(item), end);
+        end = check.setFromBody(itemValidator.validate(item), end);
       } catch (error) {
-        throw error instanceof ApiError ? error.inItem('', number) : error;
+        throw error instanceof ApiError ? error.forListItem('', number) : error;
       }
       return check;
     });
   }
 }
 
-const META = piece('{"meta":{"requestId":"');
-const LIMIT = piece('"},"data":{"limit":');
-const REMAINING = piece(',"remaining":');
-const RESET = piece(',"reset":');
-const ADMITTED = piece(',"success":true');
-const REFUSED = piece(',"success":false');
-const OVERRIDE = piece(',"overrideId":"');
-const QUOTE = piece('"');
-const END = piece('}}');
+const META = encodeFragment('{"meta":{"requestId":"');
+const LIMIT = encodeFragment('"},"data":{"limit":');
+const REMAINING = encodeFragment(',"remaining":');
+const RESET = encodeFragment(',"reset":');
+const ALLOWED = encodeFragment(',"success":true');
+const DENIED = encodeFragment(',"success":false');
+const OVERRIDE = encodeFragment(',"overrideId":"');
+const QUOTE = encodeFragment('"');
+const END = encodeFragment('}}');
 
 /** The body of the 200. */
-export function answerV2(
-  writer: AnswerWriter,
+export function writeResponseV2(
+  writer: BodyWriter,
   ids: RequestIds,
   check: Check,
   decision: Decision,
 ): Uint8Array {
-  writer.begin(0);
-  writer.piece(META);
-  ids.write(writer);
-  writer.piece(LIMIT);
-  writer.integer(check.limit);
-  writer.piece(REMAINING);
-  writer.integer(decision.remaining);
-  writer.piece(RESET);
-  writer.integer(decision.reset);
-  writer.piece(decision.admitted ? ADMITTED : REFUSED);
+  writer.seek(0);
+  writer.writeFragment(META);
+  ids.writeNext(writer);
+  writer.writeFragment(LIMIT);
+  writer.writeInteger(check.limit);
+  writer.writeFragment(REMAINING);
+  writer.writeInteger(decision.remaining);
+  writer.writeFragment(RESET);
+  writer.writeInteger(decision.reset);
+  writer.writeFragment(decision.allowed ? ALLOWED : DENIED);
   writeOverride(writer, check);
-  writer.piece(END);
-  return writer.all();
+  writer.writeFragment(END);
+  return writer.finish();
 }
 
-const ALL_PASSED = piece('"},"data":{"passed":true,"limits":[');
-const NOT_ALL_PASSED = piece('"},"data":{"passed":false,"limits":[');
-const NAMESPACE = piece('{"namespace":');
-const NEXT_NAMESPACE = piece(',{"namespace":');
-const IDENTIFIER = piece(',"identifier":');
-const ITEM_LIMIT = piece(',"limit":');
-const PASSED = piece(',"passed":true');
-const FAILED = piece(',"passed":false');
-const END_OF_ITEM = piece('}');
-const END_OF_MANY = piece(']}}');
+const ALL_PASSED = encodeFragment('"},"data":{"passed":true,"limits":[');
+const NOT_ALL_PASSED = encodeFragment('"},"data":{"passed":false,"limits":[');
+const NAMESPACE = encodeFragment('{"namespace":');
+const NEXT_NAMESPACE = encodeFragment(',{"namespace":');
+const IDENTIFIER = encodeFragment(',"identifier":');
+const ITEM_LIMIT = encodeFragment(',"limit":');
+const PASSED = encodeFragment(',"passed":true');
+const FAILED = encodeFragment(',"passed":false');
+const END_OF_ITEM = encodeFragment('}');
+const END_OF_MANY = encodeFragment(']}}');
 
-/** @param decision of a check, by its number */
-export function answerMany(
-  writer: AnswerWriter,
+/** @param decisionOf of a check, by its number */
+export function writeMultiResponse(
+  writer: BodyWriter,
   ids: RequestIds,
-  checks: readonly AskedCheck[],
+  checks: readonly CheckRequest[],
   passed: boolean,
-  decision: (number: number) => Decision,
+  decisionOf: (number: number) => Decision,
 ): Uint8Array {
-  writer.begin(0);
-  writer.piece(META);
-  ids.write(writer);
-  writer.piece(passed ? ALL_PASSED : NOT_ALL_PASSED);
+  writer.seek(0);
+  writer.writeFragment(META);
+  ids.writeNext(writer);
+  writer.writeFragment(passed ? ALL_PASSED : NOT_ALL_PASSED);
   for (let number = 0; number < checks.length; number++) {
     const check = checks[number];
-    const { admitted, remaining, reset } = decision(number);
-    writer.piece(number === 0 ? NAMESPACE : NEXT_NAMESPACE);
-    writer.json(check.named);
-    writer.piece(IDENTIFIER);
-    writer.jsonOf(check.memory, check.from, check.to);
-    writer.piece(ITEM_LIMIT);
-    writer.integer(check.limit);
-    writer.piece(REMAINING);
-    writer.integer(remaining);
-    writer.piece(RESET);
-    writer.integer(reset);
-    writer.piece(admitted ? PASSED : FAILED);
+    const { allowed, remaining, reset } = decisionOf(number);
+    writer.writeFragment(number === 0 ? NAMESPACE : NEXT_NAMESPACE);
+    writer.writeJsonText(check.namespaceIdOrName);
+    writer.writeFragment(IDENTIFIER);
+    writer.writeJsonTextFrom(check.memory, check.identifierFrom, check.identifierTo);
+    writer.writeFragment(ITEM_LIMIT);
+    writer.writeInteger(check.limit);
+    writer.writeFragment(REMAINING);
+    writer.writeInteger(remaining);
+    writer.writeFragment(RESET);
+    writer.writeInteger(reset);
+    writer.writeFragment(allowed ? PASSED : FAILED);
     writeOverride(writer, check);
-    writer.piece(END_OF_ITEM);
+    writer.writeFragment(END_OF_ITEM);
   }
-  writer.piece(END_OF_MANY);
-  return writer.all();
+  writer.writeFragment(END_OF_MANY);
+  return writer.finish();
 }
 
-function writeOverride(writer: AnswerWriter, { overrideId }: Check): void {
+function writeOverride(writer: BodyWriter, { overrideId }: Check): void {
   if (overrideId === undefined) return;
-  writer.piece(OVERRIDE);
-  writer.ascii(overrideId);
-  writer.piece(QUOTE);
+  writer.writeFragment(OVERRIDE);
+  writer.writeAscii(overrideId);
+  writer.writeFragment(QUOTE);
 }

@@ -11,61 +11,68 @@ import {
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
   PAGE_MAX,
-  V2_PAGE,
+  V2_PAGE_DEFAULT,
 } from '../../limits.ts';
 import type { Override } from '../../registry/registry.ts';
-import { idOrName } from '../named.ts';
-import { findOverride, overridesOf, removeOverride, setOverride } from '../overrides.ts';
+import { parseNamespaceReference } from '../named.ts';
+import { findOverride, overridesInScope, removeOverride, setOverride } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { integer, milliseconds, strictReader, text } from '../schema.ts';
-import type { Handler } from '../service.ts';
+import { createStrictValidator, integer, milliseconds, text } from '../schema.ts';
+import type { OperationHandler } from '../service.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const namespace = text(1, NAMESPACE_MAX_CHARACTERS);
-const One = { namespace, identifier: text(1, IDENTIFIER_MAX_CHARACTERS) };
+const overrideSelectorFields = { namespace, identifier: text(1, IDENTIFIER_MAX_CHARACTERS) };
 
-const setReader = strictReader(
+const setValidator = createStrictValidator(
   Type.Object(
     {
-      ...One,
+      ...overrideSelectorFields,
       limit: integer(0, AMOUNT_MAX),
       duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
     },
     JSON_OBJECT,
   ),
 );
-const oneReader = strictReader(Type.Object(One, JSON_OBJECT));
-const listReader = strictReader(Type.Object({ namespace, ...pageFields(PAGE_MAX) }, JSON_OBJECT));
+const selectorValidator = createStrictValidator(Type.Object(overrideSelectorFields, JSON_OBJECT));
+const listValidator = createStrictValidator(
+  Type.Object({ namespace, ...pageFields(PAGE_MAX) }, JSON_OBJECT),
+);
 
-const scopeOf = (body: { namespace: string }) => idOrName('namespace', body.namespace);
+const namespaceReferenceOf = (body: { namespace: string }) =>
+  parseNamespaceReference('namespace', body.namespace);
 
-export const setOverrideV2: Handler = (job, input) => {
-  const body = setReader.read(input);
+export const setOverrideV2: OperationHandler = (job, input) => {
+  const body = setValidator.validate(input);
   const { identifier, limit, duration: durationMs } = body;
   const said = { limit, durationMs, isAsync: false };
-  const { id: overrideId } = setOverride(job, scopeOf(body), identifier, said);
+  const { id: overrideId } = setOverride(job, namespaceReferenceOf(body), identifier, said);
   return { data: { overrideId } };
 };
 
-export const getOverrideV2: Handler = (job, input) => {
-  const asked = oneReader.read(input);
-  return { data: shown(findOverride(job, scopeOf(asked), asked.identifier)) };
+export const getOverrideV2: OperationHandler = (job, input) => {
+  const asked = selectorValidator.validate(input);
+  return { data: toResponseItem(findOverride(job, namespaceReferenceOf(asked), asked.identifier)) };
 };
 
-export const deleteOverrideV2: Handler = (job, input) => {
-  const asked = oneReader.read(input);
-  removeOverride(job, scopeOf(asked), asked.identifier);
+export const deleteOverrideV2: OperationHandler = (job, input) => {
+  const asked = selectorValidator.validate(input);
+  removeOverride(job, namespaceReferenceOf(asked), asked.identifier);
   return { data: {} };
 };
 
-export const listOverridesV2: Handler = (job, input) => {
-  const asked = listReader.read(input);
-  const { items, rest } = pageOf(overridesOf(job, scopeOf(asked)), asked, V2_PAGE);
+export const listOverridesV2: OperationHandler = (job, input) => {
+  const asked = listValidator.validate(input);
+  const { items, rest } = pageOf(
+    overridesInScope(job, namespaceReferenceOf(asked)),
+    asked,
+    V2_PAGE_DEFAULT,
+  );
   const { cursor } = rest;
   const pagination = cursor === undefined ? { hasMore: false } : { hasMore: true, cursor };
-  return { data: items.map(shown), pagination };
+  return { data: items.map(toResponseItem), pagination };
 };
 
-function shown({ id: overrideId, identifier, limit, durationMs: duration }: Override) {
+function toResponseItem({ id: overrideId, identifier, limit, durationMs: duration }: Override) {
   return { overrideId, identifier, limit, duration };
 }

@@ -3,28 +3,28 @@
 import type { Policy } from '../../policies/policy.ts';
 import {
   checkPath,
+  denialHeaders,
   httpUrl,
   identifyingHeaders,
-  overTcpOnly,
   quotaHeaders,
-  refusalHeaders,
+  tcpOnlyError,
   yamlList,
 } from './names.ts';
-import { type Setup, TIMEOUT_MS } from './setup.ts';
+import { type GatewaySetup, TIMEOUT_MS } from './setup.ts';
 
 /** @throws StartError where weir is on a Unix socket */
-export function apisix({ policy, weir, listen, upstream }: Setup): string {
-  if ('socket' in weir) throw overTcpOnly('APISIX');
+export function apisix({ policy, weir, listenPort, upstream }: GatewaySetup): string {
+  if ('socket' in weir) throw tcpOnlyError('APISIX');
   const trusted = policy.trustedHops > 1 ? ', trusted_addresses: [<proxies in front>]' : '';
   const envs = weir.needsKey ? '\n#   nginx_config: { envs: [WEIR_KEY] }' : '';
   return `# Policy ${policy.namespace} of weir for APISIX 3.14 or later.
 # This is conf/apisix.yaml of its standalone mode, for which conf/config.yaml has
-#   apisix: { node_listen: ${listen}${trusted} }
+#   apisix: { node_listen: ${listenPort}${trusted} }
 #   deployment: { role: data_plane, role_data_plane: { config_provider: yaml } }${envs}
 routes:
   - id: application
     uri: /*
-    plugins:${oneLine(policy)}
+    plugins:${joinRepeatedHeaders(policy)}
       proxy-rewrite:
         headers:
           # A client's own goes nowhere.
@@ -35,14 +35,14 @@ routes:
         # Without the client's body. APISIX sets X-Forwarded-For to the address of the connection,
         # X-Forwarded-Method and X-Forwarded-Uri, whatever the client's own say.
         request_method: GET
-${asked(policy)}${added(policy, weir.needsKey)}
+${requestHeaders(policy)}${extraHeaders(policy, weir.needsKey)}
         # Of a refusal, whose body is passed on.
         client_headers:
-${yamlList(refusalHeaders(policy), 10)}
+${yamlList(denialHeaders(policy), 10)}
         # Of an admission, to the application, and from there to the client.
         upstream_headers:
 ${yamlList(quotaHeaders(policy), 10)}
-${failures(policy)}
+${failureMode(policy)}
         # Longer than a flood delays an answer on a busy machine.
         timeout: ${TIMEOUT_MS}
         # weir closes an idle connection after 10 s, and must not be the first to.
@@ -68,7 +68,7 @@ ${quotaHeaders(policy)
 }
 
 /** forward-auth asks by the first of repeated headers; the application would get all of them. */
-function oneLine(policy: Policy): string {
+function joinRepeatedHeaders(policy: Policy): string {
   const names = identifyingHeaders(policy).map((name) => JSON.stringify(name));
   if (names.length === 0) return '';
   return `
@@ -89,7 +89,7 @@ function oneLine(policy: Policy): string {
             end`;
 }
 
-function asked(policy: Policy): string {
+function requestHeaders(policy: Policy): string {
   const names = identifyingHeaders(policy);
   const others = "        # Of the client's headers no others reach weir.";
   if (names.length === 0) return others;
@@ -98,7 +98,7 @@ function asked(policy: Policy): string {
 ${yamlList(names, 10)}`;
 }
 
-function added(policy: Policy, needsKey: boolean): string {
+function extraHeaders(policy: Policy, needsKey: boolean): string {
   const lines = [];
   if (policy.trustedHops > 1) {
     lines.push(
@@ -116,7 +116,7 @@ function added(policy: Policy, needsKey: boolean): string {
 ${lines.map((line) => `          ${line}`).join('\n')}`;
 }
 
-function failures({ onError }: Policy): string {
+function failureMode({ onError }: Policy): string {
   const status = `
         status_on_error: 429`;
   return `\

@@ -5,11 +5,11 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { bareHost, checkPath, namesOf, quotaHeaders } from './names.ts';
-import { type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { bareHost, checkPath, identifyingNames, quotaHeaders } from './names.ts';
+import { type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
 /** All but the function that the framework calls. */
-export function asking({ policy, weir }: Setup): string {
+export function weirClientSource({ policy, weir }: GatewaySetup): string {
   const key = weir.needsKey
     ? `
 // The key by which weir knows this application.
@@ -17,11 +17,11 @@ const KEY = process.env.WEIR_KEY?.trim();
 if (!KEY) throw new Error('WEIR_KEY is not set');
 `
     : '';
-  const rows = identity(policy);
+  const rows = identityRows(policy);
   if (weir.needsKey) rows.push("'X-Weir-Key': KEY,");
   return `import { Agent, get } from 'node:http';
 
-const WEIR = { ${place(weir)}, path: '${checkPath(policy)}' };
+const WEIR = { ${connectionOptions(weir)}, path: '${checkPath(policy)}' };
 // Connections are kept, and closed after 5 s without a request: weir does it after 10 s. A flood
 // waits for one of so many, and that time does not count as weir's.
 const agent = new Agent({ keepAlive: true, timeout: 5_000, maxSockets: 64 });
@@ -32,7 +32,7 @@ const HANGS_AFTER = 64;
 const TRIED_EVERY_MS = 1_000;
 let unanswered = 0;
 let isTried = false;
-${fallBack(policy)}
+${fallbackSource(policy)}
 ${key}
 // How much is left, on every answer; on a refusal, what weir says of it as well.
 const ADMITTED = [
@@ -48,7 +48,7 @@ function identity(request) {
 ${rows.map((row) => `    ${row}`).join('\n')}
   };
 }
-${cookieNames(policy).length > 0 ? COOKIES : ''}
+${cookieNames(policy).length > 0 ? COOKIES_SOURCE : ''}
 // Of more weir takes no notice: that is the client's own doing, and lets nobody in.
 const IDENTITY_MAX = 16_384;
 const TOO_LARGE = { status: 431, headers: {}, body: '' };
@@ -120,12 +120,12 @@ function decisionOf({ statusCode: status, headers: said }, body) {
 `;
 }
 
-function place(weir: Weir): string {
+function connectionOptions(weir: WeirAddress): string {
   if ('socket' in weir) return `socketPath: ${quoted(weir.socket)}`;
   return `host: ${quoted(bareHost(weir.host))}, port: ${weir.port}`;
 }
 
-function fallBack({ onError }: Policy): string {
+function fallbackSource({ onError }: Policy): string {
   return onError === 'allow'
     ? `// Whatever else weir answers, or if it does not: the request passes (onError: allow).
 const FALL_BACK = { status: 200, headers: {}, body: '' };`
@@ -142,20 +142,20 @@ const FALL_BACK = {
 }
 
 /** Headers to ask with, a line each. */
-function identity(policy: Policy): string[] {
+function identityRows(policy: Policy): string[] {
   const { identify } = policy;
-  const rows = identify.includes('ip') ? address(policy) : [];
+  const rows = identify.includes('ip') ? addressRows(policy) : [];
   if (identify.includes('method')) rows.push(`'X-Forwarded-Method': request.method,`);
   if (identify.includes('path'))
     rows.push(`'X-Forwarded-Uri': request.originalUrl.split('?', 1)[0],`);
-  const headers = namesOf(policy, 'header').map((name) => quoted(name.toLowerCase()));
+  const headers = identifyingNames(policy, 'header').map((name) => quoted(name.toLowerCase()));
   rows.push(...headers.map((name) => `${name}: request.headers[${name}] ?? [],`));
   const names = cookieNames(policy).map(quoted);
   if (names.length > 0) rows.push(`Cookie: cookies(request, [${names.join(', ')}]),`);
   return rows;
 }
 
-function address({ trustedHops }: Policy): string[] {
+function addressRows({ trustedHops }: Policy): string[] {
   if (trustedHops === 1) {
     return [
       '// Who has gone has no address, and is counted with all whom weir cannot tell apart.',
@@ -170,15 +170,17 @@ function address({ trustedHops }: Policy): string[] {
 
 /** Of the cookies that identify, unless all of them do. */
 function cookieNames(policy: Policy): string[] {
-  const isWhole = namesOf(policy, 'header').some((name) => name.toLowerCase() === 'cookie');
-  return isWhole ? [] : namesOf(policy, 'cookie');
+  const isWhole = identifyingNames(policy, 'header').some(
+    (name) => name.toLowerCase() === 'cookie',
+  );
+  return isWhole ? [] : identifyingNames(policy, 'cookie');
 }
 
 function quoted(text: string): string {
   return `'${text.replace(/[\\']/g, '\\$&')}'`;
 }
 
-const COOKIES = `
+const COOKIES_SOURCE = `
 // The cookies of these names, and none of the others.
 function cookies({ headers }, names) {
   const found = [];

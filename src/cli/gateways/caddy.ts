@@ -7,16 +7,19 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { dropsUnderscores, identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
-import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { dropsUnderscores, identifyingHeaders, identifyingNames, quotaHeaders } from './names.ts';
+import { CONNECTIONS_MAX, type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
 /** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
-const LEFT_OUT = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
+const REMOVED_HEADERS = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
 
-export function caddy({ policy, weir, listen, upstream }: Setup): string {
+export function caddy({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   const application = `${upstream.host}:${upstream.port}`;
-  const failing = unanswered(policy, application);
-  const forwarding = toApplication(application, [...replaced(policy), ...kept(policy)]);
+  const failing = failureLines(policy, application);
+  const forwarding = applicationProxyLines(application, [
+    ...removedQuotaHeaderLines(policy),
+    ...trustedProxyLines(policy),
+  ]);
   return `\
 # Caddy 2.6 or later, which asks weir about each request by the policy of ${policy.namespace}.
 # To try it: caddy run --config <this file> --adapter caddyfile
@@ -35,14 +38,14 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	}
 }
 
-:${listen} {
+:${listenPort} {
 	# A client has no say in what is for weir.
 	request_header -X-Weir-Key
 	# To WebSocket only: by another protocol a client could ask past weir.
 	@websocket header_regexp Upgrade (?i)^websocket$
 	@otherwise not header_regexp Upgrade (?i)^websocket$
 	request_header @websocket Upgrade websocket
-	request_header @otherwise -Upgrade${block(1, oneLine(policy))}
+	request_header @otherwise -Upgrade${block(1, joinRepeatedHeaders(policy))}
 
 	@connect method CONNECT
 	# Of any other target Caddy would ask weir as it came, and not for the policy.
@@ -51,7 +54,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 	route {
 		respond @connect 405
 		respond @target 400
-		${check(policy, weir).join('\n\t\t')}${block(2, forwarding)}
+		${checkLines(policy, weir).join('\n\t\t')}${block(2, forwarding)}
 	}
 
 	handle_errors {
@@ -62,7 +65,7 @@ export function caddy({ policy, weir, listen, upstream }: Setup): string {
 `;
 }
 
-const KEPT = [
+const KEEPALIVE_LINES = [
   '# Shorter than the 10 s after which weir closes a connection that is not used.',
   'keepalive 5s',
   `keepalive_idle_conns_per_host ${CONNECTIONS_MAX}`,
@@ -71,9 +74,9 @@ const KEPT = [
 ];
 
 /** What asks weir, and asks once more where it was the application that has answered. */
-function check(policy: Policy, weir: Weir): string[] {
-  const again = once(policy, weir, ['keepalive off'], UNDECIDED);
-  return once(policy, weir, KEPT, [
+function checkLines(policy: Policy, weir: WeirAddress): string[] {
+  const again = reverseProxyLines(policy, weir, ['keepalive off'], INVALID_RESPONSE_LINES);
+  return reverseProxyLines(policy, weir, KEEPALIVE_LINES, [
     '# A busy Caddy (2.6, and many later) may take a connection to the application for one to',
     '# weir. A connection that is made for this request alone is one to weir.',
     'handle_response {',
@@ -82,7 +85,7 @@ function check(policy: Policy, weir: Weir): string[] {
   ]);
 }
 
-const UNDECIDED = [
+const INVALID_RESPONSE_LINES = [
   '# Answers that weir should not give: logged as errors.',
   '@key status 401 403',
   'handle_response @key {',
@@ -97,14 +100,19 @@ const UNDECIDED = [
  * @param connections how they are kept
  * @param otherwise what becomes of answers that are no decision
  */
-function once(policy: Policy, weir: Weir, connections: string[], otherwise: string[]): string[] {
+function reverseProxyLines(
+  policy: Policy,
+  weir: WeirAddress,
+  connections: string[],
+  otherwise: string[],
+): string[] {
   return [
-    `reverse_proxy ${weirAt(weir)} {`,
+    `reverse_proxy ${weirUpstream(weir)} {`,
     ...[
       'method GET',
       `rewrite /v1/check/${policy.namespace}?`,
-      ...identity(policy),
-      ...keyOf(weir),
+      ...identityLines(policy),
+      ...keyLines(weir),
       'transport http {',
       '\tversions 1.1',
       `\tdial_timeout ${TIMEOUT_MS}ms`,
@@ -144,23 +152,24 @@ function once(policy: Policy, weir: Weir, connections: string[], otherwise: stri
 }
 
 /** What Caddy says where it was still sending a head when weir had answered and closed. */
-const CUT_OFF = '`{http.error.message}.matches("(write|read).*(broken pipe|connection reset)")`';
+const CONNECTION_RESET_EXPRESSION =
+  '`{http.error.message}.matches("(write|read).*(broken pipe|connection reset)")`';
 
-function unanswered(policy: Policy, application: string): string[] {
+function failureLines(policy: Policy, application: string): string[] {
   if (policy.onError === 'allow') {
     return [
       '@unanswered {',
       '\tnot vars weir admitted',
-      `\tnot expression ${CUT_OFF}`,
+      `\tnot expression ${CONNECTION_RESET_EXPRESSION}`,
       '}',
       '# Weir has cut off a head that it does not take, as above.',
       '@cut {',
       '\tnot vars weir admitted',
-      `\texpression ${CUT_OFF}`,
+      `\texpression ${CONNECTION_RESET_EXPRESSION}`,
       '}',
       'respond @cut 431',
       '# The request goes on, without a limit.',
-      ...toApplication(`@unanswered ${application}`, kept(policy)),
+      ...applicationProxyLines(`@unanswered ${application}`, trustedProxyLines(policy)),
     ];
   }
   return [
@@ -185,8 +194,8 @@ function block(indent: number, ...lines: string[][]): string {
 const PLAIN_NAME = /^[a-z0-9][a-z0-9_-]*$/i;
 
 /** Weir joins several lines of one name, of which an application may look at one. */
-function oneLine(policy: Policy): string[] {
-  const names = namesOf(policy, 'header').filter((name) => PLAIN_NAME.test(name));
+function joinRepeatedHeaders(policy: Policy): string[] {
+  const names = identifyingNames(policy, 'header').filter((name) => PLAIN_NAME.test(name));
   const lines = names.flatMap((name, i) => [
     '# The application gets the very one by which weir counts, in one line.',
     `@by${i} header ${name} *`,
@@ -202,13 +211,13 @@ function oneLine(policy: Policy): string[] {
 
 const ALL_TRUSTED = 'trusted_proxies 0.0.0.0/0 ::/0';
 
-function toApplication(to: string, settings: string[]): string[] {
+function applicationProxyLines(to: string, settings: string[]): string[] {
   if (settings.length === 0) return [`reverse_proxy ${to}`];
   return [`reverse_proxy ${to} {`, ...settings.map((line) => `\t${line}`), '}'];
 }
 
 /** The application may say how much is left of something else, by the same headers. */
-function replaced(policy: Policy): string[] {
+function removedQuotaHeaderLines(policy: Policy): string[] {
   return [
     '# What weir says takes the place of what the application does.',
     ...quotaHeaders(policy).map((name) => `header_down -${name}`),
@@ -216,12 +225,12 @@ function replaced(policy: Policy): string[] {
 }
 
 /** What the application is told of proxies before this one, which is all that they have said. */
-function kept({ trustedHops }: Policy): string[] {
+function trustedProxyLines({ trustedHops }: Policy): string[] {
   return trustedHops === 1 ? [] : [ALL_TRUSTED];
 }
 
 /** What weir is told of the caller: headers as they came, and what Caddy itself says. */
-function identity(policy: Policy): string[] {
+function identityLines(policy: Policy): string[] {
   const { identify, trustedHops } = policy;
   const lines: string[] = [];
   if (identify.includes('method')) {
@@ -234,7 +243,7 @@ function identity(policy: Policy): string[] {
     lines.push(ALL_TRUSTED);
   }
   const looksAt = identifyingHeaders(policy);
-  const left = LEFT_OUT.filter((name) => {
+  const left = REMOVED_HEADERS.filter((name) => {
     const [start] = name.toLowerCase().split('*');
     const isOne = (header: string) =>
       name.endsWith('*') ? header.startsWith(start) : header === start;
@@ -243,7 +252,7 @@ function identity(policy: Policy): string[] {
   return [...lines, ...left.map((name) => `header_up -${name}`)];
 }
 
-function keyOf(weir: Weir): string[] {
+function keyLines(weir: WeirAddress): string[] {
   if (!weir.needsKey) return [];
   return [
     '# From the environment of Caddy: a key of weir that may limit.',
@@ -251,7 +260,7 @@ function keyOf(weir: Weir): string[] {
   ];
 }
 
-function weirAt(weir: Weir): string {
+function weirUpstream(weir: WeirAddress): string {
   if ('socket' in weir) return `"unix/${weir.socket.replace(/["\\]/g, '\\$&')}"`;
   return `${weir.host}:${weir.port}`;
 }

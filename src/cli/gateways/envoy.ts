@@ -5,26 +5,32 @@ import type { Policy } from '../../policies/policy.ts';
 import {
   bareHost,
   checkPath,
+  denialHeaders,
   dropsUnderscores,
   identifyingHeaders,
   quotaHeaders,
-  refusalHeaders,
 } from './names.ts';
-import { CONNECTIONS_MAX, QUEUE_TIMEOUT_MS, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import {
+  CONNECTIONS_MAX,
+  type GatewaySetup,
+  QUEUE_TIMEOUT_MS,
+  TIMEOUT_MS,
+  type WeirAddress,
+} from './setup.ts';
 
 const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
 const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
 /** More than can be answered in time: none of them is a failure before its time is over. */
-const WAITING_MAX = 100_000;
+const PENDING_REQUESTS_MAX = 100_000;
 
-export function envoy({ policy, weir, listen, upstream }: Setup): string {
+export function envoy({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   return `# Policy ${policy.namespace} of weir for Envoy 1.31 or later:
 #   envoy -c <this file>
 static_resources:
   listeners:
     - name: clients
       address:
-        socket_address: { address: 0.0.0.0, port_value: ${listen} }
+        socket_address: { address: 0.0.0.0, port_value: ${listenPort} }
       filter_chains:
         - filters:
             - name: envoy.filters.network.http_connection_manager
@@ -47,7 +53,7 @@ ${dropsUnderscores(policy) ? UNDERSCORES : ''}                route_config:
                     - x-weir-key
                   # The quota headers of weir replace those of the application.
                   response_headers_to_remove:
-${listed(quotaHeaders(policy), 20)}
+${headerList(quotaHeaders(policy), 20)}
                   virtual_hosts:
                     - name: application
                       domains: ["*"]
@@ -59,8 +65,8 @@ ${listed(quotaHeaders(policy), 20)}
                     typed_config:
                       "@type": ${FILTERS}.http.ext_authz.v3.ExtAuthz
                       transport_api_version: V3
-${failures(policy)}
-${asked(policy)}
+${failureMode(policy)}
+${requestHeaders(policy)}
                       http_service:
                         server_uri:
                           uri: http://weir
@@ -68,16 +74,16 @@ ${asked(policy)}
                           # The wait for a connection counts as well, and a flood makes it long.
                           timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
                         # Before the client's own path, as it came; the method is the client's too.
-                        path_prefix: ${JSON.stringify(checkPath(policy))}${key(weir)}
+                        path_prefix: ${JSON.stringify(checkPath(policy))}${keyHeader(weir)}
                         authorization_response:
                           # Of a refusal, whose body is passed on.
                           allowed_client_headers:
                             patterns:
-${patterns(refusalHeaders(policy), 30)}
+${exactPatterns(denialHeaders(policy), 30)}
                           # Of an admission, added to what the application answers.
                           allowed_client_headers_on_success:
                             patterns:
-${patterns(quotaHeaders(policy), 30)}
+${exactPatterns(quotaHeaders(policy), 30)}
                   - name: envoy.filters.http.router
                     typed_config:
                       "@type": ${FILTERS}.http.router.v3.Router
@@ -89,8 +95,8 @@ ${patterns(quotaHeaders(policy), 30)}
       circuit_breakers:
         thresholds:
           - max_connections: ${CONNECTIONS_MAX}
-            max_pending_requests: ${WAITING_MAX}
-            max_requests: ${WAITING_MAX}
+            max_pending_requests: ${PENDING_REQUESTS_MAX}
+            max_requests: ${PENDING_REQUESTS_MAX}
       typed_extension_protocol_options:
         envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
           "@type": ${UPSTREAMS}.http.v3.HttpProtocolOptions
@@ -110,7 +116,7 @@ const UNDERSCORES = `\
                   headers_with_underscores_action: DROP_HEADER
 `;
 
-function failures({ onError }: Policy): string {
+function failureMode({ onError }: Policy): string {
   const status = `
                       status_on_error: { code: 429 }`;
   const isOpen = onError === 'allow';
@@ -121,26 +127,26 @@ function failures({ onError }: Policy): string {
 }
 
 /** What of the client's request reaches weir. */
-function asked(policy: Policy): string {
+function requestHeaders(policy: Policy): string {
   const names = identifyingHeaders(policy);
   if (policy.identify.includes('ip')) names.unshift('x-forwarded-for');
   const allowed = `\
                       # Of the client's headers no others reach weir, but its Host.
                       allowed_headers:
                         patterns:
-${patterns(names, 26)}
+${exactPatterns(names, 26)}
 `;
   // Envoy sends it unasked.
   const disallowed = `\
                       disallowed_headers:
                         patterns:
-${patterns(['authorization'], 26)}
+${exactPatterns(['authorization'], 26)}
 `;
   const isItself = names.includes('authorization');
   return `${names.length > 0 ? allowed : ''}${isItself ? '' : disallowed}`.trimEnd();
 }
 
-function key(weir: Weir): string {
+function keyHeader(weir: WeirAddress): string {
   if (!weir.needsKey) return '';
   return `
                         authorization_request:
@@ -150,12 +156,12 @@ function key(weir: Weir): string {
                               value: "%ENVIRONMENT(WEIR_KEY)%"`;
 }
 
-function listed(names: readonly string[], indent: number): string {
+function headerList(names: readonly string[], indent: number): string {
   return names.map((name) => `${' '.repeat(indent)}- ${name.toLowerCase()}`).join('\n');
 }
 
 /** Envoy knows headers in lower case. */
-function patterns(names: readonly string[], indent: number): string {
+function exactPatterns(names: readonly string[], indent: number): string {
   return names
     .map((name) => `${' '.repeat(indent)}- exact: ${JSON.stringify(name.toLowerCase())}`)
     .join('\n');

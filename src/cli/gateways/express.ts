@@ -1,9 +1,9 @@
 /** A module for express: weir is asked before any route acts. It fails as the policy says. */
 
-import { asking } from './application.ts';
-import type { Setup } from './setup.ts';
+import { weirClientSource } from './application.ts';
+import type { GatewaySetup } from './setup.ts';
 
-export function express(setup: Setup): string {
+export function express(setup: GatewaySetup): string {
   const { namespace, identify, trustedHops } = setup.policy;
   const isFrameworks = identify.includes('ip') && trustedHops === 1;
   const behindProxy = `
@@ -15,7 +15,7 @@ export function express(setup: Setup): string {
 //   import { limit } from "./weir.mjs";
 //   app.use(limit);${isFrameworks ? behindProxy : ''}
 
-${asking(setup)}
+${weirClientSource(setup)}
 export async function limit(request, response, next) {
   const { status, headers, body } = await ask(identity(request));
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);

@@ -5,20 +5,20 @@
 
 import { IDENTITY_PART_MAX_CHARACTERS } from '../../limits.ts';
 import type { Policy } from '../../policies/policy.ts';
-import { checkPath, namesOf, quotaHeaders } from './names.ts';
-import type { Setup } from './setup.ts';
+import { checkPath, identifyingNames, quotaHeaders } from './names.ts';
+import type { GatewaySetup } from './setup.ts';
 
 /** Of all parts together; to ask with much more HAProxy has no room. */
 const IDENTITY_BYTES_MAX = IDENTITY_PART_MAX_CHARACTERS;
 /** Of all that proxies say of addresses; more than enough for as many as are ever believed. */
-const CHAIN_BYTES_MAX = 2_048;
+const FORWARDED_FOR_BYTES_MAX = 2_048;
 
 /** Where Lua leaves what weir says in a header. */
-export function variable(header: string): string {
+export function variableName(header: string): string {
   return `txn.weir.${header.toLowerCase().replaceAll('-', '_')}`;
 }
 
-export function haproxyLua(setup: Setup): string {
+export function haproxyLua(setup: GatewaySetup): string {
   const { policy, weir } = setup;
   const key = weir.needsKey
     ? `
@@ -27,18 +27,21 @@ local key = os.getenv("WEIR_KEY")
 if not key then error("WEIR_KEY is not set") end
 `
     : '';
-  const asked = [...sendingOwn(ownWords(policy), tooLong(policy)), ...address(policy)];
+  const asked = [
+    ...identityLines(identityFields(policy), oversizedIdentity(policy)),
+    ...addressLines(policy),
+  ];
   const text = asked.join('\n');
   const helpers = [
-    text.includes('IDENTITY_BYTES_MAX') ? BOUND : '',
-    text.includes('CONTROL') ? CONTROL : '',
-    text.includes('lines') ? ONE_LINE : '',
-    text.includes('cookies(') ? COOKIES : '',
+    text.includes('IDENTITY_BYTES_MAX') ? LUA_IDENTITY_LIMIT : '',
+    text.includes('CONTROL') ? LUA_CONTROL_PATTERN : '',
+    text.includes('lines') ? LUA_ONE_LINE : '',
+    text.includes('cookies(') ? LUA_COOKIES : '',
   ];
-  asked.push(...leftOut(policy));
+  asked.push(...emptyHeaderLines(policy));
   if (weir.needsKey) asked.push('asked["x-weir-key"] = {key}');
   const said = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
-    return `  ["${header.toLowerCase()}"] = "${variable(header)}",`;
+    return `  ["${header.toLowerCase()}"] = "${variableName(header)}",`;
   });
   return `\
 -- weir.lua, loaded by haproxy.cfg: asks weir whether a request may pass, by what identifies the
@@ -76,7 +79,7 @@ end)
 `;
 }
 
-const BOUND = `
+const LUA_IDENTITY_LIMIT = `
 -- What is longer identifies nobody, for weir either, and is not sent: HAProxy fails to ask with
 -- much more, and the request would pass uncounted. What is sent in its place tells weir that there
 -- was something.
@@ -84,12 +87,12 @@ local IDENTITY_BYTES_MAX = ${IDENTITY_BYTES_MAX}
 local TOO_LONG = ("x"):rep(IDENTITY_BYTES_MAX + 1)
 `;
 
-const CONTROL = `
+const LUA_CONTROL_PATTERN = `
 -- weir does not answer a head with control characters in it.
 local CONTROL = "[\\0-\\8\\10-\\31]"
 `;
 
-const ONE_LINE = `
+const LUA_ONE_LINE = `
 -- All lines of a header as one, which the application gets as well: it believes what is counted.
 local function one_line(txn, lines, name)
   local values = lines[name]
@@ -101,7 +104,7 @@ local function one_line(txn, lines, name)
 end
 `;
 
-const COOKIES = `
+const LUA_COOKIES = `
 -- The cookies of these names, and none of the others. Of one that comes twice, weir counts neither.
 -- A name begins with no blank: for a run of blanks the pattern would take all the time there is.
 local function cookies(txn, lines, names)
@@ -114,44 +117,44 @@ end
 `;
 
 /** A target that is a URL with nothing behind its host is one for the root. */
-const PATH = '["x-forwarded-uri"] = txn.sf:path():match(".+") or "/",';
+const LUA_PATH_FIELD = '["x-forwarded-uri"] = txn.sf:path():match(".+") or "/",';
 
 /** What a client has chosen by itself, and may have made very long. */
-function ownWords(policy: Policy): string[] {
-  const headers = namesOf(policy, 'header').map((name) => name.toLowerCase());
+function identityFields(policy: Policy): string[] {
+  const headers = identifyingNames(policy, 'header').map((name) => name.toLowerCase());
   const words = headers.map((name) => `["${name}"] = one_line(txn, lines, "${name}"),`);
-  const names = namesOf(policy, 'cookie').map((name) => `["${name}"] = true`);
+  const names = identifyingNames(policy, 'cookie').map((name) => `["${name}"] = true`);
   if (names.length > 0 && !headers.includes('cookie')) {
     words.push(`["cookie"] = cookies(txn, lines, {${names.join(', ')}}),`);
   }
   if (policy.identify.includes('method')) words.push('["x-forwarded-method"] = txn.sf:method(),');
-  if (policy.identify.includes('path')) words.push(PATH);
+  if (policy.identify.includes('path')) words.push(LUA_PATH_FIELD);
   return words;
 }
 
 /** Any of those words, with nothing in it that weir takes for an identity. */
-function tooLong(policy: Policy): string {
-  const [header] = namesOf(policy, 'header');
+function oversizedIdentity(policy: Policy): string {
+  const [header] = identifyingNames(policy, 'header');
   if (header !== undefined) return `["${header.toLowerCase()}"] = {TOO_LONG}`;
-  const [cookie] = namesOf(policy, 'cookie');
+  const [cookie] = identifyingNames(policy, 'cookie');
   if (cookie !== undefined) return `["cookie"] = {"${cookie}=" .. TOO_LONG}`;
   return `["x-forwarded-${policy.identify.includes('path') ? 'uri' : 'method'}"] = {TOO_LONG}`;
 }
 
 /** What HAProxy's client says of itself where it is told nothing: that would be the caller's. */
-function leftOut(policy: Policy): string[] {
+function emptyHeaderLines(policy: Policy): string[] {
   const own = ['user-agent', 'accept'];
-  const names = namesOf(policy, 'header').map((name) => name.toLowerCase());
+  const names = identifyingNames(policy, 'header').map((name) => name.toLowerCase());
   return own
     .filter((name) => names.includes(name))
     .map((name) => `asked["${name}"] = asked["${name}"] or {""}`);
 }
 
-function sendingOwn(words: readonly string[], tooLong: string): string[] {
-  if (words.length === 0) return [];
+function identityLines(fields: readonly string[], oversized: string): string[] {
+  if (fields.length === 0) return [];
   return [
     'local words = {',
-    ...words.map((word) => `  ${word}`),
+    ...fields.map((word) => `  ${word}`),
     '}',
     'local bytes, is_text = 0, true',
     'for name, word in pairs(words) do',
@@ -159,17 +162,17 @@ function sendingOwn(words: readonly string[], tooLong: string): string[] {
     '  bytes = bytes + #word',
     '  is_text = is_text and not word:find(CONTROL)',
     'end',
-    `if bytes > IDENTITY_BYTES_MAX or not is_text then asked = {${tooLong}} end`,
+    `if bytes > IDENTITY_BYTES_MAX or not is_text then asked = {${oversized}} end`,
   ];
 }
 
-function address({ identify, trustedHops }: Policy): string[] {
+function addressLines({ identify, trustedHops }: Policy): string[] {
   if (!identify.includes('ip')) return [];
   if (trustedHops === 1) return ['asked["x-forwarded-for"] = {txn.sf:src()}'];
   return [
     '-- The address is at the end: nothing that is written in front of it takes it away.',
     'local chain = one_line(txn, lines, "x-forwarded-for")',
-    `chain = chain:sub(-${CHAIN_BYTES_MAX})`,
+    `chain = chain:sub(-${FORWARDED_FOR_BYTES_MAX})`,
     'asked["x-forwarded-for"] = {(chain:gsub(CONTROL, "_"))}',
   ];
 }

@@ -7,26 +7,26 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { variable } from './haproxy-lua.ts';
+import { variableName } from './haproxy-lua.ts';
 import { bareHost, checkPath, dropsUnderscores, quotaHeaders } from './names.ts';
-import { CONNECTIONS_MAX, QUEUE_TIMEOUT_MS, type Setup, TIMEOUT_MS } from './setup.ts';
+import { CONNECTIONS_MAX, type GatewaySetup, QUEUE_TIMEOUT_MS, TIMEOUT_MS } from './setup.ts';
 
 /**
  * Where the section is through which Lua reaches weir: on a port, for with an abstract socket
  * HAProxy 2.6 breaks down in a reload, and a path would have to be there after a chroot.
  */
-function section({ listen, weir, upstream }: Setup): string {
+function sectionAddress({ listenPort, weir, upstream }: GatewaySetup): string {
   const taken = [upstream.port, 'port' in weir ? weir.port : 0];
-  const near = [1, 2, 3, -1, -2, -3].map((away) => listen + away);
+  const near = [1, 2, 3, -1, -2, -3].map((away) => listenPort + away);
   const port = near.find((port) => port > 0 && port <= PORT_MAX && !taken.includes(port));
   return `127.0.0.1:${port}`;
 }
 
 const PORT_MAX = 65_535;
 
-export function haproxy(setup: Setup): string {
-  const { policy, weir, listen, upstream } = setup;
-  const server = 'socket' in weir ? `unix@${word(weir.socket)}` : endpoint(weir);
+export function haproxy(setup: GatewaySetup): string {
+  const { policy, weir, listenPort, upstream } = setup;
+  const server = 'socket' in weir ? `unix@${escapeWord(weir.socket)}` : endpoint(weir);
   return `\
 # haproxy.cfg: HAProxy 2.5 or later, which asks weir about each request by the policy of
 # ${policy.namespace}. With it goes weir.lua:
@@ -38,7 +38,7 @@ global
   # descriptors (ulimit -n), without which HAProxy does not start.
   maxconn 8000
   # Where weir.lua asks: the section at the end.
-  setenv WEIR_SECTION ${section(setup)}
+  setenv WEIR_SECTION ${sectionAddress(setup)}
   # A Lua state for each thread: with lua-load all threads would wait for one. Give the whole path
   # where HAProxy starts elsewhere; default-path would be for the first thread only.
   lua-load-per-thread weir.lua
@@ -55,7 +55,7 @@ defaults
 
 frontend clients
   # By HTTP/2 a client would ask a hundred times at once on one connection. With TLS: alpn http/1.1
-  bind :${listen} proto h1
+  bind :${listenPort} proto h1
   maxconn 3500
   # Who asks weir is HAProxy, and not its client. Whatever came behind a 2xx for a CONNECT would go
   # past both.
@@ -64,14 +64,14 @@ frontend clients
   # To WebSocket only: by another protocol a client could ask past weir.
   http-request set-header Upgrade websocket if { req.hdr(upgrade) -i websocket }
   http-request del-header Upgrade unless { req.hdr(upgrade) -i websocket }
-${caller(policy)}${dropsUnderscores(policy) ? UNDERSCORES : ''}
+${forwardedForRule(policy)}${dropsUnderscores(policy) ? UNDERSCORES : ''}
   http-request lua.weir
   # Refused: what weir has said, as it has said it.
-  ${REFUSE}
-${fallBack(policy)}
+  ${RETURN_DENIAL}
+${failureRule(policy)}
   # How much is left, on every answer in which there is room for it.
   http-after-response strict-mode off
-${quotaHeaders(policy).map(onEveryAnswer).join('\n')}
+${quotaHeaders(policy).map(responseHeaderRule).join('\n')}
   default_backend application
 
 backend application
@@ -79,7 +79,7 @@ backend application
 
 # The way to weir, for weir.lua only. Any other port that is free will do, in WEIR_SECTION as well.
 listen weir
-  bind ${section(setup)}
+  bind ${sectionAddress(setup)}
   http-request deny unless { path ${checkPath(policy)} }
   # Longer than a flood delays an answer on a busy machine.
   timeout connect ${TIMEOUT_MS}ms
@@ -99,21 +99,21 @@ const UNDERSCORES = `
   # Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.
   http-request del-header _ -m sub`;
 
-const REFUSE = [
+const RETURN_DENIAL = [
   'http-request return status 429',
   'content-type application/problem+json lf-string %[var(txn.weir.body)]',
-  `hdr Retry-After %[var(${variable('Retry-After')})] hdr Cache-Control no-store`,
+  `hdr Retry-After %[var(${variableName('Retry-After')})] hdr Cache-Control no-store`,
   'if { var(txn.weir.status) -m int 429 }',
 ].join(' ');
 
-const DENY = [
+const DENY_ON_FAILURE = [
   'http-request return status 429',
   `content-type application/problem+json string '${reducedCapacity()}'`,
   'hdr Retry-After 1 hdr Cache-Control no-store',
   'unless { var(txn.weir.status) -m int 200 }',
 ].join(' ');
 
-function caller({ trustedHops }: Policy): string {
+function forwardedForRule({ trustedHops }: Policy): string {
   return trustedHops === 1
     ? `  # The caller's address is the one that HAProxy sees, whatever its client has sent.
   http-request set-header X-Forwarded-For %[src]`
@@ -121,15 +121,15 @@ function caller({ trustedHops }: Policy): string {
   http-request add-header X-Forwarded-For %[src]`;
 }
 
-function fallBack({ onError }: Policy): string {
+function failureRule({ onError }: Policy): string {
   return onError === 'allow'
     ? '  # Whatever else weir answers, or if it does not: the request passes (onError: allow).'
     : `  # Whatever else weir answers, or if it does not: the request is refused (onError: deny).
-  ${DENY}`;
+  ${DENY_ON_FAILURE}`;
 }
 
-function onEveryAnswer(header: string): string {
-  const value = `var(${variable(header)})`;
+function responseHeaderRule(header: string): string {
+  const value = `var(${variableName(header)})`;
   return `  http-after-response set-header ${header} %[${value}] if { ${value} -m found }`;
 }
 
@@ -139,6 +139,6 @@ function endpoint({ host, port }: { host: string; port: number }): string {
 }
 
 /** One word of a configuration, whatever is in it. */
-function word(text: string): string {
+function escapeWord(text: string): string {
   return text.replace(/[\s#'"\\]/g, '\\$&');
 }

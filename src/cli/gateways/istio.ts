@@ -8,20 +8,20 @@ import type { Policy } from '../../policies/policy.ts';
 import {
   bareHost,
   checkPath,
+  denialHeaders,
   identifyingHeaders,
-  overTcpOnly,
   quotaHeaders,
-  refusalHeaders,
+  tcpOnlyError,
   yamlList,
 } from './names.ts';
-import { CONNECTIONS_MAX, QUEUE_TIMEOUT_MS, type Setup, TIMEOUT_MS } from './setup.ts';
+import { CONNECTIONS_MAX, type GatewaySetup, QUEUE_TIMEOUT_MS, TIMEOUT_MS } from './setup.ts';
 
 /** By which Istio knows weir; nobody has to resolve it. */
-const HOST = 'weir.internal';
+const WEIR_HOST = 'weir.internal';
 
 /** @throws StartError where weir is on a Unix socket */
-export function istio({ policy, weir }: Setup): string {
-  if ('socket' in weir) throw overTcpOnly('Istio');
+export function istio({ policy, weir }: GatewaySetup): string {
+  if ('socket' in weir) throw tcpOnlyError('Istio');
   return `# Policy ${policy.namespace} of weir for the ingress gateway of Istio 1.22 or later.
 # The first of these is for istioctl install -f, or to be merged into the mesh's configuration; the
 # others are for kubectl apply -f.
@@ -32,22 +32,22 @@ spec:
     extensionProviders:
       - name: weir
         envoyExtAuthzHttp:
-          service: ${HOST}
+          service: ${WEIR_HOST}
           port: ${weir.port}
           # The wait for a connection counts as well, and a flood makes it long.
           timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
           # Before the client's own path, as it came; the method is the client's too.
           pathPrefix: ${JSON.stringify(checkPath(policy))}
-${failures(policy)}
-${asked(policy)}${weir.needsKey ? KEY : ''}
+${failureMode(policy)}
+${requestHeaders(policy)}${weir.needsKey ? KEY_HEADER : ''}
           # Of a refusal, whose body is passed on.
           headersToDownstreamOnDeny:
-${yamlList(refusalHeaders(policy), 12)}
+${yamlList(denialHeaders(policy), 12)}
           # Of an admission, added to what the application answers.
           headersToDownstreamOnAllow:
 ${yamlList(quotaHeaders(policy), 12)}
 ---
-# Where weir is${isLoopback(weir.host) ? LOOPBACK : '.'}
+# Where weir is${isLoopback(weir.host) ? LOOPBACK_NOTE : '.'}
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata:
@@ -55,7 +55,7 @@ metadata:
   namespace: istio-system
 spec:
   hosts:
-    - ${HOST}
+    - ${WEIR_HOST}
   location: MESH_EXTERNAL
   resolution: ${isIP(bareHost(weir.host)) === 0 ? 'DNS' : 'STATIC'}
   ports:
@@ -71,7 +71,7 @@ metadata:
   name: weir
   namespace: istio-system
 spec:
-  host: ${HOST}
+  host: ${WEIR_HOST}
   trafficPolicy:
     tls:
       mode: DISABLE
@@ -105,20 +105,20 @@ spec:
 }
 
 /** Without it every request would be let through, or refused, by onError. */
-const LOOPBACK = `: on the loopback of the ingress gateway's pod, so it has to be a container of
+const LOOPBACK_NOTE = `: on the loopback of the ingress gateway's pod, so it has to be a container of
 # that pod. Elsewhere Envoy asks it on WEIR_PORT, with a key.`;
 
 function isLoopback(host: string): boolean {
   return /^(127\.|\[?::1\]?$)/.test(host);
 }
 
-const KEY = `
+const KEY_HEADER = `
           # The key of weir, which whoever reads the mesh's configuration reads here. A client's own
           # is overwritten.
           includeAdditionalHeadersInCheck:
             X-Weir-Key: "<key>"`;
 
-function failures({ onError }: Policy): string {
+function failureMode({ onError }: Policy): string {
   const status = `
           statusOnError: "429"`;
   return `\
@@ -128,7 +128,7 @@ function failures({ onError }: Policy): string {
 }
 
 /** What of the client's request reaches weir. */
-function asked(policy: Policy): string {
+function requestHeaders(policy: Policy): string {
   const names = identifyingHeaders(policy);
   if (policy.identify.includes('ip')) names.unshift('x-forwarded-for');
   const unasked = `\

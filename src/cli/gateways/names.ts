@@ -7,15 +7,15 @@ import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 
 /** Names of the headers or cookies that identify, as the policy has them. */
-export function namesOf({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
+export function identifyingNames({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
   const ofKind = identify.filter((part) => part.startsWith(`${kind}:`));
   return ofKind.map((part) => part.slice(kind.length + 1));
 }
 
 /** What who asks is read from in what the client itself sends: not addresses, methods, paths. */
 export function identifyingHeaders(policy: Policy): string[] {
-  const names = namesOf(policy, 'header').map((name) => name.toLowerCase());
-  if (namesOf(policy, 'cookie').length > 0) names.push('cookie');
+  const names = identifyingNames(policy, 'header').map((name) => name.toLowerCase());
+  if (identifyingNames(policy, 'cookie').length > 0) names.push('cookie');
   return [...new Set(names)];
 }
 
@@ -35,7 +35,7 @@ export function quotaHeaders({ legacyHeaders }: Policy): string[] {
 }
 
 /** What a refused client is told. */
-export function refusalHeaders(policy: Policy): string[] {
+export function denialHeaders(policy: Policy): string[] {
   return [...quotaHeaders(policy), 'Retry-After', 'Cache-Control', 'Content-Type'];
 }
 
@@ -55,7 +55,7 @@ export function httpUrl(host: string, port: number, path = ''): string {
 }
 
 /** Where weir is on a Unix socket, which not every gateway has a way to. */
-export function overTcpOnly(gateway: string): StartError {
+export function tcpOnlyError(gateway: string): StartError {
   return new StartError(`${gateway} asks over TCP only: give weir a port by WEIR_GATEWAY_PORT`);
 }
 

@@ -9,21 +9,21 @@
 import { StartError } from '../../errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { quotaExceeded, reducedCapacity } from '../../policies/quota.ts';
-import { identifyingHeaders, namesOf, quotaHeaders } from './names.ts';
-import { CONNECTIONS_MAX, type Setup, TIMEOUT_MS, type Weir } from './setup.ts';
+import { identifyingHeaders, identifyingNames, quotaHeaders } from './names.ts';
+import { CONNECTIONS_MAX, type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
 /** What nginx has a variable for of its own, and does not drop for its name. */
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
 /** The status of the location that asks weir: none where weir was not asked, 20x if it allows. */
 const NOT_DENIED = '"^(20.)?$"';
 /** In a header: of a head with one of these weir takes no notice, so that it would not answer. */
-const CONTROL = '[\\x00-\\x08\\x0a-\\x1f]';
+const CONTROL_CHARACTERS = '[\\x00-\\x08\\x0a-\\x1f]';
 
 /** @throws StartError where the policy looks at a header that nginx drops */
-export function nginx({ policy, weir, listen, upstream }: Setup): string {
+export function nginx({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   const { namespace, onError } = policy;
   const names = quotaHeaders(policy);
-  const told = names.map((name) => `add_header ${name} ${kept(name)} always;`);
+  const told = names.map((name) => `add_header ${name} ${responseVariable(name)} always;`);
   const headers = identifyingHeaders(policy);
   const dropped = headers.find((name) => !PLAIN_NAME.test(name));
   if (dropped !== undefined) {
@@ -55,7 +55,7 @@ http {
   scgi_temp_path scgi;
 
   upstream weir {
-    server ${weirAt(weir)} max_fails=0;
+    server ${weirUpstream(weir)} max_fails=0;
     # Of each process. A flood that has to connect anew for each check may wait too long.
     keepalive ${CONNECTIONS_MAX};
     # Shorter than the 10 s after which weir closes a connection that is not used.
@@ -70,11 +70,11 @@ http {
   }
 
   # Of a refusal by weir, and of one because weir did not answer.
-  map ${kept('Retry-After')} $retry_after {
-    default ${kept('Retry-After')};
+  map ${responseVariable('Retry-After')} $retry_after {
+    default ${responseVariable('Retry-After')};
     "" 1;
   }
-  map ${kept('RateLimit')} $problem {
+  map ${responseVariable('RateLimit')} $problem {
     default '${quotaExceeded()}';
     "" '${reducedCapacity()}';
   }
@@ -96,28 +96,28 @@ http {
   }
 
   server {
-    listen ${listen};
+    listen ${listenPort};
     # A client may send many kilobytes of cookies, but no more than weir reads.
-    large_client_header_buffers 2 15k;${block(4, onlyText(policy))}
+    large_client_header_buffers 2 15k;${block(4, controlCharacterRules(policy))}
 
     # What the application gets; the location that asks weir has its own.
     proxy_http_version 1.1;
     proxy_set_header Upgrade $protocol;
     proxy_set_header Connection $connection_to_application;
     proxy_set_header Host $host_asked_for;
-    proxy_set_header X-Forwarded-For ${callerOf(policy)};
+    proxy_set_header X-Forwarded-For ${forwardedFor(policy)};
     proxy_set_header X-Forwarded-Proto $scheme;
     proxy_set_header X-Weir-Key "";${block(
       4,
       headers.length > 0 ? ['# The very one by which weir has counted.'] : [],
-      headers.map((name) => `proxy_set_header ${name} $http_${variable(name)};`),
+      headers.map((name) => `proxy_set_header ${name} $http_${variableName(name)};`),
     )}
 
     location / {
       auth_request /_weir;${block(
         6,
         [...names, 'Retry-After'].map((name) => {
-          return `auth_request_set ${kept(name)} $upstream_http_${variable(name)};`;
+          return `auth_request_set ${responseVariable(name)} $upstream_http_${variableName(name)};`;
         }),
         ['auth_request_set $weir_status $status;'],
         names.map((name) => `proxy_hide_header ${name};`),
@@ -139,8 +139,8 @@ http {
       client_max_body_size 0;
       proxy_set_header Content-Length "";
       proxy_set_header Connection "";
-      # Nothing of the client goes to weir but what identifies it${allCookies(policy)}.
-      proxy_pass_request_headers off;${block(6, identity(policy), keyOf(weir))}
+      # Nothing of the client goes to weir but what identifies it${cookiesComment(policy)}.
+      proxy_pass_request_headers off;${block(6, identityLines(policy), keyLines(weir))}
       # Longer than a flood delays an answer on a busy machine.
       proxy_connect_timeout ${TIMEOUT_MS}ms;
       proxy_send_timeout ${TIMEOUT_MS}ms;
@@ -182,13 +182,13 @@ http {
       add_header Retry-After $retry_after always;
       add_header Cache-Control no-store always;${block(6, told)}
       return 429 $problem;
-    }${block(4, onError === 'allow' ? ['', ...UNLIMITED] : [])}
+    }${block(4, onError === 'allow' ? ['', ...UNLIMITED_LOCATION] : [])}
   }
 }
 `;
 }
 
-const UNLIMITED = [
+const UNLIMITED_LOCATION = [
   'location @unlimited {',
   '  # Weir did not fail: nginx itself did.',
   `  if ($weir_status ~ ${NOT_DENIED}) { return 500; }`,
@@ -204,42 +204,44 @@ function block(indent: number, ...lines: string[][]): string {
     .join('');
 }
 
-const variable = (header: string) => header.toLowerCase().replaceAll('-', '_');
+const variableName = (header: string) => header.toLowerCase().replaceAll('-', '_');
 /** Of weir's answer, as long as the request lasts. */
-const kept = (header: string) => `$weir_${variable(header)}`;
+const responseVariable = (header: string) => `$weir_${variableName(header)}`;
 
 /** Of what a client says and weir is told, that it is text. */
-function onlyText(policy: Policy): string[] {
+function controlCharacterRules(policy: Policy): string[] {
   const names = identifyingHeaders(policy);
   if (policy.trustedHops > 1 && policy.identify.includes('ip')) names.push('x-forwarded-for');
   if (names.length === 0) return [];
   return [
     '# weir does not answer a head with control characters in it.',
-    ...names.map((name) => `if ($http_${variable(name)} ~ "${CONTROL}") { return 400; }`),
+    ...names.map(
+      (name) => `if ($http_${variableName(name)} ~ "${CONTROL_CHARACTERS}") { return 400; }`,
+    ),
   ];
 }
 
 /** The address of who is connected; behind other proxies, at the end of what those say. */
-function callerOf({ trustedHops }: Policy): string {
+function forwardedFor({ trustedHops }: Policy): string {
   return trustedHops === 1 ? '$remote_addr' : '$proxy_add_x_forwarded_for';
 }
 
 /** By name nginx finds a cookie whatever its case, and none with a dot. */
-function allCookies(policy: Policy): string {
-  return namesOf(policy, 'cookie').length > 0 ? ', and all cookies' : '';
+function cookiesComment(policy: Policy): string {
+  return identifyingNames(policy, 'cookie').length > 0 ? ', and all cookies' : '';
 }
 
 /** What weir is told of the caller; nginx itself says it, so a client cannot. */
-function identity(policy: Policy): string[] {
+function identityLines(policy: Policy): string[] {
   const { identify } = policy;
-  const told = identifyingHeaders(policy).map((name) => `${name} $http_${variable(name)}`);
-  if (identify.includes('ip')) told.push(`X-Forwarded-For ${callerOf(policy)}`);
+  const told = identifyingHeaders(policy).map((name) => `${name} $http_${variableName(name)}`);
+  if (identify.includes('ip')) told.push(`X-Forwarded-For ${forwardedFor(policy)}`);
   if (identify.includes('method')) told.push('X-Forwarded-Method $request_method');
   if (identify.includes('path')) told.push('X-Forwarded-Uri $request_uri');
   return told.map((what) => `proxy_set_header ${what};`);
 }
 
-function keyOf(weir: Weir): string[] {
+function keyLines(weir: WeirAddress): string[] {
   if (!weir.needsKey) return ['proxy_set_header X-Weir-Key "";'];
   return [
     '# Put a key of weir that may limit in place of this name, without which nginx does not start,',
@@ -248,7 +250,7 @@ function keyOf(weir: Weir): string[] {
   ];
 }
 
-function weirAt(weir: Weir): string {
+function weirUpstream(weir: WeirAddress): string {
   if ('socket' in weir) return `"unix:${weir.socket.replace(/["\\]/g, '\\$&')}"`;
   return `${weir.host}:${weir.port}`;
 }

@@ -3,16 +3,16 @@
 import type { Policy } from '../../policies/policy.ts';
 
 /** Where a gateway asks weir. Without a key it is the listener for gateways. */
-export type Weir =
+export type WeirAddress =
   | { host: string; port: number; needsKey: boolean }
   /** A Unix socket, which needs no key. */
   | { socket: string; needsKey?: false };
 
-export interface Setup {
+export interface GatewaySetup {
   policy: Policy;
-  weir: Weir;
+  weir: WeirAddress;
   /** Port on which the gateway serves clients. */
-  listen: number;
+  listenPort: number;
   /** The application behind it. */
   upstream: { host: string; port: number };
 }

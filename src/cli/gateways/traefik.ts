@@ -7,15 +7,15 @@ import {
   checkPath,
   httpUrl,
   identifyingHeaders,
-  overTcpOnly,
   quotaHeaders,
+  tcpOnlyError,
   yamlList,
 } from './names.ts';
-import type { Setup } from './setup.ts';
+import type { GatewaySetup } from './setup.ts';
 
 /** @throws StartError where weir is on a Unix socket */
-export function traefik({ policy, weir, listen, upstream }: Setup): string {
-  if ('socket' in weir) throw overTcpOnly('Traefik');
+export function traefik({ policy, weir, listenPort, upstream }: GatewaySetup): string {
+  if ('socket' in weir) throw tcpOnlyError('Traefik');
   const isBehindProxies = policy.trustedHops > 1;
   const asked = ['x-forwarded-for', ...identifyingHeaders(policy)];
   if (weir.needsKey) asked.push('x-weir-key');
@@ -39,9 +39,9 @@ export function traefik({ policy, weir, listen, upstream }: Setup): string {
     ? 'The address of the connection is appended to X-Forwarded-For.'
     : "X-Forwarded-For is the address of the connection, whatever the client's own says.";
   return `# Policy ${policy.namespace} of weir for Traefik v3, a file of its file provider:
-#   traefik --entryPoints.web.address=:${listen} --providers.file.filename=<this file>${trusted}
+#   traefik --entryPoints.web.address=:${listenPort} --providers.file.filename=<this file>${trusted}
 #
-${failures(policy.onError)}
+${failureNote(policy.onError)}
 #
 # Traefik keeps an idle connection to weir for 90 s, longer than weir does: where weir has closed
 # it, Traefik asks again on another. It has no setting for that either.
@@ -76,7 +76,7 @@ ${yamlList(asked, 10)}
         # way for them to the client. A refusal is passed on whole, with its headers and its body.
         authResponseHeaders:
 ${yamlList(quotaHeaders(policy), 10)}
-${weir.needsKey ? AFTER : ''}  services:
+${weir.needsKey ? REMOVE_KEY_MIDDLEWARE : ''}  services:
     application:
       loadBalancer:
         servers:
@@ -84,7 +84,7 @@ ${weir.needsKey ? AFTER : ''}  services:
 `;
 }
 
-const AFTER = `\
+const REMOVE_KEY_MIDDLEWARE = `\
     weir-after:
       headers:
         customRequestHeaders:
@@ -92,7 +92,7 @@ const AFTER = `\
           X-Weir-Key: ""
 `;
 
-function failures(onError: 'allow' | 'deny'): string {
+function failureNote(onError: 'allow' | 'deny'): string {
   const [whole, inside] = {
     allow: ['onError is allow, which Traefik cannot do', 'admitted'],
     deny: ['onError is deny', 'refused'],
