@@ -11,26 +11,26 @@
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
-import { raiseInliningLimits } from '../src/inlining.ts';
-import { accuracyTable, measureAccuracy } from './accuracy.ts';
-import { loadChart } from './chart.ts';
-import { measureCheckpoints } from './checkpoints.ts';
-import { DISTINCT_DEFAULT, measureDistinct, relativeRangePercent } from './distinct.ts';
-import { measureGarbage } from './garbage.ts';
-import { measureGateway } from './gateway.ts';
-import { GENERATOR, hasWrk } from './generator.ts';
-import { hasH2load } from './h2load.ts';
-import { measureLoad, startServers } from './load.ts';
-import { measureBatches } from './many.ts';
-import { hasNginx } from './nginx.ts';
-import { measureOpenLoop } from './open.ts';
-import { measureOverrides } from './overrides.ts';
-import { measureStartAndIdle } from './rest.ts';
-import { startQueueBench } from './ring.ts';
-import { measureShapes } from './shapes.ts';
-import { runSoak, SOAK_MINUTES } from './soak.ts';
-import { measureSpread } from './spread.ts';
-import { type BenchSubject, stepSubjects } from './subjects.ts';
+import { raiseInliningLimits } from '../src/runtime/inlining.ts';
+import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
+import { loadChart } from './support/chart.ts';
+import { measureCheckpoints } from './load/checkpoints.ts';
+import { DISTINCT_DEFAULT, measureDistinct, relativeRangePercent } from './load/distinct-identifiers.ts';
+import { measureGarbage } from './load/garbage.ts';
+import { measureGateway } from './load/gateway.ts';
+import { GENERATOR, hasWrk } from './support/load-generator.ts';
+import { hasH2load } from './support/h2load.ts';
+import { measureLoad, startServers } from './load/http-load.ts';
+import { measureBatches } from './load/batches.ts';
+import { hasNginx } from './support/nginx.ts';
+import { measureOpenLoop } from './load/open-loop.ts';
+import { measureOverrides } from './load/overrides.ts';
+import { measureStartAndIdle } from './load/start-and-idle.ts';
+import { startQueueBench } from './micro/queue.ts';
+import { measureShapes } from './load/shapes.ts';
+import { runSoak, SOAK_MINUTES } from './load/soak.ts';
+import { measureSpread } from './load/connection-spread.ts';
+import { type BenchSubject, stepSubjects } from './micro/check-steps.ts';
 import {
   formatDistinctTenth,
   formatInteger,
@@ -45,9 +45,9 @@ import {
   showOpenLoop,
   showProgress,
   showShapes,
-} from './table.ts';
-import { measureOversubscription, measureScaling } from './threads.ts';
-import { measureUnix } from './unix.ts';
+} from './support/output.ts';
+import { measureOversubscription, measureScaling } from './micro/thread-scaling.ts';
+import { measureUnix } from './load/unix-socket.ts';
 
 interface StepResult {
   name: string;
@@ -216,13 +216,13 @@ async function runAll(): Promise<void> {
     spread: await PARTS.spread(),
     rest: await PARTS.rest(),
   };
-  const beside = (name: string) => new URL(`../../bench/${name}`, import.meta.url);
+  const beside = (name: string) => new URL(`../../bench/results/${name}`, import.meta.url);
   writeFileSync(beside('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);
   writeFileSync(
     beside('result.svg'),
     loadChart(result.load, `${machine}, ${GENERATOR} on the same machine`),
   );
-  printLine('\nbench/result.json and bench/result.svg are written');
+  printLine('\nbench/result.json and bench/results/result.svg are written');
 }
 
 /** What runs for minutes, and only when it is asked for; a number behind the name says how much. */

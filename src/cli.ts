@@ -1,29 +1,10 @@
+#!/usr/bin/env node
 /**
- * The command `weir`. Without a command, or with the flag of a setting, it serves. Everything else
- * is loaded only when it is asked for.
+ * The entry of the command `weir`: on a Node that is not supported it says so, before anything is
+ * imported that such a Node could not even read.
  */
 
-import './supervise/inspector.ts';
-import { StartError } from './errors.ts';
-import { EXIT } from './exit.ts';
+import { engines } from '../package.json';
+import { checkNode } from './start/node.mjs';
 
-/** Flags that stand for a command. */
-const COMMAND_FLAGS = ['--help', '-h', '--version', '-v'];
-
-const args = process.argv.slice(2);
-const [first = 'serve'] = args;
-if (first === 'serve' || (first.startsWith('-') && !COMMAND_FLAGS.includes(first))) {
-  // A signal that comes while the server loads is not needed: it reads everything then.
-  process.on('SIGHUP', () => {});
-  const { main } = await import('./main.ts');
-  await main(first === 'serve' ? args.slice(1) : args);
-} else {
-  const { run, report } = await import('./cli/run.ts');
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    // The reader may have had enough, as in `weir overrides export | head -1`.
-    const isClosed = error.code === 'EPIPE';
-    const message = `standard output: ${error.message}`;
-    process.exit(isClosed ? EXIT.USAGE : report(new StartError(message), args));
-  });
-  process.exitCode = await run(args);
-}
+if (checkNode(engines.node)) await import('./dispatch.ts');

@@ -7,46 +7,46 @@
  */
 
 import { Service } from './api/service.ts';
-import { keyCreation, logAudit } from './audit/entries.ts';
-import { PolicyAuditor } from './audit/policies.ts';
+import { keyCreation, logAudit } from './registry/audit-entries.ts';
+import { PolicyAuditor } from './registry/policy-auditor.ts';
 import { configuredKeyRecord, makeKey, rootKeyRecord } from './auth/keys.ts';
-import { parseHostNames } from './config/faults.ts';
+import { parseHostNames } from './config/validators.ts';
 import { helpText } from './config/help.ts';
 import { type LoadedSettings, loadSettings } from './config/load.ts';
 import { memoryLogFields } from './config/memory-plan.ts';
-import { allocateControl, Control } from './control.ts';
-import { allocateTable, attachTable } from './counters/buffer.ts';
-import { fingerprintOf } from './counters/checkpoint.ts';
-import { GROUP_SLOTS, groupsPerShard } from './counters/layout.ts';
-import { CheckpointLoader } from './counters/restore.ts';
-import { StartError } from './errors.ts';
-import { EXIT, type ExitCode } from './exit.ts';
-import { listenerUrls, printStartupMessage } from './greeting.ts';
-import { raiseInliningLimits } from './inlining.ts';
+import { allocateControl, Control } from './shared-memory/control.ts';
+import { allocateTable, attachTable } from './engine/memory/table-memory.ts';
+import { fingerprintOf } from './engine/memory/checkpoint/format.ts';
+import { GROUP_SLOTS, groupsPerShard } from './engine/memory/layout.ts';
+import { CheckpointLoader } from './engine/memory/checkpoint/loader.ts';
+import { StartError } from './core/errors.ts';
+import { EXIT, type ExitCode } from './core/exit.ts';
+import { listenerUrls, printStartupMessage } from './runtime/startup-message.ts';
+import { raiseInliningLimits } from './runtime/inlining.ts';
 import {
   CLOCK_AHEAD_MAX_MS,
   CLOCK_TICK_MS,
   REQUEST_HEAD_MAX_BYTES,
   SHARDS,
   SLOTS_PER_COUNTER,
-} from './limits.ts';
+} from './core/constants.ts';
 import { AdminServer } from './observe/admin.ts';
 import { OverrideTables } from './overrides/tables.ts';
-import { Policies } from './policies/policies.ts';
+import { Policies } from './config/policy-source.ts';
 import { createPublisher, initialPublication } from './registry/publication.ts';
 import { Registry } from './registry/registry.ts';
 import { Writer } from './registry/writer.ts';
-import { allocateChannel } from './shards/ring.ts';
-import { DataDirectory } from './store/directory.ts';
-import { SqliteStore } from './store/sqlite.ts';
-import { Acceptors } from './supervise/acceptors.ts';
-import { descriptorLimit, fitConnections } from './supervise/descriptors.ts';
-import { killProcess, printError } from './supervise/fatal.ts';
-import { closeInspector } from './supervise/inspector.ts';
-import { ReservedAddresses, requirePort } from './supervise/places.ts';
-import { Reloader } from './supervise/reload.ts';
-import { TlsCertificate } from './supervise/tls.ts';
-import { Clock, ClockPublisher, systemMs } from './time.ts';
+import { allocateChannel } from './engine/worker/queue.ts';
+import { DataDirectory } from './registry/store/directory.ts';
+import { SqliteStore } from './registry/store/sqlite.ts';
+import { Acceptors } from './runtime/acceptors.ts';
+import { descriptorLimit, fitConnections } from './runtime/descriptors.ts';
+import { killProcess, printError } from './core/fatal.ts';
+import { closeInspector } from './runtime/inspector.ts';
+import { ReservedAddresses, requirePort } from './runtime/addresses.ts';
+import { Reloader } from './runtime/reload.ts';
+import { TlsCertificate } from './runtime/tls.ts';
+import { Clock, ClockPublisher, systemMs } from './shared-memory/clock.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
 let terminate = (sentence: string, code: ExitCode): never => {
@@ -95,7 +95,7 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
   process.umask(0o077);
   // Read by the addon when it loads, from the real environment, which only this thread has.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(REQUEST_HEAD_MAX_BYTES);
-  const { UWS_PACKAGE: uWebSockets } = await import('./http/uws.ts');
+  const { UWS_PACKAGE: uWebSockets } = await import('./server/uws.ts');
   raiseInliningLimits();
 
   const descriptors = descriptorLimit();
@@ -184,10 +184,10 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
   });
 
   // While the acceptors load, so does what they need not wait for: half of all there is to load.
-  const { openLog } = await import('./observe/log.ts');
-  const { ShardWorkerSupervisor } = await import('./shards/supervisor.ts');
-  const { CapacityWatch } = await import('./shards/capacity.ts');
-  const { CheckpointWatch } = await import('./shards/checkpoint-watch.ts');
+  const { openLog } = await import('./core/log.ts');
+  const { ShardWorkerSupervisor } = await import('./engine/worker/supervisor.ts');
+  const { CapacityWatch } = await import('./engine/worker/capacity.ts');
+  const { CheckpointWatch } = await import('./engine/worker/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
   const { DebugLog } = await import('./observe/debug.ts');
   const log = openLog(settings.logLevel, settings.logFormat);
@@ -307,7 +307,7 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
 
 async function warnAboutMemory(loaded: LoadedSettings) {
   const { memory, counters, acceptors, workers, logLevel, logFormat } = loaded;
-  const { openLog } = await import('./observe/log.ts');
+  const { openLog } = await import('./core/log.ts');
   const { source } = memory.limit;
   openLog(logLevel, logFormat).warn(
     { ...memoryLogFields(memory), source, counters, acceptors, workers },

@@ -41,20 +41,20 @@ const PEERS = 'bench/peers';
 describe('the sources', () => {
   test('read clocks in time.ts only', () => {
     const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
-    expect(findLines(sources, clock, ['src/time.ts'])).toEqual([]);
+    expect(findLines(sources, clock, ['src/shared-memory/clock.ts'])).toEqual([]);
   });
 
   test('import uWebSockets.js in one file, and register handlers in one file', () => {
     const named = /from 'uWebSockets\.js'|@uwsjs\//;
-    expect(findLines(sources, named, ['src/http/uws.ts', 'src/http/binary.ts'])).toEqual([]);
+    expect(findLines(sources, named, ['src/server/uws.ts', 'src/server/binary.ts'])).toEqual([]);
     const handler = /\bapp\.(any|get|post|put|del|patch|head|options|connect|trace|ws)\(/;
-    expect(findLines(sources, handler, ['src/http/route.ts'])).toEqual([]);
+    expect(findLines(sources, handler, ['src/server/route.ts'])).toEqual([]);
   });
 
   test('use no weak randomness, no console, no exit in a thread that others rely on', () => {
     expect(findLines(sources, /Math\.random/)).toEqual([]);
     expect(findLines(sources, /console\./)).toEqual([]);
-    const ends = ['src/cli.ts', 'src/main.ts', 'src/http/acceptor.ts'];
+    const ends = ['src/dispatch.ts', 'src/main.ts', 'src/server/acceptor.ts'];
     expect(findLines(sources, /process\.exit\(/, ends)).toEqual([]);
   });
 
@@ -114,7 +114,7 @@ describe('all code', () => {
         ? existsSync(join(ROOT, 'src', basename(path).replace('.test', '')))
         : existsSync(join(ROOT, folder));
     };
-    const own = ['test/clients', 'test/faults', 'test/outside'];
+    const own = ['test/clients', 'test/faults', 'test/gateways', 'test/model', 'test/outside'];
     expect(tests.filter((path) => !own.includes(dirname(path)) && !mirrored(path))).toEqual([]);
   });
 });

@@ -4,30 +4,30 @@
  */
 
 import { defineConfig } from 'vitest/config';
-import { IS_LONG } from './faults/promises.ts';
-import GuaranteeReporter from './faults/reporter.ts';
-import { IS_SHORTENED } from './support/scale.ts';
+import { IS_LONG } from './support/guarantees.ts';
+import GuaranteeReporter from './support/guarantee-reporter.ts';
+import { IS_SHORTENED } from './support/test-scale.ts';
 
 const HEAVY = [
-  'test/counters/*contention.test.ts',
-  'test/http/in-force.test.ts',
-  'test/http/listener.test.ts',
-  'test/http/many.test.ts',
-  'test/http/operations.test.ts',
+  'test/engine/memory/*contention.test.ts',
+  'test/server/override-activation.test.ts',
+  'test/server/listener.test.ts',
+  'test/server/multi-limit.test.ts',
+  'test/server/operations.test.ts',
   'test/observe/metrics.test.ts',
-  'test/supervise/acceptors.test.ts',
-  'test/supervise/life.test.ts',
+  'test/runtime/slow-acceptors.test.ts',
+  'test/runtime/shutdown.test.ts',
 ];
 
 /**
  * Faults of all kinds on real processes, and orders of threads: a quick set of them, or all of
  * `npm run test:faults`.
  */
-const FAULTS = ['test/faults/**/*.test.ts', 'test/**/schedules.test.ts'];
+const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
 /** Of these, the ones whose faults need load, and which measure what becomes of it. */
 const FAULTS_UNDER_LOAD = [
-  ...['aborts', 'clock', 'connections', 'exactness', 'load', 'memory', 'process', 'threads'],
-  ...['restart', 'stops', 'tls', 'unread'],
+  ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
+  ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
 /** Tests with programs that are no part of any Debian, and floods: a short form, or all of it. */
@@ -35,21 +35,21 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 
 /** What takes its time however little is tried, and does not depend on the Node. */
 const LASTING = [
-  ...['amnesia', 'clock', 'connections', 'disk', 'load'].map((of) => `faults/${of}`),
-  ...['caddy', 'haproxy', 'nginx'].map((of) => `clients/${of}`),
-  ...['envoy', 'floods', 'python-clients', 'start'].map((of) => `outside/${of}`),
+  ...['recovery', 'system-clock', 'connections', 'disk', 'overload'].map((of) => `faults/${of}`),
+  ...['caddy', 'haproxy', 'nginx'].map((of) => `gateways/${of}`),
+  ...['envoy', 'gateway-floods', 'python-clients', 'first-start'].map((of) => `outside/${of}`),
 ].map((name) => `test/${name}.test.ts`);
 const LEFT_OUT = IS_SHORTENED ? LASTING : [];
 
 /** What is tried more often there as well, though it is no fault. */
 const LONGER = [
-  'test/api/scan.test.ts',
-  'test/http/in-force.test.ts',
-  'test/http/listener.test.ts',
-  'test/supervise/life.test.ts',
+  'test/api/body-scanner.test.ts',
+  'test/server/override-activation.test.ts',
+  'test/server/listener.test.ts',
+  'test/runtime/shutdown.test.ts',
 ];
 
-const HTTP = ['test/http/**/*.test.ts'];
+const HTTP = ['test/server/**/*.test.ts'];
 /** The older uWebSockets.js, which platforms without a package of their own load. */
 const UWS_PACK = { env: { WEIR_TEST_UWS: 'uws-pack' } };
 
@@ -85,7 +85,7 @@ export default defineConfig({
           ...timeouts,
           ...UWS_PACK,
           name: 'uws-pack heavy',
-          include: HEAVY.filter((path) => path.startsWith('test/http/')),
+          include: HEAVY.filter((path) => path.startsWith('test/server/')),
           exclude: LEFT_OUT,
           maxWorkers: 1,
           sequence: { groupOrder: 2 },

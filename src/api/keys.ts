@@ -4,7 +4,7 @@
  */
 
 import Type from 'typebox';
-import { keyCreation, keyRevocation } from '../audit/entries.ts';
+import { keyCreation, keyRevocation } from '../registry/audit-entries.ts';
 import { makeKey, newKeyRecord } from '../auth/keys.ts';
 import {
   CREATE_ACTION,
@@ -15,8 +15,8 @@ import {
   nearestPermission,
   readPermission,
 } from '../auth/permissions.ts';
-import { formatValue } from '../describe.ts';
-import { ApiError } from '../errors.ts';
+import { formatValue } from '../core/describe.ts';
+import { ApiError } from '../core/errors.ts';
 import {
   AMOUNT_MAX,
   KEY_NAME_MAX_CHARACTERS,
@@ -24,13 +24,13 @@ import {
   NAMESPACE_ID_PREFIX,
   PAGE_MAX,
   PERMISSIONS_MAX,
-} from '../limits.ts';
+} from '../core/constants.ts';
 import type { Registry } from '../registry/registry.ts';
-import type { KeyRecord } from '../store/store.ts';
-import { isoTime } from '../time.ts';
-import { namespaceNotFound } from './named.ts';
+import type { KeyRecord } from '../registry/store/store.ts';
+import { isoTime } from '../shared-memory/clock.ts';
+import { namespaceNotFound } from './namespace-reference.ts';
 import { pageFields, pageOf } from './pages.ts';
-import { createValidator, integer, text } from './schema.ts';
+import { createValidator, integer, text } from '../core/schema.ts';
 import type { OperationHandler } from './service.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };

@@ -4,9 +4,9 @@
  * does them.
  */
 
-import type { ErrorCode, FaultLocation } from '../errors.ts';
-import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../limits.ts';
-import type { Version } from './faces.ts';
+import type { ErrorCode, FaultLocation } from '../core/errors.ts';
+import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../core/constants.ts';
+import type { Version } from './versions.ts';
 
 interface OperationSpec {
   version: Version;

@@ -4,15 +4,15 @@
  * thrown in the middle is taken back by whoever called.
  */
 
-import { namespaceCreation, overrideChange } from '../audit/entries.ts';
+import { namespaceCreation, overrideChange } from '../registry/audit-entries.ts';
 import type { NamespaceAction } from '../auth/permissions.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError } from '../core/errors.ts';
 import {
   EXACT_OVERRIDES_MAX,
   NAMESPACES_MAX,
   WILDCARD_OVERRIDES_MAX,
   WILDCARDS_PER_TEXT_MAX,
-} from '../limits.ts';
+} from '../core/constants.ts';
 import { makeOverrideId } from '../overrides/id.ts';
 import { countStars, isPattern } from '../overrides/pattern.ts';
 import type { Override, Registry } from '../registry/registry.ts';
@@ -22,7 +22,7 @@ import {
   namespaceNotFound,
   requireNamespaceName,
   tooManyNamespaces,
-} from './named.ts';
+} from './namespace-reference.ts';
 import type { OperationContext } from './service.ts';
 
 /** What an override says. */

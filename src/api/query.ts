@@ -6,7 +6,7 @@
  * U+FFFD is a 400 as well; percent-encoded it is text like any other. Failures are ApiErrors.
  */
 
-import { ApiError } from '../errors.ts';
+import { ApiError } from '../core/errors.ts';
 
 const REPLACEMENT_CHARACTER = '\ufffd';
 

@@ -5,7 +5,7 @@
  */
 
 import { makeId } from '../auth/keys.ts';
-import { type BodyWriter, encodeFragment } from './answer.ts';
+import { type BodyWriter, encodeFragment } from './body-writer.ts';
 
 export class RequestIds {
   readonly #prefix = `${makeId('req_')}_`;

@@ -5,16 +5,16 @@
  * round of the writer; what only asks is answered from the registry as it stands.
  */
 
-import type { AuditDetails } from '../audit/entries.ts';
+import type { AuditDetails } from '../registry/audit-entries.ts';
 import { requireUnexpired } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
-import { ApiError } from '../errors.ts';
-import type { GatewayAddresses } from '../http/listener.ts';
-import { IMPORT_VALUES_MAX } from '../limits.ts';
+import { ApiError } from '../core/errors.ts';
+import type { GatewayAddresses } from '../server/listener.ts';
+import { IMPORT_VALUES_MAX } from '../core/constants.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../registry/store/store.ts';
 import { parseBody } from './json.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import type { OperationName, OperationRequest, OperationResult } from './operations.ts';

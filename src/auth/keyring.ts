@@ -5,10 +5,10 @@
  * say what is missing, never the key.
  */
 
-import { ApiError, AUTHORIZATION_LOCATION } from '../errors.ts';
-import { KEY_MAX_CHARACTERS, VERIFIED_TOKENS_MAX } from '../limits.ts';
-import type { KeyRecord } from '../store/store.ts';
-import type { Clock } from '../time.ts';
+import { ApiError, AUTHORIZATION_LOCATION } from '../core/errors.ts';
+import { KEY_MAX_CHARACTERS, VERIFIED_TOKENS_MAX } from '../core/constants.ts';
+import type { KeyRecord } from '../registry/store/store.ts';
+import type { Clock } from '../shared-memory/clock.ts';
 import { digestKey } from './keys.ts';
 import { Permissions } from './permissions.ts';
 

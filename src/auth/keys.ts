@@ -4,7 +4,7 @@
  */
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
-import type { KeyRecord } from '../store/store.ts';
+import type { KeyRecord } from '../registry/store/store.ts';
 
 const PREFIX = 'weir_';
 const KEY_ID_PREFIX = 'key_';

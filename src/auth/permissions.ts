@@ -4,9 +4,9 @@
  * and reading the audit log, have permissions of their own.
  */
 
-import { ApiError } from '../errors.ts';
-import { NAMESPACE_ID_PREFIX } from '../limits.ts';
-import { nearestName } from '../nearest.ts';
+import { ApiError } from '../core/errors.ts';
+import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+import { nearestName } from '../core/nearest.ts';
 
 /** Of no namespace that there is: allowed in all of them, or not at all. */
 export const CREATE_ACTION = 'create_namespace';

@@ -4,14 +4,14 @@
  * the column of the fault. A message never quotes what is not JSON: there may be a key in it.
  */
 
-import { formatValue } from '../describe.ts';
-import { StartError } from '../errors.ts';
+import { formatValue } from '../core/describe.ts';
+import { StartError } from '../core/errors.ts';
 import {
   type DuplicateName,
   findJsonSyntaxError,
   type JsonMembers,
   readJsonMembers,
-} from '../json-text.ts';
+} from '../core/json-text.ts';
 import { type Policy, readPolicies } from '../policies/policy.ts';
 import {
   describeFault,
@@ -20,7 +20,7 @@ import {
   FileError,
   readText,
   type SettingsLayer,
-} from './given.ts';
+} from './setting-value.ts';
 import { SETTING_NAMES } from './schema.ts';
 
 export interface ConfigFile {

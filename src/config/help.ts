@@ -1,6 +1,6 @@
 /** The help of `weir serve`: every setting, from the schema of the settings. */
 
-import { EXIT, exitSection } from '../exit.ts';
+import { EXIT, exitSection } from '../core/exit.ts';
 import { annotations, environmentName, flagName, SETTING_NAMES } from './schema.ts';
 
 const INTRODUCTION = `Usage:

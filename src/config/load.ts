@@ -4,8 +4,8 @@
  */
 
 import { parseArgs } from 'node:util';
-import { formatValue } from '../describe.ts';
-import { StartError } from '../errors.ts';
+import { formatValue } from '../core/describe.ts';
+import { StartError } from '../core/errors.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
 import {
   attempt,
@@ -16,7 +16,7 @@ import {
   type SettingsLayer,
   type SettingValue,
   throwFault,
-} from './given.ts';
+} from './setting-value.ts';
 import { memoryLimit } from './memory-limit.ts';
 import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
 import {

@@ -6,16 +6,16 @@
  * start.
  */
 
-import { groupsPerShard, tableBytes } from '../counters/layout.ts';
-import { StartError } from '../errors.ts';
+import { groupsPerShard, tableBytes } from '../engine/memory/layout.ts';
+import { StartError } from '../core/errors.ts';
 import {
   COUNTERS_DEFAULT_MAX,
   COUNTERS_DEFAULT_MIN,
   SHARDS,
   SLOTS_PER_COUNTER,
-} from '../limits.ts';
-import { CHANNEL_BYTES } from '../shards/layout.ts';
-import type { SettingValue } from './given.ts';
+} from '../core/constants.ts';
+import { CHANNEL_BYTES } from '../engine/worker/layout.ts';
+import type { SettingValue } from './setting-value.ts';
 import type { MemoryLimit } from './memory-limit.ts';
 
 const MIB = 2 ** 20;

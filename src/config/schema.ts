@@ -18,7 +18,7 @@ import {
   ROOT_KEY_MIN_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
   WORKERS_MAX,
-} from '../limits.ts';
+} from '../core/constants.ts';
 import { availableCores } from './cores.ts';
 
 const cores = availableCores();

@@ -12,7 +12,7 @@
  */
 
 import type { Socket } from 'node:net';
-import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../limits.ts';
+import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../core/constants.ts';
 
 const ORDINARY_MAX = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES;
 const BURST_MAX = 2 * ADMIN_CONNECTIONS_MAX;

@@ -7,10 +7,10 @@
 import type { OperationRequest, OperationResult } from '../api/operations.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import { annotations, environmentName, SETTING_NAMES } from '../config/schema.ts';
-import { statusOf } from '../errors.ts';
-import type { DebugRecord, Publication } from '../http/messages.ts';
-import type { Clock } from '../time.ts';
-import type { Log } from './log.ts';
+import { statusOf } from '../core/errors.ts';
+import type { DebugRecord, Publication } from '../server/messages.ts';
+import type { Clock } from '../shared-memory/clock.ts';
+import type { Log } from '../core/log.ts';
 
 /** A key as weir makes them, or the beginning of one. */
 const KEY_PATTERN = /weir(?:_|%5f)[\w%-]{8,}/gi;

@@ -11,8 +11,8 @@ import {
   NAMESPACE_STAT,
   OTHER_NAMESPACES_ROW,
   totalOf,
-} from '../lanes.ts';
-import { NAMESPACE_ID_PREFIX } from '../limits.ts';
+} from '../shared-memory/stats.ts';
+import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { MetricSeries, Sample } from './series.ts';
 

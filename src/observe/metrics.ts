@@ -4,18 +4,18 @@
  * counted before the scrape is in it.
  */
 
-import type { Control } from '../control.ts';
-import type { FullTablePolicy } from '../counters/decision.ts';
-import { ERRORS, type ErrorCode } from '../errors.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, totalOf, WORKER_STAT } from '../lanes.ts';
+import type { Control } from '../shared-memory/control.ts';
+import type { FullTablePolicy } from '../core/decision.ts';
+import { ERRORS, type ErrorCode } from '../core/errors.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, totalOf, WORKER_STAT } from '../shared-memory/stats.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
-import { CHECK_QUEUE, queueDepth } from '../shards/ring.ts';
-import type { ShardWorkerSupervisor } from '../shards/supervisor.ts';
-import type { ClockPublisher } from '../time.ts';
-import { VERSION } from '../version.ts';
+import { CHECK_QUEUE, queueDepth } from '../engine/worker/queue.ts';
+import type { ShardWorkerSupervisor } from '../engine/worker/supervisor.ts';
+import type { ClockPublisher } from '../shared-memory/clock.ts';
+import { VERSION } from '../core/version.ts';
 import { registerDecisionSeries } from './decision-series.ts';
-import { DurationHistogram } from './durations.ts';
+import { DurationHistogram } from './duration-histogram.ts';
 import { MetricSeries, type Sample } from './series.ts';
 
 export interface MetricSources {

@@ -4,7 +4,7 @@
  * and linear in the length of the texts, but for the sorting.
  */
 
-import { reuseMemory, writeHeader } from '../memory.ts';
+import { reuseMemory, writeHeader } from '../shared-memory/block.ts';
 import { encodeId, type OverrideValue } from './id.ts';
 import {
   INFIX,
@@ -17,7 +17,7 @@ import {
   VALUE,
   VALUE_DOUBLES,
 } from './layout.ts';
-import { getOrCreate, groupByFragment, type Infix } from './needles.ts';
+import { getOrCreate, groupByFragment, type Infix } from './infixes.ts';
 
 /**
  * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is

@@ -14,9 +14,9 @@
  * At most half of the slots are taken, so a look-up mostly reads a line of the cache or two.
  */
 
-import type { Identity } from '../counters/hash.ts';
-import { MemoryError } from '../errors.ts';
-import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../memory.ts';
+import type { Identity } from '../core/hash.ts';
+import { MemoryError } from '../core/errors.ts';
+import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../shared-memory/block.ts';
 import { decodeId, encodeId, type OverrideValue } from './id.ts';
 
 const EXACT = { magic: 0, version: 1, records: 2, slots: 3 } as const;

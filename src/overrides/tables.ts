@@ -7,10 +7,10 @@
 
 import { setTimeout as after } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
-import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../limits.ts';
+import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../core/constants.ts';
 import compile, { type CompileJob, type CompileResult } from './compile.ts';
-import type { PublishedTables } from './in-force.ts';
-import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './registers.ts';
+import type { PublishedTables } from './active.ts';
+import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './sets.ts';
 
 /**
  * A thread that does not do it in time costs a change that time, and a buffer. After so many

@@ -15,8 +15,8 @@
  * splits a character.
  */
 
-import { MemoryError } from '../errors.ts';
-import { attachMemory } from '../memory.ts';
+import { MemoryError } from '../core/errors.ts';
+import { attachMemory } from '../shared-memory/block.ts';
 import { decodeId } from './id.ts';
 import {
   INFIX,

@@ -10,7 +10,7 @@
  */
 
 import { hash } from 'node:crypto';
-import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../limits.ts';
+import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../core/constants.ts';
 import { clientAddress } from './address.ts';
 import { normalizePath } from './path.ts';
 import type { Gateway, Policy } from './policy.ts';

@@ -4,7 +4,7 @@
  * counters as its path has spellings. Applications may see more of them as one (`/A`, `/a/`).
  */
 
-import { IDENTIFIER_MAX_CHARACTERS } from '../limits.ts';
+import { IDENTIFIER_MAX_CHARACTERS } from '../core/constants.ts';
 
 /** What is longer is not worth the work: to any page there is a shorter way. */
 const PATH_MAX_CHARACTERS = 4 * IDENTIFIER_MAX_CHARACTERS;

@@ -5,9 +5,9 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { createValidator, flag, integer, milliseconds } from '../api/schema.ts';
-import { formatValue } from '../describe.ts';
-import { ApiError } from '../errors.ts';
+import { createValidator, flag, integer, milliseconds } from '../core/schema.ts';
+import { formatValue } from '../core/describe.ts';
+import { ApiError } from '../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -18,8 +18,8 @@ import {
   POLICIES_MAX,
   POLICY_WINDOWS_MAX,
   TRUSTED_HOPS_MAX,
-} from '../limits.ts';
-import { nearestName } from '../nearest.ts';
+} from '../core/constants.ts';
+import { nearestName } from '../core/nearest.ts';
 import { readPart } from './identity.ts';
 
 /** Who asks. Istio has Envoys ask; the last two are applications that ask for themselves. */

@@ -4,10 +4,10 @@
  */
 
 import type { KeyChanges } from '../auth/keyring.ts';
-import type { Publication } from '../http/messages.ts';
-import type { RegisteredNamespace } from '../namespaces/known.ts';
+import type { Publication } from '../server/messages.ts';
+import type { RegisteredNamespace } from './known-namespaces.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
-import type { KeyRecord } from '../store/store.ts';
+import type { KeyRecord } from './store/store.ts';
 import type { Registry } from './registry.ts';
 import type { Publisher } from './writer.ts';
 

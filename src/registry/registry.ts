@@ -6,11 +6,11 @@
  */
 
 import { makeId } from '../auth/keys.ts';
-import { OTHER_NAMESPACES_ROW } from '../lanes.ts';
-import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../limits.ts';
-import type { RegisteredNamespace } from '../namespaces/known.ts';
+import { OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
+import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../core/constants.ts';
+import type { RegisteredNamespace } from './known-namespaces.ts';
 import { isPattern } from '../overrides/pattern.ts';
-import { isExact, type OverrideEntry } from '../overrides/registers.ts';
+import { isExact, type OverrideEntry } from '../overrides/sets.ts';
 import type { Policy } from '../policies/policy.ts';
 import type {
   AuditEntry,
@@ -22,7 +22,7 @@ import type {
   Store,
   TableName,
   WithRow,
-} from '../store/store.ts';
+} from './store/store.ts';
 
 type StoredKey = WithRow<KeyRecord>;
 type StoredNamespace = WithRow<NamespaceRecord>;

@@ -8,11 +8,11 @@ import {
   AUDIT_ENTRIES_MAX,
   AUDIT_NAMESPACES_MAX,
   AUDIT_PERMISSIONS_MAX,
-} from '../../src/limits.ts';
-import { callOperation, callOperationOk, type Fields, type Operation } from '../support/api.ts';
-import { type AuditEntryFields, listAuditEntries } from '../support/audit.ts';
+} from '../../src/core/constants.ts';
+import { callOperation, callOperationOk, type Fields, type Operation } from '../support/operations.ts';
+import { type AuditEntryFields, listAuditEntries } from '../support/audit-log.ts';
 import { errorIn, sendRequest } from '../support/http.ts';
-import { useDataDirectory } from '../support/own.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { CLI_PATH, type ServerProcess, waitUntil } from '../support/server.ts';
 import { addRecords, withStore } from '../support/store.ts';
 

@@ -1,9 +1,9 @@
 /** Refund and reset: what is given back, what is cleared, and that both come behind the rings. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { AMOUNT_MAX } from '../../src/limits.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
-import { startWithoutWorkerRestart } from '../support/faults.ts';
+import { AMOUNT_MAX } from '../../src/core/constants.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
+import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 import {
   errorIn,
   exchange,

@@ -1,9 +1,9 @@
 import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { KEYS_MAX } from '../../src/limits.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import { KEYS_MAX } from '../../src/core/constants.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { errorIn, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
-import { scaledCount } from '../support/scale.ts';
+import { scaledCount } from '../support/test-scale.ts';
 import {
   ROOT_KEY,
   removeDirectory,

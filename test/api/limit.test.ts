@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/limits.ts';
+import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/core/constants.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,

@@ -5,8 +5,8 @@ import {
   EXACT_OVERRIDES_MAX,
   WILDCARD_OVERRIDES_MAX,
   WILDCARDS_PER_TEXT_MAX,
-} from '../../src/limits.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+} from '../../src/core/constants.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import {
   errorIn,
   exchange,
@@ -15,7 +15,7 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
-import { overrideId } from '../support/patterns.ts';
+import { overrideId } from '../support/override-model.ts';
 import {
   DECIDE_MODES,
   ROOT_KEY,

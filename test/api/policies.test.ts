@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { callOperation, callOperationOk } from '../support/api.ts';
+import { callOperation, callOperationOk } from '../support/operations.ts';
 import { errorIn } from '../support/http.ts';
-import { writeConfig } from '../support/policies.ts';
+import { writeConfig } from '../support/policy-config.ts';
 import {
   removeDirectory,
   type ServerProcess,

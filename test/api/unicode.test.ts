@@ -4,7 +4,7 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Fields, type Operation, pathAndMethodOf } from '../support/api.ts';
+import { type Fields, type Operation, pathAndMethodOf } from '../support/operations.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse, sendRequest } from '../support/http.ts';
 import {
   removeDirectory,

@@ -6,14 +6,14 @@ import {
   BODY_MAX_BYTES,
   MULTI_LIMIT_MAX_BYTES,
   NAMESPACES_MAX,
-} from '../../src/limits.ts';
+} from '../../src/core/constants.ts';
 import {
   callOperation,
   callOperationOk,
   type Fields,
   type Operation,
   pathAndMethodOf,
-} from '../support/api.ts';
+} from '../support/operations.ts';
 import {
   type ParsedResponse,
   readMetric,

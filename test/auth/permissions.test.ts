@@ -10,7 +10,7 @@ import {
   Permissions,
   readPermission,
 } from '../../src/auth/permissions.ts';
-import { recordMeasurement } from '../faults/promises.ts';
+import { recordMeasurement } from '../support/guarantees.ts';
 import {
   COUNTER_OPERATIONS,
   callOperation,
@@ -18,14 +18,14 @@ import {
   type Fields,
   type Operation,
   pathAndMethodOf,
-} from '../support/api.ts';
+} from '../support/operations.ts';
 import {
   LONGEST_WINDOW_MS,
   type ParsedResponse,
   readMetric,
   sendRequest,
 } from '../support/http.ts';
-import { overrideId } from '../support/patterns.ts';
+import { overrideId } from '../support/override-model.ts';
 import {
   ROOT_KEY,
   removeDirectory,

@@ -10,7 +10,7 @@ import {
 } from 'unkey-api-v2/models/errors';
 import { Overrides, Ratelimit } from 'unkey-ratelimit-v2';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { BODY_MAX_BYTES, MULTI_LIMIT_MAX, V2_DURATION_MAX_MS } from '../../src/limits.ts';
+import { BODY_MAX_BYTES, MULTI_LIMIT_MAX, V2_DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { type RequestParts, readMetric, sendRequest } from '../support/http.ts';
 import {
   DECIDE_MODES,

@@ -14,8 +14,8 @@ import {
   COUNTERS_MAX,
   COUNTERS_MIN,
   WORKERS_MAX,
-} from '../../src/limits.ts';
-import { scaledCount } from '../support/scale.ts';
+} from '../../src/core/constants.ts';
+import { scaledCount } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const MIB = 2 ** 20;

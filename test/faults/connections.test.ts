@@ -7,8 +7,8 @@ import {
   BUFFERED_BODY_BYTES_MAX,
   MULTI_LIMIT_MAX_BYTES,
   V2_DURATION_MAX_MS,
-} from '../../src/limits.ts';
-import { callOperationOk } from '../support/api.ts';
+} from '../../src/core/constants.ts';
+import { callOperationOk } from '../support/operations.ts';
 import {
   allowedCheck,
   allowedCheckBytes,
@@ -17,7 +17,7 @@ import {
   openConnections,
   residentMiB,
   wait,
-} from '../support/crowd.ts';
+} from '../support/http-connections.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,
@@ -26,9 +26,9 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/own.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { type ServerProcess, waitUntil } from '../support/server.ts';
-import { IS_LONG, recordMeasurement, trialCount } from './promises.ts';
+import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const ARGS = ['--acceptors', '2', '--workers', '1', '--counters', '65536'];
 const own = useDataDirectory(ARGS);
@@ -118,7 +118,7 @@ describe('descriptors', () => {
   test('are left for checks and the store while many connections are open to the admin port', async () => {
     const server = await own.start({ descriptors: 712 });
     const { port } = new URL(server.adminUrl);
-    const script = new URL('../observe/holders.process.mjs', import.meta.url).pathname;
+    const script = new URL('../support/connection-holder.process.mjs', import.meta.url).pathname;
     const attacker = spawn(process.execPath, [script, port, '1500', '[""]']);
     await new Promise((resolve) => attacker.stdout.once('data', resolve));
     // Of the 60 that there may be, some are for operations.

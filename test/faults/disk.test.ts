@@ -17,11 +17,11 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { EXIT } from '../../src/exit.ts';
-import { SHARDS } from '../../src/limits.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/api.ts';
+import { EXIT } from '../../src/core/exit.ts';
+import { SHARDS } from '../../src/core/constants.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { errorIn, LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
-import { seededRandom } from '../support/random.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import {
   CLI_PATH,
   cleanEnvironment,
@@ -33,7 +33,7 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { newSeed, recordMeasurement, trialCount } from './promises.ts';
+import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
 
@@ -144,7 +144,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const before = await readStoreContents(server);
     server.child.kill('SIGKILL');
     await server.exited;
-    // Not those of counters, which no start fails over: see `test/counters/checkpoint.test.ts`.
+    // Not those of counters, which no start fails over: see `test/engine/memory/checkpoint/checkpoint.test.ts`.
     const names = readdirSync(dataDir).filter((name) => !name.startsWith('counters-'));
     const files = names.map((name) => join(dataDir, name));
     const whole = new Map(files.map((file) => [file, readFileSync(file)]));

@@ -9,9 +9,9 @@ import { parseBody } from '../../src/api/json.ts';
 import { OPERATION_NAMES, OPERATIONS, operationPath } from '../../src/api/operations.ts';
 import { limitValidator as readerV1 } from '../../src/api/v1/limit.ts';
 import { itemValidator, limitValidator as readerV2 } from '../../src/api/v2/limit.ts';
-import { ApiError } from '../../src/errors.ts';
-import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../src/limits.ts';
-import { callOperationOk } from '../support/api.ts';
+import { ApiError } from '../../src/core/errors.ts';
+import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../src/core/constants.ts';
+import { callOperationOk } from '../support/operations.ts';
 import {
   LONGEST_WINDOW_MS,
   type ParsedResponse,
@@ -19,9 +19,9 @@ import {
   readMetrics,
   requestBytes,
 } from '../support/http.ts';
-import { ReconnectingClient } from '../support/line.ts';
-import { useDataDirectory } from '../support/own.ts';
-import { seededRandom } from '../support/random.ts';
+import { ReconnectingClient } from '../support/reconnecting-client.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 import {
   HEAD_TOKEN_SET,
@@ -32,8 +32,8 @@ import {
   pick,
   type RandomBelow,
   shuffleLines,
-} from './mutate.ts';
-import { newSeed, recordMeasurement, trialCount } from './promises.ts';
+} from '../support/mutations.ts';
+import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 /** Requests of each mode and table. */
 const REQUESTS = trialCount(1_300, 130_000);

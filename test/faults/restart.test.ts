@@ -7,11 +7,11 @@ import { connect } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
-import { officialClients, useRetryCount } from '../support/official.ts';
-import { useDataDirectory } from '../support/own.ts';
+import { officialClients, useRetryCount } from '../support/official-clients.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { freePort, waitUntil } from '../support/server.ts';
-import { type ClientResult, runSequentialClient } from '../support/steady.ts';
-import { recordMeasurement, trialCount } from './promises.ts';
+import { type ClientResult, runSequentialClient } from '../support/sequential-client.ts';
+import { recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const RESTARTS = trialCount(2, 20);
 /** Of each kind. */

@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../../src/limits.ts';
+import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../../src/core/constants.ts';
 import { AdminServer } from '../../src/observe/admin.ts';
-import { useDataDirectory } from '../support/own.ts';
-import { sendUntilClosed } from '../support/raw.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { sendUntilClosed } from '../support/raw-connection.ts';
 import { waitUntil } from '../support/server.ts';
 
 const PROBES = ['/livez', '/readyz', '/metrics'];
@@ -242,7 +242,7 @@ describe('a flood of connections to the admin port', () => {
   ])('that %s keeps no probe out', async (_what, sent) => {
     const server = await own.start();
     const { port } = new URL(server.adminUrl);
-    const script = new URL('./holders.process.mjs', import.meta.url).pathname;
+    const script = new URL('../support/connection-holder.process.mjs', import.meta.url).pathname;
     const attacker = spawn(process.execPath, [script, port, '600', JSON.stringify(sent)]);
     await new Promise((resolve) => attacker.stdout.once('data', resolve));
     try {

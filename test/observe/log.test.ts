@@ -3,11 +3,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ERROR_REPORTS_PER_S } from '../../src/limits.ts';
+import { ERROR_REPORTS_PER_S } from '../../src/core/constants.ts';
 import { DebugLog } from '../../src/observe/debug.ts';
-import type { Log } from '../../src/observe/log.ts';
-import type { Clock } from '../../src/time.ts';
-import { callOperation, callOperationOk } from '../support/api.ts';
+import type { Log } from '../../src/core/log.ts';
+import type { Clock } from '../../src/shared-memory/clock.ts';
+import { callOperation, callOperationOk } from '../support/operations.ts';
 import {
   exchange,
   LONGEST_WINDOW_MS,
@@ -15,9 +15,9 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
-import { logRecords } from '../support/log.ts';
-import { useDataDirectory } from '../support/own.ts';
-import { forwardedFor, sendGatewayCheck } from '../support/policies.ts';
+import { logRecords } from '../support/log-records.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { forwardedFor, sendGatewayCheck } from '../support/policy-config.ts';
 import { freePort, ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
 
 const SMALL = ['--counters', '1024', '--acceptors', '1'];

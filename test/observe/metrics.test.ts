@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { METRIC_NAMESPACES_MAX } from '../../src/limits.ts';
+import { METRIC_NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { OTHER_NAMESPACE } from '../../src/observe/decision-series.ts';
-import { callOperationOk } from '../support/api.ts';
+import { callOperationOk } from '../support/operations.ts';
 import {
   LONGEST_WINDOW_MS,
   readMetric,

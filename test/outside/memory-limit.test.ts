@@ -7,12 +7,12 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { COUNTERS_DEFAULT_MIN } from '../../src/limits.ts';
-import { recordMeasurement } from '../faults/promises.ts';
-import { prepareCheck, Traffic } from '../faults/traffic.ts';
+import { COUNTERS_DEFAULT_MIN } from '../../src/core/constants.ts';
+import { recordMeasurement } from '../support/guarantees.ts';
+import { prepareCheck, Traffic } from '../support/traffic.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
-import { createMemoryGroup, hasMemoryGroups } from '../support/memory-group.ts';
-import { IS_OUTSIDE_LONG } from '../support/scale.ts';
+import { createMemoryGroup, hasMemoryGroups } from '../support/memory-cgroup.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 import {
   removeDirectory,
   type ServerOptions,

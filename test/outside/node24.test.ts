@@ -8,7 +8,7 @@ import { copyFileSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { copyWorkingTree, fetchNode } from '../support/npm.ts';
-import { IS_OUTSIDE_LONG } from '../support/scale.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const NODE = '24.14.1';

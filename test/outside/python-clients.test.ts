@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
-import { type PythonEnvironment, pythonEnvironment } from '../support/python.ts';
+import { type PythonEnvironment, pythonEnvironment } from '../support/python-environment.ts';
 import {
   ROOT_KEY,
   removeDirectory,

@@ -7,15 +7,15 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type BareItem, parseList } from 'structured-headers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { AMOUNT_MAX, NAMESPACE_MAX_CHARACTERS } from '../../src/limits.ts';
-import { callOperationOk } from '../support/api.ts';
+import { AMOUNT_MAX, NAMESPACE_MAX_CHARACTERS } from '../../src/core/constants.ts';
+import { callOperationOk } from '../support/operations.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
 import {
   forwardedFor,
   type PolicySettings,
   sendGatewayCheck,
   writeConfig,
-} from '../support/policies.ts';
+} from '../support/policy-config.ts';
 import {
   DECIDE_MODES,
   freePort,
@@ -84,7 +84,7 @@ describe.each(DECIDE_MODES)('decided %s, a parser of structured fields reads', (
   let port = 0;
   beforeAll(async () => {
     port = await freePort();
-    const fault = new URL('../supervise/fault.mjs', import.meta.url).pathname;
+    const fault = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
     const config = ['--config', writeConfig(place, POLICIES), '--gateway-port', `${port}`];
     server = await startServer(dataDir, {
       args: ['--counters', '1024', '--acceptors', '1', '--decide', mode, ...config],

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Identity } from '../../src/counters/hash.ts';
-import { MemoryError } from '../../src/errors.ts';
+import type { Identity } from '../../src/core/hash.ts';
+import { MemoryError } from '../../src/core/errors.ts';
 import { copyExact, ExactTable, WritableExactTable } from '../../src/overrides/exact.ts';
-import { overrideId } from '../support/patterns.ts';
+import { overrideId } from '../support/override-model.ts';
 
 const publishTable = ({ buffer, records }: WritableExactTable, spare?: SharedArrayBuffer) => {
   return copyExact(buffer, records, spare);

@@ -7,7 +7,7 @@ import {
   isPattern,
   textPrecedence,
 } from '../../src/overrides/pattern.ts';
-import { matches, precedes } from '../support/patterns.ts';
+import { matches, precedes } from '../support/override-model.ts';
 
 const compare = (a: [string, string], b: [string, string]) => {
   const pair = ([namespace, identifier]: [string, string]) => ({

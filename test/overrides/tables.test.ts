@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { PublishedTables } from '../../src/overrides/in-force.ts';
-import type { OverrideEntry } from '../../src/overrides/registers.ts';
+import type { PublishedTables } from '../../src/overrides/active.ts';
+import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
-import { findOverride, HASH_KEY, OverrideResolver, overrideId } from '../support/patterns.ts';
-import { scaledCount } from '../support/scale.ts';
+import { findOverride, HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
+import { scaledCount } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const TASK = new URL('../../dist/compile.js', import.meta.url);

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryError } from '../../src/errors.ts';
-import { WILDCARDS_PER_TEXT_MAX } from '../../src/limits.ts';
+import { MemoryError } from '../../src/core/errors.ts';
+import { WILDCARDS_PER_TEXT_MAX } from '../../src/core/constants.ts';
 import { encodeValues, type SerializedWildcards, writeTrie } from '../../src/overrides/build.ts';
 import { TRIE } from '../../src/overrides/layout.ts';
 import { collapseStars } from '../../src/overrides/pattern.ts';
 import { Trie } from '../../src/overrides/trie.ts';
-import { matches, overrideId } from '../support/patterns.ts';
-import { seededRandom } from '../support/random.ts';
+import { matches, overrideId } from '../support/override-model.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 
 /** Patterns of a namespace and an identifier, ranked in the order given. */
 function wildcards(pairs: readonly (readonly [string, string])[]): SerializedWildcards {

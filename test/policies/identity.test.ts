@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../../src/limits.ts';
+import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../../src/core/constants.ts';
 import { IdentityReader, type RequestAttributes, readPart } from '../../src/policies/identity.ts';
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
-import { scaledCount } from '../support/scale.ts';
+import { scaledCount } from '../support/test-scale.ts';
 
 function readPolicy(more: object): Policy {
   return readPolicies({ test: { gateway: 'nginx', limit: 1, duration: 1_000, ...more } })[0];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { POLICIES_MAX } from '../../src/limits.ts';
+import { POLICIES_MAX } from '../../src/core/constants.ts';
 import { GATEWAYS, readPolicies } from '../../src/policies/policy.ts';
 
 const LEAST = { gateway: 'nginx', limit: 100, duration: 60_000 };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { AMOUNT_MAX } from '../../src/limits.ts';
+import { AMOUNT_MAX } from '../../src/core/constants.ts';
 import {
   legacyHeaders,
   policyItem,

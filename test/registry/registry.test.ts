@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import Database from 'libsql';
 import { expect, test } from 'vitest';
 import { Registry } from '../../src/registry/registry.ts';
-import { DataDirectory } from '../../src/store/directory.ts';
-import { SqliteStore } from '../../src/store/sqlite.ts';
+import { DataDirectory } from '../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 /** A change with its entry; one that is taken back; a commit that succeeds, or fails. */

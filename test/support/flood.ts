@@ -2,7 +2,7 @@
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { isMissing } from './gateway.ts';
+import { isMissing } from './gateway-process.ts';
 
 const run = promisify(execFile);
 

@@ -8,8 +8,8 @@ import { Agent, type AgentOptions } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { GatewaySetup } from '../../src/cli/gateways/setup.ts';
-import { NAMESPACE_MAX_CHARACTERS, POLICY_WINDOWS_MAX } from '../../src/limits.ts';
+import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import { NAMESPACE_MAX_CHARACTERS, POLICY_WINDOWS_MAX } from '../../src/core/constants.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import {
   type Application,
@@ -21,7 +21,7 @@ import {
   startApplication,
   startRecordingProxy,
   upgradeProtocol,
-} from './gateway.ts';
+} from './gateway-process.ts';
 import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from './http.ts';
 import {
   freePort,

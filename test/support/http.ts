@@ -1,7 +1,7 @@
 /** HTTP as bytes, for what `fetch` would not send, and checks in one line. */
 
 import { connect, type Socket } from 'node:net';
-import { DURATION_MAX_MS } from '../../src/limits.ts';
+import { DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { ROOT_KEY } from './server.ts';
 
 /** The longest window: it ends in 2070, and not between two lines of a test. */

@@ -13,7 +13,7 @@ export const ROOT_KEY = 'root-key-of-the-tests';
 export const DECIDE_MODES = ['in-place', 'worker'] as const;
 
 /** Loads `uws-pack` where the tests run on it, though this platform has a package of its own. */
-const PRELOAD = new URL('./without-platform-package.cjs', import.meta.url).pathname;
+const PRELOAD = new URL('./uws-pack.preload.cjs', import.meta.url).pathname;
 const PRELOAD_ARGS = process.env.WEIR_TEST_UWS === 'uws-pack' ? ['--require', PRELOAD] : [];
 
 const children = new Set<ChildProcess>();

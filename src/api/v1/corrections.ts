@@ -5,19 +5,19 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import { ApiError } from '../../errors.ts';
+import { ApiError } from '../../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
   DURATION_MIN_MS,
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
-} from '../../limits.ts';
-import type { Namespace } from '../../namespaces/known.ts';
-import { DEFAULT_NAMESPACE } from '../asked.ts';
-import type { CounterAction, NamespaceFinder } from '../finder.ts';
+} from '../../core/constants.ts';
+import type { Namespace } from '../../registry/known-namespaces.ts';
+import { DEFAULT_NAMESPACE } from '../check-request.ts';
+import type { CounterAction, NamespaceFinder } from '../namespace-finder.ts';
 import { parseBody } from '../json.ts';
-import { createValidator, integer, milliseconds, text } from '../schema.ts';
+import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);

@@ -7,8 +7,8 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import type { Decision } from '../../counters/window.ts';
-import type { Check } from '../../decide/decider.ts';
+import type { Decision } from '../../engine/memory/windows/window.ts';
+import type { Check } from '../../engine/engine.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -17,13 +17,13 @@ import {
   NAMESPACE_MAX_CHARACTERS,
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
-} from '../../limits.ts';
-import { BodyWriter, encodeFragment, type TextFragment } from '../answer.ts';
-import { CheckRequest, type CheckRules } from '../asked.ts';
-import type { NamespaceFinder } from '../finder.ts';
+} from '../../core/constants.ts';
+import { BodyWriter, encodeFragment, type TextFragment } from '../body-writer.ts';
+import { CheckRequest, type CheckRules } from '../check-request.ts';
+import type { NamespaceFinder } from '../namespace-finder.ts';
 import { parseBody } from '../json.ts';
-import { type BodyScanner, FIELD } from '../scan.ts';
-import { createValidator, flag, integer, milliseconds, text } from '../schema.ts';
+import { type BodyScanner, FIELD } from '../body-scanner.ts';
+import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
 
 const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
 

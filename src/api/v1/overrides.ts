@@ -4,8 +4,8 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { overridesImport } from '../../audit/entries.ts';
-import { ApiError } from '../../errors.ts';
+import { overridesImport } from '../../registry/audit-entries.ts';
+import { ApiError } from '../../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -15,10 +15,10 @@ import {
   NAMESPACE_MAX_CHARACTERS,
   OVERRIDE_IDENTIFIER_MIN_CHARACTERS,
   PAGE_MAX,
-} from '../../limits.ts';
+} from '../../core/constants.ts';
 import { isPattern } from '../../overrides/pattern.ts';
 import type { Override } from '../../registry/registry.ts';
-import type { NamespaceReference } from '../named.ts';
+import type { NamespaceReference } from '../namespace-reference.ts';
 import {
   findOverride,
   overridesInScope,
@@ -27,7 +27,7 @@ import {
   setOverride as setAndAudit,
 } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { createValidator, flag, integer, milliseconds, text } from '../schema.ts';
+import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
 import type { OperationHandler } from '../service.ts';
 
 const namespaceFields = {

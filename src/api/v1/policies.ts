@@ -2,10 +2,10 @@
 
 import { resolve } from 'node:path';
 import Type from 'typebox';
-import { locallyReachableHost } from '../../greeting.ts';
-import { PAGE_MAX } from '../../limits.ts';
+import { locallyReachableHost } from '../../runtime/startup-message.ts';
+import { PAGE_MAX } from '../../core/constants.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { createValidator } from '../schema.ts';
+import { createValidator } from '../../core/schema.ts';
 import type { OperationHandler } from '../service.ts';
 
 const validator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));

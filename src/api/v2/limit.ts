@@ -8,10 +8,10 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import type { Decision } from '../../counters/window.ts';
-import type { Check } from '../../decide/decider.ts';
-import { formatValue } from '../../describe.ts';
-import { ApiError } from '../../errors.ts';
+import type { Decision } from '../../engine/memory/windows/window.ts';
+import type { Check } from '../../engine/engine.ts';
+import { formatValue } from '../../core/describe.ts';
+import { ApiError } from '../../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MIN_MS,
@@ -20,15 +20,15 @@ import {
   MULTI_LIMIT_VALUES_MAX,
   NAMESPACE_MAX_CHARACTERS,
   V2_DURATION_MAX_MS,
-} from '../../limits.ts';
-import type { Namespace } from '../../namespaces/known.ts';
-import { type BodyWriter, encodeFragment } from '../answer.ts';
-import { CheckRequest, type CheckRules } from '../asked.ts';
-import type { NamespaceFinder } from '../finder.ts';
+} from '../../core/constants.ts';
+import type { Namespace } from '../../registry/known-namespaces.ts';
+import { type BodyWriter, encodeFragment } from '../body-writer.ts';
+import { CheckRequest, type CheckRules } from '../check-request.ts';
+import type { NamespaceFinder } from '../namespace-finder.ts';
 import { parseBody } from '../json.ts';
 import type { RequestIds } from '../request-ids.ts';
-import { type BodyScanner, FIELD, UNSUPPORTED } from '../scan.ts';
-import { createStrictValidator, integer, milliseconds, text } from '../schema.ts';
+import { type BodyScanner, FIELD, UNSUPPORTED } from '../body-scanner.ts';
+import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
 
 const CheckSchema = Type.Object(
   {

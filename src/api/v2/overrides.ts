@@ -12,12 +12,12 @@ import {
   NAMESPACE_MAX_CHARACTERS,
   PAGE_MAX,
   V2_PAGE_DEFAULT,
-} from '../../limits.ts';
+} from '../../core/constants.ts';
 import type { Override } from '../../registry/registry.ts';
-import { parseNamespaceReference } from '../named.ts';
+import { parseNamespaceReference } from '../namespace-reference.ts';
 import { findOverride, overridesInScope, removeOverride, setOverride } from '../overrides.ts';
 import { pageFields, pageOf } from '../pages.ts';
-import { createStrictValidator, integer, milliseconds, text } from '../schema.ts';
+import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
 import type { OperationHandler } from '../service.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };

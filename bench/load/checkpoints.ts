@@ -1,0 +1,72 @@
+/**
+ * What checkpoints cost: weir that writes them every second beside one that writes none, each with
+ * as many live counters, at half of what it can do (by h2load, where it is installed) and as fast
+ * as it goes. Checks go to 10 000 identifiers of many shards, so that each checkpoint is a whole
+ * one.
+ */
+
+import { PER_REQUEST, sendDistinct } from './distinct-identifiers.ts';
+import { ALLOWED_WORKLOAD, runLoad } from '../support/load-generator.ts';
+import { hasH2load, runH2load } from '../support/h2load.ts';
+import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
+import { type BenchServer, startWeir } from '../support/servers.ts';
+
+const ROUNDS = 7;
+const SECONDS = 3;
+const CONNECTIONS = 64;
+const LIVE = [10_000, 1_000_000];
+
+export interface CheckpointRow extends ContestantFigures {
+  server: string;
+  live: number;
+  load: string;
+}
+
+export async function measureCheckpoints(
+  progress: (what: string) => void,
+): Promise<CheckpointRow[]> {
+  const rows: CheckpointRow[] = [];
+  for (const live of LIVE) {
+    const every = (name: string, ms: number) => {
+      return startWeir(name, 'in-place', { args: ['--checkpoint-ms', String(ms)] });
+    };
+    const servers = await Promise.all([every('none', 3_600_000), every('every second', 1_000)]);
+    try {
+      for (const server of servers) {
+        progress(`${live} counters, ${server.name}`);
+        await sendDistinct(server, 0, live / PER_REQUEST);
+      }
+      rows.push(...(await measureAt(live, servers, progress)));
+    } finally {
+      await Promise.all(servers.map((server) => server.stop()));
+    }
+  }
+  return rows;
+}
+
+async function measureAt(
+  live: number,
+  servers: readonly BenchServer[],
+  progress: (what: string) => void,
+): Promise<CheckpointRow[]> {
+  const asked = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
+  const fast = (port: number) => runLoad({ ...asked, port });
+  const { requests, seconds } = await fast(servers[0].port);
+  const rate = Math.round(requests / seconds / 2);
+  const loads = [{ name: 'as fast as it goes', run: fast }];
+  if (hasH2load) {
+    const half = (port: number) => runH2load({ ...asked, target: port, rate });
+    loads.push({ name: `${rate} a second`, run: half });
+  }
+  const rows: CheckpointRow[] = [];
+  for (const { name, run } of loads) {
+    const contestants = servers.map((server) => {
+      return { name: server.name, pids: server.pids, run: () => run(server.port) };
+    });
+    const figures = await measureAlternating(contestants, ROUNDS, (what) => {
+      progress(`${live} counters, ${name}, ${what}`);
+    });
+    rows.push(...figures.map((of, i) => ({ server: servers[i].name, live, load: name, ...of })));
+  }
+  return rows;
+}

@@ -1,0 +1,85 @@
+/**
+ * The same check in other shapes of load: more and fewer connections, sixteen requests at once, one
+ * identifier and a million, refused instead of admitted. weir in turn with the bare server that
+ * parses, each under that shape, so the ratio is what the shape does to weir and not to HTTP. All
+ * requests have one length.
+ */
+
+import { ALLOWED_WORKLOAD, DENIED_WORKLOAD, type Workload } from '../support/load-generator.ts';
+import { runScenario, scenarioContestant } from './http-load.ts';
+import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
+import { type BenchServer, startBareServer, startWeir } from '../support/servers.ts';
+import { ROOT_KEY } from '../support/override-sets.ts';
+
+const ROUNDS = 3;
+const SECONDS = 1;
+
+interface LoadShape {
+  connections: number;
+  pipelining: number;
+  identifiers: number;
+  workload: Workload;
+}
+
+export interface ShapeResult extends Omit<LoadShape, 'workload'> {
+  isRefused: boolean;
+  bare: ContestantFigures;
+  weir: ContestantFigures;
+}
+
+const DEFAULT_SHAPE: LoadShape = {
+  connections: 64,
+  pipelining: 1,
+  identifiers: 10_000,
+  workload: ALLOWED_WORKLOAD,
+};
+const SHAPES: readonly LoadShape[] = [
+  ...[1, 16].flatMap((pipelining) => {
+    return [1, 16, 64, 256].map((connections) => ({ ...DEFAULT_SHAPE, connections, pipelining }));
+  }),
+  { ...DEFAULT_SHAPE, identifiers: 1 },
+  { ...DEFAULT_SHAPE, identifiers: 1_000_000 },
+  { ...DEFAULT_SHAPE, workload: DENIED_WORKLOAD },
+];
+
+export async function measureShapes(progress: (what: string) => void): Promise<ShapeResult[]> {
+  const servers = await Promise.all([
+    startBareServer('bare, parses', 'parse'),
+    startWeir('weir, in place'),
+  ]);
+  try {
+    const results: ShapeResult[] = [];
+    for (const { workload, ...shape } of SHAPES) {
+      const what = Object.values(shape).join(', ');
+      const scenario = { ...shape, workload, seconds: SECONDS };
+      progress(`shape ${what}: warm up`);
+      for (const server of servers) await runScenario({ ...scenario, server });
+      const isRefused = workload === DENIED_WORKLOAD;
+      await assertDecision(servers[1], workload, isRefused);
+      const contestants = servers.map((server) => scenarioContestant({ ...scenario, server }));
+      const [ofBare, ofWeir] = await measureAlternating(contestants, ROUNDS, (round) => {
+        progress(`shape ${what}: ${round}`);
+      });
+      await assertDecision(servers[1], workload, isRefused);
+      results.push({ ...shape, isRefused, bare: ofBare, weir: ofWeir });
+    }
+    return results;
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
+/** That what the load asked last is still refused, or still admitted. */
+async function assertDecision(
+  { port }: BenchServer,
+  workload: Workload,
+  isRefused: boolean,
+): Promise<void> {
+  const answer = await fetch(`http://127.0.0.1:${port}${workload.path}`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify(workload.body('user_0000000')),
+  });
+  const text = await answer.text();
+  if (!text.includes(`"success":${!isRefused}`)) throw new Error(`unexpected: ${text}`);
+}

@@ -1,0 +1,248 @@
+/**
+ * How accurate the two ways to judge a counter are: the fixed window and the sliding one, as pure
+ * functions of a counter's cells, beside a log of all that was admitted, on the same arrivals. By
+ * the virtual clock of those; nothing is timed, so every run and every machine gives the same.
+ */
+
+import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
+import { judgeSliding } from '../../src/engine/memory/windows/sliding.ts';
+import { addUsage, type Cells, type Judge, NO_WINDOW } from '../../src/engine/memory/windows/window.ts';
+import {
+  type Arrivals,
+  boundaryBursts,
+  boundaryThenDrain,
+  burstArrivals,
+  DURATION_MS,
+  evenArrivals,
+  everyMillisecond,
+  fullBursts,
+  LIMIT,
+  poissonArrivals,
+} from './arrivals.ts';
+
+export interface LimitRule {
+  limit: number;
+  durationMs: number;
+}
+
+export interface Limiter {
+  /** Asked at times that never run back. */
+  allow: (nowMs: number, cost: number) => boolean;
+}
+
+/** What was admitted in the last `spanMs`, now included: each admission is kept for so long. */
+export class SlidingLog {
+  readonly #spanMs: number;
+  readonly #entries: { atMs: number; cost: number }[] = [];
+  #used = 0;
+
+  constructor(spanMs: number) {
+    this.#spanMs = spanMs;
+  }
+
+  usedAt(nowMs: number): number {
+    const entries = this.#entries;
+    while (entries.length > 0 && entries[0].atMs <= nowMs - this.#spanMs) {
+      this.#used -= entries.shift()!.cost;
+    }
+    return this.#used;
+  }
+
+  add(nowMs: number, cost: number): void {
+    this.#entries.push({ atMs: nowMs, cost });
+    this.#used += cost;
+  }
+}
+
+/** The exact one: admits what fits beside all that it admitted in the last `durationMs`. */
+function logLimiter({ limit, durationMs }: LimitRule): Limiter {
+  const log = new SlidingLog(durationMs);
+  const allow = (nowMs: number, cost: number) => {
+    if (log.usedAt(nowMs) + cost > limit) return false;
+    log.add(nowMs, cost);
+    return true;
+  };
+  return { allow };
+}
+
+/** A counter of the table without the table: its cells are judged, and what passes is counted. */
+function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
+  const cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  const terms = { limit, durationMs, cost: 0, isSliding: judge === judgeSliding };
+  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+  const allow = (nowMs: number, cost: number) => {
+    terms.cost = cost;
+    judge(cells, nowMs, terms, decision);
+    if (decision.allowed) addUsage(cells, decision.window, cost);
+    return decision.allowed;
+  };
+  return { allow };
+}
+
+export const LIMITERS = {
+  log: logLimiter,
+  fixed: (rule: LimitRule) => cellLimiter(judgeFixed, rule),
+  sliding: (rule: LimitRule) => cellLimiter(judgeSliding, rule),
+};
+export type LimiterName = keyof typeof LIMITERS;
+
+/** What counts as at once: this part of a window. */
+const BURST_SHARE = 1 / 60;
+
+/** One limiter under arrivals, watched by logs of what it admits. */
+export class LimiterTrial {
+  tokensRequested = 0;
+  tokensAllowed = 0;
+  /** The most tokens in any `durationMs`, wherever it begins, and in a sixtieth of that. */
+  maxPerWindow = 0;
+  maxPerSixtieth = 0;
+  allowedChecks = 0;
+  deniedChecks = 0;
+  /** Admissions for which a log of all that this limiter admitted had no room. */
+  wrongAllowed = 0;
+  /** Refusals for which it had. */
+  wrongDenied = 0;
+  readonly #limiter: Limiter;
+  readonly #limit: number;
+  readonly #inWindow: SlidingLog;
+  readonly #atOnce: SlidingLog;
+
+  constructor(limiter: Limiter, { limit, durationMs }: LimitRule) {
+    this.#limiter = limiter;
+    this.#limit = limit;
+    this.#inWindow = new SlidingLog(durationMs);
+    this.#atOnce = new SlidingLog(durationMs * BURST_SHARE);
+  }
+
+  check(nowMs: number, cost: number): boolean {
+    const admitted = this.#limiter.allow(nowMs, cost);
+    const used = this.#inWindow.usedAt(nowMs) + cost;
+    const fits = used <= this.#limit;
+    this.tokensRequested += cost;
+    if (!admitted) {
+      this.deniedChecks++;
+      if (fits) this.wrongDenied++;
+      return false;
+    }
+    this.allowedChecks++;
+    if (!fits) this.wrongAllowed++;
+    this.tokensAllowed += cost;
+    // What an interval holds is most where it ends with an admission.
+    this.maxPerWindow = Math.max(this.maxPerWindow, used);
+    this.maxPerSixtieth = Math.max(this.maxPerSixtieth, this.#atOnce.usedAt(nowMs) + cost);
+    this.#inWindow.add(nowMs, cost);
+    this.#atOnce.add(nowMs, cost);
+    return true;
+  }
+}
+
+/** What a trial found, by which it is compared with others. */
+export interface AccuracyFigures {
+  /** Of the tokens that were asked for. */
+  admitted: number;
+  /** For each token that the log admitted. */
+  toLog: number;
+  /** In limits. */
+  most: number;
+  mostAtOnce: number;
+  /** Of its admissions, and of its refusals; undefined where it made none. */
+  wronglyAdmitted: number | undefined;
+  wronglyRefused: number | undefined;
+}
+
+function figuresOf(trial: LimiterTrial, log: LimiterTrial): AccuracyFigures {
+  const share = (wrong: number, all: number) => (all === 0 ? undefined : wrong / all);
+  return {
+    admitted: trial.tokensAllowed / trial.tokensRequested,
+    toLog: trial.tokensAllowed / log.tokensAllowed,
+    most: trial.maxPerWindow / LIMIT,
+    mostAtOnce: trial.maxPerSixtieth / LIMIT,
+    wronglyAdmitted: share(trial.wrongAllowed, trial.allowedChecks),
+    wronglyRefused: share(trial.wrongDenied, trial.deniedChecks),
+  };
+}
+
+export interface Accuracy extends Record<LimiterName, AccuracyFigures> {
+  arrivals: string;
+  /** For each window, in limits. */
+  asked: number;
+}
+
+/** @param windows for how many, from the first check on */
+export function compareLimiters(name: string, arrivals: Arrivals, windows: number): Accuracy {
+  const rule = { limit: LIMIT, durationMs: DURATION_MS };
+  const log = new LimiterTrial(LIMITERS.log(rule), rule);
+  const fixed = new LimiterTrial(LIMITERS.fixed(rule), rule);
+  const sliding = new LimiterTrial(LIMITERS.sliding(rule), rule);
+  let end: number | undefined;
+  for (const at of arrivals) {
+    end ??= at + windows * DURATION_MS;
+    if (at >= end) break;
+    log.check(at, 1);
+    fixed.check(at, 1);
+    sliding.check(at, 1);
+  }
+  return {
+    arrivals: name,
+    asked: log.tokensRequested / LIMIT / windows,
+    log: figuresOf(log, log),
+    fixed: figuresOf(fixed, log),
+    sliding: figuresOf(sliding, log),
+  };
+}
+
+const WINDOWS = 3_000;
+
+export function measureAccuracy(): Accuracy[] {
+  const of = (name: string, arrivals: Arrivals) => compareLimiters(name, arrivals, WINDOWS);
+  return [
+    of('evenly', evenArrivals(0.9)),
+    ...[0.9, 1.2, 5].map((demand) => of('Poisson', poissonArrivals(demand))),
+    ...[0.5, 2].map((demand) => of('random bursts', burstArrivals(demand))),
+    of('limit every 61 s', fullBursts(61_000)),
+    of('limit at starts', fullBursts(DURATION_MS)),
+    of('end and start', boundaryBursts()),
+    of('end and through', boundaryThenDrain()),
+    // As telling after fewer: 60,000 checks a window.
+    compareLimiters('every ms', everyMillisecond(), WINDOWS / 50),
+  ];
+}
+
+/** Columns under a title: a figure of each of these. */
+type ColumnGroup = [
+  title: string,
+  of: readonly LimiterName[],
+  show: (of: AccuracyFigures) => string,
+];
+
+const ALL_LIMITERS: readonly LimiterName[] = ['log', 'fixed', 'sliding'];
+/** Where a log has nothing to say. */
+const WINDOW_LIMITERS: readonly LimiterName[] = ['fixed', 'sliding'];
+
+const GROUPS: readonly ColumnGroup[] = [
+  ['admitted, %', ALL_LIMITERS, ({ admitted }) => percent(admitted)],
+  ['most in 60 s', ALL_LIMITERS, ({ most }) => most.toFixed(2)],
+  ['most in 1 s', WINDOW_LIMITERS, ({ mostAtOnce }) => mostAtOnce.toFixed(2)],
+  ['wrongly adm., %', WINDOW_LIMITERS, ({ wronglyAdmitted }) => percent(wronglyAdmitted)],
+  ['wrongly ref., %', WINDOW_LIMITERS, ({ wronglyRefused }) => percent(wronglyRefused)],
+];
+
+function percent(share: number | undefined): string {
+  return share === undefined ? '-' : (share * 100).toFixed(1);
+}
+
+/** @returns its lines, two of head and one for each of the results */
+export function accuracyTable(results: readonly Accuracy[]): string[] {
+  const start = (name: string, asked: string) => `${name.padEnd(16)}${asked.padStart(5)}`;
+  const columns = (texts: readonly string[]) => {
+    return texts.map((text, i) => text.padStart(i < texts.length - 1 ? 6 : 8)).join('');
+  };
+  const titles = GROUPS.map(([title, of]) => title.padStart(columns(of).length));
+  const names = GROUPS.map(([, of]) => columns(of));
+  const rows = results.map((result) => {
+    const groups = GROUPS.map(([, of, show]) => columns(of.map((name) => show(result[name]))));
+    return [start(result.arrivals, result.asked.toFixed(1)), ...groups];
+  });
+  const lines = [[start('', ''), ...titles], [start('', 'asked'), ...names], ...rows];
+  return lines.map((parts) => parts.join(' '));
+}

@@ -1,0 +1,324 @@
+/**
+ * What the benchmarks run: the steps of a check, by the code that the server runs. Every subject
+ * does BATCH of its steps in a call, so that the clock of the bench weighs nothing.
+ */
+
+import { NamespaceFinder } from '../../src/api/namespace-finder.ts';
+import { parseBody } from '../../src/api/json.ts';
+import { RequestIds } from '../../src/api/request-ids.ts';
+import { BodyScanner } from '../../src/api/body-scanner.ts';
+import { CheckReaderV1, limitValidator, writeResponseV1 } from '../../src/api/v1/limit.ts';
+import { Keyring } from '../../src/auth/keyring.ts';
+import { makeId, rootKeyRecord } from '../../src/auth/keys.ts';
+import { Bytes } from '../../src/core/bytes.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { Counters } from '../../src/engine/memory/counters.ts';
+import { newDecision, OUTCOME } from '../../src/core/decision.ts';
+import { Hasher } from '../../src/core/hash.ts';
+import { groupsPerShard } from '../../src/engine/memory/layout.ts';
+import { CounterTable } from '../../src/engine/memory/table.ts';
+import { MemoryEngine } from '../../src/engine/memory/memory-engine.ts';
+import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
+import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
+import {
+  ActiveOverrides,
+  type OverridableCheck,
+  type PublishedTables,
+} from '../../src/overrides/active.ts';
+import { shardOf } from '../../src/engine/memory/shard.ts';
+import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
+import {
+  exactOverrides,
+  HASH_KEY,
+  NAMESPACE,
+  NO_OVERRIDES,
+  publishedTables,
+  wildcardOverrides,
+} from '../support/override-sets.ts';
+
+export const BATCH = 1_000;
+
+export interface BenchSubject {
+  name: string;
+  /** How often one run does what is measured. */
+  count: number;
+  /** May say itself how long the part took that is measured, in ms. */
+  run: (() => void) | (() => { overriddenDuration: number });
+}
+
+const COUNTERS = 1_048_576;
+const LIMIT = Number.MAX_SAFE_INTEGER;
+const DURATION_MS = 60_000;
+
+/** Results go here, so that no step can be left out as unused. */
+export const resultSink = { value: 0 as unknown };
+
+export function allocateTables(): SharedArrayBuffer[] {
+  const groups = groupsPerShard(COUNTERS * SLOTS_PER_COUNTER, SHARDS);
+  return Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+}
+
+/** Identifiers as a server meets them: texts from parsed JSON, in no order of the heap. */
+function identifiers(count: number, first: number): string[] {
+  const texts: string[] = JSON.parse(
+    JSON.stringify(Array.from({ length: count }, (_, i) => `user_${first + i}`)),
+  );
+  for (let i = texts.length - 1; i > 0; i--) {
+    const j = (i * 48_271) % (i + 1);
+    [texts[i], texts[j]] = [texts[j], texts[i]];
+  }
+  return texts;
+}
+
+/** Texts one behind the other, as bytes, as they are hashed. */
+class EncodedTexts {
+  readonly memory: Bytes;
+  readonly #ends: Uint32Array;
+
+  constructor(texts: readonly string[]) {
+    this.memory = new Bytes(texts.reduce((sum, { length }) => sum + length, 0));
+    let end = 0;
+    this.#ends = Uint32Array.from(texts, (text) => {
+      end = this.memory.write(text, end);
+      return end;
+    });
+  }
+
+  from(at: number): number {
+    return at === 0 ? 0 : this.#ends[at - 1];
+  }
+
+  to(at: number): number {
+    return this.#ends[at];
+  }
+}
+
+/**
+ * Hashes and decides on `count` identifiers, from number `first` on, whose counters are there.
+ * @param cost of each check; LIMIT, where each is to be refused
+ */
+export function decideSubject(
+  name: string,
+  tables: SharedArrayBuffer[],
+  count: number,
+  first = 0,
+  owner = 1,
+  cost = 1,
+): BenchSubject {
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('default');
+  const attached = tables.map((buffer, shard) => {
+    return new CounterTable(buffer, shard, owner, 'deny', () => {});
+  });
+  const texts = new EncodedTexts(identifiers(count, first));
+  const decision = newDecision();
+  const nowMs = 1_700_000_000_000;
+  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: false };
+  let at = 0;
+  const run = () => {
+    for (let i = 0; i < BATCH; i++) {
+      hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
+      at = at + 1 === count ? 0 : at + 1;
+      const table = attached[shardOf(hasher)];
+      table.decide(hasher, state[0], nowMs, terms, true, decision);
+    }
+    resultSink.value = decision.remaining;
+  };
+  // Else what is measured of many is how they are made, and how the kernel clears their pages.
+  for (let made = 0; made < count; made += BATCH) run();
+  terms.cost = cost;
+  return { name, count: BATCH, run };
+}
+
+/** The same by the sliding window, with as much use in the window before. */
+function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const state = counters.namespaceState('sliding');
+  const texts = new EncodedTexts(identifiers(count, 0));
+  const nowMs = 1_700_000_000_000;
+  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
+  const decide = (at: number, atMs: number) => {
+    const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
+    return counters.decide(id, state[0], atMs, terms);
+  };
+  for (let i = 0; i < count; i++) decide(i, nowMs - DURATION_MS);
+  let at = 0;
+  return repeatedSubject(
+    `hash + decide, sliding, ${count.toLocaleString('en')} identifiers`,
+    () => {
+      at = at + 1 === count ? 0 : at + 1;
+      return decide(at, nowMs).remaining;
+    },
+  );
+}
+
+/** Hashes and decides so many at once; the count is of checks. */
+function batchSubject(tables: SharedArrayBuffer[], count: number, many: number): BenchSubject {
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const { batch } = counters;
+  const state = counters.namespaceState('together');
+  const texts = new EncodedTexts(identifiers(count, 0));
+  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, isSliding: true };
+  let at = 0;
+  return {
+    name: `the same, ${many} at once`,
+    count: BATCH,
+    run: () => {
+      for (let request = 0; request < BATCH / many; request++) {
+        batch.begin();
+        for (let i = 0; i < many; i++) {
+          const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
+          batch.add(id, state[0], terms);
+          at = at + 1 === count ? 0 : at + 1;
+        }
+        resultSink.value = batch.decide(1_700_000_000_000);
+      }
+    },
+  };
+}
+
+function hashSubject(count: number): BenchSubject {
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('default');
+  const texts = new EncodedTexts(identifiers(count, 0));
+  let at = 0;
+  return {
+    name: `hash, ${count.toLocaleString('en')} identifiers`,
+    count: BATCH,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) {
+        hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
+        at = at + 1 === count ? 0 : at + 1;
+      }
+      resultSink.value = hasher.h0;
+    },
+  };
+}
+
+/** What governs a check, for one identifier after the other; the hash is there already. */
+function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
+  const inForce = new ActiveOverrides();
+  inForce.activate(tables);
+  const hasher = new Hasher(HASH_KEY);
+  const namespaces = new KnownNamespaces(
+    (namespace) => hasher.namespace(namespace),
+    () => new Float64Array(4),
+    () => {},
+  );
+  const namespace = namespaces.makeUnregistered(NAMESPACE);
+  const checks = identifiers(10_000, 0).map((identifier) => {
+    hasher.hash(namespace.hashState, identifier);
+    const { h0, h1, h2, h3 } = hasher;
+    const check: OverridableCheck = {
+      ...{ namespace, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
+      ...{ isSliding: false, isAsync: false, overrideId: undefined },
+    };
+    return { check, id: { h0, h1, h2, h3 } };
+  });
+  let at = 0;
+  return {
+    name: `override, ${name}`,
+    count: BATCH,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) {
+        const { check, id } = checks[at];
+        at = at + 1 === checks.length ? 0 : at + 1;
+        resultSink.value = inForce.resolve(check, id);
+      }
+    },
+  };
+}
+
+function repeatedSubject(name: string, step: (i: number) => unknown): BenchSubject {
+  return {
+    name,
+    count: BATCH,
+    run: () => {
+      for (let i = 0; i < BATCH; i++) resultSink.value = step(i);
+    },
+  };
+}
+
+/** The steps of a check in their order, and the whole of it. */
+export function stepSubjects(): BenchSubject[] {
+  const control = new Control(allocateControl(1, 1));
+  new ClockPublisher(control);
+  const clock = new Clock(control);
+  const tables = allocateTables();
+  const lane = control.acceptorStats(0);
+  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const namespaces = new KnownNamespaces(
+    (name) => counters.namespaceState(name),
+    (row) => lane.namespaceRow(row),
+    () => {},
+  );
+  const scan = new BodyScanner();
+  const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces));
+  const overrides = new ActiveOverrides();
+  const inPlace = new MemoryEngine(counters, [], clock, lane);
+  /** As the acceptor does it, without HTTP. */
+  const wholeCheck = (bytes: Uint8Array) => {
+    const startedMs = clock.monotonicMs();
+    const check = reader.read(key, bytes);
+    const { namespace, memory, identifierFrom, identifierTo } = check;
+    const id = counters.identifyBytes(namespace.hashState, memory, identifierFrom, identifierTo);
+    overrides.resolve(check, id);
+    const answer = writeResponseV1(check, inPlace.decide(check, id, startedMs));
+    lane.recordLatency(clock.monotonicMs() - startedMs);
+    return answer;
+  };
+  const keyring = new Keyring(clock);
+  keyring.apply({ added: [rootKeyRecord('bench', 'bench', 0)], removed: [] });
+  const bodies = identifiers(BATCH, 0).map((identifier) => {
+    const body = {
+      namespace: NAMESPACE,
+      identifier,
+      limit: 1_000_000,
+      duration: DURATION_MS,
+      cost: 1,
+    };
+    return new TextEncoder().encode(JSON.stringify(body));
+  });
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  const texts = bodies.map((bytes) => decoder.decode(bytes));
+  const parsed = texts.map((text) => JSON.parse(text));
+  const answers = Array.from({ length: BATCH }, (_, i) => {
+    return {
+      allowed: i % 2 === 0,
+      remaining: 900_000 + i,
+      reset: 1_700_000_000_000 + i * 60_000,
+      window: 0,
+      outcome: OUTCOME.decided,
+    };
+  });
+  const ids = new RequestIds();
+  const header = 'Bearer bench';
+  const key = keyring.verify(header);
+  const checked = reader.read(key, bodies[0]);
+  return [
+    repeatedSubject('key, seen before', () => keyring.verify(header)),
+    repeatedSubject('decode UTF-8, strictly', (i) => decoder.decode(bodies[i])),
+    repeatedSubject('JSON.parse', (i) => JSON.parse(texts[i])),
+    repeatedSubject('decode, parse', (i) => parseBody(bodies[i])),
+    repeatedSubject('schema', (i) => limitValidator.isValid(parsed[i])),
+    repeatedSubject('scan instead of these', (i) => scan.scanBody(bodies[i])),
+    repeatedSubject('read the check', (i) => reader.read(key, bodies[i])),
+    repeatedSubject('clock', () => clock.nowMs()),
+    repeatedSubject('id of a request', () => ids.next()),
+    repeatedSubject('the same of random bytes', () => makeId('req_')),
+    hashSubject(10_000),
+    decideSubject('hash + decide, 1 identifier', tables, 1),
+    decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
+    decideSubject('the same, refused', tables, 10_000, 0, 1, LIMIT),
+    decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
+    slidingSubject(tables, 10_000),
+    batchSubject(tables, 10_000, 100),
+    overrideSubject('there are none', NO_OVERRIDES),
+    overrideSubject('1,000 exact', publishedTables(exactOverrides(1_000))),
+    overrideSubject('100,000 exact', publishedTables(exactOverrides(100_000))),
+    overrideSubject('10,000 with a wildcard', publishedTables(wildcardOverrides(10_000))),
+    repeatedSubject('answer', (i) => writeResponseV1(checked, answers[i])),
+    repeatedSubject('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
+  ];
+}

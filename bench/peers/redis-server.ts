@@ -1,0 +1,91 @@
+/**
+ * A Redis of our own: loopback, a free port, a temporary directory, nothing kept. By itself it is
+ * measured with redis-benchmark, which speaks its protocol: INCR, and the script that counts.
+ */
+
+import { execFile, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { LoadMeasurement } from '../support/load-generator.ts';
+import { freePort } from '../support/nginx.ts';
+import type { Contestant } from '../support/rounds.ts';
+
+const run = promisify(execFile);
+
+const IDENTIFIERS = '10000';
+const DURATION_MS = '60000';
+/** About what it does; redis-benchmark goes by requests, not by time. */
+const REQUESTS_PER_SECOND = { one: 20_000, many: 100_000 };
+
+export const hasRedis = ['redis-server', 'redis-benchmark', 'redis-cli'].every((name) => {
+  return spawnSync(name, ['--version']).error === undefined;
+});
+
+export interface RedisServer {
+  port: number;
+  pid: number;
+  benchmarks: (connections: number, seconds: number) => Contestant[];
+  stop: () => Promise<void>;
+}
+
+export async function startRedis(): Promise<RedisServer> {
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const port = await freePort();
+  const child = spawn(
+    'redis-server',
+    [
+      ...['--port', String(port), '--bind', '127.0.0.1', '--dir', directory],
+      ...['--save', '', '--appendonly', 'no', '--daemonize', 'no'],
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  await new Promise<void>((resolve, reject) => {
+    child.once('exit', () => reject(new Error('redis-server did not start')));
+    child.stdout.on('data', (data) => {
+      if (String(data).includes('Ready to accept connections')) resolve();
+    });
+  });
+  const script = readFileSync(new URL('../../bench/peers/window.lua', import.meta.url), 'utf8');
+  const { stdout } = await run('redis-cli', ['-p', String(port), 'SCRIPT', 'LOAD', script]);
+  const sha = stdout.trim();
+  const pid = child.pid ?? 0;
+  const benchmarks = (connections: number, seconds: number): Contestant[] => {
+    const requests = seconds * REQUESTS_PER_SECOND[connections === 1 ? 'one' : 'many'];
+    const of = (name: string, ...command: string[]): Contestant => {
+      const go = () => runRedisBenchmark(port, connections, requests, command);
+      return { name, pids: [pid], run: go };
+    };
+    return [
+      of('Redis alone, INCR', 'INCR', 'incr:__rand_int__'),
+      of('Redis alone, the script', 'EVALSHA', sha, '1', 'window:__rand_int__', '1', DURATION_MS),
+    ];
+  };
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+    rmSync(directory, { recursive: true, force: true });
+  };
+  return { port, pid, benchmarks, stop };
+}
+
+async function runRedisBenchmark(
+  port: number,
+  connections: number,
+  requests: number,
+  command: readonly string[],
+): Promise<LoadMeasurement> {
+  const { stdout } = await run('redis-benchmark', [
+    ...['-h', '127.0.0.1', '-p', String(port), '-P', '1', '--csv', '-r', IDENTIFIERS],
+    ...['-c', String(connections), '-n', String(requests), ...command],
+  ]);
+  // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95...","p99...","max..."
+  const line = stdout.split('\n').find((text) => text.startsWith('"') && !text.includes('"rps"'));
+  const [, rate, , , p50, , p99] = [...(line ?? '').matchAll(/"([^"]*)"/g)].map(([, text]) => text);
+  if (p99 === undefined) throw new Error(`redis-benchmark said: ${stdout}`);
+  const us = (ms: string) => Math.round(Number(ms) * 1e3);
+  const seconds = requests / Number(rate);
+  return { requests, seconds, p50: us(p50), p99: us(p99), p999: 0, errors: 0 };
+}

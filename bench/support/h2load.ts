@@ -1,0 +1,74 @@
+/**
+ * Load by h2load, which can do what wrk cannot: a Unix socket, and a rate that does not wait for
+ * answers. It says how long each request took, from which any percentile is computed. All its
+ * requests are the same, so it asks about one identifier. At a rate each connection looks every
+ * 10 ms what it has to send; what is due then goes out one by one, each behind the answer before.
+ * So its arrivals are bursts, and what a request waits in the generator is not in its latency;
+ * poisson.ts does better.
+ */
+
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { LoadMeasurement, Workload } from './load-generator.ts';
+import { ROOT_KEY } from './override-sets.ts';
+
+const run = promisify(execFile);
+
+export const hasH2load = spawnSync('h2load', ['--version']).error === undefined;
+
+export interface H2loadOptions {
+  /** A port of this machine, or the path of a socket. */
+  target: number | string;
+  workload: Workload;
+  connections: number;
+  seconds: number;
+  /** Requests a second of all connections; as fast as answers come if left out. */
+  rate?: number;
+}
+
+export async function runH2load(asked: H2loadOptions): Promise<LoadMeasurement> {
+  const { target, workload, connections, seconds, rate } = asked;
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const body = join(directory, 'body');
+  const log = join(directory, 'log');
+  try {
+    writeFileSync(body, JSON.stringify(workload.body(singleIdentifier(workload))));
+    await run('h2load', [
+      ...['--h1', '-t', '1', '-c', String(connections), '-D', String(seconds)],
+      ...(rate === undefined ? [] : ['--rps', String(rate / connections)]),
+      ...['-H', `Authorization: Bearer ${ROOT_KEY}`, '-H', 'Content-Type: application/json'],
+      ...['-d', body, `--log-file=${log}`],
+      ...(typeof target === 'string' ? [`--base-uri=unix:${target}`] : []),
+      `http://127.0.0.1${typeof target === 'number' ? `:${target}` : ''}${workload.path}`,
+    ]);
+    return parseLog(readFileSync(log, 'latin1'), seconds);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+const singleIdentifier = ({ digits = 1 }: Workload) => `user_${'1'.padStart(digits, '0')}`;
+
+/** @param log lines of when it began, the status, and how many us it took */
+function parseLog(log: string, seconds: number): LoadMeasurement {
+  const rows = log.trimEnd().split('\n');
+  let errors = 0;
+  const times = Float64Array.from(rows, (row) => {
+    const [, status, took] = row.split('\t');
+    if (status !== '200') errors++;
+    return Number(took);
+  }).sort();
+  const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))];
+  return {
+    requests: times.length,
+    seconds,
+    p50: at(0.5),
+    p99: at(0.99),
+    p999: at(0.999),
+    p9999: at(0.9999),
+    errors,
+  };
+}

@@ -1,0 +1,189 @@
+/** What the benchmarks say: what is being done, and tables of what was found. */
+
+import type { CheckpointRow } from '../load/checkpoints.ts';
+import type { DistinctTenth } from '../load/distinct-identifiers.ts';
+import type { GarbageResult } from '../load/garbage.ts';
+import type { GatewayRow } from '../load/gateway.ts';
+import type { LoadResult } from '../load/http-load.ts';
+import type { BatchResult } from '../load/batches.ts';
+import type { OpenLoopResult } from '../load/open-loop.ts';
+import type { RatioRange } from './rounds.ts';
+import type { ShapeResult } from '../load/shapes.ts';
+import type { SoakMinute } from '../load/soak.ts';
+
+/** Says what is being done, over the last such line where that can be. */
+export function showProgress(what: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[2K${what === '' ? '' : `... ${what}`}`);
+  else if (what !== '') process.stderr.write(`... ${what}\n`);
+}
+
+export function printLine(line: string): void {
+  showProgress('');
+  console.log(line);
+}
+
+/** The first row has the names of the columns; the first column is text. */
+export function showTable(table: readonly string[][]): void {
+  const widths = table[0].map((_, column) => Math.max(...table.map((row) => row[column].length)));
+  for (const row of table) {
+    const cells = row.map((cell, i) =>
+      i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]),
+    );
+    printLine(cells.join('  '));
+  }
+}
+
+export const formatInteger = (value: number) => Math.round(value).toLocaleString('en');
+export const formatKnown = (value: number | undefined, digits: number) =>
+  value?.toFixed(digits) ?? '-';
+export const formatRatio = (of: RatioRange | undefined) => {
+  if (of === undefined) return '-';
+  return `${of.median.toFixed(2)} (${of.least.toFixed(2)}-${of.most.toFixed(2)})`;
+};
+
+export function showLoad(results: readonly LoadResult[]): void {
+  showTable([
+    ['', 'conn', 'requests/s', 'ratio', 'p50', 'ratio', 'p99', 'p99.9', 'CPU/req', 'ratio', 'RSS'],
+    ...results.map((result) => [
+      result.server,
+      String(result.connections),
+      formatInteger(result.requestsPerSecond),
+      formatRatio(result.throughputRatio),
+      `${result.p50} us`,
+      formatKnown(result.p50Ratio?.median, 2),
+      `${result.p99} us`,
+      `${result.p999} us`,
+      `${formatKnown(result.cpuPerRequest, 1)} us`,
+      formatKnown(result.cpuRatio?.median, 2),
+      `${formatKnown(result.residentMiB, 0)} MiB`,
+    ]),
+  ]);
+}
+
+export function showBatches(results: readonly BatchResult[]): void {
+  showTable([
+    ['', 'requests/s', 'checks/s', 'CPU/check', 'checks per CPU second', 'p50', 'p99'],
+    ...results.map(({ what, requestsPerSecond, checksPerSecond, cpuPerCheck, p50, p99 }) => [
+      what,
+      formatInteger(requestsPerSecond),
+      formatInteger(checksPerSecond),
+      `${formatKnown(cpuPerCheck, 2)} us`,
+      cpuPerCheck === undefined ? '-' : formatInteger(1e6 / cpuPerCheck),
+      `${p50} us`,
+      `${p99} us`,
+    ]),
+  ]);
+}
+
+export function showOpenLoop({ rows }: OpenLoopResult): void {
+  showTable([
+    ['', 'arrivals', 'requests/s', 'p50', 'p99', 'p99.9', 'p99.99', 'p99 ratio', 'CPU/req'],
+    ...rows.map((result) => [
+      result.server,
+      result.generator,
+      formatInteger(result.requestsPerSecond),
+      `${result.p50} us`,
+      `${result.p99} us`,
+      `${result.p999} us`,
+      `${formatKnown(result.p9999, 0)} us`,
+      formatRatio(result.p99Ratio),
+      `${formatKnown(result.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showCheckpoints(rows: readonly CheckpointRow[]): void {
+  showTable([
+    [
+      'counters',
+      'load',
+      'checkpoints',
+      'requests/s',
+      'ratio',
+      'p50',
+      'p99',
+      'ratio',
+      'CPU/req',
+      '',
+    ],
+    ...rows.map((row) => [
+      formatInteger(row.live),
+      row.load,
+      row.server,
+      formatInteger(row.requestsPerSecond),
+      formatRatio(row.throughputRatio),
+      `${row.p50} us`,
+      `${row.p99} us`,
+      formatRatio(row.p99Ratio),
+      `${formatKnown(row.cpuPerRequest, 1)} us`,
+      formatRatio(row.cpuRatio),
+    ]),
+  ]);
+}
+
+/** The first of each number of connections is what the others add to. */
+export function showGateway(rows: readonly GatewayRow[]): void {
+  showTable([
+    ['', 'conn', 'requests/s', 'ratio', 'p50', 'added', 'p99', 'CPU/req', 'ratio'],
+    ...rows.map((row) => {
+      const first = rows.find(({ connections }) => connections === row.connections);
+      return [
+        row.what,
+        String(row.connections),
+        formatInteger(row.requestsPerSecond),
+        formatRatio(row.throughputRatio),
+        `${row.p50} us`,
+        `${row.p50 - (first?.p50 ?? 0)} us`,
+        `${row.p99} us`,
+        `${formatKnown(row.cpuPerRequest, 1)} us`,
+        formatRatio(row.cpuRatio),
+      ];
+    }),
+  ]);
+}
+
+export function showShapes(results: readonly ShapeResult[]): void {
+  showTable([
+    ['connections', 'at once', 'identifiers', '', 'bare', 'weir', 'ratio', 'p50', 'p99', 'CPU/req'],
+    ...results.map(({ connections, pipelining, identifiers, isRefused, bare, weir }) => [
+      String(connections),
+      String(pipelining),
+      formatInteger(identifiers),
+      isRefused ? 'refused' : 'admitted',
+      formatInteger(bare.requestsPerSecond),
+      formatInteger(weir.requestsPerSecond),
+      formatRatio(weir.throughputRatio),
+      weir.p50 === 0 ? '-' : `${weir.p50} us`,
+      weir.p99 === 0 ? '-' : `${weir.p99} us`,
+      `${formatKnown(weir.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showGarbage(results: readonly GarbageResult[]): void {
+  showTable([
+    ['', 'bytes/check', 'collections/s', 'longest pause', 'paused'],
+    ...results.map((result) => [
+      result.server,
+      formatInteger(result.bytesPerCheck),
+      result.collectionsPerSecond.toFixed(1),
+      `${result.longestPauseMs.toFixed(1)} ms`,
+      `${result.pausedPercent.toFixed(2)} %`,
+    ]),
+  ]);
+}
+
+export function formatDistinctTenth(tenth: DistinctTenth): string {
+  const { identifiers, checksPerSecond, cpuPerCheck, residentMiB } = tenth;
+  const rate = formatInteger(checksPerSecond).padStart(9);
+  const cpu = cpuPerCheck.toFixed(2);
+  const memory = residentMiB.toFixed(1).padStart(6);
+  return `${formatInteger(identifiers).padStart(13)}  ${rate} checks/s  ${cpu} us CPU/check  ${memory} MiB`;
+}
+
+export function formatSoakMinute(of: SoakMinute): string {
+  const rate = formatInteger(of.requestsPerSecond).padStart(8);
+  const latencies = `p50 ${of.p50} us  p99 ${of.p99} us`;
+  const kept = `${of.residentMiB.toFixed(1)} MiB  ${of.descriptors} descriptors`;
+  return `minute ${String(of.minute).padStart(2)}  ${rate} requests/s  ${latencies}  ${kept}`;
+}

@@ -1,0 +1,109 @@
+/** The servers under load: weir and the bare ones, each a process of its own. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CHECK_WORKLOAD, type Workload } from './load-generator.ts';
+import { ROOT_KEY } from './override-sets.ts';
+
+export interface BenchServer {
+  name: string;
+  port: number;
+  /** What it is asked. */
+  workload: Workload;
+  process: ChildProcess;
+  /** Of all processes that serve. */
+  pids: readonly number[];
+  stop: () => Promise<void>;
+}
+
+const START_MS = 30_000;
+
+/** What a server is started with besides. */
+export interface StartOptions {
+  args?: readonly string[];
+  nodeFlags?: readonly string[];
+  workload?: Workload;
+}
+
+export async function startServer(
+  name: string,
+  file: string,
+  args: readonly string[],
+  port: RegExp,
+  { args: moreArgs = [], nodeFlags = [], workload = CHECK_WORKLOAD }: StartOptions,
+): Promise<BenchServer> {
+  const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const path = new URL(file, import.meta.url).pathname;
+  const child = spawn(process.execPath, [...nodeFlags, path, ...args, ...moreArgs], {
+    cwd: directory,
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: ROOT_KEY, NODE_ENV: 'production' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  let said = '';
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+    rmSync(directory, { recursive: true, force: true });
+  };
+  const found = await new Promise<number>((resolve, reject) => {
+    const fail = () => reject(new Error(`${name} did not start`));
+    child.once('exit', fail);
+    setTimeout(fail, START_MS).unref();
+    const listen = (data: Buffer) => {
+      said += data;
+      const match = port.exec(said);
+      if (match === null) return;
+      child.stdout.off('data', listen).resume();
+      resolve(Number(match[1]));
+    };
+    child.stdout.on('data', listen);
+  }).catch(async (error) => {
+    await stop();
+    throw error;
+  });
+  return { name, port: found, workload, process: child, pids: [child.pid ?? 0], stop };
+}
+
+export function startWeir(
+  name: string,
+  decide = 'in-place',
+  extra: StartOptions = {},
+): Promise<BenchServer> {
+  // One acceptor, as the bare servers have one thread.
+  const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
+  args.push('--log-level', 'silent');
+  return startServer(name, '../cli.js', args, /serves checks on \S+:(\d+)/, extra);
+}
+
+/** An argument besides is the path of a Unix socket. */
+export function startBareServer(
+  name: string,
+  what: string,
+  extra: StartOptions = {},
+): Promise<BenchServer> {
+  return startServer(name, './bare-server.process.js', [what], /port (\d+)/, extra);
+}
+
+/** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */
+export function cpuSeconds(pid: number): number | undefined {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+    // In ticks, of which Linux has 100 a second wherever Node runs.
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Resident memory in bytes; undefined where there is no /proc. */
+export function residentBytes(pid: number): number | undefined {
+  try {
+    const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    return match === null ? undefined : Number(match[1]) * 1_024;
+  } catch {
+    return undefined;
+  }
+}

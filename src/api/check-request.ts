@@ -1,0 +1,105 @@
+/**
+ * A check as it was asked, in the hand of an acceptor: what decides it, and its identifier as bytes
+ * where the body lies. It is filled in for one request after the other, so that who answers later
+ * keeps a copy of what it needs.
+ */
+
+import type { Bytes } from '../core/bytes.ts';
+import { DURATION_MIN_MS, IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS } from '../core/constants.ts';
+import type { Namespace } from '../registry/known-namespaces.ts';
+import type { OverridableCheck } from '../overrides/active.ts';
+import { type BodyScanner, FIELD } from './body-scanner.ts';
+
+/** What a version takes, of what may differ; a test compares them with its schema. */
+export interface CheckRules {
+  /** Bits of FIELD. */
+  requiredFields: number;
+  optionalFields: number;
+  identifierMinCharacters: number;
+  durationMaxMs: number;
+}
+
+/** A body of any version that is in order. */
+export interface CheckBody {
+  identifier: string;
+  limit: number;
+  duration: number;
+  namespace?: string;
+  cost?: number;
+  async?: boolean;
+}
+
+export const DEFAULT_NAMESPACE = 'default';
+const DEFAULT_COST = 1;
+
+export class CheckRequest implements OverridableCheck {
+  /** Set when its name has been looked up. */
+  namespace!: Namespace;
+  /** The text by which it was named. */
+  namespaceIdOrName = '';
+  limit = 0;
+  durationMs = 0;
+  cost = 0;
+  readonly isSliding: boolean;
+  isAsync = false;
+  overrideId: string | undefined = undefined;
+  readonly memory: Bytes;
+  /** Where the identifier lies there, in UTF-8. */
+  identifierFrom = 0;
+  identifierTo = 0;
+
+  constructor(memory: Bytes, isSliding: boolean) {
+    this.memory = memory;
+    this.isSliding = isSliding;
+  }
+
+  /** The identifier as text, for whoever must look at its characters. */
+  get identifier(): string {
+    return this.memory.text(this.identifierFrom, this.identifierTo);
+  }
+
+  /** Takes what was just scanned. @returns false for what is not in order, or may not be */
+  setFromScan(
+    scanner: BodyScanner,
+    { requiredFields, optionalFields, identifierMinCharacters, durationMaxMs }: CheckRules,
+  ): boolean {
+    const { foundFields, limit, duration, identifierLength } = scanner;
+    if (
+      (foundFields & requiredFields) !== requiredFields ||
+      (foundFields & ~(requiredFields | optionalFields)) !== 0
+    )
+      return false;
+    if (limit < 1 || duration < DURATION_MIN_MS || duration > durationMaxMs) return false;
+    if (
+      identifierLength < identifierMinCharacters ||
+      identifierLength > IDENTIFIER_MAX_CHARACTERS
+    ) {
+      return false;
+    }
+    this.namespaceIdOrName = DEFAULT_NAMESPACE;
+    if ((foundFields & FIELD.namespace) !== 0) {
+      const { namespaceLength } = scanner;
+      if (namespaceLength < 1 || namespaceLength > NAMESPACE_MAX_CHARACTERS) return false;
+      this.namespaceIdOrName = scanner.readNamespace();
+    }
+    this.limit = limit;
+    this.durationMs = duration;
+    this.cost = (foundFields & FIELD.cost) === 0 ? DEFAULT_COST : scanner.cost;
+    this.isAsync = (foundFields & FIELD.async) !== 0 && scanner.isAsync;
+    this.identifierFrom = scanner.identifierFrom;
+    this.identifierTo = scanner.identifierTo;
+    return true;
+  }
+
+  /** Takes a body that was parsed. @param identifierOffset where its identifier is put @returns behind it */
+  setFromBody(body: CheckBody, identifierOffset: number): number {
+    this.namespaceIdOrName = body.namespace ?? DEFAULT_NAMESPACE;
+    this.limit = body.limit;
+    this.durationMs = body.duration;
+    this.cost = body.cost ?? DEFAULT_COST;
+    this.isAsync = body.async === true;
+    this.identifierFrom = identifierOffset;
+    this.identifierTo = this.memory.write(body.identifier, identifierOffset);
+    return this.identifierTo;
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * `weir audit`: the audit log of a running server, newest entry first. What an entry has that is
+ * not known here, as that of a later server, is printed as key=value.
+ */
+
+import { isoTime } from '../shared-memory/clock.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { formatDuration, parseInteger } from './options.ts';
+import { formatCell, formatCount, quoted } from './output.ts';
+import type { ServerClient } from './server-client.ts';
+
+const DEFAULT_LIMIT = 100;
+/** Entries of a page of the server. */
+const PAGE_SIZE = 100;
+const HEADER = ['TIME', 'ID', 'ACTION', 'BY', 'TARGET', 'CHANGE'];
+/** In a cell where there is nothing to say. */
+const EMPTY_CELL = '-';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const list = subcommand({
+  usage: '[--limit <n>]',
+  options: {
+    limit: { type: 'string', value: '<n>', help: `the newest n; default: ${DEFAULT_LIMIT}` },
+  },
+  run: async (call) => {
+    const limit = parseInteger('limit', call.values.limit ?? String(DEFAULT_LIMIT), 1);
+    await call.printList(newestEntries(call.server(), limit), HEADER, entryRow);
+    return undefined;
+  },
+});
+
+async function* newestEntries(server: ServerClient, limit: number): AsyncGenerator<object> {
+  let left = limit;
+  for await (const entry of server.listItems('audit.list', 'entries', {
+    limit: Math.min(left, PAGE_SIZE),
+  })) {
+    yield entry;
+    if (--left === 0) return;
+  }
+}
+
+function entryRow({ at, id, action, keyId, by, target, ...rest }: Fields): string[] {
+  const time = typeof at === 'number' ? isoTime(at) : valueCell(at);
+  const who = typeof by === 'string' && /^[\w ]+$/.test(by) ? by : valueCell(keyId ?? by);
+  return [
+    time,
+    valueCell(id),
+    valueCell(action),
+    who,
+    targetText(action, target),
+    changeText(rest),
+  ];
+}
+
+/** The target in short words, by the first word of the action. */
+const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | undefined>> = {
+  key: ({ name, keyId }) => {
+    return areStrings(name, keyId) ? `${valueCell(name)} ${valueCell(keyId)}` : undefined;
+  },
+  override: ({ namespace, identifier }) => {
+    return areStrings(namespace, identifier)
+      ? `${valueCell(namespace)} ${quoted(identifier as string)}`
+      : undefined;
+  },
+  overrides: ({ namespaceCount }) => {
+    return typeof namespaceCount === 'number'
+      ? formatCount(namespaceCount, 'namespace')
+      : undefined;
+  },
+  policy: ({ namespace }) => (areStrings(namespace) ? valueCell(namespace) : undefined),
+  namespace: ({ namespace, namespaceId }) => {
+    return areStrings(namespace, namespaceId)
+      ? `${valueCell(namespace)} ${valueCell(namespaceId)}`
+      : undefined;
+  },
+};
+
+function targetText(action: unknown, target: unknown): string {
+  if (!isFields(target)) return valueCell(target);
+  const kind = String(action).split('../cli')[0];
+  const known = Object.hasOwn(TARGET_FORMATTERS, kind)
+    ? TARGET_FORMATTERS[kind](target)
+    : undefined;
+  return known ?? (fieldsText(target) || EMPTY_CELL);
+}
+
+/** What a new target has, a removed one had, and how a changed one differs. */
+function changeText({ before, after, counts, ...unknown }: Fields): string {
+  const isUpdate = isFields(before) && isFields(after);
+  const texts = isUpdate ? [differenceText(before, after)] : [before, after].map(fieldsOrValueText);
+  return (
+    [...texts, fieldsOrValueText(counts), fieldsText(unknown)].filter(Boolean).join(' ') ||
+    EMPTY_CELL
+  );
+}
+
+function fieldsOrValueText(part: unknown): string {
+  if (part === undefined) return '';
+  return isFields(part) ? fieldsText(part) : valueCell(part);
+}
+
+function differenceText(before: Fields, after: Fields): string {
+  return Object.keys({ ...before, ...after })
+    .map((name) => [name, ...[before, after].map((fields) => valueText(name, fields[name]))])
+    .filter(([, was, is]) => was !== is)
+    .map(([name, was, is]) => `${formatCell(name)}: ${was} -> ${is}`)
+    .join(', ');
+}
+
+function fieldsText(fields: Fields): string {
+  const { permissions, permissionCount } = fields;
+  const isWhole = Array.isArray(permissions) && permissions.length === permissionCount;
+  return Object.entries(fields)
+    .filter(([name]) => name !== 'permissionCount' || !isWhole)
+    .map(([name, value]) => `${formatCell(name)}=${valueText(name, value)}`)
+    .join(' ');
+}
+
+function valueText(name: string, value: unknown): string {
+  if (name === 'duration' && typeof value === 'number') return formatDuration(value);
+  if (name === 'expires' && value === null) return 'never';
+  if (name === 'expires' && typeof value === 'number') return isoTime(value);
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (Array.isArray(value)) return `[${value.map((item) => valueText('', item)).join(', ')}]`;
+  return isFields(value) ? `{${fieldsText(value)}}` : valueCell(value);
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function areStrings(...values: unknown[]): boolean {
+  return values.every((value) => typeof value === 'string');
+}
+
+/** A text, or what JSON has for another value. */
+function valueCell(value: unknown): string {
+  if (value === undefined || value === null) return EMPTY_CELL;
+  return formatCell(typeof value === 'string' ? value : JSON.stringify(value));
+}
+
+export const audit: Command = {
+  subcommands: { list },
+  notes: `
+BY is the id of the API key, or what made the change without one. CHANGE has the fields of a created
+or deleted target, and those that an update changed. --json prints the entries as the server has
+them.
+`,
+  examples: ['weir audit list --limit 20', 'weir audit list --json'],
+  exitCodes: CLIENT_EXIT_CODES,
+};

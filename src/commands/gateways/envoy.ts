@@ -1,0 +1,185 @@
+/** The configuration of Envoy for a policy: a bootstrap file, with all that it takes to run. */
+
+import { isIP } from 'node:net';
+import type { Policy } from '../../policies/policy.ts';
+import {
+  bareHost,
+  checkPath,
+  denialHeaders,
+  dropsUnderscores,
+  identifyingHeaders,
+  quotaHeaders,
+} from './common.ts';
+import {
+  CONNECTIONS_MAX,
+  type GatewaySetup,
+  QUEUE_TIMEOUT_MS,
+  TIMEOUT_MS,
+  type WeirAddress,
+} from './setup.ts';
+
+const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
+const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
+/** More than can be answered in time: none of them is a failure before its time is over. */
+const PENDING_REQUESTS_MAX = 100_000;
+
+export function envoy({ policy, weir, listenPort, upstream }: GatewaySetup): string {
+  return `# Policy ${policy.namespace} of weir for Envoy 1.31 or later:
+#   envoy -c <this file>
+static_resources:
+  listeners:
+    - name: clients
+      address:
+        socket_address: { address: 0.0.0.0, port_value: ${listenPort} }
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": ${FILTERS}.network.http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: clients
+                # The address of the connection is appended to X-Forwarded-For, behind whatever the
+                # client has put there.
+                use_remote_address: true
+                # Proxies in front of this one whose X-Forwarded-For is believed.
+                xff_num_trusted_hops: ${policy.trustedHops - 1}
+                # To WebSocket only: by another protocol a client could ask past weir.
+                upgrade_configs:
+                  - upgrade_type: websocket
+                # Bounds the requests of one connection: all of them wait for weir.
+                http2_protocol_options: { max_concurrent_streams: 100 }
+${dropsUnderscores(policy) ? UNDERSCORES : ''}                route_config:
+                  # A client's own goes nowhere.
+                  request_headers_to_remove:
+                    - x-weir-key
+                  # The quota headers of weir replace those of the application.
+                  response_headers_to_remove:
+${headerList(quotaHeaders(policy), 20)}
+                  virtual_hosts:
+                    - name: application
+                      domains: ["*"]
+                      routes:
+                        - match: { prefix: / }
+                          route: { cluster: application }
+                http_filters:
+                  - name: envoy.filters.http.ext_authz
+                    typed_config:
+                      "@type": ${FILTERS}.http.ext_authz.v3.ExtAuthz
+                      transport_api_version: V3
+${failureMode(policy)}
+${requestHeaders(policy)}
+                      http_service:
+                        server_uri:
+                          uri: http://weir
+                          cluster: weir
+                          # The wait for a connection counts as well, and a flood makes it long.
+                          timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
+                        # Before the client's own path, as it came; the method is the client's too.
+                        path_prefix: ${JSON.stringify(checkPath(policy))}${keyHeader(weir)}
+                        authorization_response:
+                          # Of a refusal, whose body is passed on.
+                          allowed_client_headers:
+                            patterns:
+${exactPatterns(denialHeaders(policy), 30)}
+                          # Of an admission, added to what the application answers.
+                          allowed_client_headers_on_success:
+                            patterns:
+${exactPatterns(quotaHeaders(policy), 30)}
+                  - name: envoy.filters.http.router
+                    typed_config:
+                      "@type": ${FILTERS}.http.router.v3.Router
+  clusters:
+    - name: weir
+      connect_timeout: ${TIMEOUT_MS / 1_000}s
+      # A flood waits for one of these connections. Envoy's own bound of 1024 waiting requests would
+      # make the others failures of weir, which failure_mode_allow lets through.
+      circuit_breakers:
+        thresholds:
+          - max_connections: ${CONNECTIONS_MAX}
+            max_pending_requests: ${PENDING_REQUESTS_MAX}
+            max_requests: ${PENDING_REQUESTS_MAX}
+      typed_extension_protocol_options:
+        envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+          "@type": ${UPSTREAMS}.http.v3.HttpProtocolOptions
+          # weir closes an idle connection after 10 s, and must not be the first to.
+          common_http_protocol_options: { idle_timeout: 5s }
+          explicit_http_config: { http_protocol_options: {} }
+${endpoint('weir', weir)}
+    - name: application
+      connect_timeout: 1s
+${endpoint('application', upstream)}
+`;
+}
+
+const UNDERSCORES = `\
+                # Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.
+                common_http_protocol_options:
+                  headers_with_underscores_action: DROP_HEADER
+`;
+
+function failureMode({ onError }: Policy): string {
+  const status = `
+                      status_on_error: { code: 429 }`;
+  const isOpen = onError === 'allow';
+  return `\
+                      # While weir is stopped, late, or answers with a 5xx. Anything else but a 200
+                      # refuses, such as the 401 for a wrong key.
+                      failure_mode_allow: ${isOpen}${isOpen ? '' : status}`;
+}
+
+/** What of the client's request reaches weir. */
+function requestHeaders(policy: Policy): string {
+  const names = identifyingHeaders(policy);
+  if (policy.identify.includes('ip')) names.unshift('x-forwarded-for');
+  const allowed = `\
+                      # Of the client's headers no others reach weir, but its Host.
+                      allowed_headers:
+                        patterns:
+${exactPatterns(names, 26)}
+`;
+  // Envoy sends it unasked.
+  const disallowed = `\
+                      disallowed_headers:
+                        patterns:
+${exactPatterns(['authorization'], 26)}
+`;
+  const isItself = names.includes('authorization');
+  return `${names.length > 0 ? allowed : ''}${isItself ? '' : disallowed}`.trimEnd();
+}
+
+function keyHeader(weir: WeirAddress): string {
+  if (!weir.needsKey) return '';
+  return `
+                        authorization_request:
+                          headers_to_add:
+                            # From the environment of Envoy.
+                            - key: x-weir-key
+                              value: "%ENVIRONMENT(WEIR_KEY)%"`;
+}
+
+function headerList(names: readonly string[], indent: number): string {
+  return names.map((name) => `${' '.repeat(indent)}- ${name.toLowerCase()}`).join('\n');
+}
+
+/** Envoy knows headers in lower case. */
+function exactPatterns(names: readonly string[], indent: number): string {
+  return names
+    .map((name) => `${' '.repeat(indent)}- exact: ${JSON.stringify(name.toLowerCase())}`)
+    .join('\n');
+}
+
+function endpoint(name: string, at: { host: string; port: number } | { socket: string }): string {
+  const isFixed = 'socket' in at || isIP(bareHost(at.host)) !== 0;
+  const address =
+    'socket' in at
+      ? `pipe: { path: ${JSON.stringify(at.socket)} }`
+      : `socket_address: { address: ${JSON.stringify(bareHost(at.host))}, port_value: ${at.port} }`;
+  return `\
+      type: ${isFixed ? 'STATIC' : 'STRICT_DNS'}
+      load_assignment:
+        cluster_name: ${name}
+        endpoints:
+          - lb_endpoints:
+              - endpoint:
+                  address:
+                    ${address}`;
+}

@@ -1,0 +1,130 @@
+/**
+ * `weir keys`: API keys on a running server, or, to get back in when every key is lost, a new one
+ * in the data directory of a stopped one.
+ */
+
+import { CREATE_ACTION, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/permissions.ts';
+import { StartError } from '../core/errors.ts';
+import { isoTime } from '../shared-memory/clock.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { parseExpiry, required } from './options.ts';
+import { formatCell } from './output.ts';
+
+const DEFAULT_DATA_DIR = './weir-data';
+
+interface NewKey {
+  keyId: string;
+  key: string;
+}
+
+const create = subcommand({
+  usage: '--name <name> --permission <permission> ... [--expires <when>] [--offline]',
+  options: {
+    name: { type: 'string', value: '<name>', help: 'a name by which people know the key' },
+    permission: {
+      type: 'string',
+      multiple: true,
+      value: '<permission>',
+      help: 'as often as there are permissions: "*" for all, "keys.create", ...',
+    },
+    expires: {
+      type: 'string',
+      value: '<when>',
+      help: '90s, 15m, 1h, 30d from now, 2030-01-31, 2030-01-31T12:00:00Z',
+    },
+    offline: { type: 'boolean', help: 'write to the data directory of a stopped server' },
+    'data-dir': {
+      type: 'string',
+      value: '<path>',
+      help: `with --offline; default: WEIR_DATA_DIR, else ${DEFAULT_DATA_DIR}`,
+    },
+  },
+  run: async (call) => {
+    const { values } = call;
+    const name = required('name', values.name);
+    const permissions = required('permission', values.permission);
+    const { expires } = values;
+    const fields = {
+      name,
+      permissions,
+      ...(expires === undefined ? {} : { expires: parseExpiry('expires', expires) }),
+    };
+    let answer: NewKey;
+    if (values.offline) {
+      const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
+      answer = (await import('./offline.ts')).createKeyOffline(path, fields);
+    } else {
+      if (values['data-dir'] !== undefined) throw new StartError('--data-dir needs --offline');
+      const server = call.server();
+      answer = await server.post<NewKey>('keys.create', fields);
+      if (typeof answer.keyId !== 'string' || typeof answer.key !== 'string') {
+        throw server.unexpectedResponseError(200);
+      }
+    }
+    call.print(answer, () => {
+      const { keyId, key } = answer;
+      return `key id: ${keyId}\nkey:    ${key}\nThe key is shown only now: store it safely.`;
+    });
+    return undefined;
+  },
+});
+
+interface ListedKey {
+  keyId: string;
+  name: string;
+  permissions: string[];
+  createdAt: number;
+  expires?: number;
+}
+
+const list = subcommand({
+  usage: '',
+  run: async (call) => {
+    const header = ['KEY ID', 'NAME', 'CREATED', 'EXPIRES', 'PERMISSIONS'];
+    const row = ({ keyId, name, createdAt, expires, permissions }: ListedKey) => {
+      const ends = expires === undefined ? 'never' : isoTime(expires);
+      return [
+        keyId,
+        formatCell(name),
+        isoTime(createdAt),
+        ends,
+        permissions.map(formatCell).join(' '),
+      ];
+    };
+    await call.printList(call.server().listItems('keys.list', 'keys'), header, row);
+    return undefined;
+  },
+});
+
+const revoke = subcommand({
+  usage: '<keyId>',
+  argumentNames: ['keyId'],
+  run: async (call) => {
+    const [keyId] = call.positionals;
+    const answer = await call.server().post<object>('keys.revoke', { keyId });
+    call.print(answer, () => `Key ${formatCell(keyId)} is revoked.`);
+    return undefined;
+  },
+});
+
+const indented = (text: string) => `  ${text}`;
+
+export const keys: Command = {
+  subcommands: { create, list, revoke },
+  notes: `
+The permission * grants all. Others are ${GLOBAL_PERMISSIONS.join(', ')},
+ratelimit.*.<action> for every namespace and ratelimit.<namespaceId>.<action> for one, whose id
+weir namespaces list shows. Each <action> is one of
+
+${[...NAMESPACE_ACTIONS, `${CREATE_ACTION} (with ratelimit.* only)`].map(indented).join('\n')}
+
+The key itself is printed once and never again.
+`,
+  examples: [
+    "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",
+    'weir keys list',
+    'weir keys revoke key_...',
+    "weir keys create --name root --permission '*' --offline --data-dir ./weir-data",
+  ],
+  exitCodes: CLIENT_EXIT_CODES,
+};

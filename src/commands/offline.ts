@@ -1,0 +1,45 @@
+/** Makes an API key in the data directory of a stopped server. */
+
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { addKey, newKey } from '../api/keys.ts';
+import { keyCreation } from '../registry/audit-entries.ts';
+import { ApiError, StartError } from '../core/errors.ts';
+import { Registry } from '../registry/registry.ts';
+import { DataDirectory, STORE_FILE } from '../registry/store/directory.ts';
+import { SqliteStore } from '../registry/store/sqlite.ts';
+import { systemMs } from '../shared-memory/clock.ts';
+import { withFlag } from './server-client.ts';
+
+/**
+ * No permission is checked: a user who may write to the directory may do everything anyway.
+ * @throws StartError
+ */
+export function createKeyOffline(path: string, fields: object): { keyId: string; key: string } {
+  try {
+    return createKey(path, fields);
+  } catch (error) {
+    throw error instanceof ApiError ? new StartError(withFlag(error.message)) : error;
+  }
+}
+
+function createKey(path: string, fields: object): { keyId: string; key: string } {
+  const at = systemMs();
+  const { key, record } = newKey(fields, at);
+  if (!existsSync(join(path, STORE_FILE))) {
+    throw new StartError(
+      `--data-dir must be the data directory of a server; ${resolve(path)} has no store of weir`,
+    );
+  }
+  // SQLite makes files by it.
+  process.umask(0o077);
+  const directory = DataDirectory.open(path);
+  const store = SqliteStore.open(directory);
+  const registry = new Registry(store);
+  addKey(registry, record);
+  registry.audit({ at, ...keyCreation(record), keyId: null, by: 'command line' });
+  registry.commit(store);
+  store.close();
+  directory.close();
+  return { keyId: record.id, key };
+}

@@ -1,0 +1,129 @@
+/**
+ * Reads the values of options. One that is wrong is a StartError that names the option, what it
+ * takes and what it got.
+ */
+
+import { isNamespaceId } from '../api/namespace-reference.ts';
+import { formatValue } from '../core/describe.ts';
+import { StartError } from '../core/errors.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+import { systemMs } from '../shared-memory/clock.ts';
+
+/** `--duration` of a check and of an override. */
+export const WINDOW_OPTION = {
+  type: 'string',
+  value: '<duration>',
+  help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
+} as const;
+
+/** @throws StartError where a required option is missing */
+export function required<T>(option: string, value: T | undefined): T {
+  if (value === undefined) throw new StartError(`--${option} is required`);
+  return value;
+}
+
+export function parseInteger(option: string, value: string, minimum = 0, maximum = AMOUNT_MAX) {
+  const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+  if (number >= minimum && number <= maximum) return number;
+  throw new StartError(
+    `--${option} must be an integer from ${minimum} to ${maximum}; got ${formatValue(value)}`,
+  );
+}
+
+const UNITS_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+type Unit = keyof typeof UNITS_MS;
+const UNITS = Object.keys(UNITS_MS).reverse() as Unit[];
+
+/** A duration in the largest unit that says it exactly. */
+export function formatDuration(ms: number): string {
+  const unit = UNITS.find((unit) => ms % UNITS_MS[unit] === 0) ?? 'ms';
+  return `${ms / UNITS_MS[unit]}${unit}`;
+}
+
+/** The same in a unit, where that says it exactly. */
+function formatDurationIn(unit: Unit, ms: number): string {
+  return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : formatDuration(ms);
+}
+
+interface DurationBounds {
+  minimumMs: number;
+  maximumMs: number;
+  /** How long to wait is not said in milliseconds elsewhere: a bare number would be a guess. */
+  needsUnit?: true;
+}
+
+/** @returns ms */
+export function parseDuration(
+  option: string,
+  value: string,
+  bounds: DurationBounds = { minimumMs: DURATION_MIN_MS, maximumMs: DURATION_MAX_MS },
+): number {
+  const { minimumMs, maximumMs, needsUnit } = bounds;
+  const [, count, unit] = /^(\d+)(ms|s|m|h|d)?$/.exec(value) ?? [];
+  if (count === undefined || (needsUnit && unit === undefined)) {
+    const takes = needsUnit
+      ? 'with a unit, such as 500ms or 5s'
+      : 'such as 90000 (milliseconds), 90s, 15m, 1h or 30d';
+    throw new StartError(`--${option} must be a duration ${takes}; got ${formatValue(value)}`);
+  }
+  const isWithin = (ms: number) => ms >= minimumMs && ms <= maximumMs;
+  const ms = Number(count) * UNITS_MS[(unit ?? 'ms') as Unit];
+  if (isWithin(ms)) return ms;
+  const text =
+    unit === undefined ? formatDuration : (ms: number) => formatDurationIn(unit as Unit, ms);
+  const range = `--${option} must be from ${text(minimumMs)} to ${text(maximumMs)}`;
+  if (unit !== undefined) throw new StartError(`${range}; got ${formatValue(value)}`);
+  const hint = ms < minimumMs && isWithin(ms * UNITS_MS.s) ? `: for seconds write ${count}s` : '';
+  throw new StartError(`${range}; got ${count}, which is ${count} ms${hint}`);
+}
+
+const DATE = /^(\d{4})-(\d\d)-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
+
+/** A time in the future, as a duration from now or a date. @returns Unix time in ms */
+export function parseExpiry(option: string, value: string): number {
+  if (/^\d+(ms|s|m|h|d)$/.test(value)) return systemMs() + parseDuration(option, value);
+  const [text, year, month, day] = DATE.exec(value) ?? [];
+  const ms = text === undefined ? Number.NaN : Date.parse(text);
+  // The parser takes a day that a month does not have for one of the next month.
+  const isDay = Date.UTC(Number(year), Number(month) - 1, Number(day)) < endOfMonth(year, month);
+  if (Number.isNaN(ms) || !isDay) {
+    throw new StartError(
+      `--${option} must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as` +
+        ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00;' +
+        ` got ${formatValue(value)}`,
+    );
+  }
+  if (ms > systemMs()) return ms;
+  throw new StartError(`--${option} must be in the future; got ${formatValue(value)}`);
+}
+
+/** When a month ends, Unix time in ms. */
+function endOfMonth(year: string | undefined, month: string | undefined): number {
+  return Date.UTC(Number(year), Number(month), 1);
+}
+
+/** An identifier to check or reset: an empty one is usually a variable that is not set. */
+export function requireIdentifier(value: string, isEmptyAllowed = false): string {
+  if (value !== '' || isEmptyAllowed) return value;
+  throw new StartError('<identifier> is empty: add --empty-identifier if that is meant');
+}
+
+/** A namespace as v1 takes it, and its text as v2 does, where an id is never a name. */
+export function parseNamespace({
+  namespace,
+  'namespace-id': id,
+}: {
+  namespace?: string;
+  'namespace-id'?: string;
+}) {
+  if (namespace !== undefined && id !== undefined) {
+    throw new StartError('--namespace and --namespace-id cannot be combined: leave one out');
+  }
+  if (id !== undefined && !isNamespaceId(id)) {
+    throw new StartError(
+      `--namespace-id must be an id such as ${NAMESPACE_ID_PREFIX}...; got ${formatValue(id)}`,
+    );
+  }
+  const text = id ?? required('namespace', namespace);
+  return { text, fields: isNamespaceId(text) ? { namespaceId: text } : { namespaceName: text } };
+}

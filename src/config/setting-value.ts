@@ -1,0 +1,91 @@
+/**
+ * What a setting was given, and by which name its author knows it: the checks that flags, the
+ * environment and the file have in common, and what becomes of a fault.
+ */
+
+import { readFileSync } from 'node:fs';
+import { Check } from 'typebox/value';
+import { formatValue } from '../core/describe.ts';
+import { describeFileError } from '../core/errno.ts';
+import { StartError } from '../core/errors.ts';
+import type { TextPosition } from '../core/json-text.ts';
+import { nearestName } from '../core/nearest.ts';
+import { describeInvalidValue } from './validators.ts';
+import { annotations, type SettingName, Settings } from './schema.ts';
+
+export interface SettingValue {
+  source: string;
+  value: unknown;
+}
+export type SettingsLayer = Map<SettingName, SettingValue>;
+
+/** A fault in a file, at a place that its message names. */
+export class FileError extends StartError {
+  readonly position: TextPosition;
+
+  constructor(path: string, place: TextPosition, message: string) {
+    super(`in ${path}, line ${place.line}, column ${place.column}: ${message}`);
+    this.position = place;
+  }
+}
+
+/** What becomes of a fault: a start throws the first, `weir config check` collects all. */
+export type FaultHandler = (fault: StartError) => void;
+
+export function throwFault(fault: StartError): never {
+  throw fault;
+}
+
+/** @returns undefined where the action threw a StartError, which goes to `onFault` */
+export function attempt<T>(onFault: FaultHandler, action: () => T): T | undefined {
+  try {
+    return action();
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    onFault(error);
+    return undefined;
+  }
+}
+
+/** @returns the value. @throws StartError that names the setting, what it got and what it takes */
+export function requireValid(name: SettingName, { source, value }: SettingValue): unknown {
+  const fault = describeFault(name, source, value);
+  if (fault !== undefined) throw new StartError(fault);
+  return value;
+}
+
+/** @returns a sentence, undefined where the value is in order */
+export function describeFault(
+  name: SettingName,
+  source: string,
+  value: unknown,
+): string | undefined {
+  const got = Check(Settings.properties[name], value)
+    ? describeInvalidValue(name, value)
+    : describeValue(name, value);
+  return got && `${source} must be ${annotations(name).takes}; got ${got}`;
+}
+
+function describeValue(name: SettingName, value: unknown): string {
+  return annotations(name).secret ? describeSecret(value) : formatValue(value);
+}
+
+/** Says enough to find the fault, and nothing of the text. */
+function describeSecret(value: unknown): string {
+  if (typeof value !== 'string') return 'a value that is not a text';
+  return value === '' ? 'nothing' : `a text of ${[...value].length} characters`;
+}
+
+export function readText(source: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new StartError(`${path} (${source}) cannot be read: ${describeFileError(error)}`);
+  }
+}
+
+export function describeUnknownSetting(key: string, known: readonly string[]): string {
+  const near = nearestName(key, known);
+  const hint = near === undefined ? 'see weir help serve' : `is it ${near}?`;
+  return `${key} is no setting of weir; ${hint}`;
+}

@@ -1,0 +1,46 @@
+/** What is wrong with a value whose type is right: of settings that a schema alone cannot check. */
+
+import { formatValue } from '../core/describe.ts';
+import type { SettingName } from './schema.ts';
+
+const HOST_NAME_MAX_CHARACTERS = 253;
+const HOST_NAME_LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
+const HOST_NAME = new RegExp(`^${HOST_NAME_LABEL}(\\.${HOST_NAME_LABEL})*$`, 'i');
+
+/** @returns the names of WEIR_ADMIN_HOSTS */
+export function parseHostNames(list: string): string[] {
+  return list.split(',').map((name) => name.trim());
+}
+
+function describeInvalidHosts(list: string): string | undefined {
+  const wrong = parseHostNames(list).find((name) => {
+    return name.length > HOST_NAME_MAX_CHARACTERS || !HOST_NAME.test(name);
+  });
+  return wrong === undefined ? undefined : `${formatValue(wrong)} in ${formatValue(list)}`;
+}
+
+/** @returns the URL without a slash at its end */
+export function withoutTrailingSlash(url: string): string {
+  return new URL(url).href.replace(/\/+$/, '');
+}
+
+function describeInvalidUrl(text: string): string | undefined {
+  // A password is secret, and may stand before an @ also where the rest is no such URL.
+  const shown = text.includes('@') ? 'one with "@"' : formatValue(text);
+  if (!URL.canParse(text)) return shown;
+  const { protocol, username, password, search, hash } = new URL(text);
+  if (username !== '' || password !== '') return 'one with a user name or a password';
+  if (!['http:', 'https:'].includes(protocol)) return shown;
+  // An empty query or fragment is not in `search` and `hash`.
+  return search !== '' || hash !== '' || /[?#]/.test(text) ? shown : undefined;
+}
+
+const VALIDATORS: Partial<Record<SettingName, (value: string) => string | undefined>> = {
+  adminHosts: describeInvalidHosts,
+  publicUrl: describeInvalidUrl,
+};
+
+/** @returns what the setting got instead of what it takes; undefined where the value is right */
+export function describeInvalidValue(name: SettingName, value: unknown): string | undefined {
+  return VALIDATORS[name]?.(value as string);
+}

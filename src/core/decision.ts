@@ -1,0 +1,20 @@
+/** What a table answers: to a check, and to a deduction that comes behind one. */
+
+import type { Decision } from '../engine/memory/windows/window.ts';
+
+/** What became of a check, beside the decision itself. */
+export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
+
+export type FullTablePolicy = 'deny' | 'allow';
+
+export interface TableDecision extends Decision {
+  /** OUTCOME.evicted: a live counter made room. OUTCOME.full: no room, nothing was counted. */
+  outcome: number;
+}
+
+export function newDecision(): TableDecision {
+  return { allowed: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
+}
+
+/** What became of a deduction. `evicted`: it was made, and a live counter made room for it. */
+export const DEDUCTION_OUTCOME = { applied: 0, evicted: 1, windowEnded: 2, full: 3 } as const;

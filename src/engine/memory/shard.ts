@@ -1,0 +1,15 @@
+/** Where an identity belongs: its shard, and the worker that holds the shard. */
+
+import type { Identity } from '../../core/hash.ts';
+import { SHARDS } from '../../core/constants.ts';
+
+const SHARD_SHIFT = 32 - Math.log2(SHARDS);
+
+/** The top bits of the first word of a hash say the shard. */
+export function shardOf(id: Identity): number {
+  return id.h0 >>> SHARD_SHIFT;
+}
+
+export function workerOf(shard: number, workers: number): number {
+  return shard % workers;
+}

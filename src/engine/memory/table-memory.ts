@@ -1,0 +1,34 @@
+/** The buffer of one shard's counters: allocated once by the main thread, attached to by others. */
+
+import { MemoryError } from '../../core/errors.ts';
+import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
+import {
+  type MemoryViews,
+  TABLE_HEADER,
+  TABLE_MAGIC,
+  TABLE_VERSION,
+  tableBytes,
+} from './layout.ts';
+
+/** Allocates an empty table, to which threads attach. */
+export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
+  const values = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard, groups };
+  return allocateMemory(tableBytes(groups), TABLE_HEADER, values);
+}
+
+export interface TableMemory extends MemoryViews {
+  readonly groups: number;
+}
+
+/** @throws MemoryError when the buffer is not a table of this version for this shard */
+export function attachTable(buffer: SharedArrayBuffer, shard: number): TableMemory {
+  const wanted = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard };
+  const words = attachMemory(buffer, `the table of shard ${shard}`, TABLE_HEADER, wanted);
+  const groups = words[TABLE_HEADER.groups];
+  if (buffer.byteLength !== tableBytes(groups)) {
+    throw new MemoryError(
+      `the table of shard ${shard}: ${buffer.byteLength} bytes for ${groups} groups`,
+    );
+  }
+  return { words, doubles: new Float64Array(buffer), groups };
+}

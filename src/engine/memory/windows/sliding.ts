@@ -1,0 +1,41 @@
+/**
+ * The sliding window, by which v2 is judged: what was used in the window before counts by the share
+ * of it that a window of full length, which ends now, still covers.
+ *
+ *   carried   = floor(used before * (reset - now) / duration)
+ *   effective = used + carried + cost
+ *   admit when effective <= limit; a cost of 0 always passes
+ *   remaining = max(0, limit - effective) when admitted, 0 when refused
+ *   reset = the end of the current window
+ */
+
+import { AMOUNT_MAX } from '../../../core/constants.ts';
+import { type Judge, usageBefore, usageIn, windowAt } from './window.ts';
+
+export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
+  const window = windowAt(cells, nowMs, durationMs);
+  const reset = (window + 1) * durationMs;
+  const before = usageBefore(cells, window);
+  // A clock behind the window counts as its beginning.
+  const leftMs = Math.min(reset - nowMs, durationMs);
+  const carried = before === 0 ? 0 : share(before, leftMs, durationMs);
+  // Too far below 0 to be exact, it is below 0.
+  const left = limit - usageIn(cells, window) - carried;
+  const admitted = cost === 0 || cost <= left;
+  const remaining = admitted ? left - cost : 0;
+  decision.allowed = admitted;
+  decision.remaining = remaining > 0 ? remaining : 0;
+  decision.reset = reset;
+  decision.window = window;
+};
+
+/**
+ * @returns floor(amount * part / whole), exact for integers with 0 <= part <= whole. A product that
+ * is an exact double, p, gives a quotient that is rounded by less than its distance to the next
+ * integer above: that is 1 / whole at least, and half of a last place is at most p / whole / 2^53.
+ */
+export function share(amount: number, part: number, whole: number): number {
+  const product = amount * part;
+  if (product <= AMOUNT_MAX) return Math.floor(product / whole);
+  return Number((BigInt(amount) * BigInt(part)) / BigInt(whole));
+}

@@ -1,0 +1,124 @@
+/**
+ * The checkpoints of all shards of a worker, one after the other, in parts with pauses between
+ * them: a core that acceptors want is taken from them for a fraction of a millisecond at a time. A
+ * shard in which nothing was decided since its last one is left as it is.
+ *
+ * Where the disk fails, the shard's turn comes again in the next round. It is counted, and the
+ * lane has the number of the error until a round is whole again; checks go on.
+ */
+
+import type { HashKeyFingerprint } from '../memory/checkpoint/format.ts';
+import { CheckpointBuffer, CheckpointWriter } from '../memory/checkpoint/writer.ts';
+import type { CounterTable } from '../memory/table.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+
+/** What a worker has to know of checkpoints. */
+export interface CheckpointPlan {
+  directory: string;
+  intervalMs: number;
+  keyFingerprint: HashKeyFingerprint;
+}
+
+/** Between two parts of a checkpoint. */
+const PART_PAUSE_MS = 1;
+
+export class CheckpointScheduler {
+  readonly #writers: readonly CheckpointWriter[];
+  readonly #intervalMs: number;
+  readonly #stats: WorkerStats;
+  /** The shard in hand; none between two rounds. */
+  #current: number;
+  #hasBegunShard = false;
+  #hasNoFailure = true;
+  #roundStartedMs = 0;
+  #nextMs = 0;
+
+  /** @param owner the incarnation of the calling thread, which its locks carry */
+  constructor(
+    tables: readonly CounterTable[],
+    owner: number,
+    { directory, intervalMs, keyFingerprint }: CheckpointPlan,
+    stats: WorkerStats,
+  ) {
+    const part = new CheckpointBuffer();
+    this.#writers = tables.map((table) => {
+      return new CheckpointWriter(table, owner, directory, keyFingerprint, part, stats);
+    });
+    this.#intervalMs = intervalMs;
+    this.#stats = stats;
+    this.#current = this.#writers.length;
+  }
+
+  /** Writes a part, if it is time. @returns how long there is nothing to write */
+  step(nowMs: number): number {
+    if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
+    if (!this.#isRoundActive()) this.#beginRound(nowMs);
+    this.#writeNextPart(nowMs);
+    this.#nextMs = this.#isRoundActive()
+      ? nowMs + PART_PAUSE_MS
+      : this.#roundStartedMs + this.#intervalMs;
+    return Math.max(0, this.#nextMs - nowMs);
+  }
+
+  /** Writes a whole round without pauses. */
+  writeFinalRound(nowMs: number): void {
+    this.#beginRound(nowMs);
+    while (this.#isRoundActive()) {
+      this.#writeNextPart(nowMs);
+      this.#stats.heartbeat();
+    }
+  }
+
+  /** Leaves no file open. */
+  close(): void {
+    for (const checkpointer of this.#writers) checkpointer.abandon();
+  }
+
+  #isRoundActive(): boolean {
+    return this.#current < this.#writers.length;
+  }
+
+  #beginRound(nowMs: number): void {
+    this.#current = 0;
+    this.#hasBegunShard = false;
+    this.#hasNoFailure = true;
+    this.#roundStartedMs = nowMs;
+  }
+
+  /** Writes a part of the shard in hand, or the first of the next one that needs it. */
+  #writeNextPart(nowMs: number): void {
+    while (
+      !this.#hasBegunShard &&
+      this.#isRoundActive() &&
+      !this.#writers[this.#current].hasChanges()
+    ) {
+      this.#current++;
+    }
+    if (this.#isRoundActive() && this.#writePart(this.#writers[this.#current], nowMs)) {
+      this.#hasBegunShard = false;
+      this.#current++;
+    }
+    if (!this.#isRoundActive() && this.#hasNoFailure) {
+      this.#stats.set(WORKER_STAT.checkpointedUntilMs, this.#roundStartedMs);
+      this.#stats.set(WORKER_STAT.checkpointErrno, 0);
+    }
+  }
+
+  /** @returns whether the shard has had its turn */
+  #writePart(writer: CheckpointWriter, nowMs: number): boolean {
+    try {
+      if (!this.#hasBegunShard) writer.begin(nowMs);
+      this.#hasBegunShard = true;
+      if (!writer.writePart(nowMs)) return false;
+      this.#stats.add(WORKER_STAT.checkpoints, 1);
+    } catch (error) {
+      const { errno } = error as NodeJS.ErrnoException;
+      if (errno === undefined) throw error;
+      writer.abandon();
+      this.#hasNoFailure = false;
+      this.#stats.add(WORKER_STAT.checkpointFailures, 1);
+      this.#stats.set(WORKER_STAT.checkpointErrno, errno);
+    }
+    return true;
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * The words of a link: all that one acceptor and one shard worker share to hand work over. The main
+ * thread allocates it, both attach to it. A test pins the numbers.
+ *
+ *   line 0   header      int32: magic | version | acceptor | worker
+ *   line 1   head        int32: entries ever put in      written by the acceptor
+ *   line 2   tail        int32: entries ever done with   written by the worker
+ *   line 3   reply head  int32: answers ever put in      written by the worker
+ *   line 4   reply tail  int32: answers ever taken       written by the acceptor
+ *   line 5   door        int32: 1 when the acceptor wants a message about the next answer
+ *   line 6+  entries     RING_ENTRIES of 64 bytes
+ *   then     answers     RING_REPLIES of 32 bytes
+ *
+ *   entry    float64 0   limit      1   duration, ms      2   cost      3   window (deductions)
+ *            int32   8   hash 0-3  12   namespace tag
+ *            int32  13   kind       one of KIND
+ *            int32  14   state      one of STATE
+ *            int32  15   number     the head that it was put in at
+ *
+ *   answer   float64 0   remaining  1   reset
+ *            int32   4   number     that of the entry
+ *            int32   5   admitted   0 or 1
+ *            int32   6   outcome    one of OUTCOME
+ *
+ * Heads and tails only ever grow, and wrap as int32; an entry lies at its number modulo the size.
+ */
+
+import { CACHE_LINE_BYTES, CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../../core/constants.ts';
+
+export const CHANNEL_MAGIC = 0x57656c6b; // "Welk"
+export const CHANNEL_VERSION = 1;
+
+export const CHANNEL_HEADER = { magic: 0, version: 1, acceptor: 2, worker: 3 } as const;
+
+const LINE_WORDS = CACHE_LINE_BYTES / 4;
+export const HEAD = 1 * LINE_WORDS;
+export const TAIL = 2 * LINE_WORDS;
+export const REPLY_HEAD = 3 * LINE_WORDS;
+export const REPLY_TAIL = 4 * LINE_WORDS;
+export const NOTIFICATION_FLAG = 5 * LINE_WORDS;
+
+export const ENTRY_WORDS = LINE_WORDS;
+export const REPLY_WORDS = 8;
+export const ENTRIES_AT = 6 * LINE_WORDS;
+export const REPLIES_AT = ENTRIES_AT + CHECK_QUEUE_ENTRIES * ENTRY_WORDS;
+export const CHANNEL_BYTES = 4 * (REPLIES_AT + REPLY_QUEUE_ENTRIES * REPLY_WORDS);
+
+/** Offsets from the start of an entry: the first four in doubles, the others in words. */
+export const ENTRY = {
+  limit: 0,
+  durationMs: 1,
+  cost: 2,
+  window: 3,
+  hash: 8,
+  namespaceTag: 12,
+  kind: 13,
+  state: 14,
+  number: 15,
+} as const;
+
+export const REPLY = { remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 } as const;
+
+/** A deduction has no answer; a check is decided by the worker, by the one window or the other. */
+export const ENTRY_KIND = { deduction: 1, fixedCheck: 2, slidingCheck: 3 } as const;
+
+/**
+ * What has become of an entry. Queued entries are claimed by the worker or withdrawn by the
+ * acceptor, whoever is first; a claimed one that a successor finds was in the hand of a worker that
+ * died; one that is found repeated was so twice.
+ */
+export const ENTRY_STATE = { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 } as const;

@@ -1,0 +1,292 @@
+/**
+ * Keeps the shard workers running, on the main thread. A run that throws, exits, hangs or cannot
+ * begin is followed by another, at once or after a wait that doubles while runs end early. Before
+ * it begins, the locks of the one before are broken, which nobody else may do, and only when its
+ * thread has ended or gone on to something else. Rings and shards lie in shared memory: the next
+ * run goes on where they stand.
+ *
+ * Signs of life are counted in looks of this thread, as for acceptors. A worker that found its
+ * memory damaged ends the process.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import type { Control } from '../../shared-memory/control.ts';
+import { attachTable, type TableMemory } from '../memory/table-memory.ts';
+import { lockAt } from '../memory/layout.ts';
+import { breakLock } from '../memory/lock.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
+import {
+  ACCEPTORS_MAX,
+  DISK_MISSED_HEARTBEATS_MAX,
+  THREAD_BOOT_MS,
+  WORKER_BACKOFF_MS,
+  WORKER_HEARTBEAT_MS,
+  WORKER_MISSED_HEARTBEATS_MAX,
+} from '../../core/constants.ts';
+import type { Log } from '../../core/log.ts';
+import { killProcess } from '../../core/fatal.ts';
+import { wakeUp } from './wake-up.ts';
+import { ShardPool } from './pool.ts';
+import { CHECK_QUEUE, queueDepth } from './queue.ts';
+import { workerOf } from '../memory/shard.ts';
+import type { ShardWorkerData } from './worker.ts';
+
+/** Behind those of the acceptors. */
+const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
+
+/** A run that went on for so many looks was no early end. */
+const EARLY_END_POLLS = 3;
+
+/**
+ * How long the workers may take to empty their rings and to write all counters at the end; and how
+ * long none of them may be at it.
+ */
+const STOP_TIMEOUT_MS = 20_000;
+const STOP_IDLE_TIMEOUT_MS = 2_000;
+/** How long all threads may take to end after that; some 10 ms are usual on an idle machine. */
+const STOP_TERMINATION_TIMEOUT_MS = 5_000;
+
+/** How long a thread may take to end when it is told to, before it is left alone. */
+const TERMINATION_TIMEOUT_MS = 1_000;
+/** The longest that a run is waited for to begin; the wait doubles while runs do not. */
+const BOOT_TIMEOUT_MAX_MS = 12 * THREAD_BOOT_MS;
+
+const CAUSE_STOPPED = 'it was told to stop';
+const CAUSE_UNRESPONSIVE = 'it hangs';
+const CAUSE_NOT_STARTED = 'it did not begin';
+
+const delay = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
+
+interface SupervisedWorker {
+  index: number;
+  stats: WorkerStats;
+  lastHeartbeats: number;
+  missedHeartbeats: number;
+  /** Looks since its run was submitted, and since it has begun. */
+  pollsSinceSubmission: number;
+  pollsSinceStart: number;
+  /** Whether a run is submitted, which may not have begun. */
+  isSubmitted: boolean;
+  /** Why this thread ended the run itself, if it did. */
+  terminationCause: string | undefined;
+  abort: AbortController;
+  earlyEnds: number;
+  supervision: Promise<void>;
+}
+
+export class ShardWorkerSupervisor {
+  replacementCount = 0;
+  readonly #pool: ShardPool;
+  readonly #tables: TableMemory[];
+  readonly #channels: Int32Array[];
+  readonly #openNotificationPorts: (worker: number) => MessagePort[];
+  readonly #log: Log;
+  readonly #workers: SupervisedWorker[];
+  readonly #pollTimer: NodeJS.Timeout;
+  #nextIncarnation = FIRST_INCARNATION;
+  /** Nobody waits for the workers any more. */
+  #hasEnded = false;
+
+  /** @param openNotificationPorts makes the ends of new channels to all acceptors, where they wait for answers */
+  constructor(
+    data: ShardWorkerData,
+    control: Control,
+    openNotificationPorts: (worker: number) => MessagePort[],
+    log: Log,
+  ) {
+    this.#tables = data.tables.map(attachTable);
+    this.#channels = data.channels.flat().map((link) => new Int32Array(link));
+    this.#openNotificationPorts = openNotificationPorts;
+    this.#log = log;
+    this.#pool = new ShardPool(control.workerCount, data, (error) => this.#onThreadFailure(error));
+    this.#workers = control.allWorkerStats().map((stats, index) => ({
+      index,
+      stats,
+      lastHeartbeats: 0,
+      missedHeartbeats: 0,
+      pollsSinceSubmission: 0,
+      pollsSinceStart: 0,
+      isSubmitted: false,
+      terminationCause: undefined,
+      abort: new AbortController(),
+      earlyEnds: 0,
+      supervision: Promise.resolve(),
+    }));
+    for (const worker of this.#workers) worker.supervision = this.#supervise(worker);
+    this.#pollTimer = setInterval(() => this.#poll(), WORKER_HEARTBEAT_MS);
+  }
+
+  get workerCount(): number {
+    return this.#workers.length;
+  }
+
+  /** Workers whose run has begun and shows that it lives. */
+  get runningCount(): number {
+    return this.#workers.filter(({ stats, missedHeartbeats }) => {
+      return stats.threadId !== 0 && missedHeartbeats < WORKER_MISSED_HEARTBEATS_MAX / 2;
+    }).length;
+  }
+
+  /**
+   * Lets the workers empty their rings, which nobody fills any more, and write the last checkpoint,
+   * and ends them. One that dies over it is still followed by another.
+   */
+  async stop(): Promise<void> {
+    for (const { stats } of this.#workers) {
+      stats.requestStop();
+      wakeUp(stats.words, WAKE_UP_FLAG);
+    }
+    const isDone = await Promise.race([this.#allStopped(), this.#stopTimeout()]);
+    if (!isDone) this.#log.error('shard workers did not come to write the last checkpoint');
+    this.#hasEnded = true;
+    clearInterval(this.#pollTimer);
+    // A thread may still be booting though another one has done the work it was started for.
+    const hasBooted = await completesWithin(THREAD_BOOT_MS, this.#pool.waitForBoot());
+    if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
+    const left = this.#channels.reduce((sum, link) => sum + queueDepth(link, CHECK_QUEUE), 0);
+    if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
+    const hung = setTimeout(
+      () => killProcess('a shard worker does not end'),
+      STOP_TERMINATION_TIMEOUT_MS,
+    );
+    await this.#pool.destroy();
+    clearTimeout(hung);
+  }
+
+  async #allStopped(): Promise<true> {
+    await Promise.all(this.#workers.map(({ supervision }) => supervision));
+    return true;
+  }
+
+  /** Resolves when none has been at work for a while, or when it takes too long. */
+  async #stopTimeout(): Promise<false> {
+    let idleMs = 0;
+    for (
+      let ms = 0;
+      ms < STOP_TIMEOUT_MS && idleMs < STOP_IDLE_TIMEOUT_MS;
+      ms += WORKER_HEARTBEAT_MS
+    ) {
+      await delay(WORKER_HEARTBEAT_MS);
+      idleMs = this.#workers.some(({ stats }) => stats.threadId !== 0)
+        ? 0
+        : idleMs + WORKER_HEARTBEAT_MS;
+    }
+    return false;
+  }
+
+  async #supervise(worker: SupervisedWorker): Promise<void> {
+    while (!this.#hasEnded) {
+      const cause = await this.#run(worker);
+      if (cause === CAUSE_STOPPED || this.#hasEnded) return;
+      this.replacementCount++;
+      worker.earlyEnds = worker.pollsSinceStart < EARLY_END_POLLS ? worker.earlyEnds + 1 : 0;
+      const waitMs = computeBackoffMs(
+        WORKER_BACKOFF_MS.initial,
+        worker.earlyEnds,
+        WORKER_BACKOFF_MS.max,
+      );
+      this.#log.error({ worker: worker.index, cause, waitMs }, 'a shard worker is replaced');
+      await delay(waitMs);
+    }
+  }
+
+  /** One run, from its submission until nothing of it is left. @returns why it ended */
+  async #run(worker: SupervisedWorker): Promise<string> {
+    const { index, stats } = worker;
+    const incarnation = this.#nextIncarnation++;
+    const notificationPorts = this.#openNotificationPorts(index);
+    worker.pollsSinceSubmission = 0;
+    worker.pollsSinceStart = 0;
+    worker.missedHeartbeats = 0;
+    worker.terminationCause = undefined;
+    worker.abort = new AbortController();
+    stats.expectRun(incarnation);
+    worker.isSubmitted = true;
+    let cause = CAUSE_STOPPED;
+    try {
+      const damage = await this.#pool.run(
+        { index, incarnation, notificationPorts },
+        worker.abort.signal,
+      );
+      if (damage !== undefined) killProcess(`shard worker ${index} failed: ${damage}`);
+    } catch (error) {
+      cause = worker.terminationCause ?? (error instanceof Error ? error.message : String(error));
+      // Of a run that never began.
+      for (const door of notificationPorts) door.close();
+    }
+    worker.isSubmitted = false;
+    const { threadId } = stats;
+    stats.expectRun(0);
+    await this.#pool.waitForEnd(threadId);
+    this.#breakLocks(index, incarnation);
+    return cause;
+  }
+
+  #breakLocks(index: number, incarnation: number): void {
+    for (const [shard, { words, groups }] of this.#tables.entries()) {
+      if (workerOf(shard, this.#workers.length) !== index) continue;
+      for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
+    }
+  }
+
+  #poll(): void {
+    for (const worker of this.#workers) {
+      const { stats } = worker;
+      worker.pollsSinceSubmission++;
+      if (!worker.isSubmitted || worker.terminationCause !== undefined) continue;
+      if (stats.threadId === 0) {
+        const bootMs = computeBackoffMs(THREAD_BOOT_MS, worker.earlyEnds, BOOT_TIMEOUT_MAX_MS);
+        if (worker.pollsSinceSubmission * WORKER_HEARTBEAT_MS >= bootMs)
+          this.#abandonRun(worker, CAUSE_NOT_STARTED, true);
+        continue;
+      }
+      worker.pollsSinceStart++;
+      // Read before the heartbeat, which a worker that leaves the disk makes before it says so.
+      const most = stats.isWaitingForDisk
+        ? DISK_MISSED_HEARTBEATS_MAX
+        : WORKER_MISSED_HEARTBEATS_MAX;
+      const { heartbeats } = stats;
+      worker.missedHeartbeats =
+        heartbeats === worker.lastHeartbeats ? worker.missedHeartbeats + 1 : 0;
+      worker.lastHeartbeats = heartbeats;
+      if (worker.missedHeartbeats >= most) {
+        worker.terminationCause = CAUSE_UNRESPONSIVE;
+        void this.#pool.terminate(stats.threadId);
+      }
+    }
+  }
+
+  /**
+   * A thread failed that had no run yet. piscina starts none in its place, so that a run may wait
+   * for it for ever; the next run that is submitted makes piscina start one.
+   */
+  #onThreadFailure(error: Error): void {
+    if (this.#hasEnded || this.#pool.size >= this.#workers.length) return;
+    for (const worker of this.#workers) {
+      if (worker.stats.threadId === 0) this.#abandonRun(worker, error.message, false);
+    }
+  }
+
+  /**
+   * Ends a run that has not begun: whatever thread was meant for it is none of those that run.
+   * @param includesBooting whether threads that are booting are ended too: they take too long
+   */
+  #abandonRun(worker: SupervisedWorker, cause: string, includesBooting: boolean): void {
+    if (!worker.isSubmitted || worker.terminationCause !== undefined) return;
+    const { abort } = worker;
+    worker.terminationCause = cause;
+    worker.stats.expectRun(0);
+    const running = this.#workers.map(({ stats }) => stats.threadId);
+    const others = this.#pool.terminateOthers(running, includesBooting);
+    Promise.race([others, delay(TERMINATION_TIMEOUT_MS)]).then(() => abort.abort());
+  }
+}
+
+/** @returns whether something was done in time */
+function completesWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
+  return Promise.race([work.then(() => true), delay(ms).then(() => false)]);
+}
+
+function computeBackoffMs(first: number, doublings: number, max: number): number {
+  return Math.min(max, first * 2 ** Math.min(doublings, 20));
+}

@@ -1,0 +1,36 @@
+/** Sweeping all shards of a worker in turn, a step at a time, with a rest between two rounds. */
+
+import type { TableMemory } from '../memory/table-memory.ts';
+import { Sweeper } from '../memory/sweep.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { SWEEP_INTERVAL_MS } from '../../core/constants.ts';
+
+export class SweepScheduler {
+  readonly #sweepers: readonly Sweeper[];
+  readonly #stats: WorkerStats;
+  #current = 0;
+  #nextMs = 0;
+
+  /** @param owner the incarnation of the calling thread, which its locks carry */
+  constructor(tables: readonly TableMemory[], owner: number, stats: WorkerStats) {
+    this.#sweepers = tables.map((table) => new Sweeper(table, owner));
+    this.#stats = stats;
+  }
+
+  /** @returns how long there is nothing to sweep, 0 in the middle of a round */
+  step(nowMs: number): number {
+    if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
+    const sweeper = this.#sweepers[this.#current];
+    const before = sweeper.removedCount;
+    if (sweeper.step(nowMs)) this.#current++;
+    this.#stats.add(WORKER_STAT.expiredCountersRemoved, sweeper.removedCount - before);
+    if (this.#current < this.#sweepers.length) return 0;
+    this.#current = 0;
+    this.#nextMs = nowMs + SWEEP_INTERVAL_MS;
+    this.#stats.set(
+      WORKER_STAT.liveCounters,
+      this.#sweepers.reduce((sum, { liveCount }) => sum + liveCount, 0),
+    );
+    return SWEEP_INTERVAL_MS;
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The entries of the audit log, one kind for each kind of change, and their lines in the server's
+ * log. An entry names its target as it was at the time: keys are revoked and overrides deleted.
+ * Lists in an entry are cut, so that one change cannot fill the log. Pure, but for those lines.
+ */
+
+import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX } from '../core/constants.ts';
+import type { Log } from '../core/log.ts';
+import { isPattern } from '../overrides/pattern.ts';
+import type { Policy } from '../policies/policy.ts';
+import type { Override, Registry } from './registry.ts';
+import type { AuditEntry, Change, KeyRecord, NamespaceRecord, WithRow } from './store/store.ts';
+
+/** An entry, but for who made the change, and when. */
+export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;
+
+export function keyCreation(key: KeyRecord): AuditDetails {
+  return { action: 'key.create', target: keyTarget(key), after: keyGrant(key) };
+}
+
+export function keyRevocation(key: KeyRecord): AuditDetails {
+  return { action: 'key.revoke', target: keyTarget(key), before: keyGrant(key) };
+}
+
+function keyTarget({ id: keyId, name }: KeyRecord): object {
+  return { keyId, name };
+}
+
+function keyGrant({ permissions, expiresMs: expires }: KeyRecord): object {
+  const listed = permissions.slice(0, AUDIT_PERMISSIONS_MAX);
+  return { permissions: listed, permissionCount: permissions.length, expires };
+}
+
+export function namespaceCreation({
+  id: namespaceId,
+  name: namespace,
+}: NamespaceRecord): AuditDetails {
+  return { action: 'namespace.create', target: { namespaceId, namespace } };
+}
+
+/** @param before and after: one of them at least is there */
+export function overrideChange(
+  registry: Registry,
+  before: Override | undefined,
+  after: Override | undefined,
+): AuditDetails {
+  const override = (after ?? before)!;
+  const { id: overrideId, scope, identifier } = override;
+  const namespace = registry.namespaceOf(override);
+  const namespaceId = isPattern(scope) ? {} : { namespaceId: scope };
+  const target = { overrideId, namespace, ...namespaceId, identifier };
+  const fields = { ...overrideFields('before', before), ...overrideFields('after', after) };
+  if (before === undefined) return { action: 'override.create', target, ...fields };
+  return { action: after === undefined ? 'override.delete' : 'override.update', target, ...fields };
+}
+
+function overrideFields(field: 'before' | 'after', override: Override | undefined): object {
+  if (override === undefined) return {};
+  const { limit, durationMs: duration, isAsync } = override;
+  return { [field]: { limit, duration, async: isAsync } };
+}
+
+/** @param namespaces names and patterns */
+export function overridesImport(namespaces: ReadonlySet<string>, counts: object): AuditDetails {
+  const listed = [...namespaces].slice(0, AUDIT_NAMESPACES_MAX);
+  const target = { namespaces: listed, namespaceCount: namespaces.size };
+  return { action: 'overrides.import', target, counts };
+}
+
+export function policyCreation({ namespace, ...after }: Policy): AuditDetails {
+  return { action: 'policy.create', target: { namespace }, after };
+}
+
+export function policyUpdate(known: WithRow<Policy>, policy: Policy): AuditDetails {
+  const { namespace, row: _, ...before } = known;
+  const { namespace: __, ...after } = policy;
+  return { action: 'policy.update', target: { namespace }, before, after };
+}
+
+export function policyDeletion({ namespace, row: _, ...before }: WithRow<Policy>): AuditDetails {
+  return { action: 'policy.delete', target: { namespace }, before };
+}
+
+/** An entry as clients and readers of the log see it. */
+export function publicEntry({
+  row: id,
+  at,
+  action,
+  keyId,
+  by,
+  ...rest
+}: WithRow<AuditEntry>): object {
+  return { id, at, action, keyId, by, ...rest };
+}
+
+/** One line for each entry among changes that are durable. */
+export function logAudit(log: Log, changes: readonly Change[]): void {
+  for (const change of changes) {
+    if (change.table === 'audit') log.info(publicEntry(change.after!), 'audit');
+  }
+}

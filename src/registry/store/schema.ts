@@ -1,0 +1,74 @@
+/**
+ * The tables of a store, and the upgrade of a store of an older version to this one. A new
+ * store is made complete under another name and then renamed, so that a file under the real name
+ * is either whole or damaged, never half-made. An upgrade is one transaction. Failures are those
+ * of SQLite.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { chmodSync, closeSync, fsyncSync, openSync, renameSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import Database from 'libsql';
+import { HASH_KEY_BYTES } from '../../core/hash.ts';
+import { UNFINISHED_STORE_FILE } from './directory.ts';
+import type { TableName } from './store.ts';
+
+export const MARKER = 'weir';
+
+/** The tables that each version has added. */
+const TABLES_BY_VERSION: readonly (readonly TableName[])[] = [
+  ['keys', 'namespaces'],
+  ['overrides'],
+  ['audit', 'policies'],
+];
+export const SCHEMA_VERSION = TABLES_BY_VERSION.length;
+export const TABLES = TABLES_BY_VERSION.flat();
+
+export const WRITE_META = 'INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)';
+
+/** Records are blobs: libsql ends the process over a damaged text that is not UTF-8 any more. */
+const CREATE_META =
+  'CREATE TABLE meta (name TEXT PRIMARY KEY, record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT';
+
+export function isKnownVersion(version: string): boolean {
+  return TABLES_BY_VERSION.some((_, i) => String(i + 1) === version);
+}
+
+export function createStore(directory: string, path: string): void {
+  const unfinished = join(directory, UNFINISHED_STORE_FILE);
+  const database = new Database(unfinished);
+  chmodSync(unfinished, 0o600);
+  database.exec('PRAGMA synchronous = FULL');
+  database.transaction(() => {
+    database.exec(CREATE_META);
+    writeMeta(database, 'marker', MARKER);
+    writeMeta(database, 'revision', '1');
+    writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
+    addTables(database, 0);
+  })();
+  database.close();
+  renameSync(unfinished, path);
+  const handle = openSync(dirname(path), 'r');
+  fsyncSync(handle);
+  closeSync(handle);
+}
+
+/** Gives a store of an older version what it lacks, all or nothing. */
+export function upgradeSchema(database: Database.Database, from: number): void {
+  if (from === SCHEMA_VERSION) return;
+  database.transaction(() => addTables(database, from)).immediate();
+}
+
+/** @param from the version whose tables are there; 0 for none */
+function addTables(database: Database.Database, from: number): void {
+  for (const table of TABLES_BY_VERSION.slice(from).flat()) {
+    database.exec(`CREATE TABLE ${table} (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT`);
+    writeMeta(database, `${table}.count`, '0');
+  }
+  writeMeta(database, 'version', String(SCHEMA_VERSION));
+}
+
+function writeMeta(database: Database.Database, name: string, value: string): void {
+  database.prepare(WRITE_META).run(name, Buffer.from(value), crc32(name + value));
+}

@@ -1,0 +1,255 @@
+/**
+ * The store in one SQLite file: WAL, synchronous=FULL, every record with a CRC of its text, counts
+ * beside them. It is verified at start, and trusted only when all of it agrees: a store that does
+ * not stops the start with one sentence and is never replaced by an empty one. Of the audit log the
+ * start verifies the structure and the count. Its records are verified when a page of them is read:
+ * a damaged one fails the request for its page.
+ */
+
+import { statSync } from 'node:fs';
+import { crc32 } from 'node:zlib';
+import Database from 'libsql';
+import { StartError } from '../../core/errors.ts';
+import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
+import { type DataDirectory, withStartError } from './directory.ts';
+import type { AuditEntry, Change, RecordTypes, Store, TableName, WithRow } from './store.ts';
+import {
+  createStore,
+  isKnownVersion,
+  MARKER,
+  SCHEMA_VERSION,
+  TABLES,
+  upgradeSchema,
+  WRITE_META,
+} from './schema.ts';
+
+interface Row {
+  row: number;
+  record: ArrayBuffer;
+  crc: number;
+}
+
+export class SqliteStore implements Store {
+  readonly hashKey: Uint8Array;
+  readonly #path: string;
+  readonly #directory: DataDirectory;
+  readonly #database: Database.Database;
+  readonly #statements = new Map<string, Database.Statement>();
+  readonly #transaction: Database.Transaction<(changes: readonly Change[]) => void>;
+  /** The store and its log, by path, as they were opened. */
+  readonly #inodes: ReadonlyMap<string, number>;
+
+  private constructor(path: string, directory: DataDirectory) {
+    this.#path = path;
+    this.#directory = directory;
+    this.#database = new Database(path, { timeout: 0 });
+    this.#transaction = this.#database.transaction((changes) => this.#writeAll(changes));
+    try {
+      this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
+      this.#verify();
+      this.hashKey = Buffer.from(this.#readMeta('hashKey'), 'hex');
+      const paths = [path, `${path}-wal`];
+      this.#inodes = new Map(paths.map((file) => [file, statSync(file).ino]));
+    } catch (error) {
+      this.#database.close();
+      throw error;
+    }
+  }
+
+  /** Opens the store of a locked directory, or makes it. @throws StartError */
+  static open(directory: DataDirectory): SqliteStore {
+    const { path, isNew } = directory.locateStore();
+    if (isNew)
+      withStartError(`the store ${path} cannot be made`, () => createStore(directory.path, path));
+    const store = withStartError(`the store ${path} cannot be trusted`, () => {
+      return new SqliteStore(path, directory);
+    });
+    withStartError(`the data directory ${directory.path} cannot be used`, () =>
+      store.#acknowledge(),
+    );
+    return store;
+  }
+
+  read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[] {
+    const sql = `SELECT rowid AS row, record, crc FROM ${table} ORDER BY rowid`;
+    const rows = withStartError(`the store ${this.#path} cannot be trusted`, () => {
+      return this.#database.prepare(sql).all() as Row[];
+    });
+    return rows.map((row) => this.#parseRecord(table, row));
+  }
+
+  readAudit(beforeRow: number, limit: number): WithRow<AuditEntry>[] {
+    const sql =
+      'SELECT rowid AS row, record, crc FROM audit WHERE rowid < ? ORDER BY rowid DESC LIMIT ?';
+    const rows = withStartError(`the store ${this.#path} cannot be trusted`, () => {
+      return this.#statement(sql).all(beforeRow, limit) as Row[];
+    });
+    return rows.map((row) => this.#parseRecord('audit', row));
+  }
+
+  get newestAuditRow(): number {
+    const newest = this.#database.prepare('SELECT max(rowid) AS row FROM audit').get();
+    return (newest as { row: number | null }).row ?? 0;
+  }
+
+  get auditCount(): number {
+    return Number(this.#readMeta('audit.count'));
+  }
+
+  commit(changes: readonly Change[]): void {
+    this.#requireSameFiles();
+    try {
+      this.#transaction.immediate(changes);
+    } catch (error) {
+      this.#truncateWal();
+      throw error;
+    }
+    try {
+      this.#acknowledge();
+    } catch {
+      // The records are durable, and to fail now would have them written twice. The bound outside
+      // is only lower than it could be; the next change raises it.
+    }
+  }
+
+  close(): void {
+    // For whoever copies the one file: all is durable in the log beside it.
+    this.#truncateWal();
+    this.#database.close();
+  }
+
+  #parseRecord<T extends TableName>(table: T, { row, record, crc }: Row): WithRow<RecordTypes[T]> {
+    const bytes = Buffer.from(record);
+    if (crc32(bytes) !== crc)
+      this.#failVerification(`a record of ${table} does not match its checksum`);
+    return { ...(JSON.parse(bytes.toString()) as RecordTypes[T]), row };
+  }
+
+  /** What is written to a file that was removed is gone with the process, and without an error. */
+  #requireSameFiles(): void {
+    for (const [file, inode] of this.#inodes) {
+      if (statSync(file).ino !== inode) throw new Error(`${file} is not the file it was`);
+    }
+  }
+
+  /**
+   * Moves what is in the log into the file. A transaction that failed when it had to be made
+   * durable lies in the log all the same, whole, and would be there again after a crash; not so
+   * after this, or where this fails as well, after the next transaction.
+   */
+  #truncateWal(): void {
+    try {
+      this.#database.pragma('wal_checkpoint(TRUNCATE)');
+    } catch {
+      // What was acknowledged is in the log or in the file.
+    }
+  }
+
+  #writeAll(changes: readonly Change[]): void {
+    const counts = new Map<TableName, number>();
+    for (const change of changes) {
+      const { table, before, after } = change;
+      this.#write(change);
+      const more = Number(after !== undefined) - Number(before !== undefined);
+      counts.set(table, (counts.get(table) ?? 0) + more);
+    }
+    for (const [table, more] of counts) {
+      const name = `${table}.count`;
+      const count = Number(this.#readMeta(name)) + more;
+      const removed =
+        table === 'audit' ? this.#removeOldestAuditEntries(count - AUDIT_ENTRIES_MAX) : 0;
+      this.#writeMeta(name, String(count - removed));
+    }
+    this.#writeMeta('revision', String(this.#revision() + 1));
+  }
+
+  /** @returns how many entries of the audit log were removed */
+  #removeOldestAuditEntries(excess: number): number {
+    if (excess <= 0) return 0;
+    const oldest = 'SELECT rowid FROM audit ORDER BY rowid LIMIT ?';
+    return this.#statement(`DELETE FROM audit WHERE rowid IN (${oldest})`).run(excess).changes;
+  }
+
+  #writeMeta(name: string, value: string): void {
+    this.#statement(WRITE_META).run(name, Buffer.from(value), crc32(name + value));
+  }
+
+  #write({ table, before, after }: Change): void {
+    const row = (after ?? before)!.row;
+    let changed = 0;
+    if (after === undefined) {
+      changed = this.#statement(`DELETE FROM ${table} WHERE rowid = ?`).run(row).changes;
+    } else {
+      const { row: _, ...record } = after;
+      const bytes = Buffer.from(JSON.stringify(record));
+      const sql =
+        before === undefined
+          ? `INSERT INTO ${table} (record, crc, rowid) VALUES (?, ?, ?)`
+          : `UPDATE ${table} SET record = ?, crc = ? WHERE rowid = ?`;
+      changed = this.#statement(sql).run(bytes, crc32(bytes), row).changes;
+    }
+    if (changed !== 1) throw new Error(`${changed} rows of ${table} changed where one had to`);
+  }
+
+  /** Prepared once: one that is dropped holds its memory until a garbage collection. */
+  #statement(sql: string): Database.Statement {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+
+  #revision(): number {
+    return Number(this.#readMeta('revision'));
+  }
+
+  /** What is acknowledged is remembered outside of the store as well. */
+  #acknowledge(): void {
+    this.#directory.acknowledge(this.#revision());
+  }
+
+  #readMeta(name: string): string {
+    const found = this.#statement('SELECT record, crc FROM meta WHERE name = ?').get(name);
+    const row = found as Row | undefined;
+    if (row === undefined) this.#failVerification(`it has no ${name}`);
+    const value = Buffer.from(row.record).toString();
+    if (crc32(name + value) !== row.crc)
+      this.#failVerification(`${name} does not match its checksum`);
+    return value;
+  }
+
+  #verify(): void {
+    const [{ quick_check: found }] = this.#database.pragma('quick_check(1)') as {
+      quick_check: string;
+    }[];
+    if (found !== 'ok') this.#failVerification(found.replaceAll('\n', ' '));
+    const tables = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get();
+    if (tables === undefined) this.#failVerification('it is empty');
+    if (this.#readMeta('marker') !== MARKER) this.#failVerification('it is not a store of weir');
+    const version = this.#readMeta('version');
+    if (!isKnownVersion(version)) {
+      this.#failVerification(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
+    }
+    const revision = this.#revision();
+    const { acknowledgedRevision } = this.#directory;
+    if (revision < acknowledgedRevision) {
+      this.#failVerification(
+        `it is at revision ${revision}, and ${acknowledgedRevision} was acknowledged: its log` +
+          ` ${this.#path}-wal was lost, or it is an older copy (then remove the file lock)`,
+      );
+    }
+    upgradeSchema(this.#database, Number(version));
+    for (const table of TABLES) {
+      const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
+      const { found } = rows as { found: number };
+      const counted = Number(this.#readMeta(`${table}.count`));
+      if (found !== counted) this.#failVerification(`it has ${found} of ${counted} ${table}`);
+    }
+  }
+
+  #failVerification(reason: string): never {
+    throw new StartError(`the store ${this.#path} cannot be trusted: ${reason}`);
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * How a request says where its body ends (RFC 9112, section 6), read before anything is decided.
+ * uWebSockets.js takes the first of several Content-Length lines, skips whatever stands between the
+ * chunks of a body, and reads on behind trailers as if a request began there. So a request whose
+ * framing is ambiguous is answered 400, and a connection serves no request behind a chunked or
+ * unusual body, nor behind `Connection: close`, which uWebSockets.js forgets when more follows.
+ *
+ * Ordinary requests cost two look-ups. All headers are read only where the first Content-Length is
+ * 0, missing or not canonical: a second line behind a canonical one is not seen.
+ */
+
+import { ApiError } from '../core/errors.ts';
+import { fixedText, type HttpRequest } from './uws.ts';
+
+export interface Framing {
+  /** Whether bytes of a body follow the head. */
+  readonly hasBody: boolean;
+  /** Whether the connection is closed behind the answer, and nothing that follows is served. */
+  readonly closesConnection: boolean;
+  /** Why the request is answered 400, where its framing is ambiguous or invalid. */
+  readonly error?: ApiError;
+}
+
+const BODY: Framing = { hasBody: true, closesConnection: false };
+const BODY_THEN_CLOSE: Framing = { hasBody: true, closesConnection: true };
+const NO_BODY: Framing = { hasBody: false, closesConnection: false };
+const NO_BODY_THEN_CLOSE: Framing = { hasBody: false, closesConnection: true };
+
+const CONTENT_LENGTH = fixedText('content-length');
+const CONNECTION = fixedText('connection');
+
+export function readFraming(req: HttpRequest): Framing {
+  if (!isCanonicalLength(req.getHeader(CONTENT_LENGTH))) {
+    HEADERS.reset();
+    req.forEach(HEADERS.add);
+    return HEADERS.toFraming();
+  }
+  return isConnectionClose(req.getHeader(CONNECTION)) ? BODY_THEN_CLOSE : BODY;
+}
+
+/** The headers about framing, where all headers of a request are read. */
+export class FramingHeaders {
+  #contentLengthCount = 0;
+  #contentLength = '';
+  #transferEncodingCount = 0;
+  #transferEncoding = '';
+  #hasConnectionClose = false;
+
+  reset(): void {
+    this.#contentLengthCount = 0;
+    this.#transferEncodingCount = 0;
+    this.#hasConnectionClose = false;
+  }
+
+  /** @param name in lower case */
+  readonly add = (name: string, value: string): void => {
+    switch (name) {
+      case 'content-length':
+        this.#contentLengthCount++;
+        this.#contentLength = value;
+        break;
+      case 'transfer-encoding':
+        this.#transferEncodingCount++;
+        this.#transferEncoding = value;
+        break;
+      case 'connection':
+        this.#hasConnectionClose ||= isConnectionClose(value);
+        break;
+    }
+  };
+
+  toFraming(): Framing {
+    if (this.#transferEncodingCount > 0) {
+      const isChunked =
+        this.#transferEncodingCount === 1 && this.#transferEncoding.toLowerCase() === 'chunked';
+      if (isChunked && this.#contentLengthCount === 0) return BODY_THEN_CLOSE;
+      return invalidFraming(
+        'Transfer-Encoding',
+        'must be "chunked", in one line and without Content-Length',
+        this.#transferEncodingCount === 1
+          ? JSON.stringify(this.#transferEncoding)
+          : `${this.#transferEncodingCount} lines`,
+      );
+    }
+    if (this.#contentLengthCount === 0)
+      return this.#hasConnectionClose ? NO_BODY_THEN_CLOSE : NO_BODY;
+    if (this.#contentLengthCount > 1 || !/^\d+$/.test(this.#contentLength)) {
+      return invalidFraming(
+        'Content-Length',
+        'must be a decimal number of bytes, in one line',
+        this.#contentLengthCount === 1
+          ? JSON.stringify(this.#contentLength)
+          : `${this.#contentLengthCount} lines`,
+      );
+    }
+    const closes =
+      this.#hasConnectionClose ||
+      (this.#contentLength !== '0' && !isCanonicalLength(this.#contentLength));
+    if (/^0+$/.test(this.#contentLength)) return closes ? NO_BODY_THEN_CLOSE : NO_BODY;
+    return closes ? BODY_THEN_CLOSE : BODY;
+  }
+}
+
+const HEADERS = new FramingHeaders();
+
+/** Whether a Content-Length is decimal digits that begin with 1 to 9. */
+function isCanonicalLength(length: string): boolean {
+  const first = length.charCodeAt(0);
+  if (!(first >= 0x31 && first <= 0x39)) return false;
+  for (let at = 1; at < length.length; at++) {
+    const digit = length.charCodeAt(at);
+    if (digit < 0x30 || digit > 0x39) return false;
+  }
+  return true;
+}
+
+function isConnectionClose(connection: string): boolean {
+  if (connection === '' || connection === 'keep-alive') return false;
+  return connection.split(',').some((option) => option.trim().toLowerCase() === 'close');
+}
+
+function invalidFraming(header: string, accepted: string, received: string): Framing {
+  const message = `the header ${header} ${accepted}; got ${received}`;
+  return { hasBody: false, closesConnection: true, error: new ApiError('BAD_REQUEST', message) };
+}

@@ -1,0 +1,110 @@
+/**
+ * The operations that the main thread does, as an acceptor answers them: verifies the key, takes
+ * the whole body, hands both over and waits for the result. Nothing here is on the path of a check.
+ *
+ * A client that goes away meanwhile gets no answer; its operation is done all the same. A second
+ * request on the connection before the first is answered makes uWebSockets.js close it.
+ */
+
+import type { ByVersion } from '../api/versions.ts';
+import {
+  OPERATIONS,
+  type OperationName,
+  type OperationRequest,
+  type OperationResult,
+} from '../api/operations.ts';
+import type { Key } from '../auth/keyring.ts';
+import { ApiError } from '../core/errors.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import { PENDING_OPERATION_BYTES_MAX } from '../core/constants.ts';
+import type { BodyReader } from './body.ts';
+import type { Framing } from './framing.ts';
+import type { Responder } from './responder.ts';
+import type { HttpResponse } from './uws.ts';
+
+interface PendingOperation {
+  /** Undefined when its client has gone. */
+  res: HttpResponse | undefined;
+  responder: Responder;
+  bytes: number;
+}
+
+/** What a version of the API is answered with. */
+export interface ApiServer {
+  responder: Responder;
+  bodyReader: BodyReader;
+}
+
+export class OperationForwarder {
+  readonly #stats: AcceptorStats;
+  readonly #servers: ByVersion<ApiServer>;
+  readonly #send: (number: number, request: OperationRequest) => void;
+  /** Requests that the main thread has not answered, by number. */
+  readonly #pending = new Map<number, PendingOperation>();
+  #pendingBytes = 0;
+  #nextNumber = 0;
+
+  /** @param send hands a request to the main thread, which brings its result to `answer` */
+  constructor(
+    stats: AcceptorStats,
+    servers: ByVersion<ApiServer>,
+    send: (number: number, request: OperationRequest) => void,
+  ) {
+    this.#stats = stats;
+    this.#servers = servers;
+    this.#send = send;
+  }
+
+  /** A POST, whose body is still to come. */
+  post(res: HttpResponse, framing: Framing, operation: OperationName, key: Key): void {
+    const { version, maxBytes } = OPERATIONS[operation];
+    this.#servers[version].bodyReader.read(res, framing, maxBytes, key, (_res, { id }, bytes) => {
+      // uWebSockets.js takes its bytes back after this turn; a view is of a larger buffer.
+      const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
+      this.#forward(res, { operation, keyId: id, input });
+    });
+  }
+
+  get(res: HttpResponse, operation: OperationName, key: Key, query: string): void {
+    this.#forward(res, { operation, keyId: key.id, input: query });
+  }
+
+  complete(number: number, result: OperationResult): void {
+    const { res, responder, bytes } = this.#pending.get(number)!;
+    this.#pending.delete(number);
+    this.#pendingBytes -= bytes;
+    this.#stats.heartbeat();
+    if (res === undefined) return;
+    res.cork(() => {
+      if ('answer' in result) responder.sendResult(res, result.answer);
+      else responder.sendError(res, errorOf(result));
+    });
+  }
+
+  #forward(res: HttpResponse, request: OperationRequest): void {
+    const { version, responseBytesEstimate } = OPERATIONS[request.operation];
+    const bytes = request.input.length + responseBytesEstimate;
+    if (this.#pendingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
+      this.#stats.increment(ACCEPTOR_STAT.shedOperations);
+      const message = 'too many operations wait to be done; nothing was changed';
+      throw new ApiError('SERVICE_UNAVAILABLE', message);
+    }
+    const number = this.#nextNumber++;
+    const waiting: PendingOperation = { res, responder: this.#servers[version].responder, bytes };
+    this.#pending.set(number, waiting);
+    this.#pendingBytes += bytes;
+    res.onAborted(() => {
+      waiting.res = undefined;
+    });
+    this.#send(number, request);
+  }
+}
+
+/** What was thrown on the main thread, to be answered here. */
+function errorOf(result: Exclude<OperationResult, { answer: string }>): Error {
+  const { code, message, place, stack } = result;
+  if (code !== undefined) return new ApiError(code, message, place);
+  const error = new Error(message);
+  if (stack !== undefined) error.stack = stack;
+  return error;
+}

@@ -1,0 +1,282 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { CheckBody, CheckRequest } from '../../src/api/check-request.ts';
+import { NamespaceFinder } from '../../src/api/namespace-finder.ts';
+import { parseBody } from '../../src/api/json.ts';
+import { BodyScanner } from '../../src/api/body-scanner.ts';
+import { CheckReaderV1, limitValidator as readerV1 } from '../../src/api/v1/limit.ts';
+import {
+  CheckReaderV2,
+  itemValidator,
+  limitValidator as readerV2,
+} from '../../src/api/v2/limit.ts';
+import { Permissions } from '../../src/auth/permissions.ts';
+import { Hasher } from '../../src/core/hash.ts';
+import { ApiError } from '../../src/core/errors.ts';
+import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
+import { trialCount } from '../support/guarantees.ts';
+import { seededRandom } from '../support/seeded-random.ts';
+
+/** A namespace that is read is known from then on, and there may be 10 000. */
+const PER_READER = 5_000;
+
+const key = {
+  id: 'key_test',
+  permissions: new Permissions(['*']),
+  expiresMs: null,
+  isRevoked: false,
+};
+const hasher = new Hasher(Buffer.alloc(16));
+const scan = new BodyScanner();
+
+function newNamespaceFinder(): NamespaceFinder {
+  const known = new KnownNamespaces(
+    (name) => hasher.namespace(name),
+    () => new Float64Array(4),
+    () => {},
+  );
+  return new NamespaceFinder(known);
+}
+
+/** What comes of a body, as text: the checks, or the error. */
+function outcome(checks: () => readonly (readonly unknown[])[]): string {
+  try {
+    return JSON.stringify(checks());
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return JSON.stringify([error.code, error.message, error.faultLocation]);
+  }
+}
+
+function fieldsOfRead(check: CheckRequest): readonly unknown[] {
+  const { namespaceIdOrName, identifier, limit, durationMs, cost, isAsync } = check;
+  return [namespaceIdOrName, identifier, limit, durationMs, cost, isAsync];
+}
+
+function fieldsOfParsed(body: CheckBody): readonly unknown[] {
+  const { namespace = 'default', identifier, limit, duration, cost = 1, async = false } = body;
+  return [namespace, identifier, limit, duration, cost, async];
+}
+
+/** A version's operation: its reader, and what `JSON.parse` and the schema say of the same body. */
+interface Operation {
+  name: string;
+  /** How many bodies are tried. */
+  bodies: number;
+  isList: boolean;
+  reader(): (bytes: Uint8Array) => readonly CheckRequest[];
+  parsed(bytes: Uint8Array): readonly CheckBody[];
+}
+
+const operations: Operation[] = [
+  {
+    name: 'v1, one check',
+    bodies: trialCount(130_000, 650_000),
+    isList: false,
+    reader: () => {
+      const reader = new CheckReaderV1(scan, newNamespaceFinder());
+      return (bytes) => [reader.read(key, bytes)];
+    },
+    parsed: (bytes) => [readerV1.validate(parseBody(bytes))],
+  },
+  {
+    name: 'v2, one check',
+    bodies: trialCount(70_000, 350_000),
+    isList: false,
+    reader: () => {
+      const reader = new CheckReaderV2(scan, newNamespaceFinder());
+      return (bytes) => [reader.read(key, bytes)];
+    },
+    parsed: (bytes) => [readerV2.validate(parseBody(bytes))],
+  },
+  {
+    name: 'v2, many checks',
+    bodies: trialCount(10_000, 50_000),
+    isList: true,
+    reader: () => {
+      const reader = new CheckReaderV2(scan, newNamespaceFinder());
+      return (bytes) => reader.readMany(key, bytes);
+    },
+    parsed: (bytes) => {
+      const items = parseBody(bytes);
+      if (!Array.isArray(items) || items.length < 1 || items.length > 100) {
+        throw new ApiError('BAD_REQUEST', 'no list of 1 to 100');
+      }
+      return items.map((item, at) => {
+        try {
+          return itemValidator.validate(item);
+        } catch (error) {
+          throw error instanceof ApiError ? error.forListItem('', at) : error;
+        }
+      });
+    },
+  },
+];
+
+type RandomBelow = (below: number) => number;
+
+const pick = <T>(below: RandomBelow, values: readonly T[]): T => values[below(values.length)];
+
+const TEXTS = [
+  '"a"',
+  '""',
+  '"user_1"',
+  '"a b~!"',
+  '"\\u0041"',
+  '"\\n"',
+  '"é€😀"',
+  '"\\""',
+  '"\\\\"',
+];
+TEXTS.push(`"${'x'.repeat(512)}"`, `"${'x'.repeat(513)}"`, `"${'é'.repeat(512)}"`, '"\\ud800"');
+TEXTS.push('"\u007f"', '"\u0001"', '"rlns_1"', '"identifier"', 'null', '7', '{}', '["a"]');
+const NUMBERS = ['0', '1', '10', '999', '1000', '60000', '1000000', '2592000000', '2592000001'];
+NUMBERS.push('3155760000000', '3155760000001', '999999999999999', '1000000000000000');
+NUMBERS.push('9007199254740991', '9007199254740992', '-1', '-0', '0.5', '1.0', '1e3', '1E+2', '01');
+NUMBERS.push('+1', '.5', '1.', '0x10', 'null', 'true', '"1"', '4294967296', '2147483648', '1e400');
+const FLAGS = ['true', 'false', 'null', '1', '"true"', 'True', 'tru', 'truee', 'false '];
+const OTHERS = ['"meta":{}', '"meta":{"identifier":"b","limit":3}', '"resources":[]', '"x":1'];
+OTHERS.push(
+  '"__proto__":{"limit":1}',
+  '"Limit":5',
+  '"limits":5',
+  '"cos":2',
+  '"identifie":"c"',
+  '""',
+);
+OTHERS.push('"\\u006cimit":4', '"limit" :4', '"meta":[]', '"resources":[{"id":"a"}]');
+OTHERS.push('"meta":{"\\udead":"\\ud800"}', '"\\ud800":1', '"resources":[{"id":"\\ud800"}]');
+
+/** An object of the fields in some order, mostly in order. */
+function randomObject(below: RandomBelow): string {
+  const isOdd = below(4) === 0;
+  const value = (usual: readonly string[], odd: readonly string[]) => {
+    return isOdd && below(4) === 0 ? pick(below, odd) : pick(below, usual);
+  };
+  const fields = [
+    `"identifier":${value([`"user_${below(1_000)}"`, '"10.0.0.1"', '"a"'], TEXTS)}`,
+    `"limit":${value(['10', '100', '1000000'], NUMBERS)}`,
+    `"duration":${value(['1000', '60000', '3600000'], NUMBERS)}`,
+    `"namespace":${value(['"api"', '"email.send"', '"n"'], TEXTS)}`,
+  ];
+  if (below(2) === 0) fields.push(`"cost":${value(['1', '0', '5'], NUMBERS)}`);
+  if (below(4) === 0) fields.push(`"async":${value(['true', 'false'], FLAGS)}`);
+  if (isOdd && below(3) === 0) fields.push(pick(below, OTHERS));
+  if (isOdd && below(6) === 0) fields.push(pick(below, fields));
+  if (isOdd && below(6) === 0) fields.splice(below(fields.length), 1);
+  if (below(2) === 0) {
+    for (let i = fields.length - 1; i > 0; i--) {
+      const j = below(i + 1);
+      [fields[i], fields[j]] = [fields[j], fields[i]];
+    }
+  }
+  const space = below(3) === 0 ? ' ' : '';
+  const text = `{${space}${fields.join(`,${space}`)}${space}}`;
+  return space === '' ? text : text.replaceAll('":', '": ');
+}
+
+function randomBody(below: RandomBelow, isList: boolean): Uint8Array {
+  const items = isList
+    ? `[${Array.from({ length: below(30) === 0 ? 100 + below(2) : below(4) }, () => randomObject(below)).join(below(3) === 0 ? ', ' : ',')}]`
+    : randomObject(below);
+  return Buffer.from(items);
+}
+
+const BYTES = [
+  ...Buffer.from('{}[]",:\\ \t\n\r0123456789.-+eEtfn"itelc/\u0000\u0001\u007f'),
+  0x80,
+  0xc3,
+  0xff,
+];
+
+/** Some bytes changed, left out, put in, doubled or cut off. */
+function mutateBytes(below: RandomBelow, bytes: Uint8Array): Uint8Array {
+  let list = [...bytes];
+  for (let changes = 1 + below(3); changes > 0; changes--) {
+    const at = below(list.length + 1);
+    switch (below(6)) {
+      case 0:
+        list[at] = pick(below, BYTES);
+        break;
+      case 1:
+        list.splice(at, 1 + below(3));
+        break;
+      case 2:
+        list.splice(at, 0, pick(below, BYTES));
+        break;
+      case 3:
+        list.splice(at, 0, ...list.slice(at, at + below(20)));
+        break;
+      case 4:
+        list[at] = below(256);
+        break;
+      case 5:
+        list = list.slice(0, at);
+        break;
+    }
+  }
+  return Uint8Array.from(list, (byte) => byte ?? 0x20);
+}
+
+/** How often `JSON.parse` was called: what a reader takes without it, it has scanned. */
+let parses = 0;
+const { parse } = JSON;
+beforeAll(() => {
+  JSON.parse = (text) => {
+    parses++;
+    return parse(text);
+  };
+});
+afterAll(() => {
+  JSON.parse = parse;
+});
+
+describe('the reader of checks', () => {
+  test.each(operations)('reads what JSON.parse and the schema do: $name', (operation) => {
+    const seed = Date.now() % 1_000_000;
+    const below = seededRandom(seed);
+    const count = operation.bodies;
+    let read = operation.reader();
+    let scanned = 0;
+    let inOrder = 0;
+    for (let i = 0; i < count; i++) {
+      if (i % PER_READER === 0) read = operation.reader();
+      const whole = randomBody(below, operation.isList);
+      const bytes = below(3) === 0 ? mutateBytes(below, whole) : whole;
+      const wanted = outcome(() => operation.parsed(bytes).map(fieldsOfParsed));
+      const parsedBefore = parses;
+      const got = outcome(() => read(bytes).map(fieldsOfRead));
+      const isScanned = parses === parsedBefore;
+      if (!wanted.startsWith('[[')) {
+        // The sentence about what is no list is not the schema's.
+        const isError = !got.startsWith('[[');
+        if (isError && (got === wanted || wanted.includes('no list'))) continue;
+      } else {
+        inOrder++;
+        if (isScanned) scanned++;
+        // An id that there is not: found out by the look-up, behind the reader.
+        if (got === wanted || (wanted.includes('rlns_') && !got.startsWith('[['))) continue;
+      }
+      expect.fail(`seed ${seed}, body ${i}: ${Buffer.from(bytes)}\n${wanted}\n${got}`);
+    }
+    expect(inOrder).toBeGreaterThan(count / 8);
+    expect(scanned).toBeGreaterThan(inOrder / 2);
+    console.info(`${operation.name}: ${count} bodies, ${inOrder} in order, ${scanned} scanned`);
+  });
+
+  test('reads no further than a body goes, whatever one before it left behind', () => {
+    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const whole = Buffer.from('{"identifier":"user_1","limit":10,"duration":60000}');
+    for (let cut = 0; cut < whole.length; cut++) {
+      expect(reader.read(key, whole).identifier).toBe('user_1');
+      expect(() => reader.read(key, whole.subarray(0, cut))).toThrow(ApiError);
+    }
+  });
+
+  test('has nothing of the check before in a check that leaves it out', () => {
+    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const read = (text: string) => fieldsOfRead(reader.read(key, Buffer.from(text)));
+    read('{"namespace":"n","identifier":"a","limit":9,"duration":9000,"cost":7,"async":true}');
+    const plain = read('{"identifier":"b","limit":10,"duration":60000}');
+    expect(plain).toEqual(['default', 'b', 10, 60_000, 1, false]);
+  });
+});

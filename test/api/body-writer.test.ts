@@ -1,0 +1,51 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { BodyWriter, encodeFragment } from '../../src/api/body-writer.ts';
+import { Bytes } from '../../src/core/bytes.ts';
+
+const writer = new BodyWriter(100_000);
+const memory = new Bytes(10_000);
+const text = fc.string({ unit: 'binary', maxLength: 40 });
+const amount = fc.oneof(
+  fc.maxSafeNat(),
+  fc.nat(1_000),
+  fc.nat(15).map((power) => 10 ** power),
+  fc.nat(15).map((power) => 10 ** power - 1),
+  fc.constant(Number.MAX_SAFE_INTEGER),
+);
+
+/** What may be written, and what it is as text. */
+const part = fc.oneof(
+  text.map((value) => ({ write: () => writer.writeFragment(encodeFragment(value)), is: value })),
+  text.map((value) => ({ write: () => writer.writeJsonText(value), is: JSON.stringify(value) })),
+  text.map((value) => ({
+    write: () => writer.writeJsonTextFrom(memory, 3, memory.write(value, 3)),
+    is: JSON.stringify(value),
+  })),
+  amount.map((value) => ({ write: () => writer.writeInteger(value), is: String(value) })),
+  fc
+    .string({ unit: 'binary-ascii', maxLength: 40 })
+    .map((value) => ({ write: () => writer.writeAscii(value), is: value })),
+);
+
+test('an answer is what was written, part by part, whatever one before it left behind', () => {
+  fc.assert(
+    fc.property(
+      fc.array(part, { maxLength: 12 }),
+      fc.array(part, { maxLength: 3 }),
+      (all, more) => {
+        writer.seek(0);
+        for (const { write } of all) write();
+        const whole = all.map(({ is }) => is).join('');
+        expect(writer.finish().toString()).toBe(whole);
+        // What stands before a place stays, and what is behind it is written anew.
+        const length = Buffer.byteLength(whole);
+        writer.seek(length);
+        for (const { write } of more) write();
+        expect(writer.view(length).toString()).toBe(whole);
+        expect(writer.finish().toString()).toBe(whole + more.map(({ is }) => is).join(''));
+      },
+    ),
+    { numRuns: 10_000 },
+  );
+});

@@ -1,9 +1,0 @@
-/** Applications in express and fastify with the modules that weir prints for them. */
-
-import { describe } from 'vitest';
-import { defineGatewayTests } from '../support/gateway-cases.ts';
-import { realExpress, realFastify } from '../support/gateways.ts';
-
-describe.each([realExpress, realFastify])('$name', (application) => {
-  defineGatewayTests({ ...application, isProxy: false });
-});

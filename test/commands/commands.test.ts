@@ -1,0 +1,728 @@
+/** The command `weir`, as its own process, against a running server. */
+
+import { execFile, spawn } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/core/exit.ts';
+import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
+import { callOperationOk } from '../support/operations.ts';
+import { jsonLines, runWeir } from '../support/weir-command.ts';
+import {
+  CLI_PATH,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { withStore } from '../support/store.ts';
+
+const dataDir = temporaryDirectory();
+const files = temporaryDirectory();
+let server: ServerProcess;
+beforeAll(async () => {
+  server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
+});
+afterAll(async () => {
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+  removeDirectory(files);
+});
+
+function weir(args: string[], env: Record<string, string | undefined> = {}, input?: string) {
+  return runWeir(server.url, args, { env, cwd: files, ...(input === undefined ? {} : { input }) });
+}
+
+/** What a command printed as JSON, line by line; fails unless it ended with 0. */
+function lines(args: string[], env: Record<string, string | undefined> = {}, input?: string) {
+  const options = { env, cwd: files, ...(input === undefined ? {} : { input }) };
+  return jsonLines(server.url, args, options);
+}
+
+const ISO = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{3})?Z';
+
+describe('weir check', () => {
+  test('says whether it is allowed, what is left and until when, by text and by exit code', async () => {
+    const args = ['check', 'user_1', '--limit', '2', '--duration', '30d', '--namespace', 'cli'];
+    const answers = [await weir(args), await weir([...args, '--cost', '2']), await weir(args)];
+    expect(answers.map(({ code }) => code)).toEqual([EXIT.OK, EXIT.DENIED, EXIT.OK]);
+    expect(answers.map(({ stderr }) => stderr)).toEqual(['', '', '']);
+    const allowed = `^allowed: limit 2, remaining 1, resets at ${ISO} \\(in \\d+ s\\)\n$`;
+    expect(answers[0].stdout).toMatch(new RegExp(allowed));
+    expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 1, resets at /);
+    expect((await weir(args)).code).toBe(EXIT.DENIED);
+    const [looked] = await lines([...args, '--cost', '0']);
+    expect(looked).toEqual({ success: true, limit: 2, remaining: 0, reset: expect.any(Number) });
+    const denied = await weir([...args, '--json']);
+    expect([denied.code, denied.stderr]).toEqual([EXIT.DENIED, '']);
+    expect(JSON.parse(denied.stdout)).toEqual({ ...looked, success: false });
+  });
+
+  const said = ['a', '--limit', '1', '--duration', '1s'];
+  const faults: [string, string[], Record<string, string | undefined>, number, string][] = [
+    ['no key', said, { WEIR_KEY: undefined }, EXIT.USAGE, 'WEIR_KEY is not set: it must be an API'],
+    ['an empty key', said, { WEIR_KEY: '' }, EXIT.USAGE, 'WEIR_KEY is not set'],
+    ['a wrong key', said, { WEIR_KEY: 'x' }, EXIT.SERVER_ERROR, 'UNAUTHORIZED: '],
+    [
+      'no server',
+      said,
+      { WEIR_URL: 'http://127.0.0.1:2' },
+      EXIT.NO_ANSWER,
+      'no answer from http://127.0.0.1:2 (WEIR_URL): connect ECONNREFUSED 127.0.0.1:2',
+    ],
+    ['no identifier', said.slice(1), {}, EXIT.USAGE, '<identifier> is required'],
+    [
+      'an empty identifier',
+      ['', ...said.slice(1)],
+      {},
+      EXIT.USAGE,
+      '<identifier> is empty: add --empty-identifier if that is meant',
+    ],
+    ['too much', ['a', 'b', ...said.slice(1)], {}, EXIT.USAGE, '"b" is one argument too many'],
+    ['no limit', ['a', '--duration', '1s'], {}, EXIT.USAGE, '--limit is required'],
+    ['no duration', ['a', '--limit', '1'], {}, EXIT.USAGE, '--duration is required'],
+    [
+      'a limit of 0',
+      ['a', '--limit', '0', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit must be an integer from 1 to 9007199254740991; got "0"',
+    ],
+    [
+      'a limit beyond',
+      ['a', '--limit', '9007199254740992', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit must be an integer from 1 to 9007199254740991; got "9007199254740992"',
+    ],
+    [
+      'a negative limit',
+      ['a', '--limit', '-5', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit must be an integer from 1 to 9007199254740991; got "-5"',
+    ],
+    [
+      'a limit without a value',
+      ['a', '--limit', '--duration', '1s'],
+      {},
+      EXIT.USAGE,
+      '--limit needs a value: <tokens>',
+    ],
+    ['a switch with a value', [...said, '--async=1'], {}, EXIT.USAGE, '--async takes no value'],
+    [
+      'a wrong duration',
+      ['a', '--limit', '1', '--duration', '1x'],
+      {},
+      EXIT.USAGE,
+      '--duration must be a duration such as 90000 (milliseconds), 90s, 15m, 1h or 30d; got "1x"',
+    ],
+    [
+      'a short duration',
+      ['a', '--limit', '1', '--duration', '60'],
+      {},
+      EXIT.USAGE,
+      '--duration must be from 1s to 36525d; got 60, which is 60 ms: for seconds write 60s',
+    ],
+    [
+      'a long duration',
+      ['a', '--limit', '1', '--duration', '36526d'],
+      {},
+      EXIT.USAGE,
+      '--duration must be from 1s to 36525d; got "36526d"',
+    ],
+    [
+      'an unknown option',
+      ['a', '--lmit', '1'],
+      {},
+      EXIT.USAGE,
+      '--lmit is not an option of weir check; did you mean --limit?',
+    ],
+    [
+      'a fault that the server finds',
+      [...said, '--namespace', ''],
+      {},
+      EXIT.SERVER_ERROR,
+      'BAD_REQUEST: --namespace must be a text of 1 to 512 characters; got ""',
+    ],
+    [
+      'no URL',
+      said,
+      { WEIR_URL: '' },
+      EXIT.USAGE,
+      'WEIR_URL must be a URL such as http://127.0.0.1:7070; got ""',
+    ],
+    ['a URL without http', said, { WEIR_URL: 'localhost:7070' }, EXIT.USAGE, 'WEIR_URL must be a'],
+    [
+      'a URL with a query',
+      said,
+      { WEIR_URL: 'http://localhost:7070/?a' },
+      EXIT.USAGE,
+      'WEIR_URL must be a URL such as',
+    ],
+    ['a wrong --url', [...said, '--url', 'nowhere'], {}, EXIT.USAGE, '--url must be a URL such as'],
+    [
+      'a wrong timeout',
+      [...said, '--timeout', '1h'],
+      {},
+      EXIT.USAGE,
+      '--timeout must be from 1ms to 5m; got "1h"',
+    ],
+    [
+      'a timeout without a unit',
+      [...said, '--timeout', '5'],
+      {},
+      EXIT.USAGE,
+      '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"',
+    ],
+  ];
+  test.each(faults)(
+    'says what is wrong in one sentence: %s',
+    async (_what, args, env, code, message) => {
+      const failed = await weir(['check', ...args], env);
+      expect([failed.code, failed.stdout]).toEqual([code, '']);
+      expect(failed.stderr).toContain(`weir: ${message}`);
+      expect(failed.stderr.trim().split('\n').length).toBe(1);
+
+      const json = await weir(['check', ...args, '--json'], env);
+      expect([json.code, json.stdout]).toEqual([code, '']);
+      const { error } = JSON.parse(json.stderr);
+      const [, serverCode = '', text] = /^(?:([A-Z_]+): )?(.*)$/s.exec(message) ?? [];
+      expect([Object.keys(error), error.message]).toEqual([
+        ['code', 'message'],
+        expect.stringContaining(text),
+      ]);
+      const own = { [EXIT.USAGE]: 'USAGE', [EXIT.NO_ANSWER]: 'NO_ANSWER' }[code];
+      expect(error.code).toBe(own ?? serverCode);
+    },
+  );
+
+  test('asks about the empty identifier only where that is said', async () => {
+    const args = ['check', '', '--limit', '1', '--duration', '30d', '--empty-identifier'];
+    expect([(await weir(args)).code, (await weir(args)).code]).toEqual([EXIT.OK, EXIT.DENIED]);
+    const reset = await weir(['reset', '', '--empty-identifier']);
+    expect([reset.code, reset.stdout]).toEqual([
+      EXIT.OK,
+      'Cleared 1 counter of "" in the namespace "default".\n',
+    ]);
+    const wrong = await weir(['reset', '']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: <identifier> is empty: add --empty-identifier if that is meant\n',
+    ]);
+  });
+
+  test('asks the path that its URL has, with and without a slash at its end', async () => {
+    const paths: unknown[] = [];
+    const other = createServer((request, response) => {
+      paths.push(request.url);
+      response.end('{"success":true,"limit":1,"remaining":0,"reset":1000}');
+    });
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    for (const end of ['', '/', '//', '/behind/a/proxy', '/behind/a/proxy/']) {
+      const url = `http://127.0.0.1:${port}${end}`;
+      const unused = { WEIR_URL: 'http://127.0.0.1:2' };
+      expect((await weir(['check', ...said], { WEIR_URL: url })).code).toBe(EXIT.OK);
+      expect((await weir(['check', ...said, '--url', url], unused)).code).toBe(EXIT.OK);
+    }
+    const [plain, proxied] = ['/v1/ratelimits.limit', '/behind/a/proxy/v1/ratelimits.limit'];
+    expect(paths).toEqual([...Array(6).fill(plain), ...Array(4).fill(proxied)]);
+    other.close();
+  });
+
+  test('never shows the password of a URL', async () => {
+    const WEIR_URL = 'http://user:secret@127.0.0.1:7070';
+    const { code, stderr } = await weir(['check', ...said], { WEIR_URL });
+    expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining('WEIR_URL must have no')]);
+    expect(stderr).not.toContain('secret');
+  });
+});
+
+describe('weir reset', () => {
+  test('lets in again who was refused, in all windows or in one', async () => {
+    const check = (duration: string, identifier = 'locked out') => {
+      const args = ['--limit', '1', '--duration', duration, '--namespace', 'cli'];
+      return weir(['check', ...args, '--', identifier]);
+    };
+    const reset = (...args: string[]) => weir(['reset', '--namespace', 'cli', ...args]);
+    for (const duration of ['30d', '29d', '30d', '29d']) await check(duration);
+    const one = await reset('locked out', '--duration', '29d');
+    expect([one.code, one.stdout, one.stderr]).toEqual([
+      0,
+      'Cleared 1 counter of "locked out" in the namespace "cli".\n',
+      '',
+    ]);
+    expect([(await check('29d')).code, (await check('30d')).code]).toEqual([0, 1]);
+    expect((await reset('locked out')).stdout).toBe(
+      'Cleared 2 counters of "locked out" in the namespace "cli".\n',
+    );
+    expect((await check('30d')).code).toBe(0);
+    await check('30d', '--help');
+    expect((await reset('--', '--help')).stdout).toBe(
+      'Cleared 1 counter of "--help" in the namespace "cli".\n',
+    );
+    expect(await lines(['reset', 'nobody'])).toEqual([{ cleared: 0 }]);
+    expect((await weir(['reset', 'nobody', '--namespace', 'mistyped'])).stdout).toBe(
+      'Cleared 0 counters of "nobody" in the namespace "mistyped".\n',
+    );
+  });
+
+  test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
+    const wrong = await weir(['reset']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      2,
+      expect.stringContaining('<identifier> is required'),
+    ]);
+    const window = await weir(['reset', 'a', '--duration', '1y']);
+    expect([window.code, window.stderr]).toEqual([2, expect.stringContaining('--duration must')]);
+    const help = await weir(['reset', '--help']);
+    expect([help.code, help.stdout]).toEqual([
+      0,
+      expect.stringContaining('weir reset <identifier>'),
+    ]);
+  });
+});
+
+describe('weir check, where something is odd,', () => {
+  const args = ['check', '--limit', '1', '--duration', '1h', '--namespace', 'odd'];
+
+  test('asks about an identifier that looks like an option, behind --', async () => {
+    for (const identifier of ['--help', '-h', '--limit']) {
+      const codes = [
+        await weir([...args, '--', identifier]),
+        await weir([...args, '--', identifier]),
+      ];
+      expect([identifier, ...codes.map(({ code }) => code)]).toEqual([identifier, 0, 1]);
+    }
+  });
+
+  test('never shows the key', async () => {
+    for (const key of ['secret\nkey', 'sécret', 'a'.repeat(513)]) {
+      const { code, stdout, stderr } = await weir([...args, 'a'], { WEIR_KEY: key });
+      expect([code, stdout]).toEqual([2, '']);
+      expect(stderr).toBe('weir: WEIR_KEY must be an API key, 1 to 512 visible ASCII characters\n');
+    }
+  });
+
+  test('takes no answer but one of weir for an answer', async () => {
+    let body = '';
+    let status = 200;
+    const other = createServer((_request, response) => response.writeHead(status).end(body));
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    const env = { WEIR_URL: `http://127.0.0.1:${port}` };
+    const set = ['overrides', 'set', 'a', '--limit', '1', '--duration', '1s'];
+    const cases: [string, string[]][] = [
+      ['<html>', [...args, 'a']],
+      ['{"message":"ok"}', [...args, 'a']],
+      ['{"success":true}', [...args, 'a']],
+      ['null', [...args, 'a']],
+      ['{"overrides":5}', ['overrides', 'list', '--namespace', 'n']],
+      ['{}', ['keys', 'list']],
+      ['{"keys":[{}]}', ['keys', 'list']],
+      ['3', ['keys', 'revoke', 'key_1']],
+      ['{"keyId":"key_1"}', ['keys', 'create', '--name', 'k', '--permission', '*']],
+      ['{"cleared":"all"}', ['reset', 'a']],
+      ['{"overrideId":"rlor_1"}', [...set, '--namespace', 'n']],
+      ['{"data":{}}', [...set, '--namespace', 'n']],
+      ['{"created":1}', ['overrides', 'import', '-']],
+    ];
+    for (const [answer, command] of cases) {
+      body = answer;
+      const { code, stderr } = await weir(command, env);
+      expect([answer, code, stderr]).toEqual([
+        answer,
+        EXIT.NO_ANSWER,
+        expect.stringContaining('answered 200, but not as weir does'),
+      ]);
+    }
+    // An error of something between here and weir is none of weir's.
+    status = 502;
+    body = '{"error":"bad gateway"}';
+    const { code, stderr } = await weir([...args, 'a'], env);
+    expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('answered 502, but')]);
+    other.close();
+  });
+
+  test('that cannot say what came of it ends with 2', async () => {
+    const child = spawn(
+      'sh',
+      ['-c', '"$0" "$@" > /dev/full', process.execPath, CLI_PATH, ...args, 'full'],
+      {
+        env: { PATH: process.env.PATH, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY },
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    );
+    let stderr = '';
+    child.stderr.on('data', (data) => {
+      stderr += data;
+    });
+    const code = await new Promise((resolve) => child.on('close', resolve));
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringMatching(/^weir: standard output: ENOSPC.*\n$/),
+    ]);
+  });
+});
+
+describe('weir overrides', () => {
+  test('sets, gets, lists and deletes', async () => {
+    const of = ['user_*', '--namespace', 'over*'];
+    const said = ['--limit', '7', '--duration', '1h', '--async'];
+    const [{ overrideId }] = await lines(['overrides', 'set', ...of, ...said]);
+    const override = {
+      id: overrideId,
+      identifier: 'user_*',
+      limit: 7,
+      duration: 3_600_000,
+      async: true,
+    };
+    expect(await lines(['overrides', 'get', ...of])).toEqual([override]);
+    const list = ['overrides', 'list', '--namespace', 'over*'];
+    expect(await lines(list)).toEqual([override]);
+    expect((await weir(list)).stdout).toBe(
+      `IDENTIFIER  LIMIT  DURATION  ASYNC  ID\nuser_*      7      1h        yes    ${overrideId}\n`,
+    );
+    expect((await weir(['overrides', 'get', ...of])).stdout).toBe((await weir(list)).stdout);
+    const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
+    expect(await lines(['check', 'user_1', ...args])).toMatchObject([{ remaining: 6, limit: 7 }]);
+    // Without --async it is an ordinary one again, and keeps its id.
+    const again = await weir(['overrides', 'set', ...of, '--limit', '1', '--duration', '90s']);
+    expect([again.code, again.stdout]).toEqual([
+      EXIT.OK,
+      `Override ${overrideId} is set in the namespace "over*": 1 token per 90s for "user_*".\n`,
+    ]);
+    const changed = { ...override, limit: 1, duration: 90_000, async: false };
+    expect(await lines(list)).toEqual([changed]);
+    const gone = await weir(['overrides', 'delete', ...of]);
+    expect([gone.code, gone.stdout]).toEqual([
+      EXIT.OK,
+      'The override of "user_*" in the namespace "over*" is deleted.\n',
+    ]);
+    const missing = await weir(['overrides', 'delete', ...of]);
+    expect([missing.code, missing.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
+    ]);
+  });
+
+  test.each([[[]], [['--async']]])('sets what v2 sets, with %j as well', async (more) => {
+    // The shortest and longest identifiers, and a limit that denies every check.
+    const longest = 'é'.repeat(512);
+    for (const identifier of ['a', 'ab', longest]) {
+      const of = [identifier, '--namespace', 'range'];
+      const set = ['overrides', 'set', ...of, '--limit', '0', '--duration', '1s', ...more];
+      expect(await lines(set)).toEqual([{ overrideId: expect.stringMatching(/^rlor_/) }]);
+      const found = { identifier, limit: 0, duration: 1_000, async: more.length > 0 };
+      expect(await lines(['overrides', 'get', ...of])).toMatchObject([found]);
+      const check = ['check', ...of, '--limit', '9', '--duration', '1s'];
+      // An asynchronous check is answered before its deduction, but never by a limit of 0.
+      expect((await weir(check)).code).toBe(EXIT.DENIED);
+      expect(await lines(['overrides', 'delete', ...of])).toEqual([{}]);
+    }
+    const of = ['--namespace', 'range', '--limit', '0', '--duration', '1s', ...more];
+    const long = await weir(['overrides', 'set', `${longest}é`, ...of]);
+    expect([long.code, long.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters;' +
+        ' got a text of 513 characters\n',
+    ]);
+    const none = await weir(['overrides', 'set', '', ...of]);
+    expect([none.code, none.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: <identifier> must have 1 to 512 characters; got ""\n',
+    ]);
+  });
+
+  test('take a namespace by name or by id', async () => {
+    await weir(['check', 'a', '--namespace', 'by id', '--limit', '1', '--duration', '1s']);
+    const namespaces = await lines(['namespaces', 'list']);
+    const id = `${namespaces.find(({ name }) => name === 'by id')?.id}`;
+    const set = ['overrides', 'set', 'a', '--limit', '3', '--duration', '1s'];
+    const ids: unknown[] = [];
+    for (const of of [
+      ['--namespace', 'by id'],
+      ['--namespace', id],
+      ['--namespace-id', id],
+    ]) {
+      for (const more of [[], ['--async']]) ids.push((await lines([...set, ...of, ...more]))[0]);
+      ids.push({ overrideId: (await lines(['overrides', 'get', 'a', ...of]))[0].id });
+    }
+    expect(ids).toEqual(ids.map(() => ids[0]));
+    const cases: [string[], string][] = [
+      [[], '--namespace is required'],
+      [['--namespace', 'a', '--namespace-id', id], 'cannot be combined'],
+      [['--namespace-id', 'by id'], '--namespace-id must be an id such as rlns_...; got "by id"'],
+    ];
+    for (const [of, message] of cases) {
+      const { code, stderr } = await weir([...set, ...of]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining(message)]);
+    }
+  });
+
+  test('exports what an import takes, more than a page of it, all in one step', async () => {
+    const text = Array.from({ length: 2_345 }, (_, i) => {
+      const identifier = i % 3 === 0 ? `é_${i}_*` : `é_${i}`;
+      const namespaceName = i % 2 === 0 ? 'exported' : 'export*';
+      const said = { limit: i + 1, duration: 60_000, async: false };
+      return `${JSON.stringify({ namespaceName, identifier, ...said })}\n`;
+    }).join('');
+    const file = join(files, 'overrides.jsonl');
+    writeFileSync(file, text);
+    const counts = { created: 2_345, updated: 0, unchanged: 0 };
+    const kept = (await weir(['overrides', 'export'])).stdout;
+    expect(await lines(['overrides', 'import', file, '--dry-run'])).toEqual([
+      { ...counts, dryRun: true },
+    ]);
+    expect((await weir(['overrides', 'import', file, '--dry-run'])).stdout).toBe(
+      'An import would give: 2345 created, 0 updated, 0 unchanged.\n',
+    );
+    expect((await weir(['overrides', 'export'])).stdout).toBe(kept);
+    const before = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    expect(await lines(['overrides', 'import', file])).toEqual([{ ...counts, dryRun: false }]);
+    const after = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    expect(after.total).toBe((before.total as number) + 1);
+    expect((await weir(['overrides', 'export'])).stdout).toBe(kept + text);
+    expect((await weir(['overrides', 'export', '--json'])).stdout).toBe(kept + text);
+    // From standard input, with a byte order mark, empty lines and one that changes.
+    const [first, ...rest] = text.split('\n');
+    const changed = `\ufeff${first.replace('"limit":1', '"limit":9')}\n\n${rest.join('\r\n')}`;
+    expect(await lines(['overrides', 'import', '-'], {}, changed)).toEqual([
+      { created: 0, updated: 1, unchanged: 2_344, dryRun: false },
+    ]);
+    expect((await weir(['overrides', 'import', file])).stdout).toBe(
+      'Imported: 0 created, 1 updated, 2344 unchanged.\n',
+    );
+  });
+
+  test('ends quietly when nobody reads on, and not with 0', async () => {
+    // More than a pipe holds, from the test before.
+    const command = '{ "$0" "$1" overrides export; echo "$?" >&2; } | head -n 1';
+    const env = { ...process.env, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY };
+    const printed = await new Promise<string[]>((resolve) => {
+      const args = ['-c', command, process.execPath, CLI_PATH];
+      execFile('sh', args, { env }, (_error, stdout, stderr) => resolve([stdout, stderr]));
+    });
+    expect(printed).toEqual([expect.stringMatching(/^\{.*\}\n$/), '2\n']);
+  });
+
+  test('names the line of an import that is at fault, and imports nothing', async () => {
+    const line = (changes: object) => {
+      const said = { namespaceName: 'faulty', identifier: 'abc', limit: 1, duration: 1_000 };
+      return JSON.stringify({ ...said, ...changes });
+    };
+    const input = 'standard input, line';
+    const cases: [string, number, string][] = [
+      [
+        `${line({})}\n\n${line({ limit: -1 })}\n`,
+        EXIT.SERVER_ERROR,
+        'BAD_REQUEST: line 3: "limit" must be an integer',
+      ],
+      [
+        `\n${line({ namespaceName: undefined })}`,
+        EXIT.SERVER_ERROR,
+        'BAD_REQUEST: line 2: one of "namespaceId"',
+      ],
+      ['5\n', EXIT.SERVER_ERROR, 'BAD_REQUEST: line 1: an override must be a JSON object; got 5'],
+      [`${line({})}\nxyz\n`, EXIT.USAGE, `${input} 2, column 1: not JSON: a value`],
+      ['{"a": tru}', EXIT.USAGE, `${input} 1, column 7: not JSON`],
+      ['{"a": 1} x', EXIT.USAGE, `${input} 1, column 10: not JSON`],
+      ['{"a": 1,}', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": [1', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": "b', EXIT.USAGE, `${input} 1, column 7: not JSON`],
+      ['{"a": [undefined]}', EXIT.USAGE, `${input} 1, column 8: not JSON`],
+    ];
+    for (const [text, expected, message] of cases) {
+      const { code, stderr } = await weir(['overrides', 'import', '-'], {}, text);
+      expect([code, stderr]).toEqual([expected, expect.stringContaining(`weir: ${message}`)]);
+    }
+    const large = join(files, 'large.jsonl');
+    // The file is not too large by itself, but with what goes around it.
+    writeFileSync(
+      large,
+      `${line({})}\n`.repeat(Math.floor(IMPORT_MAX_BYTES / line({}).length) - 1),
+    );
+    expect((await weir(['overrides', 'import', large])).stderr).toContain('split the file');
+    const latin = join(files, 'latin.jsonl');
+    writeFileSync(latin, Buffer.from(`${line({ identifier: 'na\u00efve' })}\n`, 'latin1'));
+    expect((await weir(['overrides', 'import', latin])).stderr).toContain(
+      'latin.jsonl must be UTF-8, and it is not',
+    );
+    for (const [path, why] of [
+      ['nowhere', 'no such file or directory'],
+      [files, 'it is a directory'],
+    ]) {
+      const { code, stderr } = await weir(['overrides', 'import', path]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${path} cannot be read: ${why}\n`]);
+    }
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
+  });
+});
+
+describe('weir keys', () => {
+  const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace'];
+  const asked = permissions.flatMap((permission) => ['--permission', permission]);
+  const check = ['check', 'a', '--limit', '5', '--duration', '1h'];
+
+  test('creates, lists and revokes', async () => {
+    const args = ['keys', 'create', '--name', 'gateway', '--expires', '30d', ...asked];
+    const [{ keyId, key }] = await lines(args);
+    const used = { WEIR_KEY: `${key}` };
+    expect((await weir(check, used)).code).toBe(EXIT.OK);
+    expect(await lines(['keys', 'list'])).toContainEqual({
+      keyId,
+      name: 'gateway',
+      permissions,
+      createdAt: expect.any(Number),
+      expires: expect.any(Number),
+    });
+    const forbidden = await weir(['keys', 'list'], used);
+    expect([forbidden.code, forbidden.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      expect.stringContaining('FORBIDDEN: '),
+    ]);
+    expect(await lines(['keys', 'revoke', `${keyId}`])).toEqual([{}]);
+    expect((await weir(check, used)).stderr).toContain('UNAUTHORIZED: ');
+  });
+
+  test('prints for people a key once, and a table in which nothing can act on a terminal', async () => {
+    const name = 'a\u001b[2J\u202e\u009b name';
+    const made = await weir(['keys', 'create', '--name', name, ...asked]);
+    expect([made.code, made.stderr]).toEqual([EXIT.OK, '']);
+    const [id, key, note, end] = made.stdout.split('\n');
+    expect([note, end]).toEqual(['The key is shown only now: store it safely.', '']);
+    const keyId = id.replace('key id: ', '');
+    const used = { WEIR_KEY: key.replace('key:    ', '') };
+    expect((await weir(check, used)).code).toBe(EXIT.OK);
+    const [header, ...rows] = (await weir(['keys', 'list'])).stdout.split('\n');
+    expect(header).toMatch(/^KEY ID +NAME +CREATED +EXPIRES +PERMISSIONS$/);
+    const shown = rows.find((row) => row.startsWith(keyId)) ?? '';
+    const cells = `^${keyId} +"a.u001b.2J.u.202e..u.9b. name" +${ISO} +never +${permissions.join(' ')}$`;
+    expect(shown).toMatch(new RegExp(cells));
+    expect(shown.indexOf('never')).toBe(header.indexOf('EXPIRES'));
+    expect((await weir(['keys', 'revoke', keyId])).stdout).toBe(`Key ${keyId} is revoked.\n`);
+  });
+
+  test('names the flag of what the server refuses', async () => {
+    const of = ['keys', 'create', '--name', 'k', '--permission', 'ratelimit.default.limit'];
+    const { code, stderr } = await weir(of);
+    expect([code, stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      expect.stringMatching(/^weir: BAD_REQUEST: --permission must be .*<namespaceId>/),
+    ]);
+    expect((await weir(['keys', 'create', '--permission', '*'])).stderr).toBe(
+      'weir: --name is required\n',
+    );
+    expect((await weir(of.slice(0, 4))).stderr).toBe('weir: --permission is required\n');
+  });
+
+  test('reads when a key expires as a duration or a date', async () => {
+    const args = ['keys', 'create', '--name', 'k', '--permission', '*', '--expires'];
+    const [{ keyId }] = await lines([...args, '2100-01-31T12:00:00+02:00']);
+    const keys = await lines(['keys', 'list']);
+    expect(keys.find((one) => one.keyId === keyId)?.expires).toBe(Date.UTC(2100, 0, 31, 10));
+    const past = await weir([...args, '2001-01-31']);
+    expect([past.code, past.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: --expires must be in the future; got "2001-01-31"\n',
+    ]);
+    const wrong = await weir([...args, 'soon']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: --expires must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as' +
+        ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00; got "soon"\n',
+    ]);
+  });
+
+  test('creates one in the data directory of a stopped server, and of no other', async () => {
+    const own = temporaryDirectory();
+    const args = ['keys', 'create', '--offline', '--name', 'back in', '--permission', '*'];
+    expect((await weir([...args, '--data-dir', dataDir])).stderr).toContain(
+      'is in use by another weir',
+    );
+    const empty = await weir([...args, '--data-dir', join(own, 'mistyped')]);
+    expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining('--data-dir must be')]);
+    expect(readdirSync(own)).toEqual([]);
+    withStore(own, () => {});
+    const offline = (name: string, permission: string, ...rest: string[]) => {
+      const said = ['--name', name, '--permission', permission, '--data-dir', own];
+      return weir(['keys', 'create', '--offline', ...said, ...rest]);
+    };
+    // As over the API.
+    for (const [wrong, message] of [
+      [offline('k', 'everything'), '--permission must be'],
+      [offline('', '*'), '--name must be'],
+      [offline('k', 'ratelimit.rlns_0.limit'), 'there is no namespace with the id'],
+    ] as const) {
+      expect([(await wrong).code, (await wrong).stderr]).toEqual([
+        2,
+        expect.stringContaining(message),
+      ]);
+    }
+    const [{ key }] = await lines(args, { WEIR_DATA_DIR: own });
+    for (const name of ['store.db', 'lock']) {
+      expect(readFileSync(join(own, name)).includes(`${key}`)).toBe(false);
+    }
+    const other = await startServer(own, {
+      args: ['--counters', '1024'],
+      env: { WEIR_ROOT_KEY: undefined },
+    });
+    // It is not the first start of that directory any more.
+    expect(other.stdout()).not.toContain('weir_');
+    const env = { WEIR_URL: other.url, WEIR_KEY: `${key}` };
+    expect((await lines(['keys', 'list'], env)).map(({ name }) => name)).toEqual(['back in']);
+    expect(await other.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(own);
+  });
+});
+
+describe('npm pack', () => {
+  const run = (command: string, args: string[], cwd: string) => {
+    return new Promise<string>((resolve, reject) => {
+      const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+      let output = '';
+      for (const stream of [child.stdout, child.stderr]) {
+        stream.on('data', (data) => {
+          output += data;
+        });
+      }
+      child.on('close', (code) => {
+        if (code === 0) resolve(output);
+        else reject(new Error(`${command} ${args.join(' ')}: ${code}\n${output}`));
+      });
+    });
+  };
+
+  test('makes a package whose weir runs where it is installed', async () => {
+    const root = new URL('../..', import.meta.url).pathname;
+    const elsewhere = temporaryDirectory();
+    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', elsewhere], root);
+    writeFileSync(join(elsewhere, 'package.json'), '{"name":"elsewhere","private":true}');
+    const install = ['install', '--prefer-offline', '--no-audit', '--no-fund'];
+    await run('npm', [...install, './weir-0.1.0.tgz'], elsewhere);
+    const own = join(elsewhere, 'data');
+    const packed = await startServer(own, {
+      main: join(elsewhere, 'node_modules', 'weir', 'dist', 'cli.js'),
+      args: ['--counters', '1024'],
+    });
+    const installed = join(elsewhere, 'node_modules', '.bin', 'weir');
+    const env = { PATH: process.env.PATH, WEIR_URL: packed.url, WEIR_KEY: ROOT_KEY };
+    const ran = (args: string[]) => {
+      return promisify(execFile)(installed, args, { env: env as NodeJS.ProcessEnv });
+    };
+    const answer = await ran(['check', 'a', '--limit', '5', '--duration', '1h']);
+    expect([answer.stdout, answer.stderr]).toEqual([
+      expect.stringContaining('allowed: limit 5, remaining 4'),
+      '',
+    ]);
+    expect((await ran(['--version'])).stdout).toMatch(/^weir 0\.1\.0 \(node v/);
+    expect(await packed.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(elsewhere);
+  }, 180_000);
+});

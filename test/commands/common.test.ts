@@ -1,0 +1,306 @@
+/** What all commands have in common: help, version, timeouts, lists, output that nobody reads. */
+
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  CREATE_ACTION,
+  GLOBAL_PERMISSIONS,
+  NAMESPACE_ACTIONS,
+} from '../../src/auth/permissions.ts';
+import { EXIT, EXIT_MEANINGS } from '../../src/core/exit.ts';
+import { jsonLines, runWeir } from '../support/weir-command.ts';
+import {
+  CLI_PATH,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const dataDir = temporaryDirectory();
+let server: ServerProcess;
+beforeAll(async () => {
+  server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
+});
+afterAll(async () => {
+  await server.stop();
+  removeDirectory(dataDir);
+});
+
+/** Without a server. */
+const LOCAL = ['serve', 'config', 'version'];
+const COMMANDS = ['check', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'];
+const WITHOUT_JSON = ['serve', 'gateway', 'version'];
+const weir = (...args: string[]) => runWeir(server.url, args);
+
+async function listenAndGetUrl(other: Server): Promise<string> {
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+}
+
+describe('the help', () => {
+  test('lists every command with one line, then how to get more', async () => {
+    const [general, ...same] = await Promise.all([weir('help'), weir('--help'), weir('-h')]);
+    expect([general.code, general.stderr]).toEqual([EXIT.OK, '']);
+    for (const other of same) expect(other).toEqual(general);
+    for (const command of [...LOCAL, ...COMMANDS, 'help']) {
+      expect(general.stdout).toMatch(new RegExp(`^  ${command} +\\w.{10,}$`, 'm'));
+    }
+    expect(general.stdout).toContain('weir help <command>');
+    expect(general.stdout).not.toContain('--data-dir');
+  });
+
+  test.each([...LOCAL, ...COMMANDS])(
+    'of %s has the one layout, by either spelling',
+    async (command) => {
+      const [help, same] = await Promise.all([weir('help', command), weir(command, '--help')]);
+      expect([help.code, help.stderr]).toEqual([EXIT.OK, '']);
+      expect(same).toEqual(help);
+      const titles = help.stdout.split('\n').filter((line) => /^\w[\w ]*:$/.test(line));
+      expect(titles).toEqual(['Usage:', 'Options:', 'Examples:', 'Exit codes:']);
+      const [, usage] = help.stdout.split('\n');
+      expect(usage.trim()).toMatch(command === 'serve' ? /^weir \[serve\]/ : `weir ${command}`);
+      const isServer = command === 'serve';
+      expect(help.stdout.includes('--data-dir, WEIR_DATA_DIR')).toBe(isServer);
+      expect(help.stdout.includes('--timeout <duration>')).toBe(!LOCAL.includes(command));
+      expect(help.stdout.includes('--json')).toBe(!WITHOUT_JSON.includes(command));
+      const success = command === 'check' ? 'allowed\n  1  denied' : 'success';
+      expect(help.stdout).toContain(`Exit codes:\n  0  ${success}\n  2  `);
+      for (const line of isServer ? [] : help.stdout.split('\n')) {
+        expect(line.length).toBeLessThanOrEqual(100);
+      }
+    },
+  );
+
+  test('has the exit codes, as the README has them', async () => {
+    const { stdout } = await weir('help');
+    const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+    for (const [code, meaning] of Object.entries(EXIT_MEANINGS)) {
+      expect(stdout).toContain(`  ${code}  ${meaning}\n`);
+      expect([code, readme.includes(`| ${code} | ${meaning} |`)]).toEqual([code, true]);
+    }
+  });
+});
+
+test('weir help keys lists every permission', async () => {
+  const { stdout } = await weir('help', 'keys');
+  for (const permission of GLOBAL_PERMISSIONS) expect(stdout).toContain(permission);
+  for (const action of NAMESPACE_ACTIONS) expect(stdout).toContain(`\n  ${action}\n`);
+  expect(stdout).toContain(`\n  ${CREATE_ACTION} (with ratelimit.* only)\n`);
+});
+
+test('weir help takes the name of a subcommand', async () => {
+  expect(await weir('help', 'keys', 'create')).toEqual(await weir('help', 'keys'));
+});
+
+test.each<[string[], string]>([
+  [['version', '--json'], '--json is not an option of weir version'],
+  [['--version', 'foo'], '"foo" is one argument too many for weir version'],
+  [['help', 'keys', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'keys', 'list', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'version', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'serve', 'foo'], '"foo" is one argument too many for weir help'],
+  [['help', 'help', 'foo'], '"foo" is one argument too many for weir help'],
+])('%j is refused: it ignores no argument', async (args, message) => {
+  const { code, stdout, stderr } = await weir(...args);
+  expect([code, stdout]).toEqual([EXIT.USAGE, '']);
+  expect(stderr).toContain(message);
+});
+
+test.each(['--version', '-v', 'version'])(
+  'weir %s prints weir, Node and the platform',
+  async (word) => {
+    const { code, stdout, stderr } = await weir(word);
+    const platform = `${process.platform}-${process.arch}`;
+    const { version } = JSON.parse(
+      readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+    );
+    expect([code, stdout, stderr]).toEqual([
+      EXIT.OK,
+      `weir ${version} (node ${process.version}, ${platform})\n`,
+      '',
+    ]);
+  },
+);
+
+test.each<[string[], string]>([
+  [['sevre'], '"sevre" is not a command of weir; did you mean serve?'],
+  [['overides', 'list'], '"overides" is not a command of weir; did you mean overrides?'],
+  [['frobnicate'], '"frobnicate" is not a command of weir; it must be one of serve, check,'],
+  [['help', 'key'], '"key" is not a command of weir; did you mean keys?'],
+  [['constructor'], '"constructor" is not a command of weir; it must be'],
+  [['keys', 'lst'], '"lst" is not a command of weir keys; did you mean list?'],
+  [['keys', '--url'], '"--url" is not a command of weir keys; it must be one of create, list,'],
+  [['keys'], 'weir keys needs a subcommand: one of create, list, revoke; see weir help keys\n'],
+  [['namespaces'], 'weir namespaces needs a subcommand: list; see weir help namespaces\n'],
+  [
+    ['check', '-user', '--limit', '1'],
+    'weir: -user is not an option of weir check; an identifier that begins with "-" stands behind "--", at the end\n',
+  ],
+  [['reset', '-u'], '-u is not an option of weir reset; an identifier that begins with "-"'],
+  [['keys', 'revoke', '-k=1'], '-k is not an option of weir keys revoke; a keyId that begins'],
+  [['keys', 'list', '-u'], 'weir: -u is not an option of weir keys list\n'],
+  [['check', 'a', '-limit', '1'], '-limit is not an option of weir check; did you mean --limit?'],
+  [['keys', 'list', '--tiemout', '1s'], '--tiemout is not an option of weir keys list; did you'],
+])('%j is answered with what was probably meant', async (args, message) => {
+  const { code, stdout, stderr } = await weir(...args);
+  expect([code, stdout]).toEqual([EXIT.USAGE, '']);
+  expect(stderr).toContain(message);
+  expect(stderr.trim().split('\n').length).toBe(1);
+});
+
+describe('a server that accepts and never answers', () => {
+  const sockets: Socket[] = [];
+  let url = '';
+  const silent = createServer((socket) => {
+    socket.on('error', () => {});
+    sockets.push(socket);
+  });
+  beforeAll(async () => {
+    url = await listenAndGetUrl(silent);
+  });
+  afterAll(() => {
+    for (const socket of sockets) socket.destroy();
+    silent.close();
+  });
+
+  const limited = ['--limit', '1', '--duration', '1s'];
+  test.each<[string[]]>([
+    [['check', 'a', ...limited]],
+    [['reset', 'a']],
+    [['overrides', 'set', 'a', '--namespace', 'n', ...limited]],
+    [['overrides', 'get', 'a', '--namespace', 'n']],
+    [['overrides', 'list', '--namespace', 'n']],
+    [['overrides', 'delete', 'a', '--namespace', 'n']],
+    [['overrides', 'import', '-']],
+    [['overrides', 'export']],
+    [['keys', 'create', '--name', 'n', '--permission', '*']],
+    [['keys', 'list']],
+    [['keys', 'revoke', 'key_1']],
+    [['namespaces', 'list']],
+    [['audit', 'list']],
+    [['gateway', 'nginx']],
+  ])('ends %j after the timeout, which the message says how to raise', async (args) => {
+    const timeout = ['--timeout', '50ms'];
+    const ended = await runWeir(url, [...args, ...timeout], { input: '' });
+    expect([ended.code, ended.stdout]).toEqual([EXIT.NO_ANSWER, '']);
+    expect(ended.stderr).toContain(`weir: no answer from ${url} (WEIR_URL) within 50ms`);
+    expect(ended.stderr).toMatch(/; --timeout <duration> waits longer\n$/);
+  });
+
+  test('says that a change may have been made, as JSON too', async () => {
+    const args = ['keys', 'revoke', 'key_1', '--timeout', '50ms', '--json'];
+    const { code, stdout, stderr } = await runWeir(url, args);
+    expect([code, stdout, JSON.parse(stderr)]).toEqual([
+      EXIT.NO_ANSWER,
+      '',
+      {
+        error: {
+          code: 'NO_ANSWER',
+          message: `no answer from ${url} (WEIR_URL) within 50ms; the request may have been carried out; --timeout <duration> waits longer`,
+        },
+      },
+    ]);
+  });
+
+  test('stops in the middle of a body: that ends by the timeout as well', async () => {
+    const slow = createHttpServer((_request, response) => {
+      response.writeHead(200, { 'Content-Length': '100' }).write('{"keys":[');
+    });
+    const slowUrl = await listenAndGetUrl(slow);
+    const { code, stderr } = await runWeir(slowUrl, ['keys', 'list', '--timeout', '100ms']);
+    expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('within 100ms')]);
+    slow.closeAllConnections();
+    slow.close();
+  });
+});
+
+describe('a list', () => {
+  test('of namespaces is a table for people, and the items as JSON', async () => {
+    for (const name of ['first', 'with space']) {
+      await weir('check', 'a', '--namespace', name, '--limit', '1', '--duration', '1s');
+    }
+    const namespaces = await jsonLines(server.url, ['namespaces', 'list']);
+    expect(namespaces.map(({ name }) => name)).toEqual(['first', 'with space']);
+    const { stdout } = await weir('namespaces', 'list');
+    const [one, two] = namespaces.map(({ id }) => `${id}`);
+    const space = ' '.repeat(one.length - 2);
+    expect(stdout).toBe(`ID${space}  NAME\n${one}  first\n${two}  "with space"\n`);
+  });
+
+  test('of the audit log has of pages only what was asked, and what it does not know as key=value', async () => {
+    const entries = Array.from({ length: 250 }, (_, i) => ({
+      at: 1_900_000_000_000 - i,
+      action: 'window.shift',
+      keyId: `key_${i}`,
+      target: { namespace: 'a b' },
+      by: ['x'],
+      limit: i,
+    }));
+    const asked: string[] = [];
+    const fake = createHttpServer((request, response) => {
+      const { pathname, searchParams } = new URL(request.url ?? '', 'http://weir');
+      asked.push(`${pathname} ${searchParams}`);
+      const from = Number(searchParams.get('cursor') ?? 0);
+      const to = from + Number(searchParams.get('limit'));
+      const page = { entries: entries.slice(from, to) };
+      response.end(JSON.stringify(to < entries.length ? { ...page, cursor: `${to}` } : page));
+    });
+    const url = await listenAndGetUrl(fake);
+    expect(await jsonLines(url, ['audit', 'list'])).toEqual(entries.slice(0, 100));
+    expect(asked.splice(0)).toEqual(['/v1/audit.list limit=100']);
+    expect(await jsonLines(url, ['audit', 'list', '--limit', '130'])).toEqual(
+      entries.slice(0, 130),
+    );
+    expect(asked.length).toBe(2);
+    expect(await jsonLines(url, ['audit', 'list', '--limit', '999'])).toEqual(entries);
+    const { stdout } = await runWeir(url, ['audit', 'list', '--limit', '1']);
+    expect(stdout).toBe(
+      'TIME                  ID  ACTION        BY     TARGET           CHANGE\n' +
+        '2030-03-17T17:46:40Z  -   window.shift  key_0  namespace="a b"  limit=0\n',
+    );
+    const wrong = await runWeir(url, ['audit', 'list', '--limit', '0']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.USAGE,
+      'weir: --limit must be an integer from 1 to 9007199254740991; got "0"\n',
+    ]);
+    fake.close();
+  });
+});
+
+test('output that nobody reads ends a command quietly, and not with 0', async () => {
+  // More than a pipe holds, as a table and as JSON.
+  const overrides = Array.from({ length: 3_000 }, (_, i) => {
+    return JSON.stringify({
+      namespaceName: 'piped',
+      identifier: `user_${i}`,
+      limit: i,
+      duration: 1e4,
+    });
+  });
+  const imported = await runWeir(server.url, ['overrides', 'import', '-'], {
+    input: overrides.join('\n'),
+  });
+  expect(imported.code).toBe(EXIT.OK);
+  for (const args of [[], ['--json']]) {
+    const command = '{ "$0" "$@" overrides list --namespace piped; echo "$?" >&2; } | head -n 1';
+    const script = command.replace('piped;', `piped ${args.join(' ')};`);
+    const env = { ...process.env, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY };
+    const printed = await new Promise<string[]>((resolve) => {
+      execFile(
+        'sh',
+        ['-c', script, process.execPath, CLI_PATH],
+        { env },
+        (_error, stdout, stderr) => {
+          resolve([stdout, stderr]);
+        },
+      );
+    });
+    const line = args.length === 0 ? /^IDENTIFIER .*\n$/ : /^\{.*\}\n$/;
+    expect(printed).toEqual([expect.stringMatching(line), `${EXIT.USAGE}\n`]);
+  }
+});

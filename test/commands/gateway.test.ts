@@ -1,0 +1,139 @@
+/** `weir gateway`, as its own process, against a running server. */
+
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/core/exit.ts';
+import { GATEWAYS } from '../../src/policies/policy.ts';
+import { runWeir } from '../support/weir-command.ts';
+import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
+import {
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const dataDir = temporaryDirectory();
+const place = temporaryDirectory();
+let server: ServerProcess;
+let gatewayPort: number;
+/** One for each gateway, and a second one for Caddy. */
+const POLICIES: Record<string, PolicySettings> = {
+  ...Object.fromEntries(
+    GATEWAYS.map((gateway) => [`of-${gateway}`, { gateway, limit: 5, duration: 60_000 }]),
+  ),
+  'of-caddy-too': { gateway: 'caddy', limit: 7, duration: 60_000, onError: 'deny' },
+};
+
+beforeAll(async () => {
+  gatewayPort = await freePort();
+  const config = writeConfig(place, POLICIES);
+  const args = ['--config', config, '--gateway-port', `${gatewayPort}`, '--counters', '1024'];
+  server = await startServer(dataDir, { args });
+});
+afterAll(async () => {
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+  removeDirectory(place);
+});
+
+function weir(args: string[], env: Record<string, string> = {}) {
+  return runWeir(server.url, ['gateway', ...args], { env, cwd: place });
+}
+
+describe('weir gateway', () => {
+  test.concurrent.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
+    'prints for %s its policy, and where it asks without a key',
+    async (gateway) => {
+      const { code, stdout, stderr } = await weir([gateway, '--listen', '8123']);
+      expect([gateway, code, stderr]).toEqual([gateway, 0, '']);
+      expect(stdout).toContain(`of-${gateway}`);
+      expect(stdout).toContain(String(gatewayPort));
+      expect(stdout).not.toContain(ROOT_KEY);
+      expect(stdout).not.toContain('undefined');
+      // The application itself is who an application asks for.
+      if (!['express', 'fastify', 'istio'].includes(gateway)) expect(stdout).toContain('8123');
+    },
+  );
+
+  test('takes the policy that is named, where there are several', async () => {
+    const { stdout } = await weir(['caddy', '--namespace', 'of-caddy-too']);
+    expect(stdout).toContain('of-caddy-too');
+    const all = await weir(['caddy']);
+    expect([all.code, all.stderr]).toEqual([2, expect.stringContaining('of-caddy, of-caddy-too')]);
+  });
+
+  test('prints the file that HAProxy loads, and for no other gateway', async () => {
+    const { code, stdout } = await weir(['haproxy', '--lua']);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('core.register_action')]);
+    const other = await weir(['nginx', '--lua']);
+    expect([other.code, other.stderr]).toEqual([2, 'weir: --lua is for haproxy alone\n']);
+  });
+
+  test.concurrent.each<[string, string[], Record<string, string>, string]>([
+    ['no gateway', [], {}, '<gateway> is required'],
+    ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
+    ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535; got "0"'],
+    ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL like http://'],
+    ['a path', ['nginx', '--upstream', 'http://a/b'], {}, '--upstream must be a URL like'],
+    [
+      'another policy',
+      ['nginx', '--namespace', 'of-envoy'],
+      {},
+      'weir: the policy for the namespace "of-envoy" is for envoy; policies for nginx: of-nginx\n',
+    ],
+    [
+      'a namespace without a policy',
+      ['caddy', '--namespace', 'nope'],
+      {},
+      'weir: there is no policy for the namespace "nope"; policies for caddy: of-caddy, of-caddy-too\n',
+    ],
+    ['JSON', ['nginx', '--json'], {}, '--json is not an option of weir gateway'],
+  ])('with %s says what is wrong', async (_what, args, env, sentence) => {
+    const { code, stdout, stderr } = await weir(args, env);
+    expect([code, stdout, stderr]).toEqual([EXIT.USAGE, '', expect.stringContaining(sentence)]);
+  });
+
+  test('tells an error of the server from no answer by the exit code', async () => {
+    const wrong = await weir(['nginx'], { WEIR_KEY: 'wrong' });
+    expect([wrong.code, wrong.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      expect.stringContaining('UNAUTHORIZED'),
+    ]);
+    const none = await weir(['nginx'], { WEIR_URL: 'http://127.0.0.1:1' });
+    expect([none.code, none.stderr]).toEqual([
+      EXIT.NO_ANSWER,
+      expect.stringContaining('no answer from'),
+    ]);
+  });
+});
+
+describe('where gateways have no place of their own, weir gateway', () => {
+  const other = temporaryDirectory();
+  afterAll(() => removeDirectory(other));
+
+  test('prints that they ask with a key, and not which; or says that there is no policy', async () => {
+    const config = writeConfig(place, { keyed: { limit: 5, duration: 60_000 } });
+    const keyed = await startServer(other, { args: ['--config', config, '--counters', '1024'] });
+    const env = { WEIR_URL: keyed.url };
+    const { code, stdout } = await weir(['nginx'], env);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('X-Weir-Key "$key_of_weir"')]);
+    expect(stdout).toContain(String(keyed.port));
+    expect(stdout).not.toContain(ROOT_KEY);
+    const none = await weir(['envoy'], env);
+    expect(none.stderr).toContain('there is no policy for envoy: write one into the file');
+    await keyed.stop();
+  });
+
+  test('prints the Unix socket that they ask by', async () => {
+    const socket = join(place, 'weir.sock');
+    const config = writeConfig(place, { login: { limit: 5, duration: 60_000 } });
+    const args = ['--config', config, '--gateway-socket', socket, '--counters', '1024'];
+    const local = await startServer(other, { args });
+    const { stdout } = await weir(['nginx'], { WEIR_URL: local.url });
+    expect(stdout).toContain(`unix:${socket}`);
+    await local.stop();
+  });
+});

@@ -1,0 +1,77 @@
+/** A command whose URL says http where the server speaks TLS, or the other way round. */
+
+import { createServer } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { EXIT } from '../../src/core/exit.ts';
+import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
+import { runWeir } from '../support/weir-command.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const place = temporaryDirectory();
+const [plainData, secureData] = [temporaryDirectory(), temporaryDirectory()];
+const SMALL = ['--counters', '1024', '--acceptors', '1'];
+let plain: ServerProcess;
+let secure: ServerProcess;
+beforeAll(async () => {
+  const env = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
+  [plain, secure] = await Promise.all([
+    startServer(plainData, { args: SMALL }),
+    startServer(secureData, { args: SMALL, env }),
+  ]);
+});
+afterAll(async () => {
+  await Promise.all([plain.stop(), secure.stop()]);
+  for (const directory of [place, plainData, secureData]) removeDirectory(directory);
+});
+
+async function errorOutput(url: string): Promise<string> {
+  const { code, stdout, stderr } = await runWeir(url, ['keys', 'list']);
+  expect([code, stdout]).toEqual([EXIT.NO_ANSWER, '']);
+  expect(stderr).not.toContain('SSL routines');
+  const begin = `weir: no answer from ${url} (WEIR_URL): `;
+  expect(stderr.slice(0, begin.length)).toBe(begin);
+  return stderr.slice(begin.length).trimEnd();
+}
+
+test('https:// to a server without TLS names http://', async () => {
+  const sentence = 'the server does not speak TLS: use http:// in the URL?';
+  expect(await errorOutput(`https://127.0.0.1:${plain.port}`)).toBe(sentence);
+});
+
+test('http:// to a server with TLS names https://', async () => {
+  const sentence = 'the server closed the connection: if it speaks TLS, use https:// in the URL';
+  expect(await errorOutput(`http://127.0.0.1:${secure.port}`)).toBe(sentence);
+});
+
+test('http:// to a server that answers in another protocol names https://', async () => {
+  const other = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', () => socket.end('\x15\x03\x01\x00\x02\x02\x46'));
+  });
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const address = other.address();
+  const port = typeof address === 'object' ? address?.port : undefined;
+  const sentence = 'the server does not speak HTTP: if it speaks TLS, use https:// in the URL';
+  expect(await errorOutput(`http://127.0.0.1:${port}`)).toBe(sentence);
+  other.close();
+});
+
+test('a TLS handshake that the server refuses is not said to be a lack of TLS', async () => {
+  // The certificate has an elliptic curve, and the cipher needs RSA.
+  const ciphers = 'ECDHE-RSA-AES128-GCM-SHA256';
+  const only = { ciphers, maxVersion: 'TLSv1.2' } as const;
+  const other = createTlsServer({ key: CERTIFICATE_A.key, cert: CERTIFICATE_A.cert, ...only });
+  other.on('tlsClientError', () => {});
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const address = other.address();
+  const port = typeof address === 'object' ? address?.port : undefined;
+  const url = `https://127.0.0.1:${port}`;
+  expect(await errorOutput(url)).toMatch(/^the TLS handshake failed: .*alert handshake failure$/);
+  other.close();
+});

@@ -1,0 +1,176 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { findJsonSyntaxError, readJsonMembers } from '../../src/core/json-text.ts';
+import { scaledCount } from '../support/test-scale.ts';
+
+const RUNS = { numRuns: scaledCount(5_000) };
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Of what JSON and its mistakes consist. */
+const pieces = [
+  ...['{', '}', '[', ']', ':', ',', '"', '\\', '/', '//', '/*', '*/', "'", '-', '+', '..', '0', '7'],
+  ...['e', 'E+', '1e5', '-0', '0.5', '01', '1.', '.5', 'true', 'false', 'null', 'nul', 'NaN'],
+  ...['"a"', '"b":', '"\\u00e9"', '"\\u00"', '"\\x"', '"\\ud800"', '"\t"', '"\u0000"', '"é😀"'],
+  ...[' ', '\t', '\n', '\r\n', '\r', '\f', '\v', '\u00a0', '\u2028', '\ufeff', 'é', '😀', '\u007f'],
+];
+const jsonFragments = fc
+  .array(fc.constantFrom(...pieces), { maxLength: 12 })
+  .map((all) => all.join(''));
+const json = fc.tuple(fc.json(), fc.constantFrom(undefined, 1, '\t')).map(([text, indent]) => {
+  return JSON.stringify(JSON.parse(text), null, indent);
+});
+/** JSON in which something was put in, left out or put in the place of something. */
+const broken = fc
+  .tuple(json, fc.nat(), fc.nat({ max: 3 }), fc.constantFrom('', ...pieces))
+  .map(([text, at, out, piece]) => {
+    const from = at % (text.length + 1);
+    return text.slice(0, from) + piece + text.slice(from + out);
+  });
+
+describe('a syntax error of JSON', () => {
+  test('is found in every text that JSON.parse refuses, and in no other', () => {
+    fc.assert(
+      fc.property(fc.oneof(jsonFragments, json, broken, fc.string({ unit: 'binary' })), (text) => {
+        expect([text, findJsonSyntaxError(text) === undefined]).toEqual([text, isJson(text)]);
+      }),
+      RUNS,
+    );
+  });
+
+  test.each([
+    ['', 1, 1, 'a value is expected'],
+    ['{', 1, 2, '"}" is expected'],
+    ['{"a":1,}', 1, 8, 'a name in double quotes is expected'],
+    ['[1,]', 1, 4, 'a value is expected'],
+    ['[1 2]', 1, 4, 'a comma is expected'],
+    ['{"a" 1}', 1, 6, 'a colon is expected'],
+    ['{"a":1 "b":2}', 1, 8, 'a comma is expected'],
+    ['{\n "a": b\n}', 2, 7, 'a value or a name in double quotes is expected'],
+    ["{\r\n\t'a': 1\r\n}", 2, 2, 'a value or a name in double quotes is expected'],
+    ['{}{}', 1, 3, 'the end of the text is expected'],
+    ['[] // done', 1, 4, 'comments are not allowed'],
+    ['\ufeff{}', 1, 1, 'a value or a name in double quotes is expected'],
+    ['["é😀", x]', 1, 9, 'a value or a name in double quotes is expected'],
+    ['["a\n"]', 1, 2, 'a string has no closing quote in its line'],
+    ['[1.]', 1, 2, 'a number has no digit where one is needed'],
+    ['["\\u12"]', 1, 2, 'a string has a \\u without four hexadecimal digits'],
+    ['["\\x"]', 1, 2, 'a string has an escape that JSON does not know'],
+    ['["\u0001"]', 1, 2, 'a string has a control character that is not escaped'],
+  ])('in %j is in line %i, column %i', (text, line, column, reason) => {
+    expect(findJsonSyntaxError(text)).toEqual({ line, column, reason });
+  });
+
+  test('is told without a word of the text', () => {
+    const secret = 'S3CRET';
+    const wrong = [secret, `{"k": ${secret}}`, `{"k": '${secret}'}`, `{"k": "${secret}}`];
+    const more = [`{${secret}: 1}`, `["${secret}\\x"]`, `["${secret}" "${secret}"]`, `//${secret}`];
+    for (const text of [...wrong, ...more]) {
+      expect([text, findJsonSyntaxError(text)?.reason]).toEqual([
+        text,
+        expect.not.stringContaining(secret),
+      ]);
+    }
+  });
+
+  test('has no place in a text that is nested too deeply for the parser, which goes on', () => {
+    const nested = '['.repeat(1_048_576);
+    expect(isJson(nested)).toBe(false);
+    expect(findJsonSyntaxError(nested)).toBeUndefined();
+    expect(findJsonSyntaxError('[')).toBeDefined();
+  });
+});
+
+/** What a text is made of: scalars, lists, and lists of members whose names may be repeated. */
+type Tree = number | Tree[] | { members: [string, Tree][] };
+const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
+  tree: fc.oneof(
+    { maxDepth: 4 },
+    fc.nat({ max: 9 }),
+    fc.array(tie('tree'), { maxLength: 3 }),
+    fc
+      .array(fc.tuple(fc.constantFrom('a', 'b', '', 'é"\n', '__proto__'), tie('tree')), {
+        maxLength: 4,
+      })
+      .map((members) => ({ members })),
+  ),
+}));
+
+interface WrittenJson {
+  text: string;
+  repeated: object[];
+  /** Where each member and item begins; of a repeated name the last. */
+  places: Map<string, object>;
+}
+
+/** Each member and item in a line of its own, indented by its depth. */
+function write(tree: Tree): WrittenJson {
+  const written: WrittenJson = { text: '', repeated: [], places: new Map() };
+  const place = () => {
+    const lines = written.text.split('\n');
+    return { line: lines.length, column: lines[lines.length - 1].length + 1 };
+  };
+  const add = (tree: Tree, path: string[]) => {
+    if (typeof tree === 'number') {
+      written.text += tree;
+      return;
+    }
+    const isList = Array.isArray(tree);
+    const members = isList ? tree.map((item, i) => [String(i), item] as const) : tree.members;
+    const names = new Set<string>();
+    written.text += isList ? '[' : '{';
+    for (const [i, [name, value]] of members.entries()) {
+      written.text += `${i > 0 ? ',' : ''}\n${' '.repeat(path.length + 1)}`;
+      if (names.has(name)) written.repeated.push({ name, path, ...place() });
+      names.add(name);
+      written.places.set(JSON.stringify([...path, name]), place());
+      if (!isList) written.text += `${JSON.stringify(name)}: `;
+      add(value, [...path, name]);
+    }
+    written.text += isList ? ']' : '}';
+  };
+  add(tree, []);
+  return written;
+}
+
+describe('of a JSON text', () => {
+  test('every repeated name is found, where it stands the second time and in which object', () => {
+    fc.assert(
+      fc.property(tree, (tree) => {
+        const { text, repeated } = write(tree);
+        expect(readJsonMembers(text).duplicates).toEqual(repeated);
+      }),
+      RUNS,
+    );
+  });
+
+  test('the place of each member and item is known', () => {
+    fc.assert(
+      fc.property(tree, (tree) => {
+        const { text, places } = write(tree);
+        const members = readJsonMembers(text);
+        for (const [path, place] of places)
+          expect(members.positionOf(JSON.parse(path))).toEqual(place);
+      }),
+      RUNS,
+    );
+  });
+
+  test('a member that is not there has the place of the one around it', () => {
+    const members = readJsonMembers('\n{"a": [\n  {"b": 1}]}');
+    expect(members.positionOf(['a', '0', 'c', 'd'])).toEqual({ line: 3, column: 3 });
+    expect(members.positionOf(['x'])).toEqual({ line: 2, column: 1 });
+  });
+
+  test('names are compared as they are read, whatever is escaped in them', () => {
+    const { duplicates } = readJsonMembers('{"a":1,"\\u0061":2}');
+    expect(duplicates).toEqual([{ name: 'a', path: [], line: 1, column: 8 }]);
+  });
+});

@@ -1,0 +1,319 @@
+/**
+ * Data directories of other users, as an orchestrator mounts them, with a server that runs as no
+ * root. Only root can make them. Node and the build are copied, for the directories that they lie
+ * in may be closed to other users.
+ */
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join, relative } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/core/exit.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import {
+  removeDirectory,
+  type ServerOptions,
+  type ServerProcess,
+  spawnServer,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+
+const UID = 65_534;
+const ROOT = new URL('../..', import.meta.url).pathname;
+const EXPOSED = 'the data directory belongs to another user';
+
+const directory = temporaryDirectory();
+const main = join(directory, 'app/dist/cli.js');
+const node = join(directory, 'node');
+const asUser = ['setpriv', `--reuid=${UID}`, `--regid=${UID}`, '--clear-groups'];
+const options: ServerOptions = { main, node, commandPrefix: asUser };
+const isRoot = process.getuid?.() === 0;
+
+let serial = 0;
+function makeDirectory(mode: number, uid: number, gid: number): string {
+  const path = join(directory, `data-${serial++}`);
+  mkdirSync(path);
+  chownSync(path, uid, gid);
+  chmodSync(path, mode);
+  return path;
+}
+
+const modeOf = (path: string) => statSync(path).mode & 0o7777;
+/** Files of the directory whose mode or owner is another than it should be. */
+const looseFiles = (path: string) => {
+  return readdirSync(path).filter((name) => {
+    const { uid } = statSync(join(path, name));
+    return modeOf(join(path, name)) !== 0o600 || uid !== UID;
+  });
+};
+
+describe.skipIf(!isRoot)('a server that is not root,', () => {
+  const started: ServerProcess[] = [];
+  const start = async (dataDir: string): Promise<ServerProcess> => {
+    const server = await startServer(dataDir, options);
+    started.push(server);
+    return server;
+  };
+  /** How it ends where it cannot start. */
+  const refusal = async (dataDir: string): Promise<string> => {
+    const server = await spawnServer(dataDir, options);
+    started.push(server);
+    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    return server.stderr();
+  };
+
+  beforeAll(() => {
+    chmodSync(directory, 0o755);
+    cpSync(process.execPath, node);
+    const list = ['ls', '--omit=dev', '--all', '--parseable'];
+    // Its code says that a package is missing that only another platform needs.
+    const { stdout } = spawnSync('npm', list, { cwd: ROOT, encoding: 'utf8' });
+    const packages = stdout.trim().split('\n').slice(1);
+    expect(packages.length).toBeGreaterThan(5);
+    for (const path of ['dist', 'package.json', ...packages.map((path) => relative(ROOT, path))]) {
+      cpSync(join(ROOT, path), join(directory, 'app', path), { recursive: true });
+    }
+    execFileSync('chmod', ['-R', 'a+rX', join(directory, 'app')]);
+  });
+  afterEach(async () => {
+    for (const server of started.splice(0)) {
+      server.child.kill('SIGKILL');
+      await server.exited;
+    }
+  });
+  afterAll(() => removeDirectory(directory));
+
+  test.each([
+    ['that everybody may write', 0o777, 0],
+    ['of its group, as fsGroup makes it', 0o2770, UID],
+    ['that others may read as well', 0o2775, UID],
+  ])('serves on a directory of root %s, and again after a stop', async (_what, mode, gid) => {
+    const dataDir = makeDirectory(mode, 0, gid);
+    const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+    for (const remaining of [9, 8]) {
+      const server = await start(dataDir);
+      expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining });
+      expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(['lock', 'store.db-wal']));
+      expect(looseFiles(dataDir)).toEqual([]);
+      // It may come behind the line that says where it serves.
+      await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
+      const lines = server.stderr().split('\n');
+      const warning = lines.find((line) => line.includes(EXPOSED));
+      const shown = mode.toString(8).padStart(4, '0');
+      expect(JSON.parse(warning!)).toMatchObject({ level: 40, dataDir, ownerUid: 0, mode: shown });
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    }
+    expect(looseFiles(dataDir)).toEqual([]);
+    expect(modeOf(dataDir)).toBe(mode);
+  });
+
+  test('restricts a directory of its own and the files in it, and warns of nothing', async () => {
+    const dataDir = makeDirectory(0o755, UID, UID);
+    const server = await start(dataDir);
+    await server.stop();
+    for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o664);
+    chmodSync(dataDir, 0o2777);
+    const again = await start(dataDir);
+    await waitUntil('it serves', () => again.stderr().includes('"msg":"serving"'));
+    expect(modeOf(dataDir)).toBe(0o700);
+    expect(looseFiles(dataDir)).toEqual([]);
+    expect(again.stderr()).not.toContain(EXPOSED);
+  });
+
+  test('is told in one sentence of a directory that it may not write', async () => {
+    const dataDir = makeDirectory(0o755, 0, 0);
+    expect(await refusal(dataDir)).toBe(
+      `weir: the data directory ${dataDir} belongs to uid 0 and has mode 0755: weir runs as uid` +
+        ` ${UID} and must be allowed to read and write it\n`,
+    );
+  });
+
+  test.each(['lock', 'store.db'])(
+    'is told in one sentence that %s belongs to another user',
+    async (name) => {
+      const dataDir = makeDirectory(0o777, 0, 0);
+      await (await start(dataDir)).stop();
+      const path = join(dataDir, name);
+      for (const mode of [0o444, 0o666]) {
+        chownSync(path, 0, 0);
+        chmodSync(path, mode);
+        expect(await refusal(dataDir)).toBe(
+          `weir: the data directory ${dataDir} cannot be used: files in it belong to another user:` +
+            ` ${name} (uid 0, mode 0${mode.toString(8)}); weir runs as uid ${UID}, and its files` +
+            ` must belong to that user (chown -R ${UID} ${dataDir})\n`,
+        );
+      }
+    },
+  );
+
+  test('is told of all files of another user at once', async () => {
+    const dataDir = makeDirectory(0o777, 0, 0);
+    await (await start(dataDir)).stop();
+    for (const name of ['store.db-wal', 'store.db-shm']) writeFileSync(join(dataDir, name), '');
+    for (const name of readdirSync(dataDir)) chownSync(join(dataDir, name), 0, 0);
+    expect(await refusal(dataDir)).toMatch(
+      /another user: (\S+ \(uid 0, mode \d{4}\)(, )?){3} and 1 more; .*\(chown -R 65534 \S+\)\n$/,
+    );
+  });
+
+  test('serves after one run of root, whose files of counters it replaces', async () => {
+    const dataDir = makeDirectory(0o700, UID, UID);
+    await (await start(dataDir)).stop();
+    const root = await startServer(dataDir);
+    const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+    for (let i = 0; i < 100; i++) await sendCheck(root.port, { ...body, identifier: `user_${i}` });
+    expect(await root.stop()).toEqual({ code: 0, signal: null });
+    // As root leaves them that began with an empty directory, and one that everybody may read.
+    for (const name of readdirSync(dataDir)) {
+      if (name.startsWith('counters')) chownSync(join(dataDir, name), 0, 0);
+    }
+    chmodSync(join(dataDir, 'counters-3.1'), 0o644);
+    const server = await start(dataDir);
+    await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
+    expect(server.stderr()).toContain(
+      `${join(dataDir, 'counters-3.1')} is left out: it belongs to uid 0, and weir runs as uid ${UID}`,
+    );
+    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(looseFiles(dataDir)).toEqual([]);
+    const again = await start(dataDir);
+    expect(await sendCheck(again.port, body)).toMatchObject({ remaining: 8 });
+  });
+});
+
+describe('a start', () => {
+  const outside = temporaryDirectory();
+  const target = join(outside, 'target');
+  afterAll(() => removeDirectory(outside));
+  const place = (path: string, kind: string) => {
+    writeFileSync(target, 'precious');
+    chmodSync(target, 0o644);
+    rmSync(path, { recursive: true, force: true });
+    if (kind === 'a FIFO') execFileSync('mkfifo', [path]);
+    else if (kind === 'a directory') mkdirSync(path, { mode: 0o755 });
+    else symlinkSync(target, path);
+  };
+  const expectTarget = () => {
+    expect([readFileSync(target, 'utf8'), modeOf(target)]).toEqual(['precious', 0o644]);
+  };
+
+  test.each(
+    ['lock', 'lock-journal', 'store.db', 'store.db-wal', 'store.db.new'].flatMap((name) => {
+      return ['a symbolic link', 'a FIFO', 'a directory'].map((kind) => ({ name, kind }));
+    }),
+  )('is refused in one sentence where $name is $kind', async ({ name, kind }) => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    const path = join(dataDir, name);
+    place(path, kind);
+    const server = await spawnServer(dataDir);
+    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(server.stderr()).toBe(
+      `weir: the data directory ${dataDir} cannot be used: ${path} is ${kind}, not a regular file\n`,
+    );
+    expectTarget();
+    removeDirectory(dataDir);
+  });
+
+  test.each(['a symbolic link', 'a FIFO', 'a directory'])(
+    'leaves out files of counters in whose place is %s, and serves',
+    async (kind) => {
+      const dataDir = temporaryDirectory();
+      await (await startServer(dataDir)).stop();
+      const names = ['counters-0.0', 'counters-99.0'];
+      for (const name of names) place(join(dataDir, name), kind);
+      const server = await startServer(dataDir);
+      await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
+      for (const name of names) {
+        expect(server.stderr()).toContain(
+          `${join(dataDir, name)} is left out: it is ${kind}, not a regular file`,
+        );
+      }
+      server.child.kill('SIGKILL');
+      await server.exited;
+      expectTarget();
+      removeDirectory(dataDir);
+    },
+  );
+
+  test('leaves copies of the store and other things beside it as they are', async () => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    for (const name of ['store.db-bak', 'store.db-backups', 'lock-x', 'store.db.new-old']) {
+      place(join(dataDir, name), name.endsWith('s') ? 'a directory' : 'a symbolic link');
+    }
+    writeFileSync(join(dataDir, 'store.db-old'), '', { mode: 0o444 });
+    const before = readdirSync(dataDir).filter((name) => !name.startsWith('counters'));
+    const server = await startServer(dataDir);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(before));
+    expect(modeOf(join(dataDir, 'store.db-backups'))).toBe(0o755);
+    expect(modeOf(join(dataDir, 'store.db-old'))).toBe(0o444);
+    expectTarget();
+    removeDirectory(dataDir);
+  });
+
+  test('restricts the lock, and no other weir can start meanwhile', async () => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o644);
+    const server = await startServer(dataDir);
+    expect(modeOf(join(dataDir, 'lock'))).toBe(0o600);
+    const second = await spawnServer(dataDir);
+    expect(await second.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(second.stderr()).toContain('is in use by another weir');
+    await server.stop();
+    removeDirectory(dataDir);
+  });
+});
+
+describe.skipIf(process.getuid === undefined)('a data directory', () => {
+  test.each(['lock', 'store.db'])('whose %s is read-only stops the start', async (name) => {
+    const dataDir = temporaryDirectory();
+    await (await startServer(dataDir)).stop();
+    const path = join(dataDir, name);
+    chmodSync(path, 0o400);
+    const server = await spawnServer(dataDir);
+    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(server.stderr()).toBe(
+      `weir: the data directory ${dataDir} cannot be used: ${path} has mode 0400: weir must be` +
+        ' allowed to read and write it (chmod 600)\n',
+    );
+    removeDirectory(dataDir);
+  });
+});
+
+describe('weir keys create --offline', () => {
+  test('leaves restricted files behind, whatever the umask', async () => {
+    const dataDir = join(temporaryDirectory(), 'data');
+    await (await startServer(dataDir)).stop();
+    execFileSync('rm', [join(dataDir, 'lock')]);
+    const before = process.umask(0);
+    try {
+      const create = ['keys', 'create', '--name', 'k', '--permission', '*', '--offline', '--json'];
+      const command = [join(ROOT, 'dist/cli.js'), ...create, '--data-dir', dataDir];
+      expect(
+        JSON.parse(execFileSync(process.execPath, command, { encoding: 'utf8' })),
+      ).toHaveProperty('key');
+    } finally {
+      process.umask(before);
+    }
+    const modes = readdirSync(dataDir).map((name) => [name, modeOf(join(dataDir, name))]);
+    expect(modes).toEqual(expect.arrayContaining([['lock', 0o600]]));
+    expect(modes.filter(([, mode]) => mode !== 0o600)).toEqual([]);
+    removeDirectory(join(dataDir, '../..'));
+  });
+});

@@ -1,0 +1,208 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  compareLimiters,
+  LIMITERS,
+  type LimiterName,
+  LimiterTrial,
+  type LimitRule,
+} from '../../../bench/micro/accuracy.ts';
+import {
+  boundaryBursts,
+  boundaryThenDrain,
+  burstArrivals,
+  DURATION_MS,
+  evenArrivals,
+  everyMillisecond,
+  fullBursts,
+  poissonArrivals,
+} from '../../../bench/micro/arrivals.ts';
+
+interface Check {
+  at: number;
+  cost: number;
+}
+
+/** Checks in order, many of them at once, next to an end of a window or a duration apart. */
+function checksOf({ durationMs }: LimitRule, costs: fc.Arbitrary<number>): fc.Arbitrary<Check[]> {
+  const wait = fc.oneof(
+    fc.constant(() => 0),
+    fc.integer({ min: 1, max: 3 }).map((ms) => () => ms),
+    fc.integer({ min: 0, max: durationMs }).map((ms) => () => ms),
+    fc.integer({ min: -1, max: 1 }).map((ms) => () => durationMs + ms),
+    fc.integer({ min: -1, max: 1 }).map((ms) => (at: number) => {
+      return Math.max(0, durationMs - (at % durationMs) + ms);
+    }),
+  );
+  const step = fc.record({ wait, times: fc.integer({ min: 1, max: 12 }), cost: costs });
+  return fc.array(step, { minLength: 1, maxLength: 40 }).map((steps) => {
+    let at = 0;
+    return steps.flatMap(({ wait, times, cost }) => {
+      at += wait(at);
+      return Array.from({ length: times }, () => ({ at, cost }));
+    });
+  });
+}
+
+const rules = fc.record({
+  limit: fc.integer({ min: 1, max: 30 }),
+  durationMs: fc.integer({ min: 1, max: 10 }).map((n) => n * 60),
+});
+const scenarios = (costs: fc.Arbitrary<number>) => {
+  return rules.chain((rule) => fc.tuple(fc.constant(rule), checksOf(rule, costs)));
+};
+const anyCost = fc.integer({ min: 1, max: 12 });
+
+/** By its definition: the sum over everything that was ever admitted and is young enough. */
+function usedIn(admitted: readonly Check[], until: number, spanMs: number): number {
+  const inside = admitted.filter(({ at }) => at > until - spanMs && at <= until);
+  return inside.reduce((sum, { cost }) => sum + cost, 0);
+}
+
+function trialsOf(rule: LimitRule, checks: readonly Check[]) {
+  const trial = (name: LimiterName) => {
+    const made = new LimiterTrial(LIMITERS[name](rule), rule);
+    for (const { at, cost } of checks) made.check(at, cost);
+    return made;
+  };
+  return { log: trial('log'), fixed: trial('fixed'), sliding: trial('sliding') };
+}
+
+describe('the log', () => {
+  test('admits exactly what fits into every interval that ends now', () => {
+    fc.assert(
+      fc.property(scenarios(anyCost), ([rule, checks]) => {
+        const log = LIMITERS.log(rule);
+        const admitted: Check[] = [];
+        for (const check of checks) {
+          const fits = usedIn(admitted, check.at, rule.durationMs) + check.cost <= rule.limit;
+          expect(log.allow(check.at, check.cost)).toBe(fits);
+          if (fits) admitted.push(check);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test.each(['fixed', 'sliding'] as const)(
+    'tells what the %s window did wrong, and the most that it let through',
+    (name) => {
+      fc.assert(
+        fc.property(scenarios(anyCost), ([rule, checks]) => {
+          const { limit, durationMs } = rule;
+          const trial = new LimiterTrial(LIMITERS[name](rule), rule);
+          const admitted: Check[] = [];
+          const wrong = { admissions: 0, refusals: 0 };
+          for (const { at, cost } of checks) {
+            const fits = usedIn(admitted, at, durationMs) + cost <= limit;
+            const passed = trial.check(at, cost);
+            if (passed) admitted.push({ at, cost });
+            if (passed && !fits) wrong.admissions++;
+            if (!passed && fits) wrong.refusals++;
+          }
+          const most = (spanMs: number) => {
+            return Math.max(0, ...admitted.map(({ at }) => usedIn(admitted, at, spanMs)));
+          };
+          expect(trial).toMatchObject({
+            tokensAllowed: admitted.reduce((sum, { cost }) => sum + cost, 0),
+            maxPerWindow: most(durationMs),
+            maxPerSixtieth: most(durationMs / 60),
+            wrongAllowed: wrong.admissions,
+            wrongDenied: wrong.refusals,
+          });
+        }),
+        { numRuns: 200 },
+      );
+    },
+  );
+});
+
+describe('whatever comes', () => {
+  test('no time as long as a window admits more than twice the limit', () => {
+    fc.assert(
+      fc.property(scenarios(anyCost), ([rule, checks]) => {
+        const { log, fixed, sliding } = trialsOf(rule, checks);
+        expect(log.maxPerWindow).toBeLessThanOrEqual(rule.limit);
+        // Such a time lies in two windows at most, and none admits more than the limit.
+        expect(fixed.maxPerWindow).toBeLessThanOrEqual(2 * rule.limit);
+        expect(sliding.maxPerWindow).toBeLessThanOrEqual(2 * rule.limit);
+        // So soon behind an end only this part of the use before it has been given back.
+        const atOnce = rule.limit + Math.ceil(rule.limit / 60);
+        expect(sliding.maxPerSixtieth).toBeLessThanOrEqual(atOnce);
+        expect([log.wrongAllowed, log.wrongDenied]).toEqual([0, 0]);
+        expect(fixed.wrongDenied).toBe(0);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('token by token, all in all at most twice what the log admits, at least half of it', () => {
+    fc.assert(
+      fc.property(scenarios(fc.constant(1)), ([rule, checks]) => {
+        const { log, fixed, sliding } = trialsOf(rule, checks);
+        // Whoever refuses one token has admitted the limit in this window and the one before it,
+        // the fixed window in this one; no window has room for more. Else all that came is in.
+        expect(fixed.tokensAllowed).toBeGreaterThanOrEqual(log.tokensAllowed);
+        expect(fixed.tokensAllowed).toBeLessThanOrEqual(2 * log.tokensAllowed);
+        expect(2 * sliding.tokensAllowed).toBeGreaterThanOrEqual(log.tokensAllowed);
+        expect(sliding.tokensAllowed).toBeLessThanOrEqual(2 * log.tokensAllowed);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+describe('on the arrivals of the table', () => {
+  const WINDOWS = 200;
+
+  test.each([
+    ['evenly, 0.5 of the limit', () => evenArrivals(0.5)],
+    ['evenly, 0.9 of the limit', () => evenArrivals(0.9)],
+    ['Poisson, 0.5 of the limit', () => poissonArrivals(0.5)],
+  ])('nobody refuses anything: %s', (name, arrivals) => {
+    const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
+    expect([log.admitted, fixed.admitted, sliding.admitted]).toEqual([1, 1, 1]);
+  });
+
+  test.each([
+    ['Poisson, 0.9', () => poissonArrivals(0.9)],
+    ['Poisson, 1.2', () => poissonArrivals(1.2)],
+    ['Poisson, 5', () => poissonArrivals(5)],
+    ['random bursts, 0.5', () => burstArrivals(0.5)],
+    ['random bursts, 2', () => burstArrivals(2)],
+  ])('at random the sliding window is nearer to the log in all: %s', (name, arrivals) => {
+    const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
+    const off = ({ toLog }: { toLog: number }) => Math.abs(toLog - 1);
+    expect(off(sliding)).toBeLessThanOrEqual(off(fixed));
+    expect(sliding.most).toBeLessThan(fixed.most);
+    expect(log.most).toBeLessThanOrEqual(1);
+    expect([fixed.wronglyRefused, sliding.wronglyRefused! > 0]).toEqual([0, true]);
+  });
+
+  test('around an end the fixed window admits twice the limit, the sliding one does not', () => {
+    const { log, fixed, sliding } = compareLimiters('', boundaryBursts(), WINDOWS);
+    expect(log).toMatchObject({ admitted: 0.5, most: 1 });
+    expect(fixed).toMatchObject({ toLog: 2, most: 2, mostAtOnce: 2 });
+    expect(sliding).toMatchObject({ toLog: 1, most: 1, wronglyAdmitted: 0, wronglyRefused: 0 });
+  });
+
+  test('the sliding window admits twice the limit too, but takes a window for it', () => {
+    const { fixed, sliding } = compareLimiters('', boundaryThenDrain(), WINDOWS);
+    expect(sliding).toMatchObject({ toLog: 2, most: 2, mostAtOnce: 1.02, wronglyAdmitted: 0.5 });
+    expect(fixed).toMatchObject({ toLog: 2, most: 2 });
+    const greedy = compareLimiters('', everyMillisecond(), 4);
+    expect(greedy.fixed).toMatchObject({ most: 2, mostAtOnce: 2 });
+    expect(greedy.sliding).toMatchObject({ most: 2, mostAtOnce: 1.02 });
+  });
+
+  test('the sliding window refuses what the log admits, at worst every second window', () => {
+    const worst = compareLimiters('', fullBursts(DURATION_MS), WINDOWS);
+    expect(worst.log).toMatchObject({ admitted: 1, most: 1 });
+    expect(worst.fixed).toMatchObject({ admitted: 1, most: 1 });
+    expect(worst.sliding).toMatchObject({ admitted: 0.5, wronglyRefused: 1 });
+    const drifting = compareLimiters('', fullBursts(61_000), WINDOWS);
+    expect(drifting.fixed.admitted).toBe(1);
+    expect(drifting.sliding.admitted).toBeGreaterThan(0.5);
+    expect(drifting.sliding.admitted).toBeLessThan(0.75);
+  });
+});

@@ -1,0 +1,122 @@
+import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
+import { expect, test } from 'vitest';
+import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { Hasher } from '../../../src/core/hash.ts';
+import { groupsPerShard, LOCK_LINE, lockAt } from '../../../src/engine/memory/layout.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
+import { SHARDS } from '../../../src/core/constants.ts';
+import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { countOccupiedSlots, readStoredUsage } from '../../support/limiter-model.ts';
+import {
+  COUNTERS,
+  type ContentionTask,
+  counterSpec,
+  HASH_KEY,
+  NAMESPACE,
+  START_MS,
+  type Tally,
+  WINDOWS,
+} from './batch-contention.thread.ts';
+
+const THREAD = new URL('../../../dist/threads/batch-contention.thread.js', import.meta.url);
+
+function runThread(contender: ContentionTask): Promise<Tally> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(THREAD, { workerData: contender });
+    worker.once('message', resolve);
+    worker.once('error', reject);
+  });
+}
+
+test('more threads than cores, 10^6 checks together: all or nothing, and no token lost or double', async () => {
+  const threads = 2 * availableParallelism() + 1;
+  const wanted = 1_100_000;
+  const groups = groupsPerShard(2 * 16_384, SHARDS);
+  const buffers = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+  const clock = new Int32Array(new SharedArrayBuffer(4)).fill(2_000);
+  const shared = { tables: buffers, clock: clock.buffer, readyCount: new SharedArrayBuffer(4) };
+  const tallies = await Promise.all(
+    Array.from({ length: threads }, (_, i) => {
+      const minChecks = Math.ceil(wanted / threads);
+      return runThread({ owner: i + 1, seed: 1 + i, minChecks, threads, ...shared });
+    }),
+  );
+
+  // What no thread may see: an answer that is not all or nothing, a lock out of order, or one kept;
+  // more locks than checks; a counter that had to make room.
+  expect(tallies.flatMap(({ violations }) => violations)).toEqual([]);
+  const tables = buffers.map((buffer, shard) => {
+    return new CounterTable(buffer, shard, threads + 1, 'deny', () => {});
+  });
+  for (const { words } of tables) {
+    for (let group = 0; group < groups; group++) expect(words[lockAt(group)]).toBe(0);
+  }
+
+  const sum = (what: (tally: Tally) => number) =>
+    tallies.reduce((total, tally) => total + what(tally), 0);
+  const hasher = new Hasher(Buffer.from(HASH_KEY));
+  const state = hasher.namespace(NAMESPACE);
+  const wrong: string[] = [];
+  const figures = { tokens: 0, windowsUsed: 0, windowsRefused: 0, tokensInTables: 0 };
+  let there = 0;
+  for (let number = 0; number < COUNTERS; number++) {
+    const { identifier, durationMs, limit, kind } = counterSpec(number);
+    const consumed = (window: number) =>
+      window < 0 ? 0 : sum((tally) => tally.consumed[number * WINDOWS + window]);
+    let before = 0;
+    for (let window = 0; window < WINDOWS; window++) {
+      const at = number * WINDOWS + window;
+      const used = consumed(window);
+      const seen = Math.max(...tallies.map((tally) => tally.maxUsageSeen[at]));
+      const refused = Math.min(...tallies.map((tally) => tally.smallestDenied[at]));
+      const name = `${kind} counter ${number}, window ${window}`;
+      if (used > limit) wrong.push(`${name}: ${used} of ${limit} consumed`);
+      // The last to consume saw all that was; nobody ever saw more, but for what was carried over.
+      const carried = kind === 'fixed' ? 0 : before;
+      if (seen < used || seen > used + carried) wrong.push(`${name}: ${seen} seen of ${used}`);
+      // What was refused was too much then, and so is in the end.
+      if (used + carried + refused <= limit) wrong.push(`${name}: ${refused} refused at ${used}`);
+      figures.tokens += used;
+      if (used > 0) figures.windowsUsed++;
+      if (refused < Number.POSITIVE_INFINITY) figures.windowsRefused++;
+      before = used;
+    }
+    hasher.hash(state, identifier);
+    const { group, doubles } = tables[shardOf(hasher)];
+    const use = readStoredUsage(tables, hasher, durationMs);
+    const latest = doubles[group.lock / 2 + LOCK_LINE.latestMs];
+    const window = Math.floor(latest / durationMs) - Math.floor(START_MS / durationMs);
+    const [current, previous] = [consumed(window), consumed(window - 1)];
+    if (use !== undefined) there++;
+    const inTable = [Number(use?.current ?? 0), Number(use?.previous ?? 0)];
+    figures.tokensInTables += inTable[0] + inTable[1];
+    if (inTable[0] !== current || inTable[1] !== previous) {
+      wrong.push(`${kind} counter ${number}: ${inTable} there, ${current},${previous} consumed`);
+    }
+  }
+  expect(wrong).toEqual([]);
+  expect(countOccupiedSlots(tables)).toBe(there);
+
+  const elapsed = Atomics.load(clock, 0);
+  const [items, requests, passed] = [
+    sum((tally) => tally.checks),
+    sum((tally) => tally.requests),
+    sum((tally) => tally.passed),
+  ];
+  expect(items).toBeGreaterThanOrEqual(1_000_000);
+  expect(elapsed).toBeGreaterThan(20_000);
+  expect(passed).toBeGreaterThan(requests / 10);
+  expect(requests - passed).toBeGreaterThan(requests / 10);
+  expect(figures.windowsRefused).toBeGreaterThan(500);
+  const singles = sum((tally) => tally.singleChecks);
+  const [locks, steps] = [sum((tally) => tally.locks), sum((tally) => tally.waitSteps)];
+  const mostSteps = Math.max(...tallies.map((tally) => tally.maxWaitSteps));
+  console.info(
+    `${threads} threads, ${items} checks in ${requests} requests, of which ${passed} passed` +
+      ` with ${sum((tally) => tally.passedChecks)} checks, and ${singles} single ones;` +
+      ` ${figures.tokens} tokens in ${figures.windowsUsed} windows, ${figures.windowsRefused}` +
+      ` of them with refusals, ${Math.floor(elapsed / 1_000)} s; ${figures.tokensInTables} tokens` +
+      ` in the end; ${locks} locks, ${steps} steps of waiting, ${mostSteps} at most for one`,
+  );
+});

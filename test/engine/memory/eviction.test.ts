@@ -1,0 +1,145 @@
+import { describe, expect, test } from 'vitest';
+import {
+  BUCKET_BYTES,
+  BUCKET_SLOTS,
+  NO_SLOT,
+  SLOT,
+  SLOT_WORD,
+  slotAt,
+} from '../../../src/engine/memory/layout.ts';
+import { chooseEviction } from '../../../src/engine/memory/eviction.ts';
+
+const NOW = 1_000_500;
+const [MINE, CROWD, OTHER] = [1, 2, 3];
+/** Of the newcomer: what is not set of others is 0. */
+const NEW_COUNTER = { h0: 0, h1: 0, h2: 0, h3: 5 };
+
+interface CounterCase {
+  namespace: number;
+  used: number;
+  denied?: boolean;
+  /** Of 1 000 ms; the current one is 1 000, unless it is another. */
+  window?: number;
+  duration?: number;
+  /** Of the newcomer itself. */
+  isOwn?: boolean;
+}
+
+/** No counter. */
+const NO_COUNTER = -1;
+
+/**
+ * Sixteen counters with a limit of 100 in two buckets, the first eight in the first.
+ * @returns the number of one, or NOBODY
+ */
+function evictedIndex(counters: CounterCase[], newcomer: number): number {
+  expect(counters.length).toBe(2 * BUCKET_SLOTS);
+  const [a, b] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
+  const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
+  const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+  counters.forEach(({ namespace, used, denied, window = 1_000, duration = 1_000, isOwn }, i) => {
+    const slot = slotAt(a, i);
+    memory.words[slot * 2 + SLOT_WORD.tag] = isOwn ? NEW_COUNTER.h3 : 7;
+    memory.words[slot * 2 + SLOT_WORD.namespace] = namespace;
+    memory.doubles[slot + SLOT.duration] = duration;
+    memory.doubles[slot + SLOT.newest] = window;
+    memory.doubles[slot + SLOT.cells + (window & 1)] = used;
+    memory.doubles[slot + SLOT.limit] = 100;
+    memory.words[slot * 2 + SLOT_WORD.denied] = denied ? 1 << (window & 1) : 0;
+  });
+  const victim = chooseEviction(memory, a, b, NEW_COUNTER, newcomer, NOW);
+  return victim === NO_SLOT ? NO_COUNTER : counters.findIndex((_, i) => slotAt(a, i) === victim);
+}
+
+/** Counters of so many namespaces in turn, all half used, with some of them changed. */
+function counters(
+  namespaces: number[],
+  changes: Record<number, Partial<CounterCase>> = {},
+): CounterCase[] {
+  return Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => {
+    return { namespace: namespaces[i % namespaces.length], used: 50, ...changes[i] };
+  });
+}
+
+const counterSetWithMajority = (changes: Record<number, Partial<CounterCase>>) => {
+  const places = counters([OTHER], changes);
+  for (let i = 0; i < 9; i++) places[i].namespace = CROWD;
+  return places;
+};
+
+describe('the victim', () => {
+  test('is the unguarded counter with the smallest used share of its limit', () => {
+    expect(evictedIndex(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 8 } }), MINE)).toBe(
+      12,
+    );
+    expect(evictedIndex(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 10 } }), MINE)).toBe(
+      3,
+    );
+  });
+
+  test('of equal shares is the one whose window ends first', () => {
+    const places = counters([MINE, OTHER], { 5: { duration: 60_000, window: 16 } });
+    for (const [i, place] of places.entries()) {
+      if (i !== 5 && i !== 11) Object.assign(place, { duration: 90_000, window: 11 });
+      if (i === 11) Object.assign(place, { duration: 30_000, window: 33 });
+    }
+    // Ends: 1 020 000 for 5 and 11, 1 080 000 for the rest; the first of equals stays.
+    expect(evictedIndex(places, MINE)).toBe(5);
+  });
+
+  test('is a counter of the newcomer itself only where there is no other', () => {
+    const own = { namespace: MINE, used: 1, isOwn: true };
+    expect(evictedIndex(counters([MINE, OTHER], { 2: own, 7: { used: 49 } }), MINE)).toBe(7);
+    const guarded = Object.fromEntries(
+      Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => [i, { denied: true }]),
+    );
+    expect(evictedIndex(counters([MINE, OTHER], { ...guarded, 2: own }), MINE)).toBe(2);
+    expect(
+      evictedIndex(counters([MINE, OTHER], { ...guarded, 2: own, 9: { used: 99 } }), MINE),
+    ).toBe(9);
+    expect(evictedIndex(counters([MINE], { ...guarded, 2: own, 9: { used: 99 } }), MINE)).toBe(9);
+  });
+
+  test('is never a counter that has refused someone in a window that still runs', () => {
+    const places = counters([MINE, OTHER], { 4: { used: 1, denied: true }, 6: { used: 30 } });
+    expect(evictedIndex(places, MINE)).toBe(6);
+  });
+
+  test('may be one that refused in a window that has ended; its share counts as 0', () => {
+    const places = counters([MINE, OTHER], {
+      2: { used: 1 },
+      4: { used: 100, denied: true, window: 999 },
+    });
+    expect(evictedIndex(places, MINE)).toBe(4);
+  });
+
+  test('is nobody when all are guarded and no namespace holds more than half', () => {
+    const places = counters([MINE, OTHER]).map((place) => ({ ...place, denied: true }));
+    expect(evictedIndex(places, MINE)).toBe(NO_COUNTER);
+    expect(evictedIndex(places, CROWD)).toBe(NO_COUNTER);
+  });
+
+  test('comes from a namespace with more than half of the places, even if others used less', () => {
+    const changes = { 2: { used: 20 }, 12: { used: 1 } };
+    expect(evictedIndex(counterSetWithMajority(changes), CROWD)).toBe(2);
+    expect(evictedIndex(counterSetWithMajority(changes), MINE)).toBe(2);
+    // Exactly half is not more than half.
+    const half = counterSetWithMajority(changes);
+    half[8].namespace = OTHER;
+    expect(evictedIndex(half, MINE)).toBe(12);
+  });
+
+  test('for a newcomer of another namespace is a guarded one of the crowd, if that is all it has', () => {
+    const places = counterSetWithMajority({ 12: { used: 1 } });
+    for (let i = 0; i < 9; i++) Object.assign(places[i], { denied: true, used: i === 7 ? 60 : 90 });
+    expect(evictedIndex(places, MINE)).toBe(7);
+  });
+
+  test('for a newcomer of the crowd itself is never a guarded one of the crowd', () => {
+    const places = counterSetWithMajority({ 12: { used: 1 } });
+    for (let i = 0; i < 9; i++) Object.assign(places[i], { denied: true });
+    expect(evictedIndex(places, CROWD)).toBe(12);
+    for (const place of places) place.denied = true;
+    expect(evictedIndex(places, CROWD)).toBe(NO_COUNTER);
+  });
+});

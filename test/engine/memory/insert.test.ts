@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+import { isCounterOf } from '../../../src/engine/memory/find.ts';
+import {
+  BUCKET_BYTES,
+  BUCKET_SLOTS,
+  type MemoryViews,
+  NO_SLOT,
+  SLOT,
+  SLOT_WORD,
+  slotAt,
+} from '../../../src/engine/memory/layout.ts';
+import { findFreeSlot, writeCounter } from '../../../src/engine/memory/insert.ts';
+
+const NOW = 1_000_500;
+const SECOND = 1_000;
+const [A, B] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
+/** Its own place in each bucket. */
+const OWN = 5;
+const WHERE = {
+  bucketA: A,
+  bucketB: B,
+  preferredSlotA: slotAt(A, OWN),
+  preferredSlotB: slotAt(B, OWN),
+};
+
+function newMemory(): MemoryViews {
+  const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
+  return { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+}
+
+const identity = (h: number) => ({ h0: h, h1: h + 1, h2: h + 2, h3: h + 3 });
+
+function fillTestSlot(memory: MemoryViews, slot: number, window = NOW / SECOND, h = 1_000): void {
+  const cells = { newest: Math.floor(window), current: 3, previous: 2 };
+  writeCounter(memory, slot, identity(h), 7, cells, SECOND, 10);
+}
+
+/** Where a newcomer goes when these places are taken. */
+function insertPosition(inA: number[], inB: number[], expired: { a?: number; b?: number } = {}) {
+  const memory = newMemory();
+  for (const index of inA)
+    fillTestSlot(memory, slotAt(A, index), expired.a === index ? 1 : undefined);
+  for (const index of inB)
+    fillTestSlot(memory, slotAt(B, index), expired.b === index ? 1 : undefined);
+  const slot = findFreeSlot(memory, WHERE, NOW);
+  if (slot === NO_SLOT) return 'none';
+  return slot < B ? `a${(slot - A) / slotAt(0, 1)}` : `b${(slot - B) / slotAt(0, 1)}`;
+}
+
+const ALL = [0, 1, 2, 3, 4, 5, 6, 7];
+
+describe('a newcomer', () => {
+  test('goes to its own slot of the first bucket, else of the second', () => {
+    expect(insertPosition([], [])).toBe('a5');
+    expect(insertPosition([0, 1, 2], [])).toBe('a5');
+    expect(insertPosition([5], [])).toBe('b5');
+    expect(insertPosition([5], [0, 1, 2])).toBe('b5');
+  });
+
+  test('goes there in a bucket that is half full only where the other is no emptier', () => {
+    expect(insertPosition([0, 1, 2, 3], [0, 1, 2])).toBe('b5');
+    expect(insertPosition([0, 1, 2, 3], [0, 1, 2, 5])).toBe('a5');
+    expect(insertPosition([0, 1, 2, 3, 4, 6], [0, 1, 2, 3, 5])).toBe('b4');
+    expect(insertPosition([0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 6])).toBe('a4');
+  });
+
+  test('that finds both its own taken goes to the bucket with more room', () => {
+    expect(insertPosition([5], [5])).toBe('a0');
+    expect(insertPosition([0, 5], [5])).toBe('b0');
+    expect(insertPosition(ALL, [0, 1, 2, 3, 4, 5, 6])).toBe('b7');
+    expect(insertPosition(ALL, ALL)).toBe('none');
+  });
+
+  test('takes the slot of an expired counter like an empty one', () => {
+    expect(insertPosition([5], [], { a: 5 })).toBe('a5');
+    expect(insertPosition(ALL, ALL, { b: 2 })).toBe('b2');
+    // Expired counters are room: without them the second bucket would be the emptier one.
+    expect(insertPosition([0, 1, 2, 3], [0, 1, 2], { a: 1 })).toBe('a5');
+  });
+});
+
+test('a slot whose filling was cut off at any store is of nobody, or whole', () => {
+  const whole = newMemory();
+  fillTestSlot(whole, A, undefined, 50);
+  for (let stores = 0; stores < 13; stores++) {
+    const memory = newMemory();
+    fillTestSlot(memory, A, 1, 20);
+    let left = stores;
+    const dying = <T extends Int32Array | Float64Array>(all: T): T => {
+      return new Proxy(all, {
+        get: (_, at) => all[Number(at)],
+        set: (_, at, value) => {
+          if (left-- <= 0) throw new Error('dead');
+          all[Number(at)] = value;
+          return true;
+        },
+      });
+    };
+    const { words, doubles } = memory;
+    let died = false;
+    try {
+      fillTestSlot({ words: dying(words), doubles: dying(doubles) }, A, undefined, 50);
+    } catch (error) {
+      expect((error as Error).message).toBe('dead');
+      died = true;
+    }
+    // Before the first store it is still the other's; after the last it is the newcomer's.
+    expect([stores, isCounterOf(memory, A, identity(20), SECOND)]).toEqual([stores, stores === 0]);
+    expect([stores, isCounterOf(memory, A, identity(50), SECOND)]).toEqual([stores, !died]);
+    expect([stores, died]).toEqual([stores, stores < 12]);
+    if (stores > 0 && died) expect(words[A * 2 + SLOT_WORD.tag]).toBe(0);
+    if (!died) expect(doubles.slice(A, A + 8)).toEqual(whole.doubles.slice(A, A + 8));
+  }
+  expect(whole.doubles[A + SLOT.limit]).toBe(10);
+});

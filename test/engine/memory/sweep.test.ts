@@ -1,0 +1,67 @@
+import { describe, expect, test } from 'vitest';
+import { lockAt } from '../../../src/engine/memory/layout.ts';
+import { COUNTERS_MIN } from '../../../src/core/constants.ts';
+import { TestTables } from '../../support/test-tables.ts';
+
+const NOW = 1_700_000_000_000;
+const MINUTE = 60_000;
+
+const removed = (tables: TestTables) =>
+  tables.sweepers.reduce((sum, { removedCount }) => sum + removedCount, 0);
+
+describe('a sweep', () => {
+  test('removes what is expired and counts what lives, in each round anew', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    for (let i = 0; i < 500; i++) tables.decide(`short_${i}`, { duration: 1_000 });
+    for (let i = 0; i < 300; i++) tables.decide(`long_${i}`);
+    expect([tables.countLive(), removed(tables)]).toEqual([800, 0]);
+    expect([tables.countLive(NOW + 2_000), removed(tables)]).toEqual([300, 500]);
+    tables.decide('one more', { now: NOW + 2_000 });
+    expect(tables.countLive(NOW + 2_001)).toBe(301);
+    expect([tables.countLive(NOW + 3 * MINUTE), removed(tables)]).toEqual([0, 801]);
+  });
+
+  test('counts what was decided in the millisecond in which it looked', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    for (let i = 0; i < 50; i++) {
+      tables.decide(`user_${i}`);
+      tables.countLive();
+    }
+    expect(tables.countLive(NOW + 1)).toBe(50);
+  });
+
+  test('does not give a spent window out again to a thread whose clock reading is old', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    const start = Math.floor(NOW / 1_000) * 1_000;
+    tables.decide('a', { duration: 1_000, cost: 10, now: start });
+    expect(tables.countLive(start + 2_000)).toBe(0);
+    const late = tables.decide('a', { duration: 1_000, cost: 10, now: start });
+    expect([late.allowed, late.reset]).toEqual([true, start + 3_000]);
+  });
+
+  test('waits for no lock: a group that is held has its turn in another round', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    for (let i = 0; i < 500; i++) tables.decide(`user_${i}`, { duration: 1_000 });
+    const [{ words }] = tables.tables;
+    words[lockAt(0)] = 77;
+    const held = 500 - tables.decide('x', { cost: 0 }).remaining;
+    expect(held).toBeGreaterThan(0);
+    tables.countLive(NOW + 5_000);
+    const before = removed(tables);
+    expect(before).toBeLessThan(500);
+    words[lockAt(0)] = 0;
+    expect(tables.countLive(NOW + 5_000)).toBe(0);
+    expect(removed(tables)).toBe(500);
+  });
+
+  test('leaves alone what nobody used since, and looks at the rest a few groups in a step', () => {
+    const tables = new TestTables(1_048_576);
+    for (let i = 0; i < 20_000; i++) tables.decide(`user_${i}`);
+    const [sweeper] = tables.sweepers;
+    let steps = 1;
+    while (!sweeper.step(NOW + 1)) steps++;
+    expect(steps).toBeGreaterThan(50);
+    while (!sweeper.step(NOW + 2));
+    expect(sweeper.step(NOW + 3)).toBe(true);
+  });
+});

@@ -1,0 +1,299 @@
+import { describe, expect, test } from 'vitest';
+import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
+import type { Hasher } from '../../../src/core/hash.ts';
+import { lockAt, TABLE_HEADER, tableBytes } from '../../../src/engine/memory/layout.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
+import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
+import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { IS_SHORTENED } from '../../support/test-scale.ts';
+import { TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
+
+const NOW = 1_700_000_000_000;
+const MINUTE = 60_000;
+
+describe('a counter', () => {
+  test('is one per namespace, identifier and duration, and not per limit', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    expect(tables.decide('a', { cost: 4 }).remaining).toBe(6);
+    expect(tables.decide('a', { cost: 1, limit: 20 }).remaining).toBe(15);
+    expect(tables.decide('b', { cost: 1 }).remaining).toBe(9);
+    expect(tables.decide('a', { cost: 1 }, 'other').remaining).toBe(9);
+    expect(tables.decide('a', { cost: 1, duration: 2 * MINUTE }).remaining).toBe(9);
+    expect(tables.decide('a', { cost: 0 }).remaining).toBe(5);
+    expect(tables.countLive()).toBe(4);
+  });
+
+  test('is not made by a cost of 0, nor by a refusal', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    expect(tables.decide('a', { cost: 0 })).toMatchObject({ allowed: true, remaining: 10 });
+    expect(tables.decide('a', { cost: 11 })).toMatchObject({ allowed: false, remaining: 10 });
+    expect(tables.countLive()).toBe(0);
+  });
+
+  test('starts anew in the next window, and is expired after the one after', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    const start = Math.floor(NOW / MINUTE) * MINUTE;
+    tables.decide('a', { cost: 10, now: start + MINUTE - 1 });
+    expect(tables.decide('a', { now: start + MINUTE - 1 })).toMatchObject({ allowed: false });
+    expect(tables.decide('a', { now: start + MINUTE })).toMatchObject({
+      allowed: true,
+      remaining: 9,
+      reset: start + 2 * MINUTE,
+    });
+    expect(tables.countLive(start + 3 * MINUTE - 1)).toBe(1);
+    expect(tables.countLive(start + 3 * MINUTE)).toBe(0);
+  });
+
+  test('does not give a spent window out again to a thread whose clock reading is old', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    const old = Math.floor(NOW / 1_000) * 1_000;
+    tables.decide('a', { duration: 1_000, cost: 10, now: old });
+    // Long after, its expired slot has been reused, as those of all others.
+    for (let i = 0; i < 100_000; i++) tables.decide(`x${i}`, { now: old + 10_000 });
+    const late = tables.decide('a', { duration: 1_000, cost: 1, now: old });
+    expect(late.reset).toBe(old + 11_000);
+  });
+});
+
+describe('a table', () => {
+  test.each([COUNTERS_MIN, 65_536, ...(IS_SHORTENED ? [] : [1_048_576])])(
+    'of %i counters holds as many without evicting one',
+    (capacity) => {
+      const tables = new TestTables(capacity);
+      for (let i = 0; i < capacity; i++) tables.decide(`user_${i}`);
+      expect(tables.evicted + tables.full).toBe(0);
+      expect(tables.countLive()).toBe(capacity);
+      for (let i = 0; i < capacity; i += 97) {
+        expect(tables.decide(`user_${i}`, { cost: 0 }).remaining).toBe(9);
+      }
+    },
+  );
+
+  test('filled ten times over gives up the least used, and forgets nobody that it refuses', () => {
+    const capacity = 16_384;
+    const tables = new TestTables(capacity);
+    const refused = Array.from({ length: 1_000 }, (_, i) => `refused_${i}`);
+    const busy = Array.from({ length: 1_000 }, (_, i) => `busy_${i}`);
+    for (const id of refused) {
+      tables.decide(id, { limit: 5, cost: 5 });
+      expect(tables.decide(id, { limit: 5 }).allowed).toBe(false);
+    }
+    for (const id of busy) tables.decide(id, { limit: 100, cost: 90 });
+    for (let i = 0; i < 10 * capacity; i++) tables.decide(`spray_${i}`, { limit: 100 });
+    expect(tables.evicted).toBeGreaterThan(7 * capacity);
+    for (const id of refused) expect(tables.decide(id, { limit: 5 }).allowed).toBe(false);
+    for (const id of busy) expect(tables.decide(id, { limit: 100, cost: 0 }).remaining).toBe(10);
+    expect(tables.full).toBe(0);
+  });
+
+  test('takes an expired counter before any live one', () => {
+    const capacity = 16_384;
+    const tables = new TestTables(capacity);
+    for (let i = 0; i < 3 * capacity; i++)
+      tables.decide(`old_${i}`, { limit: 1_000, duration: 1_000 });
+    const before = tables.evicted;
+    const now = NOW + 2_000;
+    for (let i = 0; i < capacity; i++) tables.decide(`new_${i}`, { now });
+    expect(tables.evicted).toBe(before);
+    expect(tables.countLive(now)).toBe(capacity);
+  });
+
+  test('with room for nobody refuses a newcomer until the earliest reset', () => {
+    const tables = tablesOfDeniedCounters('deny', 1_000);
+    const before = tables.full;
+    const answer = { ...tables.decide('newcomer', { limit: 7, duration: 3_600_000 }, 'fresh') };
+    expect(tables.full).toBe(before + 1);
+    const reset = Math.floor(NOW / MINUTE) * MINUTE + MINUTE;
+    expect(answer).toMatchObject({ allowed: false, remaining: 0, reset, outcome: OUTCOME.full });
+  });
+
+  test('with room for nobody admits a newcomer uncounted, where it is told to', () => {
+    const tables = tablesOfDeniedCounters('allow', 1_000);
+    const before = tables.full;
+    for (let i = 0; i < 2; i++) {
+      const answer = tables.decide('newcomer', { limit: 7, cost: 2 }, 'fresh');
+      expect(answer).toMatchObject({ allowed: true, remaining: 5 });
+    }
+    expect(tables.full).toBe(before + 2);
+  });
+
+  test('full of one namespace that refuses all has room for a newcomer of another', () => {
+    const tables = tablesOfDeniedCounters('deny', 1);
+    for (let i = 0; i < 100; i++) {
+      expect(tables.decide(`n${i}`, {}, 'other').allowed).toBe(true);
+      expect(tables.decide(`n${i}`, { cost: 0 }, 'other').remaining).toBe(9);
+    }
+    const before = tables.full;
+    tables.decide('one more', {}, 'ns_0');
+    expect(tables.full).toBe(before + 1);
+  });
+});
+
+describe('a look without the lock', () => {
+  test('sees what a decision would answer, and changes nothing', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    expect(tables.peek('a')).toBeUndefined();
+    tables.decide('a', { cost: 7 });
+    const words = tables.tables.map((table) => [...table.words]);
+    for (const cost of [0, 1, 3]) {
+      const seen = { ...tables.peek('a', { cost }) };
+      expect(seen).toEqual({ ...tables.decide('a', { cost, isCounted: false }) });
+    }
+    expect(tables.peek('a', { now: NOW + MINUTE })).toMatchObject({ allowed: true, remaining: 9 });
+    // A refusal has to be had under the lock, where it is remembered.
+    expect(tables.peek('a', { cost: 4 })).toBeUndefined();
+    expect(tables.tables.map((table) => [...table.words])).toEqual(words);
+  });
+
+  test('is not kept waiting by whoever has the lock', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    tables.decide('a', { cost: 2 });
+    for (const { words, groups } of tables.tables) {
+      for (let group = 0; group < groups; group++) words[lockAt(group)] = 77;
+    }
+    expect(tables.peek('a')).toMatchObject({ allowed: true, remaining: 7 });
+  });
+});
+
+describe('a deduction', () => {
+  const start = Math.floor(NOW / MINUTE) * MINUTE;
+  const window = start / MINUTE;
+  const used = (tables: TestTables, now = NOW) =>
+    10 - tables.decide('a', { cost: 0, now }).remaining;
+
+  test('is not made by the check that it follows, which leaves a counter behind', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    expect(tables.decide('a', { cost: 4, isCounted: false })).toMatchObject({
+      allowed: true,
+      remaining: 6,
+      reset: start + MINUTE,
+    });
+    expect([used(tables), tables.countLive()]).toEqual([0, 1]);
+    expect(tables.deduct('a', { cost: 4, window })).toBe(DEDUCTION_OUTCOME.applied);
+    expect(used(tables)).toBe(4);
+  });
+
+  test('counts in the window of its check, also when the next has begun, and in no other', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    tables.decide('a', { cost: 1 });
+    tables.decide('a', { cost: 2, now: NOW + MINUTE });
+    const now = NOW + MINUTE;
+    expect(tables.deduct('a', { cost: 5, window, now })).toBe(DEDUCTION_OUTCOME.applied);
+    expect(used(tables, now)).toBe(2);
+    expect(tables.deduct('a', { cost: 3, window: window + 1, now })).toBe(
+      DEDUCTION_OUTCOME.applied,
+    );
+    expect(used(tables, now)).toBe(5);
+    expect(tables.deduct('a', { cost: 3, window, now: now + MINUTE })).toBe(
+      DEDUCTION_OUTCOME.windowEnded,
+    );
+  });
+
+  test('moves its counter forward when it is the first in its window', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    tables.decide('a', { cost: 9 });
+    const now = NOW + MINUTE;
+    expect(tables.decide('a', { cost: 2, isCounted: false, now }).remaining).toBe(8);
+    expect(tables.deduct('a', { cost: 2, window: window + 1, now })).toBe(
+      DEDUCTION_OUTCOME.applied,
+    );
+    expect(used(tables, now)).toBe(2);
+  });
+
+  test('makes its counter anew when that had to make room', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    tables.decide('a', { cost: 4, isCounted: false });
+    for (let i = 0; i < 20 * COUNTERS_MIN; i++) tables.decide(`x${i}`, { cost: 5 });
+    expect([DEDUCTION_OUTCOME.applied, DEDUCTION_OUTCOME.evicted]).toContain(
+      tables.deduct('a', { cost: 4, window }),
+    );
+    expect(used(tables)).toBe(4);
+  });
+
+  test('cut off at any store and made again lets a new window begin with no old use', () => {
+    for (const jump of [1, 2, 3]) {
+      for (let stores = 0; stores < 6; stores++) {
+        const tables = new TestTables(COUNTERS_MIN);
+        for (const now of [NOW - MINUTE, NOW]) tables.decide('a', { cost: 10, now });
+        const table = tables.tables[shardOf(tables.hasher)];
+        const { doubles } = table;
+        let left = stores;
+        const dying = new Proxy(doubles, {
+          get: (all, at) => all[Number(at)],
+          set: (all, at, value) => {
+            if (left-- === 0) throw new Error('dead');
+            all[Number(at)] = value;
+            return true;
+          },
+        });
+        const now = NOW + jump * MINUTE;
+        const again = { window: window + jump, cost: 1, now };
+        Object.assign(table, { doubles: dying });
+        try {
+          tables.deduct('a', again);
+        } catch (error) {
+          expect((error as Error).message).toBe('dead');
+        }
+        Object.assign(table, { doubles });
+        tables.deduct('a', again);
+        expect([jump, stores, used(tables, now) <= 2]).toEqual([jump, stores, true]);
+        expect(used(tables, now)).toBeGreaterThanOrEqual(1);
+      }
+    }
+  });
+
+  test('may go beyond the limit, and never beyond an exact number', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    tables.decide('a', { cost: 10 });
+    tables.deduct('a', { cost: 3, window });
+    expect(tables.decide('a')).toMatchObject({ allowed: false, remaining: 0 });
+    expect(tables.decide('a', { limit: 15 })).toMatchObject({ allowed: true, remaining: 1 });
+    for (let i = 0; i < 3; i++) tables.deduct('a', { cost: AMOUNT_MAX, window });
+    expect(tables.decide('a', { limit: AMOUNT_MAX })).toMatchObject({
+      allowed: false,
+      remaining: 0,
+    });
+  });
+});
+
+describe('attaching', () => {
+  const buffer = () => allocateTable(3, 2);
+  const attach = (to: SharedArrayBuffer) => new CounterTable(to, 3, 1, 'deny', () => {});
+  const corrupted = (at: number) => {
+    const damaged = buffer();
+    new Int32Array(damaged)[at]++;
+    return damaged;
+  };
+
+  test('checks magic number, version, shard, shape and owner', () => {
+    expect(attach(buffer()).groups).toBe(2);
+    expect(() => attach(corrupted(TABLE_HEADER.magic))).toThrow('magic');
+    expect(() => attach(corrupted(TABLE_HEADER.version))).toThrow('version');
+    expect(() => attach(corrupted(TABLE_HEADER.shard))).toThrow('shard is 4, not 3');
+    expect(() => attach(corrupted(TABLE_HEADER.groups))).toThrow(
+      `${tableBytes(2)} bytes for 3 groups`,
+    );
+    expect(() => new CounterTable(buffer(), 3, 0, 'deny', () => {})).toThrow('own');
+  });
+
+  test('a failed assertion inside a decision leaves no lock behind', () => {
+    const tables = new TestTables(COUNTERS_MIN);
+    const [table] = tables.tables;
+    let held = 0;
+    const broken = {
+      h1: 0,
+      h2: 0,
+      get h3(): number {
+        held = Atomics.load(table.words, lockAt(0));
+        throw new Error('broken');
+      },
+    } as unknown as Hasher;
+    const terms = { limit: 1, durationMs: MINUTE, cost: 1, isSliding: false };
+    expect(() => table.decide(broken, 1, NOW, terms, true, tables.decision)).toThrow('broken');
+    expect(held).toBe(1);
+    for (let group = 0; group < table.groups; group++) {
+      expect(Atomics.load(table.words, lockAt(group))).toBe(0);
+    }
+  });
+});

@@ -1,0 +1,257 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
+import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
+import {
+  addUsage,
+  type Cells,
+  type Decision,
+  isCurrent,
+  isExpired,
+  type Judge,
+  NO_WINDOW,
+} from '../../../../src/engine/memory/windows/window.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
+
+const newCells = (): Cells => ({ newest: NO_WINDOW, current: 0, previous: 0 });
+
+/** Judges, and counts what was admitted, as the table does. */
+function decide(
+  judge: Judge,
+  cells: Cells,
+  now: number,
+  limit: number,
+  durationMs: number,
+  cost: number,
+): Decision {
+  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+  const isSliding = judge === judgeSliding;
+  judge(cells, now, { limit, durationMs, cost, isSliding }, decision);
+  if (decision.allowed && cost > 0) addUsage(cells, decision.window, cost);
+  return decision;
+}
+
+/** Rules of the API in exact integers, and a map of all windows that ever were. */
+class WindowModel {
+  readonly used = new Map<bigint, bigint>();
+  newest = BigInt(NO_WINDOW);
+  readonly isSliding: boolean;
+
+  constructor(isSliding: boolean) {
+    this.isSliding = isSliding;
+  }
+
+  decide(now: number, limit: number, duration: number, cost: number) {
+    const length = BigInt(duration);
+    const clock = BigInt(now) / length;
+    const window = clock > this.newest ? clock : this.newest;
+    const admitted = cost === 0 || this.#use(window, now, length) + BigInt(cost) <= BigInt(limit);
+    if (admitted && cost > 0) {
+      this.used.set(window, (this.used.get(window) ?? 0n) + BigInt(cost));
+      this.newest = window;
+    }
+    const left = BigInt(limit) - this.#use(window, now, length);
+    const isTold = admitted || !this.isSliding;
+    return {
+      allowed: admitted,
+      remaining: isTold && left > 0n ? Number(left) : 0,
+      reset: Number((window + 1n) * length),
+      window: Number(window),
+    };
+  }
+
+  /** What counts as used, with the elapsed share of the window as the fraction that it is. */
+  #use(window: bigint, now: number, length: bigint): bigint {
+    const used = this.used.get(window) ?? 0n;
+    if (!this.isSliding) return used;
+    const passed = BigInt(now) - window * length;
+    const elapsed = { over: passed < 0n ? 0n : passed, under: length };
+    const before = this.used.get(window - 1n) ?? 0n;
+    return used + (before * (elapsed.under - elapsed.over)) / elapsed.under;
+  }
+}
+
+const amount = (minimum: number) =>
+  fc.oneof(
+    fc.integer({ min: minimum, max: 20 }),
+    fc.integer({ min: minimum, max: AMOUNT_MAX }),
+    fc.integer({ min: AMOUNT_MAX - 20, max: AMOUNT_MAX }),
+  );
+const duration = fc.oneof(
+  fc.constantFrom(1_000, 1_001, 60_000, 86_400_000, DURATION_MAX_MS),
+  fc.integer({ min: DURATION_MIN_MS, max: DURATION_MAX_MS }),
+);
+
+/** What holds of both. */
+describe.each([
+  ['fixed', judgeFixed],
+  ['sliding', judgeSliding],
+] as const)('the %s window', (name, judge) => {
+  test('equals an exact model on random checks, with a clock that steps both ways', () => {
+    const step = fc.record({
+      part: fc.double({ min: -1.5, max: 2, noNaN: true }),
+      limit: amount(0),
+      cost: amount(0),
+    });
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1.6e12, max: 4e12 }),
+        duration,
+        fc.array(step, { minLength: 1, maxLength: 60 }),
+        (start, length, steps) => {
+          const model = new WindowModel(name === 'sliding');
+          const cells = newCells();
+          let now = start;
+          for (const { part, limit, cost } of steps) {
+            now = Math.min(7e12, Math.max(0, Math.floor(now + part * length)));
+            const expected = model.decide(now, limit, length, cost);
+            expect(decide(judge, cells, now, limit, length, cost)).toEqual(expected);
+          }
+          expect(BigInt(cells.current)).toBe(model.used.get(model.newest) ?? 0n);
+          const before = cells.newest === NO_WINDOW ? 0n : model.used.get(model.newest - 1n);
+          expect(BigInt(cells.previous)).toBe(before ?? 0n);
+        },
+      ),
+      { numRuns: 5_000 },
+    );
+  });
+
+  test('judges without changing the cells', () => {
+    const cells = { newest: 5, current: 3, previous: 4 };
+    for (const now of [4_000, 5_000, 5_999, 6_500, 9_000]) {
+      const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+      const terms = { limit: 9, durationMs: 1_000, cost: 1, isSliding: name === 'sliding' };
+      judge(Object.freeze({ ...cells }), now, terms, decision);
+      expect(decision.window).toBe(Math.max(5, Math.floor(now / 1_000)));
+    }
+  });
+
+  test('with a cost of 0 passes, whatever is used, and says what is left', () => {
+    const cells = { newest: 5, current: 10, previous: 7 };
+    const at = { allowed: true, reset: 6_000, window: 5 };
+    expect(decide(judge, cells, 5_000, 20, 1_000, 0)).toMatchObject({ allowed: true });
+    expect(decide(judge, cells, 5_999, 14, 1_000, 0)).toEqual({ ...at, remaining: 4 });
+    expect(decide(judge, cells, 5_000, 3, 1_000, 0)).toEqual({ ...at, remaining: 0 });
+    expect(decide(judge, cells, 5_000, 0, 1_000, 0)).toEqual({ ...at, remaining: 0 });
+    expect(cells).toEqual({ newest: 5, current: 10, previous: 7 });
+  });
+
+  test('with a limit of 0 refuses whatever costs something', () => {
+    const refusal = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
+    expect(decide(judge, newCells(), 5_000, 0, 1_000, 1)).toEqual(refusal);
+  });
+
+  test('keeps what is used when the limit is lowered, and refuses without going negative', () => {
+    const cells = newCells();
+    decide(judge, cells, 5_000, 10, 1_000, 8);
+    const refusal = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
+    expect(decide(judge, cells, 5_001, 5, 1_000, 1)).toEqual(refusal);
+    expect(decide(judge, cells, 5_002, 10, 1_000, 2)).toEqual({ ...refusal, allowed: true });
+  });
+
+  test('is exact up to 2^53-1 and never wraps', () => {
+    const cells = newCells();
+    const use = (cost: number) => decide(judge, cells, 0, AMOUNT_MAX, 1_000, cost);
+    const left = name === 'fixed' ? 1 : 0;
+    expect(use(AMOUNT_MAX - 1)).toMatchObject({ allowed: true, remaining: 1 });
+    expect(use(2)).toMatchObject({ allowed: false, remaining: left });
+    expect(use(AMOUNT_MAX)).toMatchObject({ allowed: false, remaining: left });
+    expect(use(1)).toMatchObject({ allowed: true, remaining: 0 });
+  });
+
+  test('is aligned to the epoch, whatever the first check', () => {
+    const now = 1_700_000_012_345;
+    const { reset } = decide(judge, newCells(), now, 1, 60_000, 1);
+    expect(reset).toBe(Math.floor(now / 60_000) * 60_000 + 60_000);
+  });
+});
+
+describe('the sliding window', () => {
+  test.each([
+    [0, 0, 0, 1, 10, true, 9],
+    [9, 0, 0, 1, 10, true, 0],
+    [10, 0, 0, 1, 10, false, 0],
+    [5, 10, 0.5, 1, 10, false, 0],
+    [4, 10, 0.5, 1, 10, true, 0],
+    [0, 10, 0.999, 10, 10, true, 0],
+    [0, 10, 0.9, 10, 10, false, 0],
+  ])(
+    'of %d used, %d before, %d elapsed, with a cost of %d and a limit of %d: %s, %d left',
+    (current, previous, elapsed, cost, limit, admitted, remaining) => {
+      const cells = { newest: 7, current, previous };
+      const now = 70_000 + elapsed * 10_000;
+      expect(decide(judgeSliding, cells, now, limit, 10_000, cost)).toEqual({
+        allowed: admitted,
+        remaining,
+        reset: 80_000,
+        window: 7,
+      });
+    },
+  );
+
+  test('frees what was used in the window before bit by bit', () => {
+    const cells = newCells();
+    decide(judgeSliding, cells, 9_999, 10, 10_000, 10);
+    const left = (now: number) => decide(judgeSliding, cells, now, 10, 10_000, 0).remaining;
+    const times = [10_000, 10_001, 11_000, 11_001, 15_000, 19_999];
+    expect(times.map(left)).toEqual([0, 1, 1, 2, 5, 10]);
+    expect(left(20_000)).toBe(10);
+  });
+
+  test('its share is exact where the product is no exact number any more', () => {
+    const whole = fc.integer({ min: 1, max: DURATION_MAX_MS });
+    fc.assert(
+      fc.property(
+        amount(0),
+        whole,
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (of, length, part) => {
+          const over = Math.floor(part * length);
+          const expected = (BigInt(of) * BigInt(over)) / BigInt(length);
+          expect(BigInt(share(of, over, length))).toBe(expected);
+        },
+      ),
+      { numRuns: 100_000 },
+    );
+    // Quotients next to an integer, from products next to 2^53.
+    for (let length = 1_000; length < 4_000; length++) {
+      for (const of of [AMOUNT_MAX, AMOUNT_MAX - 1, Math.floor(AMOUNT_MAX / (length - 1))]) {
+        for (const over of [1, length - 1, length]) {
+          const expected = (BigInt(of) * BigInt(over)) / BigInt(length);
+          expect(share(of, over, length)).toBe(Number(expected));
+        }
+      }
+    }
+  });
+});
+
+describe('a counter', () => {
+  test('judged in both ways in turn has one use', () => {
+    const cells = newCells();
+    decide(judgeFixed, cells, 5_000, 10, 1_000, 4);
+    expect(decide(judgeSliding, cells, 5_000, 10, 1_000, 4).remaining).toBe(2);
+    expect(decide(judgeFixed, cells, 5_500, 10, 1_000, 2).remaining).toBe(0);
+    expect(decide(judgeFixed, cells, 6_000, 10, 1_000, 1).remaining).toBe(9);
+    // Half of the ten before, and one.
+    expect(decide(judgeSliding, cells, 6_500, 10, 1_000, 0).remaining).toBe(4);
+  });
+
+  test('counts in its newest window and in the one before it, and in no older one', () => {
+    const cells = { newest: 5, current: 3, previous: 4 };
+    expect(addUsage(cells, 3, 1)).toBe(false);
+    expect(addUsage(cells, 4, 1)).toBe(true);
+    expect(addUsage(cells, 5, 1)).toBe(true);
+    expect(cells).toEqual({ newest: 5, current: 4, previous: 5 });
+    expect(addUsage(cells, 6, 2)).toBe(true);
+    expect(cells).toEqual({ newest: 6, current: 2, previous: 4 });
+    expect(addUsage(cells, 9, 2)).toBe(true);
+    expect(cells).toEqual({ newest: 9, current: 2, previous: 0 });
+  });
+
+  test('expires when the window after its newest has ended', () => {
+    expect(isCurrent(7, 1_000, 7_999)).toBe(true);
+    expect(isCurrent(7, 1_000, 8_000)).toBe(false);
+    expect(isExpired(7, 1_000, 8_999)).toBe(false);
+    expect(isExpired(7, 1_000, 9_000)).toBe(true);
+  });
+});

@@ -1,0 +1,131 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
+import {
+  CHANNEL_BYTES,
+  CHANNEL_HEADER,
+  CHANNEL_MAGIC,
+  CHANNEL_VERSION,
+  ENTRY,
+  ENTRY_KIND,
+  ENTRY_STATE,
+  REPLIES_AT,
+  REPLY,
+} from '../../../src/engine/worker/layout.ts';
+import {
+  allocateChannel,
+  attachChannel,
+  CHECK_QUEUE,
+  itemAt,
+  QueueConsumer,
+  type QueueLayout,
+  QueueProducer,
+  queueDepth,
+  REPLY_QUEUE,
+} from '../../../src/engine/worker/queue.ts';
+import { shardOf, workerOf } from '../../../src/engine/memory/shard.ts';
+
+describe('a link', () => {
+  test('has the numbers of version 1', () => {
+    expect([CHANNEL_MAGIC, CHANNEL_VERSION, CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES]).toEqual([
+      0x57656c6b, 1, 1_024, 2_048,
+    ]);
+    expect([REPLIES_AT, CHANNEL_BYTES]).toEqual([4 * (24 + 4_096), 4 * (96 + 16_384 + 16_384)]);
+    expect(CHECK_QUEUE).toEqual({
+      head: 16,
+      tail: 32,
+      firstItem: 96,
+      capacity: 1_024,
+      itemWords: 16,
+    });
+    expect(REPLY_QUEUE).toMatchObject({ head: 48, tail: 64, capacity: 2_048, itemWords: 8 });
+    expect(ENTRY).toEqual({
+      limit: 0,
+      durationMs: 1,
+      cost: 2,
+      window: 3,
+      hash: 8,
+      namespaceTag: 12,
+      kind: 13,
+      state: 14,
+      number: 15,
+    });
+    expect(REPLY).toEqual({ remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 });
+    expect([ENTRY_KIND, ENTRY_STATE]).toEqual([
+      { deduction: 1, fixedCheck: 2, slidingCheck: 3 },
+      { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 },
+    ]);
+  });
+
+  test('is attached to by its two sides only, and only in its own shape', () => {
+    const damaged = (at: number) => {
+      const buffer = allocateChannel(2, 3);
+      new Int32Array(buffer)[at]++;
+      return buffer;
+    };
+    expect(attachChannel(allocateChannel(2, 3), 2, 3).words.byteLength).toBe(CHANNEL_BYTES);
+    expect(() => attachChannel(damaged(CHANNEL_HEADER.magic), 2, 3)).toThrow('magic');
+    expect(() => attachChannel(damaged(CHANNEL_HEADER.version), 2, 3)).toThrow('version');
+    expect(() => attachChannel(allocateChannel(1, 3), 2, 3)).toThrow('acceptor is 1, not 2');
+    expect(() => attachChannel(allocateChannel(2, 0), 2, 3)).toThrow('worker is 0, not 3');
+  });
+});
+
+describe('a ring', () => {
+  /** Numbers that are about to wrap as int32, and the ones of a new ring. */
+  const starts = fc.constantFrom(0, 2 ** 31 - 3, -2);
+
+  test('equals a queue of bounded length, also where its numbers wrap and sides attach anew', () => {
+    const steps = fc.array(fc.constantFrom('put', 'take', 'reattach'), { maxLength: 300 });
+    const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
+    fc.assert(
+      fc.property(starts, steps, (start, moves) => {
+        const words = new Int32Array(new SharedArrayBuffer(4 * 64));
+        words[shape.head] = start;
+        words[shape.tail] = start;
+        const memory = { words, doubles: new Float64Array(words.buffer) };
+        let producer = new QueueProducer(memory, shape);
+        let consumer = new QueueConsumer(memory, shape);
+        const model: number[] = [];
+        for (const [i, move] of moves.entries()) {
+          if (move === 'reattach') {
+            producer = new QueueProducer(memory, shape);
+            consumer = new QueueConsumer(memory, shape);
+          } else if (move === 'put') {
+            expect(producer.hasRoom()).toBe(model.length < shape.capacity);
+            if (!producer.hasRoom()) continue;
+            expect(producer.nextItem()).toBe(itemAt(shape, producer.nextNumber));
+            words[producer.nextItem()] = i;
+            producer.publish();
+            model.push(i);
+          } else {
+            expect(consumer.isEmpty()).toBe(model.length === 0);
+            if (consumer.isEmpty()) continue;
+            expect(words[consumer.firstItem()]).toBe(model.shift());
+            consumer.releaseFirst();
+          }
+          expect(queueDepth(words, shape)).toBe(model.length);
+        }
+      }),
+    );
+  });
+
+  test('with a head that cannot be is refused', () => {
+    const words = new Int32Array(new SharedArrayBuffer(4 * 64));
+    const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
+    const consumer = new QueueConsumer({ words, doubles: new Float64Array(words.buffer) }, shape);
+    words[shape.head] = 9;
+    expect(() => consumer.isEmpty()).toThrow('a ring of 8 holds 9 items');
+    words[shape.head] = -1;
+    expect(() => consumer.isEmpty()).toThrow('a ring of 8 holds -1 items');
+  });
+});
+
+test('every shard has one worker, and every worker its share of the shards', () => {
+  const id = (h0: number) => ({ h0, h1: 0, h2: 0, h3: 1 });
+  expect([0, -1, 0x10000000].map((h0) => shardOf(id(h0)))).toEqual([0, SHARDS - 1, 1]);
+  for (const workers of [1, 2, 3, SHARDS]) {
+    const held = Array.from({ length: SHARDS }, (_, shard) => workerOf(shard, workers));
+    expect(new Set(held).size).toBe(workers);
+  }
+});

@@ -1,0 +1,9 @@
+/** Applications in express and fastify with the modules that weir prints for them. */
+
+import { describe } from 'vitest';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
+import { realExpress, realFastify } from '../support/real-gateways.ts';
+
+describe.each([realExpress, realFastify])('$name', (application) => {
+  defineGatewayTests({ ...application, isProxy: false });
+});

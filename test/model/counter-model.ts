@@ -1,0 +1,274 @@
+/**
+ * Counters in a small table, over which two or three threads meet: what the memory holds before,
+ * what each of them does, by the real code of tables, and what must hold when all is over.
+ */
+
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { newDecision } from '../../src/core/decision.ts';
+import { isCounterOf } from '../../src/engine/memory/find.ts';
+import type { Identity } from '../../src/core/hash.ts';
+import { bucketAt, GROUP_SLOTS, lockAt, SLOT_WORD, slotAt } from '../../src/engine/memory/layout.ts';
+import { breakLock } from '../../src/engine/memory/lock.ts';
+import { Sweeper } from '../../src/engine/memory/sweep.ts';
+import { CounterTable } from '../../src/engine/memory/table.ts';
+import { Batch } from '../../src/engine/memory/batch.ts';
+import { type Cells, type CheckParameters, NO_WINDOW } from '../../src/engine/memory/windows/window.ts';
+import { SHARDS } from '../../src/core/constants.ts';
+import type { FinalState, MemoryView, ModelMemory, ThreadContext } from './explorer.ts';
+import { makeIdentity, START_MS, type TestCheck, type TestIdentity } from '../support/limiter-model.ts';
+
+export const WINDOW_MS = 1_000;
+/** In the middle of a window. */
+export const NOW_MS = START_MS + WINDOW_MS / 2;
+export const WINDOW = START_MS / WINDOW_MS;
+
+/** An identity in the first two buckets of a group. */
+export function testIdentity(h3: number, group = 0, groups = 1): TestIdentity {
+  const rest = { h0: h3, h1: h3 };
+  return makeIdentity({ shard: 0, group, groups, first: 0, second: 1, h3, rest, namespaceTag: h3 });
+}
+/** The one that most of it is about, another, and as many as lie in their buckets. */
+export const X = testIdentity(1);
+export const Y = testIdentity(2);
+export const NEIGHBORS = Array.from({ length: 16 }, (_, i) => testIdentity(100 + i));
+
+export const fixedWindow = (limit: number, cost = 1, durationMs = WINDOW_MS): CheckParameters => {
+  return { limit, durationMs, cost, isSliding: false };
+};
+export const slidingWindow = (limit: number, cost = 1): CheckParameters => {
+  return { ...fixedWindow(limit, cost), isSliding: true };
+};
+
+/** What a thread was told of a check. */
+export interface DecisionResult {
+  allowed: boolean;
+  window: number;
+  remaining: number;
+}
+
+export function decide(
+  table: CounterTable,
+  id: TestIdentity,
+  parameters: CheckParameters,
+  nowMs = NOW_MS,
+): DecisionResult {
+  const decision = newDecision();
+  table.decide(id, id.namespaceTag, nowMs, parameters, true, decision);
+  const { allowed, window, remaining } = decision;
+  return { allowed, window, remaining };
+}
+
+/** @returns undefined where it is no answer */
+export function peek(
+  table: CounterTable,
+  id: TestIdentity,
+  parameters: CheckParameters,
+  nowMs = NOW_MS,
+): DecisionResult | undefined {
+  const decision = newDecision();
+  if (!table.peek(id, nowMs, parameters, decision)) return undefined;
+  const { allowed, window, remaining } = decision;
+  return { allowed, window, remaining };
+}
+
+/** The memory as the table of a thread. @param owner what its locks carry */
+export function attachTable(
+  { memories: [memory] }: { memories: MemoryView[] },
+  owner = 9,
+): CounterTable {
+  const { buffer, words, doubles } = memory;
+  const table = new CounterTable(buffer, 0, owner, 'deny', () => {});
+  // It looks at its memory through these, whenever it does. What is read ahead goes nowhere, but
+  // would be something else that a thread has read, in every order.
+  table.group.prefetch = () => {};
+  return Object.assign(table, { words, doubles });
+}
+
+export function prepareMemory(prepare: (table: CounterTable) => void, groups = 1): ModelMemory {
+  const buffer = allocateTable(0, groups);
+  prepare(new CounterTable(buffer, 0, 9, 'deny', () => {}));
+  return { buffer, waits: 'polled' };
+}
+
+/** A thread that does one thing with the table. */
+export const tableAction =
+  <T>(owner: number, action: (table: CounterTable) => T) =>
+  (world: ThreadContext): T =>
+    action(attachTable(world, owner));
+
+export const decideAction = (
+  owner: number,
+  id: TestIdentity,
+  parameters: CheckParameters,
+  nowMs = NOW_MS,
+) => tableAction(owner, (table) => decide(table, id, parameters, nowMs));
+
+export const deductAction = (
+  owner: number,
+  id: TestIdentity,
+  parameters: CheckParameters,
+  window = WINDOW,
+  nowMs = NOW_MS,
+) => tableAction(owner, (table) => table.deduct(id, id.namespaceTag, nowMs, window, parameters));
+
+/** Sweeps all groups once. */
+export const sweepAction = (owner: number, nowMs = NOW_MS) =>
+  tableAction(owner, (table) => {
+    const sweeper = new Sweeper(table, owner);
+    while (!sweeper.step(nowMs));
+    return sweeper.removedCount;
+  });
+
+/**
+ * Decides checks together. @returns whether they passed, and what was said to be left of each.
+ * What a thread does it with is made once: it is large, and whoever begins with it clears it.
+ */
+export function decideBatchAction(owner: number, checks: readonly TestCheck[]) {
+  let own: { table: CounterTable; together: Batch } | undefined;
+  return ({ memories: [{ buffer, words, doubles }] }: ThreadContext) => {
+    own ??= newBatch(attachTable({ memories: [{ buffer, words, doubles }] }, owner));
+    const { together, table } = own;
+    Object.assign(table, { words, doubles });
+    together.begin();
+    for (const check of checks) together.add(check.id, check.id.namespaceTag, check);
+    const passed = together.decide(NOW_MS);
+    return { passed, remaining: checks.map((_, i) => together.decision(i).remaining) };
+  };
+}
+
+function newBatch(table: CounterTable) {
+  return { table, together: new Batch(Array(SHARDS).fill(table), 'deny') };
+}
+
+/** What the supervisor does when a worker has ended, and then its next run. */
+export const afterLockRecovery = <T>(deadOwner: number, restart: (world: ThreadContext) => T) => {
+  return (world: ThreadContext): T => {
+    const table = attachTable(world);
+    for (let group = 0; group < table.groups; group++) {
+      breakLock(table.words, lockAt(group), deadOwner);
+    }
+    return restart(world);
+  };
+};
+
+/** Tokens of the last check that fits, or of the first one, before anybody meets over it. */
+export interface CounterSetup {
+  memory: ModelMemory;
+  /** One more token is admitted under them at NOW, and no more. */
+  parameters: CheckParameters;
+  /** Used in the window of NOW. */
+  used: number;
+}
+
+export const consume = (
+  table: CounterTable,
+  id: TestIdentity,
+  cost: number,
+  nowMs: number,
+  limit = cost,
+) => {
+  assertHolds(decide(table, id, fixedWindow(limit, cost), nowMs).allowed, 'there is room');
+};
+
+/** Room for one more token, in every way in which the counter may lie in its table. */
+export const SETUPS: Record<string, () => CounterSetup> = {
+  'in the window that runs': () => ({
+    memory: prepareMemory((table) => consume(table, X, 2, NOW_MS - 1)),
+    parameters: fixedWindow(3),
+    used: 2,
+  }),
+  'in the window that runs, sliding': () => ({
+    memory: prepareMemory((table) => {
+      consume(table, X, 4, NOW_MS - WINDOW_MS);
+      consume(table, X, 1, NOW_MS - 1);
+    }),
+    parameters: slidingWindow(4),
+    used: 1,
+  }),
+  'in a new window': () => ({
+    memory: prepareMemory((table) => consume(table, X, 3, NOW_MS - WINDOW_MS)),
+    parameters: fixedWindow(1),
+    used: 0,
+  }),
+  'in a new window, sliding': () => ({
+    memory: prepareMemory((table) => {
+      consume(table, X, 6, NOW_MS - 2 * WINDOW_MS);
+      consume(table, X, 4, NOW_MS - WINDOW_MS);
+    }),
+    parameters: slidingWindow(3),
+    used: 0,
+  }),
+  'two windows later, where it has expired': () => ({
+    memory: prepareMemory((table) => consume(table, X, 3, NOW_MS - 2 * WINDOW_MS)),
+    parameters: slidingWindow(1),
+    used: 0,
+  }),
+  'as a newcomer': () => ({ memory: prepareMemory(() => {}), parameters: fixedWindow(1), used: 0 }),
+  'as a newcomer in the place of an expired one': () => ({
+    memory: prepareMemory((table) => {
+      // They lie in its own places.
+      for (const id of NEIGHBORS.slice(0, 2)) consume(table, id, 1, NOW_MS - 2 * WINDOW_MS);
+    }),
+    parameters: fixedWindow(1),
+    used: 0,
+  }),
+  'as a newcomer for which another makes room': () => ({
+    memory: prepareMemory((table) => {
+      for (const id of NEIGHBORS) consume(table, id, 1, NOW_MS - 1, 10);
+    }),
+    parameters: fixedWindow(1),
+    used: 0,
+  }),
+};
+
+/** The counter of an identity as it lies there; undefined where there is none. */
+export function readCounter(at: { memories: MemoryView[] }, id: Identity, durationMs = WINDOW_MS) {
+  const table = attachTable(at);
+  const own = occupiedSlots(at).filter((slot) => isCounterOf(table, slot, id, durationMs));
+  assertHolds(own.length <= 1, 'a counter is there once', own);
+  if (own.length === 0) return undefined;
+  const cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  table.group.readCells(own[0], cells);
+  return cells;
+}
+
+function occupiedSlots(at: { memories: MemoryView[] }): number[] {
+  const { words, groups } = attachTable(at);
+  const slots = Array.from({ length: groups * GROUP_SLOTS }, (_, i) => {
+    return slotAt(bucketAt(groups, 0), i);
+  });
+  return slots.filter((slot) => words[slot * 2 + SLOT_WORD.tag] !== 0);
+}
+
+/** Whether whatever is found in the table is the counter of somebody who may have one. */
+export function hasOnlyKnownCounters(at: { memories: MemoryView[] }): boolean {
+  const table = attachTable(at);
+  const known = [X, Y, ...NEIGHBORS];
+  return occupiedSlots(at).every((slot) => {
+    return known.some((id) => isCounterOf(table, slot, id, WINDOW_MS));
+  });
+}
+
+/** Tokens that its counter has in the window of NOW. */
+export function usageNow(ending: FinalState, id: Identity, durationMs = WINDOW_MS): number {
+  const cells = readCounter(ending, id, durationMs);
+  return cells !== undefined && cells.newest === Math.floor(NOW_MS / durationMs)
+    ? cells.current
+    : 0;
+}
+
+/** How many checks were admitted, of threads that came to their end. */
+export function countAllowed(ending: FinalState, ...threads: number[]): number {
+  return threads.filter((thread) => (ending.results[thread] as DecisionResult | undefined)?.allowed)
+    .length;
+}
+
+/** @throws with what is there, when it does not hold */
+export function assertHolds(holds: boolean, expectation: string, ...facts: unknown[]): void {
+  if (!holds) throw new Error(`${expectation}, but ${JSON.stringify(facts)}`);
+}
+
+/** Says what an ending looks like, for a `must`. */
+export function describeEnding({ events, results, stuck, deaths }: FinalState) {
+  return { events, results, stuck, deaths };
+}

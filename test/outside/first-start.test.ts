@@ -1,0 +1,215 @@
+/**
+ * The two commands of the README in a clone of its own, and old versions of Node: what an operator
+ * sees of a first start.
+ */
+
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { copyWorkingTree, fetchNode, isRegistryReachable } from '../support/npm.ts';
+import {
+  CLI_PATH,
+  cleanEnvironment,
+  freePort,
+  removeDirectory,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+
+const MINUTE = 60_000;
+const RECOMMENDED = '22.22.2';
+
+interface CommandResult {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** The environment of a shell of its own, in which `node` is this one. */
+function environmentWith(node: string): NodeJS.ProcessEnv {
+  const own = Object.entries(cleanEnvironment()).filter(([name]) => !name.startsWith('npm_'));
+  return { ...Object.fromEntries(own), PATH: `${dirname(node)}:${process.env.PATH}` };
+}
+
+/** What npm says of the user's own configuration is not ours. */
+function withoutUserConfig(stderr: string): string {
+  return stderr.replace(/^npm warn Unknown (user|env) config .*\n/gim, '');
+}
+
+function runCommand(node: string, cwd: string, command: string, args: string[]): CommandResult {
+  const options = { cwd, env: environmentWith(node), encoding: 'utf8' } as const;
+  const { status, stdout, stderr } = spawnSync(command, args, options);
+  return { code: status, stdout, stderr: withoutUserConfig(stderr) };
+}
+
+/** The processes below one, by their command lines. */
+function descendantsOf(pid: number): string[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+  return children.split(' ').flatMap((child) => {
+    if (child === '') return [];
+    const command = readFileSync(`/proc/${child}/cmdline`, 'utf8').split('\0').join(' ');
+    return [command.trim(), ...descendantsOf(Number(child))];
+  });
+}
+
+/** Those that have not ended: a test that fails leaves no server behind. */
+const running = new Set<ChildProcess>();
+afterAll(() => {
+  for (const { pid } of running) process.kill(-pid!, 'SIGKILL');
+});
+
+async function startByNpm(node: string, cwd: string) {
+  const args = ['--port', String(await freePort()), '--admin-port', String(await freePort())];
+  const more = ['--counters', '1024', '--data-dir', join(cwd, 'data')];
+  const child = spawn('npm', ['start', '--', ...args, ...more], {
+    cwd,
+    env: environmentWith(node),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // As a group of its own, npm and what it starts can be ended at once.
+    detached: true,
+  });
+  running.add(child);
+  let [stdout, stderr] = ['', ''];
+  child.stdout.on('data', (data) => {
+    stdout += data;
+  });
+  child.stderr.on('data', (data) => {
+    stderr += data;
+  });
+  const exited = new Promise<number | null>((resolve) => {
+    child.on('close', (code) => {
+      running.delete(child);
+      resolve(code);
+    });
+  });
+  await waitUntil('npm start serves', () => {
+    if (child.exitCode !== null) throw new Error(`npm start ended: ${stdout}${stderr}`);
+    return stdout.includes('serves checks');
+  });
+  return {
+    pid: child.pid!,
+    url: `http://127.0.0.1:${args[1]}`,
+    stderr: () => withoutUserConfig(stderr),
+    stop: async () => {
+      child.kill('SIGTERM');
+      return { code: await exited, stderr: withoutUserConfig(stderr) };
+    },
+  };
+}
+
+describe.skipIf(!isRegistryReachable())('in a fresh clone on Node 22', () => {
+  const clone = temporaryDirectory();
+  let node: string;
+  let installed: CommandResult;
+  beforeAll(() => {
+    node = fetchNode(RECOMMENDED);
+    copyWorkingTree(clone);
+    installed = runCommand(node, clone, 'npm', ['ci']);
+  }, 10 * MINUTE);
+  afterAll(() => removeDirectory(clone));
+
+  test('npm ci and npm start print no warning; npm start builds and serves', async () => {
+    expect(installed).toMatchObject({ code: 0, stderr: '' });
+    expect(installed.stdout).not.toMatch(/warn/i);
+    expect(existsSync(join(clone, 'dist'))).toBe(false);
+    const server = await startByNpm(node, clone);
+    expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
+    // npm and the server, and no process between or beside them.
+    if (process.platform === 'linux') {
+      expect(descendantsOf(server.pid)).toEqual([
+        expect.stringMatching(/^node src\/start\/npm\.mjs --port/),
+      ]);
+    }
+    const { code, stderr } = await server.stop();
+    expect(stderr).not.toMatch(/npm warn|Warning/i);
+    const lines = stderr.trim().split('\n');
+    expect(lines.map((line) => JSON.parse(line).msg)).toEqual(
+      expect.arrayContaining(['serving', 'draining', 'stopped']),
+    );
+    expect(code).toBe(0);
+  });
+
+  test('npm start serves the sources as they are now', () => {
+    const path = join(clone, 'src/commands/run.ts');
+    const source = readFileSync(path, 'utf8');
+    const help = () => runCommand(node, clone, 'npm', ['start', '--', 'help']).stdout;
+    expect(help()).toContain('clear the counters of an identifier');
+    writeFileSync(path, source.replace('clear the counters of', 'a changed summary of'));
+    expect(help()).toContain('a changed summary of an identifier');
+    writeFileSync(path, 'not a source');
+    const broken = runCommand(node, clone, 'npm', ['start', '--', 'help']);
+    expect([broken.code, broken.stdout]).toEqual([5, expect.not.stringContaining('identifier')]);
+    expect(broken.stderr).toContain('weir: the build failed; its messages are above\n');
+    writeFileSync(path, source);
+  });
+});
+
+describe.skipIf(!isRegistryReachable())('after npm ci --omit=dev', () => {
+  const clone = temporaryDirectory();
+  beforeAll(() => {
+    copyWorkingTree(clone);
+    const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['ci', '--omit=dev']);
+    if (code !== 0) throw new Error(stderr);
+  }, 10 * MINUTE);
+  afterAll(() => removeDirectory(clone));
+
+  test('npm start says in one sentence what to do where there is no build', () => {
+    const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['start']);
+    expect([code, stderr]).toEqual([
+      5,
+      'weir: there is no build in dist; run "npm ci && npm run build" first\n',
+    ]);
+  });
+
+  test('npm start serves the build that is there, and SIGTERM to npm drains it', async () => {
+    cpSync(dirname(CLI_PATH), join(clone, 'dist'), {
+      recursive: true,
+      filter: (path) => !path.includes('threads'),
+    });
+    const server = await startByNpm(process.execPath, clone);
+    expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
+    const { code, stderr } = await server.stop();
+    expect([code, stderr]).toEqual([0, expect.stringContaining('"draining"')]);
+    rmSync(join(clone, 'dist'), { recursive: true });
+  });
+});
+
+describe.skipIf(!isRegistryReachable())('on a Node that is not supported', () => {
+  const directory = temporaryDirectory();
+  const clone = join(directory, 'clone');
+  beforeAll(() => copyWorkingTree(clone));
+  afterAll(() => removeDirectory(directory));
+
+  /** With the npm that came with it. */
+  test.each([
+    ['16', '8'],
+    ['18', '10'],
+    ['20.10', '10'],
+    ['22.10', '10'],
+    ['23', '10'],
+  ])(
+    '%s every command and npm start say which are, in one sentence',
+    (version, npm) => {
+      const node = fetchNode(version);
+      const full = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim().slice(1);
+      const sentence =
+        `weir: this is Node ${full}, and weir needs Node 20.20.2, 22.22.2, 24.14.1 or 26.0.0, or a` +
+        ' later release of one of these major versions; Node 22 is recommended\n';
+      const refused = { code: 5, stdout: '', stderr: sentence };
+      const commands = [[], ['--help'], ['help'], ['--port', '0'], ['keys', 'list'], ['nonsense']];
+      for (const args of commands) {
+        expect([args, runCommand(node, directory, node, [CLI_PATH, ...args])]).toEqual([
+          args,
+          refused,
+        ]);
+      }
+      expect(readdirSync(directory)).toEqual(['clone']);
+      const start = ['-y', '-p', `node@${version}`, '-p', `npm@${npm}`, '--', 'npm', 'start'];
+      const { code, stderr } = runCommand(process.execPath, clone, 'npx', start);
+      expect([code, stderr]).toEqual([5, expect.stringContaining(sentence)]);
+      expect(stderr).not.toMatch(/ at |Error/);
+    },
+    5 * MINUTE,
+  );
+});

@@ -1,0 +1,50 @@
+/** The session of a new operator, command by command, on the package as npm installs it. */
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { isMissing } from '../support/gateway-process.ts';
+import { isRegistryReachable } from '../support/npm.ts';
+import {
+  cleanEnvironment,
+  freePort,
+  removeDirectory,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const ROOT = new URL('../..', import.meta.url).pathname;
+const SCRIPT = new URL('./operator-session.sh', import.meta.url).pathname;
+const SESSION_MS = 180_000;
+
+const isLacking =
+  isMissing('nginx', '-v') || isMissing('curl', '--version') || !isRegistryReachable();
+
+test.skipIf(isLacking)(
+  'a new operator installs, protects nginx, breaks ten configurations, rotates a key and restarts',
+  async () => {
+    const directory = temporaryDirectory();
+    const packed = temporaryDirectory();
+    const env = cleanEnvironment() as NodeJS.ProcessEnv;
+    try {
+      // The build is there; to make it anew would take it from tests that run beside this one.
+      const pack = ['pack', '--silent', '--ignore-scripts', '--pack-destination', packed];
+      const name = execFileSync('npm', pack, { cwd: ROOT, env, encoding: 'utf8' }).trim();
+      const ports: string[] = [];
+      for (let i = 0; i < 5; i++) ports.push(String(await freePort()));
+      const { status, stdout, stderr } = spawnSync('bash', [SCRIPT, join(packed, name), ...ports], {
+        cwd: directory,
+        env,
+        encoding: 'utf8',
+        timeout: SESSION_MS,
+      });
+      expect(`${stdout.split('\n').slice(-8).join('\n')}${stderr}`).toContain(
+        'the session went as it should',
+      );
+      expect([status, stdout.match(/^== /gm)?.length]).toEqual([0, 10]);
+    } finally {
+      removeDirectory(directory);
+      removeDirectory(packed);
+    }
+  },
+  SESSION_MS,
+);

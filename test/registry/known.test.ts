@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import { Hasher } from '../../src/core/hash.ts';
+import { NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
+
+const hasher = new Hasher(Buffer.alloc(16));
+const known = (register: (name: string) => void) => {
+  const lane = new Control(allocateControl(1, 1)).acceptorStats(0);
+  return new KnownNamespaces(
+    (name) => hasher.namespace(name),
+    (row) => lane.namespaceRow(row),
+    register,
+  );
+};
+
+test('an acceptor creates a namespace once, without an id until it is durable', () => {
+  const registered: string[] = [];
+  const namespaces = known((name) => registered.push(name));
+  expect(namespaces.create('a')?.id).toBeUndefined();
+  expect(namespaces.get('a')?.name).toBe('a');
+  expect(registered).toEqual(['a']);
+  namespaces.addRegistered([
+    { id: 'rlns_a', name: 'a', statsRow: 0 },
+    { id: 'rlns_b', name: 'b', statsRow: 1 },
+  ]);
+  expect(['a', 'b'].map((name) => namespaces.get(name)?.id)).toEqual(['rlns_a', 'rlns_b']);
+});
+
+test('an acceptor holds no more namespaces than there may be, and forgets a rejected one', () => {
+  const namespaces = known(() => {});
+  const records = Array.from({ length: NAMESPACES_MAX - 1 }, (_, i) => {
+    return { id: `rlns_${i}`, name: `n${i}`, statsRow: 0 };
+  });
+  namespaces.addRegistered(records);
+  expect(namespaces.create('mine')).toBeDefined();
+  expect(namespaces.create('one more')).toBeUndefined();
+  namespaces.removeRejected(['mine']);
+  expect(namespaces.get('mine')).toBeUndefined();
+});

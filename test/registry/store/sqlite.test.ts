@@ -1,0 +1,336 @@
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import Database from 'libsql';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StartError } from '../../../src/core/errors.ts';
+import { AUDIT_ENTRIES_MAX } from '../../../src/core/constants.ts';
+import { POLICY_DEFAULTS, type Policy } from '../../../src/policies/policy.ts';
+import { Registry } from '../../../src/registry/registry.ts';
+import { DataDirectory } from '../../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
+import type { AuditEntry, Change } from '../../../src/registry/store/store.ts';
+import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
+import { addKey, addRecords, readRecords, withStore } from '../../support/store.ts';
+import { writeStoreVersion2 } from '../../support/store-version-2.ts';
+
+let dataDir: string;
+let path: string;
+beforeEach(() => {
+  dataDir = temporaryDirectory();
+  path = join(dataDir, 'store.db');
+});
+afterEach(() => removeDirectory(dataDir));
+
+const fill = () => {
+  withStore(dataDir, (store) => {
+    addKey(store, { id: 'key_1', permissions: ['ratelimit.*.limit'], expiresMs: 5 });
+    const records = Array.from({ length: 400 }, (_, i) => ({
+      id: `rlns_${i}`,
+      name: `n'${i}\u0000😀`,
+      createdMs: i,
+    }));
+    addRecords(store, 'namespaces', records.slice(0, 20));
+    addRecords(store, 'namespaces', records.slice(20));
+    const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+    const overrides = Array.from({ length: 100 }, (_, i) => {
+      return { id: `rlor_${i}`, scope: `rlns_${i % 3}`, identifier: `😀_${i}_*`, ...override };
+    });
+    addRecords(store, 'overrides', overrides);
+    addRecords(store, 'audit', entries(20));
+    addRecords(store, 'policies', [POLICY]);
+  });
+};
+const entries = (length: number): AuditEntry[] => {
+  return Array.from({ length }, (_, i) => {
+    return { at: i, action: 'key.create', keyId: 'key_1', target: { name: `😀_${i}` } };
+  });
+};
+const POLICY: Policy = {
+  ...POLICY_DEFAULTS,
+  namespace: 'login',
+  gateway: 'nginx',
+  windows: [{ limit: 5, duration: 60_000 }],
+  identify: ['ip'],
+};
+const TABLES = ['keys', 'namespaces', 'overrides', 'audit', 'policies'] as const;
+/** How many records there are of each kind. */
+const open = () => withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
+const FILLED = [1, 400, 100, 20, 1];
+
+describe('the store', () => {
+  test('gives back what was put in, and the same hash key, after it was closed', () => {
+    const hashKey = withStore(dataDir, (store) => [...store.hashKey]);
+    expect(hashKey.length).toBe(16);
+    fill();
+    withStore(dataDir, (store) => {
+      expect([...store.hashKey]).toEqual(hashKey);
+      expect(store.read('keys')).toMatchObject([
+        { id: 'key_1', permissions: ['ratelimit.*.limit'], expiresMs: 5 },
+      ]);
+      expect(store.read('namespaces').length).toBe(400);
+      expect(store.read('namespaces')[399]).toEqual({
+        row: 400,
+        id: 'rlns_399',
+        name: "n'399\u0000😀",
+        createdMs: 399,
+      });
+    });
+  });
+
+  test('of another directory has another hash key', () => {
+    const other = temporaryDirectory();
+    const keys = [dataDir, other].map((directory) => {
+      return withStore(directory, (store) => Buffer.from(store.hashKey).toString('hex'));
+    });
+    expect(keys[0]).not.toBe(keys[1]);
+    removeDirectory(other);
+  });
+
+  test('writes nothing twice when only the bound outside of it cannot be raised', () => {
+    const directory = DataDirectory.open(dataDir);
+    const store = SqliteStore.open(directory);
+    const records = [{ id: 'rlns_1', name: 'a', createdMs: 1 }];
+    // As on a full disk: the log had room for the records, the lock file has none.
+    directory.acknowledge = () => {
+      throw new Error('disk full');
+    };
+    addRecords(store, 'namespaces', records);
+    expect(readRecords(store, 'namespaces')).toEqual(records);
+    store.close();
+    directory.close();
+    expect(withStore(dataDir, (again) => readRecords(again, 'namespaces'))).toEqual(records);
+  });
+
+  test('changes and removes records, and all of a commit or nothing', () => {
+    fill();
+    const [before, gone] = withStore(dataDir, (store) => store.read('overrides'));
+    const after = { ...before, limit: 6, isAsync: true };
+    const changes: Change[] = [
+      { table: 'overrides', before, after },
+      { table: 'overrides', before: gone, after: undefined },
+    ];
+    withStore(dataDir, (store) => store.commit(changes));
+    withStore(dataDir, (store) => {
+      const overrides = store.read('overrides');
+      expect(overrides.length).toBe(99);
+      expect(overrides[0]).toEqual(after);
+      expect(overrides[1].row).toBe(gone.row + 1);
+      // The second is gone already: what the first would have changed stays.
+      const again: Change[] = [{ table: 'overrides', before: after, after: before }, changes[1]];
+      expect(() => store.commit(again)).toThrow('0 rows of overrides changed');
+      expect(store.read('overrides')).toEqual(overrides);
+    });
+    expect(open()).toEqual([1, 400, 99, 20, 1]);
+  });
+
+  test('of version 1 gets what it lacks, and keeps what it has', () => {
+    fill();
+    const database = new Database(path);
+    const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
+    meta.run(Buffer.from('1'), crc32('version1'), 'version');
+    for (const table of ['overrides', 'audit', 'policies']) {
+      database.exec(`DROP TABLE ${table}; DELETE FROM meta WHERE name = '${table}.count'`);
+    }
+    database.close();
+    expect(open()).toEqual([1, 400, 0, 0, 0]);
+    withStore(dataDir, (store) => {
+      const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+      const record = { id: 'rlor_1', scope: 'rlns_1', identifier: 'abc', ...override };
+      addRecords(store, 'overrides', [record]);
+    });
+    expect(open()).toEqual([1, 400, 1, 0, 0]);
+  });
+
+  test('of version 2, as that version has left it, gets what it lacks, and keeps what it has', () => {
+    writeStoreVersion2(path);
+    for (let start = 0; start < 2; start++) {
+      withStore(dataDir, (store) => {
+        expect(readRecords(store, 'keys')).toMatchObject([{ name: 'of version 2' }]);
+        expect(readRecords(store, 'namespaces').map(({ name }) => name)).toEqual(['login', 'api']);
+        expect(readRecords(store, 'overrides')).toMatchObject([
+          { identifier: 'user_*', limit: 100 },
+          { scope: 'a*', identifier: 'user_1', limit: 7 },
+        ]);
+        expect(readRecords(store, 'audit')).toEqual(entries(5).slice(0, 5 * start));
+        if (start === 0) addRecords(store, 'audit', entries(5));
+      });
+    }
+  });
+
+  test('of version 2 that cannot be upgraded as a whole is left as it was', () => {
+    writeStoreVersion2(path);
+    const database = new Database(path);
+    // Made before what the upgrade makes: the second of its tables is there already.
+    database.exec('CREATE TABLE policies (record BLOB)');
+    const tables = () => database.prepare('SELECT name FROM sqlite_schema ORDER BY name').all();
+    const meta = () => database.prepare('SELECT name, record FROM meta ORDER BY name').all();
+    const before = [tables(), meta()];
+    expect(open).toThrow('table policies already exists');
+    expect([tables(), meta()]).toEqual(before);
+    database.exec('DROP TABLE policies');
+    database.close();
+    expect(open()).toEqual([1, 2, 2, 0, 0]);
+  });
+
+  test('keeps the newest entries of the audit log, and as many as it may', () => {
+    withStore(dataDir, (store) => {
+      addRecords(store, 'audit', entries(AUDIT_ENTRIES_MAX - 1));
+      addRecords(store, 'audit', entries(1));
+      expect(store.auditCount).toBe(AUDIT_ENTRIES_MAX);
+      addRecords(store, 'audit', entries(3));
+      expect(store.auditCount).toBe(AUDIT_ENTRIES_MAX);
+      const [oldest] = store.read('audit');
+      expect(oldest.row).toBe(4);
+      expect(store.newestAuditRow).toBe(AUDIT_ENTRIES_MAX + 3);
+    });
+    expect(open()[TABLES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
+  });
+
+  test('gives pages of the audit log, the newest first, without what is damaged elsewhere', () => {
+    fill();
+    const database = new Database(path);
+    database.exec('UPDATE audit SET crc = crc + 1 WHERE rowid IN (5, 20)');
+    database.close();
+    withStore(dataDir, (store) => {
+      expect(store.readAudit(20, 3).map(({ row, at }) => [row, at])).toEqual([
+        [19, 18],
+        [18, 17],
+        [17, 16],
+      ]);
+      expect(store.readAudit(4, 10).map(({ row }) => row)).toEqual([3, 2, 1]);
+      const damaged = 'cannot be trusted: a record of audit does not match its checksum';
+      for (const below of [6, 21]) expect(() => store.readAudit(below, 1)).toThrow(damaged);
+      // The log goes on behind a damaged entry.
+      const registry = new Registry(store);
+      const [entry] = entries(1);
+      registry.audit(entry);
+      registry.commit(store);
+      expect(store.readAudit(22, 1)).toEqual([{ ...entry, row: 21 }]);
+    });
+  });
+
+  test('is made anew where an earlier start broke off, and only there', () => {
+    writeFileSync(join(dataDir, 'store.db.new'), 'half');
+    fill();
+    expect(existsSync(join(dataDir, 'store.db.new'))).toBe(false);
+    expect(open()).toEqual(FILLED);
+  });
+});
+
+describe('a store that cannot be trusted stops the start with one sentence', () => {
+  const sentence = () => {
+    const before = existsSync(path) ? readFileSync(path) : undefined;
+    let said = '';
+    try {
+      open();
+    } catch (error) {
+      expect(error).toBeInstanceOf(StartError);
+      said = (error as Error).message;
+    }
+    // It is left as it was found: nothing is started empty in its place.
+    if (before !== undefined && before.length > 0) {
+      expect(readFileSync(path).equals(before)).toBe(true);
+    }
+    expect(said).not.toContain('\n');
+    return said;
+  };
+
+  test('when it is gone, or emptied', () => {
+    fill();
+    const whole = readFileSync(path);
+    rmSync(path);
+    expect(sentence()).toContain(`${path} is missing although it was made before`);
+    writeFileSync(path, '');
+    expect(sentence()).toContain(`${path} cannot be trusted: it is empty`);
+    writeFileSync(path, whole);
+    expect(open()).toEqual(FILLED);
+  });
+
+  test('when it is truncated anywhere', () => {
+    fill();
+    const { size } = statSync(path);
+    for (let tenth = 1; tenth < 10; tenth++) {
+      const whole = readFileSync(path);
+      truncateSync(path, Math.floor((size * tenth) / 10));
+      expect(sentence()).toContain(`the store ${path} cannot be trusted: `);
+      writeFileSync(path, whole);
+    }
+    expect(open()).toEqual(FILLED);
+  });
+
+  test('when a bit of it is flipped, unless it is one that holds nothing', () => {
+    fill();
+    const contents = () =>
+      withStore(dataDir, (store) => {
+        return JSON.stringify([[...store.hashKey], ...TABLES.map((table) => store.read(table))]);
+      });
+    const expected = contents();
+    const whole = readFileSync(path);
+    let distrusted = 0;
+    for (let i = 0; i < 250; i++) {
+      const damaged = Buffer.from(whole);
+      damaged[Math.floor((i * whole.length) / 250) + (i % 7)] ^= 1 << (i % 8);
+      writeFileSync(path, damaged);
+      try {
+        expect(contents()).toBe(expected);
+      } catch (error) {
+        expect([i, (error as Error).message]).toEqual([
+          i,
+          expect.stringContaining('cannot be trusted'),
+        ]);
+        distrusted++;
+      }
+    }
+    expect(distrusted).toBeGreaterThan(100);
+    writeFileSync(path, whole);
+    expect(contents()).toBe(expected);
+  });
+
+  test('when it is something else, or of another version', () => {
+    fill();
+    writeFileSync(path, 'not a database, but long enough to be looked at '.repeat(100));
+    expect(sentence()).toContain('cannot be trusted: ');
+    rmSync(path);
+    writeStoreVersion2(path);
+    const database = new Database(path);
+    const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
+    meta.run(Buffer.from('4'), crc32('version4'), 'version');
+    database.close();
+    expect(sentence()).toContain('it has version 4, and this weir knows 3');
+  });
+});
+
+describe('a data directory', () => {
+  test('is in use as long as it is open', () => {
+    const first = DataDirectory.open(dataDir);
+    expect(() => DataDirectory.open(dataDir)).toThrow('in use by another weir');
+    first.close();
+    DataDirectory.open(dataDir).close();
+  });
+
+  test('that cannot be made names path and cause', () => {
+    writeFileSync(join(dataDir, 'file'), '');
+    for (const path of [join(dataDir, 'file', 'directory'), '/proc/nowhere/directory']) {
+      expect(() => DataDirectory.open(path)).toThrow(`the data directory ${path} cannot be used`);
+    }
+  });
+
+  test("with other things in it is refused; a fresh volume's lost+found is none", () => {
+    writeFileSync(join(dataDir, 'lost+found'), '');
+    fill();
+    expect(readdirSync(dataDir)).toContain('store.db');
+    const other = temporaryDirectory();
+    writeFileSync(join(other, 'notes'), '');
+    expect(() => DataDirectory.open(other)).toThrow('give weir a directory of its own');
+    removeDirectory(other);
+  });
+});

@@ -1,0 +1,215 @@
+/** Starts, and what they refuse; before anybody decides anything. */
+
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/core/exit.ts';
+import { type LimitResponse, sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import {
+  CLI_PATH,
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  spawnServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+
+const SMALL = ['--counters', '1024', '--acceptors', '2'];
+
+/** Where curl is not installed its test is skipped, but not where nothing may be. */
+const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
+
+const own = useDataDirectory(SMALL);
+const { start, started } = own;
+
+describe('the first start', () => {
+  test.skipIf(noCurl)(
+    'prints a key, a line that exports it, and a curl line that works as printed',
+    async () => {
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
+      const lines = server
+        .stdout()
+        .split('\n')
+        .filter((line) => line.includes('weir_'));
+      const [exported, curl, ...more] = lines;
+      expect(more).toEqual([]);
+      const { stdout } = await promisify(execFile)('sh', ['-c', curl]);
+      const answer: LimitResponse = JSON.parse(stdout);
+      expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
+      expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
+
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+      const key = /weir_[\w-]+/.exec(curl)?.[0] ?? '';
+      expect(exported).toBe(`export WEIR_KEY=${key}`);
+      expect(key.length).toBe(48);
+      expect(server.stderr()).not.toContain(key);
+      for (const name of readdirSync(own.dataDir)) {
+        expect(readFileSync(join(own.dataDir, name)).includes(key)).toBe(false);
+      }
+
+      const again = await start({ env: { WEIR_ROOT_KEY: undefined } });
+      expect(again.stdout()).not.toContain('weir_');
+      const { stdout: later } = await promisify(execFile)('sh', [
+        '-c',
+        curl.replace(/:\d+\/v1/, `:${again.port}/v1`),
+      ]);
+      expect(JSON.parse(later)).toMatchObject({ success: true });
+    },
+  );
+
+  test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
+    const before = process.umask(0);
+    try {
+      own.dataDir = join(own.dataDir, 'deep', 'down');
+      await start();
+      expect(statSync(own.dataDir).mode & 0o777).toBe(0o700);
+      for (const name of readdirSync(own.dataDir)) {
+        expect([name, statSync(join(own.dataDir, name)).mode & 0o777]).toEqual([name, 0o600]);
+      }
+    } finally {
+      process.umask(before);
+    }
+  });
+
+  test('takes the root key from a file, and then makes none', async () => {
+    const file = join(own.dataDir, '..', `weir-key-${process.pid}`);
+    writeFileSync(file, `${ROOT_KEY}\n`);
+    const env = { WEIR_ROOT_KEY: undefined, WEIR_ROOT_KEY_FILE: file };
+    const server = await start({ env });
+    removeDirectory(file);
+    expect(server.stdout()).not.toContain('weir_');
+    const body = { identifier: 'a', limit: 5, duration: 1_000 };
+    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
+  });
+
+  test('whose key nobody could read does not keep it: the next start shows another', async () => {
+    const unread = await spawnServer(own.dataDir);
+    unread.child.stdout?.destroy();
+    const { code } = await unread.exited;
+    expect(code === 0).toBe(false);
+    expect(unread.stderr()).toContain('EPIPE');
+    const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
+    expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
+  });
+
+  test('that fails for its port has made nothing, and locked nobody out', async () => {
+    const server = await start();
+    const other = join(own.dataDir, 'other');
+    const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
+    expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
+    expect(() => statSync(other)).toThrow('ENOENT');
+  });
+});
+
+describe('a second instance refuses to start, with one sentence', () => {
+  const sentenceOf = async (failed: ServerProcess) => {
+    expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(failed.stdout()).toBe('');
+    expect(failed.stderr().trim().split('\n').length).toBe(1);
+    return failed.stderr();
+  };
+
+  test('on the same port', async () => {
+    const server = await start();
+    const other = temporaryDirectory();
+    const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
+    expect(await sentenceOf(failed)).toContain(
+      `127.0.0.1:${server.port} (WEIR_PORT): another process uses`,
+    );
+    const admin = new URL(server.adminUrl).port;
+    const failedToo = await spawnServer(other, { args: ['--admin-port', admin] });
+    expect(await sentenceOf(failedToo)).toContain(
+      `${admin} (WEIR_ADMIN_PORT): another process uses`,
+    );
+    removeDirectory(other);
+  });
+
+  test('on the same port, started at the same time', async () => {
+    const other = temporaryDirectory();
+    const port = ['--port', String(await freePort())];
+    const both = await Promise.all([
+      spawnServer(own.dataDir, { args: [...SMALL, ...port] }),
+      spawnServer(other, { args: [...SMALL, ...port] }),
+    ]);
+    started.push(...both);
+    await waitUntil('one serves and one has ended', () => {
+      const serving = both.filter((server) => server.stdout().includes('serves checks'));
+      const ended = both.filter((server) => server.child.exitCode === EXIT.CANNOT_SERVE);
+      return serving.length === 1 && ended.length === 1;
+    });
+    expect(both.map((server) => server.stderr()).join('')).toContain(
+      '(WEIR_PORT): another process uses this port',
+    );
+    removeDirectory(other);
+  });
+
+  test('on the same data directory; it starts when the first was killed', async () => {
+    const server = await start();
+    const failed = await spawnServer(own.dataDir);
+    expect(await sentenceOf(failed)).toContain(`${own.dataDir} is in use by another weir`);
+    server.child.kill('SIGKILL');
+    await server.exited;
+    await start();
+  });
+});
+
+describe('the start', () => {
+  test('on a Node without a binary says what to install, in one sentence', async () => {
+    const versions = { ...process.versions, modules: '999', node: '26.99.0' };
+    const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
+    const failed = await spawnServer(own.dataDir, {
+      execArgv: ['--import', `data:text/javascript,${encodeURIComponent(preload)}`],
+    });
+    expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(failed.stderr().trim().split('\n').length).toBe(1);
+    expect(failed.stderr()).toContain('no binary for Node 26.99.0');
+  });
+
+  test('stops at a wrong setting with one sentence, and serve --help says what there is', () => {
+    const run = (args: string[], env = {}) =>
+      spawnSync(process.execPath, [CLI_PATH, ...args], { env: { PATH: process.env.PATH, ...env } });
+    const failed = run(['--port', 'http']);
+    expect([failed.status, String(failed.stdout)]).toEqual([EXIT.USAGE, '']);
+    expect(String(failed.stderr)).toBe(
+      'weir: --port must be an integer from 0 to 65535; got "http"\n',
+    );
+    const help = run(['serve', '--help']);
+    expect([help.status, String(help.stderr)]).toEqual([0, '']);
+    expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
+  });
+
+  test.each(['lost', 'emptied', 'flipped'])(
+    'refuses a store whose log was %s after a kill, instead of forgetting its last records',
+    async (damage) => {
+      const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
+      await waitUntil('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
+      server.child.kill('SIGKILL');
+      await server.exited;
+      const log = join(own.dataDir, 'store.db-wal');
+      const bytes = readFileSync(log);
+      bytes[200] ^= 1;
+      if (damage === 'lost') removeDirectory(log);
+      else writeFileSync(log, damage === 'emptied' ? '' : bytes);
+      const failed = await spawnServer(own.dataDir);
+      expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
+      expect(failed.stderr()).toContain('was acknowledged');
+      expect(failed.stdout()).toBe('');
+    },
+  );
+
+  test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
+    const foreign = join(own.dataDir, 'foreign');
+    mkdirSync(foreign, { mode: 0o755 });
+    writeFileSync(join(foreign, 'diary.txt'), '');
+    const failed = await spawnServer(foreign);
+    expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
+    expect(failed.stderr()).toContain('holds "diary.txt" but no store');
+    expect(readdirSync(foreign)).toEqual(['diary.txt']);
+    expect(statSync(foreign).mode & 0o777).toBe(0o755);
+  });
+});

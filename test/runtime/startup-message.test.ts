@@ -1,0 +1,116 @@
+/** By which addresses weir names itself: in its log, its links and on its standard output. */
+
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { listenerUrls } from '../../src/runtime/startup-message.ts';
+import { errorIn, sendRequest } from '../support/http.ts';
+import { logRecords } from '../support/log-records.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { waitUntil } from '../support/server.ts';
+
+const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
+
+describe('the addresses of a listener', () => {
+  test('are the configured one, unless it stands for all addresses of the machine', () => {
+    for (const [host, listening, local, common] of [
+      ['127.0.0.1', '127.0.0.1', '127.0.0.1', '127.0.0.1'],
+      ['weir.example', 'weir.example', 'weir.example', 'weir.example'],
+      ['::1', '[::1]', '[::1]', '[::1]'],
+      ['fe80::1%eth0', '[fe80::1%eth0]', '[fe80::1%eth0]', '[fe80::1%eth0]'],
+      ['0.0.0.0', '0.0.0.0', '127.0.0.1', undefined],
+      ['0', '0', '127.0.0.1', undefined],
+      ['::', '[::]', '[::1]', undefined],
+      ['0:0::0', '[0:0::0]', '[::1]', undefined],
+    ] as const) {
+      const url = (name: string | undefined) => name && `https://${name}:7070`;
+      expect(listenerUrls('https', host, 7070)).toEqual({
+        ...{ listenUrl: url(listening), localUrl: url(local), clientUrl: url(common) },
+      });
+    }
+  });
+
+  test('are reached by the public URL, where there is one', () => {
+    for (const [publicUrl, common] of [
+      ['https://weir.example', 'https://weir.example'],
+      ['HTTPS://Weir.Example:443/', 'https://weir.example'],
+      ['http://weir:80/limits//', 'http://weir/limits'],
+    ] as const) {
+      expect(listenerUrls('http', '0.0.0.0', 1, publicUrl)).toEqual({
+        ...{ listenUrl: 'http://0.0.0.0:1', localUrl: 'http://127.0.0.1:1', clientUrl: common },
+      });
+    }
+  });
+});
+
+/** The links of errors, of both versions of the API. */
+async function links(port: number): Promise<string[]> {
+  const v1 = await sendRequest(port, { body: '{}' });
+  const v2 = await sendRequest(port, { path: '/v2/ratelimit.limit', body: '{}' });
+  return [errorIn(v1).docs, JSON.parse(v2.body).error.type];
+}
+
+const PATH = '/docs/errors/BAD_REQUEST';
+
+describe('a server', () => {
+  test.each([
+    ['0.0.0.0', '127.0.0.1'],
+    ['::', '[::1]'],
+  ])('on %s points nobody elsewhere at this machine', async (host, local) => {
+    const server = await own.start({ args: ['--host', host], env: { WEIR_ROOT_KEY: undefined } });
+    const { port } = server;
+    const listening = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const unauthorized = await sendRequest(port, { body: '{}' });
+    expect(errorIn(unauthorized).docs).toBe('/docs/errors/UNAUTHORIZED');
+    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    const [serving] = logRecords(server, 'serving');
+    expect(serving).toMatchObject({ url: listening, listening, admin: server.adminUrl });
+    expect(server.stdout()).toContain(
+      `serves checks on ${listening} (from this machine: http://${local}:${port})`,
+    );
+    const [command] = server.stdout().match(/^curl .*$/m)!;
+    expect(command).toContain(` http://${local}:${port}/`);
+    const { stdout } = await promisify(execFile)('sh', ['-c', command]);
+    expect(JSON.parse(stdout)).toMatchObject({ success: true });
+  });
+
+  test('on 0.0.0.0 has relative links in both versions of the API', async () => {
+    const server = await own.start({ args: ['--host', '0.0.0.0'] });
+    expect(await links(server.port)).toEqual([PATH, PATH]);
+    expect((await fetch(`${server.url}${PATH}`)).status).toBe(200);
+  });
+
+  test('on a name has links by that name', async () => {
+    const server = await own.start({ args: ['--host', 'localhost'] });
+    const url = `http://localhost:${server.port}`;
+    expect(await links(server.port)).toEqual([url + PATH, url + PATH]);
+    expect(server.stdout()).toContain(`serves checks on ${url}; `);
+  });
+
+  test('with a public URL names that everywhere, and a command for this machine', async () => {
+    const env = { WEIR_PUBLIC_URL: 'https://weir.example/limits/', WEIR_ROOT_KEY: undefined };
+    const server = await own.start({ args: ['--host', '0.0.0.0'], env });
+    const url = 'https://weir.example/limits';
+    const [, key] = /Bearer (\S+)'/.exec(server.stdout())!;
+    const headers = { Authorization: `Bearer ${key}` };
+    const v1 = await sendRequest(server.port, { headers, body: '{}' });
+    const path = '/v2/ratelimit.limit';
+    const v2 = await sendRequest(server.port, { path, headers, body: '{}' });
+    expect([errorIn(v1).docs, JSON.parse(v2.body).error.type]).toEqual([url + PATH, url + PATH]);
+    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    const listening = `http://0.0.0.0:${server.port}`;
+    expect(logRecords(server, 'serving')).toMatchObject([{ url, listening }]);
+    const local = `http://127.0.0.1:${server.port}`;
+    expect(server.stdout()).toContain(`serves checks on ${url} (from this machine: ${local})`);
+    expect(server.stdout()).toContain(`\ncurl -s ${local}/`);
+  });
+
+  test('on free ports names the real ones, that of the admin port too', async () => {
+    const server = await own.start({ args: ['--port', '0', '--admin-port', '0'] });
+    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    const [{ url, admin }] = logRecords(server, 'serving');
+    expect(server.stdout()).toBe(`weir serves checks on ${url}; health and metrics on ${admin}\n`);
+    expect((await fetch(`${admin}/readyz`)).status).toBe(200);
+    expect((await fetch(`${url}${PATH}`)).status).toBe(200);
+  });
+});

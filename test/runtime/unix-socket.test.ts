@@ -1,0 +1,229 @@
+/** The Unix socket beside the port: what its path may be, who may connect, what becomes of it. */
+
+import { execFile } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { request } from 'node:http';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { EXIT, type ExitCode } from '../../src/core/exit.ts';
+import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import {
+  ROOT_KEY,
+  removeDirectory,
+  spawnServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+import { connectAndCheck, measureSpread } from '../support/acceptor-spread.ts';
+
+const SMALL = ['--counters', '1024', '--acceptors', '2'];
+const own = useDataDirectory(SMALL);
+
+let directory = '';
+let path = '';
+beforeEach(() => {
+  directory = temporaryDirectory();
+  path = join(directory, 'weir.sock');
+  return () => removeDirectory(directory);
+});
+const start = (more: string[] = []) => own.start({ args: [...SMALL, '--socket', path, ...more] });
+
+interface Answer {
+  status: number;
+  text: string;
+}
+
+/** By Node's own client, over the socket. */
+function sendBySocket(method: string, route: string, body = ''): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
+    const asking = request({ socketPath: path, method, path: route, headers }, (answer) => {
+      let text = '';
+      answer.setEncoding('utf8');
+      answer.on('data', (data) => {
+        text += data;
+      });
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text }));
+    });
+    asking.on('error', reject);
+    asking.end(body);
+  });
+}
+const limited = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+const sendCheckBySocket = () =>
+  sendBySocket('POST', '/v1/ratelimits.limit', JSON.stringify(limited));
+
+/** The one sentence of a start that does not succeed. */
+async function startError(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): Promise<string> {
+  const failed = await spawnServer(join(directory, 'data'), { args: [...SMALL, ...args] });
+  expect(await failed.exited).toEqual({ code, signal: null });
+  expect([failed.stdout(), failed.stderr().trim().split('\n').length]).toEqual(['', 1]);
+  return failed.stderr();
+}
+
+describe('the Unix socket', () => {
+  test('has all routes of the port, and counts in the same counters', async () => {
+    const server = await start();
+    const answers = [await sendCheckBySocket(), await sendCheckBySocket()].map(({ text }) =>
+      JSON.parse(text),
+    );
+    expect(answers).toMatchObject([{ remaining: 9 }, { remaining: 8 }]);
+    expect(await sendCheck(server.port, limited)).toMatchObject({ remaining: 7 });
+    expect(JSON.parse((await sendCheckBySocket()).text)).toMatchObject({ remaining: 6 });
+
+    const override = { namespaceName: 'default', identifier: 'over', limit: 3, duration: 60_000 };
+    const made = await sendBySocket('POST', '/v1/ratelimits.setOverride', JSON.stringify(override));
+    expect([made.status, made.text]).toEqual([200, expect.stringContaining('rlor_')]);
+    expect(await sendCheck(server.port, { ...limited, identifier: 'over' })).toMatchObject({
+      limit: 3,
+    });
+    expect((await sendBySocket('GET', '/nowhere')).status).toBe(404);
+    const { docs } = JSON.parse((await sendBySocket('GET', '/nowhere')).text).error;
+    expect(docs).toContain(`${server.url}/`);
+    expect((await sendBySocket('GET', new URL(docs).pathname)).status).toBe(200);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('spreads its connections over the acceptors, together with those of the port', async () => {
+    const server = await start();
+    const tcp = { host: '127.0.0.1', port: server.port };
+    for (let i = 0; i < 20; i++) {
+      expect(await measureSpread([{ path }, { path }])).toEqual([1, 1]);
+      expect(await measureSpread([{ path }, tcp, tcp, { path }])).toEqual([2, 2]);
+    }
+    const { socket } = await connectAndCheck({ path });
+    expect(await readMetric(server.adminUrl, 'weir_connections')).toBeGreaterThanOrEqual(1);
+    socket.destroy();
+  });
+
+  test.each([
+    [[], 0o660],
+    [['--socket-mode', '0600'], 0o600],
+    [['--socket-mode', '666'], 0o666],
+  ])('has the mode that is asked for: %j', async (args, mode) => {
+    await start(args);
+    expect(statSync(path).mode & 0o7777).toBe(mode);
+    expect(lstatSync(path).isSocket()).toBe(true);
+  });
+
+  test('is in the greeting, with a curl command that works as printed', async () => {
+    path = join(directory, "it's here.sock");
+    const server = await start();
+    const [, command] = / by (curl .*localhost)/.exec(server.stdout()) ?? [];
+    const route = command.replace('http://localhost', 'http://localhost/nowhere');
+    const { stdout } = await promisify(execFile)('sh', ['-c', `${route} -s`]);
+    expect(stdout).toContain('there is no GET /nowhere');
+  });
+
+  test('is closed by a drain and removed at the stop; who is connected is answered', async () => {
+    const server = await start(['--drain-ms', '5000']);
+    const { socket } = await connectAndCheck({ path });
+    let received = '';
+    socket.removeAllListeners('close');
+    socket.on('data', (data) => {
+      received += data;
+    });
+    server.child.kill('SIGTERM');
+    await waitUntil('nobody can connect any more', () =>
+      sendCheckBySocket().then(
+        () => false,
+        () => true,
+      ),
+    );
+    socket.write('GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n');
+    expect(await server.exited).toEqual({ code: 0, signal: null });
+    expect(received).toMatch(/^HTTP\/1.1 404 .*connection: close/is);
+    expect(existsSync(path)).toBe(false);
+  });
+
+  test('that a killed weir has left is replaced', async () => {
+    const server = await start();
+    server.child.kill('SIGKILL');
+    await server.exited;
+    expect(lstatSync(path).isSocket()).toBe(true);
+    await start();
+    expect((await sendCheckBySocket()).status).toBe(200);
+  });
+
+  test("is not removed at the stop where another's has come in its place", async () => {
+    const server = await start();
+    removeDirectory(path);
+    writeFileSync(path, 'mine');
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(readFileSync(path, 'utf8')).toBe('mine');
+  });
+});
+
+describe('a start is stopped by one sentence that names the setting', () => {
+  test('where a server listens on the path, which goes on', async () => {
+    await start();
+    const sentence = await startError(['--socket', path]);
+    expect(sentence).toContain('WEIR_SOCKET must be a path in a directory');
+    expect(sentence).toContain(`got "${path}": a server listens on it`);
+    expect((await sendCheckBySocket()).status).toBe(200);
+  });
+
+  test('where any other server listens on it', async () => {
+    const other = createServer(() => {});
+    await new Promise<void>((resolve) => other.listen(path, resolve));
+    expect(await startError(['--socket', path])).toContain('a server listens on it');
+    expect(lstatSync(path).isSocket()).toBe(true);
+    other.close();
+  });
+
+  test('where two start at the same time', async () => {
+    const both = await Promise.all(
+      ['a', 'b'].map((name) => {
+        return spawnServer(join(directory, name), { args: [...SMALL, '--socket', path] });
+      }),
+    );
+    own.started.push(...both);
+    await waitUntil('one serves and one has ended', () => {
+      const serving = both.filter((server) => server.stdout().includes('serves checks'));
+      return (
+        serving.length === 1 && both.some((server) => server.child.exitCode === EXIT.CANNOT_SERVE)
+      );
+    });
+    expect(both.map((server) => server.stderr()).join('')).toMatch(
+      /WEIR_SOCKET must.*(has|listens)/,
+    );
+    const serving = both.find((server) => server.child.exitCode === null);
+    expect((await sendBySocket('GET', '/nowhere')).text).toContain(serving?.url);
+  });
+
+  test.each(['file', 'directory', 'link'])('where the path is a %s, which stays', async (kind) => {
+    const other = join(directory, 'other');
+    if (kind === 'file') writeFileSync(path, 'kept');
+    else if (kind === 'directory') mkdirSync(path);
+    else symlinkSync(other, path);
+    if (kind === 'link') writeFileSync(other, 'kept');
+    expect(await startError(['--socket', path])).toContain('it is no socket, and is left alone');
+    expect(lstatSync(path).isSocket()).toBe(false);
+    if (kind !== 'directory') expect(readFileSync(path, 'utf8')).toBe('kept');
+  });
+
+  test('where the path is too long, or its directory is missing', async () => {
+    const long = join(directory, 'x'.repeat(108 - directory.length - 1));
+    expect(long.length).toBe(108);
+    const sentence = await startError(['--socket', long], EXIT.USAGE);
+    expect(sentence).toContain('WEIR_SOCKET must be a path of at most 107 bytes; got 108 bytes: ');
+    path = long.slice(0, -1);
+    await start();
+    expect((await sendCheckBySocket()).status).toBe(200);
+    const missing = join(directory, 'missing', 'weir.sock');
+    expect(await startError(['--socket', missing])).toMatch(
+      /WEIR_SOCKET must be .*missing.*ENOENT/,
+    );
+  });
+});

@@ -1,0 +1,298 @@
+/** No request is decided as two, and nothing is served after the last request of a connection. */
+
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
+import {
+  errorIn,
+  LONGEST_WINDOW_MS,
+  parseResponses,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
+import { gatewayRequestBytes, writeConfig } from '../support/policy-config.ts';
+import { sendUntilClosed } from '../support/raw-connection.ts';
+import {
+  DECIDE_MODES,
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const LIMIT = 1_000;
+const limited = (identifier: string) => ({ identifier, limit: LIMIT, duration: LONGEST_WINDOW_MS });
+const body = (identifier: string) => JSON.stringify(limited(identifier));
+const chunks = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n0\r\n`;
+
+/** A check, with its headers changed; one given as '' is left out. */
+const checkBytes = (identifier: string, headers: Record<string, string> = {}, text?: string) => {
+  return requestBytes({ headers, body: text ?? body(identifier) }).toString('latin1');
+};
+/** A chunked check, with this behind its last chunk. */
+const chunkedCheck = (identifier: string, after: string, headers: Record<string, string> = {}) => {
+  const chunked = { 'Content-Length': '', 'Transfer-Encoding': 'chunked', ...headers };
+  return checkBytes(identifier, chunked, chunks(body(identifier))) + after;
+};
+
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+  let server: ServerProcess;
+  let gatewayPort: number;
+  const dataDir = temporaryDirectory();
+  const place = temporaryDirectory();
+  const socketPath = join(place, 'weir.sock');
+
+  beforeAll(async () => {
+    gatewayPort = await freePort();
+    const config = writeConfig(place, { gw: { limit: LIMIT } });
+    const gateway = ['--config', config, '--gateway-port', `${gatewayPort}`];
+    server = await startServer(dataDir, {
+      args: ['--counters', '1024', '--decide', mode, '--socket', socketPath, ...gateway],
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+    removeDirectory(place);
+  });
+
+  const used = async (identifier: string, namespace = 'default') => {
+    const { remaining } = await sendCheck(server.port, {
+      ...limited(identifier),
+      namespace,
+      cost: 0,
+    });
+    return LIMIT - remaining;
+  };
+  const usedAtGateway = (address: string) => used(address, 'gw');
+
+  const gatewayCheck = (address: string, headers: Record<string, string> = {}, method = 'GET') => {
+    const path = '/v1/check/gw';
+    return gatewayRequestBytes(path, { 'X-Forwarded-For': address, ...headers }, method).toString(
+      'latin1',
+    );
+  };
+
+  describe('a request that closes its connection', () => {
+    const routes: [string, string, number][] = [
+      ['a check of v1', checkBytes('v1', { Connection: 'close' }), 200],
+      ['a chunked check', chunkedCheck('chunked', '\r\n'), 200],
+      [
+        'a check with zeros before its length',
+        checkBytes('zeros', { 'Content-Length': `00${body('zeros').length}` }),
+        200,
+      ],
+      ['a wrong body', checkBytes('', { Connection: 'close' }, 'nonsense'), 400],
+      ['no body', checkBytes('', {}, ''), 400],
+      ['a wrong key', checkBytes('', { Connection: 'close', Authorization: 'Bearer no' }), 401],
+      ['an unknown path', `GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`, 404],
+      [
+        'a page',
+        `GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n`,
+        200,
+      ],
+      [
+        'a list',
+        `GET /v1/keys.list HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\nConnection: te, close\r\n\r\n`,
+        200,
+      ],
+    ];
+    test.each(routes)(
+      'is answered once and told that it closes: %s',
+      async (_name, bytes, status) => {
+        const { text, statuses, isClosed } = await sendUntilClosed(server.port, [bytes], 5_000);
+        expect([statuses, isClosed]).toEqual([[status], true]);
+        expect(text).toMatch(/\r\nConnection: close\r\n/i);
+        expect(text).not.toMatch(/\r\nKeep-Alive:/i);
+      },
+    );
+
+    test('has nothing behind it decided or answered, in the same packet or the next', async () => {
+      for (const [i, packet] of [true, false].entries()) {
+        for (const [j, first] of [
+          checkBytes(`first ${i} 0`, { Connection: 'close' }),
+          chunkedCheck(`first ${i} 1`, '\r\n'),
+          checkBytes('', { Connection: 'close' }, 'nonsense'),
+          `GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`,
+        ].entries()) {
+          const behind = Array.from({ length: 5 }, () => checkBytes(`behind ${i} ${j}`));
+          const pieces = packet ? [first + behind.join('')] : [first, ...behind];
+          const { statuses, isClosed } = await sendUntilClosed(server.port, pieces, 5_000);
+          expect([isClosed, statuses.length <= 1]).toEqual([true, true]);
+          expect([i, j, await used(`behind ${i} ${j}`)]).toEqual([i, j, 0]);
+        }
+      }
+    });
+
+    test('has nothing behind it decided while its client is slow to read a large answer', async () => {
+      const one = { ...limited(''), namespace: 'default', duration: 60_000 };
+      const identifiers = Array.from({ length: 100 }, (_, i) => `${'\u0001'.repeat(505)}${i}`);
+      const many = JSON.stringify(identifiers.map((identifier) => ({ ...one, identifier })));
+      const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
+      const path = '/v2/ratelimit.multiLimit';
+      const first = requestBytes({ path, headers, body: chunks(many) });
+      // Of an answer of 300 KB a Unix socket takes a part, until the client reads.
+      const socket = connect(socketPath);
+      socket.pause();
+      socket.write(first);
+      await new Promise((next) => setTimeout(next, 300));
+      socket.write(`X-${checkBytes('slow')}`);
+      await new Promise((next) => setTimeout(next, 200));
+      const { statuses, isClosed } = await sendUntilClosed(socket, [], 5_000);
+      expect([statuses, isClosed]).toEqual([[200], true]);
+      expect(await used('slow')).toBe(0);
+      // Without a request behind it the client gets all of it, however late it reads.
+      const alone = connect(socketPath);
+      alone.pause();
+      alone.write(first);
+      await new Promise((next) => setTimeout(next, 300));
+      const heard = await sendUntilClosed(alone, [], 5_000);
+      const answer = parseResponses(heard.text).answers[0];
+      expect([JSON.parse(answer.body).data.limits.length, heard.isClosed]).toEqual([100, true]);
+    });
+
+    test('of a gateway has nothing behind it decided, whatever it says that it brings', async () => {
+      const closing: Record<string, string>[] = [
+        { Connection: 'close' },
+        { 'Transfer-Encoding': 'chunked' },
+        { 'Content-Length': '5' },
+      ];
+      for (const [i, headers] of closing.entries()) {
+        const brought = ['', '0\r\n\r\n', 'hello'][i];
+        const one = gatewayCheck(`192.0.2.${i}`, headers) + brought;
+        const alone = await sendUntilClosed(gatewayPort, [one], 5_000);
+        expect([i, alone.statuses, alone.isClosed]).toEqual([i, [200], true]);
+        const { isClosed } = await sendUntilClosed(
+          gatewayPort,
+          [one + gatewayCheck(`198.51.100.${i}`)],
+          5_000,
+        );
+        expect([isClosed, await usedAtGateway(`198.51.100.${i}`)]).toEqual([true, 0]);
+      }
+    });
+  });
+
+  test('a connection stays open behind ordinary requests', async () => {
+    const ordinary = [
+      checkBytes('open'),
+      checkBytes('open', { Connection: 'keep-alive' }),
+      'GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
+      checkBytes('open'),
+    ];
+    const { statuses, isClosed } = await sendUntilClosed(server.port, [ordinary.join('')], 300);
+    // A worker's decision comes later, and uWebSockets.js closes where another request is behind.
+    if (mode === 'in-place') expect([statuses, isClosed]).toEqual([[200, 200, 200, 200], false]);
+    const checks = [
+      gatewayCheck('203.0.113.1'),
+      gatewayCheck('203.0.113.1', { 'Content-Length': '0' }, 'HEAD'),
+    ];
+    for (const one of checks) {
+      const heard = await sendUntilClosed(gatewayPort, [one], 300);
+      expect([heard.statuses, heard.isClosed]).toEqual([[200], false]);
+    }
+  });
+
+  test('trailers are not served as a second request, on any listener', async () => {
+    const check = requestBytes({ body: body('trailed') }).toString('latin1');
+    const gateway = gatewayCheck('203.0.113.2');
+    // uWebSockets.js skips two bytes behind the last chunk, and reads on.
+    for (const trailer of [`X-${check}`, `X-P:${check.slice(1)}`, `X-${gateway}`]) {
+      const onPort = await sendUntilClosed(server.port, [chunkedCheck('trailing', trailer)], 5_000);
+      expect([onPort.isClosed, onPort.statuses.length <= 1]).toEqual([true, true]);
+      const chunked = { 'Transfer-Encoding': 'chunked' };
+      const atGateway = `${gatewayCheck('203.0.113.3', chunked, 'POST')}0\r\n${trailer}`;
+      const heard = await sendUntilClosed(gatewayPort, [atGateway], 5_000);
+      expect([heard.isClosed, heard.statuses.length <= 1]).toEqual([true, true]);
+    }
+    expect([await used('trailed'), await usedAtGateway('203.0.113.2')]).toEqual([0, 0]);
+  });
+
+  test('a length of 0 in front of another, or hidden by a line without a name, is not two requests', async () => {
+    const hidden = checkBytes('hidden');
+    const head = `POST /v1/ratelimits.limit HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\n`;
+    const openings = [
+      `${head}Content-Length: 0\r\nContent-Length: ${hidden.length}\r\n\r\n`,
+      `${head}: x\r\nContent-Length: ${hidden.length}\r\n\r\n`,
+      `${head}Content-Length:\r\nContent-Length: ${hidden.length}\r\n\r\n`,
+    ];
+    for (const opening of openings) {
+      const { statuses, isClosed } = await sendUntilClosed(server.port, [opening + hidden], 5_000);
+      expect([isClosed, statuses.includes(200)]).toEqual([true, false]);
+    }
+    expect(await used('hidden')).toBe(0);
+  });
+
+  const ambiguous: [string, Record<string, string>][] = [
+    ['two lengths, of which the first is 0', { 'Content-Length': '0', 'content-length': '7' }],
+    ['a length that is no number', { 'Content-Length': 'x' }],
+    ['a length with a sign', { 'Content-Length': '+5' }],
+    ['two lengths in one line', { 'Content-Length': '5, 5' }],
+    ['an encoding besides chunked', { 'Content-Length': '', 'Transfer-Encoding': 'gzip, chunked' }],
+    ['an encoding other than chunked', { 'Content-Length': '', 'Transfer-Encoding': 'identity' }],
+    [
+      'two lines of encodings',
+      { 'Content-Length': '', 'Transfer-Encoding': 'chunked', 'transfer-encoding': 'chunked' },
+    ],
+  ];
+  test.each(ambiguous)('a head with %s is a 400, undecided, and closes', async (name, headers) => {
+    const onPort = await sendUntilClosed(server.port, [checkBytes(name, headers, '')], 5_000);
+    expect([onPort.text.slice(9, 12), onPort.isClosed]).toEqual(['400', true]);
+    expect(await used(name)).toBe(0);
+    const address = '203.0.113.9';
+    const atGateway = await sendUntilClosed(
+      gatewayPort,
+      [gatewayCheck(address, headers, 'POST')],
+      5_000,
+    );
+    expect([atGateway.text.slice(9, 12), atGateway.isClosed]).toEqual(['400', true]);
+    expect(await usedAtGateway(address)).toBe(0);
+  });
+
+  test('HEAD with an ambiguous length is a 400 without a body', async () => {
+    const head = 'HEAD /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n';
+    const lengths = 'Content-Length: 0\r\nContent-Length: 0\r\n\r\n';
+    const { text, isClosed } = await sendUntilClosed(server.port, [head + lengths], 5_000);
+    expect([text.slice(9, 12), text.split('\r\n\r\n')[1], isClosed]).toEqual(['400', '', true]);
+  });
+
+  test('an error of framing names the header, what was received and what is accepted', async () => {
+    const twice = { 'Content-Length': '0', 'content-length': '0' };
+    expect(errorIn(await sendRequest(server.port, { headers: twice })).message).toBe(
+      'the header Content-Length must be a decimal number of bytes, in one line; got 2 lines',
+    );
+  });
+});
+
+test('behind TLS nothing is served behind a request that closes its connection', async () => {
+  const dataDir = temporaryDirectory();
+  const place = temporaryDirectory();
+  const files = writeCertificate(place, CERTIFICATE_A);
+  const server = await startServer(dataDir, {
+    args: ['--counters', '1024'],
+    env: tlsEnvironment(files),
+  });
+  const secure = () => connectTls({ host: '127.0.0.1', port: server.port, ca: CERTIFICATE_A.cert });
+  const first = checkBytes('first', { Connection: 'close' });
+  expect(await sendUntilClosed(secure(), [first], 5_000, 200)).toMatchObject({
+    statuses: [200],
+    closed: true,
+  });
+  const both = await sendUntilClosed(secure(), [first + checkBytes('behind')], 5_000, 200);
+  expect([both.isClosed, both.statuses.length <= 1]).toEqual([true, true]);
+  const look = { ...limited('behind'), cost: 0 };
+  const { text } = await sendUntilClosed(
+    secure(),
+    [checkBytes('', { Connection: 'close' }, JSON.stringify(look))],
+    5_000,
+    200,
+  );
+  expect(text).toContain(`"remaining":${LIMIT}`);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+  removeDirectory(place);
+});

@@ -1,0 +1,550 @@
+/** What gateways are answered, over real connections: the contract that all of them rely on. */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { callOperationOk } from '../support/operations.ts';
+import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
+import {
+  errorIn,
+  exchange,
+  type ParsedResponse,
+  readMetric,
+  sendRequest,
+} from '../support/http.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import {
+  configText,
+  forwardedFor,
+  gatewayRequestBytes,
+  type PolicySettings,
+  sendGatewayCheck,
+  writeConfig,
+} from '../support/policy-config.ts';
+import {
+  DECIDE_MODES,
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+import { addKey, addRecords, withStore } from '../support/store.ts';
+
+const SMALL = ['--counters', '1024'];
+const place = temporaryDirectory();
+afterAll(() => removeDirectory(place));
+
+const WINDOWS = [
+  { limit: 2, duration: 86_400_000 },
+  { limit: 5, duration: 31_536_000_000 },
+];
+const POLICIES: Record<string, PolicySettings> = {
+  login: { limit: 3 },
+  five: { limit: 5, cost: 2 },
+  old: { limit: 3, legacyHeaders: true },
+  shared: { limit: 2, identify: 'header:x-key' },
+  admitting: { limit: 1, identify: 'header:x-key', missing: 'allow' },
+  refusing: { limit: 1, identify: ['ip', 'header:x-key'], missing: 'deny' },
+  shadow: { limit: 1, shadow: true },
+  shadowed: { limit: 1, shadow: true, missing: 'deny', identify: 'cookie:id' },
+  many: { windows: WINDOWS },
+  hops: { limit: 1, trustedHops: 2 },
+  network: { limit: 1, ipv6Prefix: 56 },
+  cookie: { limit: 1, identify: 'cookie:session' },
+  path: { gateway: 'envoy', limit: 1, identify: ['method', 'path'] },
+};
+
+describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
+  let server: ServerProcess;
+  let port: number;
+  const dataDir = temporaryDirectory();
+  const socket = join(place, `${mode}.sock`);
+  const keys = { limit: '', other: '', expired: '' };
+
+  beforeAll(async () => {
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ id: 'rlns_login', name: 'login', createdMs: 1 }]);
+      keys.limit = addKey(store, { permissions: ['ratelimit.rlns_login.limit'] });
+      keys.other = addKey(store, { permissions: ['ratelimit.*.read_override'] });
+      keys.expired = addKey(store, { permissions: ['*'], expiresMs: 1 });
+    });
+    port = await freePort();
+    const places = ['--gateway-port', `${port}`, '--gateway-socket', socket];
+    const config = ['--config', writeConfig(place, POLICIES)];
+    server = await startServer(dataDir, {
+      args: [...SMALL, '--acceptors', '2', '--decide', mode, ...places, ...config],
+    });
+  });
+  afterAll(async () => {
+    expect(statSync(socket).mode & 0o777).toBe(0o660);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(existsSync(socket)).toBe(false);
+    removeDirectory(dataDir);
+  });
+
+  const ask = (path: string, headers: Record<string, string> = {}, method?: string) => {
+    return sendGatewayCheck(port, path, headers, method);
+  };
+  const statuses = async (count: number, asking: () => Promise<ParsedResponse>) => {
+    const answers: number[] = [];
+    for (let i = 0; i < count; i++) answers.push((await asking()).status);
+    return answers;
+  };
+
+  test('is told of an admission by a 200 without a body, and of what is left', async () => {
+    const answer = await ask('/v1/check/login', forwardedFor('10.0.0.1'));
+    expect([answer.status, answer.body, answer.headers['content-length']]).toEqual([200, '', '0']);
+    expect(answer.headers['ratelimit-policy']).toMatch(/^"login";q=3;w=3155760000$/);
+    expect(answer.headers.ratelimit).toMatch(/^"login";r=2;t=\d+$/);
+    expect(answer.headers).not.toHaveProperty('retry-after');
+    expect(answer.headers).not.toHaveProperty('x-ratelimit-limit');
+  });
+
+  test('is told of a refusal by a 429 with a problem, when to come back, and not to keep it', async () => {
+    const asking = () => ask('/v1/check/login', forwardedFor('10.0.0.2'));
+    expect(await statuses(3, asking)).toEqual([200, 200, 200]);
+    const { status, headers, body } = await asking();
+    expect([status, headers['content-type']]).toEqual([429, 'application/problem+json']);
+    expect(headers['cache-control']).toBe('no-store');
+    expect(JSON.parse(body)).toMatchObject({ status: 429, 'violated-policies': ['login'] });
+    const [, t] = /^"login";r=0;t=(\d+)$/.exec(headers.ratelimit) ?? [];
+    expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(Number(t));
+    const head = await ask('/v1/check/login', forwardedFor('10.0.0.2'), 'HEAD');
+    expect([head.status, head.body, head.headers['retry-after'] > '0']).toEqual([429, '', true]);
+    // Counted by the same counter, and said in the one way that nginx takes.
+    const other = await ask('/v1/auth-request/login', forwardedFor('10.0.0.2'));
+    expect([other.status, other.body, other.headers['content-length']]).toEqual([403, '', '0']);
+    expect(other.headers.ratelimit).toContain('"login";r=0;t=');
+    expect(other.headers).not.toHaveProperty('content-type');
+  });
+
+  test('asks by any method, with anything behind the namespace', async () => {
+    const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'PROPFIND', 'X-Y'];
+    for (const [i, method] of methods.entries()) {
+      for (const tail of ['', '/', '/a/b?limit=1&identifier=x', '//../%2F']) {
+        const who = forwardedFor(`10.1.${i}.${tail.length}`);
+        const answer = await ask(`/v1/check/login${tail}`, who, method);
+        expect([method, tail, answer.status, answer.body]).toEqual([method, tail, 200, '']);
+        expect(answer.headers.ratelimit).toContain('"login";r=2;');
+      }
+    }
+    expect((await ask('/v1/auth-request/login/x', forwardedFor('10.1.9.9'))).status).toBe(404);
+  });
+
+  test('keeps its connection, over whatever comes, but where a body is announced', async () => {
+    const bytes = (method: string, headers = {}) => {
+      return gatewayRequestBytes(
+        '/v1/check/five',
+        { ...forwardedFor('10.0.0.3'), ...headers },
+        method,
+      );
+    };
+    const kept = ['GET', 'HEAD', 'GET', 'POST'].map((method) => bytes(method));
+    kept.splice(2, 0, bytes('POST', { 'Content-Length': '0' }));
+    const answers = await exchange(port, kept, 5, true);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 429, 429, 429]);
+    expect(answers.map(({ headers }) => headers.connection)).toEqual(Array(5).fill(undefined));
+    const bodies: [string, Record<string, string>][] = [
+      ['', { 'Content-Length': '5' }],
+      ['hello', { 'Content-Length': '5' }],
+      ['', { 'Transfer-Encoding': 'chunked' }],
+      ['5\r\nhello\r\n0\r\n\r\n', { 'Transfer-Encoding': 'chunked' }],
+    ];
+    for (const [i, [body, headers]] of bodies.entries()) {
+      const first = bytes('POST', { ...headers, ...forwardedFor(`10.2.0.${i}`) });
+      // What comes behind may be a body or a request: nobody can say, so that nothing is read.
+      const answered = await responseText(
+        port,
+        Buffer.concat([first, Buffer.from(body)]),
+        bytes('GET'),
+      );
+      expect(answered.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
+      expect(answered.toLowerCase()).toContain('connection: close');
+    }
+  });
+
+  test('charges what the policy says, and cannot be told otherwise by a client', async () => {
+    const forged = {
+      'X-Forwarded-Host': 'other',
+      'X-Real-Ip': '1.1.1.1',
+      'RateLimit-Policy': '"five";q=100',
+      'X-Weir-Key': 'wrong',
+      Authorization: 'Bearer of an end user',
+    };
+    const asking = () =>
+      ask('/v1/check/five?cost=0&limit=100', { ...forwardedFor('10.0.0.4'), ...forged });
+    expect(await statuses(3, asking)).toEqual([200, 200, 429]);
+    expect((await asking()).headers.ratelimit).toContain('"five";r=1;');
+  });
+
+  test('is believed in its own line of addresses, the last one, and as many as are trusted', async () => {
+    const lines = (...addresses: string[]) => {
+      const head = gatewayRequestBytes('/v1/check/hops').toString().trimEnd();
+      const more = addresses.map((address) => `\r\nX-Forwarded-For: ${address}`).join('');
+      return exchange(port, [Buffer.from(`${head}${more}\r\n\r\n`)]);
+    };
+    expect((await lines('forged', '10.0.0.5', '10.9.9.9'))[0].status).toBe(200);
+    expect((await lines('other', '10.0.0.5, 10.9.9.8'))[0].status).toBe(429);
+    expect((await lines('10.0.0.5,10.9.9.8'))[0].status).toBe(429);
+    expect((await lines('10.0.0.6', '10.9.9.8'))[0].status).toBe(200);
+  });
+
+  test('tells networks of IPv6 apart by the prefix of the policy', async () => {
+    const asking = (address: string) => ask('/v1/check/network', forwardedFor(address));
+    expect((await asking('2001:db8:1:ff00::1')).status).toBe(200);
+    expect((await asking('2001:DB8:1:ffab:1:2:3:4')).status).toBe(429);
+    expect((await asking('2001:db8:1:fe00::1')).status).toBe(200);
+  });
+
+  test('forwards a head with 9 KB of cookies, in several lines', async () => {
+    const filler = 'x'.repeat(3_000);
+    const asking = (session: string) => {
+      const head = gatewayRequestBytes('/v1/check/cookie').toString().trimEnd();
+      const lines = [`a=${filler}`, `b=${filler}; c=${filler}`, `session=${session}`];
+      const cookies = lines.map((line) => `\r\nCookie: ${line}`).join('');
+      return exchange(port, [Buffer.from(`${head}${cookies}\r\n\r\n`)]);
+    };
+    expect((await asking('one'))[0].status).toBe(200);
+    expect((await asking('one'))[0].status).toBe(429);
+    expect((await asking('two'))[0].status).toBe(200);
+  });
+
+  test('is asked as nobody by who has two values for what identifies it', async () => {
+    const lines = (...keys: string[]) => {
+      const head = gatewayRequestBytes('/v1/check/refusing', forwardedFor('10.0.0.14'))
+        .toString()
+        .trimEnd();
+      const more = keys.map((key) => `\r\nX-Key: ${key}`).join('');
+      return exchange(port, [Buffer.from(`${head}${more}\r\n\r\n`)]);
+    };
+    expect((await lines('one', 'two'))[0].status).toBe(429);
+    expect((await lines('one', 'one'))[0].status).toBe(429);
+    expect((await lines('one'))[0].status).toBe(200);
+  });
+
+  test('that asks with the path of the request behind its own is taken at that', async () => {
+    const asking = (method: string, tail: string) => {
+      const forged = { 'X-Forwarded-Uri': '/forged', 'X-Forwarded-Method': 'GET' };
+      return ask(`/v1/check/path${tail}`, forged, method);
+    };
+    expect((await asking('PUT', '/a?b')).status).toBe(200);
+    expect((await asking('PUT', '/a?c')).status).toBe(429);
+    expect((await asking('POST', '/a?b')).status).toBe(200);
+    expect((await asking('PUT', '//%61')).status).toBe(429);
+    expect((await asking('PUT', '/A')).status).toBe(200);
+  });
+
+  test('has callers without identity share a counter, or admitted, or refused, and counted', async () => {
+    const unidentified = (name: string) => {
+      return readMetric(server.adminUrl, `weir_unidentified_checks_total{namespace="${name}"}`);
+    };
+    expect(await statuses(3, () => ask('/v1/check/shared'))).toEqual([200, 200, 429]);
+    expect((await ask('/v1/check/shared', { 'X-Key': '' })).status).toBe(429);
+    expect((await ask('/v1/check/shared', { 'X-Key': 'a' })).status).toBe(200);
+    expect(await unidentified('shared')).toBe(4);
+    expect(await statuses(3, () => ask('/v1/check/admitting'))).toEqual([200, 200, 200]);
+    expect((await ask('/v1/check/admitting')).headers.ratelimit).toContain('r=1;');
+    // What is there, and is no identity, is not left out.
+    const long = { 'X-Key': 'x'.repeat(9_000) };
+    expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
+    expect((await ask('/v1/check/admitting')).status).toBe(200);
+    const refused = await ask('/v1/check/refusing', forwardedFor('10.0.0.7'));
+    expect([refused.status, Number(refused.headers['retry-after']) > 0]).toEqual([429, true]);
+    expect(JSON.parse(refused.body).detail).toContain('an address and the header x-key');
+    expect((await ask('/v1/auth-request/refusing')).status).toBe(403);
+    expect(
+      (await ask('/v1/check/refusing', { ...forwardedFor('10.0.0.7'), 'X-Key': 'k' })).status,
+    ).toBe(200);
+    const name = 'weir_decisions_total{namespace="refusing",outcome="refused"}';
+    expect(await readMetric(server.adminUrl, name)).toBeGreaterThanOrEqual(2);
+  });
+
+  test('refuses nobody under a policy that only tries, and its refusals are counted', async () => {
+    const asking = () => ask('/v1/check/shadow', forwardedFor('10.0.0.8'));
+    expect(await statuses(3, asking)).toEqual([200, 200, 200]);
+    const answer = await asking();
+    expect([answer.body, answer.headers['retry-after']]).toEqual(['', undefined]);
+    expect(answer.headers.ratelimit).toContain('r=0;');
+    const figure = (name: string) => readMetric(server.adminUrl, name);
+    expect(await figure('weir_shadow_refusals_total{namespace="shadow"}')).toBe(3);
+    expect(await figure('weir_decisions_total{namespace="shadow",outcome="refused"}')).toBe(3);
+    expect((await ask('/v1/auth-request/shadowed')).status).toBe(200);
+    expect(await figure('weir_shadow_refusals_total{namespace="shadowed"}')).toBe(1);
+  });
+
+  test('has several windows counted all or not at all', async () => {
+    const asking = () => ask('/v1/check/many', forwardedFor('10.0.0.9'));
+    const first = await asking();
+    expect(first.headers['ratelimit-policy']).toBe(
+      '"many-1d";q=2;w=86400, "many-365d";q=5;w=31536000',
+    );
+    expect(first.headers.ratelimit).toMatch(/^"many-1d";r=1;t=\d+, "many-365d";r=4;t=\d+$/);
+    expect(await statuses(3, asking)).toEqual([200, 429, 429]);
+    const refused = await asking();
+    // What one window refuses, the other has not counted.
+    expect(refused.headers.ratelimit).toMatch(/^"many-1d";r=0;t=\d+, "many-365d";r=3;t=\d+$/);
+    expect(JSON.parse(refused.body)['violated-policies']).toEqual(['many-1d']);
+    const name = 'weir_decisions_total{namespace="many",outcome="refused"}';
+    expect(await readMetric(server.adminUrl, name)).toBe(3);
+  });
+
+  test('is answered under an override, in place of all windows', async () => {
+    const set = (namespaceName: string, identifier: string, limit: number) => {
+      const fields = { namespace: namespaceName, identifier, limit, duration: 3_155_760_000_000 };
+      return callOperationOk(server.port, 'ratelimit.setOverride', fields);
+    };
+    await set('many', '10.0.1.*', 1);
+    const asking = () => ask('/v1/check/many', forwardedFor('10.0.1.1'));
+    expect((await asking()).headers).toMatchObject({
+      'ratelimit-policy': '"many";q=1;w=3155760000',
+    });
+    expect((await asking()).status).toBe(429);
+    expect((await ask('/v1/check/many', forwardedFor('10.0.2.1'))).headers.ratelimit).toContain(
+      'many-1d',
+    );
+    await set('login', '10.0.3.0', 0);
+    expect((await ask('/v1/check/login', forwardedFor('10.0.3.0'))).status).toBe(429);
+  });
+
+  test('counts in the same counters as every other check', async () => {
+    await ask('/v1/check/login', forwardedFor('10.0.0.10'));
+    const fields = { namespace: 'login', identifier: '10.0.0.10', limit: 3, cost: 0 };
+    const look = { ...fields, duration: 3_155_760_000_000 };
+    expect(await callOperationOk(server.port, 'ratelimits.limit', look)).toMatchObject({
+      remaining: 2,
+    });
+  });
+
+  test('of older clients is told in their headers too', async () => {
+    const { headers } = await ask('/v1/check/old', forwardedFor('10.0.0.11'));
+    expect(headers).toMatchObject({
+      'x-ratelimit-limit': '3',
+      'x-ratelimit-remaining': '2',
+      'x-ratelimit-reset': '3155760000',
+    });
+  });
+
+  test('asks without a key where it is alone, by a Unix socket too, and for nothing else', async () => {
+    const [answer] = await exchange(connect(socket), [
+      gatewayRequestBytes('/v1/check/login', forwardedFor('10.0.0.12')),
+    ]);
+    expect([answer.status, answer.headers.ratelimit]).toEqual([
+      200,
+      expect.stringContaining('r=2;'),
+    ]);
+    const paths = [
+      '/v1/ratelimits.limit',
+      '/v2/ratelimit.limit',
+      '/v1/keys.list',
+      '/',
+      '/v1/check/',
+    ];
+    for (const path of [...paths, '/v1/ratelimits.listPolicies', '/v1/check/nobody', '/v1/check']) {
+      const method = path.endsWith('limit') ? 'POST' : 'GET';
+      const other = await sendRequest(port, { path, method, body: '{}' });
+      expect([path, other.status, JSON.parse(other.body)]).toMatchObject([path, 404, {}]);
+    }
+  });
+
+  test('needs a key on the port of the checks, which its own header holds', async () => {
+    const asking = (key: string, name = 'login') => {
+      const headers: Record<string, string> = key === '' ? {} : { 'X-Weir-Key': key };
+      return sendGatewayCheck(server.port, `/v1/check/${name}`, {
+        ...forwardedFor('10.0.0.13'),
+        ...headers,
+      });
+    };
+    expect((await asking(ROOT_KEY)).headers.ratelimit).toContain('r=2;');
+    expect((await asking(keys.limit)).headers.ratelimit).toContain('r=1;');
+    for (const key of ['', 'wrong', keys.expired, `Bearer ${ROOT_KEY}`, 'x'.repeat(600)]) {
+      const refused = await asking(key);
+      expect([key, refused.status, errorIn(refused).code]).toEqual([key, 401, 'UNAUTHORIZED']);
+      expect(refused.body).not.toContain(ROOT_KEY);
+    }
+    const byUser = { ...forwardedFor('10.0.0.13'), Authorization: `Bearer ${ROOT_KEY}` };
+    expect((await sendGatewayCheck(server.port, '/v1/check/login', byUser)).status).toBe(401);
+    expect(errorIn(await asking(keys.other)).message).toContain('"ratelimit.*.limit"');
+    expect((await asking(keys.limit, 'five')).status).toBe(403);
+    // Who may not ask is not told what there is.
+    expect((await asking(keys.other, 'nobody')).status).toBe(403);
+    expect((await asking(ROOT_KEY, 'nobody')).status).toBe(404);
+    const head = { ...forwardedFor('10.0.0.13'), 'X-Weir-Key': 'wrong' };
+    const [bare, next] = await exchange(
+      server.port,
+      [
+        gatewayRequestBytes('/v1/check/login', head, 'HEAD'),
+        gatewayRequestBytes('/v1/check/login', { ...head, 'X-Weir-Key': ROOT_KEY }),
+      ],
+      2,
+      true,
+      ['HEAD', 'GET'],
+    );
+    expect([bare.status, bare.body, next.headers.ratelimit.slice(0, 13)]).toEqual([
+      401,
+      '',
+      '"login";r=0;t',
+    ]);
+  });
+});
+
+/** All that a server sends until it closes, where more comes when it has begun to answer. */
+function responseText(port: number, bytes: Uint8Array, more: Uint8Array): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const client = connect(port, '127.0.0.1', () => client.write(bytes));
+    let received = '';
+    client.setTimeout(20_000, () => reject(new Error(`not closed: ${received}`)));
+    client.on('error', reject);
+    client.on('data', (data) => {
+      if (received === '') client.write(more);
+      received += data;
+    });
+    client.on('close', () => resolve(received));
+  });
+}
+
+describe('policies', () => {
+  const own = useDataDirectory(SMALL);
+
+  const start = async (config: string, more: string[] = [], options = {}) => {
+    const port = await freePort();
+    const args = [...SMALL, '--gateway-port', `${port}`, '--config', config, ...more];
+    return { port, server: await own.start({ args, ...options }) };
+  };
+
+  test('are replaced on SIGHUP, all at once, under load; what is wrong changes nothing', async () => {
+    const config = writeConfig(place, { a: { limit: 10_000 }, b: { limit: 5 } });
+    const { port, server } = await start(config, ['--acceptors', '2']);
+    await waitUntil('it says how many', () => /"policies":2,.*"serving"/.test(server.stderr()));
+    const reload = async (text: string, said: string) => {
+      const before = server.stderr().length;
+      writeFileSync(config, text);
+      server.child.kill('SIGHUP');
+      await waitUntil(said, () => server.stderr().slice(before).includes(said));
+    };
+    let isLoaded = true;
+    const seen = new Set<string>();
+    const load = Array.from({ length: 4 }, async () => {
+      while (isLoaded) {
+        const answer = await sendGatewayCheck(port, '/v1/check/a', forwardedFor('10.0.0.1'));
+        seen.add(`${answer.status} ${answer.headers['ratelimit-policy']}`);
+      }
+    });
+    await sendGatewayCheck(port, '/v1/check/b', forwardedFor('10.0.0.1'));
+    const changed = { a: { limit: 9_000, duration: 31_557_600_000 }, c: { limit: 1 } };
+    for (let i = 0; i < 5; i++) {
+      await reload(configText(changed), 'the policies were reloaded');
+      const { headers } = await sendGatewayCheck(port, '/v1/check/a', forwardedFor('10.0.0.2'));
+      expect(headers['ratelimit-policy']).toBe('"a";q=9000;w=31557600');
+      expect((await sendGatewayCheck(port, '/v1/check/b')).status).toBe(404);
+      await waitUntil('b is named', () => {
+        const said = server.stderr().match(/"namespaces":\["b"\].*without a policy any more/g);
+        return said?.length === i + 1;
+      });
+      const wrong = { ...changed, c: { limit: 0 } };
+      await reload(configText(wrong), 'policy \\"c\\": \\"limit\\" must be an integer from 1');
+      expect(
+        (await sendGatewayCheck(port, '/v1/check/a', forwardedFor('10.0.0.2'))).headers,
+      ).toHaveProperty('ratelimit');
+      await reload('{', 'the policies were not reloaded');
+      await reload('{"policies":{},"counters":"many"}', '\\"counters\\" must be an integer');
+      expect((await sendGatewayCheck(port, '/v1/check/c')).status).not.toBe(404);
+      await reload(configText({ a: { limit: 10_000 }, b: { limit: 5 } }), 'were reloaded');
+    }
+    rmSync(config);
+    execFileSync('mkfifo', [config]);
+    server.child.kill('SIGHUP');
+    await waitUntil('it is told', () => server.stderr().includes('is no regular file'));
+    rmSync(config);
+    // A counter outlives the policy that it was counted under.
+    const { headers } = await sendGatewayCheck(port, '/v1/check/b', forwardedFor('10.0.0.1'));
+    expect(headers.ratelimit).toContain('"b";r=3;');
+    isLoaded = false;
+    await Promise.all(load);
+    // Never a mixture of the two: each limit with its own window.
+    const policies = ['200 "a";q=10000;w=3155760000', '200 "a";q=9000;w=31557600'];
+    expect([...seen].sort()).toEqual(policies);
+    await reload('{"counters":2048}', 'take effect at the next start');
+    expect(await callOperationOk(server.port, 'ratelimits.listPolicies')).toMatchObject({
+      policies: [],
+    });
+    const { total } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    expect(total).toBe(3);
+  });
+
+  test('that are wrong stop the start with a sentence', async () => {
+    const config = writeConfig(place, { a: { limit: 1, identify: 'header:x-real-ip' } });
+    await expect(start(config)).rejects.toThrow('policy "a": "identify" must be ip');
+    const outside = ['--gateway-host', '0.0.0.0'];
+    await expect(start(writeConfig(place, {}), outside)).rejects.toThrow(
+      '--gateway-host must be 127.x.x.x or ::1',
+    );
+  });
+
+  test('are asked for by gateways while the port of the checks is full of connections', async () => {
+    const config = writeConfig(place, { a: { limit: 100 } });
+    const { port, server } = await start(config, ['--acceptors', '1', '--connections', '16']);
+    const idle = Array.from({ length: 40 }, () => connect(server.port, '127.0.0.1').resume());
+    for (const socket of idle) socket.on('error', () => {});
+    await waitUntil('the port is full', async () => {
+      return (await readMetric(server.adminUrl, 'weir_shed_total{bound="connections"}')) >= 26;
+    });
+    expect((await sendGatewayCheck(port, '/v1/check/a', forwardedFor('10.0.0.1'))).status).toBe(
+      200,
+    );
+    for (const socket of idle) socket.destroy();
+  });
+
+  test('say what is answered when weir itself fails, never with a 5xx', async () => {
+    const strike = join(place, 'strike');
+    const config = writeConfig(place, {
+      allowed: { limit: 1 },
+      denied: { limit: 1, onError: 'deny' },
+    });
+    const fault = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
+    const { port, server } = await start(config, ['--acceptors', '1'], {
+      execArgv: ['--import', fault],
+      env: { FAULT: 'address', FAULT_FILE: strike },
+    });
+    writeFileSync(strike, '');
+    await waitUntil('it strikes', () => server.stderr().includes('the fault strikes'));
+    for (let i = 0; i < 2; i++) {
+      const allowed = await sendGatewayCheck(port, '/v1/check/allowed', forwardedFor('10.0.0.1'));
+      expect([allowed.status, allowed.body]).toEqual([200, '']);
+      const denied = await sendGatewayCheck(port, '/v1/check/denied', forwardedFor('10.0.0.1'));
+      expect([denied.status, denied.headers['retry-after']]).toEqual([429, '1']);
+      expect(JSON.parse(denied.body).type).toContain('#temporary-reduced-capacity');
+      expect(
+        (await sendGatewayCheck(port, '/v1/auth-request/denied', forwardedFor('1.1.1.1'))).status,
+      ).toBe(403);
+    }
+    const failures = (answer: string) => {
+      return readMetric(server.adminUrl, `weir_gateway_failures_total{answer="${answer}"}`);
+    };
+    expect([await failures('allow'), await failures('deny')]).toEqual([2, 4]);
+    await waitUntil('the log says why', () => server.stderr().includes('an internal detail'));
+  });
+
+  test('say it too where a worker dies with a check in hand', async () => {
+    const port = await freePort();
+    const config = writeConfig(place, { denied: { limit: 9, onError: 'deny' } });
+    const server = await startWithoutWorkerRestart(own.dataDir, [
+      ...[...SMALL, '--decide', 'worker', '--gateway-port', `${port}`, '--config', config],
+    ]);
+    own.started.push(server);
+    await waitUntil('the worker runs', async () => {
+      return (await readMetric(server.adminUrl, 'weir_workers_running')) === 1;
+    });
+    const [lost] = await exchange(port, [
+      gatewayRequestBytes('/v1/check/denied', forwardedFor('10.0.0.1')),
+    ]);
+    expect([lost.status, lost.headers['retry-after']]).toEqual([429, '1']);
+    expect(
+      (await sendGatewayCheck(port, '/v1/check/denied', forwardedFor('10.0.0.1'))).status,
+    ).toBe(200);
+  });
+});

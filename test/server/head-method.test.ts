@@ -1,0 +1,142 @@
+/** HEAD: the head of the answer to GET, with its Content-Length, and no body. */
+
+import { connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { exchange, type ParsedResponse } from '../support/http.ts';
+import {
+  forwardedFor,
+  gatewayRequestBytes,
+  sendGatewayCheck,
+  writeConfig,
+} from '../support/policy-config.ts';
+import {
+  DECIDE_MODES,
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+/** The name of each answer, its path, and what else its request has. */
+const WITH_BODY: [string, string, Record<string, string>?][] = [
+  ['a documentation page', '/docs/errors/NOT_FOUND'],
+  ['a documentation page, by a path with two slashes', '//docs/errors/NOT_FOUND'],
+  ['an unknown path', '/nowhere'],
+  ['an unknown path of v2', '/v2/nowhere'],
+  ['a path of another method', '/v1/ratelimits.limit'],
+  ['a path of another method of v2', '/v2/ratelimit.limit'],
+  ['a check of a gateway without a key', '/v1/check/denied', forwardedFor('10.0.0.1')],
+  ['a check of an unknown policy', '/v1/check/unknown', { 'X-Weir-Key': ROOT_KEY }],
+  [
+    'a denied check of a gateway',
+    '/v1/check/denied',
+    { 'X-Weir-Key': ROOT_KEY, ...forwardedFor('10.0.0.1') },
+  ],
+];
+const WITHOUT_BODY: [string, string][] = [
+  ['an allowed check of a gateway', '/v1/check/allowed'],
+  ['an allowed check of nginx', '/v1/auth-request/allowed'],
+  ['a denied check of nginx', '/v1/auth-request/denied'],
+];
+
+describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
+  let server: ServerProcess;
+  let gatewayPort = 0;
+  const dataDir = temporaryDirectory();
+  const place = temporaryDirectory();
+  beforeAll(async () => {
+    gatewayPort = await freePort();
+    const config = writeConfig(place, { denied: { limit: 1 }, allowed: { limit: 1_000 } });
+    const args = ['--counters', '1024', '--decide', mode, '--config', config];
+    server = await startServer(dataDir, { args: [...args, '--gateway-port', `${gatewayPort}`] });
+    // From here on each check of this address under the policy "denied" is denied.
+    await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    for (const path of [dataDir, place]) removeDirectory(path);
+  });
+
+  /** Answers to HEAD, GET and HEAD on one connection: in one packet, or each after the last. */
+  async function headAndGet(path: string, headers: Record<string, string>, inTurn: boolean) {
+    const methods = ['HEAD', 'GET', 'HEAD'];
+    const requests = methods.map((method) => gatewayRequestBytes(path, headers, method));
+    const pieces = inTurn ? requests : [Buffer.concat(requests)];
+    return exchange(server.port, pieces, 3, inTurn, methods);
+  }
+
+  /** The id of a request may be a digit longer than that of the one before. */
+  const lengthWithoutId = ({ headers }: ParsedResponse) => {
+    return Number(headers['content-length']) - (headers['x-request-id'] ?? '').length;
+  };
+
+  test.each(WITH_BODY)(
+    '%s has the Content-Length of GET, and the next request its own answer',
+    async (_, path, headers = {}) => {
+      // In mode "worker" uWebSockets.js closes a connection whose check is not yet answered.
+      const isDecided = path === '/v1/check/denied' && headers['X-Weir-Key'] !== undefined;
+      const orders = mode === 'worker' && isDecided ? [true] : [false, true];
+      for (const inTurn of orders) {
+        const [head, get, again] = await headAndGet(path, headers, inTurn);
+        expect(get.body).not.toBe('');
+        for (const { status, headers } of [head, again]) {
+          expect([status, headers['content-type']]).toEqual([
+            get.status,
+            get.headers['content-type'],
+          ]);
+          expect(headers.connection).toBeUndefined();
+        }
+        expect([head, again].map(lengthWithoutId)).toEqual([get, get].map(lengthWithoutId));
+      }
+    },
+  );
+
+  test.each(WITHOUT_BODY)('%s has the Content-Length 0, as GET has', async (_, path) => {
+    for (const method of ['HEAD', 'GET']) {
+      const { headers } = await sendGatewayCheck(
+        gatewayPort,
+        path,
+        forwardedFor('10.0.0.1'),
+        method,
+      );
+      expect([method, headers['content-length']]).toEqual([method, '0']);
+    }
+  });
+
+  test('a denied check that announces a body has the Content-Length, and is closed', async () => {
+    const get = await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
+    const announced = { ...forwardedFor('10.0.0.1'), 'Content-Length': '5' };
+    const received = await untilClosed(gatewayRequestBytes('/v1/check/denied', announced, 'HEAD'));
+    expect(received.match(/^(?:HTTP|Content-Length|Connection).*/gm)).toEqual([
+      'HTTP/1.1 429 Too Many Requests',
+      'Connection: close',
+      `Content-Length: ${get.headers['content-length']}`,
+    ]);
+    expect(received.endsWith('\r\n\r\n')).toBe(true);
+  });
+
+  test('an unknown path on a connection that the client closes is closed', async () => {
+    const headers = { Connection: 'close' };
+    const received = await untilClosed(gatewayRequestBytes('/nowhere', headers, 'HEAD'));
+    expect(received).toMatch(/^HTTP\/1\.1 404 [\s\S]*Content-Length: [1-9]\d+\r\n\r\n$/);
+  });
+
+  /** All that the server sends before it closes the connection, which is to be at once. */
+  function untilClosed(bytes: Uint8Array): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const socket = connect(gatewayPort, '127.0.0.1', () => socket.write(bytes));
+      let received = '';
+      socket.setTimeout(3_000, () => {
+        socket.destroy();
+        reject(new Error(`not closed within 3 s, after ${received}`));
+      });
+      socket.on('data', (data) => {
+        received += data;
+      });
+      socket.on('error', reject);
+      socket.on('close', () => resolve(received));
+    });
+  }
+});

@@ -1,0 +1,132 @@
+/** How connections spread over the acceptors, which one of them listens for. */
+
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { platformPackage } from '../../src/server/binary.ts';
+import { trialCount } from '../support/guarantees.ts';
+import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { type ServerProcess, waitUntil } from '../support/server.ts';
+import { connectAndCheck, connectionsPerAcceptor, measureSpread } from '../support/acceptor-spread.ts';
+
+const FAULT = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
+
+const args = (acceptors: number) => ['--counters', '1024', '--acceptors', String(acceptors)];
+const own = useDataDirectory(args(4));
+
+const targets = (server: ServerProcess, count: number) => {
+  return Array.from({ length: count }, () => ({ host: '127.0.0.1', port: server.port }));
+};
+
+describe('connections', () => {
+  test('go to all acceptors in turn, however few they are', async () => {
+    const server = await own.start();
+    for (let i = 0; i < 20; i++) {
+      expect(await measureSpread(targets(server, 2))).toEqual([1, 1]);
+      expect(await measureSpread(targets(server, 4))).toEqual([1, 1, 1, 1]);
+      expect(await measureSpread(targets(server, 8))).toEqual([2, 2, 2, 2]);
+    }
+    await waitUntil('all are counted as closed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
+    });
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('go to the only acceptor where there is one', async () => {
+    const server = await own.start({ args: args(1) });
+    expect(await measureSpread(targets(server, 4))).toEqual([4]);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('that come in a flood are all answered, and counted where they are', async () => {
+    const server = await own.start();
+    const all = await Promise.all(targets(server, 500).map(connectAndCheck));
+    expect(await readMetric(server.adminUrl, 'weir_connections')).toBe(500);
+    expect(connectionsPerAcceptor(all)).toEqual([125, 125, 125, 125]);
+    for (const { socket } of all) socket.destroy();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
+  test('cannot be taken away by another listener on the port', async () => {
+    const server = await own.start();
+    // It asks for SO_REUSEPORT, and would get its share had the server asked for it too.
+    const platform = platformPackage();
+    const load =
+      platform === undefined
+        ? "import('uWebSockets.js')"
+        : `Promise.resolve(require('${platform}'))`;
+    const script =
+      `${load}.then(({ App }) => App().listen('127.0.0.1', ` +
+      `${server.port}, (listening) => { console.log(listening !== false); process.exit(); }))`;
+    const root = new URL('../..', import.meta.url).pathname;
+    const { stdout } = spawnSync(process.execPath, ['-e', script], { cwd: root });
+    expect(String(stdout).trim()).toBe('false');
+  });
+});
+
+const BODY = `{"identifier":"a","limit":10,"duration":${LONGEST_WINDOW_MS}}`;
+
+/** Clients that come again and again, each for one check. @returns what ends them */
+async function openManyConnections(server: ServerProcess): Promise<() => Promise<void>> {
+  const bytes = requestBytes({ body: BODY });
+  let answered = 0;
+  let going = true;
+  const one = () => {
+    return new Promise<void>((resolve) => {
+      const socket = connect(server.port, '127.0.0.1', () => socket.write(bytes));
+      let received = '';
+      socket.setEncoding('latin1');
+      socket.on('data', (data) => {
+        received += data;
+        if (parseResponses(received).answers.length === 1) socket.destroy();
+      });
+      socket.on('error', () => socket.destroy());
+      socket.on('close', () => {
+        answered += parseResponses(received).answers.length;
+        resolve();
+      });
+    });
+  };
+  const client = async () => {
+    while (going) await one();
+  };
+  const clients = Array.from({ length: 16 }, client);
+  await waitUntil('clients are served', () => answered > 200);
+  return async () => {
+    going = false;
+    await Promise.all(clients);
+  };
+}
+
+describe('while connections come in,', () => {
+  test.each([0, 200])('a stop ends in peace, drained for %i ms', async (drainMs) => {
+    for (let round = 0; round < trialCount(2, 8); round++) {
+      const server = await own.start({ args: [...args(4), '--drain-ms', String(drainMs)] });
+      const leave = await openManyConnections(server);
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+      await leave();
+      expect(server.stderr()).not.toMatch(/"level":[456]0|native|weir:/);
+    }
+  });
+
+  test.each([0, 1])(
+    'acceptor %i that ends by itself ends the process, and says so',
+    async (index) => {
+      const file = join(own.dataDir, 'strike');
+      const env = { FAULT: 'exit', FAULT_FILE: file, FAULT_ACCEPTOR: String(index) };
+      const server = await own.start({ args: args(2), execArgv: ['--import', FAULT], env });
+      const leave = await openManyConnections(server);
+      writeFileSync(file, '');
+      expect(await server.exited).toEqual({ code: null, signal: 'SIGKILL' });
+      await leave();
+      const said = server
+        .stderr()
+        .split('\n')
+        .filter((line) => line.startsWith('weir: '));
+      expect(said).toEqual([`weir: acceptor ${index} ended by itself, with code 3`]);
+    },
+  );
+});

@@ -1,0 +1,247 @@
+/** Acknowledged means in force: on every acceptor, for the next check, and never half. */
+
+import { connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { IS_LONG, trialCount } from '../support/guarantees.ts';
+import { callOperation, callOperationOk } from '../support/operations.ts';
+import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
+import { overrideId } from '../support/override-model.ts';
+import { seededRandom } from '../support/seeded-random.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { addRecords, withStore } from '../support/store.ts';
+
+const ACCEPTORS = 3;
+/** So many connections that each acceptor has some, with hardly a doubt. */
+const CONNECTIONS = 24;
+
+/** A connection that asks one thing at a time. */
+class SequentialConnection {
+  readonly #socket: Socket;
+  #received = '';
+  #bodies: string[] = [];
+  #wanted = 0;
+  #answered: ((bodies: string[]) => void) | undefined;
+
+  constructor(port: number) {
+    this.#socket = connect(port, '127.0.0.1');
+    this.#socket.setNoDelay(true);
+    this.#socket.setEncoding('latin1');
+    this.#socket.on('data', (data) => {
+      const { answers, rest } = parseResponses(this.#received + data);
+      this.#received = rest;
+      this.#bodies.push(...answers.map(({ body }) => body));
+      if (this.#bodies.length === this.#wanted) this.#answered?.(this.#bodies);
+    });
+  }
+
+  async send(bytes: Buffer): Promise<string> {
+    const [body] = await this.sendAll([bytes]);
+    return body;
+  }
+
+  /** Several in one packet, which an acceptor answers in one turn of its loop. */
+  sendAll(requests: Buffer[]): Promise<string[]> {
+    return new Promise((resolve) => {
+      this.#bodies = [];
+      this.#wanted = requests.length;
+      this.#answered = resolve;
+      this.#socket.write(Buffer.concat(requests));
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+}
+
+const checkBytes = (namespace: string, identifier: string) => {
+  const body = { namespace, identifier, limit: 1, duration: LONGEST_WINDOW_MS, cost: 0 };
+  return requestBytes({ body: JSON.stringify(body) });
+};
+const setOverrideBytes = (namespaceName: string, identifier: string, limit: number) => {
+  const body = { namespaceName, identifier, limit, duration: LONGEST_WINDOW_MS };
+  return requestBytes({ path: '/v1/ratelimits.setOverride', body: JSON.stringify(body) });
+};
+const limitIn = (answer: string): number => JSON.parse(answer).limit;
+
+describe('an acknowledged override', () => {
+  const dataDir = temporaryDirectory();
+  let server: ServerProcess;
+  let lines: SequentialConnection[];
+  beforeAll(async () => {
+    server = await startServer(dataDir, {
+      args: ['--acceptors', String(ACCEPTORS), '--counters', '1024'],
+    });
+    lines = Array.from({ length: CONNECTIONS }, () => new SequentialConnection(server.port));
+  });
+  afterAll(async () => {
+    for (const line of lines) line.close();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  const CHANGES = trialCount(500, 1_000);
+
+  test(`governs the next check on every connection, ${CONNECTIONS * CHANGES} times`, async () => {
+    const admin = new SequentialConnection(server.port);
+    const below = seededRandom(4);
+    let checks = 0;
+    for (let i = 1; i <= CHANGES; i++) {
+      // Exact and with a star, by name and by pattern.
+      const kind = below(4);
+      const namespace = kind < 2 ? 'exact' : 'patt*';
+      const identifier = kind % 2 === 0 ? `user_${i}` : `user_${i}*`;
+      const answer = await admin.send(setOverrideBytes(namespace, identifier, i));
+      expect(JSON.parse(answer).overrideId).toMatch(/^rlor_/);
+      const bytes = checkBytes(kind < 2 ? 'exact' : 'pattern', `user_${i}`);
+      const limits = (await Promise.all(lines.map((line) => line.send(bytes)))).map(limitIn);
+      expect(limits).toEqual(lines.map(() => i));
+      checks += limits.length;
+    }
+    admin.close();
+    const rounds = await readMetric(server.adminUrl, 'weir_write_rounds_total');
+    console.info(`in force: ${CHANGES} changes in ${rounds} rounds, ${checks} checks right after`);
+    expect(checks).toBe(CONNECTIONS * CHANGES);
+  });
+
+  const VERSIONS = trialCount(200, 800);
+
+  test('is never mixed with another version while changes go on', async () => {
+    // Each version gives both identifiers, an exact one and one with a star, the same limit.
+    const set = (limit: number) => {
+      const override = (identifier: string) => ({
+        namespaceName: 'mixed',
+        identifier,
+        limit,
+        duration: LONGEST_WINDOW_MS,
+      });
+      const overrides = [override('exact'), override('star*')];
+      return callOperation(server.port, 'ratelimits.importOverrides', { overrides });
+    };
+    await set(1);
+    let published = 1;
+    let going = true;
+    const changing = (async () => {
+      for (let limit = 2; limit <= VERSIONS; limit++) {
+        expect((await set(limit)).status).toBe(200);
+        published = limit;
+      }
+      going = false;
+    })();
+    let pairs = 0;
+    const asking = lines.map(async (line) => {
+      const both = [checkBytes('mixed', 'exact'), checkBytes('mixed', 'starry')];
+      let last = 0;
+      while (going) {
+        const before = published;
+        const [first, second] = (await line.sendAll(both)).map(limitIn);
+        // One version; at least what was acknowledged, at most what is on its way; never back.
+        expect(second).toBe(first);
+        expect(first).toBeGreaterThanOrEqual(Math.max(before, last));
+        expect(first).toBeLessThanOrEqual(published + 1);
+        last = first;
+        pairs++;
+      }
+    });
+    await changing;
+    await Promise.all(asking);
+    expect(pairs).toBeGreaterThan(VERSIONS);
+  });
+
+  test('governs the first check on a server that nobody asked anything, one round a change', async () => {
+    const before = await readMetric(server.adminUrl, 'weir_write_rounds_total');
+    for (let i = 1; i <= 20; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      const [admin, ...fresh] = Array.from(
+        { length: 9 },
+        () => new SequentialConnection(server.port),
+      );
+      await admin.send(setOverrideBytes('idle', 'quiet', i));
+      const bytes = checkBytes('idle', 'quiet');
+      const limits = await Promise.all(fresh.map((line) => line.send(bytes)));
+      expect(limits.map(limitIn)).toEqual(fresh.map(() => i));
+      for (const line of [admin, ...fresh]) line.close();
+    }
+    expect((await readMetric(server.adminUrl, 'weir_write_rounds_total')) - before).toBe(20);
+  });
+
+  test('shares its round with all that come at the same time', async () => {
+    const figure = () => readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const before = await figure();
+    const admins = Array.from({ length: 200 }, () => new SequentialConnection(server.port));
+    const answers = await Promise.all(
+      admins.map((line, i) => line.send(setOverrideBytes('shared', `user_${i}`, i + 1))),
+    );
+    for (const line of admins) line.close();
+    expect(new Set(answers).size).toBe(200);
+    expect((await figure()) - before).toBeLessThan(100);
+    const { total } = await callOperationOk(server.port, 'ratelimits.listOverrides', {
+      namespaceName: 'shared',
+    });
+    expect(total).toBe(200);
+  });
+
+  test('is counted where it governs a check', async () => {
+    const figure = () => readMetric(server.adminUrl, 'weir_overridden_checks_total');
+    await lines[0].send(setOverrideBytes('counted', 'governed', 5));
+    const before = await figure();
+    await lines[1].send(checkBytes('counted', 'governed'));
+    await lines[2].send(checkBytes('counted', 'another'));
+    expect((await figure()) - before).toBe(1);
+  });
+});
+
+describe('publications with 100 000 overrides', () => {
+  const PUBLICATIONS = trialCount(1_000, 10_000);
+  /** A few publications that nobody reuses are more than either. */
+  const GROWTH_MOST = IS_LONG ? 1.1 : 1.3;
+
+  test(`leave the memory of the process where it is, after ${PUBLICATIONS} of them`, async () => {
+    const dataDir = temporaryDirectory();
+    const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+    withStore(dataDir, (store) => {
+      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'many', createdMs: 1 }]);
+      const overrides = Array.from({ length: 99_000 }, (_, i) => {
+        const identifier = i < 98_000 ? `user_${i}` : `user_${i}_*`;
+        return { id: overrideId(i), scope: 'rlns_1', identifier, ...said };
+      });
+      addRecords(store, 'overrides', overrides);
+    });
+    const server = await startServer(dataDir, {
+      args: ['--counters', '1024', '--acceptors', '2'],
+    });
+    const rss = () => readMetric(server.adminUrl, 'process_resident_memory_bytes');
+    const rounds = () => readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const admin = new SequentialConnection(server.port);
+    const publish = async (from: number, to: number) => {
+      for (let i = from; i < to; i++) {
+        const identifier = i % 10 === 0 ? `user_${98_000 + (i % 1_000)}_*` : `user_${i}`;
+        const answer = await admin.send(setOverrideBytes('many', identifier, 10 + i));
+        expect(answer).toContain('rlor_');
+      }
+    };
+    // The heap grows to what it needs first.
+    const tenth = Math.floor(PUBLICATIONS / 10);
+    await publish(0, 2 * tenth);
+    const before = await rss();
+    const marks: number[] = [];
+    for (let part = 2; part < 10; part++) {
+      await publish(part * tenth, (part + 1) * tenth);
+      marks.push((await rss()) / before);
+    }
+    expect(await rounds()).toBe(10 * tenth);
+    console.info(
+      `memory: ${Math.round(before / 2 ** 20)} MiB after ${2 * tenth} publications, then` +
+        ` ${marks.map((mark) => mark.toFixed(3)).join(' ')} of it after each ${tenth} more`,
+    );
+    expect(Math.min(...marks.slice(4))).toBeLessThan(GROWTH_MOST);
+    admin.close();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  }, 240_000);
+});

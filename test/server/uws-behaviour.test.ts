@@ -1,0 +1,226 @@
+/**
+ * The behaviour of uWebSockets.js that weir cannot change, pinned for the package that the server has
+ * loaded. The README states it.
+ */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasOldParser } from '../support/uws-binaries.ts';
+import { LONGEST_WINDOW_MS, requestBytes, sendCheck } from '../support/http.ts';
+import { sendUntilClosed } from '../support/raw-connection.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+let server: ServerProcess;
+const dataDir = temporaryDirectory();
+beforeAll(async () => {
+  server = await startServer(dataDir, { args: ['--counters', '1024'] });
+});
+afterAll(async () => {
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  removeDirectory(dataDir);
+});
+
+const checkFields = (identifier: string) => ({
+  identifier,
+  limit: 10,
+  duration: LONGEST_WINDOW_MS,
+});
+const body = (identifier: string) => JSON.stringify(checkFields(identifier));
+const remaining = async (identifier: string) => {
+  return (await sendCheck(server.port, { ...checkFields(identifier), cost: 0 })).remaining;
+};
+
+/** Writes pieces, one every `everyMs`, and listens until the server closes, or for `waitMs`. */
+const sendAndListen = (pieces: (Buffer | string)[], waitMs: number, everyMs = 1) => {
+  return sendUntilClosed(server.port, pieces, waitMs, everyMs);
+};
+
+/** A chunked check, with this behind the head. */
+const chunkedRequest = (after: string) => {
+  const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
+  return `${requestBytes({ headers })}${after}`;
+};
+const formatChunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
+
+describe('uWebSockets.js by itself', () => {
+  const refused: [string, string, Buffer | string][] = [
+    [
+      'Content-Length and Transfer-Encoding together',
+      '400',
+      requestBytes({ headers: { 'Transfer-Encoding': 'chunked' }, body: body('refused') }),
+    ],
+    ['no Host', '400', requestBytes({ headers: { Host: '' }, body: body('refused') })],
+    [
+      'a Content-Length that is no number',
+      '400',
+      requestBytes({ headers: { 'Content-Length': 'abc' }, body: body('refused') }),
+    ],
+    [
+      'a negative Content-Length',
+      '400',
+      requestBytes({ headers: { 'Content-Length': '-5' }, body: body('refused') }),
+    ],
+    [
+      'a chunk without a size',
+      '400',
+      `${requestBytes({
+        headers: { 'Content-Length': '', 'Transfer-Encoding': 'chunked' },
+      })}zz\r\n${body('refused')}`,
+    ],
+    ['HTTP/1.0', '505', 'GET / HTTP/1.0\r\nHost: a\r\n\r\n'],
+    ['the preface of HTTP/2', '505', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+    [
+      'a head of more than 32 KiB',
+      '431',
+      requestBytes({ headers: { Cookie: 'c'.repeat(33_000) }, body: body('refused') }),
+    ],
+  ];
+  test.each(refused)(
+    'refuses %s with a %s of its own, and closes',
+    async (_what, status, bytes) => {
+      const { text, isClosed } = await sendAndListen([bytes], 5_000);
+      expect([text.slice(9, 12), isClosed]).toEqual([status, true]);
+      expect(text).not.toContain('X-Request-Id');
+      expect(await remaining('refused')).toBe(10);
+    },
+  );
+
+  test('takes the first of two Content-Lengths, where it begins with 1 to 9', async () => {
+    const text = body('two lengths');
+    const right = String(text.length);
+    const both = (first: string, second: string) => {
+      const headers = { 'Content-Length': first, 'content-length': second };
+      return requestBytes({ headers, body: text });
+    };
+    expect((await sendAndListen([both(right, '3')], 500)).statuses).toEqual([200]);
+    expect((await sendAndListen([both('3', right)], 500)).text).not.toContain('200 OK');
+    expect(await remaining('two lengths')).toBe(9);
+  });
+
+  test('hides all headers behind a line without a name', async () => {
+    const hidden = requestBytes({ body: body('hidden') });
+    // A GET has no body unless it says so: its hidden length cannot be told from none.
+    const get = `GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n: x\r\nContent-Length: ${hidden.length}\r\n\r\n`;
+    expect((await sendAndListen([get + hidden], 500)).statuses).toEqual([200, 200]);
+    expect(await remaining('hidden')).toBe(9);
+  });
+
+  test('accepts two Host lines, and never answers a blank before a colon, in uws-pack only', async () => {
+    const hosts = requestBytes({ headers: { host: 'b' }, body: body('hosts') });
+    const blank = requestBytes({ headers: { 'X ': 'y' }, body: body('blank') });
+    const [two, one] = [await sendAndListen([hosts], 500), await sendAndListen([blank], 500)];
+    expect([two.text.slice(9, 12), one.text.slice(9, 12)]).toEqual(
+      hasOldParser ? ['200', ''] : ['400', '400'],
+    );
+    expect([two.isClosed, one.isClosed]).toEqual(hasOldParser ? [false, false] : [true, true]);
+    expect([await remaining('hosts'), await remaining('blank')]).toEqual([
+      hasOldParser ? 9 : 10,
+      10,
+    ]);
+  });
+
+  test('accepts and ignores the preamble of the PROXY protocol, version 2, but not version 1', async () => {
+    const v2 = '\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\x04\xd2\x1f\x90';
+    const v1 = 'PROXY TCP4 127.0.0.1 127.0.0.1 1234 7070\r\n';
+    const request = requestBytes({ body: body('proxied') }).toString('latin1');
+    expect((await sendAndListen([v2 + request], 500)).statuses).toEqual([200]);
+    expect((await sendAndListen([v1 + request], 500)).text.slice(9, 12)).toBe('505');
+    expect(await remaining('proxied')).toBe(9);
+  });
+
+  test('takes bytes beyond ASCII at the ends of a header for blanks', async () => {
+    const key = (before: string, after: string) => {
+      const head = requestBytes({ body: body('bytes') }).toString('latin1');
+      return Buffer.from(head.replace(/(Bearer )(\S+)/, `${before}$1$2${after}`), 'latin1');
+    };
+    for (const [before, after] of [
+      ['\xe9', ''],
+      ['', '\xc3\xa9'],
+    ]) {
+      expect((await sendAndListen([key(before, after)], 500)).text.slice(9, 12)).toBe('200');
+    }
+    expect((await sendAndListen([key('', '\xe9x')], 500)).text.slice(9, 12)).toBe('401');
+  });
+
+  test('answers whole requests in front of a broken one, but in uws-pack', async () => {
+    const answered = hasOldParser ? [505, true] : [200, false];
+    for (const [i, tail] of ['POST /v1/ratelimits.limit HTT', 'POST '].entries()) {
+      const packet = `${requestBytes({ body: body(`dropped ${i}`) })}${tail}`;
+      const { text, isClosed } = await sendAndListen([packet], 500);
+      expect([Number(text.slice(9, 12)), isClosed]).toEqual(answered);
+      // It was decided and counted before the rest of the packet was looked at.
+      expect(await remaining(`dropped ${i}`)).toBe(9);
+    }
+  });
+
+  test('drops the answers of whole requests in front of one of HTTP/1.0', async () => {
+    const packet = `${requestBytes({ body: body('before') })}GET / HTTP/1.0\r\nHost: a\r\n\r\n`;
+    const { text, isClosed } = await sendAndListen([packet], 5_000);
+    expect([text.slice(9, 12), text.includes('200 OK'), isClosed]).toEqual(['505', false, true]);
+    expect(await remaining('before')).toBe(9);
+  });
+
+  // The older parser answers 505 where the end of a packet splits a request line.
+  test.runIf(!hasOldParser)('answers every request of a pipeline of 1 MiB', async () => {
+    const one = requestBytes({ body: body('pipeline') });
+    const count = Math.ceil(2 ** 20 / one.length);
+    const answersOf = async () => {
+      const { text } = await sendAndListen([Buffer.concat(Array(count).fill(one))], 3_000);
+      return text.split('HTTP/1.1 200 OK').length - 1;
+    };
+    const answers = [await answersOf(), await answersOf(), await answersOf()];
+    expect(answers).toEqual([count, count, count]);
+  });
+
+  const sizes: [string, string, number][] = [
+    [
+      'text behind the size of a chunk',
+      `${formatChunk(body('text')).replace('\r', ' hello\r')}0\r\n\r\n`,
+      200,
+    ],
+    ['other bytes where a chunk ends', `${formatChunk(body('ends')).slice(0, -2)}XX0\r\n\r\n`, 200],
+    ['an empty line as a size of 0', `\r\n${body('empty')}`, 400],
+    ['a body whose last line has not come', `${formatChunk(body('last'))}0\r\n`, 200],
+  ];
+  test.each(sizes)(
+    'accepts %s in a chunked body; the connection is closed',
+    async (_what, bytes, status) => {
+      const { statuses, isClosed } = await sendAndListen([chunkedRequest(bytes)], 5_000);
+      expect([statuses, isClosed]).toEqual([[status], true]);
+    },
+  );
+
+  test('takes g for a hexadecimal digit of 16 in the size of a chunk', async () => {
+    const text = body('sixteen').padEnd(16 * 16 + 16);
+    expect(
+      (await sendAndListen([chunkedRequest(`gg\r\n${text}\r\n0\r\n\r\n`)], 500)).statuses,
+    ).toEqual([200]);
+    expect(await remaining('sixteen')).toBe(9);
+  });
+
+  test('answers trailers with a 505 behind a check that was counted', async () => {
+    const heard = await sendAndListen(
+      [chunkedRequest(`${formatChunk(body('trailers'))}0\r\nX: y\r\n\r\n`)],
+      500,
+    );
+    expect(heard.text.slice(9, 12)).toBe('505');
+    expect(await remaining('trailers')).toBe(9);
+  });
+
+  test('closes what is idle or slow after about 10 s, and nothing is charged', async () => {
+    const whole = requestBytes({ body: body('slow') });
+    const cut = whole.length - 60;
+    const slowly = [whole.subarray(0, cut), ...[...whole.subarray(cut)].map((b) => Buffer.of(b))];
+    const [idle, slow] = await Promise.all([
+      sendAndListen([requestBytes({ body: body('idle') })], 20_000),
+      sendAndListen(slowly, 20_000, 500),
+    ]);
+    expect([idle.text.slice(9, 12), idle.isClosed]).toEqual(['200', true]);
+    expect([slow.text, slow.isClosed]).toEqual(['', true]);
+    expect([await remaining('idle'), await remaining('slow')]).toEqual([9, 10]);
+  });
+});

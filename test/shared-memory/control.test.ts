@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { allocateControl, CONTROL, Control } from '../../src/shared-memory/control.ts';
+import {
+  ACCEPTOR_STAT,
+  ACCEPTOR_STATS_BYTES,
+  NAMESPACE_STAT,
+  WORKER_STAT,
+  WORKER_STATS_BYTES,
+} from '../../src/shared-memory/stats.ts';
+
+test('the numbers of the control words are those of version 4', () => {
+  expect(CONTROL).toEqual({ magic: 0, version: 1, acceptors: 2, workers: 3, clockSequence: 16 });
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 256]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 256);
+});
+
+test('attaching checks magic number, version and shape', () => {
+  const damaged = (at: number) => {
+    const buffer = allocateControl(2, 2);
+    new Int32Array(buffer)[at]++;
+    return buffer;
+  };
+  expect(new Control(allocateControl(2, 3))).toMatchObject({ acceptorCount: 2, workerCount: 3 });
+  expect(() => new Control(damaged(CONTROL.magic))).toThrow('magic');
+  expect(() => new Control(damaged(CONTROL.version))).toThrow('version');
+  expect(() => new Control(damaged(CONTROL.acceptors))).toThrow('3 acceptors');
+  expect(() => new Control(damaged(CONTROL.workers))).toThrow('3 workers');
+  expect(() => new Control(allocateControl(2, 1)).acceptorStats(2)).toThrow('no acceptor 2');
+  expect(() => new Control(allocateControl(2, 1)).workerStats(1)).toThrow('no worker 1');
+});
+
+test('lanes, and what they hold, do not touch each other', () => {
+  const buffer = allocateControl(2, 2);
+  const control = new Control(buffer);
+  const [first, second] = control.allAcceptorStats();
+  const [worker, idle] = control.allWorkerStats();
+  first.heartbeat();
+  first.addConnections(1);
+  for (const index of Object.values(ACCEPTOR_STAT)) first.increment(index);
+  first.incrementErrors('NOT_FOUND');
+  first.recordLatency(0.02);
+  first.namespaceRow(100)[NAMESPACE_STAT.unidentifiedChecks] = 7;
+  for (const [i, index] of Object.values(WORKER_STAT).entries()) worker.add(index, i + 1);
+  worker.heartbeat();
+  expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
+  expect(first.connections).toBe(1);
+  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(18).fill(1));
+  expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
+  expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
+  const works = Object.values(WORKER_STAT);
+  expect(works.map((index) => worker.get(index))).toEqual(works.map((_, i) => i + 1));
+  expect(worker.heartbeats).toBe(1);
+  expect([second.heartbeats, second.connections, second.namespaceRow(0)[0]]).toEqual([0, 0, 0]);
+  expect(works.map((index) => idle.get(index))).toEqual(works.map(() => 0));
+  expect(control.anchor(1)).toEqual(new Float64Array(3));
+});
+
+test('a worker begins only the run that is expected', () => {
+  const lane = new Control(allocateControl(1, 1)).workerStats(0);
+  lane.expectRun(70);
+  expect([lane.startRun(69, 3), lane.threadId]).toEqual([false, 0]);
+  expect([lane.startRun(70, 4), lane.threadId]).toEqual([true, 4]);
+  lane.expectRun(71);
+  expect([lane.threadId, lane.startRun(70, 4)]).toEqual([0, false]);
+});

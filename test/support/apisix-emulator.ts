@@ -1,0 +1,143 @@
+/**
+ * APISIX's forward-auth, after apache/apisix: apisix/plugins/forward-auth.lua,
+ * apisix/plugins/serverless/init.lua (whose function runs before all other plugins),
+ * apisix/plugins/response-rewrite.lua, apisix/core/request.lua, and t/plugin/forward-auth.t for what
+ * of X-Forwarded-* is ignored. How it is written on the wire is ledgetech/lua-resty-http:
+ * lib/resty/http.lua, of which api7 has a copy.
+ */
+
+import { parse } from 'yaml';
+import {
+  applicationResponse,
+  type ClientRequest,
+  type EmulatorOptions,
+  type GatewayEmulator,
+  HOST,
+  KEY_VARIABLE,
+  sendOnce,
+  serializeHead,
+  timeoutFor,
+} from './gateway-emulator.ts';
+
+interface ForwardAuth {
+  uri: string;
+  request_method: 'GET' | 'POST';
+  request_headers?: string[];
+  extra_headers?: Record<string, string>;
+  client_headers: string[];
+  upstream_headers: string[];
+  allow_degradation: boolean;
+  status_on_error?: number;
+  timeout: number;
+}
+
+/** As ngx.req.get_headers has them: whatever their case, all lines of one name. */
+function normalizeHeaders(
+  { headers = [] }: ClientRequest,
+  firstOnlyNames: string[],
+): Map<string, string[]> {
+  const header = new Map<string, string[]>();
+  for (const [name, value] of headers) {
+    const key = name.toLowerCase();
+    header.set(key, [...(header.get(key) ?? []), value]);
+  }
+  for (const name of firstOnlyNames) {
+    const values = header.get(name);
+    if (values !== undefined) header.set(name, values.slice(0, 1));
+  }
+  return header;
+}
+
+/** The names in the function that leaves the first of repeated headers, as it is printed. */
+function firstOnlyHeaderNames(plugins: Record<string, { functions: string[] }>): string[] {
+  const [text] = plugins['serverless-pre-function']?.functions ?? [''];
+  const [, names = ''] = /ipairs\(\{(.*?)\}\)/.exec(text) ?? [];
+  return JSON.parse(`[${names}]`);
+}
+
+/** resty.http_headers: names differ by more than their case. */
+function setHeader(to: Map<string, [string, string]>, name: string, value: string): void {
+  to.set(name.toLowerCase(), [name, value]);
+}
+
+export function emulateApisix(text: string, options: EmulatorOptions = {}): GatewayEmulator {
+  const { key = '' } = options;
+  const [route] = parse(text).routes;
+  const auth: ForwardAuth = route.plugins['forward-auth'];
+  const rewrite = route.plugins['response-rewrite'];
+  const removed: string[] = route.plugins['proxy-rewrite'].headers.remove;
+  const once = firstOnlyHeaderNames(route.plugins);
+  const uri = new URL(auth.uri);
+  const checkRequest = (request: ClientRequest) => {
+    const from = request.remoteAddress ?? '198.51.100.1';
+    const header = normalizeHeaders(request, once);
+    const own = {
+      'X-Forwarded-Proto': 'http',
+      'X-Forwarded-Method': request.method ?? 'GET',
+      'X-Forwarded-Host': HOST,
+      'X-Forwarded-Uri': request.target ?? '/',
+      'X-Forwarded-For': from,
+    };
+    const asked = new Map<string, [string, string]>();
+    for (const [name, value] of Object.entries(own)) setHeader(asked, name, value);
+    const variables: Record<string, string> = {
+      $proxy_add_x_forwarded_for: [...(header.get('x-forwarded-for') ?? []), from].join(', '),
+      // Put in by apisix/core/config_yaml.lua when the file is read.
+      [`\${{${KEY_VARIABLE}}}`]: key,
+    };
+    for (const [name, value] of Object.entries(auth.extra_headers ?? {})) {
+      setHeader(asked, name, variables[value] ?? value);
+    }
+    for (const name of auth.request_headers ?? []) {
+      // core.request.header: the first line of that name.
+      const value = header.get(name.toLowerCase())?.[0];
+      if (!Object.hasOwn(own, name) && value !== undefined) setHeader(asked, name, value);
+    }
+    setHeader(asked, 'Host', uri.host);
+    setHeader(asked, 'User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
+    return serializeHead(`${auth.request_method} ${uri.pathname} HTTP/1.1`, [...asked.values()]);
+  };
+  return {
+    checkRequest,
+    send: async (request) => {
+      const answer = await sendOnce(
+        uri.hostname,
+        Number(uri.port),
+        checkRequest(request),
+        timeoutFor(auth.timeout, options),
+      );
+      const header = normalizeHeaders(request, once);
+      for (const name of removed) header.delete(name.toLowerCase());
+      if (answer === undefined && !auth.allow_degradation) {
+        return { status: auth.status_on_error ?? 403, headers: {}, body: '' };
+      }
+      if (answer !== undefined && answer.status >= 300) {
+        const headers = Object.fromEntries(
+          auth.client_headers
+            .map((name) => name.toLowerCase())
+            .filter((name) => answer.headers[name] !== undefined)
+            .map((name) => [name, answer.headers[name]]),
+        );
+        const body = request.method === 'HEAD' ? '' : answer.body;
+        return { status: answer.status, headers, body };
+      }
+      for (const name of answer === undefined ? [] : auth.upstream_headers) {
+        const value = answer?.headers[name.toLowerCase()];
+        header.delete(name.toLowerCase());
+        if (value !== undefined) header.set(name.toLowerCase(), [value]);
+      }
+      const variable = (name: string) => {
+        if (name === 'upstream_status') return '200';
+        return header.get(name.replace('http_', '').replaceAll('_', '-'))?.[0] ?? '';
+      };
+      const vars: [string, '~~', string][] = rewrite.vars;
+      const isRewritten = vars.every(([name, , regex]) => new RegExp(regex).test(variable(name)));
+      const set = Object.entries<string>(isRewritten ? rewrite.headers.set : {});
+      return applicationResponse(
+        request,
+        Object.fromEntries([...header].map(([name, values]) => [name, values.join(', ')])),
+        Object.fromEntries(set.map(([name, of]) => [name.toLowerCase(), variable(of.slice(1))])),
+      );
+    },
+  };
+}

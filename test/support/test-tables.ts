@@ -1,0 +1,126 @@
+/** The counters of all shards, without threads. */
+
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import {
+  type FullTablePolicy,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../src/core/decision.ts';
+import { Hasher } from '../../src/core/hash.ts';
+import { groupsPerShard } from '../../src/engine/memory/layout.ts';
+import { Sweeper } from '../../src/engine/memory/sweep.ts';
+import { CounterTable } from '../../src/engine/memory/table.ts';
+import { Batch } from '../../src/engine/memory/batch.ts';
+import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
+import { shardOf } from '../../src/engine/memory/shard.ts';
+
+const NOW_MS = 1_700_000_000_000;
+const MINUTE_MS = 60_000;
+
+interface CheckOptions {
+  limit?: number;
+  duration?: number;
+  cost?: number;
+  now?: number;
+  /** false: the check is deducted later. */
+  isCounted?: boolean;
+  isSliding?: boolean;
+}
+
+/** One of those that are decided together. */
+export interface BatchCheck extends Omit<CheckOptions, 'now' | 'counts'> {
+  identifier: string;
+  namespace?: string;
+}
+
+/** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
+export class TestTables {
+  readonly hasher = new Hasher(Buffer.from('0123456789abcdef'));
+  readonly tables: CounterTable[];
+  readonly sweepers: Sweeper[];
+  readonly batch: Batch;
+  readonly decision = newDecision();
+  evicted = 0;
+  full = 0;
+
+  constructor(counters: number, onFull: FullTablePolicy = 'deny') {
+    const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
+    this.tables = Array.from({ length: SHARDS }, (_, shard) => {
+      return new CounterTable(allocateTable(shard, groups), shard, 1, onFull, () => {});
+    });
+    this.sweepers = this.tables.map((table) => new Sweeper(table, 1));
+    this.batch = new Batch(this.tables, onFull);
+  }
+
+  decide(identifier: string, options: CheckOptions = {}, namespace = 'default') {
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isCounted = true } = options;
+    const { isSliding = false } = options;
+    const [tag] = this.#hash(namespace, identifier);
+    const table = this.tables[shardOf(this.hasher)];
+    const terms = { limit, durationMs: duration, cost, isSliding };
+    table.decide(this.hasher, tag, now, terms, isCounted, this.decision);
+    if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
+    if (this.decision.outcome === OUTCOME.full) this.full++;
+    return this.decision;
+  }
+
+  /** Decides checks together. @returns whether they pass, and what is said of each */
+  decideBatch(checks: BatchCheck[], now = NOW_MS): { passed: boolean; answers: TableDecision[] } {
+    const { batch, hasher } = this;
+    batch.begin();
+    for (const check of checks) {
+      const { identifier, namespace = 'default', limit = 10, duration = MINUTE_MS } = check;
+      const { cost = 1, isSliding = false } = check;
+      const [tag] = this.#hash(namespace, identifier);
+      batch.add(hasher, tag, { limit, durationMs: duration, cost, isSliding });
+    }
+    const passed = batch.decide(now);
+    return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
+  }
+
+  peek(identifier: string, options: CheckOptions = {}) {
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isSliding = false } = options;
+    this.#hash('default', identifier);
+    const table = this.tables[shardOf(this.hasher)];
+    const terms = { limit, durationMs: duration, cost, isSliding };
+    const isAnswer = table.peek(this.hasher, now, terms, this.decision);
+    return isAnswer ? this.decision : undefined;
+  }
+
+  deduct(identifier: string, options: CheckOptions & { window: number }): number {
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
+    const [tag] = this.#hash('default', identifier);
+    const table = this.tables[shardOf(this.hasher)];
+    const terms = { limit, durationMs: duration, cost, isSliding: false };
+    return table.deduct(this.hasher, tag, now, window, terms);
+  }
+
+  /** Sweeps all of it. @returns the counters that live */
+  countLive(now = NOW_MS): number {
+    return this.sweepers.reduce((sum, sweeper) => {
+      while (!sweeper.step(now));
+      return sum + sweeper.liveCount;
+    }, 0);
+  }
+
+  readonly #states = new Map<string, Int32Array>();
+
+  #hash(namespace: string, identifier: string): Int32Array {
+    const state = this.#states.get(namespace) ?? this.hasher.namespace(namespace);
+    this.#states.set(namespace, state);
+    this.hasher.hash(state, identifier);
+    return state;
+  }
+}
+
+/** Tables full of counters that have all refused someone, of as many namespaces. */
+export function tablesOfDeniedCounters(onFull: FullTablePolicy, namespaces: number): TestTables {
+  const tables = new TestTables(COUNTERS_MIN, onFull);
+  for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
+    const name = `ns_${i % namespaces}`;
+    if (tables.decide(`g${i}`, { limit: 1 }, name).outcome === OUTCOME.full) continue;
+    tables.decide(`g${i}`, { limit: 1 }, name);
+  }
+  return tables;
+}
