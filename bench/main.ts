@@ -12,25 +12,31 @@ import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
 import { raiseInliningLimits } from '../src/runtime/inlining.ts';
-import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
-import { loadChart } from './support/chart.ts';
+import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
-import { DISTINCT_DEFAULT, measureDistinct, relativeRangePercent } from './load/distinct-identifiers.ts';
+import { measureSpread } from './load/connection-spread.ts';
+import {
+  DISTINCT_DEFAULT,
+  measureDistinct,
+  relativeRangePercent,
+} from './load/distinct-identifiers.ts';
 import { measureGarbage } from './load/garbage.ts';
 import { measureGateway } from './load/gateway.ts';
-import { GENERATOR, hasWrk } from './support/load-generator.ts';
-import { hasH2load } from './support/h2load.ts';
 import { measureLoad, startServers } from './load/http-load.ts';
-import { measureBatches } from './load/batches.ts';
-import { hasNginx } from './support/nginx.ts';
 import { measureOpenLoop } from './load/open-loop.ts';
 import { measureOverrides } from './load/overrides.ts';
-import { measureStartAndIdle } from './load/start-and-idle.ts';
-import { startQueueBench } from './micro/queue.ts';
 import { measureShapes } from './load/shapes.ts';
 import { runSoak, SOAK_MINUTES } from './load/soak.ts';
-import { measureSpread } from './load/connection-spread.ts';
+import { measureStartAndIdle } from './load/start-and-idle.ts';
+import { measureUnix } from './load/unix-socket.ts';
+import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
 import { type BenchSubject, stepSubjects } from './micro/check-steps.ts';
+import { startQueueBench } from './micro/queue.ts';
+import { measureOversubscription, measureScaling } from './micro/thread-scaling.ts';
+import { loadChart } from './support/chart.ts';
+import { hasH2load } from './support/h2load.ts';
+import { GENERATOR, hasWrk } from './support/load-generator.ts';
+import { hasNginx } from './support/nginx.ts';
 import {
   formatDistinctTenth,
   formatInteger,
@@ -46,8 +52,6 @@ import {
   showProgress,
   showShapes,
 } from './support/output.ts';
-import { measureOversubscription, measureScaling } from './micro/thread-scaling.ts';
-import { measureUnix } from './load/unix-socket.ts';
 
 interface StepResult {
   name: string;
@@ -175,7 +179,8 @@ const PARTS = {
     const spread = await measureSpread(showProgress);
     printLine('\nshare of the busiest acceptor, of connections that stay:');
     for (const { acceptors, connections, meanShare, mostShare } of spread) {
-      const shares = `mean ${formatInteger(100 * meanShare)} %   most ${formatInteger(100 * mostShare)} %`;
+      const [mean, most] = [meanShare, mostShare].map((share) => formatInteger(100 * share));
+      const shares = `mean ${mean} %   most ${most} %`;
       printLine(`${acceptors} acceptors, ${connections} connections   ${shares}`);
     }
     return spread;
@@ -185,7 +190,8 @@ const PARTS = {
     printLine('\nfrom the start of the process to its first answer, and at rest:');
     for (const { what, medianMs, mostMs } of rest.starts) {
       printLine(
-        `${what.padEnd(32)} median ${formatInteger(medianMs)} ms   most ${formatInteger(mostMs)} ms`,
+        `${what.padEnd(32)} median ${formatInteger(medianMs)} ms` +
+          `   most ${formatInteger(mostMs)} ms`,
       );
     }
     for (const { counters, residentMiB, cpuShare } of rest.rests) {
@@ -229,7 +235,8 @@ async function runAll(): Promise<void> {
 const LONG_PARTS = {
   distinct: async (identifiers = DISTINCT_DEFAULT) => {
     printLine(
-      `\n${formatInteger(identifiers)} distinct identifiers through 1,048,576 counters, at each tenth:`,
+      `\n${formatInteger(identifiers)} distinct identifiers through 1,048,576 counters,` +
+        ' at each tenth:',
     );
     const tenths = await measureDistinct(identifiers, (tenth) =>
       printLine(formatDistinctTenth(tenth)),

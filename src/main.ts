@@ -7,22 +7,12 @@
  */
 
 import { Service } from './api/service.ts';
-import { keyCreation, logAudit } from './registry/audit-entries.ts';
-import { PolicyAuditor } from './registry/policy-auditor.ts';
 import { configuredKeyRecord, makeKey, rootKeyRecord } from './auth/keys.ts';
-import { parseHostNames } from './config/validators.ts';
 import { helpText } from './config/help.ts';
 import { type LoadedSettings, loadSettings } from './config/load.ts';
 import { memoryLogFields } from './config/memory-plan.ts';
-import { allocateControl, Control } from './shared-memory/control.ts';
-import { allocateTable, attachTable } from './engine/memory/table-memory.ts';
-import { fingerprintOf } from './engine/memory/checkpoint/format.ts';
-import { GROUP_SLOTS, groupsPerShard } from './engine/memory/layout.ts';
-import { CheckpointLoader } from './engine/memory/checkpoint/loader.ts';
-import { StartError } from './core/errors.ts';
-import { EXIT, type ExitCode } from './core/exit.ts';
-import { listenerUrls, printStartupMessage } from './runtime/startup-message.ts';
-import { raiseInliningLimits } from './runtime/inlining.ts';
+import { Policies } from './config/policy-source.ts';
+import { parseHostNames } from './config/validators.ts';
 import {
   CLOCK_AHEAD_MAX_MS,
   CLOCK_TICK_MS,
@@ -30,23 +20,33 @@ import {
   SHARDS,
   SLOTS_PER_COUNTER,
 } from './core/constants.ts';
+import { StartError } from './core/errors.ts';
+import { EXIT, type ExitCode } from './core/exit.ts';
+import { killProcess, printError } from './core/fatal.ts';
+import { fingerprintOf } from './engine/memory/checkpoint/format.ts';
+import { CheckpointLoader } from './engine/memory/checkpoint/loader.ts';
+import { GROUP_SLOTS, groupsPerShard } from './engine/memory/layout.ts';
+import { allocateTable, attachTable } from './engine/memory/table-memory.ts';
+import { allocateChannel } from './engine/worker/queue.ts';
 import { AdminServer } from './observe/admin.ts';
 import { OverrideTables } from './overrides/tables.ts';
-import { Policies } from './config/policy-source.ts';
+import { keyCreation, logAudit } from './registry/audit-entries.ts';
+import { PolicyAuditor } from './registry/policy-auditor.ts';
 import { createPublisher, initialPublication } from './registry/publication.ts';
 import { Registry } from './registry/registry.ts';
-import { Writer } from './registry/writer.ts';
-import { allocateChannel } from './engine/worker/queue.ts';
 import { DataDirectory } from './registry/store/directory.ts';
 import { SqliteStore } from './registry/store/sqlite.ts';
+import { Writer } from './registry/writer.ts';
 import { Acceptors } from './runtime/acceptors.ts';
-import { descriptorLimit, fitConnections } from './runtime/descriptors.ts';
-import { killProcess, printError } from './core/fatal.ts';
-import { closeInspector } from './runtime/inspector.ts';
 import { ReservedAddresses, requirePort } from './runtime/addresses.ts';
+import { descriptorLimit, fitConnections } from './runtime/descriptors.ts';
+import { raiseInliningLimits } from './runtime/inlining.ts';
+import { closeInspector } from './runtime/inspector.ts';
 import { Reloader } from './runtime/reload.ts';
+import { listenerUrls, printStartupMessage } from './runtime/startup-message.ts';
 import { TlsCertificate } from './runtime/tls.ts';
 import { Clock, ClockPublisher, systemMs } from './shared-memory/clock.ts';
+import { allocateControl, Control } from './shared-memory/control.ts';
 
 /** How a failure ends the process: politely until there are acceptors that an exit would abort. */
 let terminate = (sentence: string, code: ExitCode): never => {

@@ -4,8 +4,8 @@
  */
 
 import { defineConfig } from 'vitest/config';
-import { IS_LONG } from './support/guarantees.ts';
 import GuaranteeReporter from './support/guarantee-reporter.ts';
+import { IS_LONG } from './support/guarantees.ts';
 import { IS_SHORTENED } from './support/test-scale.ts';
 
 const HEAVY = [

@@ -5,8 +5,8 @@
  */
 
 import { batchWorkload, CHECK_V2_WORKLOAD } from '../support/load-generator.ts';
-import { measureLoad } from './http-load.ts';
 import { type BenchServer, startBareServer, startWeir } from '../support/servers.ts';
+import { measureLoad } from './http-load.ts';
 
 const CONNECTIONS = 64;
 const MAX_CHECKS = 100;

@@ -5,11 +5,11 @@
  * one.
  */
 
-import { PER_REQUEST, sendDistinct } from './distinct-identifiers.ts';
-import { ALLOWED_WORKLOAD, runLoad } from '../support/load-generator.ts';
 import { hasH2load, runH2load } from '../support/h2load.ts';
+import { ALLOWED_WORKLOAD, runLoad } from '../support/load-generator.ts';
 import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, startWeir } from '../support/servers.ts';
+import { PER_REQUEST, sendDistinct } from './distinct-identifiers.ts';
 
 const ROUNDS = 7;
 const SECONDS = 3;

@@ -4,7 +4,12 @@
  * server, and how.
  */
 
-import { ASYNC_WORKLOAD, type LoadMeasurement, runLoad, type Workload } from '../support/load-generator.ts';
+import {
+  ASYNC_WORKLOAD,
+  type LoadMeasurement,
+  runLoad,
+  type Workload,
+} from '../support/load-generator.ts';
 import { hasNginx, nginx } from '../support/nginx.ts';
 import { type Contestant, type ContestantFigures, measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, startBareServer, startWeir } from '../support/servers.ts';

@@ -5,8 +5,8 @@
  * where it is installed, whose arrivals are bursts 10 ms apart.
  */
 
-import { ALLOWED_WORKLOAD, type LoadMeasurement, runLoad } from '../support/load-generator.ts';
 import { hasH2load, runH2load } from '../support/h2load.ts';
+import { ALLOWED_WORKLOAD, type LoadMeasurement, runLoad } from '../support/load-generator.ts';
 import { runPoissonLoad } from '../support/poisson-load.ts';
 import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
 import { startBareServer, startWeir } from '../support/servers.ts';

@@ -8,9 +8,8 @@ import { writeTrie } from '../../src/overrides/build.ts';
 import { copyExact } from '../../src/overrides/exact.ts';
 import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { Trie } from '../../src/overrides/trie.ts';
+import { median } from '../micro/thread-scaling.ts';
 import { CHECK_WORKLOAD, runLoad } from '../support/load-generator.ts';
-import { type LoadResult, measureLoad } from './http-load.ts';
-import { type BenchServer, residentBytes, startWeir } from '../support/servers.ts';
 import {
   benchOverride,
   exactOverrides,
@@ -20,7 +19,8 @@ import {
   registersFor,
   wildcardOverrides,
 } from '../support/override-sets.ts';
-import { median } from '../micro/thread-scaling.ts';
+import { type BenchServer, residentBytes, startWeir } from '../support/servers.ts';
+import { type LoadResult, measureLoad } from './http-load.ts';
 
 const EXACT = 100_000;
 const WILDCARD = 10_000;

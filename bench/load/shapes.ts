@@ -6,10 +6,10 @@
  */
 
 import { ALLOWED_WORKLOAD, DENIED_WORKLOAD, type Workload } from '../support/load-generator.ts';
-import { runScenario, scenarioContestant } from './http-load.ts';
+import { ROOT_KEY } from '../support/override-sets.ts';
 import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, startBareServer, startWeir } from '../support/servers.ts';
-import { ROOT_KEY } from '../support/override-sets.ts';
+import { runScenario, scenarioContestant } from './http-load.ts';
 
 const ROUNDS = 3;
 const SECONDS = 1;

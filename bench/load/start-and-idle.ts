@@ -10,9 +10,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
-import { cpuSeconds, residentBytes } from '../support/servers.ts';
-import { ROOT_KEY } from '../support/override-sets.ts';
 import { median } from '../micro/thread-scaling.ts';
+import { ROOT_KEY } from '../support/override-sets.ts';
+import { cpuSeconds, residentBytes } from '../support/servers.ts';
 
 const START_ROUNDS = 10;
 /** Until V8 has tidied up behind the start, which it does when nothing comes for some seconds. */

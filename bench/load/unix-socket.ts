@@ -6,11 +6,11 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ALLOWED_WORKLOAD } from '../support/load-generator.ts';
 import { runH2load } from '../support/h2load.ts';
-import type { LoadResult } from './http-load.ts';
+import { ALLOWED_WORKLOAD } from '../support/load-generator.ts';
 import { measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, startBareServer, startWeir } from '../support/servers.ts';
+import type { LoadResult } from './http-load.ts';
 
 const ROUNDS = 5;
 const SECONDS = 1;

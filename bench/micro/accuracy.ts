@@ -6,7 +6,12 @@
 
 import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
 import { judgeSliding } from '../../src/engine/memory/windows/sliding.ts';
-import { addUsage, type Cells, type Judge, NO_WINDOW } from '../../src/engine/memory/windows/window.ts';
+import {
+  addUsage,
+  type Cells,
+  type Judge,
+  NO_WINDOW,
+} from '../../src/engine/memory/windows/window.ts';
 import {
   type Arrivals,
   boundaryBursts,

@@ -3,31 +3,32 @@
  * does BATCH of its steps in a call, so that the clock of the bench weighs nothing.
  */
 
-import { NamespaceFinder } from '../../src/api/namespace-finder.ts';
-import { parseBody } from '../../src/api/json.ts';
-import { RequestIds } from '../../src/api/request-ids.ts';
-import { BodyScanner } from '../../src/api/body-scanner.ts';
+import { BodyScanner } from '../../src/api/common/body-scanner.ts';
+import { parseBody } from '../../src/api/common/json.ts';
+import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
+import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { CheckReaderV1, limitValidator, writeResponseV1 } from '../../src/api/v1/limit.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
-import { makeId, rootKeyRecord } from '../../src/auth/keys.ts';
+import { rootKeyRecord } from '../../src/auth/keys.ts';
 import { Bytes } from '../../src/core/bytes.ts';
-import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { Counters } from '../../src/engine/memory/counters.ts';
+import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import { newDecision, OUTCOME } from '../../src/core/decision.ts';
 import { Hasher } from '../../src/core/hash.ts';
+import { makeId } from '../../src/core/ids.ts';
+import { Counters } from '../../src/engine/memory/counters.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
+import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
-import { MemoryEngine } from '../../src/engine/memory/memory-engine.ts';
-import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
-import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { MemoryEngine } from '../../src/engine/worker/memory-engine.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,
   type PublishedTables,
 } from '../../src/overrides/active.ts';
-import { shardOf } from '../../src/engine/memory/shard.ts';
+import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import {
   exactOverrides,
   HASH_KEY,

@@ -8,16 +8,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MessageChannel } from 'node:worker_threads';
 import { Piscina } from 'piscina';
-import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { Hasher } from '../../src/core/hash.ts';
-import { WAKE_UP_FLAG } from '../../src/shared-memory/stats.ts';
 import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
-import { wakeUp } from '../../src/engine/worker/wake-up.ts';
+import { Hasher } from '../../src/core/hash.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
 import { ENTRY_KIND } from '../../src/engine/worker/layout.ts';
-import { allocateChannel, attachChannel, QueueConsumer, REPLY_QUEUE } from '../../src/engine/worker/queue.ts';
+import {
+  allocateChannel,
+  attachChannel,
+  QueueConsumer,
+  REPLY_QUEUE,
+} from '../../src/engine/worker/queue.ts';
+import { wakeUp } from '../../src/engine/worker/wake-up.ts';
 import type { ShardWorkerData, WorkerRun } from '../../src/engine/worker/worker.ts';
 import { ClockPublisher } from '../../src/shared-memory/clock.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import { WAKE_UP_FLAG } from '../../src/shared-memory/stats.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
 import { allocateTables, type BenchSubject } from './check-steps.ts';
 

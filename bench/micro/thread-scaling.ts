@@ -7,8 +7,8 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
-import type { DecideResult, DecideTask } from './decide.thread.ts';
 import { allocateTables } from './check-steps.ts';
+import type { DecideResult, DecideTask } from './decide.thread.ts';
 
 const ROUNDS = 5;
 const ROUND_MS = 400;

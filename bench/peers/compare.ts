@@ -7,14 +7,20 @@
 
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
-import { CHECK_WORKLOAD, GENERATOR, runLoad } from '../support/load-generator.ts';
 import type { LoadResult } from '../load/http-load.ts';
+import { CHECK_WORKLOAD, GENERATOR, runLoad } from '../support/load-generator.ts';
 import { hasNginx, nginx } from '../support/nginx.ts';
-import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
+import {
+  formatInteger,
+  formatRatio,
+  printLine,
+  showProgress,
+  showTable,
+} from '../support/output.ts';
+import { ROOT_KEY } from '../support/override-sets.ts';
 import { type Contestant, measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, startServer, startWeir } from '../support/servers.ts';
-import { ROOT_KEY } from '../support/override-sets.ts';
-import { formatInteger, formatRatio, printLine, showProgress, showTable } from '../support/output.ts';
+import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
 
 const ROUNDS = 5;
 const SECONDS = 2;
@@ -116,7 +122,7 @@ try {
     `\npeers, by ${GENERATOR}, those without HTTP by redis-benchmark; ratios in the same round:`,
   );
   showPeers(results);
-  const path = new URL('../../bench/peers/result.json', import.meta.url);
+  const path = new URL('./result.json', import.meta.url);
   const result = { machine, generator: GENERATOR, peers: results };
   writeFileSync(path, `${JSON.stringify(result, undefined, 2)}\n`);
   printLine('\nbench/peers/result.json is written');

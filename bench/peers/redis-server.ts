@@ -48,7 +48,7 @@ export async function startRedis(): Promise<RedisServer> {
       if (String(data).includes('Ready to accept connections')) resolve();
     });
   });
-  const script = readFileSync(new URL('../../bench/peers/window.lua', import.meta.url), 'utf8');
+  const script = readFileSync(new URL('./window.lua', import.meta.url), 'utf8');
   const { stdout } = await run('redis-cli', ['-p', String(port), 'SCRIPT', 'LOAD', script]);
   const sha = stdout.trim();
   const pid = child.pid ?? 0;

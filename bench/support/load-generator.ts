@@ -135,7 +135,7 @@ async function runWrk(
   behind: readonly string[],
   before: readonly string[] = [],
 ): Promise<LoadMeasurement> {
-  const script = new URL('../../bench/support/wrk.lua', import.meta.url).pathname;
+  const script = new URL('./wrk.lua', import.meta.url).pathname;
   const { stdout } = await run('wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
     ...[...before, `http://127.0.0.1:${port}${path}`, ...behind],

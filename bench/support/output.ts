@@ -1,15 +1,15 @@
 /** What the benchmarks say: what is being done, and tables of what was found. */
 
+import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
 import type { LoadResult } from '../load/http-load.ts';
-import type { BatchResult } from '../load/batches.ts';
 import type { OpenLoopResult } from '../load/open-loop.ts';
-import type { RatioRange } from './rounds.ts';
 import type { ShapeResult } from '../load/shapes.ts';
 import type { SoakMinute } from '../load/soak.ts';
+import type { RatioRange } from './rounds.ts';
 
 /** Says what is being done, over the last such line where that can be. */
 export function showProgress(what: string): void {
@@ -178,7 +178,8 @@ export function formatDistinctTenth(tenth: DistinctTenth): string {
   const rate = formatInteger(checksPerSecond).padStart(9);
   const cpu = cpuPerCheck.toFixed(2);
   const memory = residentMiB.toFixed(1).padStart(6);
-  return `${formatInteger(identifiers).padStart(13)}  ${rate} checks/s  ${cpu} us CPU/check  ${memory} MiB`;
+  const count = formatInteger(identifiers).padStart(13);
+  return `${count}  ${rate} checks/s  ${cpu} us CPU/check  ${memory} MiB`;
 }
 
 export function formatSoakMinute(of: SoakMinute): string {

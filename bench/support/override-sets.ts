@@ -4,9 +4,9 @@
  * what is measured is only how it is found.
  */
 
+import type { PublishedTables } from '../../src/overrides/active.ts';
 import { writeTrie } from '../../src/overrides/build.ts';
 import { copyExact } from '../../src/overrides/exact.ts';
-import type { PublishedTables } from '../../src/overrides/active.ts';
 import {
   ExactOverrideSet,
   type OverrideEntry,

@@ -4,9 +4,9 @@
  * rounds, and of a ratio its smallest and largest as well.
  */
 
+import { median } from '../micro/thread-scaling.ts';
 import type { LoadMeasurement } from './load-generator.ts';
 import { cpuSeconds, residentBytes } from './servers.ts';
-import { median } from '../micro/thread-scaling.ts';
 
 export interface Contestant {
   name: string;

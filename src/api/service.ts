@@ -5,22 +5,25 @@
  * round of the writer; what only asks is answered from the registry as it stands.
  */
 
-import type { AuditDetails } from '../registry/audit-entries.ts';
 import { requireUnexpired } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
-import { ApiError } from '../core/errors.ts';
-import type { GatewayAddresses } from '../server/listener.ts';
 import { IMPORT_VALUES_MAX } from '../core/constants.ts';
-import type { Policy } from '../policies/policy.ts';
+import { ApiError } from '../core/errors.ts';
+import type { AuditDetails } from '../registry/audit-entries.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
-import type { Store } from '../registry/store/store.ts';
-import { parseBody } from './json.ts';
-import { createKey, listKeys, revokeKey } from './keys.ts';
-import type { OperationName, OperationRequest, OperationResult } from './operations.ts';
-import { OPERATIONS } from './operations.ts';
-import { parseQuery } from './query.ts';
+import { parseBody } from './common/json.ts';
+import type {
+  AuditLog,
+  GatewayInfo,
+  OperationContext,
+  OperationHandler,
+} from './common/operation-context.ts';
+import type { OperationName, OperationRequest, OperationResult } from './common/operations.ts';
+import { OPERATIONS } from './common/operations.ts';
+import { parseQuery } from './common/query.ts';
 import { listAudit } from './v1/audit.ts';
+import { createKey, listKeys, revokeKey } from './v1/keys.ts';
 import {
   deleteOverride,
   exportOverrides,
@@ -32,30 +35,6 @@ import {
 } from './v1/overrides.ts';
 import { listPolicies } from './v1/policies.ts';
 import { deleteOverrideV2, getOverrideV2, listOverridesV2, setOverrideV2 } from './v2/overrides.ts';
-
-/** What an operation is done with. */
-export interface OperationContext {
-  registry: Registry;
-  /** Those of the key of the request. */
-  permissions: Permissions;
-  nowMs: () => number;
-  gateways: GatewayInfo;
-  auditLog: AuditLog;
-  /** Notes a change that was made, by the key of the request, in the audit log. */
-  audit: (details: AuditDetails) => void;
-}
-
-/** What of the store the registry does not hold. */
-export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;
-
-/** What gateways are served by, and where. */
-export interface GatewayInfo {
-  policies: () => readonly Policy[];
-  addresses: GatewayAddresses;
-}
-
-/** @returns what the 200 holds. @throws ApiError */
-export type OperationHandler = (job: OperationContext, input: unknown) => object;
 
 const HANDLERS: Record<OperationName, OperationHandler> = {
   'ratelimits.setOverride': setOverride,

@@ -5,11 +5,10 @@
  * say what is missing, never the key.
  */
 
-import { ApiError, AUTHORIZATION_LOCATION } from '../core/errors.ts';
 import { KEY_MAX_CHARACTERS, VERIFIED_TOKENS_MAX } from '../core/constants.ts';
-import type { KeyRecord } from '../registry/store/store.ts';
+import { ApiError, AUTHORIZATION_LOCATION } from '../core/errors.ts';
 import type { Clock } from '../shared-memory/clock.ts';
-import { digestKey } from './keys.ts';
+import { digestKey, type KeyRecord } from './keys.ts';
 import { Permissions } from './permissions.ts';
 
 export interface Key {

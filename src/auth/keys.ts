@@ -4,11 +4,10 @@
  */
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
-import type { KeyRecord } from '../registry/store/store.ts';
+import { ID_BYTES, makeId } from '../core/ids.ts';
 
 const PREFIX = 'weir_';
 const KEY_ID_PREFIX = 'key_';
-const ID_BYTES = 12;
 
 export function makeKey(): string {
   return PREFIX + randomBytes(32).toString('base64url');
@@ -16,10 +15,6 @@ export function makeKey(): string {
 
 export function digestKey(key: string): string {
   return createHash('sha256').update(key).digest('hex');
-}
-
-export function makeId(prefix: string): string {
-  return prefix + randomBytes(ID_BYTES).toString('hex');
 }
 
 /** @param expiresMs Unix time in ms, null for never */
@@ -57,4 +52,15 @@ export function configuredKeyRecord(
 /** The record of a key that may do everything and does not expire. */
 export function rootKeyRecord(key: string, name: string, createdMs: number): KeyRecord {
   return newKeyRecord(key, name, ['*'], createdMs, null);
+}
+
+export interface KeyRecord {
+  id: string;
+  /** SHA-256 of the key, in hexadecimal; the key itself is nowhere. */
+  digest: string;
+  name: string;
+  permissions: string[];
+  createdMs: number;
+  /** Unix time in ms from which the key is refused; null for never. */
+  expiresMs: number | null;
 }

@@ -4,8 +4,8 @@
  * and reading the audit log, have permissions of their own.
  */
 
-import { ApiError } from '../core/errors.ts';
 import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
 
 /** Of no namespace that there is: allowed in all of them, or not at all. */

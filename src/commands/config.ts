@@ -4,13 +4,13 @@
  * a start, one per line.
  */
 
-import { attempt, FileError } from '../config/setting-value.ts';
 import { type LoadedSettings, loadSettings } from '../config/load.ts';
+import { attempt, FileError } from '../config/setting-value.ts';
 import type { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
 import { printError } from '../core/fatal.ts';
-import { UnixSocket } from '../runtime/unix-socket.ts';
 import { TlsCertificate } from '../runtime/tls.ts';
+import { UnixSocket } from '../runtime/unix-socket.ts';
 import { type Command, subcommand } from './command.ts';
 
 interface ConfigCheckResult {

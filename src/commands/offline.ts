@@ -2,9 +2,9 @@
 
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { addKey, newKey } from '../api/keys.ts';
-import { keyCreation } from '../registry/audit-entries.ts';
+import { addKey, newKey } from '../api/v1/keys.ts';
 import { ApiError, StartError } from '../core/errors.ts';
+import { keyCreation } from '../registry/audit-entries.ts';
 import { Registry } from '../registry/registry.ts';
 import { DataDirectory, STORE_FILE } from '../registry/store/directory.ts';
 import { SqliteStore } from '../registry/store/sqlite.ts';

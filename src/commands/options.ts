@@ -3,10 +3,15 @@
  * takes and what it got.
  */
 
-import { isNamespaceId } from '../api/namespace-reference.ts';
+import { isNamespaceId } from '../api/common/namespace-reference.ts';
+import {
+  AMOUNT_MAX,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  NAMESPACE_ID_PREFIX,
+} from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
-import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, NAMESPACE_ID_PREFIX } from '../core/constants.ts';
 import { systemMs } from '../shared-memory/clock.ts';
 
 /** `--duration` of a check and of an override. */

@@ -1,7 +1,7 @@
 /** `weir overrides`: overrides on a running server, and their import and export. */
 
-import { StartError } from '../core/errors.ts';
 import { IMPORT_MAX_BYTES } from '../core/constants.ts';
+import { StartError } from '../core/errors.ts';
 import { CLIENT_EXIT_CODES, type Command, printLines, subcommand } from './command.ts';
 import { readJsonLines } from './json-lines.ts';
 import {
@@ -64,7 +64,8 @@ const set = subcommand({
     }
     const tokens = formatCount(override.limit, 'token');
     call.print(answer, () => {
-      const what = `${tokens} per ${formatDuration(override.duration)} for ${quoted(positionals[0])}`;
+      const limit = `${tokens} per ${formatDuration(override.duration)}`;
+      const what = `${limit} for ${quoted(positionals[0])}`;
       const place = `in the namespace ${quoted(namespace.text)}`;
       const kind = values.async ? ', asynchronous' : '';
       return `Override ${overrideId} is set ${place}: ${what}${kind}.`;

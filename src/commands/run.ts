@@ -6,8 +6,8 @@
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitCode, exitName } from '../core/exit.ts';
-import { nearestName } from '../core/nearest.ts';
 import { printError, printErrorAsJson } from '../core/fatal.ts';
+import { nearestName } from '../core/nearest.ts';
 import { type Command, hasFlag } from './command.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { ServerError } from './server-client.ts';

@@ -4,10 +4,10 @@
  * its exit code.
  */
 
+import { KEY_MAX_CHARACTERS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
-import { KEY_MAX_CHARACTERS } from '../core/constants.ts';
 import { formatDuration, parseDuration } from './options.ts';
 
 const DEFAULT_URL = 'http://127.0.0.1:7070';
@@ -121,7 +121,8 @@ export class ServerClient {
   /** For an answer that is not from weir. */
   unexpectedResponseError(status: number): StartError {
     return new StartError(
-      `${this.url} (${this.#urlSource}) answered ${status}, but not as weir does: is another server` +
+      `${this.url} (${this.#urlSource}) answered ${status}, but not as weir does: ` +
+        `is another server` +
         ' there?',
       EXIT.NO_ANSWER,
     );
@@ -163,7 +164,8 @@ export class ServerClient {
     if (name === 'TimeoutError') {
       const done = isWrite ? '; the request may have been carried out' : '';
       return new StartError(
-        `${from} within ${formatDuration(this.#timeoutMs)}${done}; --timeout <duration> waits longer`,
+        `${from} within ${formatDuration(this.#timeoutMs)}${done}; ` +
+          '--timeout <duration> waits longer',
         EXIT.NO_ANSWER,
       );
     }

@@ -13,6 +13,7 @@ import {
   readJsonMembers,
 } from '../core/json-text.ts';
 import { type Policy, readPolicies } from '../policies/policy.ts';
+import { SETTING_NAMES } from './schema.ts';
 import {
   describeFault,
   describeUnknownSetting,
@@ -21,7 +22,6 @@ import {
   readText,
   type SettingsLayer,
 } from './setting-value.ts';
-import { SETTING_NAMES } from './schema.ts';
 
 export interface ConfigFile {
   path: string;

@@ -7,16 +7,6 @@ import { parseArgs } from 'node:util';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
-import {
-  attempt,
-  describeUnknownSetting,
-  type FaultHandler,
-  readText,
-  requireValid,
-  type SettingsLayer,
-  type SettingValue,
-  throwFault,
-} from './setting-value.ts';
 import { memoryLimit } from './memory-limit.ts';
 import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
 import {
@@ -27,6 +17,16 @@ import {
   type SettingName,
   type Settings,
 } from './schema.ts';
+import {
+  attempt,
+  describeUnknownSetting,
+  type FaultHandler,
+  readText,
+  requireValid,
+  type SettingsLayer,
+  type SettingValue,
+  throwFault,
+} from './setting-value.ts';
 
 /** Made by Kubernetes in every container, for each service whose name is or begins with `weir`. */
 const KUBERNETES_VARIABLE = /^WEIR_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT_\d+_.*)$/;

@@ -6,17 +6,17 @@
  * start.
  */
 
-import { groupsPerShard, tableBytes } from '../engine/memory/layout.ts';
-import { StartError } from '../core/errors.ts';
 import {
   COUNTERS_DEFAULT_MAX,
   COUNTERS_DEFAULT_MIN,
   SHARDS,
   SLOTS_PER_COUNTER,
 } from '../core/constants.ts';
+import { StartError } from '../core/errors.ts';
+import { groupsPerShard, tableBytes } from '../engine/memory/layout.ts';
 import { CHANNEL_BYTES } from '../engine/worker/layout.ts';
-import type { SettingValue } from './setting-value.ts';
 import type { MemoryLimit } from './memory-limit.ts';
+import type { SettingValue } from './setting-value.ts';
 
 const MIB = 2 ** 20;
 const NODE_MAJOR = Number.parseInt(process.versions.node, 10);

@@ -4,10 +4,10 @@
  */
 
 import { statSync } from 'node:fs';
-import { type ConfigFile, changedSettings, readConfigFile } from './file.ts';
-import { throwFault } from './setting-value.ts';
 import { StartError } from '../core/errors.ts';
 import type { Policy } from '../policies/policy.ts';
+import { type ConfigFile, changedSettings, readConfigFile } from './file.ts';
+import { throwFault } from './setting-value.ts';
 
 export class Policies {
   #file: ConfigFile | undefined;

@@ -117,7 +117,8 @@ export const Settings = Type.Object({
     Type.String({
       pattern: `^[\\x21-\\x7e]{${ROOT_KEY_MIN_CHARACTERS},${KEY_MAX_CHARACTERS}}$`,
       takes:
-        `${ROOT_KEY_MIN_CHARACTERS} to ${KEY_MAX_CHARACTERS} visible ASCII characters without spaces` +
+        `${ROOT_KEY_MIN_CHARACTERS} to ${KEY_MAX_CHARACTERS} visible ASCII characters ` +
+        'without spaces' +
         ' (openssl rand -hex 32 makes a good key)',
       meaning: 'a root key accepted besides the stored ones',
       secret: true,

@@ -10,8 +10,8 @@ import { describeFileError } from '../core/errno.ts';
 import { StartError } from '../core/errors.ts';
 import type { TextPosition } from '../core/json-text.ts';
 import { nearestName } from '../core/nearest.ts';
-import { describeInvalidValue } from './validators.ts';
 import { annotations, type SettingName, Settings } from './schema.ts';
+import { describeInvalidValue } from './validators.ts';
 
 export interface SettingValue {
   source: string;

@@ -1,7 +1,3 @@
-/** What a table answers: to a check, and to a deduction that comes behind one. */
-
-import type { Decision } from '../engine/memory/windows/window.ts';
-
 /** What became of a check, beside the decision itself. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
 
@@ -18,3 +14,23 @@ export function newDecision(): TableDecision {
 
 /** What became of a deduction. `evicted`: it was made, and a live counter made room for it. */
 export const DEDUCTION_OUTCOME = { applied: 0, evicted: 1, windowEnded: 2, full: 3 } as const;
+
+/** What a check asks of its counter. */
+export interface CheckParameters {
+  limit: number;
+  durationMs: number;
+  /** Tokens; 0 always passes, and changes nothing. */
+  cost: number;
+  /** Judged by the sliding window, else by the fixed one. */
+  isSliding: boolean;
+}
+
+export interface Decision {
+  allowed: boolean;
+  /** Tokens left after the decision. */
+  remaining: number;
+  /** Unix time in ms at which the window ends. */
+  reset: number;
+  /** The number of the window in which it was judged, and in which its cost counts. */
+  window: number;
+}

@@ -4,7 +4,7 @@
  */
 
 import pino, { type Logger } from 'pino';
-import { formatRecord } from '../observe/log-text.ts';
+import { formatRecord } from './log-text.ts';
 
 export type Log = Logger;
 export type LogFormat = 'json' | 'text';

@@ -4,29 +4,19 @@
  * same, and so are the cases that test them.
  */
 
+import type { Check } from '../core/check.ts';
 import { OUTCOME, type TableDecision } from '../core/decision.ts';
 import type { Identity } from '../core/hash.ts';
-import type { CheckParameters } from './memory/windows/window.ts';
-import type { HttpResponse } from '../server/uws.ts';
+import type { Namespace } from '../core/namespace.ts';
 import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../shared-memory/stats.ts';
-import type { Namespace } from '../registry/known-namespaces.ts';
-
-/** A check in order, by a key that may ask it, as it stands or as an override has it. */
-export interface Check extends CheckParameters {
-  namespace: Namespace;
-  /** Answer from the counter as it stands, deduct afterwards. */
-  isAsync: boolean;
-  /** The override that governs it, where its answer says so. */
-  overrideId: string | undefined;
-}
 
 /** How a check is answered, in its turn or corked in a later one. */
-export interface Completion {
-  complete(res: HttpResponse, check: Check, decision: TableDecision): void;
-  fail(res: HttpResponse, error: unknown): void;
+export interface Completion<R> {
+  complete(res: R, check: Check, decision: TableDecision): void;
+  fail(res: R, error: unknown): void;
 }
 
-export interface Engine {
+export interface Engine<R> {
   /**
    * @param id the hash of its namespace and identifier
    * @param startedMs when the whole request was there, by the monotonic clock
@@ -37,8 +27,8 @@ export interface Engine {
     check: Check,
     id: Identity,
     startedMs: number,
-    res: HttpResponse,
-    completion: Completion,
+    res: R,
+    completion: Completion<R>,
   ): TableDecision | undefined;
 }
 

@@ -17,8 +17,8 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { type AddressInfo, isIP, type Socket } from 'node:net';
-import { formatValue } from '../core/describe.ts';
 import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
+import { formatValue } from '../core/describe.ts';
 import { AdminConnections } from './admin-connections.ts';
 
 export type AdminState = 'starting' | 'ready' | 'draining';

@@ -4,13 +4,14 @@
  * left out; a key that a client has put into some other place is replaced.
  */
 
-import type { OperationRequest, OperationResult } from '../api/operations.ts';
+import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import { annotations, environmentName, SETTING_NAMES } from '../config/schema.ts';
 import { statusOf } from '../core/errors.ts';
-import type { DebugRecord, Publication } from '../server/messages.ts';
-import type { Clock } from '../shared-memory/clock.ts';
 import type { Log } from '../core/log.ts';
+import type { Publication } from '../registry/publication.ts';
+import type { DebugRecord } from '../server/messages.ts';
+import type { Clock } from '../shared-memory/clock.ts';
 
 /** A key as weir makes them, or the beginning of one. */
 const KEY_PATTERN = /weir(?:_|%5f)[\w%-]{8,}/gi;

@@ -5,6 +5,8 @@
  * durable.
  */
 
+import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+import type { Registry } from '../registry/registry.ts';
 import {
   ACCEPTOR_STAT,
   type AcceptorStats,
@@ -12,8 +14,6 @@ import {
   OTHER_NAMESPACES_ROW,
   totalOf,
 } from '../shared-memory/stats.ts';
-import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
-import type { Registry } from '../registry/registry.ts';
 import type { MetricSeries, Sample } from './series.ts';
 
 export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;

@@ -4,16 +4,16 @@
  * counted before the scrape is in it.
  */
 
-import type { Control } from '../shared-memory/control.ts';
 import type { FullTablePolicy } from '../core/decision.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, totalOf, WORKER_STAT } from '../shared-memory/stats.ts';
-import type { Registry } from '../registry/registry.ts';
-import type { Writer } from '../registry/writer.ts';
+import { VERSION } from '../core/version.ts';
 import { CHECK_QUEUE, queueDepth } from '../engine/worker/queue.ts';
 import type { ShardWorkerSupervisor } from '../engine/worker/supervisor.ts';
+import type { Registry } from '../registry/registry.ts';
+import type { Writer } from '../registry/writer.ts';
 import type { ClockPublisher } from '../shared-memory/clock.ts';
-import { VERSION } from '../core/version.ts';
+import type { Control } from '../shared-memory/control.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, totalOf, WORKER_STAT } from '../shared-memory/stats.ts';
 import { registerDecisionSeries } from './decision-series.ts';
 import { DurationHistogram } from './duration-histogram.ts';
 import { MetricSeries, type Sample } from './series.ts';

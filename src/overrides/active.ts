@@ -5,9 +5,9 @@
  * tables before no more, and they are written anew.
  */
 
+import type { Check } from '../core/check.ts';
 import type { Identity } from '../core/hash.ts';
-import type { Check } from '../engine/engine.ts';
-import type { Namespace } from '../registry/known-namespaces.ts';
+import type { Namespace } from '../core/namespace.ts';
 import { ExactTable } from './exact.ts';
 import { Trie } from './trie.ts';
 

@@ -6,6 +6,7 @@
 
 import { reuseMemory, writeHeader } from '../shared-memory/block.ts';
 import { encodeId, type OverrideValue } from './id.ts';
+import { getOrCreate, groupByFragment, type Infix } from './infixes.ts';
 import {
   INFIX,
   INFIX_WORDS,
@@ -17,7 +18,6 @@ import {
   VALUE,
   VALUE_DOUBLES,
 } from './layout.ts';
-import { getOrCreate, groupByFragment, type Infix } from './infixes.ts';
 
 /**
  * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is

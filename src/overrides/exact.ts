@@ -14,8 +14,8 @@
  * At most half of the slots are taken, so a look-up mostly reads a line of the cache or two.
  */
 
-import type { Identity } from '../core/hash.ts';
 import { MemoryError } from '../core/errors.ts';
+import type { Identity } from '../core/hash.ts';
 import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../shared-memory/block.ts';
 import { decodeId, encodeId, type OverrideValue } from './id.ts';
 

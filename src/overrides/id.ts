@@ -1,9 +1,9 @@
 /**
- * What the tables hold of an override; and its id, as text and as the three words that they hold:
- * an answer may have to name the override that governed it.
+ * What the tables hold of an override; and its id, as text and as the three words that they hold: a
+ * response may have to name the override.
  */
 
-import { makeId } from '../auth/keys.ts';
+import { makeId } from '../core/ids.ts';
 
 export interface OverrideValue {
   id: string;

@@ -8,8 +8,8 @@
 import { setTimeout as after } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../core/constants.ts';
-import compile, { type CompileJob, type CompileResult } from './compile.ts';
 import type { PublishedTables } from './active.ts';
+import compile, { type CompileJob, type CompileResult } from './compile.ts';
 import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './sets.ts';
 
 /**

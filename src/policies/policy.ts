@@ -5,9 +5,6 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { createValidator, flag, integer, milliseconds } from '../core/schema.ts';
-import { formatValue } from '../core/describe.ts';
-import { ApiError } from '../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -19,7 +16,10 @@ import {
   POLICY_WINDOWS_MAX,
   TRUSTED_HOPS_MAX,
 } from '../core/constants.ts';
+import { formatValue } from '../core/describe.ts';
+import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
+import { createValidator, flag, integer, milliseconds } from '../core/schema.ts';
 import { readPart } from './identity.ts';
 
 /** Who asks. Istio has Envoys ask; the last two are applications that ask for themselves. */

@@ -4,12 +4,13 @@
  * Lists in an entry are cut, so that one change cannot fill the log. Pure, but for those lines.
  */
 
+import type { KeyRecord } from '../auth/keys.ts';
 import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX } from '../core/constants.ts';
 import type { Log } from '../core/log.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Override, Registry } from './registry.ts';
-import type { AuditEntry, Change, KeyRecord, NamespaceRecord, WithRow } from './store/store.ts';
+import type { AuditEntry, Change, NamespaceRecord, WithRow } from './store/store.ts';
 
 /** An entry, but for who made the change, and when. */
 export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;

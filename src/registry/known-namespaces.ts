@@ -4,21 +4,10 @@
  * disclosed to nobody before. Belongs to its acceptor's thread.
  */
 
-import type { NamespaceState } from '../core/hash.ts';
-import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
 import { NAMESPACES_MAX } from '../core/constants.ts';
-
-export interface Namespace {
-  readonly name: string;
-  /** Undefined until it is durable. */
-  id: string | undefined;
-  hashState: NamespaceState;
-  /** Where its decisions are counted: in the acceptor's lane as soon as it has a row there. */
-  decisionCounts: Float64Array;
-  /** What the patterns of overrides say of its name, as of a version of the trie. */
-  trieRoots: Int32Array;
-  trieVersion: number;
-}
+import type { NamespaceState } from '../core/hash.ts';
+import type { Namespace } from '../core/namespace.ts';
+import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
 
 /** What the main thread tells of a namespace that is durable. */
 export interface RegisteredNamespace {

@@ -9,9 +9,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Log } from '../core/log.ts';
 import type { Policy } from '../policies/policy.ts';
+import {
+  type AuditDetails,
+  policyCreation,
+  policyDeletion,
+  policyUpdate,
+} from './audit-entries.ts';
 import type { Registry } from './registry.ts';
 import type { Writer } from './writer.ts';
-import { type AuditDetails, policyCreation, policyDeletion, policyUpdate } from './audit-entries.ts';
 
 export class PolicyAuditor {
   readonly #registry: Registry;

@@ -4,10 +4,11 @@
  */
 
 import type { KeyChanges } from '../auth/keyring.ts';
-import type { Publication } from '../server/messages.ts';
-import type { RegisteredNamespace } from './known-namespaces.ts';
+import type { KeyRecord } from '../auth/keys.ts';
+import type { PublishedTables } from '../overrides/active.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
-import type { KeyRecord } from './store/store.ts';
+import type { Policy } from '../policies/policy.ts';
+import type { RegisteredNamespace } from './known-namespaces.ts';
 import type { Registry } from './registry.ts';
 import type { Publisher } from './writer.ts';
 
@@ -55,4 +56,14 @@ export function createPublisher(
     if (overridesChanged) Object.assign(publication, await tables.compile());
     await send(publication);
   };
+}
+
+/** What an acceptor has to know; what has not changed is left out. */
+export interface Publication extends Partial<PublishedTables> {
+  /** Namespaces that are durable now, and names for which there was no room. */
+  registeredNamespaces?: RegisteredNamespace[];
+  rejectedNamespaces?: string[];
+  keys?: KeyChanges;
+  /** All that are in force. */
+  policies?: readonly Policy[];
 }

@@ -5,17 +5,17 @@
  * so that nothing stands here that the store does not have.
  */
 
-import { makeId } from '../auth/keys.ts';
-import { OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
+import type { KeyRecord } from '../auth/keys.ts';
 import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../core/constants.ts';
-import type { RegisteredNamespace } from './known-namespaces.ts';
+import { makeId } from '../core/ids.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import { isExact, type OverrideEntry } from '../overrides/sets.ts';
 import type { Policy } from '../policies/policy.ts';
+import { OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
+import type { RegisteredNamespace } from './known-namespaces.ts';
 import type {
   AuditEntry,
   Change,
-  KeyRecord,
   NamespaceRecord,
   OverrideRecord,
   RecordTypes,

@@ -9,17 +9,17 @@
  * Names of new namespaces that checks have brought are tried again until they are written.
  */
 
-import { logAudit } from './audit-entries.ts';
-import { ApiError } from '../core/errors.ts';
 import {
   IMPORT_MAX_BYTES,
   NAMESPACES_MAX,
   PENDING_BYTES_MAX,
   PENDING_CHANGES_MAX,
 } from '../core/constants.ts';
+import { ApiError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import type { Change, Store } from './store/store.ts';
+import { logAudit } from './audit-entries.ts';
 import type { Registry } from './registry.ts';
+import type { Change, Store } from './store/store.ts';
 
 /** A round takes no more requests when they are so large together. */
 const GROUP_COMMIT_MAX_BYTES = IMPORT_MAX_BYTES;

@@ -7,21 +7,16 @@
  */
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import type { OperationRequest, OperationResult } from '../api/operations.ts';
-import type { Control } from '../shared-memory/control.ts';
-import { StartError } from '../core/errors.ts';
-import type { AppDescriptors } from '../server/apps.ts';
-import type {
-  AcceptorData,
-  DebugRecord,
-  Publication,
-  ToAcceptor,
-  ToMain,
-} from '../server/messages.ts';
-import type { InternalErrorReport } from '../server/responder.ts';
-import type { AcceptorStats } from '../shared-memory/stats.ts';
+import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
 import { HEARTBEAT_MS, MISSED_HEARTBEATS_MAX } from '../core/constants.ts';
+import { StartError } from '../core/errors.ts';
 import { killProcess } from '../core/fatal.ts';
+import type { Publication } from '../registry/publication.ts';
+import type { AppDescriptors } from '../server/apps.ts';
+import type { AcceptorData, DebugRecord, ToAcceptor, ToMain } from '../server/messages.ts';
+import type { InternalErrorReport } from '../server/responder.ts';
+import type { Control } from '../shared-memory/control.ts';
+import type { AcceptorStats } from '../shared-memory/stats.ts';
 
 interface Acceptor {
   worker: Worker;

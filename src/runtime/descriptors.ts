@@ -5,8 +5,8 @@
  */
 
 import { readFileSync } from 'node:fs';
-import { StartError } from '../core/errors.ts';
 import { RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS_PER_THREAD } from '../core/constants.ts';
+import { StartError } from '../core/errors.ts';
 
 /** @returns undefined where the system does not say; Node has raised it as far as it may */
 export function descriptorLimit(): number | undefined {

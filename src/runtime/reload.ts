@@ -4,9 +4,9 @@
  * nothing and keeps nothing from the other.
  */
 
-import type { PolicyAuditor } from '../registry/policy-auditor.ts';
-import type { Log } from '../core/log.ts';
 import type { Policies } from '../config/policy-source.ts';
+import type { Log } from '../core/log.ts';
+import type { PolicyAuditor } from '../registry/policy-auditor.ts';
 import type { Acceptors } from './acceptors.ts';
 import type { TlsCertificate } from './tls.ts';
 

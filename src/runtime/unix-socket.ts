@@ -10,9 +10,9 @@
 import { accessSync, chmodSync, constants, lstatSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { dirname, resolve } from 'node:path';
+import { SOCKET_PATH_MAX_BYTES } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
-import { SOCKET_PATH_MAX_BYTES } from '../core/constants.ts';
 import { reserveName } from './port.ts';
 
 export class UnixSocket {

@@ -9,31 +9,32 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { RESPONSE_FORMATS, type ResponseFormat } from '../api/versions.ts';
-import { NamespaceFinder } from '../api/namespace-finder.ts';
-import { OPERATION_NAMES, OPERATIONS, operationPath } from '../api/operations.ts';
-import { RequestIds } from '../api/request-ids.ts';
+import { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import { OPERATION_NAMES, OPERATIONS, operationPath } from '../api/common/operations.ts';
+import { RequestIds } from '../api/common/request-ids.ts';
+import { RESPONSE_FORMATS, type ResponseFormat } from '../api/common/versions.ts';
 import { type Key, Keyring } from '../auth/keyring.ts';
-import { Control } from '../shared-memory/control.ts';
-import { Counters } from '../engine/memory/counters.ts';
-import { WorkerEngine } from '../engine/worker/worker-engine.ts';
-import type { Engine } from '../engine/engine.ts';
-import { MemoryEngine } from '../engine/memory/memory-engine.ts';
-import { formatValue } from '../core/describe.ts';
-import { ApiError, StartError } from '../core/errors.ts';
-import { ACCEPTOR_STAT } from '../shared-memory/stats.ts';
 import {
   BODY_MAX_BYTES,
   GATEWAY_CONNECTIONS_SHARE,
   HEARTBEAT_MS,
   MULTI_LIMIT_MAX_BYTES,
 } from '../core/constants.ts';
-import { KnownNamespaces } from '../registry/known-namespaces.ts';
-import { ActiveOverrides } from '../overrides/active.ts';
+import { formatValue } from '../core/describe.ts';
+import { ApiError, StartError } from '../core/errors.ts';
+import type { Engine } from '../engine/engine.ts';
+import { Counters } from '../engine/memory/counters.ts';
 import { QueueBarrier } from '../engine/worker/barrier.ts';
 import { CheckQueueProducer } from '../engine/worker/check-queue-producer.ts';
+import { MemoryEngine } from '../engine/worker/memory-engine.ts';
 import { attachChannel } from '../engine/worker/queue.ts';
+import { WorkerEngine } from '../engine/worker/worker-engine.ts';
+import { ActiveOverrides } from '../overrides/active.ts';
+import { KnownNamespaces } from '../registry/known-namespaces.ts';
+import type { Publication } from '../registry/publication.ts';
 import { Clock } from '../shared-memory/clock.ts';
+import { Control } from '../shared-memory/control.ts';
+import { ACCEPTOR_STAT } from '../shared-memory/stats.ts';
 import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
 import { BodyBudget, type BodyHandler, BodyReader } from './body.ts';
 import { CheckHandler } from './checks.ts';
@@ -42,10 +43,10 @@ import { DOCS_PATH, docsPages } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { GatewayCheckHandler } from './gateway.ts';
 import { hasGatewayAddress, Listener } from './listener.ts';
-import type { AcceptorData, Publication, ToAcceptor, ToMain } from './messages.ts';
+import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
 import { type ApiServer, OperationForwarder } from './operation-forwarder.ts';
-import { ResponseWriter } from './response-writer.ts';
 import { type InternalErrorReport, Responder } from './responder.ts';
+import { ResponseWriter } from './response-writer.ts';
 import { type Handler, mount, type Route } from './route.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
@@ -115,7 +116,8 @@ const producers = channels[data.index].map((link, worker) => {
 });
 const workerDecider =
   data.decide === 'worker' ? new WorkerEngine(counters, producers, clock, stats) : undefined;
-const decider: Engine = workerDecider ?? new MemoryEngine(counters, producers, clock, stats);
+const decider: Engine<HttpResponse> =
+  workerDecider ?? new MemoryEngine(counters, producers, clock, stats);
 
 const dependencies = { namespaces: finder, counters, overrides, clock, stats, keyring };
 const responders = { v1: v1.responder, v2: v2.responder };

@@ -10,9 +10,9 @@
  * where the length is 0 and the head came in two packets: such a body is not waited for.
  */
 
+import { BUFFERED_BODY_BYTES_MAX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
-import { BUFFERED_BODY_BYTES_MAX } from '../core/constants.ts';
 import type { Framing } from './framing.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';

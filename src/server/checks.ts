@@ -4,23 +4,24 @@
  * they may belong to the shards of several workers, and are all or nothing.
  */
 
-import { BodyWriter } from '../api/body-writer.ts';
-import type { CheckRequest } from '../api/check-request.ts';
-import type { ByVersion } from '../api/versions.ts';
-import type { NamespaceFinder } from '../api/namespace-finder.ts';
-import type { RequestIds } from '../api/request-ids.ts';
-import { BodyScanner } from '../api/body-scanner.ts';
+import { BodyScanner } from '../api/common/body-scanner.ts';
+import { BodyWriter } from '../api/common/body-writer.ts';
+import type { CheckRequest } from '../api/common/check-request.ts';
+import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import type { RequestIds } from '../api/common/request-ids.ts';
+import type { ByVersion } from '../api/common/versions.ts';
 import { CheckReaderV1, writeResponseV1 } from '../api/v1/limit.ts';
 import { CheckReaderV2, writeMultiResponse, writeResponseV2 } from '../api/v2/limit.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
-import type { Counters } from '../engine/memory/counters.ts';
-import type { Identity } from '../core/hash.ts';
-import type { Decision } from '../engine/memory/windows/window.ts';
-import { type Check, type Completion, countDecision, type Engine } from '../engine/engine.ts';
-import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import type { Check } from '../core/check.ts';
 import { RESPONSE_MAX_BYTES } from '../core/constants.ts';
+import type { Decision } from '../core/decision.ts';
+import type { Identity } from '../core/hash.ts';
+import { type Completion, countDecision, type Engine } from '../engine/engine.ts';
+import type { Counters } from '../engine/memory/counters.ts';
 import type { ActiveOverrides } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import type { BodyHandler } from './body.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
@@ -30,7 +31,7 @@ export interface CheckDependencies {
   namespaces: NamespaceFinder;
   counters: Counters;
   overrides: ActiveOverrides;
-  decider: Engine;
+  decider: Engine<HttpResponse>;
   clock: Clock;
   stats: AcceptorStats;
   ids: RequestIds;
@@ -42,8 +43,8 @@ export class CheckHandler {
   readonly #readerV1: CheckReaderV1;
   readonly #readerV2: CheckReaderV2;
   readonly #writer = new BodyWriter(RESPONSE_MAX_BYTES);
-  readonly #completionV1: Completion;
-  readonly #completionV2: Completion;
+  readonly #completionV1: Completion<HttpResponse>;
+  readonly #completionV2: Completion<HttpResponse>;
 
   constructor(dependencies: CheckDependencies) {
     const { ids, namespaces, responders } = dependencies;
@@ -113,7 +114,7 @@ export class CheckHandler {
     check: Check,
     id: Identity,
     startedMs: number,
-    completion: Completion,
+    completion: Completion<HttpResponse>,
   ): void {
     const { decider, clock, stats } = this.#dependencies;
     const decision = decider.decide(check, id, startedMs, res, completion);
@@ -126,7 +127,7 @@ export class CheckHandler {
 function createCompletion(
   responder: Responder,
   bodyOf: (check: Check, decision: Decision) => Uint8Array,
-): Completion {
+): Completion<HttpResponse> {
   return {
     complete: (res, check, decision) => responder.sendJson(res, bodyOf(check, decision)),
     fail: (res, error) => responder.sendError(res, error),

@@ -6,7 +6,7 @@
  * A client that goes away meanwhile gets no answer; its correction is made all the same.
  */
 
-import type { NamespaceFinder } from '../api/namespace-finder.ts';
+import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import {
   type CounterReference,
   readRefund,
@@ -14,14 +14,14 @@ import {
   resetMismatch,
 } from '../api/v1/corrections.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
-import type { Counters } from '../engine/memory/counters.ts';
-import type { Identity } from '../core/hash.ts';
 import { ApiError } from '../core/errors.ts';
-import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
-import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
-import type { QueueBarrier } from '../engine/worker/barrier.ts';
+import type { Identity } from '../core/hash.ts';
+import type { Counters } from '../engine/memory/counters.ts';
 import { shardOf, workerOf } from '../engine/memory/shard.ts';
+import type { QueueBarrier } from '../engine/worker/barrier.ts';
+import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import type { BodyHandler } from './body.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';

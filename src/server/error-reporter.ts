@@ -4,8 +4,8 @@
  * and no request costs more.
  */
 
-import type { ErrorCode } from '../core/errors.ts';
 import { ERROR_REPORTS_PER_S } from '../core/constants.ts';
+import type { ErrorCode } from '../core/errors.ts';
 import type { HttpRequest, HttpResponse } from './uws.ts';
 
 /** An answer that is an error, or a gateway check that failed and was answered by `onError`. */

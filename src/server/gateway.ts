@@ -9,27 +9,23 @@
  * needed, gets an error of the API.
  */
 
-import type { NamespaceFinder } from '../api/namespace-finder.ts';
+import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { Keyring } from '../auth/keyring.ts';
-import type { Counters } from '../engine/memory/counters.ts';
+import type { Check } from '../core/check.ts';
 import { OUTCOME, type TableDecision } from '../core/decision.ts';
-import type { Identity } from '../core/hash.ts';
-import {
-  type Check,
-  type Completion,
-  countDecision,
-  countOutcome,
-  type Engine,
-} from '../engine/engine.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../shared-memory/stats.ts';
-import type { KnownNamespaces, Namespace } from '../registry/known-namespaces.ts';
+import type { Identity } from '../core/hash.ts';
+import type { Namespace } from '../core/namespace.ts';
+import { type Completion, countDecision, countOutcome, type Engine } from '../engine/engine.ts';
+import type { Counters } from '../engine/memory/counters.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import { IdentityReader, UNIDENTIFIED } from '../policies/identity.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
+import type { KnownNamespaces } from '../registry/known-namespaces.ts';
 import type { Clock } from '../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../shared-memory/stats.ts';
 import { type Framing, readFraming } from './framing.ts';
 import {
   GatewayResponder,
@@ -38,8 +34,8 @@ import {
   responseKindOf,
 } from './gateway-responder.ts';
 import { HeaderReader } from './header-reader.ts';
-import type { ResponseWriter } from './response-writer.ts';
 import type { Responder } from './responder.ts';
+import type { ResponseWriter } from './response-writer.ts';
 import type { Route } from './route.ts';
 import { fixedText, type HttpRequest, type HttpResponse } from './uws.ts';
 
@@ -49,7 +45,7 @@ export interface GatewayCheckDependencies {
   finder: NamespaceFinder;
   counters: Counters;
   overrides: ActiveOverrides;
-  decider: Engine;
+  decider: Engine<HttpResponse>;
   clock: Clock;
   stats: AcceptorStats;
   responseWriter: ResponseWriter;
@@ -69,7 +65,7 @@ interface CompiledPolicy {
   gatewayResponder: GatewayResponder;
   checks: WindowCheck[];
   /** By the number of a way, also for a decision that comes later. */
-  completions: readonly Completion[];
+  completions: readonly Completion<HttpResponse>[];
 }
 
 /** A check of a window, and what was decided of it. */

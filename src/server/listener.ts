@@ -13,6 +13,7 @@
  * ends first, and an acceptor that would end untold stays until the process has ended.
  */
 
+import type { GatewayAddresses } from '../api/common/operation-context.ts';
 import type { AppDescriptors, Apps } from './apps.ts';
 import {
   addChildApp,
@@ -28,13 +29,6 @@ export interface ListenAddresses {
   port: number;
   socket: string | undefined;
   gateway: GatewayAddresses;
-}
-
-/** Where gateways ask without a key, if anywhere. */
-export interface GatewayAddresses {
-  host: string;
-  port: number | undefined;
-  socket: string | undefined;
 }
 
 export function hasGatewayAddress({ port, socket }: GatewayAddresses): boolean {

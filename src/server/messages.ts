@@ -1,12 +1,9 @@
 /** What the main thread and an acceptor say to each other, off the path of a check. */
 
 import type { MessagePort } from 'node:worker_threads';
-import type { OperationRequest, OperationResult } from '../api/operations.ts';
-import type { KeyChanges } from '../auth/keyring.ts';
+import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
 import type { FullTablePolicy } from '../core/decision.ts';
-import type { RegisteredNamespace } from '../registry/known-namespaces.ts';
-import type { PublishedTables } from '../overrides/active.ts';
-import type { Policy } from '../policies/policy.ts';
+import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
 import type { ListenAddresses } from './listener.ts';
 import type { InternalErrorReport } from './responder.ts';
@@ -32,16 +29,6 @@ export interface AcceptorData {
   /** Whether error answers are reported, for the log at level debug. */
   isReportingErrors: boolean;
   activePublication: Publication;
-}
-
-/** What an acceptor has to know; what has not changed is left out. */
-export interface Publication extends Partial<PublishedTables> {
-  /** Namespaces that are durable now, and names for which there was no room. */
-  registeredNamespaces?: RegisteredNamespace[];
-  rejectedNamespaces?: string[];
-  keys?: KeyChanges;
-  /** All that are in force. */
-  policies?: readonly Policy[];
 }
 
 /** A record for the log at level debug. */

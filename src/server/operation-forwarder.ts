@@ -6,17 +6,17 @@
  * request on the connection before the first is answered makes uWebSockets.js close it.
  */
 
-import type { ByVersion } from '../api/versions.ts';
 import {
   OPERATIONS,
   type OperationName,
   type OperationRequest,
   type OperationResult,
-} from '../api/operations.ts';
+} from '../api/common/operations.ts';
+import type { ByVersion } from '../api/common/versions.ts';
 import type { Key } from '../auth/keyring.ts';
+import { PENDING_OPERATION_BYTES_MAX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
-import { PENDING_OPERATION_BYTES_MAX } from '../core/constants.ts';
 import type { BodyReader } from './body.ts';
 import type { Framing } from './framing.ts';
 import type { Responder } from './responder.ts';

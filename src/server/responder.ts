@@ -3,8 +3,8 @@
  * is draining, in which case every answer closes its connection, and counts the errors.
  */
 
-import type { ResponseFormat } from '../api/versions.ts';
-import type { RequestIds } from '../api/request-ids.ts';
+import type { RequestIds } from '../api/common/request-ids.ts';
+import type { ResponseFormat } from '../api/common/versions.ts';
 import { ApiError, ERRORS, statusOf } from '../core/errors.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 import type { ErrorReporter } from './error-reporter.ts';

@@ -14,8 +14,8 @@
  * The last answer of a connection is sent so that no later request on the connection is served.
  */
 
-import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import { UNSENT_RESPONSE_BYTES_MAX } from '../core/constants.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import { ENDS_WITHOUT_BODY, type HttpResponse } from './uws.ts';
 
 /** To look at one takes as long as to make a few small values. */

@@ -6,7 +6,7 @@
  * meet the fallback, which knows doubled slashes, wrong methods and unknown paths.
  */
 
-import { type ByVersion, type Version, versionOf } from '../api/versions.ts';
+import { type ByVersion, type Version, versionOf } from '../api/common/versions.ts';
 import { ApiError } from '../core/errors.ts';
 import type { ErrorReporter } from './error-reporter.ts';
 import { type Framing, readFraming } from './framing.ts';

@@ -139,7 +139,7 @@ export class ClockPublisher {
   #anchor: Anchor;
   #sequence = 0;
 
-  /** @param lastRunMs weir's time in its last run: should the system's be behind it, that goes on */
+  /** @param lastRunMs the time in the last run; a system clock behind it is ignored */
   constructor(control: Control, lastRunMs = 0) {
     this.#control = control;
     const { value, atMs } = this.#readSystemClock();

@@ -8,10 +8,10 @@
  *   line 4...   lanes       one per acceptor, then one per shard worker: drawn in `lanes.ts`
  */
 
-import { MemoryError } from '../core/errors.ts';
-import { ACCEPTOR_STATS_BYTES, AcceptorStats, WORKER_STATS_BYTES, WorkerStats } from './stats.ts';
 import { CACHE_LINE_BYTES } from '../core/constants.ts';
+import { MemoryError } from '../core/errors.ts';
 import { allocateMemory, attachMemory } from './block.ts';
+import { ACCEPTOR_STATS_BYTES, AcceptorStats, WORKER_STATS_BYTES, WorkerStats } from './stats.ts';
 
 export const CONTROL_MAGIC = 0x57656363; // "Wecc"
 export const CONTROL_VERSION = 4;

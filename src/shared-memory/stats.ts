@@ -18,8 +18,8 @@
  * Every section begins on a line of its own.
  */
 
-import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { CACHE_LINE_BYTES, METRIC_NAMESPACES_MAX } from '../core/constants.ts';
+import { ERRORS, type ErrorCode } from '../core/errors.ts';
 
 const LINE_DOUBLES = CACHE_LINE_BYTES / 8;
 

@@ -9,10 +9,15 @@ import {
   AUDIT_NAMESPACES_MAX,
   AUDIT_PERMISSIONS_MAX,
 } from '../../src/core/constants.ts';
-import { callOperation, callOperationOk, type Fields, type Operation } from '../support/operations.ts';
 import { type AuditEntryFields, listAuditEntries } from '../support/audit-log.ts';
-import { errorIn, sendRequest } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { errorIn, sendRequest } from '../support/http.ts';
+import {
+  callOperation,
+  callOperationOk,
+  type Fields,
+  type Operation,
+} from '../support/operations.ts';
 import { CLI_PATH, type ServerProcess, waitUntil } from '../support/server.ts';
 import { addRecords, withStore } from '../support/store.ts';
 

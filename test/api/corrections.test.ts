@@ -2,8 +2,6 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../src/core/constants.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
-import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 import {
   errorIn,
   exchange,
@@ -12,6 +10,7 @@ import {
   requestBytes,
   sendCheck,
 } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import {
   DECIDE_MODES,
   removeDirectory,
@@ -20,6 +19,7 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 import { addKey, withStore } from '../support/store.ts';
+import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();

@@ -1,9 +1,8 @@
 import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { KEYS_MAX } from '../../src/core/constants.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { errorIn, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
-import { scaledCount } from '../support/test-scale.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import {
   ROOT_KEY,
   removeDirectory,
@@ -13,6 +12,7 @@ import {
   waitUntil,
 } from '../support/server.ts';
 import { fillWithKeys, withStore } from '../support/store.ts';
+import { scaledCount } from '../support/test-scale.ts';
 
 const dataDir = temporaryDirectory();
 let server: ServerProcess;

@@ -6,7 +6,6 @@ import {
   WILDCARD_OVERRIDES_MAX,
   WILDCARDS_PER_TEXT_MAX,
 } from '../../src/core/constants.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import {
   errorIn,
   exchange,
@@ -15,6 +14,7 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { overrideId } from '../support/override-model.ts';
 import {
   DECIDE_MODES,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { callOperation, callOperationOk } from '../support/operations.ts';
 import { errorIn } from '../support/http.ts';
+import { callOperation, callOperationOk } from '../support/operations.ts';
 import { writeConfig } from '../support/policy-config.ts';
 import {
   removeDirectory,

@@ -4,8 +4,8 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Fields, type Operation, pathAndMethodOf } from '../support/operations.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse, sendRequest } from '../support/http.ts';
+import { type Fields, type Operation, pathAndMethodOf } from '../support/operations.ts';
 import {
   removeDirectory,
   type ServerProcess,

@@ -8,19 +8,19 @@ import {
   NAMESPACES_MAX,
 } from '../../src/core/constants.ts';
 import {
-  callOperation,
-  callOperationOk,
-  type Fields,
-  type Operation,
-  pathAndMethodOf,
-} from '../support/operations.ts';
-import {
   type ParsedResponse,
   readMetric,
   readMetrics,
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
+import {
+  callOperation,
+  callOperationOk,
+  type Fields,
+  type Operation,
+  pathAndMethodOf,
+} from '../support/operations.ts';
 import {
   DECIDE_MODES,
   ROOT_KEY,

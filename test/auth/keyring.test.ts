@@ -1,11 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { Keyring } from '../../src/auth/keyring.ts';
-import { makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
+import { type KeyRecord, makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
 import { Permissions } from '../../src/auth/permissions.ts';
-import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { VERIFIED_TOKENS_MAX } from '../../src/core/constants.ts';
-import type { KeyRecord } from '../../src/registry/store/store.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 
 const control = new Control(allocateControl(1, 1));
 new ClockPublisher(control);

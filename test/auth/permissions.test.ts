@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { OPERATION_NAMES } from '../../src/api/operations.ts';
+import { OPERATION_NAMES } from '../../src/api/common/operations.ts';
 import {
   CREATE_ACTION,
   GLOBAL_PERMISSIONS,
@@ -12,6 +12,12 @@ import {
 } from '../../src/auth/permissions.ts';
 import { recordMeasurement } from '../support/guarantees.ts';
 import {
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
+  readMetric,
+  sendRequest,
+} from '../support/http.ts';
+import {
   COUNTER_OPERATIONS,
   callOperation,
   callOperationOk,
@@ -19,12 +25,6 @@ import {
   type Operation,
   pathAndMethodOf,
 } from '../support/operations.ts';
-import {
-  LONGEST_WINDOW_MS,
-  type ParsedResponse,
-  readMetric,
-  sendRequest,
-} from '../support/http.ts';
 import { overrideId } from '../support/override-model.ts';
 import {
   ROOT_KEY,

@@ -2,11 +2,11 @@
 
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { callOperationOk } from '../support/operations.ts';
 import { listAuditEntries } from '../support/audit-log.ts';
-import { jsonLines, runWeir } from '../support/weir-command.ts';
+import { callOperationOk } from '../support/operations.ts';
 import { writeConfig } from '../support/policy-config.ts';
 import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
+import { jsonLines, runWeir } from '../support/weir-command.ts';
 
 test('weir audit list says of each kind of change in short words what was changed, and by what', async () => {
   const place = temporaryDirectory();

@@ -7,10 +7,9 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { EXIT } from '../../src/core/exit.ts';
 import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
+import { EXIT } from '../../src/core/exit.ts';
 import { callOperationOk } from '../support/operations.ts';
-import { jsonLines, runWeir } from '../support/weir-command.ts';
 import {
   CLI_PATH,
   ROOT_KEY,
@@ -20,6 +19,7 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
+import { jsonLines, runWeir } from '../support/weir-command.ts';
 
 const dataDir = temporaryDirectory();
 const files = temporaryDirectory();

@@ -11,7 +11,6 @@ import {
   NAMESPACE_ACTIONS,
 } from '../../src/auth/permissions.ts';
 import { EXIT, EXIT_MEANINGS } from '../../src/core/exit.ts';
-import { jsonLines, runWeir } from '../support/weir-command.ts';
 import {
   CLI_PATH,
   ROOT_KEY,
@@ -20,6 +19,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { jsonLines, runWeir } from '../support/weir-command.ts';
 
 const dataDir = temporaryDirectory();
 let server: ServerProcess;

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { GATEWAYS } from '../../src/policies/policy.ts';
-import { runWeir } from '../support/weir-command.ts';
 import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
 import {
   freePort,
@@ -14,6 +13,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { runWeir } from '../support/weir-command.ts';
 
 const dataDir = temporaryDirectory();
 const place = temporaryDirectory();

@@ -5,13 +5,13 @@ import { createServer as createTlsServer } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
-import { runWeir } from '../support/weir-command.ts';
 import {
   removeDirectory,
   type ServerProcess,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { runWeir } from '../support/weir-command.ts';
 
 const place = temporaryDirectory();
 const [plainData, secureData] = [temporaryDirectory(), temporaryDirectory()];

@@ -5,8 +5,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
 import { environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
-import { scaledCount } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { scaledCount } from '../support/test-scale.ts';
 
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));

@@ -15,8 +15,8 @@ import {
   COUNTERS_MIN,
   WORKERS_MAX,
 } from '../../src/core/constants.ts';
-import { scaledCount } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { scaledCount } from '../support/test-scale.ts';
 
 const MIB = 2 ** 20;
 const MACHINE = 16 * 1_024 * MIB;

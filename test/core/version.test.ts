@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { UWS_PACKAGE } from '../../src/server/uws.ts';
 import { VERSION } from '../../src/core/version.ts';
-import { readMetrics } from '../support/http.ts';
+import { UWS_PACKAGE } from '../../src/server/uws.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { readMetrics } from '../support/http.ts';
 
 const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 

@@ -3,11 +3,16 @@
 import { connect, type NetConnectOpts } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { allowedCheckBytes, countCharged, openConnections, wait } from '../support/http-connections.ts';
-import { readMetric } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { waitUntil } from '../support/server.ts';
 import { recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { readMetric } from '../support/http.ts';
+import {
+  allowedCheckBytes,
+  countCharged,
+  openConnections,
+  wait,
+} from '../support/http-connections.ts';
+import { waitUntil } from '../support/server.ts';
 
 const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 

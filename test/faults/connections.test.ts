@@ -8,7 +8,16 @@ import {
   MULTI_LIMIT_MAX_BYTES,
   V2_DURATION_MAX_MS,
 } from '../../src/core/constants.ts';
-import { callOperationOk } from '../support/operations.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
+import {
+  errorIn,
+  LONGEST_WINDOW_MS,
+  readMetric,
+  requestBytes,
+  sendCheck,
+  sendRequest,
+} from '../support/http.ts';
 import {
   allowedCheck,
   allowedCheckBytes,
@@ -18,17 +27,8 @@ import {
   residentMiB,
   wait,
 } from '../support/http-connections.ts';
-import {
-  errorIn,
-  LONGEST_WINDOW_MS,
-  readMetric,
-  requestBytes,
-  sendCheck,
-  sendRequest,
-} from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
+import { callOperationOk } from '../support/operations.ts';
 import { type ServerProcess, waitUntil } from '../support/server.ts';
-import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const ARGS = ['--acceptors', '2', '--workers', '1', '--counters', '65536'];
 const own = useDataDirectory(ARGS);

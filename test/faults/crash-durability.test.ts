@@ -2,9 +2,10 @@
 
 import { afterAll, expect, test } from 'vitest';
 import { AUDIT_ENTRIES_MAX } from '../../src/core/constants.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { type AuditEntryFields, listAuditEntries } from '../support/audit-log.ts';
+import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {
   removeDirectory,
@@ -13,7 +14,6 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const KILLS = trialCount(10, 200);
 const CLIENTS = 6;

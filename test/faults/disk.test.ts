@@ -17,10 +17,11 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { EXIT } from '../../src/core/exit.ts';
 import { SHARDS } from '../../src/core/constants.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
+import { EXIT } from '../../src/core/exit.ts';
+import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { errorIn, LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {
   CLI_PATH,
@@ -33,7 +34,6 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
 

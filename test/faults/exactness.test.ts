@@ -1,14 +1,14 @@
 /** No fault but load: every decision is replayed, and no window admits more or less than it may. */
 
 import { describe, expect, test } from 'vitest';
-import { callOperationOk } from '../support/operations.ts';
-import { readMetrics } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { DECIDE_MODES } from '../support/server.ts';
-import { Ledger } from '../support/ledger.ts';
 import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
-import { prepareCheck, Traffic } from '../support/traffic.ts';
+import { readMetrics } from '../support/http.ts';
+import { Ledger } from '../support/ledger.ts';
+import { callOperationOk } from '../support/operations.ts';
+import { DECIDE_MODES } from '../support/server.ts';
 import { expectCleanStop } from '../support/server-health.ts';
+import { prepareCheck, Traffic } from '../support/traffic.ts';
 
 const CONNECTIONS = 64;
 /** uWebSockets.js takes one request at a time where answers come later. */

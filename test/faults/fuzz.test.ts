@@ -5,13 +5,14 @@
  */
 
 import { describe, expect, test } from 'vitest';
-import { parseBody } from '../../src/api/json.ts';
-import { OPERATION_NAMES, OPERATIONS, operationPath } from '../../src/api/operations.ts';
+import { parseBody } from '../../src/api/common/json.ts';
+import { OPERATION_NAMES, OPERATIONS, operationPath } from '../../src/api/common/operations.ts';
 import { limitValidator as readerV1 } from '../../src/api/v1/limit.ts';
 import { itemValidator, limitValidator as readerV2 } from '../../src/api/v2/limit.ts';
-import { ApiError } from '../../src/core/errors.ts';
 import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../src/core/constants.ts';
-import { callOperationOk } from '../support/operations.ts';
+import { ApiError } from '../../src/core/errors.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
   type ParsedResponse,
@@ -19,10 +20,6 @@ import {
   readMetrics,
   requestBytes,
 } from '../support/http.ts';
-import { ReconnectingClient } from '../support/reconnecting-client.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
-import { seededRandom } from '../support/seeded-random.ts';
-import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 import {
   HEAD_TOKEN_SET,
   HOSTILE_STRINGS,
@@ -33,7 +30,10 @@ import {
   type RandomBelow,
   shuffleLines,
 } from '../support/mutations.ts';
-import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { callOperationOk } from '../support/operations.ts';
+import { ReconnectingClient } from '../support/reconnecting-client.ts';
+import { seededRandom } from '../support/seeded-random.ts';
+import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 
 /** Requests of each mode and table. */
 const REQUESTS = trialCount(1_300, 130_000);

@@ -6,8 +6,7 @@
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { OPERATION_NAMES, OPERATIONS } from '../../src/api/operations.ts';
-import { ERRORS } from '../../src/core/errors.ts';
+import { OPERATION_NAMES, OPERATIONS } from '../../src/api/common/operations.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -17,15 +16,8 @@ import {
   V2_DURATION_MAX_MS,
   WILDCARDS_PER_TEXT_MAX,
 } from '../../src/core/constants.ts';
-import {
-  COUNTER_OPERATIONS,
-  callOperation,
-  callOperationOk,
-  type Fields,
-  type Operation,
-  pathAndMethodOf,
-} from '../support/operations.ts';
-import { hasOldParser } from '../support/uws-binaries.ts';
+import { ERRORS } from '../../src/core/errors.ts';
+import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
   type ParsedResponse,
@@ -34,6 +26,15 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
+import { HOSTILE_STRINGS } from '../support/mutations.ts';
+import {
+  COUNTER_OPERATIONS,
+  callOperation,
+  callOperationOk,
+  type Fields,
+  type Operation,
+  pathAndMethodOf,
+} from '../support/operations.ts';
 import { sendUntilClosed } from '../support/raw-connection.ts';
 import {
   ROOT_KEY,
@@ -42,8 +43,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { HOSTILE_STRINGS } from '../support/mutations.ts';
-import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
+import { hasOldParser } from '../support/uws-binaries.ts';
 
 const dataDir = temporaryDirectory();
 let server: ServerProcess;

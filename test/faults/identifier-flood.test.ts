@@ -2,12 +2,12 @@
 
 import { Worker } from 'node:worker_threads';
 import { describe, expect, test } from 'vitest';
-import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
-import { type PreparedCheck, prepareCheck, Traffic } from '../support/traffic.ts';
+import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
+import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 import { expectCleanStop } from '../support/server-health.ts';
+import { type PreparedCheck, prepareCheck, Traffic } from '../support/traffic.ts';
 
 const COUNTERS = IS_LONG ? 65_536 : 2_048;
 const CONNECTIONS = 32;
@@ -96,7 +96,9 @@ async function probeDuring(server: ServerProcess, load: () => Promise<unknown>):
     cost: 1,
   };
   const workerData = { port: server.port, bytes: prepareCheck(0, body).bytes };
-  const worker = new Worker(new URL('../support/latency-probe.thread.mjs', import.meta.url), { workerData });
+  const worker = new Worker(new URL('../support/latency-probe.thread.mjs', import.meta.url), {
+    workerData,
+  });
   await load();
   const [took]: number[][] = await new Promise((resolve) => {
     worker.on('message', (all) => resolve([all]));

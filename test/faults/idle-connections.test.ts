@@ -5,6 +5,7 @@
 
 import { Agent, request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { officialClients, useRetryCount } from '../support/official-clients.ts';
 import {
@@ -14,7 +15,6 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 
 /** Between the calls of a client, each by clients of all kinds. */
 const GAPS_MS = IS_LONG

@@ -8,7 +8,10 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { OPERATION_NAMES } from '../../src/api/operations.ts';
+import { OPERATION_NAMES } from '../../src/api/common/operations.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
 import {
   COUNTER_OPERATIONS,
   callOperation,
@@ -16,11 +19,8 @@ import {
   type Fields,
   pathAndMethodOf,
 } from '../support/operations.ts';
-import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
 import { ReconnectingClient } from '../support/reconnecting-client.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { ROOT_KEY, type ServerProcess } from '../support/server.ts';
-import { recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const ACCEPTORS = 3;
 /** So many connections that each acceptor has some, with hardly a doubt. */

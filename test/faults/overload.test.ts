@@ -5,11 +5,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { LONGEST_WINDOW_MS, readMetric, readMetrics, sendRequest } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { limitCpu } from '../support/cpu-limit.ts';
-import { ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
+import { LONGEST_WINDOW_MS, readMetric, readMetrics, sendRequest } from '../support/http.ts';
+import { ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
 
 const run = promisify(execFile);
 /** Where it is not installed the test is skipped, but not where nothing may be. */

@@ -6,7 +6,8 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { SHARDS } from '../../src/core/constants.ts';
-import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-faults.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import {
   exchange,
   LONGEST_WINDOW_MS,
@@ -14,10 +15,9 @@ import {
   requestBytes,
   sendCheck,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import { DECIDE_MODES, type ServerProcess, waitUntil } from '../support/server.ts';
-import { newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-faults.ts';
 
 const COUNTERS = 400;
 const CONNECTIONS = 8;

@@ -6,12 +6,12 @@
 import { connect } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { expect, test } from 'vitest';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
 import { officialClients, useRetryCount } from '../support/official-clients.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
-import { freePort, waitUntil } from '../support/server.ts';
 import { type ClientResult, runSequentialClient } from '../support/sequential-client.ts';
-import { recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { freePort, waitUntil } from '../support/server.ts';
 
 const RESTARTS = trialCount(2, 20);
 /** Of each kind. */

@@ -2,14 +2,14 @@
 
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-faults.ts';
-import { parseResponses, readMetric } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { DECIDE_MODES, type ServerProcess, waitUntil } from '../support/server.ts';
-import { Ledger } from '../support/ledger.ts';
 import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
-import { prepareCheck, Traffic } from '../support/traffic.ts';
+import { parseResponses, readMetric } from '../support/http.ts';
+import { Ledger } from '../support/ledger.ts';
+import { DECIDE_MODES, type ServerProcess, waitUntil } from '../support/server.ts';
 import { expectCleanStop } from '../support/server-health.ts';
+import { prepareCheck, Traffic } from '../support/traffic.ts';
+import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-faults.ts';
 
 const IDS = 400;
 const DEPTH = { 'in-place': 16, worker: 1 } as const;

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { CERTIFICATE_A, writeCertificate } from '../support/certificates.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { recordMeasurement } from '../support/guarantees.ts';
 import {
   CLI_PATH,
   freePort,
@@ -12,7 +13,6 @@ import {
   removeDirectory,
   temporaryDirectory,
 } from '../support/server.ts';
-import { recordMeasurement } from '../support/guarantees.ts';
 
 const own = useDataDirectory([]);
 const run = promisify(execFile);

@@ -3,6 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {
   removeDirectory,
@@ -12,7 +13,6 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { expectCleanStop } from '../support/server-health.ts';
 
 const FAULT = new URL('../support/boot-fault.preload.mjs', import.meta.url).pathname;

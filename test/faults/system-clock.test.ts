@@ -3,13 +3,13 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { readMetric, sendCheck } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
-import { Ledger } from '../support/ledger.ts';
 import { IS_LONG, newSeed, recordMeasurement } from '../support/guarantees.ts';
-import { prepareCheck, Traffic } from '../support/traffic.ts';
+import { readMetric, sendCheck } from '../support/http.ts';
+import { Ledger } from '../support/ledger.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { expectCleanStop } from '../support/server-health.ts';
+import { prepareCheck, Traffic } from '../support/traffic.ts';
 
 const CLOCK_FAULT = new URL('../support/clock-fault.preload.mjs', import.meta.url).pathname;
 const DURATION_MS = 1_000;

@@ -11,6 +11,8 @@ import {
   tlsEnvironment,
   writeCertificate,
 } from '../support/certificates.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import {
   exchange,
   type LimitResponse,
@@ -18,7 +20,7 @@ import {
   readMetric,
   requestBytes,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
+import { type ClientResult, runSequentialClient } from '../support/sequential-client.ts';
 import {
   DECIDE_MODES,
   removeDirectory,
@@ -26,8 +28,6 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { type ClientResult, runSequentialClient } from '../support/sequential-client.ts';
-import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const RELOADS = trialCount(20, 200);
 const KEPT = 32;

@@ -3,6 +3,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { V2_DURATION_MAX_MS } from '../../src/core/constants.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { readMetric, requestBytes } from '../support/http.ts';
 import {
   allowedCheckBytes,
   countCharged,
@@ -11,10 +14,7 @@ import {
   residentMiB,
   wait,
 } from '../support/http-connections.ts';
-import { readMetric, requestBytes } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { type ServerProcess, waitUntil } from '../support/server.ts';
-import { IS_LONG, recordMeasurement, trialCount } from '../support/guarantees.ts';
 
 const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 

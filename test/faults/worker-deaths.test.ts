@@ -4,13 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CHECK_QUEUE_ENTRIES } from '../../src/core/constants.ts';
-import {
-  describeDeaths,
-  FAULT_KINDS,
-  readWorkerDeaths,
-  startWithWorkerFaults,
-  type WorkerDeaths,
-} from '../support/worker-faults.ts';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
   readMetric,
@@ -18,16 +12,22 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
+import { Ledger } from '../support/ledger.ts';
 import {
   removeDirectory,
   type ServerProcess,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { Ledger } from '../support/ledger.ts';
-import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
-import { prepareCheck, Traffic } from '../support/traffic.ts';
 import { expectCleanStop, expectHealthy } from '../support/server-health.ts';
+import { prepareCheck, Traffic } from '../support/traffic.ts';
+import {
+  describeDeaths,
+  FAULT_KINDS,
+  readWorkerDeaths,
+  startWithWorkerFaults,
+  type WorkerDeaths,
+} from '../support/worker-faults.ts';
 
 /** Of each kind. */
 const DEATHS = trialCount(1, 100);

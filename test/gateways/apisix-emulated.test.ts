@@ -6,9 +6,9 @@ import { apisix } from '../../src/commands/gateways/apisix.ts';
 import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { emulateApisix } from '../support/apisix-emulator.ts';
-import { LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
-import { sendOnce, testPolicy } from '../support/gateway-emulator.ts';
 import { defineEmulatorTests, useWeir, withFakeWeir } from '../support/emulator-cases.ts';
+import { sendOnce, testPolicy } from '../support/gateway-emulator.ts';
+import { LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
 
 const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
   policy: testPolicy('login', { gateway: 'apisix', ...part }),

@@ -4,11 +4,11 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
-import { sendSequentially, startApplication } from '../support/gateway-process.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
-import { realCaddy } from '../support/real-gateways.ts';
+import { sendSequentially, startApplication } from '../support/gateway-process.ts';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { writeConfig } from '../support/policy-config.ts';
+import { realCaddy } from '../support/real-gateways.ts';
 import { freePort, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 
 /** Passes the first connections on to one port, and all others to another. */

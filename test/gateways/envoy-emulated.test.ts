@@ -9,13 +9,13 @@ import { envoy } from '../../src/commands/gateways/envoy.ts';
 import { istio } from '../../src/commands/gateways/istio.ts';
 import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
+import { defineEmulatorTests, withFakeWeir } from '../support/emulator-cases.ts';
 import {
   emulateEnvoy,
   parseEnvoyConfiguration,
   parseIstioConfiguration,
 } from '../support/envoy-emulator.ts';
 import { testPolicy } from '../support/gateway-emulator.ts';
-import { defineEmulatorTests, withFakeWeir } from '../support/emulator-cases.ts';
 
 const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
   policy: testPolicy('login', part),

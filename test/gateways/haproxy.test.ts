@@ -6,6 +6,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { haproxy } from '../../src/commands/gateways/haproxy.ts';
 import { haproxyLua } from '../../src/commands/gateways/haproxy-lua.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import {
   type Application,
   type Gateway,
@@ -13,8 +15,6 @@ import {
   startApplication,
   startGateway,
 } from '../support/gateway-process.ts';
-import { defineGatewayTests } from '../support/gateway-cases.ts';
-import { realHaproxy } from '../support/real-gateways.ts';
 import {
   exchange,
   LONGEST_WINDOW_MS,
@@ -22,7 +22,7 @@ import {
   type RequestParts,
   requestBytes,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
+import { realHaproxy } from '../support/real-gateways.ts';
 import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 
 /** What goes with a body, and the API of weir. */

@@ -5,16 +5,16 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { nginx } from '../../src/commands/gateways/nginx.ts';
 import { POLICY_DEFAULTS } from '../../src/policies/policy.ts';
+import { defineGatewayTests } from '../support/gateway-cases.ts';
 import {
   type Application,
   type Gateway,
   sendThrough,
   startApplication,
 } from '../support/gateway-process.ts';
-import { defineGatewayTests } from '../support/gateway-cases.ts';
-import { realNginx } from '../support/real-gateways.ts';
 import { LONGEST_WINDOW_MS, type RequestParts } from '../support/http.ts';
 import { writeConfig } from '../support/policy-config.ts';
+import { realNginx } from '../support/real-gateways.ts';
 import {
   freePort,
   removeDirectory,

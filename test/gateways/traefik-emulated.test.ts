@@ -5,8 +5,8 @@ import { parse, stringify } from 'yaml';
 import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import { traefik } from '../../src/commands/gateways/traefik.ts';
 import type { Policy } from '../../src/policies/policy.ts';
-import { testPolicy } from '../support/gateway-emulator.ts';
 import { defineEmulatorTests, useWeir, withFakeWeir } from '../support/emulator-cases.ts';
+import { testPolicy } from '../support/gateway-emulator.ts';
 import { emulateTraefik } from '../support/traefik-emulator.ts';
 
 const setupOf = (

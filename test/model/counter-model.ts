@@ -3,19 +3,30 @@
  * what each of them does, by the real code of tables, and what must hold when all is over.
  */
 
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { newDecision } from '../../src/core/decision.ts';
-import { isCounterOf } from '../../src/engine/memory/find.ts';
+import { SHARDS } from '../../src/core/constants.ts';
+import { type CheckParameters, newDecision } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
-import { bucketAt, GROUP_SLOTS, lockAt, SLOT_WORD, slotAt } from '../../src/engine/memory/layout.ts';
+import { Batch } from '../../src/engine/memory/batch.ts';
+import { isCounterOf } from '../../src/engine/memory/find.ts';
+import {
+  bucketAt,
+  GROUP_SLOTS,
+  lockAt,
+  SLOT_WORD,
+  slotAt,
+} from '../../src/engine/memory/layout.ts';
 import { breakLock } from '../../src/engine/memory/lock.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
-import { Batch } from '../../src/engine/memory/batch.ts';
-import { type Cells, type CheckParameters, NO_WINDOW } from '../../src/engine/memory/windows/window.ts';
-import { SHARDS } from '../../src/core/constants.ts';
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { type Cells, NO_WINDOW } from '../../src/engine/memory/windows/window.ts';
+import {
+  makeIdentity,
+  START_MS,
+  type TestCheck,
+  type TestIdentity,
+} from '../support/limiter-model.ts';
 import type { FinalState, MemoryView, ModelMemory, ThreadContext } from './explorer.ts';
-import { makeIdentity, START_MS, type TestCheck, type TestIdentity } from '../support/limiter-model.ts';
 
 export const WINDOW_MS = 1_000;
 /** In the middle of a window. */

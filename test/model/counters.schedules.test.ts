@@ -7,6 +7,7 @@ import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME, newDecision } from '../../src/core/decision.ts';
 import { lockAt } from '../../src/engine/memory/layout.ts';
 import { type GuaranteeName, IS_LONG, recordMeasurement } from '../support/guarantees.ts';
+import type { TestIdentity } from '../support/limiter-model.ts';
 import {
   afterLockRecovery,
   assertHolds,
@@ -45,7 +46,6 @@ import {
   type ModelMemory,
   type ModelThread,
 } from './explorer.ts';
-import type { TestIdentity } from '../support/limiter-model.ts';
 
 const EVERY_ORDER = Number.POSITIVE_INFINITY;
 vi.setConfig({ testTimeout: 600_000 });

@@ -7,23 +7,28 @@ import type { MessagePort } from 'node:worker_threads';
 import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME } from '../../src/core/decision.ts';
 import type { CounterTable } from '../../src/engine/memory/table.ts';
-import {
-  WAKE_UP_FLAG,
-  WORKER_STAT,
-  WORKER_STATS_BYTES,
-  type WorkerStats,
-} from '../../src/shared-memory/stats.ts';
-import { requestNotification, sleep } from '../../src/engine/worker/wake-up.ts';
-import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
 import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
-import { CHANNEL_BYTES, ENTRY_KIND, NOTIFICATION_FLAG, REPLY } from '../../src/engine/worker/layout.ts';
+import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
+import {
+  CHANNEL_BYTES,
+  ENTRY_KIND,
+  NOTIFICATION_FLAG,
+  REPLY,
+} from '../../src/engine/worker/layout.ts';
 import {
   QueueConsumer,
   type QueueLayout,
   QueueProducer,
   REPLY_QUEUE,
 } from '../../src/engine/worker/queue.ts';
+import { requestNotification, sleep } from '../../src/engine/worker/wake-up.ts';
 import type { Clock } from '../../src/shared-memory/clock.ts';
+import {
+  WAKE_UP_FLAG,
+  WORKER_STAT,
+  WORKER_STATS_BYTES,
+  type WorkerStats,
+} from '../../src/shared-memory/stats.ts';
 import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import {
   type ExplorationResult,

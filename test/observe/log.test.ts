@@ -4,10 +4,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ERROR_REPORTS_PER_S } from '../../src/core/constants.ts';
-import { DebugLog } from '../../src/observe/debug.ts';
 import type { Log } from '../../src/core/log.ts';
+import { DebugLog } from '../../src/observe/debug.ts';
 import type { Clock } from '../../src/shared-memory/clock.ts';
-import { callOperation, callOperationOk } from '../support/operations.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import {
   exchange,
   LONGEST_WINDOW_MS,
@@ -16,7 +16,7 @@ import {
   sendRequest,
 } from '../support/http.ts';
 import { logRecords } from '../support/log-records.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
+import { callOperation, callOperationOk } from '../support/operations.ts';
 import { forwardedFor, sendGatewayCheck } from '../support/policy-config.ts';
 import { freePort, ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
 

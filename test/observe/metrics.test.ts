@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { METRIC_NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { OTHER_NAMESPACE } from '../../src/observe/decision-series.ts';
-import { callOperationOk } from '../support/operations.ts';
 import {
   LONGEST_WINDOW_MS,
   readMetric,
@@ -9,6 +8,7 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
+import { callOperationOk } from '../support/operations.ts';
 import {
   removeDirectory,
   type ServerProcess,

@@ -4,11 +4,11 @@ import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from 'node
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
-import { type Application, type Gateway, startApplication } from '../support/gateway-process.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
-import { realEnvoy } from '../support/real-gateways.ts';
+import { type Application, type Gateway, startApplication } from '../support/gateway-process.ts';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { writeConfig } from '../support/policy-config.ts';
+import { realEnvoy } from '../support/real-gateways.ts';
 import {
   freePort,
   removeDirectory,

@@ -7,9 +7,11 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
-import { recordMeasurement } from '../support/guarantees.ts';
 import { type FloodOptions, hasH2load, runFlood } from '../support/flood.ts';
 import { type Application, type Gateway, startApplication } from '../support/gateway-process.ts';
+import { recordMeasurement } from '../support/guarantees.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
+import { writeConfig } from '../support/policy-config.ts';
 import {
   type RealGateway,
   realCaddy,
@@ -19,9 +21,6 @@ import {
   realHaproxy,
   realNginx,
 } from '../support/real-gateways.ts';
-import { LONGEST_WINDOW_MS } from '../support/http.ts';
-import { writeConfig } from '../support/policy-config.ts';
-import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 import {
   freePort,
   removeDirectory,
@@ -29,6 +28,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 
 const LIMIT = 100;
 const REQUESTS = IS_OUTSIDE_LONG ? [6_000, 15_000, 30_000] : [6_000];

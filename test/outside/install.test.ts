@@ -6,10 +6,10 @@ import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PLATFORM_PACKAGES, platformPackage } from '../../src/server/binary.ts';
-import { BINARY_SHA256 } from '../support/uws-binaries.ts';
 import { fetchNode, isRegistryReachable } from '../support/npm.ts';
-import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
+import { BINARY_SHA256 } from '../support/uws-binaries.ts';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
 const INSTALL_MS = 300_000;

@@ -9,10 +9,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { COUNTERS_DEFAULT_MIN } from '../../src/core/constants.ts';
 import { recordMeasurement } from '../support/guarantees.ts';
-import { prepareCheck, Traffic } from '../support/traffic.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
 import { createMemoryGroup, hasMemoryGroups } from '../support/memory-cgroup.ts';
-import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 import {
   removeDirectory,
   type ServerOptions,
@@ -21,6 +19,8 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
+import { prepareCheck, Traffic } from '../support/traffic.ts';
 
 const IDENTIFIERS = IS_OUTSIDE_LONG ? 1_000_000 : 200_000;
 const NONE = undefined;

@@ -8,8 +8,8 @@ import { copyFileSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { copyWorkingTree, fetchNode } from '../support/npm.ts';
-import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 
 const NODE = '24.14.1';
 const MINUTE = 60_000;

@@ -2,10 +2,10 @@
 
 import { spawnSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
-import { callOperationOk } from '../support/operations.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { isMissing } from '../support/gateway-process.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck, sendRequest } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
+import { callOperationOk } from '../support/operations.ts';
 import { forwardedFor, sendGatewayCheck, writeConfig } from '../support/policy-config.ts';
 import {
   DECIDE_MODES,

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { type BareItem, parseList } from 'structured-headers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, NAMESPACE_MAX_CHARACTERS } from '../../src/core/constants.ts';
-import { callOperationOk } from '../support/operations.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
+import { callOperationOk } from '../support/operations.ts';
 import {
   forwardedFor,
   type PolicySettings,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Identity } from '../../src/core/hash.ts';
 import { MemoryError } from '../../src/core/errors.ts';
+import type { Identity } from '../../src/core/hash.ts';
 import { copyExact, ExactTable, WritableExactTable } from '../../src/overrides/exact.ts';
 import { overrideId } from '../support/override-model.ts';
 

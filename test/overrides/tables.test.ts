@@ -7,8 +7,8 @@ import type { PublishedTables } from '../../src/overrides/active.ts';
 import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
 import { findOverride, HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
-import { scaledCount } from '../support/test-scale.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { scaledCount } from '../support/test-scale.ts';
 
 const TASK = new URL('../../dist/compile.js', import.meta.url);
 

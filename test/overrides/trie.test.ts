@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryError } from '../../src/core/errors.ts';
 import { WILDCARDS_PER_TEXT_MAX } from '../../src/core/constants.ts';
+import { MemoryError } from '../../src/core/errors.ts';
 import { encodeValues, type SerializedWildcards, writeTrie } from '../../src/overrides/build.ts';
 import { TRIE } from '../../src/overrides/layout.ts';
 import { collapseStars } from '../../src/overrides/pattern.ts';

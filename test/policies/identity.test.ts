@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../../src/core/constants.ts';
+import {
+  IDENTIFIER_MAX_CHARACTERS,
+  IDENTITY_PART_MAX_CHARACTERS,
+} from '../../src/core/constants.ts';
 import { IdentityReader, type RequestAttributes, readPart } from '../../src/policies/identity.ts';
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
 import { scaledCount } from '../support/test-scale.ts';

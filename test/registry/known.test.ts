@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { Hasher } from '../../src/core/hash.ts';
 import { NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { Hasher } from '../../src/core/hash.ts';
 import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 
 const hasher = new Hasher(Buffer.alloc(16));
 const known = (register: (name: string) => void) => {

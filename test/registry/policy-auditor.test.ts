@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import Database from 'libsql';
 import { afterAll, expect, test } from 'vitest';
 import { listAuditEntries } from '../support/audit-log.ts';
-import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { configText, type PolicySettings, writeConfig } from '../support/policy-config.ts';
 import {
   removeDirectory,

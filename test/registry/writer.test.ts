@@ -1,21 +1,21 @@
 import { join } from 'node:path';
 import Database from 'libsql';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ApiError } from '../../src/core/errors.ts';
 import {
   IMPORT_MAX_BYTES,
   NAMESPACES_MAX,
   PENDING_BYTES_MAX,
   PENDING_CHANGES_MAX,
 } from '../../src/core/constants.ts';
+import { ApiError } from '../../src/core/errors.ts';
 import { openLog } from '../../src/core/log.ts';
 import { Registry } from '../../src/registry/registry.ts';
-import { Writer } from '../../src/registry/writer.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import type { Change } from '../../src/registry/store/store.ts';
-import { callOperationOk } from '../support/operations.ts';
+import { Writer } from '../../src/registry/writer.ts';
 import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../support/http.ts';
+import { callOperationOk } from '../support/operations.ts';
 import { overrideId } from '../support/override-model.ts';
 import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { addRecords, readRecords, withStore } from '../support/store.ts';

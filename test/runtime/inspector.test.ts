@@ -5,8 +5,8 @@ import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
-import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
 import {
   CLI_PATH,
   cleanEnvironment,

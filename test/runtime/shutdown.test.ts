@@ -2,6 +2,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { recordMeasurement, trialCount } from '../support/guarantees.ts';
 import {
   errorIn,
@@ -11,7 +12,6 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { DECIDE_MODES, spawnServer, waitUntil } from '../support/server.ts';
 
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {

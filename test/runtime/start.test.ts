@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
-import { type LimitResponse, sendCheck } from '../support/http.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { type LimitResponse, sendCheck } from '../support/http.ts';
 import {
   CLI_PATH,
   freePort,

@@ -4,9 +4,9 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { listenerUrls } from '../../src/runtime/startup-message.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { errorIn, sendRequest } from '../support/http.ts';
 import { logRecords } from '../support/log-records.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { waitUntil } from '../support/server.ts';
 
 const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);

@@ -16,8 +16,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { EXIT, type ExitCode } from '../../src/core/exit.ts';
-import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
+import { connectAndCheck, measureSpread } from '../support/acceptor-spread.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
 import {
   ROOT_KEY,
   removeDirectory,
@@ -25,7 +26,6 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
-import { connectAndCheck, measureSpread } from '../support/acceptor-spread.ts';
 
 const SMALL = ['--counters', '1024', '--acceptors', '2'];
 const own = useDataDirectory(SMALL);

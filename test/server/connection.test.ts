@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasOldParser } from '../support/uws-binaries.ts';
 import { exchange, type LimitResponse, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
 import {
   DECIDE_MODES,
@@ -11,6 +10,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { hasOldParser } from '../support/uws-binaries.ts';
 
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   let server: ServerProcess;

@@ -5,8 +5,7 @@ import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { callOperationOk } from '../support/operations.ts';
-import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import {
   errorIn,
   exchange,
@@ -14,7 +13,7 @@ import {
   readMetric,
   sendRequest,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
+import { callOperationOk } from '../support/operations.ts';
 import {
   configText,
   forwardedFor,
@@ -34,6 +33,7 @@ import {
   waitUntil,
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
+import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 
 const SMALL = ['--counters', '1024'];
 const place = temporaryDirectory();

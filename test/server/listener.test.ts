@@ -6,11 +6,15 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { platformPackage } from '../../src/server/binary.ts';
+import {
+  connectAndCheck,
+  connectionsPerAcceptor,
+  measureSpread,
+} from '../support/acceptor-spread.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { trialCount } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { type ServerProcess, waitUntil } from '../support/server.ts';
-import { connectAndCheck, connectionsPerAcceptor, measureSpread } from '../support/acceptor-spread.ts';
 
 const FAULT = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
 

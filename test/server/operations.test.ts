@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
-import { callOperation } from '../support/operations.ts';
 import { errorIn, readMetric, sendRequest } from '../support/http.ts';
+import { callOperation } from '../support/operations.ts';
 import {
   removeDirectory,
   type ServerProcess,

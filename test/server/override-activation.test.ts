@@ -3,8 +3,8 @@
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IS_LONG, trialCount } from '../support/guarantees.ts';
-import { callOperation, callOperationOk } from '../support/operations.ts';
 import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
+import { callOperation, callOperationOk } from '../support/operations.ts';
 import { overrideId } from '../support/override-model.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {

@@ -18,6 +18,7 @@ import {
   tlsEnvironment,
   writeCertificate,
 } from '../support/certificates.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import {
   errorIn,
   exchange,
@@ -26,7 +27,6 @@ import {
   readMetric,
   requestBytes,
 } from '../support/http.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import {
   CLI_PATH,
   DECIDE_MODES,

@@ -4,7 +4,6 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasOldParser } from '../support/uws-binaries.ts';
 import { LONGEST_WINDOW_MS, requestBytes, sendCheck } from '../support/http.ts';
 import { sendUntilClosed } from '../support/raw-connection.ts';
 import {
@@ -13,6 +12,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
+import { hasOldParser } from '../support/uws-binaries.ts';
 
 let server: ServerProcess;
 const dataDir = temporaryDirectory();

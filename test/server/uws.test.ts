@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { missingBinaryMessage, PLATFORM_PACKAGES, platformPackage } from '../../src/server/binary.ts';
-import { BINARY_SHA256 } from '../support/uws-binaries.ts';
+import {
+  missingBinaryMessage,
+  PLATFORM_PACKAGES,
+  platformPackage,
+} from '../../src/server/binary.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import { BINARY_SHA256 } from '../support/uws-binaries.ts';
 
 const MODULES = new URL('../../node_modules/', import.meta.url).pathname;
 const { node } = process.versions;

@@ -1,10 +1,16 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { CLOCK_TICK_MS } from '../../src/core/constants.ts';
-import { type Anchor, Clock, ClockPublisher, nextAnchor, wallAt } from '../../src/shared-memory/clock.ts';
-import { recordMeasurement } from '../support/guarantees.ts';
+import {
+  type Anchor,
+  Clock,
+  ClockPublisher,
+  nextAnchor,
+  wallAt,
+} from '../../src/shared-memory/clock.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { explore, type ThreadContext } from '../model/explorer.ts';
+import { recordMeasurement } from '../support/guarantees.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

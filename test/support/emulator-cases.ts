@@ -10,8 +10,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import type { Gateway, Policy } from '../../src/policies/policy.ts';
-import { exchange, LONGEST_WINDOW_MS } from './http.ts';
-import { writeConfig } from './policy-config.ts';
 import {
   APPLICATION_BODY,
   type ClientRequest,
@@ -19,6 +17,8 @@ import {
   type GatewayEmulator,
   testPolicy,
 } from './gateway-emulator.ts';
+import { exchange, LONGEST_WINDOW_MS } from './http.ts';
+import { writeConfig } from './policy-config.ts';
 import {
   freePort,
   ROOT_KEY,

@@ -4,9 +4,15 @@
  */
 
 import fc from 'fast-check';
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { type FullTablePolicy, OUTCOME, type TableDecision } from '../../src/core/decision.ts';
+import { SHARDS } from '../../src/core/constants.ts';
+import {
+  type CheckParameters,
+  type FullTablePolicy,
+  OUTCOME,
+  type TableDecision,
+} from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
+import { Batch } from '../../src/engine/memory/batch.ts';
 import {
   bucketAt,
   GROUP_BUCKETS,
@@ -15,16 +21,10 @@ import {
   SLOT_WORD,
   slotAt,
 } from '../../src/engine/memory/layout.ts';
-import { CounterTable } from '../../src/engine/memory/table.ts';
-import { Batch } from '../../src/engine/memory/batch.ts';
-import {
-  type Cells,
-  type CheckParameters,
-  usageBefore,
-  usageIn,
-} from '../../src/engine/memory/windows/window.ts';
-import { SHARDS } from '../../src/core/constants.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
+import { CounterTable } from '../../src/engine/memory/table.ts';
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { type Cells, usageBefore, usageIn } from '../../src/engine/memory/windows/window.ts';
 
 /** An identity that is not a hash: it lies where it is told to. */
 export interface TestIdentity extends Identity {

@@ -1,6 +1,6 @@
 /** The operations, each in one line. */
 
-import { OPERATIONS, type OperationName, operationPath } from '../../src/api/operations.ts';
+import { OPERATIONS, type OperationName, operationPath } from '../../src/api/common/operations.ts';
 import { type ParsedResponse, sendRequest } from './http.ts';
 import { ROOT_KEY } from './server.ts';
 

@@ -1,9 +1,9 @@
 /** Puts records into the store of a stopped server. */
 
-import { makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
+import { type KeyRecord, makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
-import type { Change, KeyRecord, RecordTypes, Store, TableName } from '../../src/registry/store/store.ts';
+import type { Change, RecordTypes, Store, TableName } from '../../src/registry/store/store.ts';
 
 export function withStore<T>(dataDir: string, work: (store: Store) => T): T {
   const directory = DataDirectory.open(dataDir);

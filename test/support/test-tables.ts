@@ -1,6 +1,6 @@
 /** The counters of all shards, without threads. */
 
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import {
   type FullTablePolicy,
   newDecision,
@@ -8,12 +8,12 @@ import {
   type TableDecision,
 } from '../../src/core/decision.ts';
 import { Hasher } from '../../src/core/hash.ts';
+import { Batch } from '../../src/engine/memory/batch.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
+import { shardOf } from '../../src/engine/memory/shard.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
-import { Batch } from '../../src/engine/memory/batch.ts';
-import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
-import { shardOf } from '../../src/engine/memory/shard.ts';
+import { allocateTable } from '../../src/engine/memory/table-memory.ts';
 
 const NOW_MS = 1_700_000_000_000;
 const MINUTE_MS = 60_000;

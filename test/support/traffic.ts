@@ -9,8 +9,8 @@
 
 import { connect, type Socket } from 'node:net';
 import { requestBytes } from './http.ts';
-import { seededRandom } from './seeded-random.ts';
 import type { Ledger } from './ledger.ts';
+import { seededRandom } from './seeded-random.ts';
 
 /** A request made beforehand. */
 export interface PreparedCheck {

@@ -1,11 +1,11 @@
 /** What a client may read of the audit log. weir's own. On the main thread, from the store. */
 
 import Type from 'typebox';
-import { publicEntry } from '../../registry/audit-entries.ts';
 import { PAGE_MAX } from '../../core/constants.ts';
-import { pageFields } from '../pages.ts';
 import { createValidator } from '../../core/schema.ts';
-import type { OperationHandler } from '../service.ts';
+import { publicEntry } from '../../registry/audit-entries.ts';
+import type { OperationHandler } from '../common/operation-context.ts';
+import { pageFields } from '../common/pages.ts';
 
 const validator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
 

@@ -5,7 +5,6 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import { ApiError } from '../../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -13,11 +12,12 @@ import {
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
 } from '../../core/constants.ts';
-import type { Namespace } from '../../registry/known-namespaces.ts';
-import { DEFAULT_NAMESPACE } from '../check-request.ts';
-import type { CounterAction, NamespaceFinder } from '../namespace-finder.ts';
-import { parseBody } from '../json.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Namespace } from '../../core/namespace.ts';
 import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
+import { parseBody } from '../common/json.ts';
+import type { CounterAction, NamespaceFinder } from '../common/namespace-finder.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);

@@ -7,8 +7,7 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import type { Decision } from '../../engine/memory/windows/window.ts';
-import type { Check } from '../../engine/engine.ts';
+import type { Check } from '../../core/check.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -18,12 +17,13 @@ import {
   RESOURCE_TEXT_MAX_CHARACTERS,
   RESOURCES_MAX,
 } from '../../core/constants.ts';
-import { BodyWriter, encodeFragment, type TextFragment } from '../body-writer.ts';
-import { CheckRequest, type CheckRules } from '../check-request.ts';
-import type { NamespaceFinder } from '../namespace-finder.ts';
-import { parseBody } from '../json.ts';
-import { type BodyScanner, FIELD } from '../body-scanner.ts';
+import type { Decision } from '../../core/decision.ts';
 import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
+import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
+import { BodyWriter, encodeFragment, type TextFragment } from '../common/body-writer.ts';
+import { CheckRequest, type CheckRules } from '../common/check-request.ts';
+import { parseBody } from '../common/json.ts';
+import type { NamespaceFinder } from '../common/namespace-finder.ts';
 
 const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
 

@@ -4,8 +4,6 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { overridesImport } from '../../registry/audit-entries.ts';
-import { ApiError } from '../../core/errors.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -16,19 +14,21 @@ import {
   OVERRIDE_IDENTIFIER_MIN_CHARACTERS,
   PAGE_MAX,
 } from '../../core/constants.ts';
+import { ApiError } from '../../core/errors.ts';
+import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
 import { isPattern } from '../../overrides/pattern.ts';
+import { overridesImport } from '../../registry/audit-entries.ts';
 import type { Override } from '../../registry/registry.ts';
-import type { NamespaceReference } from '../namespace-reference.ts';
+import type { NamespaceReference } from '../common/namespace-reference.ts';
+import type { OperationHandler } from '../common/operation-context.ts';
 import {
   findOverride,
   overridesInScope,
   putOverride,
   removeOverride,
   setOverride as setAndAudit,
-} from '../overrides.ts';
-import { pageFields, pageOf } from '../pages.ts';
-import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
-import type { OperationHandler } from '../service.ts';
+} from '../common/overrides.ts';
+import { pageFields, pageOf } from '../common/pages.ts';
 
 const namespaceFields = {
   namespaceId: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),

@@ -2,11 +2,11 @@
 
 import { resolve } from 'node:path';
 import Type from 'typebox';
-import { locallyReachableHost } from '../../runtime/startup-message.ts';
 import { PAGE_MAX } from '../../core/constants.ts';
-import { pageFields, pageOf } from '../pages.ts';
+import { locallyReachableHost } from '../../core/hosts.ts';
 import { createValidator } from '../../core/schema.ts';
-import type { OperationHandler } from '../service.ts';
+import type { OperationHandler } from '../common/operation-context.ts';
+import { pageFields, pageOf } from '../common/pages.ts';
 
 const validator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
 

@@ -8,10 +8,7 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import type { Decision } from '../../engine/memory/windows/window.ts';
-import type { Check } from '../../engine/engine.ts';
-import { formatValue } from '../../core/describe.ts';
-import { ApiError } from '../../core/errors.ts';
+import type { Check } from '../../core/check.ts';
 import {
   AMOUNT_MAX,
   DURATION_MIN_MS,
@@ -21,14 +18,17 @@ import {
   NAMESPACE_MAX_CHARACTERS,
   V2_DURATION_MAX_MS,
 } from '../../core/constants.ts';
-import type { Namespace } from '../../registry/known-namespaces.ts';
-import { type BodyWriter, encodeFragment } from '../body-writer.ts';
-import { CheckRequest, type CheckRules } from '../check-request.ts';
-import type { NamespaceFinder } from '../namespace-finder.ts';
-import { parseBody } from '../json.ts';
-import type { RequestIds } from '../request-ids.ts';
-import { type BodyScanner, FIELD, UNSUPPORTED } from '../body-scanner.ts';
+import type { Decision } from '../../core/decision.ts';
+import { formatValue } from '../../core/describe.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Namespace } from '../../core/namespace.ts';
 import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import { type BodyScanner, FIELD, UNSUPPORTED } from '../common/body-scanner.ts';
+import { type BodyWriter, encodeFragment } from '../common/body-writer.ts';
+import { CheckRequest, type CheckRules } from '../common/check-request.ts';
+import { parseBody } from '../common/json.ts';
+import type { NamespaceFinder } from '../common/namespace-finder.ts';
+import type { RequestIds } from '../common/request-ids.ts';
 
 const CheckSchema = Type.Object(
   {

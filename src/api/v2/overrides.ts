@@ -13,12 +13,17 @@ import {
   PAGE_MAX,
   V2_PAGE_DEFAULT,
 } from '../../core/constants.ts';
-import type { Override } from '../../registry/registry.ts';
-import { parseNamespaceReference } from '../namespace-reference.ts';
-import { findOverride, overridesInScope, removeOverride, setOverride } from '../overrides.ts';
-import { pageFields, pageOf } from '../pages.ts';
 import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
-import type { OperationHandler } from '../service.ts';
+import type { Override } from '../../registry/registry.ts';
+import { parseNamespaceReference } from '../common/namespace-reference.ts';
+import type { OperationHandler } from '../common/operation-context.ts';
+import {
+  findOverride,
+  overridesInScope,
+  removeOverride,
+  setOverride,
+} from '../common/overrides.ts';
+import { pageFields, pageOf } from '../common/pages.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const namespace = text(1, NAMESPACE_MAX_CHARACTERS);

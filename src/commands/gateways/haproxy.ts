@@ -7,8 +7,8 @@
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { variableName } from './haproxy-lua.ts';
 import { bareHost, checkPath, dropsUnderscores, quotaHeaders } from './common.ts';
+import { variableName } from './haproxy-lua.ts';
 import { CONNECTIONS_MAX, type GatewaySetup, QUEUE_TIMEOUT_MS, TIMEOUT_MS } from './setup.ts';
 
 /**

@@ -105,8 +105,8 @@ spec:
 }
 
 /** Without it every request would be let through, or refused, by onError. */
-const LOOPBACK_NOTE = `: on the loopback of the ingress gateway's pod, so it has to be a container of
-# that pod. Elsewhere Envoy asks it on WEIR_PORT, with a key.`;
+const LOOPBACK_NOTE = `: on the loopback of the ingress gateway's pod, so it has to be a container
+# of that pod. Elsewhere Envoy asks it on WEIR_PORT, with a key.`;
 
 function isLoopback(host: string): boolean {
   return /^(127\.|\[?::1\]?$)/.test(host);

@@ -13,21 +13,20 @@
  */
 
 import { MULTI_LIMIT_MAX, SHARDS } from '../../core/constants.ts';
-import { shardOf } from './shard.ts';
-import { type FullTablePolicy, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
-import type { SlotCandidates } from './group.ts';
+import {
+  type CheckParameters,
+  type FullTablePolicy,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../core/decision.ts';
 import type { Identity, MutableIdentity } from '../../core/hash.ts';
+import type { SlotCandidates } from './group.ts';
 import { NO_SLOT } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
+import { shardOf } from './shard.ts';
 import { applyFullTablePolicy, type CounterTable, clearCells, judge } from './table.ts';
-import {
-  addUsage,
-  type Cells,
-  type CheckParameters,
-  isExpired,
-  NO_WINDOW,
-  windowAt,
-} from './windows/window.ts';
+import { addUsage, type Cells, isExpired, NO_WINDOW, windowAt } from './windows/window.ts';
 
 /** A check among others. */
 interface BatchItem extends MutableIdentity, SlotCandidates {

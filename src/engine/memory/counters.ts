@@ -5,12 +5,16 @@
 
 import type { Bytes } from '../../core/bytes.ts';
 import { SHARDS } from '../../core/constants.ts';
-import { shardOf } from './shard.ts';
-import { type FullTablePolicy, newDecision, type TableDecision } from '../../core/decision.ts';
+import {
+  type CheckParameters,
+  type FullTablePolicy,
+  newDecision,
+  type TableDecision,
+} from '../../core/decision.ts';
 import { Hasher, type Identity, type NamespaceState } from '../../core/hash.ts';
-import { CounterTable } from './table.ts';
 import { Batch } from './batch.ts';
-import type { CheckParameters } from './windows/window.ts';
+import { shardOf } from './shard.ts';
+import { CounterTable } from './table.ts';
 
 export class Counters {
   /** Decides many checks at once. */

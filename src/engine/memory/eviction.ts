@@ -19,8 +19,8 @@
  * the table does not know who will ask. Of equal shares the one whose window ends first goes.
  */
 
-import { isSlotOf } from './find.ts';
 import type { Identity } from '../../core/hash.ts';
+import { isSlotOf } from './find.ts';
 import { BUCKET_SLOTS, type MemoryViews, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { isCurrent } from './windows/window.ts';
 

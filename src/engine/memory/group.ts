@@ -7,10 +7,17 @@
  * filled, first when it is emptied, and its bit in the lock line before it is filled.
  */
 
-import type { TableMemory } from './table-memory.ts';
 import { OUTCOME } from '../../core/decision.ts';
-import { findSlot, isCounterOf } from './find.ts';
 import type { Identity } from '../../core/hash.ts';
+import { chooseEviction } from './eviction.ts';
+import { findSlot, isCounterOf } from './find.ts';
+import {
+  type BucketPair,
+  clearSlots,
+  earliestWindowEnd,
+  findFreeSlot,
+  writeCounter,
+} from './insert.ts';
 import {
   BUCKET_SLOTS,
   bucketAt,
@@ -25,14 +32,7 @@ import {
   SLOT_WORD,
   slotAt,
 } from './layout.ts';
-import {
-  type BucketPair,
-  clearSlots,
-  earliestWindowEnd,
-  findFreeSlot,
-  writeCounter,
-} from './insert.ts';
-import { chooseEviction } from './eviction.ts';
+import type { TableMemory } from './table-memory.ts';
 import type { Cells } from './windows/window.ts';
 
 const TWO_POW_32 = 2 ** 32;

@@ -9,8 +9,8 @@
  * slot of the first, 19 % of the second. Without that condition, 1 of 10^6 met two full ones.
  */
 
-import { isSlotOf } from './find.ts';
 import type { Identity } from '../../core/hash.ts';
+import { isSlotOf } from './find.ts';
 import { BUCKET_SLOTS, type MemoryViews, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
 import { type Cells, isExpired } from './windows/window.ts';
 

@@ -1,7 +1,7 @@
 /** Where an identity belongs: its shard, and the worker that holds the shard. */
 
-import type { Identity } from '../../core/hash.ts';
 import { SHARDS } from '../../core/constants.ts';
+import type { Identity } from '../../core/hash.ts';
 
 const SHARD_SHIFT = 32 - Math.log2(SHARDS);
 

@@ -7,7 +7,6 @@
  * expired, so that a table without traffic costs a look at its lock lines.
  */
 
-import type { TableMemory } from './table-memory.ts';
 import {
   bucketAt,
   GROUP_BUCKETS,
@@ -21,6 +20,7 @@ import {
   slotAt,
 } from './layout.ts';
 import { release, tryAcquire } from './lock.ts';
+import type { TableMemory } from './table-memory.ts';
 import { isExpired } from './windows/window.ts';
 
 /** Groups that were swept or found busy in one step: a few microseconds each. */

@@ -11,24 +11,24 @@
  * group. Where neither has room, `victim.ts` says who goes.
  */
 
-import { attachTable, type TableMemory } from './table-memory.ts';
 import {
+  type CheckParameters,
   DEDUCTION_OUTCOME,
+  type Decision,
   type FullTablePolicy,
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
-import { judgeFixed } from './windows/fixed.ts';
-import { Group } from './group.ts';
 import type { Identity } from '../../core/hash.ts';
+import { Group } from './group.ts';
 import { NO_SLOT } from './layout.ts';
 import { acquire, release } from './lock.ts';
+import { attachTable, type TableMemory } from './table-memory.ts';
+import { judgeFixed } from './windows/fixed.ts';
 import { judgeSliding } from './windows/sliding.ts';
 import {
   addUsage,
   type Cells,
-  type CheckParameters,
-  type Decision,
   isCurrent,
   isExpired,
   moveToWindow,
@@ -47,7 +47,7 @@ export class CounterTable implements TableMemory {
 
   /**
    * @param owner the incarnation of the calling thread, from 1; its locks carry it
-   * @param fullTablePolicy the answer where a newcomer finds no room: refused, or admitted uncounted
+   * @param fullTablePolicy decides a new counter without a slot: deny, or allow uncounted
    * @param onWait called now and then while the thread waits for a lock
    * @throws as `attachTable` does
    */

@@ -4,6 +4,8 @@
  * thread.
  */
 
+import { SWEEP_INTERVAL_MS } from '../../core/constants.ts';
+import type { Log } from '../../core/log.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import {
   ACCEPTOR_STAT,
@@ -12,8 +14,6 @@ import {
   WORKER_STAT,
   type WorkerStats,
 } from '../../shared-memory/stats.ts';
-import { SWEEP_INTERVAL_MS } from '../../core/constants.ts';
-import type { Log } from '../../core/log.ts';
 
 const NEARLY_FULL = 0.9;
 

@@ -6,14 +6,12 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { DEDUCTION_OUTCOME, newDecision } from '../../core/decision.ts';
-import type { Identity, MutableIdentity } from '../../core/hash.ts';
-import type { CounterTable } from '../memory/table.ts';
-import type { CheckParameters } from '../memory/windows/window.ts';
+import { type CheckParameters, DEDUCTION_OUTCOME, newDecision } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
-import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import type { Identity, MutableIdentity } from '../../core/hash.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
-import { takeNotificationRequest } from './wake-up.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import type { CounterTable } from '../memory/table.ts';
 import { ENTRY, ENTRY_KIND, ENTRY_STATE, NOTIFICATION_FLAG, REPLY } from './layout.ts';
 import {
   CHECK_QUEUE,
@@ -22,6 +20,7 @@ import {
   QueueProducer,
   REPLY_QUEUE,
 } from './queue.ts';
+import { takeNotificationRequest } from './wake-up.ts';
 
 export class CheckQueueConsumer {
   readonly #memory: ChannelMemory;
@@ -36,7 +35,7 @@ export class CheckQueueConsumer {
   readonly #decision = newDecision();
   #nowMs = 0;
 
-  /** @param notificationPort where to send a message when answers lie in the ring; none where none are given */
+  /** @param notificationPort gets a message when replies are in the queue; undefined: no replies */
   constructor(
     memory: ChannelMemory,
     tableOf: (id: Identity) => CounterTable,

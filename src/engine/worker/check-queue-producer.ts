@@ -3,12 +3,12 @@
  * acceptor's thread. Whoever puts an entry has asked `hasRoom` before, and rings afterwards.
  */
 
+import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import type { CheckParameters } from '../memory/windows/window.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { wakeUp } from './wake-up.ts';
 import { ENTRY, ENTRY_STATE } from './layout.ts';
 import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer } from './queue.ts';
+import { wakeUp } from './wake-up.ts';
 
 export class CheckQueueProducer {
   readonly memory: ChannelMemory;

@@ -7,10 +7,10 @@
  * lane has the number of the error until a round is whole again; checks go on.
  */
 
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { HashKeyFingerprint } from '../memory/checkpoint/format.ts';
 import { CheckpointBuffer, CheckpointWriter } from '../memory/checkpoint/writer.ts';
 import type { CounterTable } from '../memory/table.ts';
-import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 
 /** What a worker has to know of checkpoints. */
 export interface CheckpointPlan {

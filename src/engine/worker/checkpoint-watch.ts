@@ -5,9 +5,9 @@
  */
 
 import { getSystemErrorName } from 'node:util';
+import type { Log } from '../../core/log.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import { totalOf, WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import type { Log } from '../../core/log.ts';
 
 const POLL_INTERVAL_MS = 1_000;
 

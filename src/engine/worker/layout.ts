@@ -25,7 +25,11 @@
  * Heads and tails only ever grow, and wrap as int32; an entry lies at its number modulo the size.
  */
 
-import { CACHE_LINE_BYTES, CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../../core/constants.ts';
+import {
+  CACHE_LINE_BYTES,
+  CHECK_QUEUE_ENTRIES,
+  REPLY_QUEUE_ENTRIES,
+} from '../../core/constants.ts';
 
 export const CHANNEL_MAGIC = 0x57656c6b; // "Welk"
 export const CHANNEL_VERSION = 1;

@@ -24,7 +24,7 @@ export class ShardPool {
   /** Every thread there was since the start, while it lives, by its id. */
   readonly #threads = new Map<number, PoolThread>();
 
-  /** @param onThreadFailure hears of a thread that failed while it had no run, as in its bootstrap */
+  /** @param onThreadFailure called when a thread fails without a run, as in its bootstrap */
   constructor(
     workerCount: number,
     workerData: ShardWorkerData,

@@ -8,8 +8,8 @@
  * entries, and looks again when that does not do.
  */
 
-import { MemoryError } from '../../core/errors.ts';
 import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../../core/constants.ts';
+import { MemoryError } from '../../core/errors.ts';
 import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
 import {
   CHANNEL_BYTES,

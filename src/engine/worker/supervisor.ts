@@ -10,11 +10,6 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import type { Control } from '../../shared-memory/control.ts';
-import { attachTable, type TableMemory } from '../memory/table-memory.ts';
-import { lockAt } from '../memory/layout.ts';
-import { breakLock } from '../memory/lock.ts';
-import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
 import {
   ACCEPTORS_MAX,
   DISK_MISSED_HEARTBEATS_MAX,
@@ -23,12 +18,17 @@ import {
   WORKER_HEARTBEAT_MS,
   WORKER_MISSED_HEARTBEATS_MAX,
 } from '../../core/constants.ts';
-import type { Log } from '../../core/log.ts';
 import { killProcess } from '../../core/fatal.ts';
-import { wakeUp } from './wake-up.ts';
+import type { Log } from '../../core/log.ts';
+import type { Control } from '../../shared-memory/control.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
+import { lockAt } from '../memory/layout.ts';
+import { breakLock } from '../memory/lock.ts';
+import { workerOf } from '../memory/shard.ts';
+import { attachTable, type TableMemory } from '../memory/table-memory.ts';
 import { ShardPool } from './pool.ts';
 import { CHECK_QUEUE, queueDepth } from './queue.ts';
-import { workerOf } from '../memory/shard.ts';
+import { wakeUp } from './wake-up.ts';
 import type { ShardWorkerData } from './worker.ts';
 
 /** Behind those of the acceptors. */
@@ -87,7 +87,7 @@ export class ShardWorkerSupervisor {
   /** Nobody waits for the workers any more. */
   #hasEnded = false;
 
-  /** @param openNotificationPorts makes the ends of new channels to all acceptors, where they wait for answers */
+  /** @param openNotificationPorts opens a port to each acceptor that waits for replies */
   constructor(
     data: ShardWorkerData,
     control: Control,

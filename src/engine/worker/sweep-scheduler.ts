@@ -1,9 +1,9 @@
 /** Sweeping all shards of a worker in turn, a step at a time, with a rest between two rounds. */
 
-import type { TableMemory } from '../memory/table-memory.ts';
-import { Sweeper } from '../memory/sweep.ts';
-import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { SWEEP_INTERVAL_MS } from '../../core/constants.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { Sweeper } from '../memory/sweep.ts';
+import type { TableMemory } from '../memory/table-memory.ts';
 
 export class SweepScheduler {
   readonly #sweepers: readonly Sweeper[];

@@ -7,7 +7,8 @@
  *                              a message wakes; who finds the door open closes it and sends one
  *
  * Whoever brings work publishes it first and looks at the word then. All of these are sequentially
- * consistent, so one of the two sees the other. `test/model/queues.schedules.test.ts` tries every order.
+ * consistent, so one of the two sees the other. `test/model/queues.schedules.test.ts` tries every
+ * order.
  */
 
 const AWAKE = 0;

@@ -16,40 +16,40 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import type { Counters } from '../memory/counters.ts';
-import { newDecision, type TableDecision } from '../../core/decision.ts';
-import type { Identity } from '../../core/hash.ts';
-import { ApiError } from '../../core/errors.ts';
-import type { HttpResponse } from '../../server/uws.ts';
-import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
+import type { Check } from '../../core/check.ts';
 import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, WITHDRAW_AFTER_MS } from '../../core/constants.ts';
-import { requestNotification } from './wake-up.ts';
+import { newDecision, type TableDecision } from '../../core/decision.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Identity } from '../../core/hash.ts';
+import type { Clock } from '../../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
+import { type Completion, countDecision, countOutcome, type Engine } from '../engine.ts';
+import type { Counters } from '../memory/counters.ts';
+import { shardOf, workerOf } from '../memory/shard.ts';
 import type { CheckQueueProducer } from './check-queue-producer.ts';
 import { ENTRY, ENTRY_KIND, NOTIFICATION_FLAG, REPLY, TAIL } from './layout.ts';
 import { CHECK_QUEUE, itemAt, QueueConsumer, REPLY_QUEUE } from './queue.ts';
-import { shardOf, workerOf } from '../memory/shard.ts';
-import type { Clock } from '../../shared-memory/clock.ts';
-import {
-  type Check,
-  type Completion,
-  countDecision,
-  countOutcome,
-  type Engine,
-} from '../engine.ts';
+import { requestNotification } from './wake-up.ts';
 
 const POLL_INTERVAL_MS = WITHDRAW_AFTER_MS / 2;
+
+/** What a check is answered by, in a later turn of the loop. */
+interface CheckResponse {
+  onAborted(handler: () => void): unknown;
+  cork(write: () => void): unknown;
+}
 
 /** A check that has not been answered. */
 interface PendingCheck {
   number: number;
   /** Undefined when its client has gone. */
-  res: HttpResponse | undefined;
+  res: CheckResponse | undefined;
   check: Check;
   startedMs: number;
-  completion: Completion;
+  completion: Completion<CheckResponse>;
 }
 
-export class WorkerEngine implements Engine {
+export class WorkerEngine implements Engine<CheckResponse> {
   readonly #channels: WorkerChannel[];
   readonly #counters: Counters;
   readonly #clock: Clock;
@@ -83,8 +83,8 @@ export class WorkerEngine implements Engine {
     check: Check,
     id: Identity,
     startedMs: number,
-    res: HttpResponse,
-    completion: Completion,
+    res: CheckResponse,
+    completion: Completion<CheckResponse>,
   ): TableDecision | undefined {
     const tag = check.namespace.hashState[0];
     const link = this.#channels[workerOf(shardOf(id), this.#channels.length)];
@@ -238,10 +238,10 @@ class WorkerChannel {
 
   /** Notes a check that is handed over next. */
   addPending(
-    res: HttpResponse,
+    res: CheckResponse,
     check: Check,
     startedMs: number,
-    completion: Completion,
+    completion: Completion<CheckResponse>,
   ): PendingCheck {
     const number = this.producer.nextNumber;
     const { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId } = check;

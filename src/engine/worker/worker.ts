@@ -9,20 +9,20 @@
 
 import { type MessagePort, threadId } from 'node:worker_threads';
 import { workerData } from 'piscina';
-import { Control } from '../../shared-memory/control.ts';
-import type { FullTablePolicy } from '../../core/decision.ts';
-import type { Identity } from '../../core/hash.ts';
-import { CounterTable } from '../memory/table.ts';
-import { MemoryError } from '../../core/errors.ts';
-import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
 import { WORKER_HEARTBEAT_MS } from '../../core/constants.ts';
+import type { FullTablePolicy } from '../../core/decision.ts';
+import { MemoryError } from '../../core/errors.ts';
+import type { Identity } from '../../core/hash.ts';
 import { Clock } from '../../shared-memory/clock.ts';
-import { pause, sleep } from './wake-up.ts';
-import { type CheckpointPlan, CheckpointScheduler } from './checkpoint-scheduler.ts';
-import { CheckQueueConsumer } from './check-queue-consumer.ts';
-import { attachChannel } from './queue.ts';
+import { Control } from '../../shared-memory/control.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
 import { shardOf, workerOf } from '../memory/shard.ts';
+import { CounterTable } from '../memory/table.ts';
+import { CheckQueueConsumer } from './check-queue-consumer.ts';
+import { type CheckpointPlan, CheckpointScheduler } from './checkpoint-scheduler.ts';
+import { attachChannel } from './queue.ts';
 import { SweepScheduler } from './sweep-scheduler.ts';
+import { pause, sleep } from './wake-up.ts';
 
 /** What every thread of the pool is started with. */
 export interface ShardWorkerData {

@@ -12,7 +12,6 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import Database from 'libsql';
-import { shardOfFileName } from '../../engine/memory/checkpoint/format.ts';
 import { StartError } from '../../core/errors.ts';
 import {
   type DirectoryExposure,
@@ -21,6 +20,7 @@ import {
   restrictDirectory,
   restrictFile,
 } from '../../core/ownership.ts';
+import { shardOfFileName } from '../../engine/memory/checkpoint/format.ts';
 
 const LOCK_FILE = 'lock';
 export const STORE_FILE = 'store.db';

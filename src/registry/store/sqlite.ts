@@ -9,10 +9,9 @@
 import { statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import Database from 'libsql';
-import { StartError } from '../../core/errors.ts';
 import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
+import { StartError } from '../../core/errors.ts';
 import { type DataDirectory, withStartError } from './directory.ts';
-import type { AuditEntry, Change, RecordTypes, Store, TableName, WithRow } from './store.ts';
 import {
   createStore,
   isKnownVersion,
@@ -22,6 +21,7 @@ import {
   upgradeSchema,
   WRITE_META,
 } from './schema.ts';
+import type { AuditEntry, Change, RecordTypes, Store, TableName, WithRow } from './store.ts';
 
 interface Row {
   row: number;

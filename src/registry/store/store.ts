@@ -5,18 +5,8 @@
  * all but the audit log once, at start, and a page of the audit log when a client asks for one.
  */
 
+import type { KeyRecord } from '../../auth/keys.ts';
 import type { Policy } from '../../policies/policy.ts';
-
-export interface KeyRecord {
-  id: string;
-  /** SHA-256 of the key, in hexadecimal; the key itself is nowhere. */
-  digest: string;
-  name: string;
-  permissions: string[];
-  createdMs: number;
-  /** Unix time in ms from which the key is refused; null for never. */
-  expiresMs: number | null;
-}
 
 export interface NamespaceRecord {
   id: string;

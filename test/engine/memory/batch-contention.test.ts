@@ -1,12 +1,12 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { SHARDS } from '../../../src/core/constants.ts';
 import { Hasher } from '../../../src/core/hash.ts';
 import { groupsPerShard, LOCK_LINE, lockAt } from '../../../src/engine/memory/layout.ts';
-import { CounterTable } from '../../../src/engine/memory/table.ts';
-import { SHARDS } from '../../../src/core/constants.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
+import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
 import { countOccupiedSlots, readStoredUsage } from '../../support/limiter-model.ts';
 import {
   COUNTERS,

@@ -5,13 +5,17 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { newDecision, OUTCOME, type TableDecision } from '../../../src/core/decision.ts';
-import { Hasher } from '../../../src/core/hash.ts';
-import { CounterTable } from '../../../src/engine/memory/table.ts';
-import { Batch } from '../../../src/engine/memory/batch.ts';
-import type { CheckParameters } from '../../../src/engine/memory/windows/window.ts';
 import { AMOUNT_MAX, MULTI_LIMIT_MAX } from '../../../src/core/constants.ts';
+import {
+  type CheckParameters,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../../src/core/decision.ts';
+import { Hasher } from '../../../src/core/hash.ts';
+import { Batch } from '../../../src/engine/memory/batch.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
 
 export interface ContentionTask {
   owner: number;

@@ -2,13 +2,12 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
-import { BUCKET_SLOTS } from '../../../src/engine/memory/layout.ts';
-import type { CounterTable } from '../../../src/engine/memory/table.ts';
-import type { Batch } from '../../../src/engine/memory/batch.ts';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
+import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
+import type { Batch } from '../../../src/engine/memory/batch.ts';
+import { BUCKET_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
-import { type BatchCheck, TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
+import type { CounterTable } from '../../../src/engine/memory/table.ts';
 import {
   checkLists,
   counterKey,
@@ -24,6 +23,7 @@ import {
   type TestIdentity,
   type Usage,
 } from '../../support/limiter-model.ts';
+import { type BatchCheck, TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
 
 const MINUTE = 60_000;
 const NOW = 1_700_000_000_000;

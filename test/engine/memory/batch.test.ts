@@ -1,11 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { AMOUNT_MAX, COUNTERS_MIN, MULTI_LIMIT_MAX, SHARDS } from '../../../src/core/constants.ts';
 import { OUTCOME, type TableDecision } from '../../../src/core/decision.ts';
+import { Batch } from '../../../src/engine/memory/batch.ts';
 import { lockAt } from '../../../src/engine/memory/layout.ts';
 import type { CounterTable } from '../../../src/engine/memory/table.ts';
-import { Batch } from '../../../src/engine/memory/batch.ts';
-import { AMOUNT_MAX, COUNTERS_MIN, MULTI_LIMIT_MAX, SHARDS } from '../../../src/core/constants.ts';
-import { type BatchCheck, TestTables } from '../../support/test-tables.ts';
 import {
   checkLists,
   countOccupiedSlots,
@@ -17,6 +16,7 @@ import {
   START_MS,
   type TestCheck,
 } from '../../support/limiter-model.ts';
+import { type BatchCheck, TestTables } from '../../support/test-tables.ts';
 
 const MINUTE = 60_000;
 const NOW = 1_700_000_000_000;

@@ -1,9 +1,9 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
-import { groupsPerShard, lockAt } from '../../../src/engine/memory/layout.ts';
 import { SHARDS } from '../../../src/core/constants.ts';
+import { groupsPerShard, lockAt } from '../../../src/engine/memory/layout.ts';
+import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
 import { type ContentionTask, limitOf, type Tally } from './contention.thread.ts';
 
 const THREAD = new URL('../../../dist/threads/contention.thread.js', import.meta.url);

@@ -7,8 +7,8 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { newDecision, OUTCOME } from '../../../src/core/decision.ts';
 import { Hasher } from '../../../src/core/hash.ts';
-import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
 
 export interface ContentionTask {
   owner: number;

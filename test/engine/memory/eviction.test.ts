@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { chooseEviction } from '../../../src/engine/memory/eviction.ts';
 import {
   BUCKET_BYTES,
   BUCKET_SLOTS,
@@ -7,7 +8,6 @@ import {
   SLOT_WORD,
   slotAt,
 } from '../../../src/engine/memory/layout.ts';
-import { chooseEviction } from '../../../src/engine/memory/eviction.ts';
 
 const NOW = 1_000_500;
 const [MINE, CROWD, OTHER] = [1, 2, 3];

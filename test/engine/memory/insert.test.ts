@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { isCounterOf } from '../../../src/engine/memory/find.ts';
+import { findFreeSlot, writeCounter } from '../../../src/engine/memory/insert.ts';
 import {
   BUCKET_BYTES,
   BUCKET_SLOTS,
@@ -9,7 +10,6 @@ import {
   SLOT_WORD,
   slotAt,
 } from '../../../src/engine/memory/layout.ts';
-import { findFreeSlot, writeCounter } from '../../../src/engine/memory/insert.ts';
 
 const NOW = 1_000_500;
 const SECOND = 1_000;

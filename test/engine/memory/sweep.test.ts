@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { lockAt } from '../../../src/engine/memory/layout.ts';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
+import { lockAt } from '../../../src/engine/memory/layout.ts';
 import { TestTables } from '../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;

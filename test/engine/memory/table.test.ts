@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
 import type { Hasher } from '../../../src/core/hash.ts';
 import { lockAt, TABLE_HEADER, tableBytes } from '../../../src/engine/memory/layout.ts';
-import { CounterTable } from '../../../src/engine/memory/table.ts';
-import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
+import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
 import { IS_SHORTENED } from '../../support/test-scale.ts';
 import { TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
 

@@ -1,6 +1,11 @@
 import { afterAll, expect, test } from 'vitest';
 import { exchange, LONGEST_WINDOW_MS, readMetric, requestBytes } from '../../support/http.ts';
-import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../../support/server.ts';
+import {
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
 
 const dataDir = temporaryDirectory();
 afterAll(() => removeDirectory(dataDir));

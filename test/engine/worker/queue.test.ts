@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
+import { shardOf, workerOf } from '../../../src/engine/memory/shard.ts';
 import {
   CHANNEL_BYTES,
   CHANNEL_HEADER,
@@ -23,7 +24,6 @@ import {
   queueDepth,
   REPLY_QUEUE,
 } from '../../../src/engine/worker/queue.ts';
-import { shardOf, workerOf } from '../../../src/engine/memory/shard.ts';
 
 describe('a link', () => {
   test('has the numbers of version 1', () => {

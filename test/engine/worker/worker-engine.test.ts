@@ -2,7 +2,6 @@
 
 import { connect } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { startWithoutWorkerRestart, startWithWorkerFaults } from '../../support/worker-faults.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,
@@ -17,6 +16,7 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
+import { startWithoutWorkerRestart, startWithWorkerFaults } from '../../support/worker-faults.ts';
 
 const ARGS = ['--counters', '1024', '--decide', 'worker'];
 const body = (identifier: string) => ({ identifier, limit: 1_000, duration: LONGEST_WINDOW_MS });

@@ -12,9 +12,14 @@
 import { closeSync, lstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { OUTCOME } from '../../../core/decision.ts';
+import type { Identity } from '../../../core/hash.ts';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/ownership.ts';
+import { Group } from '../group.ts';
+import { NO_SLOT, SLOT, SLOT_WORD, TABLE_HEADER } from '../layout.ts';
 import { shardOf } from '../shard.ts';
 import type { TableMemory } from '../table-memory.ts';
+import { type Cells, isExpired } from '../windows/window.ts';
 import {
   CheckpointDamageError,
   type CheckpointHeader,
@@ -25,11 +30,6 @@ import {
   readEntriesCrc,
   shardOfFileName,
 } from './format.ts';
-import { OUTCOME } from '../../../core/decision.ts';
-import { Group } from '../group.ts';
-import type { Identity } from '../../../core/hash.ts';
-import { NO_SLOT, SLOT, SLOT_WORD, TABLE_HEADER } from '../layout.ts';
-import { type Cells, isExpired } from '../windows/window.ts';
 
 /** A file that says it is a checkpoint. */
 interface CheckpointFile extends CheckpointHeader {

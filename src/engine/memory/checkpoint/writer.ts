@@ -11,14 +11,6 @@
 
 import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
-import type { TableMemory } from '../table-memory.ts';
-import {
-  checkpointPath,
-  ENTRY_BYTES,
-  encodeHeader,
-  type HashKeyFingerprint,
-  HEADER_BYTES,
-} from './format.ts';
 import {
   bucketAt,
   GROUP_BUCKETS,
@@ -32,7 +24,15 @@ import {
   TABLE_HEADER,
 } from '../layout.ts';
 import { acquire, release } from '../lock.ts';
+import type { TableMemory } from '../table-memory.ts';
 import { isExpired } from '../windows/window.ts';
+import {
+  checkpointPath,
+  ENTRY_BYTES,
+  encodeHeader,
+  type HashKeyFingerprint,
+  HEADER_BYTES,
+} from './format.ts';
 
 const ENTRY_WORDS = ENTRY_BYTES / 4;
 

@@ -10,6 +10,7 @@
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
+import type { CheckParameters, Decision } from '../../../core/decision.ts';
 
 /** A counter's ring of two window cells, read out: the newest window and the one before it. */
 export interface Cells {
@@ -21,27 +22,6 @@ export interface Cells {
 }
 
 export const NO_WINDOW = -2;
-
-/** What a check asks of its counter. */
-export interface CheckParameters {
-  limit: number;
-  durationMs: number;
-  /** Tokens; 0 always passes, and changes nothing. */
-  cost: number;
-  /** Judged by the sliding window, else by the fixed one. */
-  isSliding: boolean;
-}
-
-export interface Decision {
-  allowed: boolean;
-  /** Tokens left after the decision. */
-  remaining: number;
-  /** Unix time in ms at which the window ends. */
-  reset: number;
-  /** The number of the window in which it was judged, and in which its cost counts. */
-  window: number;
-}
-
 /** Decides by the cells as they are, in `windowAt`; to count what was admitted is `count`. */
 export type Judge = (
   cells: Cells,

@@ -20,13 +20,16 @@ import {
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { fingerprintOf } from '../../../../src/engine/memory/checkpoint/format.ts';
-import { CheckpointBuffer, CheckpointWriter } from '../../../../src/engine/memory/checkpoint/writer.ts';
-import { TABLE_HEADER } from '../../../../src/engine/memory/layout.ts';
-import { CheckpointLoader } from '../../../../src/engine/memory/checkpoint/loader.ts';
 import { COUNTERS_MIN } from '../../../../src/core/constants.ts';
-import { scaledCount } from '../../../support/test-scale.ts';
+import { fingerprintOf } from '../../../../src/engine/memory/checkpoint/format.ts';
+import { CheckpointLoader } from '../../../../src/engine/memory/checkpoint/loader.ts';
+import {
+  CheckpointBuffer,
+  CheckpointWriter,
+} from '../../../../src/engine/memory/checkpoint/writer.ts';
+import { TABLE_HEADER } from '../../../../src/engine/memory/layout.ts';
 import { removeDirectory, temporaryDirectory } from '../../../support/server.ts';
+import { scaledCount } from '../../../support/test-scale.ts';
 import { TestTables } from '../../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;

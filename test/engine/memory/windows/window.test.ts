@@ -1,17 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
+import type { Decision } from '../../../../src/core/decision.ts';
 import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
 import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
 import {
   addUsage,
   type Cells,
-  type Decision,
   isCurrent,
   isExpired,
   type Judge,
   NO_WINDOW,
 } from '../../../../src/engine/memory/windows/window.ts';
-import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
 
 const newCells = (): Cells => ({ newest: NO_WINDOW, current: 0, previous: 0 });
 

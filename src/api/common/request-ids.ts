@@ -1,10 +1,10 @@
 /**
- * The ids of requests: they name a request in its answer and in the log, and are no secret. A
- * thread has a random beginning of its own and counts, since random bytes for each request would
- * take longer than its decision.
+ * The ids of requests: they name a request in its response and in the log, and are not secret. A
+ * thread has a random prefix and counts: random bytes for each request would take longer than its
+ * decision.
  */
 
-import { makeId } from '../auth/keys.ts';
+import { makeId } from '../../core/ids.ts';
 import { type BodyWriter, encodeFragment } from './body-writer.ts';
 
 export class RequestIds {

@@ -3,9 +3,10 @@
  * on an acceptor. Failures are ApiErrors, in the order 400, 403, 404.
  */
 
-import type { Key } from '../auth/keyring.ts';
-import type { NamespaceAction } from '../auth/permissions.ts';
-import type { KnownNamespaces, Namespace } from '../registry/known-namespaces.ts';
+import type { Key } from '../../auth/keyring.ts';
+import type { NamespaceAction } from '../../auth/permissions.ts';
+import type { Namespace } from '../../core/namespace.ts';
+import type { KnownNamespaces } from '../../registry/known-namespaces.ts';
 import {
   isNamespaceId,
   namespaceNotCreatable,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import pino from 'pino';
 import { describe, expect, test } from 'vitest';
-import { formatRecord } from '../../src/observe/log-text.ts';
+import { formatRecord } from '../../src/core/log-text.ts';
 
 /** Whatever an editor, a terminal or a log shipper may take for the end of a line. */
 const LINE_END = /[\n\r\v\f\u0085\u2028\u2029]/;

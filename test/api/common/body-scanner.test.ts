@@ -1,20 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { CheckBody, CheckRequest } from '../../src/api/check-request.ts';
-import { NamespaceFinder } from '../../src/api/namespace-finder.ts';
-import { parseBody } from '../../src/api/json.ts';
-import { BodyScanner } from '../../src/api/body-scanner.ts';
-import { CheckReaderV1, limitValidator as readerV1 } from '../../src/api/v1/limit.ts';
+import { BodyScanner } from '../../../src/api/common/body-scanner.ts';
+import type { CheckBody, CheckRequest } from '../../../src/api/common/check-request.ts';
+import { parseBody } from '../../../src/api/common/json.ts';
+import { NamespaceFinder } from '../../../src/api/common/namespace-finder.ts';
+import { CheckReaderV1, limitValidator as readerV1 } from '../../../src/api/v1/limit.ts';
 import {
   CheckReaderV2,
   itemValidator,
   limitValidator as readerV2,
-} from '../../src/api/v2/limit.ts';
-import { Permissions } from '../../src/auth/permissions.ts';
-import { Hasher } from '../../src/core/hash.ts';
-import { ApiError } from '../../src/core/errors.ts';
-import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
-import { trialCount } from '../support/guarantees.ts';
-import { seededRandom } from '../support/seeded-random.ts';
+} from '../../../src/api/v2/limit.ts';
+import { Permissions } from '../../../src/auth/permissions.ts';
+import { ApiError } from '../../../src/core/errors.ts';
+import { Hasher } from '../../../src/core/hash.ts';
+import { KnownNamespaces } from '../../../src/registry/known-namespaces.ts';
+import { trialCount } from '../../support/guarantees.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 
 /** A namespace that is read is known from then on, and there may be 10 000. */
 const PER_READER = 5_000;

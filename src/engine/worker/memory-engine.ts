@@ -6,17 +6,18 @@
  * limit is admitted by no more than the rings hold: RING_ENTRIES of each acceptor.
  */
 
-import type { Counters } from './counters.ts';
+import type { Check } from '../../core/check.ts';
 import { OUTCOME, type TableDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
-import type { CheckQueueProducer } from '../worker/check-queue-producer.ts';
-import { ENTRY_KIND } from '../worker/layout.ts';
-import { shardOf, workerOf } from './shard.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
-import { type Check, countDecision, type Engine } from '../engine.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
+import { countDecision, type Engine } from '../engine.ts';
+import type { Counters } from '../memory/counters.ts';
+import { shardOf, workerOf } from '../memory/shard.ts';
+import type { CheckQueueProducer } from './check-queue-producer.ts';
+import { ENTRY_KIND } from './layout.ts';
 
-export class MemoryEngine implements Engine {
+export class MemoryEngine implements Engine<unknown> {
   readonly #counters: Counters;
   readonly #producers: readonly CheckQueueProducer[];
   readonly #clock: Clock;

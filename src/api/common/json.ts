@@ -4,9 +4,9 @@
  * the service reads, for it would make two identifiers into one. Failures are ApiErrors (400).
  */
 
-import { ApiError } from '../core/errors.ts';
-import { findJsonSyntaxError } from '../core/json-text.ts';
-import { BODY_MAX_BYTES } from '../core/constants.ts';
+import { BODY_MAX_BYTES } from '../../core/constants.ts';
+import { ApiError } from '../../core/errors.ts';
+import { findJsonSyntaxError } from '../../core/json-text.ts';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { BodyWriter, encodeFragment } from '../../src/api/body-writer.ts';
-import { Bytes } from '../../src/core/bytes.ts';
+import { BodyWriter, encodeFragment } from '../../../src/api/common/body-writer.ts';
+import { Bytes } from '../../../src/core/bytes.ts';
 
 const writer = new BodyWriter(100_000);
 const memory = new Bytes(10_000);

@@ -4,10 +4,14 @@
  * keeps a copy of what it needs.
  */
 
-import type { Bytes } from '../core/bytes.ts';
-import { DURATION_MIN_MS, IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS } from '../core/constants.ts';
-import type { Namespace } from '../registry/known-namespaces.ts';
-import type { OverridableCheck } from '../overrides/active.ts';
+import type { Bytes } from '../../core/bytes.ts';
+import {
+  DURATION_MIN_MS,
+  IDENTIFIER_MAX_CHARACTERS,
+  NAMESPACE_MAX_CHARACTERS,
+} from '../../core/constants.ts';
+import type { Namespace } from '../../core/namespace.ts';
+import type { OverridableCheck } from '../../overrides/active.ts';
 import { type BodyScanner, FIELD } from './body-scanner.ts';
 
 /** What a version takes, of what may differ; a test compares them with its schema. */
@@ -91,7 +95,11 @@ export class CheckRequest implements OverridableCheck {
     return true;
   }
 
-  /** Takes a body that was parsed. @param identifierOffset where its identifier is put @returns behind it */
+  /**
+   * Takes a parsed body.
+   * @param identifierOffset where to write its identifier
+   * @returns the offset after it
+   */
   setFromBody(body: CheckBody, identifierOffset: number): number {
     this.namespaceIdOrName = body.namespace ?? DEFAULT_NAMESPACE;
     this.limit = body.limit;

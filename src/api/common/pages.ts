@@ -5,7 +5,7 @@
  */
 
 import Type from 'typebox';
-import { integer } from '../core/schema.ts';
+import { integer } from '../../core/schema.ts';
 
 /** Fields of a query that asks for a page. */
 export function pageFields(itemsMax: number) {

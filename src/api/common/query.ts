@@ -6,13 +6,13 @@
  * U+FFFD is a 400 as well; percent-encoded it is text like any other. Failures are ApiErrors.
  */
 
-import { ApiError } from '../core/errors.ts';
+import { ApiError } from '../../core/errors.ts';
 
 const REPLACEMENT_CHARACTER = '\ufffd';
 
 /**
  * @param query what stands behind the `?`
- * @param integerFields the fields that are numbers; what is none stays text, for the schema to refuse
+ * @param integerFields number fields; other text stays text, and the schema rejects it
  */
 export function parseQuery(
   query: string,

@@ -9,7 +9,7 @@ import {
   ERRORS,
   type ErrorCode,
   statusOf,
-} from '../core/errors.ts';
+} from '../../core/errors.ts';
 
 export type Version = 'v1' | 'v2';
 export type ByVersion<T> = Readonly<Record<Version, T>>;

@@ -8,8 +8,8 @@
  * One for each thread. What it has read holds until the next body is put in.
  */
 
-import { Bytes } from '../core/bytes.ts';
-import { MULTI_LIMIT_MAX_BYTES } from '../core/constants.ts';
+import { Bytes } from '../../core/bytes.ts';
+import { MULTI_LIMIT_MAX_BYTES } from '../../core/constants.ts';
 
 /** The fields that were there, as bits of `found`. */
 export const FIELD = {

@@ -4,8 +4,7 @@
  */
 
 import Type from 'typebox';
-import { keyCreation, keyRevocation } from '../registry/audit-entries.ts';
-import { makeKey, newKeyRecord } from '../auth/keys.ts';
+import { type KeyRecord, makeKey, newKeyRecord } from '../../auth/keys.ts';
 import {
   CREATE_ACTION,
   GLOBAL_PERMISSIONS,
@@ -14,9 +13,7 @@ import {
   namespaceNameIn,
   nearestPermission,
   readPermission,
-} from '../auth/permissions.ts';
-import { formatValue } from '../core/describe.ts';
-import { ApiError } from '../core/errors.ts';
+} from '../../auth/permissions.ts';
 import {
   AMOUNT_MAX,
   KEY_NAME_MAX_CHARACTERS,
@@ -24,14 +21,16 @@ import {
   NAMESPACE_ID_PREFIX,
   PAGE_MAX,
   PERMISSIONS_MAX,
-} from '../core/constants.ts';
-import type { Registry } from '../registry/registry.ts';
-import type { KeyRecord } from '../registry/store/store.ts';
-import { isoTime } from '../shared-memory/clock.ts';
-import { namespaceNotFound } from './namespace-reference.ts';
-import { pageFields, pageOf } from './pages.ts';
-import { createValidator, integer, text } from '../core/schema.ts';
-import type { OperationHandler } from './service.ts';
+} from '../../core/constants.ts';
+import { formatValue } from '../../core/describe.ts';
+import { ApiError } from '../../core/errors.ts';
+import { createValidator, integer, text } from '../../core/schema.ts';
+import { keyCreation, keyRevocation } from '../../registry/audit-entries.ts';
+import type { Registry } from '../../registry/registry.ts';
+import { isoTime } from '../../shared-memory/clock.ts';
+import { namespaceNotFound } from '../common/namespace-reference.ts';
+import type { OperationHandler } from '../common/operation-context.ts';
+import { pageFields, pageOf } from '../common/pages.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 
@@ -54,7 +53,7 @@ const revokeKeyValidator = createValidator(Type.Object({ keyId: text(1, 512) }, 
 
 /**
  * A key as a request, or the command line, wants it.
- * @param namespaceIdOf the id of a namespace of a name, for an error; undefined where it may not be told
+ * @param namespaceIdOf finds the id of a namespace by name, for an error
  * @throws ApiError (400)
  */
 export function newKey(

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { parseBody } from '../../src/api/json.ts';
-import { ApiError } from '../../src/core/errors.ts';
-import { BODY_MAX_BYTES } from '../../src/core/constants.ts';
+import { parseBody } from '../../../src/api/common/json.ts';
+import { BODY_MAX_BYTES } from '../../../src/core/constants.ts';
+import { ApiError } from '../../../src/core/errors.ts';
 
 const longBody = (json: string) => Buffer.from(json + ' '.repeat(BODY_MAX_BYTES));
 const MESSAGE = 'the body must hold at most 5 values';

@@ -4,18 +4,18 @@
  * thrown in the middle is taken back by whoever called.
  */
 
-import { namespaceCreation, overrideChange } from '../registry/audit-entries.ts';
-import type { NamespaceAction } from '../auth/permissions.ts';
-import { ApiError } from '../core/errors.ts';
+import type { NamespaceAction } from '../../auth/permissions.ts';
 import {
   EXACT_OVERRIDES_MAX,
   NAMESPACES_MAX,
   WILDCARD_OVERRIDES_MAX,
   WILDCARDS_PER_TEXT_MAX,
-} from '../core/constants.ts';
-import { makeOverrideId } from '../overrides/id.ts';
-import { countStars, isPattern } from '../overrides/pattern.ts';
-import type { Override, Registry } from '../registry/registry.ts';
+} from '../../core/constants.ts';
+import { ApiError } from '../../core/errors.ts';
+import { makeOverrideId } from '../../overrides/id.ts';
+import { countStars, isPattern } from '../../overrides/pattern.ts';
+import { namespaceCreation, overrideChange } from '../../registry/audit-entries.ts';
+import type { Override, Registry } from '../../registry/registry.ts';
 import {
   type NamespaceReference,
   namespaceNotCreatable,
@@ -23,7 +23,7 @@ import {
   requireNamespaceName,
   tooManyNamespaces,
 } from './namespace-reference.ts';
-import type { OperationContext } from './service.ts';
+import type { OperationContext } from './operation-context.ts';
 
 /** What an override says. */
 type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;

@@ -4,8 +4,8 @@
  * does them.
  */
 
-import type { ErrorCode, FaultLocation } from '../core/errors.ts';
-import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../core/constants.ts';
+import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../../core/constants.ts';
+import type { ErrorCode, FaultLocation } from '../../core/errors.ts';
 import type { Version } from './versions.ts';
 
 interface OperationSpec {

@@ -3,7 +3,7 @@
  * thread: no string is built, and what is handed to uWebSockets.js is copied once, by it.
  */
 
-import { Bytes } from '../core/bytes.ts';
+import { Bytes } from '../../core/bytes.ts';
 
 /** A piece of text that stands in many answers, by words; its last one may go beyond it. */
 export interface TextFragment {

@@ -1,9 +1,9 @@
 /** What all operations say of the names of namespaces, and of those that do not exist. */
 
-import { CREATE_NAMESPACE } from '../auth/permissions.ts';
-import { formatValue } from '../core/describe.ts';
-import { ApiError } from '../core/errors.ts';
-import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../core/constants.ts';
+import { CREATE_NAMESPACE } from '../../auth/permissions.ts';
+import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../../core/constants.ts';
+import { formatValue } from '../../core/describe.ts';
+import { ApiError } from '../../core/errors.ts';
 
 /** How a request names a namespace, or a pattern of names. */
 export type NamespaceReference =

@@ -1,0 +1,9 @@
+/** Random ids behind a prefix that says what they name. */
+
+import { randomBytes } from 'node:crypto';
+
+export function makeId(prefix: string): string {
+  return prefix + randomBytes(ID_BYTES).toString('hex');
+}
+
+export const ID_BYTES = 12;
