@@ -1,8 +1,5 @@
-/** The version of weir. `package.json` is the one place that says it; every installation has it. */
+/** The version of weir: that of `package.json`, which the build takes in. */
 
-import { readFileSync } from 'node:fs';
+import { version } from '../../package.json';
 
-/** One directory above this file, and above the bundles in `dist`. */
-const MANIFEST = new URL('../../package.json', import.meta.url);
-
-export const VERSION: string = JSON.parse(readFileSync(MANIFEST, 'utf8')).version;
+export const VERSION: string = version;
