@@ -78,7 +78,7 @@ const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | un
 
 function targetText(action: unknown, target: unknown): string {
   if (!isFields(target)) return valueCell(target);
-  const kind = String(action).split('../cli')[0];
+  const kind = String(action).split('.')[0];
   const known = Object.hasOwn(TARGET_FORMATTERS, kind)
     ? TARGET_FORMATTERS[kind](target)
     : undefined;

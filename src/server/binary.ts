@@ -15,7 +15,7 @@ export const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
 const UPSTREAM_INSTALL_COMMAND = 'npm install uWebSockets.js@uNetworking/uWebSockets.js#v20.67.0';
 
 const { platform, arch, versions } = process;
-const [nodeMajor] = versions.node.split('../http');
+const [nodeMajor] = versions.node.split('.');
 
 /** The package with a binary for this platform and Node version; undefined where there is none. */
 export function platformPackage(): string | undefined {

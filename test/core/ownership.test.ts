@@ -17,7 +17,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
@@ -314,6 +314,6 @@ describe('weir keys create --offline', () => {
     const modes = readdirSync(dataDir).map((name) => [name, modeOf(join(dataDir, name))]);
     expect(modes).toEqual(expect.arrayContaining([['lock', 0o600]]));
     expect(modes.filter(([, mode]) => mode !== 0o600)).toEqual([]);
-    removeDirectory(join(dataDir, '../..'));
+    removeDirectory(dirname(dataDir));
   });
 });

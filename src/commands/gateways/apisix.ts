@@ -52,8 +52,8 @@ ${failureMode(policy)}
       response-rewrite:
         # What the application has answered, and weir was asked before.
         vars:
-          - ["upstream_status", "~~", "../../cli/gateways"]
-          - ["http_ratelimit", "~~", "../../cli/gateways"]
+          - ["upstream_status", "~~", "."]
+          - ["http_ratelimit", "~~", "."]
         headers:
           set:
 ${quotaHeaders(policy)

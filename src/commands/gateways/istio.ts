@@ -47,7 +47,7 @@ ${yamlList(denialHeaders(policy), 12)}
           headersToDownstreamOnAllow:
 ${yamlList(quotaHeaders(policy), 12)}
 ---
-# Where weir is${isLoopback(weir.host) ? LOOPBACK_NOTE : '../../cli/gateways'}
+# Where weir is${isLoopback(weir.host) ? LOOPBACK_NOTE : '.'}
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata:
