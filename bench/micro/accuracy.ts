@@ -4,6 +4,7 @@
  * the virtual clock of those; nothing is timed, so every run and every machine gives the same.
  */
 
+import { RULE } from '../../src/core/window-rules.ts';
 import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
 import { judgeSliding } from '../../src/engine/memory/windows/sliding.ts';
 import {
@@ -73,7 +74,12 @@ function logLimiter({ limit, durationMs }: LimitRule): Limiter {
 /** A counter of the table without the table: its cells are judged, and what passes is counted. */
 function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
   const cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
-  const terms = { limit, durationMs, cost: 0, isSliding: judge === judgeSliding };
+  const terms = {
+    limit,
+    durationMs,
+    cost: 0,
+    rule: judge === judgeSliding ? RULE.sliding : RULE.fixed,
+  };
   const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
   const allow = (nowMs: number, cost: number) => {
     terms.cost = cost;

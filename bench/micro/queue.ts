@@ -10,6 +10,7 @@ import { MessageChannel } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
 import { Hasher } from '../../src/core/hash.ts';
+import { RULE } from '../../src/core/window-rules.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
 import { ENTRY_KIND } from '../../src/engine/worker/layout.ts';
 import {
@@ -27,7 +28,7 @@ import { HASH_KEY } from '../support/override-sets.ts';
 import { allocateTables, type BenchSubject } from './check-steps.ts';
 
 const BATCH = 64;
-const PARAMETERS = { limit: 1_000_000, durationMs: 60_000, cost: 1, isSliding: false };
+const PARAMETERS = { limit: 1_000_000, durationMs: 60_000, cost: 1, rule: RULE.fixed };
 const INCARNATION = 100;
 
 export interface QueueBench {
@@ -73,7 +74,7 @@ export function startQueueBench(): QueueBench {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
       hasher.hash(state, `user_${serial}`);
-      handoff.enqueue(ENTRY_KIND.fixedCheck, hasher, state[0], 0, PARAMETERS);
+      handoff.enqueue(ENTRY_KIND.check, hasher, state[0], 0, PARAMETERS);
     }
     handoff.wakeWorker();
     for (let answers = 0; answers < checks; ) {

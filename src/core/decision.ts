@@ -1,3 +1,7 @@
+/** What a check asks of its counter, and what a counter table decides. */
+
+import type { RuleNumber } from './window-rules.ts';
+
 /** What became of a check, beside the decision itself. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
 
@@ -21,8 +25,8 @@ export interface CheckParameters {
   durationMs: number;
   /** Tokens; 0 always passes, and changes nothing. */
   cost: number;
-  /** Judged by the sliding window, else by the fixed one. */
-  isSliding: boolean;
+  /** The window rule that decides. */
+  rule: RuleNumber;
 }
 
 export interface Decision {

@@ -6,6 +6,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME } from '../../src/core/decision.ts';
+import { RULE } from '../../src/core/window-rules.ts';
 import type { CounterTable } from '../../src/engine/memory/table.ts';
 import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
@@ -70,7 +71,7 @@ const put = (handoff: CheckQueueProducer, kind: number, cost: number) => {
     limit: 1,
     durationMs: 1_000,
     cost,
-    isSliding: false,
+    rule: RULE.fixed,
   });
 };
 
@@ -137,7 +138,7 @@ const askTwo =
       }
     };
     drain();
-    for (const cost of costs) put(handoff, ENTRY_KIND.fixedCheck, cost);
+    for (const cost of costs) put(handoff, ENTRY_KIND.check, cost);
     handoff.wakeWorker();
     while (heard < costs.length) {
       world.receive(acceptor);
@@ -245,8 +246,8 @@ test('a check that is taken back is decided by one of the two, never by both or 
       {
         run: (world) => {
           const handoff = producerOf(world);
-          put(handoff, ENTRY_KIND.fixedCheck, 1);
-          put(handoff, ENTRY_KIND.fixedCheck, 2);
+          put(handoff, ENTRY_KIND.check, 1);
+          put(handoff, ENTRY_KIND.check, 2);
           handoff.wakeWorker();
           if (handoff.withdraw(0)) world.recordEvent('taken back 1');
         },

@@ -12,6 +12,7 @@ import {
   type TableDecision,
 } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
+import { RULE } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
 import {
   bucketAt,
@@ -147,7 +148,8 @@ export class LimiterModel {
   }
 
   #judgeCheck(check: TestCheck, now: number, before: bigint): TableDecision {
-    const { id, limit, durationMs, cost, isSliding } = check;
+    const { id, limit, durationMs, cost, rule } = check;
+    const isSliding = rule === RULE.sliding;
     const time = Math.max(now, this.timeOf(id));
     this.#times.set(id.group, time);
     const length = BigInt(durationMs);

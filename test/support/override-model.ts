@@ -4,6 +4,7 @@
  */
 
 import { Hasher } from '../../src/core/hash.ts';
+import { RULE } from '../../src/core/window-rules.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,
@@ -104,7 +105,7 @@ export class OverrideResolver {
       limit: -1,
       durationMs: 1_000,
       cost: 1,
-      isSliding: false,
+      rule: RULE.fixed,
       isAsync: false,
       overrideId: undefined,
     };

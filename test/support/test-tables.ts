@@ -8,6 +8,7 @@ import {
   type TableDecision,
 } from '../../src/core/decision.ts';
 import { Hasher } from '../../src/core/hash.ts';
+import { RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
@@ -25,7 +26,7 @@ interface CheckOptions {
   now?: number;
   /** false: the check is deducted later. */
   isCounted?: boolean;
-  isSliding?: boolean;
+  rule?: RuleNumber;
 }
 
 /** One of those that are decided together. */
@@ -55,10 +56,10 @@ export class TestTables {
 
   decide(identifier: string, options: CheckOptions = {}, namespace = 'default') {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isCounted = true } = options;
-    const { isSliding = false } = options;
+    const { rule = RULE.fixed } = options;
     const [tag] = this.#hash(namespace, identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const terms = { limit, durationMs: duration, cost, isSliding };
+    const terms = { limit, durationMs: duration, cost, rule };
     table.decide(this.hasher, tag, now, terms, isCounted, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
@@ -71,19 +72,19 @@ export class TestTables {
     batch.begin();
     for (const check of checks) {
       const { identifier, namespace = 'default', limit = 10, duration = MINUTE_MS } = check;
-      const { cost = 1, isSliding = false } = check;
+      const { cost = 1, rule = RULE.fixed } = check;
       const [tag] = this.#hash(namespace, identifier);
-      batch.add(hasher, tag, { limit, durationMs: duration, cost, isSliding });
+      batch.add(hasher, tag, { limit, durationMs: duration, cost, rule });
     }
     const passed = batch.decide(now);
     return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
   }
 
   peek(identifier: string, options: CheckOptions = {}) {
-    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isSliding = false } = options;
+    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, rule = RULE.fixed } = options;
     this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const terms = { limit, durationMs: duration, cost, isSliding };
+    const terms = { limit, durationMs: duration, cost, rule };
     const isAnswer = table.peek(this.hasher, now, terms, this.decision);
     return isAnswer ? this.decision : undefined;
   }
@@ -92,7 +93,7 @@ export class TestTables {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
     const [tag] = this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const terms = { limit, durationMs: duration, cost, isSliding: false };
+    const terms = { limit, durationMs: duration, cost, rule: RULE.fixed };
     return table.deduct(this.hasher, tag, now, window, terms);
   }
 

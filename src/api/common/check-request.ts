@@ -11,6 +11,7 @@ import {
   NAMESPACE_MAX_CHARACTERS,
 } from '../../core/constants.ts';
 import type { Namespace } from '../../core/namespace.ts';
+import type { RuleNumber } from '../../core/window-rules.ts';
 import type { OverridableCheck } from '../../overrides/active.ts';
 import { type BodyScanner, FIELD } from './body-scanner.ts';
 
@@ -44,7 +45,7 @@ export class CheckRequest implements OverridableCheck {
   limit = 0;
   durationMs = 0;
   cost = 0;
-  readonly isSliding: boolean;
+  readonly rule: RuleNumber;
   isAsync = false;
   overrideId: string | undefined = undefined;
   readonly memory: Bytes;
@@ -52,9 +53,9 @@ export class CheckRequest implements OverridableCheck {
   identifierFrom = 0;
   identifierTo = 0;
 
-  constructor(memory: Bytes, isSliding: boolean) {
+  constructor(memory: Bytes, rule: RuleNumber) {
     this.memory = memory;
-    this.isSliding = isSliding;
+    this.rule = rule;
   }
 
   /** The identifier as text, for whoever must look at its characters. */

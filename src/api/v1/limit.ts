@@ -19,6 +19,7 @@ import {
 } from '../../core/constants.ts';
 import type { Decision } from '../../core/decision.ts';
 import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
+import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
 import { BodyWriter, encodeFragment, type TextFragment } from '../common/body-writer.ts';
 import { CheckRequest, type CheckRules } from '../common/check-request.ts';
@@ -68,7 +69,7 @@ export class CheckReaderV1 {
   constructor(scanner: BodyScanner, namespaces: NamespaceFinder) {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
-    this.#check = new CheckRequest(scanner.memory, false);
+    this.#check = new CheckRequest(scanner.memory, RULE.fixed);
   }
 
   /** @param bytes the complete body */

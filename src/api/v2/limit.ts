@@ -23,6 +23,7 @@ import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD, UNSUPPORTED } from '../common/body-scanner.ts';
 import { type BodyWriter, encodeFragment } from '../common/body-writer.ts';
 import { CheckRequest, type CheckRules } from '../common/check-request.ts';
@@ -62,7 +63,7 @@ export class CheckReaderV2 {
     this.#namespaces = namespaces;
     this.#checks = Array.from(
       { length: MULTI_LIMIT_MAX },
-      () => new CheckRequest(scanner.memory, true),
+      () => new CheckRequest(scanner.memory, RULE.sliding),
     );
   }
 

@@ -21,6 +21,7 @@ import {
   type TableDecision,
 } from '../../core/decision.ts';
 import type { Identity, MutableIdentity } from '../../core/hash.ts';
+import { RULE } from '../../core/window-rules.ts';
 import type { SlotCandidates } from './group.ts';
 import { NO_SLOT } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
@@ -46,7 +47,7 @@ interface BatchItem extends MutableIdentity, SlotCandidates {
   decision: TableDecision;
 }
 
-const EMPTY_PARAMETERS: CheckParameters = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
+const EMPTY_PARAMETERS: CheckParameters = { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed };
 
 export class Batch {
   readonly #tables: readonly CounterTable[];
@@ -281,7 +282,7 @@ export class Batch {
       this.#readCounter(item);
       looking.limit = parameters.limit;
       looking.durationMs = parameters.durationMs;
-      looking.isSliding = parameters.isSliding;
+      looking.rule = parameters.rule;
       judge(this.#cells, item.nowMs, looking, decision);
     }
   }

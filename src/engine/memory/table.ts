@@ -20,6 +20,7 @@ import {
   type TableDecision,
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
+import { RULE } from '../../core/window-rules.ts';
 import { Group } from './group.ts';
 import { NO_SLOT } from './layout.ts';
 import { acquire, release } from './lock.ts';
@@ -204,14 +205,14 @@ export class CounterTable implements TableMemory {
    * Whoever is refused keeps its counter as long as what it used counts: in its window, and, where
    * the sliding window carried it over, in the next. Under the lock.
    */
-  protectDenied(slot: number, { isSliding }: CheckParameters, window: number): void {
+  protectDenied(slot: number, { rule }: CheckParameters, window: number): void {
     const { group } = this;
     const cells = this.#cells;
     group.readCells(slot, cells);
     const { newest } = cells;
     if (window > newest) {
       moveToWindow(cells, window);
-      if (!isSliding || cells.previous === 0) return;
+      if (rule !== RULE.sliding || cells.previous === 0) return;
       group.writeCells(slot, newest, cells);
     }
     group.markDenied(slot, window);
@@ -281,7 +282,7 @@ export function judge(
   parameters: CheckParameters,
   decision: Decision,
 ): void {
-  if (parameters.isSliding) judgeSliding(cells, nowMs, parameters, decision);
+  if (parameters.rule === RULE.sliding) judgeSliding(cells, nowMs, parameters, decision);
   else judgeFixed(cells, nowMs, parameters, decision);
 }
 

@@ -9,6 +9,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { type CheckParameters, DEDUCTION_OUTCOME, newDecision } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
 import type { Identity, MutableIdentity } from '../../core/hash.ts';
+import { isRule, RULE } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { CounterTable } from '../memory/table.ts';
@@ -31,7 +32,7 @@ export class CheckQueueConsumer {
   readonly #stats: WorkerStats;
   readonly #notificationPort: MessagePort | undefined;
   readonly #id: MutableIdentity = { h0: 0, h1: 0, h2: 0, h3: 0 };
-  readonly #parameters: CheckParameters = { limit: 0, durationMs: 0, cost: 0, isSliding: false };
+  readonly #parameters: CheckParameters = { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed };
   readonly #decision = newDecision();
   #nowMs = 0;
 
@@ -111,10 +112,13 @@ export class CheckQueueConsumer {
     terms.limit = doubles[at / 2 + ENTRY.limit];
     terms.durationMs = doubles[at / 2 + ENTRY.durationMs];
     terms.cost = doubles[at / 2 + ENTRY.cost];
-    const kind = words[at + ENTRY.kind];
-    terms.isSliding = kind === ENTRY_KIND.slidingCheck;
+    const kindAndRule = words[at + ENTRY.kind];
+    const kind = kindAndRule & 0xff;
+    const rule = kindAndRule >>> 8;
+    if (!isRule(rule)) throw new MemoryError(`a queue entry has the window rule ${rule}`);
+    terms.rule = rule;
     if (kind === ENTRY_KIND.deduction) this.#deduct(at);
-    else if (kind === ENTRY_KIND.fixedCheck || kind === ENTRY_KIND.slidingCheck) this.#decide(at);
+    else if (kind === ENTRY_KIND.check) this.#decide(at);
     else throw new MemoryError(`an entry of a ring is of kind ${kind}`);
   }
 

@@ -40,7 +40,7 @@ export class CheckQueueProducer {
     id: Identity,
     namespaceTag: number,
     window: number,
-    { limit, durationMs, cost }: CheckParameters,
+    { limit, durationMs, cost, rule }: CheckParameters,
   ): void {
     const { words, doubles } = this.memory;
     const at = this.#producer.nextItem();
@@ -53,7 +53,7 @@ export class CheckQueueProducer {
     words[at + ENTRY.hash + 2] = id.h2;
     words[at + ENTRY.hash + 3] = id.h3;
     words[at + ENTRY.namespaceTag] = namespaceTag;
-    words[at + ENTRY.kind] = kind;
+    words[at + ENTRY.kind] = kind | (rule << 8);
     words[at + ENTRY.state] = ENTRY_STATE.queued;
     words[at + ENTRY.number] = this.#producer.nextNumber;
     this.#producer.publish();

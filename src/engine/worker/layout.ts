@@ -13,7 +13,7 @@
  *
  *   entry    float64 0   limit      1   duration, ms      2   cost      3   window (deductions)
  *            int32   8   hash 0-3  12   namespace tag
- *            int32  13   kind       one of KIND
+ *            int32  13   kind       one of ENTRY_KIND, and the number of the window rule << 8
  *            int32  14   state      one of STATE
  *            int32  15   number     the head that it was put in at
  *
@@ -64,8 +64,8 @@ export const ENTRY = {
 
 export const REPLY = { remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 } as const;
 
-/** A deduction has no answer; a check is decided by the worker, by the one window or the other. */
-export const ENTRY_KIND = { deduction: 1, fixedCheck: 2, slidingCheck: 3 } as const;
+/** The worker sends no reply to a deduction. */
+export const ENTRY_KIND = { deduction: 1, check: 2 } as const;
 
 /**
  * What has become of an entry. Queued entries are claimed by the worker or withdrawn by the

@@ -99,8 +99,7 @@ export class WorkerEngine implements Engine<CheckResponse> {
     res.onAborted(() => {
       if (pending.res === res) pending.res = undefined;
     });
-    const kind = check.isSliding ? ENTRY_KIND.slidingCheck : ENTRY_KIND.fixedCheck;
-    link.producer.enqueue(kind, id, tag, 0, check);
+    link.producer.enqueue(ENTRY_KIND.check, id, tag, 0, check);
     this.#stats.increment(ACCEPTOR_STAT.queuedChecks);
     link.isWakeUpDue = true;
     this.#wakeUpTimer ??= setImmediate(() => this.#wakeWorkers());
@@ -244,8 +243,8 @@ class WorkerChannel {
     completion: Completion<CheckResponse>,
   ): PendingCheck {
     const number = this.producer.nextNumber;
-    const { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId } = check;
-    const kept = { namespace, limit, durationMs, cost, isSliding, isAsync, overrideId };
+    const { namespace, limit, durationMs, cost, rule, isAsync, overrideId } = check;
+    const kept = { namespace, limit, durationMs, cost, rule, isAsync, overrideId };
     const pending = { number, res, check: kept, startedMs, completion };
     this.#pending[number & (CHECK_QUEUE_ENTRIES - 1)] = pending;
     return pending;

@@ -13,6 +13,7 @@ import {
   type TableDecision,
 } from '../../../src/core/decision.ts';
 import { Hasher } from '../../../src/core/hash.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
@@ -135,7 +136,7 @@ function runTask(task: ContentionTask): void {
   const decision = newDecision();
   const drawn = new Int32Array(MULTI_LIMIT_MAX);
   const terms = Array.from({ length: MULTI_LIMIT_MAX }, (): CheckParameters => {
-    return { limit: 0, durationMs: 0, cost: 0, isSliding: false };
+    return { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed };
   });
   /** What the checks of a request take of each counter. */
   const own = new Float64Array(COUNTERS);
@@ -159,7 +160,8 @@ function runTask(task: ContentionTask): void {
     into.limit = limit;
     into.durationMs = durationMs;
     into.cost = COSTS[next(COSTS.length)];
-    into.isSliding = kind === 'sliding' || (kind === 'either' && next(2) === 0);
+    into.rule =
+      kind === 'sliding' || (kind === 'either' && next(2) === 0) ? RULE.sliding : RULE.fixed;
   };
   /** @returns where a counter and the window of its answer are tallied */
   const placeOf = (number: number, { window, outcome }: TableDecision): number => {

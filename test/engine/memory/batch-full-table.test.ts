@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
 import type { Batch } from '../../../src/engine/memory/batch.ts';
 import { BUCKET_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
@@ -45,7 +46,7 @@ const lowLimitCheck = (ids: TestIdentity[], durations: number[]) =>
     limit: fc.oneof(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 10, max: 100 })),
     durationMs: fc.constantFrom(...durations),
     cost: fc.constantFrom(0, 1, 1, 1, 2),
-    isSliding: fc.boolean(),
+    rule: fc.constantFrom(RULE.fixed, RULE.sliding),
   });
 
 const many = { maxLength: 40, size: 'max' } as const;
@@ -54,7 +55,7 @@ const many = { maxLength: 40, size: 'max' } as const;
 const exhaustingChecks = (ids: TestIdentity[], durations: number[]) => {
   const checks = ids.flatMap((id) => {
     return durations.map((durationMs): TestCheck => {
-      return { id, durationMs, limit: 1, cost: 1, isSliding: false };
+      return { id, durationMs, limit: 1, cost: 1, rule: RULE.fixed };
     });
   });
   return fc.shuffledSubarray(checks).map((some) => some.flatMap((check) => [check, check]));
@@ -221,7 +222,7 @@ describe('a full table', () => {
 describe('counters of the same two buckets', () => {
   const inPair = (h3: number, namespaceTag = h3) =>
     makeIdentity({ shard: 0, group: 0, groups: 1, first: 0, second: 1, h3, namespaceTag });
-  const terms = { limit: 10, durationMs: MINUTE, cost: 1, isSliding: false };
+  const terms = { limit: 10, durationMs: MINUTE, cost: 1, rule: RULE.fixed };
   const check = (h3: number, more: Partial<TestCheck> = {}): TestCheck => {
     return { id: inPair(h3), ...terms, ...more };
   };
@@ -425,7 +426,7 @@ describe.each([
     #noteGuarded(request: TestCheck[], answers: { allowed: boolean; window: number }[]): void {
       request.forEach((check, i) => {
         const { current, previous } = this.#model.usage(check);
-        const isKept = current > 0n || (check.isSliding && previous > 0n);
+        const isKept = current > 0n || (check.rule === RULE.sliding && previous > 0n);
         if (!answers[i].allowed && isKept) this.#guarded.set(counterKey(check), answers[i].window);
       });
     }

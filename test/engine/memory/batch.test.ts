@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, COUNTERS_MIN, MULTI_LIMIT_MAX, SHARDS } from '../../../src/core/constants.ts';
 import { OUTCOME, type TableDecision } from '../../../src/core/decision.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
 import { lockAt } from '../../../src/engine/memory/layout.ts';
 import type { CounterTable } from '../../../src/engine/memory/table.ts';
@@ -112,7 +113,7 @@ describe('checks that are decided together', () => {
   test('where not all pass say what is left without any of them, and where refused 0', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
-    const ask = [3, 6, 5, 0].map((cost) => ({ identifier: 'a', cost, isSliding: true }));
+    const ask = [3, 6, 5, 0].map((cost) => ({ identifier: 'a', cost, rule: RULE.sliding }));
     const { passed, answers } = tables.decideBatch([...ask, { identifier: 'b', cost: 7 }]);
     expect(passed).toBe(false);
     expect(answers).toEqual([
@@ -132,7 +133,7 @@ describe('checks that are decided together', () => {
       { identifier: 'a', cost: 7, namespace: 'other' },
       { identifier: 'a', cost: 8, duration: 2 * MINUTE },
       { identifier: 'b', cost: 9 },
-      { identifier: 'a', cost: 1, limit: 100, isSliding: true },
+      { identifier: 'a', cost: 1, limit: 100, rule: RULE.sliding },
     ]);
     expect(passed).toBe(true);
     expect(answers.map(({ remaining }) => remaining)).toEqual([6, 15, 3, 2, 1, 94]);
@@ -211,8 +212,8 @@ describe('checks that are decided together', () => {
   test('move their counters into a new window, by the later of two clocks', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const ask = [
-      { identifier: 'a', cost: 6, isSliding: true },
-      { identifier: 'a', cost: 2, isSliding: true },
+      { identifier: 'a', cost: 6, rule: RULE.sliding },
+      { identifier: 'a', cost: 2, rule: RULE.sliding },
     ];
     expect(tables.decideBatch(ask, START_MS).answers.map((one) => one.remaining)).toEqual([4, 2]);
     const half = START_MS + 1.5 * MINUTE;
@@ -248,8 +249,8 @@ describe('checks that are decided together, and alone', () => {
   const durations = [1_000, 1_500, MINUTE];
   const looks = ids.flatMap((id) => {
     return durations.flatMap((durationMs) => {
-      return [false, true].map((isSliding) => {
-        return { id, durationMs, limit: AMOUNT_MAX, cost: 0, isSliding };
+      return [RULE.fixed, RULE.sliding].map((rule) => {
+        return { id, durationMs, limit: AMOUNT_MAX, cost: 0, rule };
       });
     });
   });
@@ -265,7 +266,7 @@ describe('checks that are decided together, and alone', () => {
       { weight: 40, arbitrary: fc.integer({ min: 0, max: 3 }) },
       { weight: 1, arbitrary: huge },
     ),
-    isSliding: fc.boolean(),
+    rule: fc.constantFrom(RULE.fixed, RULE.sliding),
   });
 
   test('equal an exact model on random requests, with a clock that steps both ways', () => {
@@ -325,7 +326,7 @@ describe('the locks of checks that are decided together', () => {
     limit: fc.integer({ min: 0, max: 5 }),
     durationMs: fc.constantFrom(1_000, MINUTE),
     cost: fc.integer({ min: 0, max: 2 }),
-    isSliding: fc.boolean(),
+    rule: fc.constantFrom(RULE.fixed, RULE.sliding),
   });
   const request = checkLists(check, MULTI_LIMIT_MAX);
   type Lock = [shard: number, lock: number];
@@ -445,7 +446,7 @@ describe('the locks of checks that are decided together', () => {
     const ids = [0, 1, 2].map((shard) => {
       return makeIdentity({ shard, group: 3, groups, first: 0, second: 1, h3: 1 });
     });
-    const terms = { limit: 5, durationMs: MINUTE, cost: 1, isSliding: true };
+    const terms = { limit: 5, durationMs: MINUTE, cost: 1, rule: RULE.sliding };
     const checks = ids.map((id) => ({ id, ...terms }));
     tables[1].words[lockAt(3)] = 77;
     start(1);

@@ -52,7 +52,7 @@ describe('a link', () => {
     });
     expect(REPLY).toEqual({ remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 });
     expect([ENTRY_KIND, ENTRY_STATE]).toEqual([
-      { deduction: 1, fixedCheck: 2, slidingCheck: 3 },
+      { deduction: 1, check: 2 },
       { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 },
     ]);
   });

@@ -21,6 +21,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../../src/core/constants.ts';
+import { RULE } from '../../../../src/core/window-rules.ts';
 import { fingerprintOf } from '../../../../src/engine/memory/checkpoint/format.ts';
 import { CheckpointLoader } from '../../../../src/engine/memory/checkpoint/loader.ts';
 import {
@@ -88,7 +89,7 @@ describe('counters', () => {
     for (const { name } of users) {
       expect(usageOf(again, name)).toBe(1);
       // The window before lets the sliding one admit less, by its share.
-      const options = { limit: 20, isSliding: true, cost: 0 };
+      const options = { limit: 20, rule: RULE.sliding, cost: 0 };
       expect(again.decide(name, options)).toEqual(tables.decide(name, options));
     }
     expect(usageOf(again, 'user_0', NOW, 5_000)).toBe(7);
@@ -173,7 +174,7 @@ describe('counters', () => {
         const again = new TestTables(COUNTERS_MIN);
         restore(again, now + 1);
         for (const { identifier, duration } of steps) {
-          const look = { cost: 0, duration, now: now + 1, isSliding: true };
+          const look = { cost: 0, duration, now: now + 1, rule: RULE.sliding };
           expect(again.decide(identifier, look)).toEqual(tables.decide(identifier, look));
         }
       }),

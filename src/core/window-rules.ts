@@ -1,0 +1,14 @@
+/**
+ * The window rules by name and number. Queue entries and checkpoints carry the number, so it never
+ * changes. `engine/memory/windows` has one file for each rule, and the registry of them.
+ */
+
+export const RULE = { fixed: 0, sliding: 1 } as const;
+
+export type RuleName = keyof typeof RULE;
+export type RuleNumber = (typeof RULE)[RuleName];
+
+/** Whether a number that was read from shared memory or a file is that of a rule. */
+export function isRule(number: number): number is RuleNumber {
+  return number >= 0 && number < Object.keys(RULE).length;
+}
