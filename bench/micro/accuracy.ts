@@ -4,7 +4,7 @@
  * the virtual clock of those; nothing is timed, so every run and every machine gives the same.
  */
 
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
 import { judgeSliding } from '../../src/engine/memory/windows/sliding.ts';
 import {
@@ -79,6 +79,7 @@ function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
     durationMs,
     cost: 0,
     rule: judge === judgeSliding ? RULE.sliding : RULE.fixed,
+    burst: NO_BURST,
   };
   const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
   const allow = (nowMs: number, cost: number) => {

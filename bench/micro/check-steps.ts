@@ -15,7 +15,7 @@ import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import { newDecision, OUTCOME } from '../../src/core/decision.ts';
 import { Hasher } from '../../src/core/hash.ts';
 import { makeId } from '../../src/core/ids.ts';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
@@ -116,7 +116,13 @@ export function decideSubject(
   const texts = new EncodedTexts(identifiers(count, first));
   const decision = newDecision();
   const nowMs = 1_700_000_000_000;
-  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, rule: RULE.fixed };
+  const terms = {
+    limit: LIMIT,
+    durationMs: DURATION_MS,
+    cost: 1,
+    rule: RULE.fixed,
+    burst: NO_BURST,
+  };
   let at = 0;
   const run = () => {
     for (let i = 0; i < BATCH; i++) {
@@ -139,7 +145,13 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubjec
   const state = counters.namespaceState('sliding');
   const texts = new EncodedTexts(identifiers(count, 0));
   const nowMs = 1_700_000_000_000;
-  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, rule: RULE.sliding };
+  const terms = {
+    limit: LIMIT,
+    durationMs: DURATION_MS,
+    cost: 1,
+    rule: RULE.sliding,
+    burst: NO_BURST,
+  };
   const decide = (at: number, atMs: number) => {
     const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
     return counters.decide(id, state[0], atMs, terms);
@@ -161,7 +173,13 @@ function batchSubject(tables: SharedArrayBuffer[], count: number, many: number):
   const { batch } = counters;
   const state = counters.namespaceState('together');
   const texts = new EncodedTexts(identifiers(count, 0));
-  const terms = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, rule: RULE.sliding };
+  const terms = {
+    limit: LIMIT,
+    durationMs: DURATION_MS,
+    cost: 1,
+    rule: RULE.sliding,
+    burst: NO_BURST,
+  };
   let at = 0;
   return {
     name: `the same, ${many} at once`,
@@ -214,7 +232,7 @@ function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
     const { h0, h1, h2, h3 } = hasher;
     const check: OverridableCheck = {
       ...{ namespace, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
-      ...{ rule: RULE.fixed, isAsync: false, overrideId: undefined },
+      ...{ rule: RULE.fixed, burst: NO_BURST, isAsync: false, overrideId: undefined },
     };
     return { check, id: { h0, h1, h2, h3 } };
   });

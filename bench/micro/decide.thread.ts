@@ -1,7 +1,7 @@
 /** A thread that decides on shared tables as fast as it can, for as long as the bench says. */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
 import { BATCH, decideSubject } from './check-steps.ts';
@@ -50,7 +50,13 @@ function timedStep(): () => void {
   const counters = new Counters(tables, HASH_KEY, owner, 'deny', () => {});
   const state = counters.namespaceState('default');
   const texts = Array.from({ length: count }, (_, i) => `user_${first + i}`);
-  const terms = { limit: Number.MAX_SAFE_INTEGER, durationMs: 60_000, cost: 1, rule: RULE.fixed };
+  const terms = {
+    limit: Number.MAX_SAFE_INTEGER,
+    durationMs: 60_000,
+    cost: 1,
+    rule: RULE.fixed,
+    burst: NO_BURST,
+  };
   return () => {
     const text = texts[decisions % count];
     const started = performance.now();

@@ -10,7 +10,7 @@ import { MessageChannel } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
 import { Hasher } from '../../src/core/hash.ts';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
 import { ENTRY_KIND } from '../../src/engine/worker/layout.ts';
 import {
@@ -28,7 +28,13 @@ import { HASH_KEY } from '../support/override-sets.ts';
 import { allocateTables, type BenchSubject } from './check-steps.ts';
 
 const BATCH = 64;
-const PARAMETERS = { limit: 1_000_000, durationMs: 60_000, cost: 1, rule: RULE.fixed };
+const PARAMETERS = {
+  limit: 1_000_000,
+  durationMs: 60_000,
+  cost: 1,
+  rule: RULE.fixed,
+  burst: NO_BURST,
+};
 const INCARNATION = 100;
 
 export interface QueueBench {

@@ -27,6 +27,8 @@ export interface CheckParameters {
   cost: number;
   /** The window rule that decides. */
   rule: RuleNumber;
+  /** Tokens that may pass at once, at most the limit; NO_BURST: the limit. Only GCRA uses it. */
+  burst: number;
 }
 
 export interface Decision {

@@ -3,7 +3,10 @@
  * changes. `engine/memory/windows` has one file for each rule, and the registry of them.
  */
 
-export const RULE = { fixed: 0, sliding: 1 } as const;
+export const RULE = { fixed: 0, sliding: 1, gcra: 2 } as const;
+
+/** The burst of a check that names none: its limit. */
+export const NO_BURST = Number.POSITIVE_INFINITY;
 
 export type RuleName = keyof typeof RULE;
 export type RuleNumber = (typeof RULE)[RuleName];

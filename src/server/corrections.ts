@@ -16,7 +16,7 @@ import {
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { ApiError } from '../core/errors.ts';
 import type { Identity } from '../core/hash.ts';
-import { RULE } from '../core/window-rules.ts';
+import { NO_BURST, RULE } from '../core/window-rules.ts';
 import type { Counters } from '../engine/memory/counters.ts';
 import { shardOf, workerOf } from '../engine/memory/shard.ts';
 import type { QueueBarrier } from '../engine/worker/barrier.ts';
@@ -96,7 +96,14 @@ export class CorrectionHandler {
 
   /** What a check is counted by: first the duration that an override gives it, where one does. */
   #candidateDurations(counter: CounterReference, durationMs: number, id: Identity): number[] {
-    const asked = { limit: 0, durationMs, cost: 0, rule: RULE.fixed, isAsync: false };
+    const asked = {
+      limit: 0,
+      durationMs,
+      cost: 0,
+      rule: RULE.fixed,
+      burst: NO_BURST,
+      isAsync: false,
+    };
     const check: OverridableCheck = { ...counter, ...asked, overrideId: undefined };
     this.#dependencies.overrides.resolve(check, id);
     return [...new Set([check.durationMs, durationMs])];

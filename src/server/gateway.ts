@@ -17,7 +17,7 @@ import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import type { Identity } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
-import { RULE } from '../core/window-rules.ts';
+import { NO_BURST, RULE } from '../core/window-rules.ts';
 import { type Completion, countDecision, countOutcome, type Engine } from '../engine/engine.ts';
 import type { Counters } from '../engine/memory/counters.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
@@ -125,7 +125,14 @@ export class GatewayCheckHandler {
       () => responder.isDraining,
     );
     const checks = policy.windows.map(({ limit, duration }) => {
-      const terms = { limit, durationMs: duration, cost, rule: RULE.fixed, isAsync: false };
+      const terms = {
+        limit,
+        durationMs: duration,
+        cost,
+        rule: RULE.fixed,
+        burst: NO_BURST,
+        isAsync: false,
+      };
       return { namespace, identifier: '', overrideId: undefined, ...terms };
     });
     const identityReader = new IdentityReader(policy);

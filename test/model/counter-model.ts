@@ -6,7 +6,7 @@
 import { SHARDS } from '../../src/core/constants.ts';
 import { type CheckParameters, newDecision } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
 import { isCounterOf } from '../../src/engine/memory/find.ts';
 import {
@@ -45,7 +45,7 @@ export const Y = testIdentity(2);
 export const NEIGHBORS = Array.from({ length: 16 }, (_, i) => testIdentity(100 + i));
 
 export const fixedWindow = (limit: number, cost = 1, durationMs = WINDOW_MS): CheckParameters => {
-  return { limit, durationMs, cost, rule: RULE.fixed };
+  return { limit, durationMs, cost, rule: RULE.fixed, burst: NO_BURST };
 };
 export const slidingWindow = (limit: number, cost = 1): CheckParameters => {
   return { ...fixedWindow(limit, cost), rule: RULE.sliding };

@@ -6,7 +6,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME } from '../../src/core/decision.ts';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import type { CounterTable } from '../../src/engine/memory/table.ts';
 import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
@@ -72,6 +72,7 @@ const put = (handoff: CheckQueueProducer, kind: number, cost: number) => {
     durationMs: 1_000,
     cost,
     rule: RULE.fixed,
+    burst: NO_BURST,
   });
 };
 

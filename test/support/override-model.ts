@@ -4,7 +4,7 @@
  */
 
 import { Hasher } from '../../src/core/hash.ts';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,
@@ -106,6 +106,7 @@ export class OverrideResolver {
       durationMs: 1_000,
       cost: 1,
       rule: RULE.fixed,
+      burst: NO_BURST,
       isAsync: false,
       overrideId: undefined,
     };

@@ -8,7 +8,7 @@ import {
   type TableDecision,
 } from '../../src/core/decision.ts';
 import { Hasher } from '../../src/core/hash.ts';
-import { RULE, type RuleNumber } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
@@ -27,6 +27,7 @@ interface CheckOptions {
   /** false: the check is deducted later. */
   isCounted?: boolean;
   rule?: RuleNumber;
+  burst?: number;
 }
 
 /** One of those that are decided together. */
@@ -56,10 +57,10 @@ export class TestTables {
 
   decide(identifier: string, options: CheckOptions = {}, namespace = 'default') {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isCounted = true } = options;
-    const { rule = RULE.fixed } = options;
+    const { rule = RULE.fixed, burst = NO_BURST } = options;
     const [tag] = this.#hash(namespace, identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const terms = { limit, durationMs: duration, cost, rule };
+    const terms = { limit, durationMs: duration, cost, rule, burst };
     table.decide(this.hasher, tag, now, terms, isCounted, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
@@ -72,19 +73,26 @@ export class TestTables {
     batch.begin();
     for (const check of checks) {
       const { identifier, namespace = 'default', limit = 10, duration = MINUTE_MS } = check;
-      const { cost = 1, rule = RULE.fixed } = check;
+      const { cost = 1, rule = RULE.fixed, burst = NO_BURST } = check;
       const [tag] = this.#hash(namespace, identifier);
-      batch.add(hasher, tag, { limit, durationMs: duration, cost, rule });
+      batch.add(hasher, tag, { limit, durationMs: duration, cost, rule, burst });
     }
     const passed = batch.decide(now);
     return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
   }
 
   peek(identifier: string, options: CheckOptions = {}) {
-    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, rule = RULE.fixed } = options;
+    const {
+      limit = 10,
+      duration = MINUTE_MS,
+      cost = 1,
+      now = NOW_MS,
+      rule = RULE.fixed,
+      burst = NO_BURST,
+    } = options;
     this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const terms = { limit, durationMs: duration, cost, rule };
+    const terms = { limit, durationMs: duration, cost, rule, burst };
     const isAnswer = table.peek(this.hasher, now, terms, this.decision);
     return isAnswer ? this.decision : undefined;
   }
@@ -93,7 +101,7 @@ export class TestTables {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
     const [tag] = this.#hash('default', identifier);
     const table = this.tables[shardOf(this.hasher)];
-    const terms = { limit, durationMs: duration, cost, rule: RULE.fixed };
+    const terms = { limit, durationMs: duration, cost, rule: RULE.fixed, burst: NO_BURST };
     return table.deduct(this.hasher, tag, now, window, terms);
   }
 

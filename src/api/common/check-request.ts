@@ -11,7 +11,7 @@ import {
   NAMESPACE_MAX_CHARACTERS,
 } from '../../core/constants.ts';
 import type { Namespace } from '../../core/namespace.ts';
-import type { RuleNumber } from '../../core/window-rules.ts';
+import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
 import type { OverridableCheck } from '../../overrides/active.ts';
 import { type BodyScanner, FIELD } from './body-scanner.ts';
 
@@ -45,17 +45,21 @@ export class CheckRequest implements OverridableCheck {
   limit = 0;
   durationMs = 0;
   cost = 0;
-  readonly rule: RuleNumber;
+  rule: RuleNumber;
+  burst = NO_BURST;
   isAsync = false;
   overrideId: string | undefined = undefined;
   readonly memory: Bytes;
   /** Where the identifier lies there, in UTF-8. */
   identifierFrom = 0;
   identifierTo = 0;
+  readonly #defaultRule: RuleNumber;
 
-  constructor(memory: Bytes, rule: RuleNumber) {
+  /** @param defaultRule the window rule of each request, unless an override names another */
+  constructor(memory: Bytes, defaultRule: RuleNumber) {
     this.memory = memory;
-    this.rule = rule;
+    this.rule = defaultRule;
+    this.#defaultRule = defaultRule;
   }
 
   /** The identifier as text, for whoever must look at its characters. */
@@ -90,6 +94,8 @@ export class CheckRequest implements OverridableCheck {
     this.limit = limit;
     this.durationMs = duration;
     this.cost = (foundFields & FIELD.cost) === 0 ? DEFAULT_COST : scanner.cost;
+    this.rule = this.#defaultRule;
+    this.burst = NO_BURST;
     this.isAsync = (foundFields & FIELD.async) !== 0 && scanner.isAsync;
     this.identifierFrom = scanner.identifierFrom;
     this.identifierTo = scanner.identifierTo;
@@ -106,6 +112,8 @@ export class CheckRequest implements OverridableCheck {
     this.limit = body.limit;
     this.durationMs = body.duration;
     this.cost = body.cost ?? DEFAULT_COST;
+    this.rule = this.#defaultRule;
+    this.burst = NO_BURST;
     this.isAsync = body.async === true;
     this.identifierFrom = identifierOffset;
     this.identifierTo = this.memory.write(body.identifier, identifierOffset);

@@ -21,7 +21,7 @@ import {
   type TableDecision,
 } from '../../core/decision.ts';
 import type { Identity, MutableIdentity } from '../../core/hash.ts';
-import { RULE } from '../../core/window-rules.ts';
+import { NO_BURST, RULE } from '../../core/window-rules.ts';
 import type { SlotCandidates } from './group.ts';
 import { NO_SLOT } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
@@ -47,7 +47,13 @@ interface BatchItem extends MutableIdentity, SlotCandidates {
   decision: TableDecision;
 }
 
-const EMPTY_PARAMETERS: CheckParameters = { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed };
+const EMPTY_PARAMETERS: CheckParameters = {
+  limit: 0,
+  durationMs: 0,
+  cost: 0,
+  rule: RULE.fixed,
+  burst: NO_BURST,
+};
 
 export class Batch {
   readonly #tables: readonly CounterTable[];

@@ -9,7 +9,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { type CheckParameters, DEDUCTION_OUTCOME, newDecision } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
 import type { Identity, MutableIdentity } from '../../core/hash.ts';
-import { isRule, RULE } from '../../core/window-rules.ts';
+import { isRule, NO_BURST, RULE } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { CounterTable } from '../memory/table.ts';
@@ -32,7 +32,13 @@ export class CheckQueueConsumer {
   readonly #stats: WorkerStats;
   readonly #notificationPort: MessagePort | undefined;
   readonly #id: MutableIdentity = { h0: 0, h1: 0, h2: 0, h3: 0 };
-  readonly #parameters: CheckParameters = { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed };
+  readonly #parameters: CheckParameters = {
+    limit: 0,
+    durationMs: 0,
+    cost: 0,
+    rule: RULE.fixed,
+    burst: NO_BURST,
+  };
   readonly #decision = newDecision();
   #nowMs = 0;
 

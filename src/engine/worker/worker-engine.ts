@@ -243,8 +243,8 @@ class WorkerChannel {
     completion: Completion<CheckResponse>,
   ): PendingCheck {
     const number = this.producer.nextNumber;
-    const { namespace, limit, durationMs, cost, rule, isAsync, overrideId } = check;
-    const kept = { namespace, limit, durationMs, cost, rule, isAsync, overrideId };
+    const { namespace, limit, durationMs, cost, rule, burst, isAsync, overrideId } = check;
+    const kept = { namespace, limit, durationMs, cost, rule, burst, isAsync, overrideId };
     const pending = { number, res, check: kept, startedMs, completion };
     this.#pending[number & (CHECK_QUEUE_ENTRIES - 1)] = pending;
     return pending;

@@ -13,7 +13,7 @@ import {
   type TableDecision,
 } from '../../../src/core/decision.ts';
 import { Hasher } from '../../../src/core/hash.ts';
-import { RULE } from '../../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
@@ -136,7 +136,7 @@ function runTask(task: ContentionTask): void {
   const decision = newDecision();
   const drawn = new Int32Array(MULTI_LIMIT_MAX);
   const terms = Array.from({ length: MULTI_LIMIT_MAX }, (): CheckParameters => {
-    return { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed };
+    return { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed, burst: NO_BURST };
   });
   /** What the checks of a request take of each counter. */
   const own = new Float64Array(COUNTERS);

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
-import { RULE } from '../../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import type { Batch } from '../../../src/engine/memory/batch.ts';
 import { BUCKET_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
@@ -47,6 +47,7 @@ const lowLimitCheck = (ids: TestIdentity[], durations: number[]) =>
     durationMs: fc.constantFrom(...durations),
     cost: fc.constantFrom(0, 1, 1, 1, 2),
     rule: fc.constantFrom(RULE.fixed, RULE.sliding),
+    burst: fc.constant(NO_BURST),
   });
 
 const many = { maxLength: 40, size: 'max' } as const;
@@ -55,7 +56,7 @@ const many = { maxLength: 40, size: 'max' } as const;
 const exhaustingChecks = (ids: TestIdentity[], durations: number[]) => {
   const checks = ids.flatMap((id) => {
     return durations.map((durationMs): TestCheck => {
-      return { id, durationMs, limit: 1, cost: 1, rule: RULE.fixed };
+      return { id, durationMs, limit: 1, cost: 1, rule: RULE.fixed, burst: NO_BURST };
     });
   });
   return fc.shuffledSubarray(checks).map((some) => some.flatMap((check) => [check, check]));
@@ -222,7 +223,7 @@ describe('a full table', () => {
 describe('counters of the same two buckets', () => {
   const inPair = (h3: number, namespaceTag = h3) =>
     makeIdentity({ shard: 0, group: 0, groups: 1, first: 0, second: 1, h3, namespaceTag });
-  const terms = { limit: 10, durationMs: MINUTE, cost: 1, rule: RULE.fixed };
+  const terms = { limit: 10, durationMs: MINUTE, cost: 1, rule: RULE.fixed, burst: NO_BURST };
   const check = (h3: number, more: Partial<TestCheck> = {}): TestCheck => {
     return { id: inPair(h3), ...terms, ...more };
   };

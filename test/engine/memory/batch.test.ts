@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, COUNTERS_MIN, MULTI_LIMIT_MAX, SHARDS } from '../../../src/core/constants.ts';
 import { OUTCOME, type TableDecision } from '../../../src/core/decision.ts';
-import { RULE } from '../../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
 import { lockAt } from '../../../src/engine/memory/layout.ts';
 import type { CounterTable } from '../../../src/engine/memory/table.ts';
@@ -250,7 +250,7 @@ describe('checks that are decided together, and alone', () => {
   const looks = ids.flatMap((id) => {
     return durations.flatMap((durationMs) => {
       return [RULE.fixed, RULE.sliding].map((rule) => {
-        return { id, durationMs, limit: AMOUNT_MAX, cost: 0, rule };
+        return { id, durationMs, limit: AMOUNT_MAX, cost: 0, rule, burst: NO_BURST };
       });
     });
   });
@@ -267,6 +267,7 @@ describe('checks that are decided together, and alone', () => {
       { weight: 1, arbitrary: huge },
     ),
     rule: fc.constantFrom(RULE.fixed, RULE.sliding),
+    burst: fc.constant(NO_BURST),
   });
 
   test('equal an exact model on random requests, with a clock that steps both ways', () => {
@@ -327,6 +328,7 @@ describe('the locks of checks that are decided together', () => {
     durationMs: fc.constantFrom(1_000, MINUTE),
     cost: fc.integer({ min: 0, max: 2 }),
     rule: fc.constantFrom(RULE.fixed, RULE.sliding),
+    burst: fc.constant(NO_BURST),
   });
   const request = checkLists(check, MULTI_LIMIT_MAX);
   type Lock = [shard: number, lock: number];
@@ -446,7 +448,7 @@ describe('the locks of checks that are decided together', () => {
     const ids = [0, 1, 2].map((shard) => {
       return makeIdentity({ shard, group: 3, groups, first: 0, second: 1, h3: 1 });
     });
-    const terms = { limit: 5, durationMs: MINUTE, cost: 1, rule: RULE.sliding };
+    const terms = { limit: 5, durationMs: MINUTE, cost: 1, rule: RULE.sliding, burst: NO_BURST };
     const checks = ids.map((id) => ({ id, ...terms }));
     tables[1].words[lockAt(3)] = 77;
     start(1);

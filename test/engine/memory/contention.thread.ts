@@ -7,7 +7,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { newDecision, OUTCOME } from '../../../src/core/decision.ts';
 import { Hasher } from '../../../src/core/hash.ts';
-import { RULE } from '../../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 
@@ -75,7 +75,13 @@ function runTask(task: ContentionTask): void {
     const cost = COSTS[next(COSTS.length)];
     hasher.hash(state, ids[id]);
     const now = START_MS + Atomics.load(clock, 0);
-    const terms = { limit: limitOf(id, hot), durationMs: DURATION_MS, cost, rule: RULE.fixed };
+    const terms = {
+      limit: limitOf(id, hot),
+      durationMs: DURATION_MS,
+      cost,
+      rule: RULE.fixed,
+      burst: NO_BURST,
+    };
     tables[shardOf(hasher)].decide(hasher, state[0], now, terms, true, decision);
     if (decision.outcome === OUTCOME.evicted) evicted++;
     const window = (decision.reset - START_MS) / DURATION_MS - 1;

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
 import type { Hasher } from '../../../src/core/hash.ts';
-import { RULE } from '../../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { lockAt, TABLE_HEADER, tableBytes } from '../../../src/engine/memory/layout.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
@@ -290,7 +290,7 @@ describe('attaching', () => {
         throw new Error('broken');
       },
     } as unknown as Hasher;
-    const terms = { limit: 1, durationMs: MINUTE, cost: 1, rule: RULE.fixed };
+    const terms = { limit: 1, durationMs: MINUTE, cost: 1, rule: RULE.fixed, burst: NO_BURST };
     expect(() => table.decide(broken, 1, NOW, terms, true, tables.decision)).toThrow('broken');
     expect(held).toBe(1);
     for (let group = 0; group < table.groups; group++) {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
 import type { Decision } from '../../../../src/core/decision.ts';
-import { RULE } from '../../../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
 import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
 import {
@@ -27,7 +27,7 @@ function decide(
 ): Decision {
   const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
   const rule = judge === judgeSliding ? RULE.sliding : RULE.fixed;
-  judge(cells, now, { limit, durationMs, cost, rule }, decision);
+  judge(cells, now, { limit, durationMs, cost, rule, burst: NO_BURST }, decision);
   if (decision.allowed && cost > 0) addUsage(cells, decision.window, cost);
   return decision;
 }
@@ -121,7 +121,7 @@ describe.each([
     const cells = { newest: 5, current: 3, previous: 4 };
     for (const now of [4_000, 5_000, 5_999, 6_500, 9_000]) {
       const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
-      const terms = { limit: 9, durationMs: 1_000, cost: 1, rule: RULE[name] };
+      const terms = { limit: 9, durationMs: 1_000, cost: 1, rule: RULE[name], burst: NO_BURST };
       judge(Object.freeze({ ...cells }), now, terms, decision);
       expect(decision.window).toBe(Math.max(5, Math.floor(now / 1_000)));
     }
