@@ -232,7 +232,8 @@ function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
     const { h0, h1, h2, h3 } = hasher;
     const check: OverridableCheck = {
       ...{ namespace, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
-      ...{ rule: RULE.fixed, burst: NO_BURST, isAsync: false, overrideId: undefined },
+      ...{ rule: RULE.fixed, burst: NO_BURST, isAsync: false },
+      ...{ overrideId: undefined, needsOverrideId: false },
     };
     return { check, id: { h0, h1, h2, h3 } };
   });

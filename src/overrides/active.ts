@@ -17,19 +17,19 @@ export interface PublishedTables {
   trie: SharedArrayBuffer | null;
 }
 
-/** A check with what patterns are matched with, which is asked for only where there are any. */
+/** A check that an override may change. */
 export interface OverridableCheck extends Check {
+  /** Read only where patterns apply to the namespace: a getter may have to build it. */
   readonly identifier: string;
+  /** Whether to set `overrideId`: the text of an id costs an allocation. */
+  readonly needsOverrideId: boolean;
 }
 
 export class ActiveOverrides {
   #exact: ExactTable | undefined;
   #trie: Trie | undefined;
-  /** Tells tries apart, for what a namespace remembers of one. */
+  /** Invalidates the roots that namespaces cache of an earlier trie. */
   #trieVersion = 0;
-  /** Where the override lies that governed the last check: in the one table or the other. */
-  #exactOffset = -1;
-  #trieValueIndex = -1;
 
   /** Takes over what has changed; what is left out stays as it is. */
   activate({ exact, trie }: Partial<PublishedTables>): void {
@@ -40,14 +40,14 @@ export class ActiveOverrides {
   }
 
   /**
-   * Puts limit and duration of the override that governs a check in the place of its own; the check
-   * is asynchronous if either says so.
-   * @param identity the hash of its namespace and identifier
-   * @returns whether there is an override
+   * Replaces limit and duration of a check by those of the override that applies to it. The check
+   * is asynchronous if either of the two is. The id is copied out of the tables at once: their
+   * buffers are rewritten before a check that a worker decides gets its response.
+   * @param check as its request has it, without the id of an override
+   * @param identity the hash of the check's namespace and identifier
+   * @returns whether an override applies
    */
   resolve(check: OverridableCheck, identity: Identity): boolean {
-    this.#exactOffset = -1;
-    this.#trieValueIndex = -1;
     const exact = this.#exact;
     if (exact !== undefined) {
       // Exact texts come before all patterns.
@@ -56,7 +56,7 @@ export class ActiveOverrides {
         check.limit = exact.limit(record);
         check.durationMs = exact.durationMs(record);
         check.isAsync ||= exact.isAsync(record);
-        this.#exactOffset = record;
+        if (check.needsOverrideId) check.overrideId = exact.id(record);
         return true;
       }
     }
@@ -70,14 +70,8 @@ export class ActiveOverrides {
     check.limit = trie.limit(value);
     check.durationMs = trie.durationMs(value);
     check.isAsync ||= trie.isAsync(value);
-    this.#trieValueIndex = value;
+    if (check.needsOverrideId) check.overrideId = trie.id(value);
     return true;
-  }
-
-  /** The id of the override that `govern` has just found, if it did. */
-  resolvedId(): string | undefined {
-    if (this.#exactOffset >= 0) return this.#exact!.id(this.#exactOffset);
-    return this.#trieValueIndex >= 0 ? this.#trie!.id(this.#trieValueIndex) : undefined;
   }
 
   /** The patterns of namespaces are matched once for each namespace and trie. */

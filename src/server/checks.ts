@@ -68,17 +68,15 @@ export class CheckHandler {
   };
 
   readonly limitV2: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, overrides, clock } = this.#dependencies;
+    const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV2.read(key, bytes);
-    const id = this.#identifyAndOverride(check);
-    check.overrideId = overrides.resolvedId();
-    this.#decide(res, check, id, startedMs, this.#completionV2);
+    this.#decide(res, check, this.#identifyAndOverride(check), startedMs, this.#completionV2);
   };
 
   readonly multiLimitV2: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, counters, overrides, clock, stats, ids, responders } = this.#dependencies;
+    const { keyring, counters, clock, stats, ids, responders } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const checks = this.#readerV2.readMany(key, bytes);
@@ -88,7 +86,6 @@ export class CheckHandler {
       // Patterns made for it keep each check busy for some 20 ms: the thread does not hang.
       if (number % 8 === 0) stats.heartbeat();
       const id = this.#identifyAndOverride(check);
-      check.overrideId = overrides.resolvedId();
       batch.add(id, check.namespace.hashState[0], check);
     });
     const passed = batch.decide(clock.wallMs(startedMs));

@@ -104,7 +104,8 @@ export class CorrectionHandler {
       burst: NO_BURST,
       isAsync: false,
     };
-    const check: OverridableCheck = { ...counter, ...asked, overrideId: undefined };
+    const override = { overrideId: undefined, needsOverrideId: false };
+    const check: OverridableCheck = { ...counter, ...asked, ...override };
     this.#dependencies.overrides.resolve(check, id);
     return [...new Set([check.durationMs, durationMs])];
   }

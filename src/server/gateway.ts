@@ -133,7 +133,8 @@ export class GatewayCheckHandler {
         burst: NO_BURST,
         isAsync: false,
       };
-      return { namespace, identifier: '', overrideId: undefined, ...terms };
+      const override = { overrideId: undefined, needsOverrideId: false };
+      return { namespace, identifier: '', ...override, ...terms };
     });
     const identityReader = new IdentityReader(policy);
     const policed: CompiledPolicy = {

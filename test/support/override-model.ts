@@ -88,7 +88,10 @@ export function findOverride<T extends PatternTexts>(
 
 export const HASH_KEY = Buffer.from('0123456789abcdef');
 
-/** The limit that published tables give a check; undefined where they leave it as it is. */
+/** No override has this limit. */
+const OWN_LIMIT = -1;
+
+/** Resolves the overrides of checks from published tables. */
 export class OverrideResolver {
   readonly overrides = new ActiveOverrides();
   readonly #hasher = new Hasher(HASH_KEY);
@@ -98,25 +101,28 @@ export class OverrideResolver {
     this.overrides.activate(tables);
   }
 
-  resolveLimit(namespace: string, identifier: string): number | undefined {
+  resolve(namespace: string, identifier: string, needsOverrideId = true): OverridableCheck {
     const check: OverridableCheck = {
       namespace: this.#namespace(namespace),
       identifier,
-      limit: -1,
+      limit: OWN_LIMIT,
       durationMs: 1_000,
       cost: 1,
       rule: RULE.fixed,
       burst: NO_BURST,
       isAsync: false,
       overrideId: undefined,
+      needsOverrideId,
     };
     this.#hasher.hash(check.namespace.hashState, identifier);
-    return this.overrides.resolve(check, this.#hasher) ? check.limit : undefined;
+    this.overrides.resolve(check, this.#hasher);
+    return check;
   }
 
-  /** The id of the override that gave the last limit. */
-  get resolvedId(): string | undefined {
-    return this.overrides.resolvedId();
+  /** The limit that the tables give a check; undefined where they leave it as it is. */
+  resolveLimit(namespace: string, identifier: string): number | undefined {
+    const { limit } = this.resolve(namespace, identifier, false);
+    return limit === OWN_LIMIT ? undefined : limit;
   }
 
   #namespace(name: string): OverridableCheck['namespace'] {

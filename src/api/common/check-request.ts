@@ -49,17 +49,19 @@ export class CheckRequest implements OverridableCheck {
   burst = NO_BURST;
   isAsync = false;
   overrideId: string | undefined = undefined;
+  readonly needsOverrideId: boolean;
   readonly memory: Bytes;
   /** Where the identifier lies there, in UTF-8. */
   identifierFrom = 0;
   identifierTo = 0;
   readonly #defaultRule: RuleNumber;
 
-  /** @param defaultRule the window rule of each request, unless an override names another */
-  constructor(memory: Bytes, defaultRule: RuleNumber) {
+  /** @param defaultRule the window rule of each request, unless it names another */
+  constructor(memory: Bytes, defaultRule: RuleNumber, needsOverrideId: boolean) {
     this.memory = memory;
     this.rule = defaultRule;
     this.#defaultRule = defaultRule;
+    this.needsOverrideId = needsOverrideId;
   }
 
   /** The identifier as text, for whoever must look at its characters. */
@@ -97,6 +99,7 @@ export class CheckRequest implements OverridableCheck {
     this.rule = this.#defaultRule;
     this.burst = NO_BURST;
     this.isAsync = (foundFields & FIELD.async) !== 0 && scanner.isAsync;
+    this.overrideId = undefined;
     this.identifierFrom = scanner.identifierFrom;
     this.identifierTo = scanner.identifierTo;
     return true;
@@ -115,6 +118,7 @@ export class CheckRequest implements OverridableCheck {
     this.rule = this.#defaultRule;
     this.burst = NO_BURST;
     this.isAsync = body.async === true;
+    this.overrideId = undefined;
     this.identifierFrom = identifierOffset;
     this.identifierTo = this.memory.write(body.identifier, identifierOffset);
     return this.identifierTo;

@@ -69,7 +69,7 @@ export class CheckReaderV1 {
   constructor(scanner: BodyScanner, namespaces: NamespaceFinder) {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
-    this.#check = new CheckRequest(scanner.memory, RULE.fixed);
+    this.#check = new CheckRequest(scanner.memory, RULE.fixed, false);
   }
 
   /** @param bytes the complete body */

@@ -63,7 +63,7 @@ export class CheckReaderV2 {
     this.#namespaces = namespaces;
     this.#checks = Array.from(
       { length: MULTI_LIMIT_MAX },
-      () => new CheckRequest(scanner.memory, RULE.sliding),
+      () => new CheckRequest(scanner.memory, RULE.sliding, true),
     );
   }
 

@@ -1,0 +1,59 @@
+import { describe, expect, test } from 'vitest';
+import type { OverrideEntry } from '../../src/overrides/sets.ts';
+import { OverrideTables } from '../../src/overrides/tables.ts';
+import { HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
+
+const UNUSED_TASK = new URL('file:///unused');
+
+const entry = (row: number, identifier: string): OverrideEntry => ({
+  row,
+  namespace: 'n',
+  isNamespacePattern: false,
+  identifier,
+  id: overrideId(row),
+  limit: row,
+  durationMs: 60_000,
+  isAsync: false,
+});
+
+/** Published tables with an exact override in row 1 and a wildcard override in row 2. */
+function publish() {
+  const tables = new OverrideTables(HASH_KEY, UNUSED_TASK, () => {});
+  tables.apply(undefined, entry(1, 'exact'));
+  tables.apply(undefined, entry(2, 'user_*'));
+  return { tables, resolver: new OverrideResolver(tables.compileSync()) };
+}
+
+describe('the resolution of overrides', () => {
+  test('writes the id into a check that needs it, and no id into any other', () => {
+    const { resolver } = publish();
+    for (const [identifier, limit, id] of [
+      ['exact', 1, overrideId(1)],
+      ['user_1', 2, overrideId(2)],
+      ['other', -1, undefined],
+    ] as const) {
+      expect(resolver.resolve('n', identifier)).toMatchObject({ limit, overrideId: id });
+      const without = resolver.resolve('n', identifier, false);
+      expect(without).toMatchObject({ limit, overrideId: undefined });
+    }
+  });
+
+  test('leaves the id as it was resolved when the tables are replaced and rewritten', () => {
+    const { tables, resolver } = publish();
+    const checks = [resolver.resolve('n', 'exact'), resolver.resolve('n', 'user_1')];
+    // The third version is written into the buffers of the first.
+    for (let version = 1; version <= 2; version++) {
+      for (const [row, identifier] of [
+        [1, 'exact'],
+        [2, 'user_*'],
+      ] as const) {
+        const before = entry(row + 10 * (version - 1), identifier);
+        tables.apply({ ...before, row }, { ...entry(row + 10 * version, identifier), row });
+      }
+      resolver.overrides.activate(tables.compileSync());
+    }
+    expect(checks.map((check) => check.overrideId)).toEqual([overrideId(1), overrideId(2)]);
+    expect(resolver.resolve('n', 'exact').overrideId).toBe(overrideId(21));
+    expect(resolver.resolve('n', 'user_1').overrideId).toBe(overrideId(22));
+  });
+});
