@@ -186,9 +186,10 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
   // While the acceptors load, so does what they need not wait for: half of all there is to load.
   const { openLog } = await import('./core/log.ts');
   const { ShardWorkerSupervisor } = await import('./engine/worker/supervisor.ts');
-  const { CapacityWatch } = await import('./engine/worker/capacity.ts');
-  const { CheckpointWatch } = await import('./engine/worker/checkpoint-watch.ts');
+  const { CapacityWatch } = await import('./observe/capacity-watch.ts');
+  const { CheckpointWatch } = await import('./observe/checkpoint-watch.ts');
   const { Metrics } = await import('./observe/metrics.ts');
+  const { viewOf } = await import('./observe/engine-view.ts');
   const { DebugLog } = await import('./observe/debug.ts');
   const log = openLog(settings.logLevel, settings.logFormat);
   process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
@@ -217,15 +218,14 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
   const clockTimer = setInterval(() => clockKeeper.tick(), CLOCK_TICK_MS);
   const metrics = new Metrics({
     control,
-    channels,
-    workers,
+    engine: viewOf(workers, channels),
     clock: clockKeeper,
     registry,
     writer,
-    connections: connectionsMax,
+    connectionsMax,
     capacity: settings.counters,
     slots: groups * GROUP_SLOTS * SHARDS,
-    onFull: fullTablePolicy,
+    fullTablePolicy,
     uws: uWebSockets,
   });
   admin.sources = { workers, metrics };
@@ -249,9 +249,9 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
   closeInspector();
   overrides.warmUp();
   if (connectionsMax < settings.connections) {
-    const asked = settings.connections;
+    const requested = settings.connections;
     log.warn(
-      { connections: connectionsMax, asked, descriptors },
+      { connections: connectionsMax, requested, descriptors },
       'the limit of open files allows fewer connections',
     );
   }
@@ -267,7 +267,7 @@ async function serve(settings: LoadedSettings): Promise<RunningServer> {
   const { counters: live, lostCounters, damageMessages } = restored;
   for (const sentence of damageMessages) log.warn(sentence);
   if (lostCounters > 0)
-    log.warn({ noRoom: lostCounters }, 'counters of the last run found no room');
+    log.warn({ lostCounters }, 'counters of the last run did not fit into the table');
   log.info({ ...loaded, overrides: registry.overrideCounts, counters: live }, 'loaded');
   const served = {
     url: serves.clientUrl ?? serves.listenUrl,

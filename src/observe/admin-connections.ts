@@ -1,14 +1,14 @@
 /**
- * The connections of the admin port, which are bounded so that no client keeps a probe out.
+ * Bounds the connections of the admin port, so that no client can keep probes from being answered.
  *
- * Some of them are reserved for probes: /livez, /readyz and /metrics. A connection takes one of the
- * ordinary places when it opens, if one is free, and gives it back when it requests a probe. Any
- * other request needs an ordinary place.
+ * Some connections are reserved for probes: /livez, /readyz and /metrics. A connection takes an
+ * ordinary slot when it opens, if one is free, and returns it when it requests a probe. Any other
+ * request needs an ordinary slot.
  *
- * A new connection is always accepted. Where there are too many, the one is closed that has been
- * without a request for the longest time, whatever it waits for: a state that saves a connection
- * from that would let a client keep out all others. The close waits until the requests that have
- * arrived are read, unless twice as many connections are open.
+ * A new connection is always accepted. Where there are too many, the connection without a request
+ * for the longest time is closed, whatever its state: with an exempt state, one client could keep
+ * out all others. The close waits until requests that have arrived are read, unless twice as many
+ * connections are open.
  */
 
 import type { Socket } from 'node:net';
@@ -18,12 +18,15 @@ const ORDINARY_MAX = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES;
 const BURST_MAX = 2 * ADMIN_CONNECTIONS_MAX;
 
 export class AdminConnections {
-  /** Whether each has an ordinary place; the one without a request for the longest time first. */
+  /**
+   * Open connections, each with whether it has an ordinary slot. The first one has been without a
+   * request for the longest time.
+   */
   readonly #sockets = new Map<Socket, boolean>();
   #ordinaryCount = 0;
   #isCloseScheduled = false;
 
-  /** Takes a new connection, and has another one closed where there are too many. */
+  /** Adds a new connection, and closes another one where there are too many. */
   add(socket: Socket): void {
     const isOrdinary = this.#ordinaryCount < ORDINARY_MAX;
     if (isOrdinary) this.#ordinaryCount++;
@@ -33,20 +36,20 @@ export class AdminConnections {
       this.#closeOne();
     } else if (this.#sockets.size > ADMIN_CONNECTIONS_MAX && !this.#isCloseScheduled) {
       this.#isCloseScheduled = true;
-      // Between these two turns of the loop, what has arrived is read.
+      // Node reads the requests that have arrived between these two turns of the event loop.
       setImmediate(() => setImmediate(() => this.#closeExcess()));
     }
   }
 
-  /** A request has come. @returns whether its connection may send it */
+  /** Registers a request. @returns whether its connection may send it */
   allow(socket: Socket, isProbe: boolean): boolean {
     const isOrdinary = this.#remove(socket);
-    // It was closed with its request unread.
+    // The connection was closed before its request was read.
     if (isOrdinary === undefined) return false;
-    const takesPlace = !isProbe && this.#ordinaryCount < ORDINARY_MAX;
-    if (takesPlace) this.#ordinaryCount++;
-    this.#sockets.set(socket, takesPlace);
-    return isProbe || takesPlace;
+    const takesSlot = !isProbe && this.#ordinaryCount < ORDINARY_MAX;
+    if (takesSlot) this.#ordinaryCount++;
+    this.#sockets.set(socket, takesSlot);
+    return isProbe || takesSlot;
   }
 
   #closeExcess(): void {
@@ -60,7 +63,7 @@ export class AdminConnections {
     socket.destroy();
   }
 
-  /** Gives its place back. @returns whether that was an ordinary one; undefined: it had none */
+  /** Returns its slot. @returns whether that was an ordinary one; undefined for a closed one */
   #remove(socket: Socket): boolean | undefined {
     const isOrdinary = this.#sockets.get(socket);
     if (isOrdinary) this.#ordinaryCount--;

@@ -1,12 +1,12 @@
 /**
- * The admin port: health, metrics, and a list of what is there. The main thread serves it, off the
- * path of a check, with Node's own server. `/livez`: the process runs. `/readyz`: checks are
- * answered; 503 while weir starts or drains. While a shard worker is being replaced it says
- * `degraded`, with a 200, because checks are answered all the same. `/metrics`: see `metrics.ts`.
+ * The admin port: health, metrics, and a list of its paths. The main thread serves it with Node's
+ * HTTP server. `/livez`: the process runs. `/readyz`: checks are answered; 503 while weir starts or
+ * drains. While a shard worker is replaced its status is `degraded` with a 200, because checks are
+ * still answered. `/metrics`: see `metrics.ts`.
  *
- * These three are probes: they are answered whatever the header `Host` says. All other paths are
- * protected against DNS rebinding, by which a browser calls the port under a name of an attacker:
- * `Host` must be an address, localhost or a configured name, and `Origin` must not be foreign.
+ * These three are probes: they are answered under any header `Host`. All other paths are protected
+ * against DNS rebinding, by which a browser calls the port under an attacker's name: `Host` must be
+ * an address, localhost or a configured name, and `Origin` must be absent or the port's own.
  */
 
 import {
@@ -20,12 +20,13 @@ import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { AdminConnections } from './admin-connections.ts';
+import type { WorkersView } from './engine-view.ts';
 
-export type AdminState = 'starting' | 'ready' | 'draining';
+type AdminState = 'starting' | 'ready' | 'draining';
 
-/** What the admin port reports on, as soon as it exists. */
+/** Where the admin port reads from. Absent until the shard workers are started. */
 export interface AdminSources {
-  workers: { workerCount: number; runningCount: number; replacementCount: number };
+  workers: WorkersView;
   metrics: { contentType: string; text(): Promise<string> };
 }
 
@@ -38,7 +39,7 @@ interface AdminResponse {
 
 interface Route {
   path: string;
-  /** What it is, for the list at `/`. */
+  /** For the list at `/`. */
   description: string;
   isProbe: boolean;
   respond: () => AdminResponse | Promise<AdminResponse>;
@@ -63,7 +64,7 @@ export class AdminServer {
   readonly #server: Server;
   readonly #hosts: ReadonlySet<string>;
   readonly #connections = new AdminConnections();
-  /** Connections with a request that is not answered. */
+  /** Connections with a request that is not answered yet. */
   readonly #busySockets = new WeakSet<Socket>();
   #metricsText: Promise<string> | undefined;
   readonly #routes: readonly Route[] = [
@@ -93,7 +94,7 @@ export class AdminServer {
     },
   ];
 
-  /** @param hosts names that the header `Host` may have, beside addresses and localhost */
+  /** @param hosts names accepted in the header `Host`, beside addresses and localhost */
   constructor(hosts: readonly string[]) {
     this.#hosts = new Set(['localhost', ...hosts].map((host) => host.toLowerCase()));
     const options: ServerOptions = {
@@ -103,7 +104,7 @@ export class AdminServer {
       connectionsCheckingInterval: ADMIN_REQUEST_TIMEOUT_MS / 5,
     };
     this.#server = createServer(options, (req, res) => void this.#handleRequest(req, res));
-    // Of a client that does not read its answer.
+    // This closes connections whose client does not read its response.
     this.#server.timeout = ADMIN_REQUEST_TIMEOUT_MS;
     this.#server.on('connection', (socket) => this.#connections.add(socket));
   }
@@ -124,7 +125,7 @@ export class AdminServer {
   }
 
   async #handleRequest(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    // Node reads on behind a request that is not answered: thousands of answers from 64 KiB.
+    // Node reads pipelined requests before the first is answered: thousands of them in 64 KiB.
     if (this.#busySockets.has(req.socket)) {
       req.socket.destroy();
       return;
@@ -133,15 +134,15 @@ export class AdminServer {
     res.once('finish', () => this.#busySockets.delete(req.socket));
     const path = (req.url ?? '').split('?', 1)[0];
     const route = this.#routes.find((known) => known.path === path);
-    const isAdmitted = this.#connections.allow(req.socket, route?.isProbe === true);
-    // A request that came right behind this one has closed the connection by then.
+    const isAllowed = this.#connections.allow(req.socket, route?.isProbe === true);
+    // By the next turn, a pipelined request behind this one has closed the connection.
     await nextEventLoopTurn();
     if (req.socket.destroyed) return;
-    const answer = isAdmitted ? await this.#respond(req, path, route) : this.#tooManyConnections();
-    const { status, type, text, headers } = answer;
+    const response = isAllowed ? await this.#respond(req, path, route) : this.#tooManyConnections();
+    const { status, type, text, headers } = response;
     const length = Buffer.byteLength(text);
     res.writeHead(status, { 'Content-Type': type, 'Content-Length': length, ...headers });
-    // To a HEAD request Node.js sends the head alone.
+    // Node sends no body to a HEAD request.
     res.end(text);
   }
 
@@ -150,13 +151,13 @@ export class AdminServer {
     path: string,
     route: Route | undefined,
   ): Promise<AdminResponse> {
-    const fault = route?.isProbe ? undefined : this.#forbiddenReason(req);
-    if (fault !== undefined) return errorResponse(403, fault);
+    const reason = route?.isProbe ? undefined : this.#forbiddenReason(req);
+    if (reason !== undefined) return errorResponse(403, reason);
     if (route === undefined) {
-      return errorResponse(404, `there is no ${path}; there are ${this.#paths().join(', ')}`);
+      return errorResponse(404, `there is no ${path}; paths: ${this.#paths().join(', ')}`);
     }
     if (req.method !== 'GET' && req.method !== 'HEAD') {
-      const message = `${path} takes the methods GET and HEAD, not ${req.method}`;
+      const message = `${path} accepts the methods GET and HEAD; got ${req.method}`;
       return errorResponse(405, message, { Allow: 'GET, HEAD' });
     }
     return route.respond();
@@ -181,9 +182,9 @@ export class AdminServer {
 
   async #respondWithMetrics(): Promise<AdminResponse> {
     if (this.sources === undefined)
-      return errorResponse(503, 'weir starts; there are no metrics yet');
+      return errorResponse(503, 'weir is starting; there are no metrics yet');
     const { metrics } = this.sources;
-    // One text for all requests that have come before it is begun, so that many cost as one.
+    // All requests that arrive before the text is begun share it, so that many cost as one.
     this.#metricsText ??= nextEventLoopTurn().then(() => {
       this.#metricsText = undefined;
       return metrics.text();
@@ -197,30 +198,28 @@ export class AdminServer {
 
   #readiness(): object {
     if (this.sources === undefined) return { status: this.state };
-    const {
-      workerCount: wanted,
-      runningCount: running,
-      replacementCount: replaced,
-    } = this.sources.workers;
-    const isDegraded = this.state === 'ready' && running < wanted;
+    const { workerCount, runningCount, replacementCount } = this.sources.workers;
+    const isDegraded = this.state === 'ready' && runningCount < workerCount;
     return {
       status: isDegraded ? 'degraded' : this.state,
-      workers: { wanted, running, replaced },
+      workers: { wanted: workerCount, running: runningCount, replaced: replacementCount },
     };
   }
 
-  /** @returns why a request is refused, if it is */
+  /** @returns why the request is rejected; undefined where it is not */
   #forbiddenReason({ headers: { host = '', origin } }: IncomingMessage): string | undefined {
     const name = host.replace(/:\d+$/, '').toLowerCase();
     const isAddress = isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
     if (!isAddress && !this.#hosts.has(name)) {
       const names = [...this.#hosts].filter((known) => isIP(known) === 0);
-      const accepted = `IP addresses, ${names.join(', ')} (WEIR_ADMIN_HOSTS adds names)`;
-      return `the header Host has the name ${formatValue(name)}; accepted are ${accepted}`;
+      return (
+        `the header Host must have an IP address or one of the names ${names.join(', ')}` +
+        ` (WEIR_ADMIN_HOSTS adds names); got ${formatValue(name)}`
+      );
     }
     const own = `http://${host.toLowerCase()}`;
     if (origin === undefined || origin.toLowerCase() === own) return undefined;
-    return `the header Origin is ${formatValue(origin)}; accepted is ${formatValue(own)}, or none`;
+    return `the header Origin must be ${formatValue(own)} or absent; got ${formatValue(origin)}`;
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * The log at level debug, for an operator who looks for the reason why something does not work: it
- * has settings, operations, publications, and reports of acceptors. Identifiers and keys are
- * left out; a key that a client has put into some other place is replaced.
+ * The log at level debug: settings, API operations, publications, and error responses reported by
+ * acceptors. Identifiers and keys are never logged; a key that a client sent in another field or in
+ * a path is replaced.
  */
 
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
@@ -13,14 +13,14 @@ import type { Publication } from '../registry/publication.ts';
 import type { DebugRecord } from '../server/messages.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 
-/** A key as weir makes them, or the beginning of one. */
+/** A key made by weir, or the beginning of one. */
 const KEY_PATTERN = /weir(?:_|%5f)[\w%-]{8,}/gi;
 const REDACTED_KEY = '[key]';
 
 export class DebugLog {
   readonly #log: Log;
   readonly #clock: Clock;
-  /** Finds the configured root key in a message or a path. */
+  /** Matches the configured root key in a message or a path. */
   readonly #rootKeyPattern: RegExp | undefined;
 
   constructor(log: Log, clock: Clock, rootKey: string | undefined) {
@@ -29,17 +29,17 @@ export class DebugLog {
     this.#rootKeyPattern = rootKey === undefined ? undefined : keyPattern(rootKey);
   }
 
-  /** Each setting and its source. */
-  logSettings(loaded: LoadedSettings): void {
+  /** Logs each setting with its source. */
+  logSettings(settings: LoadedSettings): void {
     for (const name of SETTING_NAMES) {
-      if (loaded[name] === undefined) continue;
-      const value = annotations(name).secret ? '[secret]' : loaded[name];
-      const from = loaded.sources.get(name);
-      this.#log.debug({ setting: environmentName(name), value, from }, 'setting');
+      if (settings[name] === undefined) continue;
+      const value = annotations(name).secret ? '[secret]' : settings[name];
+      const source = settings.sources.get(name);
+      this.#log.debug({ setting: environmentName(name), value, source }, 'setting');
     }
   }
 
-  /** Does an operation, and logs its result. */
+  /** Runs an operation, and logs its result. */
   async runOperation(
     request: OperationRequest,
     run: (request: OperationRequest) => Promise<OperationResult>,
@@ -54,18 +54,18 @@ export class DebugLog {
     return result;
   }
 
-  /** A publication begins. @returns what to call when all acceptors have switched to it */
+  /** @returns what to call when the publication is active on all acceptors */
   startPublication(version: number, publication: Publication): () => void {
     const startedMs = this.#clock.monotonicMs();
     return () => this.#logActivation(version, publication, this.#clock.monotonicMs() - startedMs);
   }
 
-  /** What an acceptor reports. */
+  /** Logs a record that an acceptor has sent. */
   logAcceptorRecord(acceptor: number, { text, fields }: DebugRecord): void {
-    const shown = Object.entries(fields).map(([name, value]) => {
+    const redacted = Object.entries(fields).map(([name, value]) => {
       return [name, typeof value === 'string' ? this.#redactKeys(value) : value];
     });
-    this.#log.debug({ acceptor, ...Object.fromEntries(shown) }, text);
+    this.#log.debug({ acceptor, ...Object.fromEntries(redacted) }, text);
   }
 
   #logActivation(version: number, publication: Publication, ms: number): void {
@@ -96,19 +96,19 @@ export class DebugLog {
   }
 
   #redactKeys(text: string): string {
-    const stripped = text.replace(KEY_PATTERN, REDACTED_KEY);
+    const redacted = text.replace(KEY_PATTERN, REDACTED_KEY);
     return this.#rootKeyPattern === undefined
-      ? stripped
-      : stripped.replace(this.#rootKeyPattern, REDACTED_KEY);
+      ? redacted
+      : redacted.replace(this.#rootKeyPattern, REDACTED_KEY);
   }
 }
 
-/** So much of a key gives it away: a message may quote the beginning of a long path. */
+/** The match needs only this many characters: a message may quote the beginning of a long path. */
 const KEY_PREFIX_CHARACTERS = 8;
 
 /**
- * A key as JSON or a URL may spell it, from its beginning to the end of the word. Slashes that
- * follow one another are one in a path.
+ * Matches a key in each way that JSON or a URL may escape it, from its beginning to the end of the
+ * word. Consecutive slashes of the key count as one, as in a path.
  */
 function keyPattern(key: string): RegExp {
   const beginning = [...key.slice(0, KEY_PREFIX_CHARACTERS)].map((character) => {

@@ -1,8 +1,7 @@
 /**
- * What was decided, by namespace, and what gateways were answered where there was nothing to
- * decide. A namespace has series of its own while it is among the first METRIC_NAMESPACES_MAX; the
- * others share OTHER_NAMESPACE, a name that no namespace can have. A new one appears when it is
- * durable.
+ * Series of decisions by namespace, and of gateway checks in which weir failed. The first
+ * METRIC_NAMESPACES_MAX namespaces have series of their own; the others share OTHER_NAMESPACE, a
+ * name that no namespace can have. A new namespace appears when it is durable.
  */
 
 import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
@@ -23,26 +22,26 @@ export function registerDecisionSeries(
   acceptors: readonly AcceptorStats[],
   registry: Registry,
 ): void {
-  /** Of each namespace, what all acceptors have counted. @param at one of TALLY */
-  const byNamespace = (at: number, labels: Record<string, string> = {}): Sample[] => {
+  /** @param stat one of NAMESPACE_STAT */
+  const byNamespace = (stat: number, labels: Record<string, string> = {}): Sample[] => {
     const rows = [
       ...registry.statsRowNames().entries(),
       [OTHER_NAMESPACES_ROW, OTHER_NAMESPACE] as const,
     ];
     return rows.map(([row, namespace]) => {
-      const sum = acceptors.reduce((total, lane) => total + lane.namespaceRow(row)[at], 0);
-      return [{ namespace, ...labels }, sum];
+      const total = acceptors.reduce((sum, stats) => sum + stats.namespaceRow(row)[stat], 0);
+      return [{ namespace, ...labels }, total];
     });
   };
-  const byOutcome = (name: string, help: string, admitted: number, refused: number) => {
+  const byOutcome = (name: string, help: string, allowed: number, denied: number) => {
     series.counter(name, help, ['namespace', 'outcome'], () => [
-      ...byNamespace(admitted, { outcome: 'admitted' }),
-      ...byNamespace(refused, { outcome: 'refused' }),
+      ...byNamespace(allowed, { outcome: 'allowed' }),
+      ...byNamespace(denied, { outcome: 'denied' }),
     ]);
   };
   byOutcome(
     'weir_decisions_total',
-    'Checks decided, by namespace and outcome.',
+    'Decisions, by namespace and outcome.',
     NAMESPACE_STAT.allowed,
     NAMESPACE_STAT.denied,
   );
@@ -53,24 +52,24 @@ export function registerDecisionSeries(
     NAMESPACE_STAT.tokensDenied,
   );
   series.counter(
-    'weir_shadow_refusals_total',
-    'Checks of gateways that were refused, and let through by a policy that only tries.',
+    'weir_shadow_denials_total',
+    'Gateway checks that were denied, whose request a policy with shadow let pass.',
     ['namespace'],
     () => byNamespace(NAMESPACE_STAT.shadowDenials),
   );
   series.counter(
     'weir_unidentified_checks_total',
-    'Checks of gateways whose callers their policy could not tell from others.',
+    'Gateway checks whose request lacked what the policy identifies clients by.',
     ['namespace'],
     () => byNamespace(NAMESPACE_STAT.unidentifiedChecks),
   );
   series.counter(
     'weir_gateway_failures_total',
-    'Checks of gateways in which weir failed, by what their policy had them answered.',
-    ['answer'],
+    'Gateway checks in which weir failed, by the decision that onError of the policy made.',
+    ['decision'],
     () => [
-      [{ answer: 'allow' }, totalOf(acceptors, ACCEPTOR_STAT.failuresAllowed)],
-      [{ answer: 'deny' }, totalOf(acceptors, ACCEPTOR_STAT.failuresDenied)],
+      [{ decision: 'allow' }, totalOf(acceptors, ACCEPTOR_STAT.failuresAllowed)],
+      [{ decision: 'deny' }, totalOf(acceptors, ACCEPTOR_STAT.failuresDenied)],
     ],
   );
 }

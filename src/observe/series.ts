@@ -1,8 +1,14 @@
-/** Series of metrics, each of which is read from its source when somebody asks. */
+/** Metric series whose values are read from their source at each scrape. */
 
-import { Counter, Gauge, type LabelValues, type Metric, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type LabelValues, Registry } from 'prom-client';
 
 export type Sample = [labels: LabelValues<string>, value: number];
+
+/** Counts by bucket, one more than there are bounds, and the sum of all observed values. */
+export interface HistogramValues {
+  counts: readonly number[];
+  sum: number;
+}
 
 export class MetricSeries {
   readonly contentType: string;
@@ -16,16 +22,10 @@ export class MetricSeries {
     return this.#registry.metrics();
   }
 
-  register(metric: Metric): void {
-    this.#registry.registerMetric(metric);
-  }
-
-  /** A counter without labels. */
   unlabeledCounter(name: string, help: string, read: () => number): void {
     this.counter(name, help, [], () => [[{}, read()]]);
   }
 
-  /** A gauge without labels. */
   unlabeledGauge(name: string, help: string, read: () => number): void {
     this.gauge(name, help, [], () => [[{}, read()]]);
   }
@@ -54,5 +54,47 @@ export class MetricSeries {
         for (const [labels, value] of read()) this.set(labels, value);
       },
     });
+  }
+
+  /** @param bounds the upper bounds of the buckets; the last bucket has none */
+  histogram(
+    name: string,
+    help: string,
+    bounds: readonly number[],
+    read: () => HistogramValues,
+  ): void {
+    this.#registry.registerMetric(new ReadHistogram(name, help, bounds, read));
+  }
+}
+
+/** A histogram whose values are counted elsewhere: prom-client's own counts each observation. */
+class ReadHistogram extends Histogram {
+  readonly #name: string;
+  readonly #help: string;
+  readonly #bounds: readonly number[];
+  readonly #read: () => HistogramValues;
+
+  constructor(name: string, help: string, bounds: readonly number[], read: () => HistogramValues) {
+    super({ name, help, registers: [] });
+    this.#name = name;
+    this.#help = help;
+    this.#bounds = bounds;
+    this.#read = read;
+  }
+
+  /** Overrides what the registry calls for the text format. */
+  async getForPromString() {
+    const name = this.#name;
+    const { counts, sum } = this.#read();
+    const values: Awaited<ReturnType<Histogram['get']>>['values'] = [];
+    let total = 0;
+    for (const [bucket, count] of counts.entries()) {
+      total += count;
+      const le = this.#bounds[bucket] ?? '+Inf';
+      values.push({ metricName: `${name}_bucket`, labels: { le }, value: total });
+    }
+    values.push({ metricName: `${name}_sum`, labels: {}, value: sum });
+    values.push({ metricName: `${name}_count`, labels: {}, value: total });
+    return { name, help: this.#help, type: 'histogram', values, aggregator: 'sum' };
   }
 }

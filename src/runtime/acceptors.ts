@@ -289,7 +289,7 @@ export class Acceptors {
         signs === acceptor.lastHeartbeats ? acceptor.missedHeartbeats + 1 : 0;
       acceptor.lastHeartbeats = signs;
       if (acceptor.missedHeartbeats >= MISSED_HEARTBEATS_MAX) {
-        killProcess(`acceptor ${index} hangs: no sign of life for ${UNRESPONSIVE_MS} ms`);
+        killProcess(`acceptor ${index} is unresponsive: no heartbeat for ${UNRESPONSIVE_MS} ms`);
       }
     }
   }

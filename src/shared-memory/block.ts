@@ -1,20 +1,20 @@
 /**
- * How every buffer of shared memory begins: with int32 words of which the first two are a magic
- * number and the version of its layout. The main thread allocates it; who attaches checks that it
- * is what it should be. Where its words lie is drawn in the layout file of each.
+ * The header of shared buffers: int32 words, of which the first two are a magic number and the
+ * version of the layout. A thread that attaches compares the header with what it expects, and gets
+ * a MemoryError where they differ. The layout file of each buffer draws the other words.
  */
 
 import { MemoryError } from '../core/errors.ts';
 
-/** The offsets in words of what a header holds. */
+/** The offsets of header fields in words. */
 type HeaderOffsets<K extends string> = Readonly<Record<K | 'magic' | 'version', number>>;
-/** What it holds there, as far as it is known. */
+/** The values of header fields. Magic number and version are required. */
 type HeaderValues<K extends string> = HeaderOffsets<never> & Readonly<Partial<Record<K, number>>>;
 
-/** A buffer that outgrows its predecessor is so much larger than it has to be. */
+/** A new buffer has this multiple of the bytes that are needed, so that tables can grow in it. */
 const GROWTH_FACTOR = 2;
 
-/** Allocates zeros behind a header. */
+/** Allocates a zeroed buffer with a header. */
 export function allocateMemory<K extends string>(
   bytes: number,
   header: HeaderOffsets<K>,
@@ -26,9 +26,9 @@ export function allocateMemory<K extends string>(
 }
 
 /**
- * Memory to be written anew, whose header comes last: until then nobody can attach to it.
- * @param spare a buffer that nobody reads any more, if there is one
- * @returns the spare one where it is large enough, else a larger one
+ * Finds a buffer to be written from scratch. No thread can attach until `writeHeader` is called.
+ * @param spare a buffer without readers, if there is one
+ * @returns the spare buffer where it is large enough, else a larger one
  */
 export function reuseMemory(
   bytes: number,
@@ -41,7 +41,7 @@ export function reuseMemory(
   return spare;
 }
 
-/** Writes the values of a header, the magic number after all that was written before. */
+/** Writes a header. The magic number comes last and publishes everything written before. */
 export function writeHeader<K extends string>(
   buffer: SharedArrayBuffer,
   header: HeaderOffsets<K>,
@@ -56,8 +56,8 @@ export function writeHeader<K extends string>(
 
 /**
  * @param name names the buffer in an error
- * @param expected what its header must hold; its length is for the caller to check
- * @throws MemoryError when it holds anything else
+ * @param expected the expected header; the caller checks the length of the buffer
+ * @throws MemoryError when a header field has another value
  */
 export function attachMemory<K extends string>(
   buffer: SharedArrayBuffer,

@@ -1,43 +1,41 @@
 /**
- * The only reader of clocks.
+ * Weir's time, and the only code that reads clocks.
  *
- * weir's time is wall time carried by the monotonic clock, from an anchor in the control words that
- * all threads share. The main thread compares it with the system's clock every CLOCK_TICK_MS and
- * publishes another anchor where they differ:
+ * Weir's time is wall time, carried forward by the monotonic clock from an anchor in the control
+ * words. The main thread compares it with the system clock every CLOCK_TICK_MS, and publishes a new
+ * anchor where they differ:
  *
- *   system ahead    followed at once; at worst one window is fresh too early
- *   system behind   absorbed by running up to 10 % slow until level, so no spent window comes back
+ *   system ahead    weir's time jumps to it; at worst one window starts too early
+ *   system behind   weir's time runs up to 10 % slow until both agree, so no used window comes back
  *
- * Two anchors are written in turn, and a sequence number says which one is in force. A reader
- * takes the anchor of the number it saw and looks again: unchanged, the anchor was whole, since the
- * next publication writes the other one. What it reads is at most one tick old.
- *
- * When the main thread stops, time goes on from the last anchor, blind to steps of the system
- * clock.
+ * The two anchors are written in turn; a sequence number says which one is active. A reader reads
+ * the number, the anchor, and the number again: if it has not changed, the anchor was not written
+ * meanwhile. What it reads is at most one tick old. If the main thread stops, time goes on from the
+ * last anchor and does not follow steps of the system clock.
  */
 
 import { performance } from 'node:perf_hooks';
 import { ANCHOR, CONTROL, type Control } from './control.ts';
 
-/** Differences within it are the noise of a system clock that is read in whole milliseconds. */
+/** Smaller differences are noise: the system clock is read in whole milliseconds. */
 const NOISE_TOLERANCE_MS = 1.5;
 const MIN_RATE = 0.9;
-/** A clock that is this far ahead, or further, runs at the slowest rate. */
+/** From this difference on, weir's time runs at the slowest rate. */
 const MIN_RATE_AHEAD_MS = 100;
 
-/** Two readings of a clock that are no further apart were made without a stop in between. */
+/** Two readings at most this far apart: the thread was not suspended between them. */
 const READ_GAP_MAX_MS = 0.1;
 const READ_TRIES_MAX = 100;
 
-/** The system's clock, Unix time in ms, for whoever has no part in weir's. */
+/** The system clock, Unix time in ms, for code that runs without weir's time. */
 export function systemMs(): number {
   return Date.now();
 }
 
-/** The last time that ISO 8601 can say, as JavaScript has it. */
+/** The latest time that a JavaScript Date can hold. */
 const ISO_TIME_MAX_MS = 8_640_000_000_000_000;
 
-/** A time as ISO 8601 in UTC, for people. @param ms Unix time */
+/** Formats a time as ISO 8601 in UTC. @param ms Unix time */
 export function isoTime(ms: number): string {
   if (ms > ISO_TIME_MAX_MS) return `${ms} ms`;
   return new Date(ms).toISOString().replace('.000Z', 'Z');
@@ -46,7 +44,7 @@ export function isoTime(ms: number): string {
 export interface Anchor {
   monotonicMs: number;
   wallMs: number;
-  /** Milliseconds of wall time for one of monotonic time. */
+  /** Milliseconds of wall time per millisecond of monotonic time. */
   rate: number;
 }
 
@@ -54,7 +52,7 @@ export function wallAt(anchor: Anchor, monotonicMs: number): number {
   return anchor.wallMs + (monotonicMs - anchor.monotonicMs) * anchor.rate;
 }
 
-/** The anchor to publish next, pure: time under it never runs back and meets the system's. */
+/** The next anchor: under it time never runs backwards, and approaches the system clock. Pure. */
 export function nextAnchor(anchor: Anchor, monotonicMs: number, systemMs: number): Anchor {
   const wallMs = wallAt(anchor, monotonicMs);
   const ahead = wallMs - systemMs;
@@ -65,8 +63,8 @@ export function nextAnchor(anchor: Anchor, monotonicMs: number, systemMs: number
 }
 
 /**
- * Reads one clock between two readings of another, until they lie close together: a thread that was
- * stopped in between would take the time of its stop for a difference of the clocks.
+ * Reads one clock between two readings of another, and repeats until the two are close together.
+ * Otherwise the time for which the thread was suspended would look like a clock difference.
  */
 function readBetween<T>(now: () => number, read: () => T): { value: T; atMs: number } {
   for (let tries = 0; ; tries++) {
@@ -79,7 +77,7 @@ function readBetween<T>(now: () => number, read: () => T): { value: T; atMs: num
   }
 }
 
-/** One monotonic clock for all threads: `performance.now()` counts from each thread's own start. */
+/** A monotonic clock that all threads share: `performance.now()` starts at 0 in each thread. */
 export class MonotonicClock {
   readonly #offsetMs: number;
 
@@ -97,7 +95,7 @@ export class MonotonicClock {
   }
 }
 
-/** weir's time, for any thread. */
+/** Reads weir's time, in any thread. */
 export class Clock {
   readonly #monotonic = new MonotonicClock();
   readonly #words: Int32Array;
@@ -115,31 +113,31 @@ export class Clock {
     return this.wallMs(this.#monotonic.nowMs());
   }
 
-  /** A moment, for durations and for `wallMs`: milliseconds with a fraction, since no date. */
+  /** A point in time for durations and for `wallMs`: fractional milliseconds, not a date. */
   monotonicMs(): number {
     return this.#monotonic.nowMs();
   }
 
-  /** Unix time in whole milliseconds at a moment just now. */
+  /** Unix time in whole milliseconds of a recent reading of `monotonicMs`. */
   wallMs(monotonicMs: number): number {
     for (;;) {
       const sequence = Atomics.load(this.#words, CONTROL.clockSequence);
       const anchor = (sequence & 1) === 0 ? this.#evenAnchor : this.#oddAnchor;
-      const since = monotonicMs - anchor[ANCHOR.monotonicMs];
-      const wallMs = anchor[ANCHOR.wallMs] + since * anchor[ANCHOR.rate];
+      const elapsedMs = monotonicMs - anchor[ANCHOR.monotonicMs];
+      const wallMs = anchor[ANCHOR.wallMs] + elapsedMs * anchor[ANCHOR.rate];
       if (Atomics.load(this.#words, CONTROL.clockSequence) === sequence) return Math.floor(wallMs);
     }
   }
 }
 
-/** Keeps the anchor; the main thread has the only one and calls `tick` every CLOCK_TICK_MS. */
+/** Publishes the anchors. The main thread has the only one and calls `tick` every CLOCK_TICK_MS. */
 export class ClockPublisher {
   readonly #monotonic = new MonotonicClock();
   readonly #control: Control;
   #anchor: Anchor;
   #sequence = 0;
 
-  /** @param lastRunMs the time in the last run; a system clock behind it is ignored */
+  /** @param lastRunMs the latest time of the last run; weir's time never starts before it */
   constructor(control: Control, lastRunMs = 0) {
     this.#control = control;
     const { value, atMs } = this.#readSystemClock();
@@ -150,25 +148,25 @@ export class ClockPublisher {
   tick(): void {
     const { value, atMs } = this.#readSystemClock();
     const next = nextAnchor(this.#anchor, atMs, value);
-    const levelStill = next.rate === 1 && this.#anchor.rate === 1;
-    const stepped = next.wallMs !== wallAt(this.#anchor, next.monotonicMs);
-    if (levelStill && !stepped) return;
+    const isRateUnchanged = next.rate === 1 && this.#anchor.rate === 1;
+    const hasJumped = next.wallMs !== wallAt(this.#anchor, next.monotonicMs);
+    if (isRateUnchanged && !hasJumped) return;
     this.#anchor = next;
     this.#publish();
   }
 
-  /** Weir's time, in ms with a fraction. */
+  /** Weir's time in fractional ms. */
   nowMs(): number {
     return wallAt(this.#anchor, this.#monotonic.nowMs());
   }
 
-  /** How far weir's time is ahead of the system's, ms. */
+  /** How far weir's time is ahead of the system clock, in ms. */
   offsetMs(): number {
     const { value, atMs } = this.#readSystemClock();
     return wallAt(this.#anchor, atMs) - value;
   }
 
-  /** The system's clock, in the middle of the millisecond that it shows. */
+  /** The system clock, in the middle of the millisecond that it shows. */
   #readSystemClock(): { value: number; atMs: number } {
     return readBetween(
       () => this.#monotonic.nowMs(),

@@ -1,32 +1,21 @@
 /**
- * The control words: one small shared buffer with what all threads must know of each other. The
- * main thread allocates it; every thread attaches. A test pins the numbers.
+ * The control words: one small shared buffer with the clock and the statistics of all threads. The
+ * main thread allocates it, and every thread attaches. A buffer of the wrong size is a MemoryError.
  *
- *   line 0      header      int32: magic | version | acceptors | workers
- *   line 1      clock       int32: sequence, of the anchor in force (at sequence & 1)
- *   line 2, 3   anchors     float64: monotonic ms | wall ms | rate; written by the main thread only
- *   line 4...   lanes       one per acceptor, then one per shard worker: drawn in `lanes.ts`
+ *   line 0      header      int32: acceptors | workers
+ *   line 1      clock       int32: sequence; the active anchor is the one at `sequence & 1`
+ *   line 2, 3   anchors     float64: monotonic ms | wall ms | rate; the main thread is the writer
+ *   line 4...   stats       a block for each acceptor, then for each shard worker; see `stats.ts`
  */
 
 import { CACHE_LINE_BYTES } from '../core/constants.ts';
 import { MemoryError } from '../core/errors.ts';
-import { allocateMemory, attachMemory } from './block.ts';
 import { ACCEPTOR_STATS_BYTES, AcceptorStats, WORKER_STATS_BYTES, WorkerStats } from './stats.ts';
 
-export const CONTROL_MAGIC = 0x57656363; // "Wecc"
-export const CONTROL_VERSION = 4;
+/** Offsets in words. */
+export const CONTROL = { acceptors: 0, workers: 1, clockSequence: 16 } as const;
 
-export const CONTROL = {
-  magic: 0,
-  version: 1,
-  acceptors: 2,
-  workers: 3,
-  clockSequence: 16,
-} as const;
-
-const HEADER = { magic: CONTROL_MAGIC, version: CONTROL_VERSION };
-
-/** Offsets in doubles from an anchor's line. */
+/** Offsets in doubles from the start of an anchor. */
 export const ANCHOR = { monotonicMs: 0, wallMs: 1, rate: 2 } as const;
 
 const ANCHORS_FIRST_LINE = 2;
@@ -37,19 +26,22 @@ function controlBytes(acceptors: number, workers: number): number {
 }
 
 export function allocateControl(acceptors: number, workers: number): SharedArrayBuffer {
-  const values = { ...HEADER, acceptors, workers };
-  return allocateMemory(controlBytes(acceptors, workers), CONTROL, values);
+  const buffer = new SharedArrayBuffer(controlBytes(acceptors, workers));
+  const words = new Int32Array(buffer);
+  words[CONTROL.acceptors] = acceptors;
+  words[CONTROL.workers] = workers;
+  return buffer;
 }
 
-/** @throws MemoryError when the buffer is not a set of control words of this version */
 export class Control {
   readonly acceptorCount: number;
   readonly workerCount: number;
   readonly words: Int32Array;
   readonly #buffer: SharedArrayBuffer;
 
+  /** @throws MemoryError when the size of the buffer does not fit its header */
   constructor(buffer: SharedArrayBuffer) {
-    const words = attachMemory(buffer, 'the control words', CONTROL, HEADER);
+    const words = new Int32Array(buffer);
     this.acceptorCount = words[CONTROL.acceptors];
     this.workerCount = words[CONTROL.workers];
     if (buffer.byteLength !== controlBytes(this.acceptorCount, this.workerCount)) {
@@ -67,7 +59,7 @@ export class Control {
     return new Float64Array(this.#buffer, (ANCHORS_FIRST_LINE + index) * CACHE_LINE_BYTES, 3);
   }
 
-  /** The lane of an acceptor, counted from 0. */
+  /** @param index of the acceptor, from 0 */
   acceptorStats(index: number): AcceptorStats {
     if (!(index >= 0 && index < this.acceptorCount))
       throw new Error(`there is no acceptor ${index}`);
@@ -78,7 +70,7 @@ export class Control {
     return Array.from({ length: this.acceptorCount }, (_, index) => this.acceptorStats(index));
   }
 
-  /** The lane of a shard worker, counted from 0. */
+  /** @param index of the shard worker, from 0 */
   workerStats(index: number): WorkerStats {
     if (!(index >= 0 && index < this.workerCount)) throw new Error(`there is no worker ${index}`);
     const workers = STATS_OFFSET + this.acceptorCount * ACCEPTOR_STATS_BYTES;

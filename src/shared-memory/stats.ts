@@ -1,21 +1,22 @@
 /**
- * The lanes of the control words: what each thread shows of itself. A lane has one writer, so what
- * it counts are plain stores: another thread reads a value that was true a moment ago, never a
- * mixture (aligned 64-bit stores). No check is decided by them: they are for metrics, the log, and
- * as signs of life. Written by others are only the bell of a worker and its word to stop.
+ * The stats blocks of the control words: what each thread counts about itself. A block has one
+ * writer, which uses plain stores of aligned 64-bit values. Another thread reads a value that was
+ * right a moment ago, never a torn one. Metrics, the log and heartbeats read the blocks; decisions
+ * do not. Other threads write only two words of a worker: its wake-up flag and its stop flag.
  *
- *   acceptor    line 0     int32: heartbeat, wraps | connections open now
- *               then       float64: counts, one for each name in COUNT
- *               then       float64: errors answered, one for each code in ERRORS
- *               then       float64: checks by duration, one for each of LATENCY_US and one beyond;
- *                          the sum of all durations in ms
- *               then       float64: namespaces, a row of TALLY each; the last row is of all others
+ *   acceptor    line 0     int32: heartbeat, wraps | open connections
+ *               then       float64: one count for each name in ACCEPTOR_STAT
+ *               then       float64: errors sent, one count for each code in ERRORS
+ *               then       float64: check requests by latency, one count for each of
+ *                          LATENCY_BOUNDS_US and one above; the sum of all latencies in ms
+ *               then       float64: one row of NAMESPACE_STAT for each namespace; the last row is
+ *                          for all other namespaces
  *
- *   worker      line 0     int32: heartbeat, wraps | incarnation | thread | at the disk
- *               line 1     int32: bell, of `bell.ts` | stop
- *               then       float64: counts, one for each name in WORK
+ *   worker      line 0     int32: heartbeat, wraps | incarnation | thread id | waiting for disk
+ *               line 1     int32: wake-up flag, see `wake-up.ts` | stop flag
+ *               then       float64: one count for each name in WORKER_STAT
  *
- * Every section begins on a line of its own.
+ * Every section begins on its own cache line.
  */
 
 import { CACHE_LINE_BYTES, METRIC_NAMESPACES_MAX } from '../core/constants.ts';
@@ -23,84 +24,100 @@ import { ERRORS, type ErrorCode } from '../core/errors.ts';
 
 const LINE_DOUBLES = CACHE_LINE_BYTES / 8;
 
-/** What an acceptor counts, each named exactly once. */
-export const ACCEPTOR_STAT = {
-  /** Live counters that made room for a newcomer; newcomers for whom nobody did. */
+/**
+ * An index into the counts of one kind of thread. The property exists in the type only: it keeps a
+ * worker's index from being used on an acceptor's block, and the other way round.
+ */
+type StatIndex<Thread extends string> = number & { readonly thread: Thread };
+export type AcceptorStatIndex = StatIndex<'acceptor'>;
+export type WorkerStatIndex = StatIndex<'worker'>;
+
+const acceptorStats = {
+  /** Live counters evicted to insert a new counter. */
   liveEvictions: 0,
+  /** Checks decided by the full table policy: no slot for a new counter, and none to evict. */
   fullTableDecisions: 1,
-  /** Deductions put into rings, and their tokens; checks put into rings. */
+  /** Deductions put into the queues, and their tokens. */
   deductions: 2,
   deductedTokens: 3,
+  /** Checks put into the queues. */
   queuedChecks: 4,
-  /** Decided in place because a ring was full, or its worker late. */
+  /** Checks decided in place because the queue was full or its worker was late. */
   queueFull: 5,
-  /** Checks taken back from a worker that did not begin them in time. */
+  /** Checks withdrawn from a worker that did not begin them in time. */
   withdrawnChecks: 6,
-  /** Checks whose client was gone before the answer came back. */
+  /** Checks whose client disconnected before the response. */
   undeliveredResponses: 7,
-  /** Checks that an override governed. */
+  /** Checks whose limit came from an override. */
   overriddenChecks: 8,
-  /** Refunds, the tokens that they gave back, and counters that resets have removed. */
   refunds: 9,
   refundedTokens: 10,
+  /** Counters removed by resets. */
   countersReset: 11,
-  /** Not served, for a bound: connections, bodies, operations, clients that do not read. */
+  /** Overload rejections by what had reached its bound. */
   shedConnections: 12,
   shedBodies: 13,
   shedOperations: 14,
   shedUnreadResponses: 15,
-  /** Checks of gateways in which weir failed, by what their policy has them answered. */
+  /** Gateway checks in which weir failed, by the `onError` of their policy. */
   failuresAllowed: 16,
   failuresDenied: 17,
-} as const;
+};
+/** The counts of an acceptor. */
+export const ACCEPTOR_STAT = acceptorStats as Readonly<
+  Record<keyof typeof acceptorStats, AcceptorStatIndex>
+>;
 
-/** What a shard worker counts. */
-export const WORKER_STAT = {
-  /** Deductions made, too late for their window, without room for their counter. */
+const workerStats = {
+  /** Deductions applied; dropped because their window had ended; dropped by a full table. */
   deductionsApplied: 0,
   deductionsWindowEnded: 1,
   deductionsFull: 2,
-  /** The tokens of each. */
+  /** The tokens of these deductions. */
   deductionTokensApplied: 3,
   deductionTokensWindowEnded: 4,
   deductionTokensFull: 5,
-  /** Live counters that made room for a deduction. */
+  /** Live counters evicted to insert the counter of a deduction. */
   liveEvictions: 6,
   /** Checks decided. */
   decisions: 7,
-  /** Entries that a dead worker had in hand: taken up again; given up, where a second one died. */
+  /** Queue entries claimed by a worker that died: processed again; dropped after a second death. */
   entriesRepeated: 8,
   entriesLost: 9,
-  /** Expired counters removed; live ones seen in the last round, which is no running count. */
   expiredCountersRemoved: 10,
+  /** Live counters seen by the last sweep; not a running count. */
   liveCounters: 11,
-  /** Files of checkpoints written; those that could not be, and the system's error, 0 for none. */
+  /** Checkpoint files written; failed attempts; the errno of the last attempt, 0 for none. */
   checkpoints: 12,
   checkpointFailures: 13,
   checkpointErrno: 14,
-  /** What was decided before, in weir's time in ms, is in a file; 0 when nothing is yet. */
+  /** Every decision before this time is in a file. Weir's time in ms; 0 before the first file. */
   checkpointedUntilMs: 15,
-} as const;
+};
+/** The counts of a shard worker. */
+export const WORKER_STAT = workerStats as Readonly<
+  Record<keyof typeof workerStats, WorkerStatIndex>
+>;
 
-/** Upper bounds of the histogram of durations, in us. */
+/** Upper bounds of the latency histogram, in us. */
 export const LATENCY_BOUNDS_US = [
   5, 10, 15, 25, 50, 75, 100, 150, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000,
   250_000, 500_000, 1_000_000,
 ] as const;
 
-/** A row of a namespace. Costs are summed as doubles: exact up to 2^53-1. */
+/** The counts of a namespace. Costs are summed as doubles: exact up to 2^53-1. */
 export const NAMESPACE_STAT = {
   allowed: 0,
   denied: 1,
   tokensAllowed: 2,
   tokensDenied: 3,
-  /** Refused, and let through all the same by a policy that only tries. */
+  /** Denied by a policy with `shadow`, so that the gateway let the request pass. */
   shadowDenials: 4,
-  /** Of callers whom their policy could not tell from others. */
+  /** Gateway checks whose request lacked what the policy identifies clients by. */
   unidentifiedChecks: 5,
 } as const;
 const NAMESPACE_STAT_COUNT = Object.keys(NAMESPACE_STAT).length;
-/** The row of all namespaces that have none of their own. */
+/** The row that all namespaces without a row of their own share. */
 export const OTHER_NAMESPACES_ROW = METRIC_NAMESPACES_MAX;
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
@@ -123,7 +140,7 @@ const CONNECTIONS = 1;
 const INCARNATION = 1;
 const THREAD_ID = 2;
 const WAITING_FOR_DISK = 3;
-/** Offsets in words. */
+/** Offsets in words from the start of the block. */
 export const WAKE_UP_FLAG = CACHE_LINE_BYTES / 4;
 const STOP_FLAG = WAKE_UP_FLAG + 1;
 
@@ -154,14 +171,14 @@ export class AcceptorStats {
   }
 
   /**
-   * A number that moves as long as the thread does anything: its beats, and the checks and errors
-   * that it answered. A loop that is busy with one long turn of requests comes late to its timers.
+   * A number that changes while the thread makes progress: its heartbeats plus the requests that it
+   * answered. An event loop that is busy with one long turn of requests reaches its timers late.
    */
   get heartbeats(): number {
-    let signs = Atomics.load(this.#words, HEARTBEAT);
-    for (const count of this.#latency) signs += count;
-    for (const count of this.#errors) signs += count;
-    return signs;
+    let progress = Atomics.load(this.#words, HEARTBEAT);
+    for (const count of this.#latency) progress += count;
+    for (const count of this.#errors) progress += count;
+    return progress;
   }
 
   /** @param change 1 for a connection opened, -1 for one closed */
@@ -173,17 +190,15 @@ export class AcceptorStats {
     return Atomics.load(this.#words, CONNECTIONS);
   }
 
-  /** @param index one of COUNT */
-  increment(index: number): void {
+  increment(index: AcceptorStatIndex): void {
     this.#counts[index]++;
   }
 
-  /** @param index one of COUNT */
-  add(index: number, amount: number): void {
+  add(index: AcceptorStatIndex, amount: number): void {
     this.#counts[index] += amount;
   }
 
-  get(index: number): number {
+  get(index: AcceptorStatIndex): number {
     return this.#counts[index];
   }
 
@@ -195,7 +210,7 @@ export class AcceptorStats {
     return this.#errors[CODES.indexOf(code)];
   }
 
-  /** A request of checks, one or many, answered after so long. */
+  /** Counts a request of one or more checks that was answered after `durationMs`. */
   recordLatency(durationMs: number): void {
     const latency = this.#latency;
     let bucket = 0;
@@ -204,7 +219,7 @@ export class AcceptorStats {
     latency[LATENCY_BOUNDS_MS.length + 1] += durationMs;
   }
 
-  /** How many checks took at most each of LATENCY_US, and how many longer. */
+  /** Requests by latency bucket: one count for each of LATENCY_BOUNDS_US and one above. */
   get latencyCounts(): Float64Array {
     return this.#latency.slice(0, -1);
   }
@@ -213,27 +228,27 @@ export class AcceptorStats {
     return this.#latency[LATENCY_BOUNDS_US.length + 1];
   }
 
-  /** The row of a namespace, for its writer to count in. */
+  /** The counts of a namespace, for the acceptor to increment. */
   namespaceRow(index: number): Float64Array {
     return this.#rows[index];
   }
 }
 
-/** What all lanes of a kind have counted together. @param index one of COUNT, or of WORK */
-export function totalOf(
-  allStats: readonly { get(index: number): number }[],
-  index: number,
+/** The sum of one count over all blocks of a kind. */
+export function totalOf<Index extends AcceptorStatIndex | WorkerStatIndex>(
+  allStats: readonly { get: (index: Index) => number }[],
+  index: Index,
 ): number {
-  return allStats.reduce((sum, lane) => sum + lane.get(index), 0);
+  return allStats.reduce((sum, stats) => sum + stats.get(index), 0);
 }
 
-/** A row for a namespace that has none in the lane yet. */
+/** The counts of a namespace that has no row in the block yet. */
 export function newNamespaceRow(): Float64Array {
   return new Float64Array(NAMESPACE_STAT_COUNT);
 }
 
 export class WorkerStats {
-  /** The lane as words, for its bell. */
+  /** The int32 words of the block, which the wake-up flag is waited on. */
   readonly words: Int32Array;
   readonly #counts: Float64Array;
 
@@ -254,14 +269,14 @@ export class WorkerStats {
     return Atomics.load(this.words, HEARTBEAT);
   }
 
-  /** A run of this incarnation may begin from now on, and no other; `thread` is 0 until it does. */
+  /** Permits the run of this incarnation and no other; `threadId` is 0 until the run starts. */
   expectRun(incarnation: number): void {
     Atomics.store(this.words, THREAD_ID, 0);
     this.setWaitingForDisk(false);
     Atomics.store(this.words, INCARNATION, incarnation);
   }
 
-  /** A run begins on a thread. @returns false when another one is expected by now */
+  /** Starts a run on a thread. @returns false when another incarnation is expected by now */
   startRun(incarnation: number, threadId: number): boolean {
     if (Atomics.load(this.words, INCARNATION) !== incarnation) return false;
     Atomics.store(this.words, THREAD_ID, threadId);
@@ -272,7 +287,7 @@ export class WorkerStats {
     return Atomics.load(this.words, THREAD_ID);
   }
 
-  /** What it does from now on may wait for the disk, without a sign of life. */
+  /** Announces that the worker may wait for the disk, and then misses heartbeats. */
   setWaitingForDisk(isWaiting: boolean): void {
     Atomics.store(this.words, WAITING_FOR_DISK, isWaiting ? 1 : 0);
   }
@@ -281,7 +296,7 @@ export class WorkerStats {
     return Atomics.load(this.words, WAITING_FOR_DISK) === 1;
   }
 
-  /** Tells the worker to end when its rings are empty. It has to be rung for behind it. */
+  /** Asks the worker to end when its queues are empty. The caller must wake it up afterwards. */
   requestStop(): void {
     Atomics.store(this.words, STOP_FLAG, 1);
   }
@@ -290,16 +305,15 @@ export class WorkerStats {
     return Atomics.load(this.words, STOP_FLAG) === 1;
   }
 
-  /** @param index one of WORK */
-  add(index: number, amount: number): void {
+  add(index: WorkerStatIndex, amount: number): void {
     this.#counts[index] += amount;
   }
 
-  set(index: number, amount: number): void {
+  set(index: WorkerStatIndex, amount: number): void {
     this.#counts[index] = amount;
   }
 
-  get(index: number): number {
+  get(index: WorkerStatIndex): number {
     return this.#counts[index];
   }
 }

@@ -226,7 +226,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
 
     test('makes the checks that it governs asynchronous, and no others', async () => {
-      const figure = () => readMetric(server.adminUrl, 'weir_ring_deductions_total');
+      const figure = () => readMetric(server.adminUrl, 'weir_queue_deductions_total');
       // Where the worker decides, it does so at once, whatever is said.
       const handed = mode === 'in-place' ? 1 : 0;
       const of = { namespaceName: 'async', identifier: 'later_*', limit: 100 };

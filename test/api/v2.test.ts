@@ -321,7 +321,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect((await many([a, b])).passed).toBe(false);
       const counted = async () => {
         const all = await readMetrics(server.adminUrl);
-        return ['admitted', 'refused'].flatMap((outcome) => [
+        return ['allowed', 'denied'].flatMap((outcome) => [
           all.get(figure('weir_decisions_total', outcome)),
           all.get(figure('weir_tokens_total', outcome)),
         ]);

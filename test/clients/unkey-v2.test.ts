@@ -499,13 +499,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     };
     /** How many checks the server has decided; of a new namespace it would count later. */
     const decidedInStored = async () => {
-      const [admitted, refused] = await Promise.all(
-        ['admitted', 'refused'].map((outcome) => {
+      const [allowed, denied] = await Promise.all(
+        ['allowed', 'denied'].map((outcome) => {
           const labels = `{namespace="${STORED.name}",outcome="${outcome}"}`;
           return readMetric(server.adminUrl, `weir_decisions_total${labels}`);
         }),
       );
-      return admitted + refused;
+      return allowed + denied;
     };
     afterEach(() => {
       expect(timedOut).toEqual([]);

@@ -33,8 +33,8 @@ import { type ServerProcess, waitUntil } from '../support/server.ts';
 const ARGS = ['--acceptors', '2', '--workers', '1', '--counters', '65536'];
 const own = useDataDirectory(ARGS);
 
-const readShedCount = ({ adminUrl }: ServerProcess, bound: string) => {
-  return readMetric(adminUrl, `weir_shed_total{bound="${bound}"}`);
+const readShedCount = ({ adminUrl }: ServerProcess, reason: string) => {
+  return readMetric(adminUrl, `weir_shed_total{reason="${reason}"}`);
 };
 /** Each is answered one check. */
 async function countServed(all: readonly HttpConnection[], identifier: string): Promise<number> {

@@ -52,8 +52,8 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
     }
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
-    /** By namespace: decisions and tokens, admitted and refused. */
-    const sums = Array.from({ length: 3 }, () => ({ admitted: [0, 0], refused: [0, 0] }));
+    /** By namespace: decisions and tokens, allowed and denied. */
+    const sums = Array.from({ length: 3 }, () => ({ allowed: [0, 0], denied: [0, 0] }));
     const traffic = new Traffic({
       port: server.port,
       connections: CONNECTIONS,
@@ -65,8 +65,8 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
         const id = below(3) === 0 ? HOT + below(COLD) : below(HOT);
         return preparedChecks[id][below(COSTS.length)];
       },
-      onDecision: ({ id, cost }, admitted) => {
-        const sum = sums[namespaceOf(id)][admitted ? 'admitted' : 'refused'];
+      onDecision: ({ id, cost }, isAllowed) => {
+        const sum = sums[namespaceOf(id)][isAllowed ? 'allowed' : 'denied'];
         sum[0]++;
         sum[1] += cost;
       },
@@ -97,7 +97,7 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
     expect(server.stderr()).not.toContain('raise WEIR_COUNTERS');
 
     for (const [i, sum] of sums.entries()) {
-      for (const outcome of ['admitted', 'refused'] as const) {
+      for (const outcome of ['allowed', 'denied'] as const) {
         const labels = `{namespace="exact_${i}",outcome="${outcome}"}`;
         expect([
           measured.get(`weir_decisions_total${labels}`),
@@ -107,9 +107,9 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
     }
     expect(measured.get('weir_check_duration_seconds_count')).toBe(total);
     expect(measured.get('weir_live_evictions_total')).toBe(0);
-    const inPlace = measured.get('weir_ring_full_total')!;
-    const takenBack = measured.get('weir_ring_taken_back_total')!;
-    const handedOver = measured.get('weir_ring_checks_total')!;
+    const inPlace = measured.get('weir_queue_full_total')!;
+    const takenBack = measured.get('weir_queue_withdrawn_total')!;
+    const handedOver = measured.get('weir_queue_checks_total')!;
     expect(handedOver + inPlace).toBe(mode === 'worker' ? total : 0);
     expect(measured.get('weir_worker_decisions_total')! + takenBack).toBe(handedOver);
   }, 1_200_000);

@@ -169,7 +169,7 @@ describe('sprayed with ten times more identifiers than counters,', () => {
       // All of them are refused once, so that none is forgotten for another of them.
       const each = { namespace: () => 'crowd', limit, cost: limit, times: 2 };
       await spray(server, 10 * COUNTERS, each);
-      const full = 'weir_full_table_answers_total{answer="deny"}';
+      const full = 'weir_full_table_decisions_total{decision="deny"}';
       expect(await readMetric(server.adminUrl, full)).toBeGreaterThan(COUNTERS);
       let lockedOut = 0;
       const newcomers = trialCount(500, 5_000);

@@ -227,7 +227,7 @@ test('a disk that takes no more checkpoints is counted and logged, checks go on,
     for (let id = 0; id < 50; id++) await sendCheck(server.port, bodyOf(id));
     return (await failures()) >= SHARDS;
   });
-  const failing = 'counters cannot be written; a restart would forget them';
+  const failing = 'counters cannot be written; a restart would lose them';
   await waitUntil('the log says so', () => server.stderr().includes(failing));
   expect(server.stderr()).toContain('"error":"EFBIG"');
   limitFiles('unlimited:');

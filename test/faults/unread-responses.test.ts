@@ -60,7 +60,10 @@ describe('a client that does not read', () => {
         null,
         expect.not.stringContaining('weir:'),
       ]);
-      const unread = await readMetric(server.adminUrl, 'weir_shed_total{bound="unread"}');
+      const unread = await readMetric(
+        server.adminUrl,
+        'weir_shed_total{reason="unread_responses"}',
+      );
       recordMeasurement(
         'P7',
         `${what}, unread`,
@@ -134,7 +137,7 @@ describe('a client that does not read', () => {
       `${whole.length} read whole`,
     );
     expect(whole.length).toBe(asked);
-    expect(await readMetric(server.adminUrl, 'weir_shed_total{bound="unread"}')).toBe(0);
+    expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}')).toBe(0);
     expect((await late.send(many)).status).toBe(200);
     late.socket.destroy();
     expect(await server.stop()).toEqual({ code: 0, signal: null });

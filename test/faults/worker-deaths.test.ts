@@ -93,8 +93,8 @@ describe('shard workers that die under load', () => {
       });
       const deaths = await runUnderDeaths(traffic);
       const measured = await readMetrics(server.adminUrl);
-      const repeated = measured.get('weir_entries_repeated_total')!;
-      const lost = measured.get('weir_entries_lost_total')!;
+      const repeated = measured.get('weir_queue_entries_repeated_total')!;
+      const lost = measured.get('weir_queue_entries_lost_total')!;
       const unavailable = traffic.errors.get(503) ?? 0;
       const { maxExcess, falseDenials, tokensMissing } = ledger.report();
       const tried = describeDeaths(deaths);
@@ -166,13 +166,13 @@ describe('shard workers that die under load', () => {
       });
       const deaths = await runUnderDeaths(traffic);
       await waitUntil('the rings are empty', async () => {
-        return (await readMetric(server.adminUrl, 'weir_ring_entries{worker="0"}')) === 0;
+        return (await readMetric(server.adminUrl, 'weir_queue_entries{worker="0"}')) === 0;
       });
       // Only now: the figures of one scrape are read one after the other.
       const measured = await readMetrics(server.adminUrl);
       const figureOf = (name: string) => measured.get(name)!;
       const [repeated, lost] = ['repeated', 'lost'].map((what) => {
-        return figureOf(`weir_entries_${what}_total`);
+        return figureOf(`weir_queue_entries_${what}_total`);
       });
 
       // By identifier, what was admitted is what is used, but for entries in the hand of the dead.
@@ -185,12 +185,12 @@ describe('shard workers that die under load', () => {
         extra += Math.abs(limit - remaining - ledger.tokensAllowed(id, reset));
       }
       // By all, over window boundaries: what was handed over is what was taken out.
-      const outcomes = ['applied', 'past', 'no_room'];
+      const outcomes = ['applied', 'window_ended', 'table_full'];
       const sum = (name: string) =>
         outcomes.reduce((n, outcome) => n + figureOf(`${name}{outcome="${outcome}"}`), 0);
-      const entries = sum('weir_deductions_total') - figureOf('weir_ring_deductions_total');
+      const entries = sum('weir_deductions_total') - figureOf('weir_queue_deductions_total');
       const difference =
-        sum('weir_deduction_tokens_total') - figureOf('weir_ring_deduction_tokens_total');
+        sum('weir_deduction_tokens_total') - figureOf('weir_queue_deduction_tokens_total');
       // Beyond a limit no more is admitted than the rings hold.
       const bound = ACCEPTORS * CHECK_QUEUE_ENTRIES * COST_MAX + lost * COST_MAX;
       const { maxExcess, windows } = ledger.report();
@@ -217,7 +217,7 @@ describe('shard workers that die under load', () => {
       expect(windows).toBeGreaterThan(ROOMY + TIGHT);
       expect(repeated + lost).toBeLessThanOrEqual(deaths.total);
       // A worker that hung left its rings to fill.
-      expect(figureOf('weir_ring_full_total')).toBeGreaterThan(0);
+      expect(figureOf('weir_queue_full_total')).toBeGreaterThan(0);
       await expectCleanStop(server);
     },
     TIMEOUT_MS,

@@ -72,7 +72,7 @@ describe('the admin port', () => {
     const missing = await sendToAdmin('/nothing');
     expect([missing.status, JSON.parse(missing.body)]).toEqual([
       404,
-      { error: `there is no /nothing; there are ${paths.join(', ')}` },
+      { error: `there is no /nothing; paths: ${paths.join(', ')}` },
     ]);
   });
 

@@ -50,8 +50,8 @@ describe('at level debug the log', () => {
     const server = await startWithFile(DEBUG);
     const all = await withRecords(server, 'setting', 20);
     const of = (name: string) => {
-      const { value, from } = all.find(({ setting }) => setting === name) ?? {};
-      return [value, from];
+      const { value, source } = all.find(({ setting }) => setting === name) ?? {};
+      return [value, source];
     };
     expect(of('WEIR_COUNTERS')).toEqual([1024, '--counters']);
     expect(of('WEIR_ON_FULL')).toEqual(['allow', 'WEIR_ON_FULL']);

@@ -46,7 +46,7 @@ const decisions = (namespace: string, outcome: string) => {
 };
 
 describe('the metrics', () => {
-  test('have series of a bounded number of namespaces, and one for all others', async () => {
+  test('have series for a bounded number of namespaces, and one for all others', async () => {
     const body = { identifier: 'a', limit: 3, duration: LONGEST_WINDOW_MS };
     const names = Array.from({ length: 6 }, (_, i) => `new "${i}"`);
     const checkAll = async (namespaces: string[]) => {
@@ -55,25 +55,25 @@ describe('the metrics', () => {
       }
     };
     await checkAll(['stored_7', ...names.slice(0, 2)]);
-    // Who comes first has a row, and nothing orders what acceptors tell.
-    await waitUntil('the first two are kept', async () => {
+    // The first namespaces get rows; acceptors report theirs in no particular order.
+    await waitUntil('the first two are stored', async () => {
       const { total } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       return total === STORED + 2;
     });
     await checkAll(names.slice(2));
     const escaped = names.map((name) => name.replaceAll('"', '\\"'));
     let measured = new Map<string, number>();
-    await waitUntil('all are durable, and counted in their rows', async () => {
+    await waitUntil('all are durable and have their counts', async () => {
       measured = await readMetrics(server.adminUrl);
-      return measured.get(decisions(OTHER_NAMESPACE, 'refused')) === 4 * 2;
+      return measured.get(decisions(OTHER_NAMESPACE, 'denied')) === 4 * 2;
     });
-    expect(measured.get(decisions('stored_7', 'admitted'))).toBe(3);
+    expect(measured.get(decisions('stored_7', 'allowed'))).toBe(3);
     for (const name of escaped.slice(0, 2)) {
-      expect([name, measured.get(decisions(name, 'admitted'))]).toEqual([name, 3]);
+      expect([name, measured.get(decisions(name, 'allowed'))]).toEqual([name, 3]);
     }
     for (const name of escaped.slice(2))
-      expect(measured.has(decisions(name, 'admitted'))).toBe(false);
-    expect(measured.get(decisions(OTHER_NAMESPACE, 'admitted'))).toBe(4 * 3);
+      expect(measured.has(decisions(name, 'allowed'))).toBe(false);
+    expect(measured.get(decisions(OTHER_NAMESPACE, 'allowed'))).toBe(4 * 3);
     const series = [...measured.keys()].filter((name) => name.startsWith('weir_decisions_total'));
     expect(series.length).toBe(2 * (METRIC_NAMESPACES_MAX + 1));
   });
@@ -95,7 +95,7 @@ describe('the metrics', () => {
     ]);
   });
 
-  test('have a histogram of durations from 5 us on, whose count is that of the checks', async () => {
+  test('have a histogram of durations from 5 us on, whose count is the number of checks', async () => {
     const measured = await readMetrics(server.adminUrl);
     const buckets = [...measured].filter(([name]) => {
       return name.startsWith('weir_check_duration_seconds_bucket');
@@ -111,11 +111,11 @@ describe('the metrics', () => {
     expect(measured.get('weir_check_duration_seconds_sum')).toBeGreaterThan(0);
   });
 
-  test('tell how full the table is, and see expired counters go', async () => {
+  test('show how full the table is, and count expired counters', async () => {
     const body = { limit: 3, duration: 1_000 };
     for (let i = 0; i < 50; i++)
       await sendCheck(server.port, { ...body, identifier: `short_${i}` });
-    await waitUntil('they were removed', async () => {
+    await waitUntil('the expired counters are removed', async () => {
       return (await readMetric(server.adminUrl, 'weir_expired_counters_total')) === 50;
     });
     const measured = await readMetrics(server.adminUrl);
@@ -127,12 +127,13 @@ describe('the metrics', () => {
     expect(measured.get('process_resident_memory_bytes')).toBeGreaterThan(1e7);
   });
 
-  test('count what a full table was answered, under the policy in force', async () => {
+  test('count decisions for a full table, by the configured policy', async () => {
     const directory = temporaryDirectory();
     const args = ['--counters', '1024', '--acceptors', '1', '--on-full', 'allow'];
     const small = await startServer(directory, { args });
-    const name = 'weir_full_table_answers_total{answer="allow"}';
-    // Counters that have all refused someone, of more namespaces than one can crowd out.
+    const name = 'weir_full_table_decisions_total{decision="allow"}';
+    // A counter with a denial in its window is protected from eviction while its namespace has at
+    // most half of the slots; so the counters belong to 50 namespaces.
     for (let i = 0; (await readMetric(small.adminUrl, name)) === 0 && i < 200; i++) {
       await Promise.all(
         Array.from({ length: 100 }, async (_, j) => {

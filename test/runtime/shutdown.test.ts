@@ -121,7 +121,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const server = await startFaulty('hang', [...SMALL, '--drain-ms', '100']);
       const { code } = await server.stop();
       expect(code === 0).toBe(false);
-      expect(server.stderr()).toMatch(/did not end|hangs/);
+      expect(server.stderr()).toMatch(/did not end|is unresponsive/);
     });
   });
 
@@ -131,7 +131,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['throw', 'acceptor 0 failed: Error: a fault of the test'],
       ['reject', 'acceptor 0 failed: Error: a fault of the test'],
       ['exit', 'acceptor 0 ended by itself, with code 3'],
-      ['hang', 'acceptor 0 hangs: no sign of life for 1000 ms'],
+      ['hang', 'acceptor 0 is unresponsive: no heartbeat for 1000 ms'],
     ])(
       'that dies or hangs (%s) ends the process, with one sentence and no dump',
       async (fault, sentence) => {

@@ -260,7 +260,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(
       (await ask('/v1/check/refusing', { ...forwardedFor('10.0.0.7'), 'X-Key': 'k' })).status,
     ).toBe(200);
-    const name = 'weir_decisions_total{namespace="refusing",outcome="refused"}';
+    const name = 'weir_decisions_total{namespace="refusing",outcome="denied"}';
     expect(await readMetric(server.adminUrl, name)).toBeGreaterThanOrEqual(2);
   });
 
@@ -271,10 +271,10 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect([answer.body, answer.headers['retry-after']]).toEqual(['', undefined]);
     expect(answer.headers.ratelimit).toContain('r=0;');
     const figure = (name: string) => readMetric(server.adminUrl, name);
-    expect(await figure('weir_shadow_refusals_total{namespace="shadow"}')).toBe(3);
-    expect(await figure('weir_decisions_total{namespace="shadow",outcome="refused"}')).toBe(3);
+    expect(await figure('weir_shadow_denials_total{namespace="shadow"}')).toBe(3);
+    expect(await figure('weir_decisions_total{namespace="shadow",outcome="denied"}')).toBe(3);
     expect((await ask('/v1/auth-request/shadowed')).status).toBe(200);
-    expect(await figure('weir_shadow_refusals_total{namespace="shadowed"}')).toBe(1);
+    expect(await figure('weir_shadow_denials_total{namespace="shadowed"}')).toBe(1);
   });
 
   test('has several windows counted all or not at all', async () => {
@@ -289,7 +289,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     // What one window refuses, the other has not counted.
     expect(refused.headers.ratelimit).toMatch(/^"many-1d";r=0;t=\d+, "many-365d";r=3;t=\d+$/);
     expect(JSON.parse(refused.body)['violated-policies']).toEqual(['many-1d']);
-    const name = 'weir_decisions_total{namespace="many",outcome="refused"}';
+    const name = 'weir_decisions_total{namespace="many",outcome="denied"}';
     expect(await readMetric(server.adminUrl, name)).toBe(3);
   });
 
@@ -491,7 +491,7 @@ describe('policies', () => {
     const idle = Array.from({ length: 40 }, () => connect(server.port, '127.0.0.1').resume());
     for (const socket of idle) socket.on('error', () => {});
     await waitUntil('the port is full', async () => {
-      return (await readMetric(server.adminUrl, 'weir_shed_total{bound="connections"}')) >= 26;
+      return (await readMetric(server.adminUrl, 'weir_shed_total{reason="connections"}')) >= 26;
     });
     expect((await sendGatewayCheck(port, '/v1/check/a', forwardedFor('10.0.0.1'))).status).toBe(
       200,
@@ -523,7 +523,7 @@ describe('policies', () => {
       ).toBe(403);
     }
     const failures = (answer: string) => {
-      return readMetric(server.adminUrl, `weir_gateway_failures_total{answer="${answer}"}`);
+      return readMetric(server.adminUrl, `weir_gateway_failures_total{decision="${answer}"}`);
     };
     expect([await failures('allow'), await failures('deny')]).toEqual([2, 4]);
     await waitUntil('the log says why', () => server.stderr().includes('an internal detail'));

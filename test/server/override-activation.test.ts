@@ -104,7 +104,7 @@ describe('an acknowledged override', () => {
       checks += limits.length;
     }
     admin.close();
-    const rounds = await readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const rounds = await readMetric(server.adminUrl, 'weir_write_transactions_total');
     console.info(`in force: ${CHANGES} changes in ${rounds} rounds, ${checks} checks right after`);
     expect(checks).toBe(CONNECTIONS * CHANGES);
   });
@@ -154,7 +154,7 @@ describe('an acknowledged override', () => {
   });
 
   test('governs the first check on a server that nobody asked anything, one round a change', async () => {
-    const before = await readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const before = await readMetric(server.adminUrl, 'weir_write_transactions_total');
     for (let i = 1; i <= 20; i++) {
       await new Promise((resolve) => setTimeout(resolve, 20));
       const [admin, ...fresh] = Array.from(
@@ -167,11 +167,11 @@ describe('an acknowledged override', () => {
       expect(limits.map(limitIn)).toEqual(fresh.map(() => i));
       for (const line of [admin, ...fresh]) line.close();
     }
-    expect((await readMetric(server.adminUrl, 'weir_write_rounds_total')) - before).toBe(20);
+    expect((await readMetric(server.adminUrl, 'weir_write_transactions_total')) - before).toBe(20);
   });
 
   test('shares its round with all that come at the same time', async () => {
-    const figure = () => readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const figure = () => readMetric(server.adminUrl, 'weir_write_transactions_total');
     const before = await figure();
     const admins = Array.from({ length: 200 }, () => new SequentialConnection(server.port));
     const answers = await Promise.all(
@@ -216,7 +216,7 @@ describe('publications with 100 000 overrides', () => {
       args: ['--counters', '1024', '--acceptors', '2'],
     });
     const rss = () => readMetric(server.adminUrl, 'process_resident_memory_bytes');
-    const rounds = () => readMetric(server.adminUrl, 'weir_write_rounds_total');
+    const rounds = () => readMetric(server.adminUrl, 'weir_write_transactions_total');
     const admin = new SequentialConnection(server.port);
     const publish = async (from: number, to: number) => {
       for (let i = from; i < to; i++) {

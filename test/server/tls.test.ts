@@ -129,7 +129,7 @@ describe('with TLS,', () => {
       async () => (await readMetric(server.adminUrl, 'weir_connections')) === 0,
     );
     expect(remainingOf((await ask(openTls(server)))[0].body)).toBe(999);
-    expect(await readMetric(server.adminUrl, 'weir_shed_total{bound="connections"}')).toBe(20);
+    expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="connections"}')).toBe(20);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 

@@ -1,35 +1,36 @@
-import { expect, test } from 'vitest';
+import { expect, expectTypeOf, test } from 'vitest';
 import { allocateControl, CONTROL, Control } from '../../src/shared-memory/control.ts';
 import {
   ACCEPTOR_STAT,
   ACCEPTOR_STATS_BYTES,
+  type AcceptorStats,
   NAMESPACE_STAT,
+  totalOf,
   WORKER_STAT,
   WORKER_STATS_BYTES,
+  type WorkerStats,
 } from '../../src/shared-memory/stats.ts';
 
-test('the numbers of the control words are those of version 4', () => {
-  expect(CONTROL).toEqual({ magic: 0, version: 1, acceptors: 2, workers: 3, clockSequence: 16 });
+test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
+  expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16 });
   expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 256]);
   expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 256);
 });
 
-test('attaching checks magic number, version and shape', () => {
+test('attaching checks that the size fits the header', () => {
   const damaged = (at: number) => {
     const buffer = allocateControl(2, 2);
     new Int32Array(buffer)[at]++;
     return buffer;
   };
   expect(new Control(allocateControl(2, 3))).toMatchObject({ acceptorCount: 2, workerCount: 3 });
-  expect(() => new Control(damaged(CONTROL.magic))).toThrow('magic');
-  expect(() => new Control(damaged(CONTROL.version))).toThrow('version');
   expect(() => new Control(damaged(CONTROL.acceptors))).toThrow('3 acceptors');
   expect(() => new Control(damaged(CONTROL.workers))).toThrow('3 workers');
   expect(() => new Control(allocateControl(2, 1)).acceptorStats(2)).toThrow('no acceptor 2');
   expect(() => new Control(allocateControl(2, 1)).workerStats(1)).toThrow('no worker 1');
 });
 
-test('lanes, and what they hold, do not touch each other', () => {
+test('stats blocks, and their sections, do not overlap', () => {
   const buffer = allocateControl(2, 2);
   const control = new Control(buffer);
   const [first, second] = control.allAcceptorStats();
@@ -55,11 +56,23 @@ test('lanes, and what they hold, do not touch each other', () => {
   expect(control.anchor(1)).toEqual(new Float64Array(3));
 });
 
-test('a worker begins only the run that is expected', () => {
-  const lane = new Control(allocateControl(1, 1)).workerStats(0);
-  lane.expectRun(70);
-  expect([lane.startRun(69, 3), lane.threadId]).toEqual([false, 0]);
-  expect([lane.startRun(70, 4), lane.threadId]).toEqual([true, 4]);
-  lane.expectRun(71);
-  expect([lane.threadId, lane.startRun(70, 4)]).toEqual([0, false]);
+test('a worker starts only the run that is expected', () => {
+  const stats = new Control(allocateControl(1, 1)).workerStats(0);
+  stats.expectRun(70);
+  expect([stats.startRun(69, 3), stats.threadId]).toEqual([false, 0]);
+  expect([stats.startRun(70, 4), stats.threadId]).toEqual([true, 4]);
+  stats.expectRun(71);
+  expect([stats.threadId, stats.startRun(70, 4)]).toEqual([0, false]);
+});
+
+test('the compiler rejects the index of a worker on an acceptor, and the other way round', () => {
+  type Index<Stats extends AcceptorStats | WorkerStats> = Parameters<Stats['add' | 'get']>[0];
+  expectTypeOf(ACCEPTOR_STAT.liveEvictions).toExtend<Index<AcceptorStats>>();
+  expectTypeOf(WORKER_STAT.liveEvictions).toExtend<Index<WorkerStats>>();
+  expectTypeOf(WORKER_STAT.liveEvictions).not.toExtend<Index<AcceptorStats>>();
+  expectTypeOf(ACCEPTOR_STAT.liveEvictions).not.toExtend<Index<WorkerStats>>();
+  expectTypeOf(NAMESPACE_STAT.allowed).not.toExtend<Index<AcceptorStats>>();
+  const total = totalOf<Index<AcceptorStats>>;
+  expectTypeOf<AcceptorStats[]>().toExtend<Parameters<typeof total>[0]>();
+  expectTypeOf<WorkerStats[]>().not.toExtend<Parameters<typeof total>[0]>();
 });

@@ -51,9 +51,9 @@ const TERMINATION_TIMEOUT_MS = 1_000;
 /** The longest that a run is waited for to begin; the wait doubles while runs do not. */
 const BOOT_TIMEOUT_MAX_MS = 12 * THREAD_BOOT_MS;
 
-const CAUSE_STOPPED = 'it was told to stop';
-const CAUSE_UNRESPONSIVE = 'it hangs';
-const CAUSE_NOT_STARTED = 'it did not begin';
+const CAUSE_STOPPED = 'stopped';
+const CAUSE_UNRESPONSIVE = 'unresponsive';
+const CAUSE_NOT_STARTED = 'did not start';
 
 const delay = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
 

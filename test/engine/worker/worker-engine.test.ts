@@ -47,13 +47,16 @@ test('a check whose client goes away is counted, and its answer is dropped', asy
       });
       socket.on('close', () => resolve());
     });
-    return (await figure('weir_unheard_answers_total')) >= 5;
+    return (await figure('weir_undelivered_responses_total')) >= 5;
   });
-  const name = 'weir_tokens_total{namespace="default",outcome="admitted"}';
+  const name = 'weir_tokens_total{namespace="default",outcome="allowed"}';
   const before = await figure(name);
   expect(before).toBeGreaterThanOrEqual(5);
   const { remaining } = await sendCheck(running.port, { ...body('gone'), cost: 0 });
-  const [counted, repeated] = [await figure(name), await figure('weir_entries_repeated_total')];
+  const [counted, repeated] = [
+    await figure(name),
+    await figure('weir_queue_entries_repeated_total'),
+  ];
   expect(1_000 - remaining).toBeGreaterThanOrEqual(before);
   // And one that the worker has in hand just now.
   expect(1_000 - remaining).toBeLessThanOrEqual(counted + repeated + 1);
@@ -64,7 +67,7 @@ test('checks that a hung worker has not begun are taken back and answered in pla
     'loop',
   ]);
   server = running;
-  const takenBack = () => readMetric(running.adminUrl, 'weir_ring_taken_back_total');
+  const takenBack = () => readMetric(running.adminUrl, 'weir_queue_withdrawn_total');
   let sent = 0;
   await waitUntil('some were taken back', async () => {
     await Promise.all(
@@ -76,7 +79,7 @@ test('checks that a hung worker has not begun are taken back and answered in pla
     return (await takenBack()) >= 5;
   });
   const { remaining } = await sendCheck(running.port, { ...body('late'), cost: 0 });
-  const repeated = await readMetric(running.adminUrl, 'weir_entries_repeated_total');
+  const repeated = await readMetric(running.adminUrl, 'weir_queue_entries_repeated_total');
   const used = 1_000 - remaining;
   expect(used).toBeGreaterThanOrEqual(sent);
   expect(used).toBeLessThanOrEqual(sent + repeated + 1);

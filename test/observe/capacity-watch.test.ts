@@ -1,18 +1,13 @@
 import { afterAll, expect, test } from 'vitest';
-import { exchange, LONGEST_WINDOW_MS, readMetric, requestBytes } from '../../support/http.ts';
-import {
-  removeDirectory,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { exchange, LONGEST_WINDOW_MS, readMetric, requestBytes } from '../support/http.ts';
+import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
 
 const dataDir = temporaryDirectory();
 afterAll(() => removeDirectory(dataDir));
 
 const body = (identifier: string) => ({ identifier, limit: 10, duration: LONGEST_WINDOW_MS });
 
-test('an operator is warned, with figures, that live counters are evicted', async () => {
+test('the log warns, with figures, that live counters are evicted', async () => {
   const server = await startServer(dataDir, { args: ['--counters', '1024'] });
   for (let round = 0; round < 200; round++) {
     const requests = Array.from({ length: 100 }, (_, i) => {
@@ -23,8 +18,8 @@ test('an operator is warned, with figures, that live counters are evicted', asyn
   interface Warning {
     live?: number;
     capacity?: number;
-    evicted: number;
-    noRoom: number;
+    evictions: number;
+    fullTable: number;
   }
   const warnings = (): Warning[] => {
     const lines = server
@@ -33,17 +28,17 @@ test('an operator is warned, with figures, that live counters are evicted', asyn
       .filter((line) => line.includes('raise WEIR_COUNTERS'));
     return lines.map((line) => JSON.parse(line));
   };
-  const evicted = () => warnings().reduce((sum, warning) => sum + warning.evicted, 0);
-  // 1 024 counters have 4 096 slots: 16 shards of one group of 256. All are live, the rest gone.
-  await waitUntil('a sweep has counted', async () => {
+  const evictions = () => warnings().reduce((sum, warning) => sum + warning.evictions, 0);
+  // 1 024 counters have 4 096 slots: 16 shards of one group of 256. The others were evicted.
+  await waitUntil('a sweep has counted the live counters', async () => {
     return (await readMetric(server.adminUrl, 'weir_counters_live')) === 4_096;
   });
   await exchange(server.port, [requestBytes({ body: JSON.stringify(body('another')) })]);
-  await waitUntil('a warning says so', () => warnings().some(({ live }) => live === 4_096));
-  expect(warnings()[0]).toMatchObject({ capacity: 1_024, noRoom: 0 });
+  await waitUntil('the warning is in the log', () => warnings().some(({ live }) => live === 4_096));
+  expect(warnings()[0]).toMatchObject({ capacity: 1_024, fullTable: 0 });
   expect(await readMetric(server.adminUrl, 'weir_live_evictions_total')).toBe(20_001 - 4_096);
-  // What came after the last look is said at the end.
+  // Evictions after the last poll are logged at the stop.
   await exchange(server.port, [requestBytes({ body: JSON.stringify(body('late')) })]);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
-  expect(evicted()).toBe(20_002 - 4_096);
+  expect(evictions()).toBe(20_002 - 4_096);
 });
