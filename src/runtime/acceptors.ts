@@ -1,9 +1,10 @@
 /**
- * The acceptors as the main thread sees them: starts them, watches that their loops turn, passes on
- * what all must know, and drains them. One that dies, fails or hangs ends the process at once.
+ * The acceptor threads, as the main thread sees them: starts them, watches their heartbeats, sends
+ * them publications, and drains them. An acceptor that fails, ends or is unresponsive ends the
+ * process at once.
  *
- * Signs of life are counted in looks of this thread, not in time: a process that was stopped and
- * goes on has missed none.
+ * Missed heartbeats are counted in polls of this thread, not in time: a process that was suspended
+ * and resumed has missed none.
  */
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
@@ -24,94 +25,92 @@ interface Acceptor {
   lastHeartbeats: number;
   missedHeartbeats: number;
   isDraining: boolean;
-  /** The last publication that it has in force. */
+  /** The version of the publication that is active on it. */
   activeVersion: number;
-  /** Its Apps, for the one that listens. */
+  /** Resolves with its Apps, which the listening acceptor needs. */
   whenReady: Promise<AppDescriptors>;
-  /** Called with an App that it was told to make, or with why it could not. */
+  /** Called with the App that it has made for a new certificate, or with its error. */
   onTlsRenewal: (app: number | StartError) => void;
 }
 
+/** What messages of acceptors and publications cause, once the acceptors listen. */
 export interface AcceptorHandlers {
   onNamespace: (name: string) => void;
   onFailure: (failure: InternalErrorReport) => void;
   onDebugRecord: (acceptor: number, record: DebugRecord) => void;
-  /** @returns what to call when all acceptors have switched to the publication */
+  /** @returns what to call when the publication is active on all acceptors */
   onPublication: (version: number, publication: Publication) => () => void;
   runOperation: (request: OperationRequest) => Promise<OperationResult>;
-  /** An acceptor takes long to take a change over. */
   onLateActivation: (acceptor: number) => void;
 }
 
-/** Without a sign of life for so long, an acceptor is hung. */
+/** An acceptor without a heartbeat for this time is unresponsive. */
 const UNRESPONSIVE_MS = MISSED_HEARTBEATS_MAX * HEARTBEAT_MS;
 
-/** How long all acceptors together may take to listen; a tenth of a second is usual. */
+/** The time in which all acceptors must be ready and listen; 100 ms are usual. */
 const START_TIMEOUT_MS = 30_000;
 
-/** Of a change that is not in force after so long, and again after as long, the log tells. */
+/** The interval at which a publication that is not active yet is reported. */
 const LATE_ACTIVATION_MS = 1_000;
 
 /**
- * What requests leave behind is dead when it is collected: a larger heap for it would only be more
- * memory, which V8 takes and gives back as it sees fit.
+ * The young generation of an acceptor's heap. Objects of a request are dead when V8 collects them,
+ * so a larger one would only cost memory.
  */
 const YOUNG_GENERATION_MB = 12;
 
-/** How long acceptors may take to begin to drain, and to find out that they have. */
+/** The time that acceptors get beyond the drain time to receive and answer messages. */
 const DRAIN_GRACE_MS = 5_000;
 
-/** How often a drain looks whether the last connection is gone. */
+/** The interval at which a drain polls for open connections. */
 const DRAIN_POLL_MS = 10;
 
 export class Acceptors {
   readonly #acceptors: Acceptor[] = [];
   readonly #control: Control;
-  readonly #handlers: AcceptorHandlers;
+  /** Set by `listen`: acceptors send no message that needs one before. */
+  #handlers!: AcceptorHandlers;
   #heartbeatTimer: NodeJS.Timeout | undefined;
   #isClosing = false;
   #version = 0;
-  /** The last publication: one after the other, since each is waited for. */
+  /** Publications are sent one after the other, each when the one before is active. */
   #lastPublication: Promise<void> = Promise.resolve();
-  /** Called when connections are taken. */
+  /** Called when the first acceptor listens. */
   #onListening = () => {};
-  /** Called when an acceptor has switched. */
+  /** Called when a publication has become active on an acceptor. */
   #onActivation = () => {};
-  /** Called when connections go to other Apps. */
+  /** Called when new connections go to the new Apps. */
   #onAppsReplaced = () => {};
 
-  constructor(control: Control, events: AcceptorHandlers) {
+  constructor(control: Control) {
     this.#control = control;
-    this.#handlers = events;
   }
 
-  /** Starts an acceptor for each row of links to the shard workers. */
+  /** Starts an acceptor for each row of channels to the shard workers. */
   start(data: Omit<AcceptorData, 'index'>): void {
     for (const index of data.channels.keys()) this.#startAcceptor({ ...data, index });
   }
 
-  /**
-   * Has the first of them listen, when all are ready; resolves when it does. Nothing is heard of
-   * acceptors before, unless they fail.
-   */
-  async listen(): Promise<void> {
-    const stopWaiting = killProcessAfter(START_TIMEOUT_MS, () => 'the acceptors do not start');
+  /** Lets the first acceptor listen when all are ready. Resolves when it does. */
+  async listen(handlers: AcceptorHandlers): Promise<void> {
+    this.#handlers = handlers;
+    const stopWaiting = killProcessAfter(START_TIMEOUT_MS, 'the acceptors did not start in time');
     const [first] = this.#acceptors;
     const apps = await Promise.all(this.#acceptors.map(({ whenReady }) => whenReady));
-    const listens = new Promise<void>((resolve) => {
+    const listening = new Promise<void>((resolve) => {
       this.#onListening = resolve;
     });
     this.#send({ kind: 'listen', apps }, [first]);
-    await listens;
+    await listening;
     stopWaiting();
     this.#heartbeatTimer = setInterval(() => this.#checkHeartbeats(), HEARTBEAT_MS);
   }
 
   /**
-   * Tells all acceptors, and resolves when every one of them has it in force. That takes a ms; but
-   * an acceptor answers all that has come on all of its connections before it hears of a change,
-   * and clients that pipeline can make that long. Late is not hung, as long as it shows that it
-   * lives.
+   * Sends a publication to all acceptors. Resolves when it is active on each of them, after about
+   * 1 ms. An acceptor answers all requests that have arrived on all of its connections before it
+   * receives a message. Clients that pipeline can make that long; such an acceptor is late, but not
+   * unresponsive, since answered requests count as heartbeats.
    */
   publish(publication: Publication): Promise<void> {
     this.#lastPublication = this.#lastPublication.then(() => this.#publish(publication));
@@ -120,28 +119,28 @@ export class Acceptors {
 
   #publish(publication: Publication): Promise<void> {
     const version = ++this.#version;
-    const activated = this.#handlers.onPublication(version, publication);
+    const onActive = this.#handlers.onPublication(version, publication);
     const isBehind = (acceptor: Acceptor) => acceptor.activeVersion !== version;
     this.#send({ kind: 'publication', version, publication });
-    const late = setInterval(
+    const lateTimer = setInterval(
       () => this.#handlers.onLateActivation(this.#acceptors.findIndex(isBehind)),
       LATE_ACTIVATION_MS,
     );
     return new Promise((resolve) => {
       this.#onActivation = () => {
         if (this.#acceptors.some(isBehind)) return;
-        clearInterval(late);
-        activated();
+        clearInterval(lateTimer);
+        onActive();
         resolve();
       };
     });
   }
 
   /**
-   * Who connects from now on gets the certificate that is in the files now; who is connected stays
-   * so. Resolves when that is so.
-   * @param areFilesUnchanged whether the files are still those that were meant
-   * @throws StartError where an acceptor cannot use them; then nothing has changed
+   * Makes new connections use the certificate that is in the files now. Open connections keep the
+   * certificate that they have.
+   * @param areFilesUnchanged called when all acceptors have read the files
+   * @throws StartError where an acceptor cannot use the files; then nothing has changed
    */
   async renewTls(areFilesUnchanged: () => boolean): Promise<void> {
     const renewed = this.#acceptors.map((acceptor) => {
@@ -150,25 +149,28 @@ export class Acceptors {
       });
     });
     this.#send({ kind: 'renew' });
-    const made = await Promise.all(renewed);
-    const apps = made.map((app) => {
+    const results = await Promise.all(renewed);
+    const apps = results.map((app) => {
       if (app instanceof StartError) throw app;
       return app;
     });
     if (!areFilesUnchanged())
       throw new StartError('the files for TLS changed while they were read');
-    const handsOn = new Promise<void>((resolve) => {
+    const replaced = new Promise<void>((resolve) => {
       this.#onAppsReplaced = resolve;
     });
     this.#send({ kind: 'handOn', apps }, this.#acceptors.slice(0, 1));
-    await handsOn;
+    await replaced;
   }
 
   #send(message: ToAcceptor, acceptors: readonly Acceptor[] = this.#acceptors): void {
     for (const { worker } of acceptors) worker.postMessage(message);
   }
 
-  /** Gives each acceptor one end of a new channel from a shard worker. @returns the other ends */
+  /**
+   * Sends each acceptor the receiving end of a new message channel from a shard worker.
+   * @returns the sending ends, by acceptor
+   */
   openNotificationPorts(worker: number): MessagePort[] {
     return this.#acceptors.map((acceptor) => {
       const { port1, port2 } = new MessageChannel();
@@ -179,18 +181,18 @@ export class Acceptors {
   }
 
   /**
-   * Stops accepting, goes on answering until no connection is open, for `drainMs` at most, and then
-   * ends the threads. The one that listens hears of it first: what it has handed on by then, the
-   * others have when they hear of it.
+   * Stops accepting connections, answers requests until no connection is open, for `drainMs` at
+   * most, and then ends the threads. The listening acceptor drains first: so the others receive
+   * the last connections that it assigned to them before they drain.
    */
   async drain(drainMs: number): Promise<void> {
     this.#send({ kind: 'drain' }, this.#acceptors.slice(0, 1));
-    const late = () => 'an acceptor did not end when it was told to';
-    // An acceptor that hangs is found before; one that is busy comes late to its messages.
+    const late = 'an acceptor did not end after it was asked to';
+    // The heartbeats find an unresponsive acceptor earlier; a busy one reads messages late.
     const stopWaitingToDrain = killProcessAfter(2 * drainMs + DRAIN_GRACE_MS, late);
     for (let waited = DRAIN_POLL_MS; ; waited += DRAIN_POLL_MS) {
       await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
-      // Nobody is closed to whom a connection may still be handed on.
+      // An acceptor that does not drain yet may still receive a connection.
       if (!this.#acceptors.every(({ isDraining }) => isDraining)) continue;
       if (waited >= drainMs || this.#acceptors.every(({ stats }) => stats.connections === 0)) break;
     }
@@ -217,15 +219,13 @@ export class Acceptors {
       isReady = resolve;
     });
     const acceptor: Acceptor = {
-      ...{
-        worker,
-        stats,
-        lastHeartbeats: 0,
-        missedHeartbeats: 0,
-        isDraining: false,
-        activeVersion: 0,
-        whenReady,
-      },
+      worker,
+      stats,
+      lastHeartbeats: 0,
+      missedHeartbeats: 0,
+      isDraining: false,
+      activeVersion: 0,
+      whenReady,
       onTlsRenewal: () => {},
     };
     this.#acceptors.push(acceptor);
@@ -284,10 +284,10 @@ export class Acceptors {
 
   #checkHeartbeats(): void {
     for (const [index, acceptor] of this.#acceptors.entries()) {
-      const signs = acceptor.stats.heartbeats;
+      const { heartbeats } = acceptor.stats;
       acceptor.missedHeartbeats =
-        signs === acceptor.lastHeartbeats ? acceptor.missedHeartbeats + 1 : 0;
-      acceptor.lastHeartbeats = signs;
+        heartbeats === acceptor.lastHeartbeats ? acceptor.missedHeartbeats + 1 : 0;
+      acceptor.lastHeartbeats = heartbeats;
       if (acceptor.missedHeartbeats >= MISSED_HEARTBEATS_MAX) {
         killProcess(`acceptor ${index} is unresponsive: no heartbeat for ${UNRESPONSIVE_MS} ms`);
       }
@@ -296,13 +296,13 @@ export class Acceptors {
 }
 
 /**
- * Ends the process after a while, counted in looks of this thread.
- * @returns what has to be called before
+ * Ends the process after a time, counted in polls of this thread.
+ * @returns what to call before that time is over
  */
-function killProcessAfter(ms: number, sentence: () => string): () => void {
-  let looks = ms / HEARTBEAT_MS;
-  const look = setInterval(() => {
-    if (--looks < 0) killProcess(sentence());
+function killProcessAfter(ms: number, sentence: string): () => void {
+  let polls = ms / HEARTBEAT_MS;
+  const timer = setInterval(() => {
+    if (--polls < 0) killProcess(sentence);
   }, HEARTBEAT_MS);
-  return () => clearInterval(look);
+  return () => clearInterval(timer);
 }

@@ -1,26 +1,29 @@
 /**
- * Where weir listens, had alone before anything is made: the port of the checks, the one for
- * gateways, and Unix sockets. The acceptors listen there in the end. What cannot be had stops the
- * start with a sentence that names its setting.
+ * The addresses that weir listens on, reserved before anything is written: the port of the checks,
+ * the port for gateways, Unix sockets and the admin port. The acceptors listen on them at the end
+ * of the start, the admin port at once. An address that is not available is a StartError that names
+ * its setting.
  */
 
 import type { Settings } from '../config/schema.ts';
+import { parseHostNames } from '../config/validators.ts';
 import { StartError } from '../core/errors.ts';
+import { AdminServer } from '../observe/admin.ts';
 import type { ListenAddresses } from '../server/listener.ts';
 import { reservePort } from './port.ts';
 import { UnixSocket } from './unix-socket.ts';
 
-/** What the codes of the system mean here. */
+/** What error codes of the system mean for a listener. */
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another process uses this port',
   EADDRNOTAVAIL: 'no interface of this machine has this address',
-  EACCES: 'weir may not use this port; ports below 1024 need a right of their own',
+  EACCES: 'weir may not use this port; a port below 1024 needs a privilege',
   ENOTFOUND: 'there is no such host',
 };
 
 interface ReservedSocket {
   socket: UnixSocket;
-  /** Who may connect to it, in octal digits. */
+  /** The file mode that permits clients to connect, in octal digits. */
   mode: string;
 }
 
@@ -28,8 +31,8 @@ export class ReservedAddresses {
   readonly addresses: ListenAddresses;
   readonly #sockets: readonly ReservedSocket[];
 
-  private constructor(places: ListenAddresses, sockets: readonly ReservedSocket[]) {
-    this.addresses = places;
+  private constructor(addresses: ListenAddresses, sockets: readonly ReservedSocket[]) {
+    this.addresses = addresses;
     this.#sockets = sockets;
   }
 
@@ -44,36 +47,49 @@ export class ReservedAddresses {
     );
     let gatewayPort = settings.gatewayPort;
     if (gatewayPort !== undefined) {
-      const having = reservePort(gatewayHost, gatewayPort);
-      gatewayPort = await requirePort('WEIR_GATEWAY_PORT', gatewayHost, gatewayPort, having);
+      const reservation = reservePort(gatewayHost, gatewayPort);
+      gatewayPort = await requirePort('WEIR_GATEWAY_PORT', gatewayHost, gatewayPort, reservation);
     }
     const sockets: ReservedSocket[] = [];
-    const take = async (setting: string, path: string | undefined, mode: string) => {
+    const reserveSocket = async (setting: string, path: string | undefined, mode: string) => {
       if (path === undefined) return undefined;
       const socket = await UnixSocket.reserve(setting, path);
       sockets.push({ socket, mode });
       return socket.path;
     };
-    const socket = await take('WEIR_SOCKET', settings.socket, settings.socketMode);
+    const socket = await reserveSocket('WEIR_SOCKET', settings.socket, settings.socketMode);
     const { gatewaySocket: path, gatewaySocketMode: mode } = settings;
-    const gatewaySocket = await take('WEIR_GATEWAY_SOCKET', path, mode);
+    const gatewaySocket = await reserveSocket('WEIR_GATEWAY_SOCKET', path, mode);
     const gateway = { host: gatewayHost, port: gatewayPort, socket: gatewaySocket };
     return new ReservedAddresses({ host, port, socket, gateway }, sockets);
   }
 
-  /** Whoever the modes name may connect to the sockets from now on. */
+  /** Permits clients to connect to the sockets, as their modes say. */
   openSockets(): void {
     for (const { socket, mode } of this.#sockets) socket.applyMode(mode);
   }
 
-  /** Nobody finds the sockets any more. */
+  /** Removes the socket files, so that no new client connects. */
   removeSockets(): void {
     for (const { socket } of this.#sockets) socket.remove();
   }
 }
 
-/** @param reservation the port, when it is had. @throws StartError where it cannot be */
-export async function requirePort(
+/** Opens the admin port, which is not ready yet. @throws StartError */
+export async function openAdminPort(
+  settings: Settings,
+): Promise<{ admin: AdminServer; adminPort: number }> {
+  const { adminHost, adminHosts } = settings;
+  const names = adminHosts === undefined ? [] : parseHostNames(adminHosts);
+  const admin = new AdminServer([adminHost, ...names]);
+  const listening = admin.listen(adminHost, settings.adminPort);
+  const setting = 'WEIR_ADMIN_PORT';
+  const adminPort = await requirePort(setting, adminHost, settings.adminPort, listening);
+  return { admin, adminPort };
+}
+
+/** @param reservation resolves with the port. @throws StartError where it rejects */
+async function requirePort(
   setting: string,
   host: string,
   port: number,

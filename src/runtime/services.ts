@@ -1,0 +1,131 @@
+/**
+ * What the main thread runs for the acceptors: the log, the writer, the shard workers, the metrics
+ * and the handlers of acceptors' messages. This module is imported while the acceptors load, since
+ * it and its packages (pino, piscina, prom-client) are half of all code that a start loads.
+ */
+
+import { Service } from '../api/service.ts';
+import type { LoadedSettings } from '../config/load.ts';
+import { CLOCK_TICK_MS } from '../core/constants.ts';
+import { type Log, openLog } from '../core/log.ts';
+import { ShardWorkerSupervisor } from '../engine/worker/supervisor.ts';
+import type { AdminServer } from '../observe/admin.ts';
+import { CapacityWatch } from '../observe/capacity-watch.ts';
+import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
+import { DebugLog } from '../observe/debug.ts';
+import { viewOf } from '../observe/engine-view.ts';
+import { Metrics } from '../observe/metrics.ts';
+import type { OverrideTables } from '../overrides/tables.ts';
+import { PolicyAuditor } from '../registry/policy-auditor.ts';
+import { createPublisher } from '../registry/publication.ts';
+import type { SqliteStore } from '../registry/store/sqlite.ts';
+import { Writer } from '../registry/writer.ts';
+import type { ListenAddresses } from '../server/listener.ts';
+import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
+import type { InitialRecords } from './records.ts';
+import { Reloader } from './reload.ts';
+import type { SharedState } from './shared-state.ts';
+import type { TlsCertificate } from './tls.ts';
+
+export interface ServiceDependencies {
+  settings: LoadedSettings;
+  tls: TlsCertificate | undefined;
+  addresses: ListenAddresses;
+  connectionsMax: number;
+  store: SqliteStore;
+  state: SharedState;
+  records: InitialRecords;
+  overrides: OverrideTables;
+  acceptors: Acceptors;
+  admin: AdminServer;
+  /** The package that uWebSockets.js comes from, with its version. */
+  uws: string;
+}
+
+export class Services {
+  readonly log: Log;
+  readonly handlers: AcceptorHandlers;
+  readonly auditor: PolicyAuditor;
+  readonly reloader: Reloader;
+  readonly #workers: ShardWorkerSupervisor;
+  readonly #watches: readonly { close(): void }[];
+  readonly #writer: Writer;
+  readonly #clockTimer: NodeJS.Timeout;
+
+  /** Starts the shard workers. */
+  constructor({
+    settings,
+    tls,
+    addresses,
+    connectionsMax,
+    store,
+    state,
+    records,
+    overrides,
+    acceptors,
+    admin,
+    uws,
+  }: ServiceDependencies) {
+    const { registry, policies } = records;
+    const { control, clock, clockPublisher, tables, channels, checkpointPlan } = state;
+    const nowMs = () => clock.nowMs();
+    const log = openLog(settings.logLevel, settings.logFormat);
+    process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
+    const debug = new DebugLog(log, clock, settings.rootKey);
+    debug.logSettings(settings);
+    const publish = createPublisher(registry, overrides, (publication) =>
+      acceptors.publish(publication),
+    );
+    const writer = new Writer(registry, store, publish, log, nowMs);
+    const gateways = { policies: () => policies.all, addresses: addresses.gateway };
+    const service = new Service(registry, writer, gateways, store, nowMs);
+    this.log = log;
+    this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
+    this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
+    this.#writer = writer;
+    this.handlers = {
+      onNamespace: (name) => writer.registerNamespace(name),
+      onFailure: (failure) => log.error(failure, 'a request failed'),
+      runOperation: (request) => debug.runOperation(request, (it) => service.execute(it)),
+      onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
+      onPublication: (version, publication) => debug.startPublication(version, publication),
+      onLateActivation: (acceptor) =>
+        log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
+    };
+    const fullTablePolicy = settings.onFull;
+    this.#workers = new ShardWorkerSupervisor(
+      { control: state.controlBuffer, tables, channels, fullTablePolicy, checkpointPlan },
+      control,
+      (worker) => (settings.decide === 'worker' ? acceptors.openNotificationPorts(worker) : []),
+      log,
+    );
+    // It starts in the same turn as the supervisor's timer, which has the same interval, so that
+    // one wake-up of the main thread serves both.
+    this.#clockTimer = setInterval(() => clockPublisher.tick(), CLOCK_TICK_MS);
+    const metrics = new Metrics({
+      control,
+      engine: viewOf(this.#workers, channels),
+      clock: clockPublisher,
+      registry,
+      writer,
+      connectionsMax,
+      capacity: settings.counters,
+      slots: state.slots,
+      fullTablePolicy,
+      uws,
+    });
+    admin.sources = { workers: this.#workers, metrics };
+    this.#watches = [
+      new CapacityWatch(control, settings.counters, log),
+      new CheckpointWatch(control, checkpointPlan.directory, checkpointPlan.intervalMs, log),
+    ];
+  }
+
+  /** Drains the queues, writes the last checkpoint and the changes that wait. */
+  async stop(): Promise<void> {
+    await this.#workers.stop();
+    for (const watch of this.#watches) watch.close();
+    this.#writer.flush();
+    clearInterval(this.#clockTimer);
+  }
+}
