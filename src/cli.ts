@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The entry of the command `weir`: on a Node that is not supported it says so, before anything is
- * imported that such a Node could not even read.
+ * The entry of the command `weir`. On a Node version that is not supported it says so, before it
+ * imports code that such a Node might not even parse.
  */
 
 import { engines } from '../package.json';

@@ -1,14 +1,17 @@
 /**
- * How many connections may be open: as many as asked for, or as the process's limit of descriptors
- * leaves beside what else it opens. So a connection too many is accepted and told so, while there
- * are descriptors for it, for the store and for the admin port. Read on the main thread, once.
+ * How many connections may be open: as many as configured, or as the process's limit of open files
+ * leaves beside the files that weir opens itself. So a connection over the limit is accepted and
+ * gets a response, and descriptors are left for the store and the admin port.
  */
 
 import { readFileSync } from 'node:fs';
 import { RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS_PER_THREAD } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 
-/** @returns undefined where the system does not say; Node has raised it as far as it may */
+/**
+ * The soft limit of open files, which Node raises to the hard limit when it starts.
+ * @returns undefined where the system does not show it
+ */
 export function descriptorLimit(): number | undefined {
   try {
     const [, soft] =
@@ -19,19 +22,19 @@ export function descriptorLimit(): number | undefined {
   }
 }
 
-/** @throws StartError when there are too few descriptors to serve anybody */
+/** @throws StartError when no descriptor is left for a connection */
 export function fitConnections(
   descriptors: number | undefined,
   requested: number,
   threads: number,
 ): number {
   if (descriptors === undefined) return requested;
-  const kept = RESERVED_DESCRIPTORS + threads * RESERVED_DESCRIPTORS_PER_THREAD;
-  if (descriptors <= kept) {
+  const reserved = RESERVED_DESCRIPTORS + threads * RESERVED_DESCRIPTORS_PER_THREAD;
+  if (descriptors <= reserved) {
     throw new StartError(
-      `the process may open ${descriptors} files (ulimit -n), of which weir keeps ${kept} for` +
-        ' itself: allow more',
+      `the limit of open files (ulimit -n) must be above ${reserved}, which weir reserves for` +
+        ` itself; got ${descriptors}`,
     );
   }
-  return Math.min(requested, descriptors - kept);
+  return Math.min(requested, descriptors - reserved);
 }

@@ -1,7 +1,7 @@
 /**
- * How much V8 puts into one compiled function. A decision is small functions, each in its file;
- * together they are more than V8 inlines into one by default, and calls that are left take about a
- * tenth of a check. For all threads of the process; what was compiled before stays as it is.
+ * Raises V8's limits for inlining, for all threads of the process. A decision is made of small
+ * functions in several files, more than V8 inlines by default, and the calls that remain take about
+ * a tenth of a check. Functions that were compiled before stay as they are.
  */
 
 import { setFlagsFromString } from 'node:v8';

@@ -1,27 +1,27 @@
 /**
- * Having a port alone. It is tried before anything is made, which finds whoever listens already;
- * and a name made from it is held as long as the process lives, which keeps apart two that start at
- * the same time. The acceptor that listens in the end does so without sharing.
+ * Reserves a port for this process. Listening on it for a moment finds a process that listens
+ * already. A name made from the port is then held until the process ends, which keeps apart two
+ * instances that start at the same time. The acceptor listens on the port later, exclusively.
  */
 
 import { type AddressInfo, createServer, type Server } from 'node:net';
 
-/** @returns the port, which for 0 is a free one. Rejects when another process has it. */
+/** @returns the port; for 0, a free one. Rejects when another process uses it. */
 export async function reservePort(host: string, port: number): Promise<number> {
   const probe = await listen({ host, port, exclusive: true });
-  const { port: found } = probe.address() as AddressInfo;
+  const { port: reserved } = probe.address() as AddressInfo;
   await new Promise((resolve) => probe.close(resolve));
-  await reserveName(`${host}:${found}`);
-  return found;
+  await reserveName(`${host}:${reserved}`);
+  return reserved;
 }
 
-/** Holds a name as long as the process lives. Rejects with EADDRINUSE when another one has it. */
+/** Reserves a name for this process. Rejects with EADDRINUSE when another process has it. */
 export async function reserveName(name: string): Promise<void> {
   if (process.platform !== 'linux') return;
-  // In the abstract space of Unix sockets: no file, gone with the process.
-  const held = await listen({ path: `\0weir:${name}` });
-  held.on('connection', (socket) => socket.destroy());
-  held.unref();
+  // A Unix socket in the abstract namespace: it has no file, and the kernel removes it.
+  const server = await listen({ path: `\0weir:${name}` });
+  server.on('connection', (socket) => socket.destroy());
+  server.unref();
 }
 
 function listen(options: object): Promise<Server> {

@@ -1,7 +1,7 @@
 /**
- * What SIGHUP does, on the main thread: takes over the policies of gateways and the certificate as
- * they are in their files now. Each by itself: one that is wrong is an error in the log, changes
- * nothing and keeps nothing from the other.
+ * What SIGHUP does, on the main thread: reads the policies and the certificate again. They are
+ * reloaded independently. An invalid file is logged as an error, changes nothing, and does not keep
+ * the other from being reloaded.
  */
 
 import type { Policies } from '../config/policy-source.ts';
@@ -45,22 +45,22 @@ export class Reloader {
     if (path === undefined) return;
     const before = this.#policies.all;
     try {
-      const waiting = await this.#policies.reload((policies) => {
+      const changedSettings = await this.#policies.reload((policies) => {
         return this.#acceptors.publish({ policies });
       });
       await this.#auditor.recordChanges(this.#policies.all);
       const after = new Set(this.#policies.all.map(({ namespace }) => namespace));
       this.#log.info({ config: path, policies: after.size }, 'SIGHUP: the policies were reloaded');
-      const gone = before.map(({ namespace }) => namespace).filter((name) => !after.has(name));
-      if (gone.length > 0) {
+      const removed = before.map(({ namespace }) => namespace).filter((name) => !after.has(name));
+      if (removed.length > 0) {
         this.#log.warn(
-          { namespaces: gone },
-          'SIGHUP: namespaces without a policy any more; their gateway checks are answered 404',
+          { namespaces: removed },
+          'SIGHUP: the policies of these namespaces were removed; their gateway checks get a 404',
         );
       }
-      if (waiting.length === 0) return;
+      if (changedSettings.length === 0) return;
       this.#log.warn(
-        { settings: waiting },
+        { settings: changedSettings },
         'SIGHUP: these settings have changed, and take effect at the next start',
       );
     } catch (error) {
@@ -73,8 +73,8 @@ export class Reloader {
     if (tls === undefined) return;
     try {
       const isNew = await tls.reload((unchanged) => this.#acceptors.renewTls(unchanged));
-      const said = isNew ? 'the certificate was reloaded' : 'the certificate has not changed';
-      this.#log.info({ cert: tls.files.cert, expires: tls.expires }, `SIGHUP: ${said}`);
+      const result = isNew ? 'the certificate was reloaded' : 'the certificate has not changed';
+      this.#log.info({ cert: tls.files.cert, expires: tls.expires }, `SIGHUP: ${result}`);
     } catch (error) {
       this.#log.error(`SIGHUP: the certificate was not reloaded: ${(error as Error).message}`);
     }

@@ -1,23 +1,24 @@
 /**
- * Where weir serves, as its log, its links and its standard output name it. A start prints that on
- * standard output, and the first start its root key too, in a command that works as it is.
+ * The URLs by which weir names itself in its log, its links and on standard output, and the message
+ * that a start prints there. The first start also prints its root key, in a command that works as
+ * printed; it fails where the key cannot be printed.
  */
 
 import { writeSync } from 'node:fs';
 import { withoutTrailingSlash } from '../config/validators.ts';
 import { isWildcardAddress, locallyReachableHost, urlHost } from '../core/hosts.ts';
 
-/** The addresses of a listener. */
+/** The URLs of a listener. */
 export interface ListenerUrls {
-  /** What it listens on. */
+  /** With the address that it listens on. */
   listenUrl: string;
-  /** By which clients on this machine reach it. */
+  /** For clients on this machine. */
   localUrl: string;
-  /** By which all clients reach it; undefined where nobody has said. */
+  /** For all clients; undefined where it listens on all addresses and no public URL is set. */
   clientUrl: string | undefined;
 }
 
-/** @param publicUrl as configured */
+/** @param publicUrl the setting WEIR_PUBLIC_URL */
 export function listenerUrls(
   scheme: 'http' | 'https',
   host: string,
@@ -34,30 +35,29 @@ export function listenerUrls(
   };
 }
 
-/** Throws when standard output does not take all of it. */
+/** @throws where standard output does not accept all of the text */
 function writeStandardOutput(text: string): void {
   const bytes = Buffer.from(text);
-  for (let at = 0; at < bytes.length; ) at += writeSync(1, bytes, at);
+  for (let written = 0; written < bytes.length; ) written += writeSync(1, bytes, written);
 }
 
-/** An address, and what a client on this machine uses in its place. */
+/** The URL for clients and, where it differs, the one for clients on this machine. */
 function describeUrls({ listenUrl, localUrl, clientUrl }: ListenerUrls): string {
   const url = clientUrl ?? listenUrl;
   return url === localUrl ? url : `${url} (from this machine: ${localUrl})`;
 }
 
-/** What a start prints. */
 export interface StartupMessage {
   checkUrls: ListenerUrls;
   adminUrls: ListenerUrls;
   socket: string | undefined;
-  /** The root key that the first start has made. */
+  /** The root key that this start has made. */
   firstKey: string | undefined;
-  /** A certificate that signs itself, which clients have to be told to trust. */
+  /** The file of a self-signed certificate, which clients must be configured to trust. */
   selfSignedCert: string | undefined;
 }
 
-/** @throws where there is a key and it cannot be printed */
+/** @throws where a root key was made and cannot be printed */
 export function printStartupMessage({
   checkUrls,
   adminUrls,
@@ -66,25 +66,29 @@ export function printStartupMessage({
   selfSignedCert,
 }: StartupMessage): void {
   const body = '{"identifier":"user_1","limit":10,"duration":60000}';
-  // In quotes of a shell.
-  const quoted = (path: string) => `'${path.replaceAll("'", "'\\''")}'`;
-  const plain = (path: string) => ` and by curl --unix-socket ${quoted(path)} http://localhost`;
-  const also = socket === undefined ? '' : plain(socket);
-  const trusting = selfSignedCert === undefined ? '' : ` --cacert ${quoted(selfSignedCert)}`;
-  const serves = `weir serves checks on ${describeUrls(checkUrls)}${also}; health and metrics on`;
+  const shellQuoted = (path: string) => `'${path.replaceAll("'", "'\\''")}'`;
+  const socketHint =
+    socket === undefined
+      ? ''
+      : ` and by curl --unix-socket ${shellQuoted(socket)} http://localhost`;
+  const trustOption =
+    selfSignedCert === undefined ? '' : ` --cacert ${shellQuoted(selfSignedCert)}`;
+  const summary =
+    `weir serves checks on ${describeUrls(checkUrls)}${socketHint};` +
+    ` health and metrics on ${describeUrls(adminUrls)}`;
   if (firstKey === undefined) {
     try {
-      writeStandardOutput(`${serves} ${describeUrls(adminUrls)}\n`);
+      writeStandardOutput(`${summary}\n`);
     } catch {
-      // Nobody reads standard output; the log has the same line.
+      // Standard output is closed or full; the log line `serving` has the same URLs.
     }
     return;
   }
   writeStandardOutput(
-    `${serves} ${describeUrls(adminUrls)}.\n` +
+    `${summary}.\n` +
       'This is the first start. weir does not store the root key and prints it only now:\n\n' +
       `export WEIR_KEY=${firstKey}\n\nA check from this machine:\n\n` +
-      `curl -s${trusting} ${checkUrls.localUrl}/v1/ratelimits.limit` +
+      `curl -s${trustOption} ${checkUrls.localUrl}/v1/ratelimits.limit` +
       ` -H 'Authorization: Bearer ${firstKey}'` +
       ` -H 'Content-Type: application/json' -d '${body}'\n`,
   );

@@ -1,7 +1,7 @@
 /**
- * The certificate and the key of the check port, as the main thread sees them. It reads and judges
- * the files before an acceptor has uWebSockets.js read them, which says of a wrong one only that it
- * is wrong. What it refuses stops the start; later, it leaves in force what is.
+ * The certificate and the key of the check port, on the main thread. It validates the files before
+ * the acceptors have uWebSockets.js read them, whose errors do not say what is wrong. Invalid files
+ * stop a start; a reload then keeps the active certificate.
  */
 
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
@@ -14,7 +14,7 @@ import { EXIT } from '../core/exit.ts';
 import type { TlsFiles } from '../server/apps.ts';
 import { systemMs } from '../shared-memory/clock.ts';
 
-/** What was in the files, and found to be in order. */
+/** The contents of valid files. */
 interface TlsContents {
   cert: string;
   key: string;
@@ -31,7 +31,7 @@ export class TlsCertificate {
     this.#contents = readContents(files);
   }
 
-  /** @throws StartError that names the file that is at fault */
+  /** @throws StartError that names the invalid file */
   static open({ tlsCert, tlsKey }: Settings): TlsCertificate | undefined {
     if (tlsCert === undefined || tlsKey === undefined) return undefined;
     return new TlsCertificate({ cert: tlsCert, key: tlsKey });
@@ -46,10 +46,11 @@ export class TlsCertificate {
   }
 
   /**
-   * Takes over what is in the files now.
-   * @param apply has all acceptors use them; they read them again, so they have to stay as they are
-   * @returns whether they have changed
-   * @throws StartError; then all is as it was
+   * Reads the files again, and applies them where they have changed.
+   * @param apply makes all acceptors read the files; its argument tells whether they are still the
+   * files that were validated here
+   * @returns whether the files have changed
+   * @throws StartError; then nothing has changed
    */
   async reload(apply: (unchanged: () => boolean) => Promise<void>): Promise<boolean> {
     const contents = readContents(this.files);
@@ -100,16 +101,17 @@ function readContents(files: TlsFiles): TlsContents {
         `${files.cert} (WEIR_TLS_CERT)`,
     );
   }
-  // The rest of the chain too.
+  // This validates the rest of the chain too.
   readOrFail('WEIR_TLS_CERT', files.cert, 'be used', () => createSecureContext({ cert, key }));
   return { cert, key, expires: validTo, isSelfSigned: certificate.verify(certificate.publicKey) };
 }
 
-function readOrFail<T>(setting: string, path: string, what: string, get: () => T): T {
+/** @param purpose completes the error: "<path> cannot <purpose>" */
+function readOrFail<T>(setting: string, path: string, purpose: string, read: () => T): T {
   try {
-    return get();
+    return read();
   } catch (error) {
-    throw usageError(`${path} (${setting}) cannot ${what}: ${describeFileError(error)}`);
+    throw usageError(`${path} (${setting}) cannot ${purpose}: ${describeFileError(error)}`);
   }
 }
 

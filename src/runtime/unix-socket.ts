@@ -1,10 +1,10 @@
 /**
- * Having the path of a Unix socket alone. An acceptor listens on it; the main thread looks before
- * whether it may, says after who may connect, and removes it in the end.
+ * Reserves the path of a Unix socket for this process. The main thread checks the path before the
+ * start, sets the file mode when the acceptor listens on it, and removes the file at the stop.
  *
- * A living server on the path, and anything that is no socket, stop the start and stay as they are.
- * What is left of a weir that was killed is a socket on which nobody listens: it is replaced. Under
- * weir's umask a new socket is for its owner alone, until it has the mode that was asked for.
+ * A server that listens on the path, and a file that is no socket, stop the start and are left as
+ * they are. A socket without a listener, left by a weir that was killed, is replaced. Under weir's
+ * file mode mask only the owner can connect until `applyMode` is called.
  */
 
 import { accessSync, chmodSync, constants, lstatSync, rmSync } from 'node:fs';
@@ -17,57 +17,59 @@ import { reserveName } from './port.ts';
 
 export class UnixSocket {
   readonly path: string;
-  /** Which file is ours, once it is there. */
+  /** The inode of the socket file that this process has made. */
   #inode: bigint | undefined;
 
   private constructor(path: string) {
     this.path = path;
   }
 
-  /** @throws StartError where the path is longer than the kernel takes */
+  /** @throws StartError where the path is longer than the kernel accepts */
   static requireShortPath(setting: string, path: string): void {
     const bytes = Buffer.byteLength(path);
     if (bytes <= SOCKET_PATH_MAX_BYTES) return;
-    const takes = `must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`;
-    const got = `got ${bytes} bytes: ${JSON.stringify(path)}`;
-    throw new StartError(`${setting} ${takes}; ${got}`, EXIT.USAGE);
+    throw new StartError(
+      `${setting} must be a path of at most ${SOCKET_PATH_MAX_BYTES} bytes;` +
+        ` got ${bytes} bytes: ${JSON.stringify(path)}`,
+      EXIT.USAGE,
+    );
   }
 
   /**
-   * @param setting that names the path
-   * @throws StartError where the path cannot be had
+   * @param setting the setting that names the path
+   * @throws StartError where the path is not available
    */
   static async reserve(setting: string, path: string): Promise<UnixSocket> {
     UnixSocket.requireShortPath(setting, path);
-    const refuse = (why: string): never => {
+    const reject = (why: string): never => {
       throw new StartError(
-        `${setting} must be a path in a directory that weir may write to, where nothing is or a` +
-          ` socket that nobody listens on; got ${JSON.stringify(path)}: ${why}`,
+        `${setting} must be a path in a directory that weir may write to, where no file is or a` +
+          ` socket without a listener; got ${JSON.stringify(path)}: ${why}`,
       );
     };
     try {
       accessSync(dirname(path), constants.W_OK | constants.X_OK);
       if (inodeOf(path) !== undefined) {
-        if (!lstatSync(path).isSocket()) refuse('it is no socket, and is left alone');
-        if (await hasListener(path)) refuse('a server listens on it');
+        if (!lstatSync(path).isSocket()) reject('it is not a socket');
+        if (await hasListener(path)) reject('a server listens on it');
         rmSync(path);
       }
       await reserveName(`socket:${resolve(path)}`);
     } catch (error) {
       if (error instanceof StartError) throw error;
       const { code, message } = error as NodeJS.ErrnoException;
-      refuse(code === 'EADDRINUSE' ? 'another weir has it' : message);
+      reject(code === 'EADDRINUSE' ? 'another weir uses it' : message);
     }
     return new UnixSocket(path);
   }
 
-  /** Whoever the mode names may connect from now on. @param mode in octal digits */
+  /** Permits clients to connect, as the mode says. @param mode in octal digits */
   applyMode(mode: string): void {
     chmodSync(this.path, Number.parseInt(mode, 8));
     this.#inode = inodeOf(this.path);
   }
 
-  /** Nobody finds it any more. What came in its place meanwhile is not ours. */
+  /** Removes the socket file, unless another file has replaced it. */
   remove(): void {
     if (this.#inode !== undefined && inodeOf(this.path) === this.#inode) rmSync(this.path);
   }
@@ -77,7 +79,7 @@ function inodeOf(path: string): bigint | undefined {
   return lstatSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
 }
 
-/** Whether anybody listens. Rejects when that cannot be known. */
+/** Whether a server listens on the path. Rejects when that cannot be found out. */
 function hasListener(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const probe = connect({ path }, () => {
@@ -86,7 +88,7 @@ function hasListener(path: string): Promise<boolean> {
     });
     probe.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED') resolve(false);
-      // So many wait to be taken that there is no room for another.
+      // EAGAIN: the listener's queue of new connections is full.
       else if (error.code === 'EAGAIN') resolve(true);
       else reject(error);
     });

@@ -1,21 +1,21 @@
 /**
- * Which versions of Node weir runs on: those of "engines" in package.json. Plain JavaScript that
- * Node 16 can read, and without an import, for everything else is imported after this check.
+ * The Node versions that weir supports: those of "engines" in package.json. It is plain JavaScript
+ * that Node 16 can parse, and has no imports, because this check runs before all other code.
  */
 
 const RECOMMENDED = 22;
-/** The exit code of a server that cannot start; here of every command. */
+/** EXIT.CANNOT_SERVE of `exit.ts`, here for every command. */
 const CANNOT_START = 5;
 
 /**
- * Where this Node is not supported, says so in one sentence and sets the exit code.
- * @param {string} range as "engines" has it
+ * Prints one sentence and sets the exit code where this Node is not supported.
+ * @param {string} range the value of "engines"
  */
 export function checkNode(range) {
   const { node } = process.versions;
-  const isRight = isSupported(node, range);
-  if (!isRight) cannotStart(unsupported(node, range));
-  return isRight;
+  const isUsable = isSupported(node, range);
+  if (!isUsable) cannotStart(unsupported(node, range));
+  return isUsable;
 }
 
 /** @param {string} sentence */
@@ -25,23 +25,23 @@ export function cannotStart(sentence) {
 }
 
 /**
- * @param {string} version as in 22.22.2
+ * @param {string} version such as 22.22.2
  * @param {string} range of the form ^20.20.2 || ^26
  */
 export function isSupported(version, range) {
   const [major, minor, patch] = numbersOf(version);
-  return alternativesOf(range).some((least) => {
-    if (major !== least[0]) return false;
-    return minor > least[1] || (minor === least[1] && patch >= least[2]);
+  return alternativesOf(range).some((minimum) => {
+    if (major !== minimum[0]) return false;
+    return minor > minimum[1] || (minor === minimum[1] && patch >= minimum[2]);
   });
 }
 
 /** @param {string} version @param {string} range */
 export function unsupported(version, range) {
-  const known = alternativesOf(range).map((least) => least.join('.'));
-  const last = known.pop();
+  const minimums = alternativesOf(range).map((minimum) => minimum.join('.'));
+  const last = minimums.pop();
   return (
-    `this is Node ${version}, and weir needs Node ${known.join(', ')} or ${last}, or a later ` +
+    `this is Node ${version}, and weir needs Node ${minimums.join(', ')} or ${last}, or a later ` +
     `release of one of these major versions; Node ${RECOMMENDED} is recommended`
   );
 }
@@ -50,7 +50,8 @@ export function unsupported(version, range) {
 function alternativesOf(range) {
   return range.split('||').map((alternative) => {
     const [, version] = /^\^(\d+(?:\.\d+){0,2})$/.exec(alternative.trim()) || [];
-    if (version === undefined) throw new Error(`"engines" is not understood: ${range}`);
+    if (version === undefined)
+      throw new Error(`"engines" must be of the form ^20.20.2 || ^26; got ${range}`);
     return numbersOf(version);
   });
 }

@@ -1,6 +1,6 @@
 /**
- * What `npm start` runs: builds where the build tool is installed, and serves what is built, in
- * this process. Plain JavaScript, for it runs before a build, and on every Node from 16 on.
+ * What `npm start` runs: builds where the build tool is installed, and then runs the build in this
+ * process. It is plain JavaScript, because it runs before a build, and on every Node from 16 on.
  */
 
 import { spawnSync } from 'node:child_process';

@@ -143,7 +143,7 @@ describe('descriptors', () => {
 
   test('that are too few to serve anybody stop the start, in one sentence', async () => {
     await expect(own.start({ descriptors: 652 })).rejects.toThrow(
-      'the process may open 652 files (ulimit -n), of which weir keeps 652 for itself: allow more',
+      'the limit of open files (ulimit -n) must be above 652, which weir reserves for itself; got 652',
     );
   });
 

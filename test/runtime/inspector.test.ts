@@ -1,4 +1,4 @@
-/** SIGUSR1, by which Node opens its inspector on port 9229. */
+/** SIGUSR1, by which Node would open its inspector on port 9229. */
 
 import { execFileSync, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ import {
 const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 const BODY = { identifier: 'a', limit: 100, duration: LONGEST_WINDOW_MS };
 
-/** How many TCP sockets a process listens with. */
+/** The number of TCP sockets on which a process listens. */
 function listeningPorts(pid: number): number {
   const inodes = execFileSync('sh', ['-c', `readlink /proc/${pid}/fd/* || true`])
     .toString()
@@ -34,7 +34,7 @@ function listeningPorts(pid: number): number {
   }).length;
 }
 
-/** Waits until SIGUSR1 no longer ends a process that Node has just begun to be. */
+/** Waits until a starting Node process catches SIGUSR1, whose default would end it. */
 async function untilCaught(pid: number): Promise<void> {
   const SIGUSR1 = 1n << 9n;
   for (;;) {
@@ -44,20 +44,20 @@ async function untilCaught(pid: number): Promise<void> {
   }
 }
 
-/** The port of the checks and the admin port, and nothing else. */
+/** It serves on the check port and the admin port, and listens on no other. */
 async function expectUnharmed(server: ServerProcess): Promise<void> {
   expect(await sendCheck(server.port, BODY)).toMatchObject({ success: true });
-  await waitUntil('nothing else listens', () => listeningPorts(server.child.pid!) === 2);
+  await waitUntil('it listens on two ports', () => listeningPorts(server.child.pid!) === 2);
   expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }
 
 describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
-  test('is ignored by a server, which says so, and opens no port', async () => {
+  test('is ignored by a server, which logs it, and opens no port', async () => {
     const server = await own.start();
     for (let i = 1; i <= 3; i++) {
       server.child.kill('SIGUSR1');
-      await waitUntil('the log says so', () => {
+      await waitUntil('the log has the line', () => {
         return server.stderr().split('SIGUSR1 is ignored').length === i + 1;
       });
     }
@@ -66,10 +66,10 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     await expectUnharmed(server);
   });
 
-  test('opens nothing that stays open where it comes while Node starts', async () => {
+  test('leaves no port open where it comes while Node starts', async () => {
     for (let i = 0; i < 6; i++) {
       const args = ['--counters', '1024', '--acceptors', '1'];
-      // A port is no wish for an inspector.
+      // This flag alone does not ask for an inspector.
       const execArgv = i % 2 === 0 ? [] : [`--inspect-port=${await freePort()}`];
       const env = { WEIR_ROOT_KEY: ROOT_KEY };
       const server = await spawnServer(own.dataDir, { args, env, execArgv });
@@ -89,28 +89,28 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     });
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
     const { port } = silent.address() as AddressInfo;
-    const given = { WEIR_KEY: 'k', WEIR_URL: `http://127.0.0.1:${port}` };
-    const env = { ...cleanEnvironment(), ...given } as NodeJS.ProcessEnv;
+    const settings = { WEIR_KEY: 'k', WEIR_URL: `http://127.0.0.1:${port}` };
+    const env = { ...cleanEnvironment(), ...settings } as NodeJS.ProcessEnv;
     const command = spawn(process.execPath, [CLI_PATH, 'keys', 'list'], { env });
     const ended = new Promise((resolve) => command.once('exit', resolve));
-    let said = '';
+    let stderr = '';
     command.stderr.on('data', (data) => {
-      said += data;
+      stderr += data;
     });
-    await waitUntil('it waits for its answer', () => socket !== undefined);
+    await waitUntil('it waits for the response', () => socket !== undefined);
     command.kill('SIGUSR1');
     await new Promise((resolve) => setTimeout(resolve, 200));
-    expect([command.exitCode, listeningPorts(command.pid!), said]).toEqual([null, 0, '']);
+    expect([command.exitCode, listeningPorts(command.pid!), stderr]).toEqual([null, 0, '']);
     socket?.destroy();
     expect(await ended).toBe(EXIT.NO_ANSWER);
     silent.close();
   });
 
-  test('changes nothing for an inspector that the flags ask for', async () => {
+  test('does not close an inspector that the flags ask for', async () => {
     const server = await own.start({ execArgv: ['--inspect=127.0.0.1:0'] });
     expect(listeningPorts(server.child.pid!)).toBe(3);
     server.child.kill('SIGUSR1');
-    await waitUntil('the log says so', () => server.stderr().includes('SIGUSR1 is ignored'));
+    await waitUntil('the log has the line', () => server.stderr().includes('SIGUSR1 is ignored'));
     expect(listeningPorts(server.child.pid!)).toBe(3);
   });
 });

@@ -21,7 +21,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const own = useDataDirectory(SMALL);
   const { start, started } = own;
 
-  /** A server in whose first acceptor a fault has struck. */
+  /** Starts a server and causes a fault in its first acceptor. */
   const startFaulty = async (fault: string, args: string[]) => {
     const file = join(own.dataDir, 'strike');
     const env = { FAULT: fault, FAULT_FILE: file };
@@ -36,7 +36,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   };
 
   describe('SIGTERM', () => {
-    test('answers what is in flight, closes its connections and exits with 0', async () => {
+    test('answers requests in flight, closes connections and exits with 0', async () => {
       const server = await start({ args: [...SMALL, '--drain-ms', '5000'] });
       const whole = requestBytes({ body: limitBody('inflight') });
       const received: string[] = [];
@@ -51,17 +51,17 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
           });
         }),
       );
-      // Half of them are in the middle of a request when the signal comes, half are idle.
+      // When the signal comes, half of them have sent a part of a request, and half are idle.
       for (const [i, socket] of sockets.entries()) {
         if (i % 2 === 0) socket.write(whole.subarray(0, whole.length - 5));
       }
       await sendCheck(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
       server.child.kill('SIGTERM');
-      await waitUntil('it is not ready any more', async () => {
+      await waitUntil('it is no longer ready', async () => {
         return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
       });
       expect((await fetch(`${server.adminUrl}/livez`)).status).toBe(200);
-      await waitUntil('nobody can connect any more', () => {
+      await waitUntil('new connections are rejected', () => {
         return fetch(server.url).then(
           () => false,
           () => true,
@@ -71,22 +71,22 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
       }
       expect(await server.exited).toEqual({ code: 0, signal: null });
-      const answers = received.flatMap((text) => parseResponses(text).answers);
-      expect(answers.length).toBe(20);
-      for (const { status, headers } of answers) {
+      const responses = received.flatMap((text) => parseResponses(text).answers);
+      expect(responses.length).toBe(20);
+      for (const { status, headers } of responses) {
         expect([status, headers.connection]).toEqual([200, 'close']);
       }
       expect(server.stderr()).toContain('"stopped"');
     });
 
-    test('does not wait for connections that stay silent beyond the drain', async () => {
+    test('does not wait for idle connections longer than the drain time', async () => {
       const server = await start({ args: [...SMALL, '--drain-ms', '300'] });
       const socket = connect(server.port, '127.0.0.1').on('error', () => {});
       await new Promise((resolve) => socket.on('connect', resolve));
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
 
-    test('and SIGINT end an idle server, twice sent too', async () => {
+    test('and SIGINT, one after the other, end an idle server', async () => {
       const server = await start({ args: [...SMALL, '--drain-ms', '60000'] });
       server.child.kill('SIGINT');
       server.child.kill('SIGTERM');
@@ -94,8 +94,8 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
-  describe('SIGTERM at a bad moment', () => {
-    test('right after the start is a stop like any other, and no failure in the log', async () => {
+  describe('SIGTERM in special moments', () => {
+    test('right after the start stops the server without a failure in the log', async () => {
       for (let i = 0; i < 3; i++) {
         const server = await start();
         expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -103,12 +103,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('as soon as the first acceptor listens stops it in peace', async () => {
+    test('as soon as the first acceptor listens ends the process with 0', async () => {
       const server = await spawnServer(own.dataDir, {
         args: ['--acceptors', '8', '--counters', '1024', '--decide', mode],
       });
       started.push(server);
-      await waitUntil('it can be connected to', () => {
+      await waitUntil('it accepts connections', () => {
         return new Promise((resolve) => {
           const socket = connect(server.port, '127.0.0.1', () => resolve(true));
           socket.on('connect', () => socket.destroy()).on('error', () => resolve(false));
@@ -117,7 +117,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
 
-    test('while an acceptor hangs ends the process all the same, and not with 0', async () => {
+    test('while an acceptor is unresponsive ends the process, but not with 0', async () => {
       const server = await startFaulty('hang', [...SMALL, '--drain-ms', '100']);
       const { code } = await server.stop();
       expect(code === 0).toBe(false);
@@ -133,22 +133,22 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['exit', 'acceptor 0 ended by itself, with code 3'],
       ['hang', 'acceptor 0 is unresponsive: no heartbeat for 1000 ms'],
     ])(
-      'that dies or hangs (%s) ends the process, with one sentence and no dump',
+      'that fails or is unresponsive (%s) ends the process, with one sentence and no dump',
       async (fault, sentence) => {
         const tookMs: number[] = [];
         for (let death = 0; death < DEATHS; death++) {
           const server = await startFaulty(fault, SMALL);
-          const since = performance.now();
+          const startMs = performance.now();
           const { code, signal } = await server.exited;
-          tookMs.push(Math.round(performance.now() - since));
+          tookMs.push(Math.round(performance.now() - startMs));
           expect(code === 0).toBe(false);
           expect(signal).not.toBe('SIGABRT');
-          const said = server
+          const sentences = server
             .stderr()
             .split('\n')
             .filter((line) => line.startsWith('weir: '));
-          expect(said.length).toBe(1);
-          expect(said[0]).toContain(sentence);
+          expect(sentences.length).toBe(1);
+          expect(sentences[0]).toContain(sentence);
           expect(server.stderr()).not.toMatch(/native stack|FATAL|Aborted/i);
           rmSync(join(own.dataDir, 'strike'));
         }
@@ -158,25 +158,25 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       120_000,
     );
 
-    test('in which a request fails answers it with a 500, says why in the log, and goes on', async () => {
+    test('in which a request fails answers it with a 500, logs the cause, and keeps serving', async () => {
       const args = ['--counters', '1024', '--acceptors', '1', '--decide', mode];
       const server = await startFaulty('assertion', args);
       const body = '{"identifier":"\\u0041","limit":5,"duration":3600000}';
-      const answer = await sendRequest(server.port, { body });
-      expect(answer.status).toBe(500);
-      expect(errorIn(answer)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
-      expect(answer.body).not.toContain('internal detail');
+      const response = await sendRequest(server.port, { body });
+      expect(response.status).toBe(500);
+      expect(errorIn(response)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
+      expect(response.body).not.toContain('internal detail');
       await waitUntil('the log has the cause', () =>
         server.stderr().includes('an internal detail'),
       );
-      const { requestId } = errorIn(answer);
+      const { requestId } = errorIn(response);
       const line = server
         .stderr()
         .split('\n')
         .find((text) => text.includes(requestId));
       expect(JSON.parse(line ?? '')).toMatchObject({ msg: 'a request failed', requestId });
-      const unharmed = { identifier: 'b', limit: 5, duration: LONGEST_WINDOW_MS };
-      expect(await sendCheck(server.port, unharmed)).toMatchObject({ success: true, remaining: 4 });
+      const check = { identifier: 'b', limit: 5, duration: LONGEST_WINDOW_MS };
+      expect(await sendCheck(server.port, check)).toMatchObject({ success: true, remaining: 4 });
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     });
   });

@@ -1,4 +1,4 @@
-/** Acceptors that are late, and are not to be taken for hung; whoever decides. */
+/** Acceptors that are late with a change, but responsive. */
 
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
@@ -12,9 +12,9 @@ const SMALL = ['--counters', '1024'];
 const own = useDataDirectory(SMALL);
 
 describe('an acceptor', () => {
-  test('that has more to do than it can is not taken for hung, also while a change waits for it', async () => {
+  test('under more load than it can serve counts as responsive, also while a change waits for it', async () => {
     const server = await own.start({ args: [...SMALL, '--acceptors', '1'] });
-    // Asked before the flood, and published in it.
+    // The change is requested before the flood, and published during it.
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };
     const change = callOperation(server.port, 'ratelimits.setOverride', override);
     const flood = Buffer.from('GET /x HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000));
@@ -39,7 +39,7 @@ describe('an acceptor', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test('that is late with a change keeps it waiting, and is not taken for hung', async () => {
+  test('that is late delays a change, and counts as responsive', async () => {
     const env = { FAULT: 'late' };
     const args = [...SMALL, '--acceptors', '2'];
     const server = await own.start({ args, execArgv: ['--import', FAULT], env });

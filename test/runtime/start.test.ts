@@ -1,4 +1,4 @@
-/** Starts, and what they refuse; before anybody decides anything. */
+/** Starts of a server, and what stops them. */
 
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ import {
 
 const SMALL = ['--counters', '1024', '--acceptors', '2'];
 
-/** Where curl is not installed its test is skipped, but not where nothing may be. */
+/** Without curl its test is skipped, except in CI, which skips no test. */
 const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
 const own = useDataDirectory(SMALL);
@@ -39,9 +39,9 @@ describe('the first start', () => {
       const [exported, curl, ...more] = lines;
       expect(more).toEqual([]);
       const { stdout } = await promisify(execFile)('sh', ['-c', curl]);
-      const answer: LimitResponse = JSON.parse(stdout);
-      expect(Object.keys(answer)).toEqual(['success', 'limit', 'remaining', 'reset']);
-      expect(answer).toMatchObject({ success: true, limit: 10, remaining: 9 });
+      const response: LimitResponse = JSON.parse(stdout);
+      expect(Object.keys(response)).toEqual(['success', 'limit', 'remaining', 'reset']);
+      expect(response).toMatchObject({ success: true, limit: 10, remaining: 9 });
 
       expect(await server.stop()).toEqual({ code: 0, signal: null });
       const key = /weir_[\w-]+/.exec(curl)?.[0] ?? '';
@@ -62,7 +62,7 @@ describe('the first start', () => {
     },
   );
 
-  test('makes the directory 0700 and its files 0600, whatever the umask', async () => {
+  test('makes the directory 0700 and its files 0600 under any umask', async () => {
     const before = process.umask(0);
     try {
       own.dataDir = join(own.dataDir, 'deep', 'down');
@@ -76,7 +76,7 @@ describe('the first start', () => {
     }
   });
 
-  test('takes the root key from a file, and then makes none', async () => {
+  test('reads the root key from a file, and then makes none', async () => {
     const file = join(own.dataDir, '..', `weir-key-${process.pid}`);
     writeFileSync(file, `${ROOT_KEY}\n`);
     const env = { WEIR_ROOT_KEY: undefined, WEIR_ROOT_KEY_FILE: file };
@@ -87,17 +87,17 @@ describe('the first start', () => {
     expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
   });
 
-  test('whose key nobody could read does not keep it: the next start shows another', async () => {
-    const unread = await spawnServer(own.dataDir);
-    unread.child.stdout?.destroy();
-    const { code } = await unread.exited;
+  test('whose key could not be printed does not store it: the next start prints another', async () => {
+    const failed = await spawnServer(own.dataDir);
+    failed.child.stdout?.destroy();
+    const { code } = await failed.exited;
     expect(code === 0).toBe(false);
-    expect(unread.stderr()).toContain('EPIPE');
+    expect(failed.stderr()).toContain('EPIPE');
     const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
     expect(server.stdout()).toMatch(/weir_[\w-]{43}/);
   });
 
-  test('that fails for its port has made nothing, and locked nobody out', async () => {
+  test('that fails for its port has written nothing', async () => {
     const server = await start();
     const other = join(own.dataDir, 'other');
     const failed = await spawnServer(other, { args: ['--port', String(server.port)] });
@@ -106,7 +106,7 @@ describe('the first start', () => {
   });
 });
 
-describe('a second instance refuses to start, with one sentence', () => {
+describe('a second instance does not start, and prints one sentence', () => {
   const sentenceOf = async (failed: ServerProcess) => {
     expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
     expect(failed.stdout()).toBe('');
@@ -137,7 +137,7 @@ describe('a second instance refuses to start, with one sentence', () => {
       spawnServer(other, { args: [...SMALL, ...port] }),
     ]);
     started.push(...both);
-    await waitUntil('one serves and one has ended', () => {
+    await waitUntil('one of them serves and the other has ended', () => {
       const serving = both.filter((server) => server.stdout().includes('serves checks'));
       const ended = both.filter((server) => server.child.exitCode === EXIT.CANNOT_SERVE);
       return serving.length === 1 && ended.length === 1;
@@ -148,7 +148,7 @@ describe('a second instance refuses to start, with one sentence', () => {
     removeDirectory(other);
   });
 
-  test('on the same data directory; it starts when the first was killed', async () => {
+  test('on the same data directory; it starts after the first was killed', async () => {
     const server = await start();
     const failed = await spawnServer(own.dataDir);
     expect(await sentenceOf(failed)).toContain(`${own.dataDir} is in use by another weir`);
@@ -159,7 +159,7 @@ describe('a second instance refuses to start, with one sentence', () => {
 });
 
 describe('the start', () => {
-  test('on a Node without a binary says what to install, in one sentence', async () => {
+  test('on a Node without a binary prints what to install, in one sentence', async () => {
     const versions = { ...process.versions, modules: '999', node: '26.99.0' };
     const preload = `Object.defineProperty(process,'versions',{value:${JSON.stringify(versions)}})`;
     const failed = await spawnServer(own.dataDir, {
@@ -170,7 +170,7 @@ describe('the start', () => {
     expect(failed.stderr()).toContain('no binary for Node 26.99.0');
   });
 
-  test('stops at a wrong setting with one sentence, and serve --help says what there is', () => {
+  test('stops at an invalid setting with one sentence; serve --help prints the settings', () => {
     const run = (args: string[], env = {}) =>
       spawnSync(process.execPath, [CLI_PATH, ...args], { env: { PATH: process.env.PATH, ...env } });
     const failed = run(['--port', 'http']);
@@ -184,7 +184,7 @@ describe('the start', () => {
   });
 
   test.each(['lost', 'emptied', 'flipped'])(
-    'refuses a store whose log was %s after a kill, instead of forgetting its last records',
+    'rejects a store whose write-ahead log was %s after a kill, instead of losing records',
     async (damage) => {
       const server = await start({ env: { WEIR_ROOT_KEY: undefined } });
       await waitUntil('it is ready', async () => (await fetch(`${server.adminUrl}/readyz`)).ok);
@@ -202,14 +202,14 @@ describe('the start', () => {
     },
   );
 
-  test("refuses a directory that is somebody else's, and leaves it as it is", async () => {
-    const foreign = join(own.dataDir, 'foreign');
-    mkdirSync(foreign, { mode: 0o755 });
-    writeFileSync(join(foreign, 'diary.txt'), '');
-    const failed = await spawnServer(foreign);
+  test('rejects a directory with files of another program, and does not change it', async () => {
+    const other = join(own.dataDir, 'other');
+    mkdirSync(other, { mode: 0o755 });
+    writeFileSync(join(other, 'diary.txt'), '');
+    const failed = await spawnServer(other);
     expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
     expect(failed.stderr()).toContain('holds "diary.txt" but no store');
-    expect(readdirSync(foreign)).toEqual(['diary.txt']);
-    expect(statSync(foreign).mode & 0o777).toBe(0o755);
+    expect(readdirSync(other)).toEqual(['diary.txt']);
+    expect(statSync(other).mode & 0o777).toBe(0o755);
   });
 });

@@ -1,4 +1,4 @@
-/** By which addresses weir names itself: in its log, its links and on its standard output. */
+/** The URLs by which weir names itself: in its log, its links and on standard output. */
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -11,9 +11,9 @@ import { waitUntil } from '../support/server.ts';
 
 const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 
-describe('the addresses of a listener', () => {
-  test('are the configured one, unless it stands for all addresses of the machine', () => {
-    for (const [host, listening, local, common] of [
+describe('the URLs of a listener', () => {
+  test('have the configured host, unless it means all addresses of the machine', () => {
+    for (const [host, listening, local, client] of [
       ['127.0.0.1', '127.0.0.1', '127.0.0.1', '127.0.0.1'],
       ['weir.example', 'weir.example', 'weir.example', 'weir.example'],
       ['::1', '[::1]', '[::1]', '[::1]'],
@@ -25,25 +25,29 @@ describe('the addresses of a listener', () => {
     ] as const) {
       const url = (name: string | undefined) => name && `https://${name}:7070`;
       expect(listenerUrls('https', host, 7070)).toEqual({
-        ...{ listenUrl: url(listening), localUrl: url(local), clientUrl: url(common) },
+        listenUrl: url(listening),
+        localUrl: url(local),
+        clientUrl: url(client),
       });
     }
   });
 
-  test('are reached by the public URL, where there is one', () => {
-    for (const [publicUrl, common] of [
+  test('have the public URL for clients, where one is set', () => {
+    for (const [publicUrl, clientUrl] of [
       ['https://weir.example', 'https://weir.example'],
       ['HTTPS://Weir.Example:443/', 'https://weir.example'],
       ['http://weir:80/limits//', 'http://weir/limits'],
     ] as const) {
       expect(listenerUrls('http', '0.0.0.0', 1, publicUrl)).toEqual({
-        ...{ listenUrl: 'http://0.0.0.0:1', localUrl: 'http://127.0.0.1:1', clientUrl: common },
+        listenUrl: 'http://0.0.0.0:1',
+        localUrl: 'http://127.0.0.1:1',
+        clientUrl,
       });
     }
   });
 });
 
-/** The links of errors, of both versions of the API. */
+/** The documentation links in errors of both API versions. */
 async function links(port: number): Promise<string[]> {
   const v1 = await sendRequest(port, { body: '{}' });
   const v2 = await sendRequest(port, { path: '/v2/ratelimit.limit', body: '{}' });
@@ -56,13 +60,13 @@ describe('a server', () => {
   test.each([
     ['0.0.0.0', '127.0.0.1'],
     ['::', '[::1]'],
-  ])('on %s points nobody elsewhere at this machine', async (host, local) => {
+  ])('on %s does not point remote clients at 127.0.0.1', async (host, local) => {
     const server = await own.start({ args: ['--host', host], env: { WEIR_ROOT_KEY: undefined } });
     const { port } = server;
     const listening = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
     const unauthorized = await sendRequest(port, { body: '{}' });
     expect(errorIn(unauthorized).docs).toBe('/docs/errors/UNAUTHORIZED');
-    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    await waitUntil('the log has the line', () => logRecords(server, 'serving').length === 1);
     const [serving] = logRecords(server, 'serving');
     expect(serving).toMatchObject({ url: listening, listening, admin: server.adminUrl });
     expect(server.stdout()).toContain(
@@ -74,20 +78,20 @@ describe('a server', () => {
     expect(JSON.parse(stdout)).toMatchObject({ success: true });
   });
 
-  test('on 0.0.0.0 has relative links in both versions of the API', async () => {
+  test('on 0.0.0.0 has relative links in both API versions', async () => {
     const server = await own.start({ args: ['--host', '0.0.0.0'] });
     expect(await links(server.port)).toEqual([PATH, PATH]);
     expect((await fetch(`${server.url}${PATH}`)).status).toBe(200);
   });
 
-  test('on a name has links by that name', async () => {
+  test('on a host name has links with that name', async () => {
     const server = await own.start({ args: ['--host', 'localhost'] });
     const url = `http://localhost:${server.port}`;
     expect(await links(server.port)).toEqual([url + PATH, url + PATH]);
     expect(server.stdout()).toContain(`serves checks on ${url}; `);
   });
 
-  test('with a public URL names that everywhere, and a command for this machine', async () => {
+  test('with a public URL uses it in links, log and message, and a local URL in the command', async () => {
     const env = { WEIR_PUBLIC_URL: 'https://weir.example/limits/', WEIR_ROOT_KEY: undefined };
     const server = await own.start({ args: ['--host', '0.0.0.0'], env });
     const url = 'https://weir.example/limits';
@@ -97,7 +101,7 @@ describe('a server', () => {
     const path = '/v2/ratelimit.limit';
     const v2 = await sendRequest(server.port, { path, headers, body: '{}' });
     expect([errorIn(v1).docs, JSON.parse(v2.body).error.type]).toEqual([url + PATH, url + PATH]);
-    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    await waitUntil('the log has the line', () => logRecords(server, 'serving').length === 1);
     const listening = `http://0.0.0.0:${server.port}`;
     expect(logRecords(server, 'serving')).toMatchObject([{ url, listening }]);
     const local = `http://127.0.0.1:${server.port}`;
@@ -105,9 +109,9 @@ describe('a server', () => {
     expect(server.stdout()).toContain(`\ncurl -s ${local}/`);
   });
 
-  test('on free ports names the real ones, that of the admin port too', async () => {
+  test('on free ports names the ports that it got, also that of the admin port', async () => {
     const server = await own.start({ args: ['--port', '0', '--admin-port', '0'] });
-    await waitUntil('it is in the log', () => logRecords(server, 'serving').length === 1);
+    await waitUntil('the log has the line', () => logRecords(server, 'serving').length === 1);
     const [{ url, admin }] = logRecords(server, 'serving');
     expect(server.stdout()).toBe(`weir serves checks on ${url}; health and metrics on ${admin}\n`);
     expect((await fetch(`${admin}/readyz`)).status).toBe(200);

@@ -1,4 +1,4 @@
-/** The Unix socket beside the port: what its path may be, who may connect, what becomes of it. */
+/** The Unix socket beside the port: its path, its file mode, and its removal. */
 
 import { execFile } from 'node:child_process';
 import {
@@ -39,32 +39,31 @@ beforeEach(() => {
 });
 const start = (more: string[] = []) => own.start({ args: [...SMALL, '--socket', path, ...more] });
 
-interface Answer {
+interface SocketResponse {
   status: number;
   text: string;
 }
 
-/** By Node's own client, over the socket. */
-function sendBySocket(method: string, route: string, body = ''): Promise<Answer> {
+/** Sends a request over the socket by Node's HTTP client. */
+function sendBySocket(method: string, route: string, body = ''): Promise<SocketResponse> {
   return new Promise((resolve, reject) => {
     const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
-    const asking = request({ socketPath: path, method, path: route, headers }, (answer) => {
+    const sent = request({ socketPath: path, method, path: route, headers }, (response) => {
       let text = '';
-      answer.setEncoding('utf8');
-      answer.on('data', (data) => {
+      response.setEncoding('utf8');
+      response.on('data', (data) => {
         text += data;
       });
-      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text }));
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
     });
-    asking.on('error', reject);
-    asking.end(body);
+    sent.on('error', reject);
+    sent.end(body);
   });
 }
-const limited = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
-const sendCheckBySocket = () =>
-  sendBySocket('POST', '/v1/ratelimits.limit', JSON.stringify(limited));
+const CHECK = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
+const sendCheckBySocket = () => sendBySocket('POST', '/v1/ratelimits.limit', JSON.stringify(CHECK));
 
-/** The one sentence of a start that does not succeed. */
+/** The sentence that a failed start prints. */
 async function startError(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): Promise<string> {
   const failed = await spawnServer(join(directory, 'data'), { args: [...SMALL, ...args] });
   expect(await failed.exited).toEqual({ code, signal: null });
@@ -75,17 +74,17 @@ async function startError(args: string[], code: ExitCode = EXIT.CANNOT_SERVE): P
 describe('the Unix socket', () => {
   test('has all routes of the port, and counts in the same counters', async () => {
     const server = await start();
-    const answers = [await sendCheckBySocket(), await sendCheckBySocket()].map(({ text }) =>
+    const responses = [await sendCheckBySocket(), await sendCheckBySocket()].map(({ text }) =>
       JSON.parse(text),
     );
-    expect(answers).toMatchObject([{ remaining: 9 }, { remaining: 8 }]);
-    expect(await sendCheck(server.port, limited)).toMatchObject({ remaining: 7 });
+    expect(responses).toMatchObject([{ remaining: 9 }, { remaining: 8 }]);
+    expect(await sendCheck(server.port, CHECK)).toMatchObject({ remaining: 7 });
     expect(JSON.parse((await sendCheckBySocket()).text)).toMatchObject({ remaining: 6 });
 
     const override = { namespaceName: 'default', identifier: 'over', limit: 3, duration: 60_000 };
     const made = await sendBySocket('POST', '/v1/ratelimits.setOverride', JSON.stringify(override));
     expect([made.status, made.text]).toEqual([200, expect.stringContaining('rlor_')]);
-    expect(await sendCheck(server.port, { ...limited, identifier: 'over' })).toMatchObject({
+    expect(await sendCheck(server.port, { ...CHECK, identifier: 'over' })).toMatchObject({
       limit: 3,
     });
     expect((await sendBySocket('GET', '/nowhere')).status).toBe(404);
@@ -95,7 +94,7 @@ describe('the Unix socket', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test('spreads its connections over the acceptors, together with those of the port', async () => {
+  test('distributes its connections over the acceptors, together with those of the port', async () => {
     const server = await start();
     const tcp = { host: '127.0.0.1', port: server.port };
     for (let i = 0; i < 20; i++) {
@@ -111,13 +110,13 @@ describe('the Unix socket', () => {
     [[], 0o660],
     [['--socket-mode', '0600'], 0o600],
     [['--socket-mode', '666'], 0o666],
-  ])('has the mode that is asked for: %j', async (args, mode) => {
+  ])('has the configured file mode: %j', async (args, mode) => {
     await start(args);
     expect(statSync(path).mode & 0o7777).toBe(mode);
     expect(lstatSync(path).isSocket()).toBe(true);
   });
 
-  test('is in the greeting, with a curl command that works as printed', async () => {
+  test('is in the startup message, with a curl command that works as printed', async () => {
     path = join(directory, "it's here.sock");
     const server = await start();
     const [, command] = / by (curl .*localhost)/.exec(server.stdout()) ?? [];
@@ -126,7 +125,7 @@ describe('the Unix socket', () => {
     expect(stdout).toContain('there is no GET /nowhere');
   });
 
-  test('is closed by a drain and removed at the stop; who is connected is answered', async () => {
+  test('is closed by a drain and removed at the stop; open connections get responses', async () => {
     const server = await start(['--drain-ms', '5000']);
     const { socket } = await connectAndCheck({ path });
     let received = '';
@@ -135,7 +134,7 @@ describe('the Unix socket', () => {
       received += data;
     });
     server.child.kill('SIGTERM');
-    await waitUntil('nobody can connect any more', () =>
+    await waitUntil('new connections are rejected', () =>
       sendCheckBySocket().then(
         () => false,
         () => true,
@@ -147,7 +146,7 @@ describe('the Unix socket', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  test('that a killed weir has left is replaced', async () => {
+  test('left by a killed weir is replaced', async () => {
     const server = await start();
     server.child.kill('SIGKILL');
     await server.exited;
@@ -156,7 +155,7 @@ describe('the Unix socket', () => {
     expect((await sendCheckBySocket()).status).toBe(200);
   });
 
-  test("is not removed at the stop where another's has come in its place", async () => {
+  test('is not removed at the stop where another file has replaced it', async () => {
     const server = await start();
     removeDirectory(path);
     writeFileSync(path, 'mine');
@@ -166,7 +165,7 @@ describe('the Unix socket', () => {
 });
 
 describe('a start is stopped by one sentence that names the setting', () => {
-  test('where a server listens on the path, which goes on', async () => {
+  test('where a server listens on the path, which keeps serving', async () => {
     await start();
     const sentence = await startError(['--socket', path]);
     expect(sentence).toContain('WEIR_SOCKET must be a path in a directory');
@@ -182,36 +181,39 @@ describe('a start is stopped by one sentence that names the setting', () => {
     other.close();
   });
 
-  test('where two start at the same time', async () => {
+  test('where two instances start at the same time', async () => {
     const both = await Promise.all(
       ['a', 'b'].map((name) => {
         return spawnServer(join(directory, name), { args: [...SMALL, '--socket', path] });
       }),
     );
     own.started.push(...both);
-    await waitUntil('one serves and one has ended', () => {
+    await waitUntil('one of them serves and the other has ended', () => {
       const serving = both.filter((server) => server.stdout().includes('serves checks'));
       return (
         serving.length === 1 && both.some((server) => server.child.exitCode === EXIT.CANNOT_SERVE)
       );
     });
     expect(both.map((server) => server.stderr()).join('')).toMatch(
-      /WEIR_SOCKET must.*(has|listens)/,
+      /WEIR_SOCKET must.*(another weir uses it|a server listens on it)/,
     );
     const serving = both.find((server) => server.child.exitCode === null);
     expect((await sendBySocket('GET', '/nowhere')).text).toContain(serving?.url);
   });
 
-  test.each(['file', 'directory', 'link'])('where the path is a %s, which stays', async (kind) => {
-    const other = join(directory, 'other');
-    if (kind === 'file') writeFileSync(path, 'kept');
-    else if (kind === 'directory') mkdirSync(path);
-    else symlinkSync(other, path);
-    if (kind === 'link') writeFileSync(other, 'kept');
-    expect(await startError(['--socket', path])).toContain('it is no socket, and is left alone');
-    expect(lstatSync(path).isSocket()).toBe(false);
-    if (kind !== 'directory') expect(readFileSync(path, 'utf8')).toBe('kept');
-  });
+  test.each(['file', 'directory', 'link'])(
+    'where the path is a %s, which is not changed',
+    async (kind) => {
+      const other = join(directory, 'other');
+      if (kind === 'file') writeFileSync(path, 'unchanged');
+      else if (kind === 'directory') mkdirSync(path);
+      else symlinkSync(other, path);
+      if (kind === 'link') writeFileSync(other, 'unchanged');
+      expect(await startError(['--socket', path])).toContain('it is not a socket');
+      expect(lstatSync(path).isSocket()).toBe(false);
+      if (kind !== 'directory') expect(readFileSync(path, 'utf8')).toBe('unchanged');
+    },
+  );
 
   test('where the path is too long, or its directory is missing', async () => {
     const long = join(directory, 'x'.repeat(108 - directory.length - 1));

@@ -442,7 +442,9 @@ describe('policies', () => {
       expect(headers['ratelimit-policy']).toBe('"a";q=9000;w=31557600');
       expect((await sendGatewayCheck(port, '/v1/check/b')).status).toBe(404);
       await waitUntil('b is named', () => {
-        const said = server.stderr().match(/"namespaces":\["b"\].*without a policy any more/g);
+        const said = server
+          .stderr()
+          .match(/"namespaces":\["b"\].*the policies of these namespaces were removed/g);
         return said?.length === i + 1;
       });
       const wrong = { ...changed, c: { limit: 0 } };
