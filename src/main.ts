@@ -82,11 +82,13 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
     connectionsMax,
     url: checkUrls.clientUrl ?? '',
     control: state.controlBuffer,
-    tables: state.tables,
-    channels: state.channels,
-    decide: settings.decide,
+    engine: {
+      decide: settings.decide,
+      fullTablePolicy: settings.onFull,
+      tables: state.tables,
+      channels: state.channels,
+    },
     hashKey: store.hashKey,
-    fullTablePolicy: settings.onFull,
     isReportingErrors: settings.logLevel === 'debug',
     activePublication: { ...initialPublication(registry, overrides), policies: policies.all },
   });

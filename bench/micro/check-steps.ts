@@ -13,15 +13,15 @@ import { rootKeyRecord } from '../../src/auth/keys.ts';
 import { Bytes } from '../../src/core/bytes.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import { newDecision, OUTCOME } from '../../src/core/decision.ts';
-import { Hasher } from '../../src/core/hash.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { makeId } from '../../src/core/ids.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
+import { MemoryEngine } from '../../src/engine/memory/memory-engine.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { MemoryEngine } from '../../src/engine/worker/memory-engine.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,
@@ -30,6 +30,7 @@ import {
 import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import { countDecision } from '../../src/shared-memory/stats.ts';
 import {
   exactOverrides,
   HASH_KEY,
@@ -52,6 +53,10 @@ export interface BenchSubject {
 const COUNTERS = 1_048_576;
 const LIMIT = Number.MAX_SAFE_INTEGER;
 const DURATION_MS = 60_000;
+
+/** The checks of the benchmarks are synchronous, and decided at once. */
+const NO_DEFERRED_WORK = { hasRoom: () => false, deduct: () => {}, wait: () => undefined };
+const NO_COMPLETION = { complete: () => {}, fail: () => {} };
 
 /** Results go here, so that no step can be left out as unused. */
 export const resultSink = { value: 0 as unknown };
@@ -141,8 +146,9 @@ export function decideSubject(
 
 /** The same by the sliding window, with as much use in the window before. */
 function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
-  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
-  const state = counters.namespaceState('sliding');
+  const counters = new Counters(tables, 1, 'deny', () => {});
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('sliding');
   const texts = new EncodedTexts(identifiers(count, 0));
   const nowMs = 1_700_000_000_000;
   const terms = {
@@ -153,8 +159,8 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubjec
     burst: NO_BURST,
   };
   const decide = (at: number, atMs: number) => {
-    const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
-    return counters.decide(id, state[0], atMs, terms);
+    hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
+    return counters.decide(hasher, state[0], atMs, terms);
   };
   for (let i = 0; i < count; i++) decide(i, nowMs - DURATION_MS);
   let at = 0;
@@ -169,9 +175,10 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubjec
 
 /** Hashes and decides so many at once; the count is of checks. */
 function batchSubject(tables: SharedArrayBuffer[], count: number, many: number): BenchSubject {
-  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const counters = new Counters(tables, 1, 'deny', () => {});
   const { batch } = counters;
-  const state = counters.namespaceState('together');
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('together');
   const texts = new EncodedTexts(identifiers(count, 0));
   const terms = {
     limit: LIMIT,
@@ -188,8 +195,8 @@ function batchSubject(tables: SharedArrayBuffer[], count: number, many: number):
       for (let request = 0; request < BATCH / many; request++) {
         batch.begin();
         for (let i = 0; i < many; i++) {
-          const id = counters.identifyBytes(state, texts.memory, texts.from(at), texts.to(at));
-          batch.add(id, state[0], terms);
+          hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
+          batch.add(hasher, state[0], terms);
           at = at + 1 === count ? 0 : at + 1;
         }
         resultSink.value = batch.decide(1_700_000_000_000);
@@ -229,13 +236,14 @@ function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
   const namespace = namespaces.makeUnregistered(NAMESPACE);
   const checks = identifiers(10_000, 0).map((identifier) => {
     hasher.hash(namespace.hashState, identifier);
-    const { h0, h1, h2, h3 } = hasher;
+    const identity = newIdentity();
+    hasher.copyTo(identity);
     const check: OverridableCheck = {
-      ...{ namespace, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
+      ...{ namespace, identity, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
       ...{ rule: RULE.fixed, burst: NO_BURST, isAsync: false },
       ...{ overrideId: undefined, needsOverrideId: false },
     };
-    return { check, id: { h0, h1, h2, h3 } };
+    return check;
   });
   let at = 0;
   return {
@@ -243,9 +251,9 @@ function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
     count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) {
-        const { check, id } = checks[at];
+        const check = checks[at];
         at = at + 1 === checks.length ? 0 : at + 1;
-        resultSink.value = inForce.resolve(check, id);
+        resultSink.value = inForce.resolve(check, check.identity);
       }
     },
   };
@@ -268,24 +276,28 @@ export function stepSubjects(): BenchSubject[] {
   const clock = new Clock(control);
   const tables = allocateTables();
   const lane = control.acceptorStats(0);
-  const counters = new Counters(tables, HASH_KEY, 1, 'deny', () => {});
+  const counters = new Counters(tables, 1, 'deny', () => {});
+  const hasher = new Hasher(HASH_KEY);
   const namespaces = new KnownNamespaces(
-    (name) => counters.namespaceState(name),
+    (name) => hasher.namespace(name),
     (row) => lane.namespaceRow(row),
     () => {},
   );
   const scan = new BodyScanner();
   const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces));
   const overrides = new ActiveOverrides();
-  const inPlace = new MemoryEngine(counters, [], clock, lane);
+  const engine = new MemoryEngine(counters, NO_DEFERRED_WORK, clock, lane);
   /** As the acceptor does it, without HTTP. */
   const wholeCheck = (bytes: Uint8Array) => {
     const startedMs = clock.monotonicMs();
     const check = reader.read(key, bytes);
-    const { namespace, memory, identifierFrom, identifierTo } = check;
-    const id = counters.identifyBytes(namespace.hashState, memory, identifierFrom, identifierTo);
-    overrides.resolve(check, id);
-    const answer = writeResponseV1(check, inPlace.decide(check, id, startedMs));
+    const { namespace, identity, memory, identifierFrom, identifierTo } = check;
+    hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo);
+    hasher.copyTo(identity);
+    overrides.resolve(check, identity);
+    const decision = engine.decide(check, startedMs, undefined, NO_COMPLETION)!;
+    countDecision(namespace.decisionCounts, check.cost, decision.allowed);
+    const answer = writeResponseV1(check, decision);
     lane.recordLatency(clock.monotonicMs() - startedMs);
     return answer;
   };

@@ -1,6 +1,7 @@
 /** A thread that decides on shared tables as fast as it can, for as long as the bench says. */
 
 import { parentPort, workerData } from 'node:worker_threads';
+import { Hasher } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
@@ -47,8 +48,9 @@ function batchStep(): () => void {
 }
 
 function timedStep(): () => void {
-  const counters = new Counters(tables, HASH_KEY, owner, 'deny', () => {});
-  const state = counters.namespaceState('default');
+  const counters = new Counters(tables, owner, 'deny', () => {});
+  const hasher = new Hasher(HASH_KEY);
+  const state = hasher.namespace('default');
   const texts = Array.from({ length: count }, (_, i) => `user_${first + i}`);
   const terms = {
     limit: Number.MAX_SAFE_INTEGER,
@@ -60,7 +62,8 @@ function timedStep(): () => void {
   return () => {
     const text = texts[decisions % count];
     const started = performance.now();
-    counters.decide(counters.identify(state, text), state[0], 1_700_000_000_000, terms);
+    hasher.hash(state, text);
+    counters.decide(hasher, state[0], 1_700_000_000_000, terms);
     tookUs[decisions++] = (performance.now() - started) * 1_000;
   };
 }

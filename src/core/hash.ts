@@ -35,8 +35,12 @@ export interface Identity {
   readonly h3: number;
 }
 
-/** One that is filled in again and again. */
+/** An identity whose words are overwritten. */
 export type MutableIdentity = { -readonly [word in keyof Identity]: number };
+
+export function newIdentity(): MutableIdentity {
+  return { h0: 0, h1: 0, h2: 0, h3: 0 };
+}
 
 export class Hasher implements Identity {
   /** The hash of the last identifier. */
@@ -83,6 +87,14 @@ export class Hasher implements Identity {
     this.#absorb(state, view, from, to, true);
     // 0 marks an empty slot. Of 2^32 values one is folded into another: 127.99 bits are left.
     if (this.h3 === 0) this.h3 = 1;
+  }
+
+  /** Copies the hash of the last identifier. */
+  copyTo(identity: MutableIdentity): void {
+    identity.h0 = this.h0;
+    identity.h1 = this.h1;
+    identity.h2 = this.h2;
+    identity.h3 = this.h3;
   }
 
   /** The tag of a message under the key alone, as the algorithm is published: for its vectors. */

@@ -1,56 +1,140 @@
 /**
- * One interface, two ways to decide a check: by the acceptor itself, in shared memory
- * (`in-place.ts`), or by the worker of its shard (`by-worker.ts`). The table and its rules are the
- * same, and so are the cases that test them.
+ * The interface of all engines. An engine decides checks, counts what they use, and shows and
+ * corrects its counters. A transport knows nothing below this file; an engine knows nothing of
+ * HTTP, keys, overrides and the registry. An override is applied before the engine is called.
+ *
+ * A call is answered at once by its return value, or in a later turn of the loop: `undefined` says
+ * that the completion will be called, a promise that it will be settled. A transport of a client
+ * that disconnects in the meantime drops the response; the check is counted all the same.
+ *
+ * An engine counts what happens in its tables and queues. A transport counts decisions: only it
+ * knows that the windows of a policy are one decision, and the checks of a list many.
  */
 
+import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../core/check.ts';
-import { OUTCOME, type TableDecision } from '../core/decision.ts';
+import type { Decision } from '../core/decision.ts';
 import type { Identity } from '../core/hash.ts';
-import type { Namespace } from '../core/namespace.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../shared-memory/stats.ts';
+import type { RuleName } from '../core/window-rules.ts';
 
-/** How a check is answered, in its turn or corked in a later one. */
-export interface Completion<R> {
-  complete(res: R, check: Check, decision: TableDecision): void;
-  fail(res: R, error: unknown): void;
-}
-
-export interface Engine<R> {
+/** Takes decisions that come in a later turn. A route has one for all of its requests. */
+export interface Completion<C> {
   /**
-   * @param id the hash of its namespace and identifier
-   * @param startedMs when the whole request was there, by the monotonic clock
-   * @param completion by whom it is answered later
-   * @returns the decision, overwritten by the next one; undefined where the answer comes later
+   * @param context what `decide` was given
+   * @param check a copy of the check, without the fields that only its transport knows
    */
-  decide(
+  complete(context: C, startedMs: number, check: Check, decision: Decision): void;
+  /** It could not be decided in time. An ApiError says whether it may have been counted. */
+  fail(context: C, error: unknown): void;
+}
+
+export interface BatchCompletion<C> {
+  complete(context: C, startedMs: number, decision: BatchDecision): void;
+  fail(context: C, error: unknown): void;
+}
+
+/** The decisions on several checks. */
+export interface BatchDecision {
+  /** Whether every check was allowed. */
+  allowed: boolean;
+  /** By the number of the check; there may be more of them than checks. */
+  decisions: readonly Decision[];
+}
+
+/** What a counter holds, and what each window rule makes of it. Both rules use the same cells. */
+export interface CounterState {
+  durationMs: number;
+  /** The limit of the last check that it allowed. */
+  limit: number;
+  /** The start of the newest window with usage, Unix time in ms. */
+  windowStart: number;
+  /** Tokens used in that window, and in the window before it. */
+  current: number;
+  previous: number;
+  usage: Record<Exclude<RuleName, 'gcra'>, WindowUsage>;
+}
+
+/** What a check would see now, under the limit of the counter. */
+export interface WindowUsage {
+  used: number;
+  remaining: number;
+  /** The end of the current window, Unix time in ms. */
+  reset: number;
+}
+
+/** The engine of one thread. Objects that it returns are overwritten by its next call. */
+export interface Engine {
+  /**
+   * Decides a check, and counts its cost where it is allowed.
+   * @param startedMs when the request was complete, by the monotonic clock
+   * @returns undefined where `completion` is called later
+   */
+  decide<C>(
     check: Check,
-    id: Identity,
     startedMs: number,
-    res: R,
-    completion: Completion<R>,
-  ): TableDecision | undefined;
-}
+    context: C,
+    completion: Completion<C>,
+  ): Decision | undefined;
 
-/**
- * Counts a decision that is an answer, each of its aspects once.
- * @param allowed whether its cost was
- * @param outcome one of OUTCOME
- */
-export function countDecision(
-  stats: AcceptorStats,
-  { decisionCounts }: Namespace,
-  cost: number,
-  allowed: boolean,
-  outcome: number,
-): void {
-  decisionCounts[allowed ? NAMESPACE_STAT.allowed : NAMESPACE_STAT.denied]++;
-  decisionCounts[allowed ? NAMESPACE_STAT.tokensAllowed : NAMESPACE_STAT.tokensDenied] += cost;
-  countOutcome(stats, outcome);
-}
+  /**
+   * Decides checks as one: all are counted, or none. Each is judged on what those before it leave.
+   * The `allowed` of a decision is that of its check alone.
+   */
+  decideBatch<C>(
+    checks: readonly Check[],
+    startedMs: number,
+    context: C,
+    completion: BatchCompletion<C>,
+  ): BatchDecision | undefined;
 
-/** Counts what a decision did to the table, whoever heard of it. */
-export function countOutcome(stats: AcceptorStats, outcome: number): void {
-  if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
-  else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
+  /**
+   * Decides checks one after the other, each for itself.
+   * @param countsDenied whether the cost of a denied check counts too, as in Envoy's rate limit
+   *   service. It is added to the window of the decision, and 0 remains. A fixed window then denies
+   *   until it ends, as it would have; a sliding window also carries it into the next one. A check
+   *   that is denied because the table is full is not counted.
+   */
+  decideEach<C>(
+    checks: readonly Check[],
+    startedMs: number,
+    context: C,
+    completion: BatchCompletion<C>,
+    countsDenied: boolean,
+  ): BatchDecision | undefined;
+
+  /**
+   * Returns tokens to a window. Like `reset` and `inspect` it acts behind all checks that were
+   * answered before it, on any thread.
+   * @param window the number of the window
+   * @param confirm called before it acts in a later turn; what it throws ends the call
+   * @returns how many: no more than the window used, and none when it is not the current one
+   */
+  refund(
+    identity: Identity,
+    durationMs: number,
+    window: number,
+    cost: number,
+    confirm: () => void,
+  ): number | Promise<number>;
+
+  /**
+   * Removes counters of an identity.
+   * @param durationsMs undefined for those of all durations
+   * @returns how many there were
+   */
+  reset(
+    identity: Identity,
+    durationsMs: readonly number[] | undefined,
+    confirm: () => void,
+  ): number | Promise<number>;
+
+  /** Shows counters of an identity, in the order of their durations, and changes none. */
+  inspect(
+    identity: Identity,
+    durationsMs: readonly number[] | undefined,
+    confirm: () => void,
+  ): CounterState[] | Promise<CounterState[]>;
+
+  /** A worker of the engine has started; messages on the port say that it has decided checks. */
+  connectWorker(worker: number, port: MessagePort): void;
 }

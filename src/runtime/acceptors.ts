@@ -88,7 +88,8 @@ export class Acceptors {
 
   /** Starts an acceptor for each row of channels to the shard workers. */
   start(data: Omit<AcceptorData, 'index'>): void {
-    for (const index of data.channels.keys()) this.#startAcceptor({ ...data, index });
+    const { acceptorCount } = this.#control;
+    for (let index = 0; index < acceptorCount; index++) this.#startAcceptor({ ...data, index });
   }
 
   /** Lets the first acceptor listen when all are ready. Resolves when it does. */

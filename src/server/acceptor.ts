@@ -22,13 +22,7 @@ import {
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError, StartError } from '../core/errors.ts';
-import type { Engine } from '../engine/engine.ts';
-import { Counters } from '../engine/memory/counters.ts';
-import { QueueBarrier } from '../engine/worker/barrier.ts';
-import { CheckQueueProducer } from '../engine/worker/check-queue-producer.ts';
-import { MemoryEngine } from '../engine/worker/memory-engine.ts';
-import { attachChannel } from '../engine/worker/queue.ts';
-import { WorkerEngine } from '../engine/worker/worker-engine.ts';
+import { Hasher } from '../core/hash.ts';
 import { ActiveOverrides } from '../overrides/active.ts';
 import { KnownNamespaces } from '../registry/known-namespaces.ts';
 import type { Publication } from '../registry/publication.ts';
@@ -39,6 +33,8 @@ import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
 import { BodyBudget, type BodyHandler, BodyReader } from './body.ts';
 import { CheckHandler } from './checks.ts';
 import { CorrectionHandler } from './corrections.ts';
+import { createEngine } from './create-engine.ts';
+import { DeferredResponses } from './deferred-responses.ts';
 import { DOCS_PATH, docsPages } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { GatewayCheckHandler } from './gateway.ts';
@@ -62,17 +58,9 @@ process.on('uncaughtException', (error) => {
 const control = new Control(data.control);
 const stats = control.acceptorStats(data.index);
 const clock = new Clock(control);
-const onLockWait = () => stats.heartbeat();
-const lockOwner = data.index + 1;
-const counters = new Counters(
-  data.tables,
-  data.hashKey,
-  lockOwner,
-  data.fullTablePolicy,
-  onLockWait,
-);
+const hasher = new Hasher(data.hashKey);
 const namespaces = new KnownNamespaces(
-  (name) => counters.namespaceState(name),
+  (name) => hasher.namespace(name),
   (row) => stats.namespaceRow(row),
   (name) => sendToMain({ kind: 'namespace', name }),
 );
@@ -108,34 +96,18 @@ const createApiServer = (format: ResponseFormat): ApiServer => {
 const v1 = createApiServer(RESPONSE_FORMATS.v1);
 const v2 = createApiServer(RESPONSE_FORMATS.v2);
 
-const channels = data.channels.map((row, acceptor) => {
-  return row.map((link, worker) => attachChannel(link, acceptor, worker));
-});
-const producers = channels[data.index].map((link, worker) => {
-  return new CheckQueueProducer(link, control.workerStats(worker));
-});
-const workerDecider =
-  data.decide === 'worker' ? new WorkerEngine(counters, producers, clock, stats) : undefined;
-const decider: Engine<HttpResponse> =
-  workerDecider ?? new MemoryEngine(counters, producers, clock, stats);
-
-const dependencies = { namespaces: finder, counters, overrides, clock, stats, keyring };
+const engine = createEngine(data.engine, data.index, control, clock);
+const deferredResponses = new DeferredResponses(clock, stats);
+const dependencies = {
+  ...{ keyring, namespaces: finder, hasher, overrides, engine, clock, stats, deferredResponses },
+};
 const responders = { v1: v1.responder, v2: v2.responder };
-const checks = new CheckHandler({ ...dependencies, decider, ids, responders });
-const queueBarrier = new QueueBarrier(channels, () => clock.monotonicMs());
-const workerCount = producers.length;
-const corrections = new CorrectionHandler({
-  ...dependencies,
-  queueBarrier,
-  workerCount,
-  responder: v1.responder,
-});
-
+const checks = new CheckHandler({ ...dependencies, ids, responders });
+const corrections = new CorrectionHandler({ ...dependencies, responder: v1.responder });
 const gateway = new GatewayCheckHandler({
   ...dependencies,
   knownNamespaces: namespaces,
   finder,
-  decider,
   responseWriter,
   responder: v1.responder,
 });
@@ -190,6 +162,7 @@ const routes: Route[] = [
   postRoute('/v2/ratelimit.multiLimit', v2, checks.multiLimitV2, MULTI_LIMIT_MAX_BYTES),
   postRoute('/v1/ratelimits.refund', v1, corrections.refund),
   postRoute('/v1/ratelimits.reset', v1, corrections.reset),
+  postRoute('/v1/ratelimits.inspect', v1, corrections.inspect),
   ...OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
     const handle: Handler = (res, req, framing) => {
@@ -289,7 +262,7 @@ mainPort.on('message', (message: ToAcceptor) => {
       operations.complete(message.number, message.result);
       break;
     case 'door':
-      workerDecider?.connectNotificationPort(message.worker, message.port);
+      engine.connectWorker(message.worker, message.port);
       break;
     case 'drain':
       v1.responder.isDraining = true;

@@ -1,7 +1,6 @@
 /**
- * The checks, as an acceptor answers them: the hot path of the service from a whole body to its
- * answer. One check goes to the decider; many at once are decided here, in place, in whatever mode:
- * they may belong to the shards of several workers, and are all or nothing.
+ * The routes of checks: the hot path of the service, from a complete body to its response. A single
+ * check and a list of checks go to the engine, which may decide them in a later turn.
  */
 
 import { BodyScanner } from '../api/common/body-scanner.ts';
@@ -16,26 +15,42 @@ import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Check } from '../core/check.ts';
 import { RESPONSE_MAX_BYTES } from '../core/constants.ts';
 import type { Decision } from '../core/decision.ts';
-import type { Identity } from '../core/hash.ts';
-import { type Completion, countDecision, type Engine } from '../engine/engine.ts';
-import type { Counters } from '../engine/memory/counters.ts';
+import type { Hasher } from '../core/hash.ts';
+import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
 import type { ActiveOverrides } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
-import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, countDecision } from '../shared-memory/stats.ts';
 import type { BodyHandler } from './body.ts';
+import type { DeferredResponses } from './deferred-responses.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
 export interface CheckDependencies {
   keyring: Keyring;
   namespaces: NamespaceFinder;
-  counters: Counters;
+  hasher: Hasher;
   overrides: ActiveOverrides;
-  decider: Engine<HttpResponse>;
+  engine: Engine;
   clock: Clock;
   stats: AcceptorStats;
+  deferredResponses: DeferredResponses;
   ids: RequestIds;
   responders: ByVersion<Responder>;
+}
+
+/** How often the thread shows its heartbeat while it resolves the overrides of a list. */
+const CHECKS_PER_HEARTBEAT = 8;
+
+/** The response to a single check, at once or deferred. */
+interface CheckRoute {
+  send(res: HttpResponse, check: Check, decision: Decision): void;
+  completion: Completion<HttpResponse>;
+}
+
+/** A list of checks, which the engine may decide later. */
+interface CheckList {
+  res: HttpResponse;
+  checks: readonly CheckRequest[];
 }
 
 export class CheckHandler {
@@ -43,20 +58,30 @@ export class CheckHandler {
   readonly #readerV1: CheckReaderV1;
   readonly #readerV2: CheckReaderV2;
   readonly #writer = new BodyWriter(RESPONSE_MAX_BYTES);
-  readonly #completionV1: Completion<HttpResponse>;
-  readonly #completionV2: Completion<HttpResponse>;
+  readonly #routeV1: CheckRoute;
+  readonly #routeV2: CheckRoute;
+  readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { ids, namespaces, responders } = dependencies;
+    const { deferredResponses, ids, namespaces, responders } = dependencies;
     const writer = this.#writer;
-    const scan = new BodyScanner();
+    const scanner = new BodyScanner();
     this.#dependencies = dependencies;
-    this.#readerV1 = new CheckReaderV1(scan, namespaces);
-    this.#readerV2 = new CheckReaderV2(scan, namespaces);
-    this.#completionV1 = createCompletion(responders.v1, writeResponseV1);
-    this.#completionV2 = createCompletion(responders.v2, (check, decision) =>
+    this.#readerV1 = new CheckReaderV1(scanner, namespaces);
+    this.#readerV2 = new CheckReaderV2(scanner, namespaces);
+    this.#routeV1 = createRoute(responders.v1, deferredResponses, writeResponseV1);
+    this.#routeV2 = createRoute(responders.v2, deferredResponses, (check, decision) =>
       writeResponseV2(writer, ids, check, decision),
     );
+    this.#listCompletion = {
+      complete: (list, startedMs, decision) => {
+        countDecisions(list.checks, decision.allowed);
+        deferredResponses.complete(list.res, startedMs, () => this.#sendList(list, decision));
+      },
+      fail: ({ res }, error) => {
+        deferredResponses.fail(res, () => responders.v2.sendError(res, error));
+      },
+    };
   }
 
   readonly limitV1: BodyHandler<Key> = (res, key, bytes) => {
@@ -64,7 +89,8 @@ export class CheckHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV1.read(key, bytes);
-    this.#decide(res, check, this.#identifyAndOverride(check), startedMs, this.#completionV1);
+    this.#identifyAndOverride(check);
+    this.#decide(res, check, startedMs, this.#routeV1);
   };
 
   readonly limitV2: BodyHandler<Key> = (res, key, bytes) => {
@@ -72,61 +98,85 @@ export class CheckHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV2.read(key, bytes);
-    this.#decide(res, check, this.#identifyAndOverride(check), startedMs, this.#completionV2);
+    this.#identifyAndOverride(check);
+    this.#decide(res, check, startedMs, this.#routeV2);
   };
 
   readonly multiLimitV2: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, counters, clock, stats, ids, responders } = this.#dependencies;
+    const { keyring, engine, clock, stats, deferredResponses } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const checks = this.#readerV2.readMany(key, bytes);
-    const { batch } = counters;
-    batch.begin();
-    checks.forEach((check, number) => {
-      // Patterns made for it keep each check busy for some 20 ms: the thread does not hang.
-      if (number % 8 === 0) stats.heartbeat();
-      const id = this.#identifyAndOverride(check);
-      batch.add(id, check.namespace.hashState[0], check);
-    });
-    const passed = batch.decide(clock.wallMs(startedMs));
-    const decision = (number: number) => batch.decision(number);
-    checks.forEach(({ namespace, cost }, number) => {
-      countDecision(stats, namespace, cost, passed, decision(number).outcome);
-    });
-    responders.v2.sendJson(res, writeMultiResponse(this.#writer, ids, checks, passed, decision));
+    const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes) };
+    const { checks } = list;
+    for (let number = 0; number < checks.length; number++) {
+      // Override patterns chosen for it make a check take about 20 ms.
+      if (number % CHECKS_PER_HEARTBEAT === 0) stats.heartbeat();
+      const check = checks[number];
+      this.#identifyAndOverride(check);
+    }
+    const decision = engine.decideBatch(checks, startedMs, list, this.#listCompletion);
+    if (decision === undefined) {
+      list.checks = checks.map((check) => check.copy());
+      deferredResponses.defer(res);
+      return;
+    }
+    countDecisions(checks, decision.allowed);
+    this.#sendList(list, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
   };
 
-  /** Its identity, overwritten by the next; and the check as an override has it. */
-  #identifyAndOverride(check: CheckRequest): Identity {
-    const { counters, overrides, stats } = this.#dependencies;
-    const { namespace, memory, identifierFrom, identifierTo } = check;
-    const id = counters.identifyBytes(namespace.hashState, memory, identifierFrom, identifierTo);
-    if (overrides.resolve(check, id)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
-    return id;
+  /** Hashes the identifier of a check, and applies the override that there is for it. */
+  #identifyAndOverride(check: CheckRequest): void {
+    const { hasher, overrides, stats } = this.#dependencies;
+    const { namespace, identity, memory, identifierFrom, identifierTo } = check;
+    hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo);
+    hasher.copyTo(identity);
+    if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
   }
 
-  #decide(
-    res: HttpResponse,
-    check: Check,
-    id: Identity,
-    startedMs: number,
-    completion: Completion<HttpResponse>,
-  ): void {
-    const { decider, clock, stats } = this.#dependencies;
-    const decision = decider.decide(check, id, startedMs, res, completion);
-    if (decision === undefined) return;
-    completion.complete(res, check, decision);
+  #decide(res: HttpResponse, check: Check, startedMs: number, route: CheckRoute): void {
+    const { engine, clock, stats, deferredResponses } = this.#dependencies;
+    const decision = engine.decide(check, startedMs, res, route.completion);
+    if (decision === undefined) {
+      deferredResponses.defer(res);
+      return;
+    }
+    countDecision(check.namespace.decisionCounts, check.cost, decision.allowed);
+    route.send(res, check, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
+  }
+
+  #sendList({ res, checks }: CheckList, { allowed, decisions }: BatchDecision): void {
+    const { ids, responders } = this.#dependencies;
+    const body = writeMultiResponse(this.#writer, ids, checks, allowed, decisions);
+    responders.v2.sendJson(res, body);
   }
 }
 
-function createCompletion(
+function createRoute(
   responder: Responder,
+  deferredResponses: DeferredResponses,
   bodyOf: (check: Check, decision: Decision) => Uint8Array,
-): Completion<HttpResponse> {
-  return {
-    complete: (res, check, decision) => responder.sendJson(res, bodyOf(check, decision)),
-    fail: (res, error) => responder.sendError(res, error),
+): CheckRoute {
+  const send = (res: HttpResponse, check: Check, decision: Decision) => {
+    responder.sendJson(res, bodyOf(check, decision));
   };
+  return {
+    send,
+    completion: {
+      complete: (res, startedMs, check, decision) => {
+        countDecision(check.namespace.decisionCounts, check.cost, decision.allowed);
+        deferredResponses.complete(res, startedMs, () => send(res, check, decision));
+      },
+      fail: (res, error) => {
+        deferredResponses.fail(res, () => responder.sendError(res, error));
+      },
+    },
+  };
+}
+
+function countDecisions(checks: readonly Check[], isAllowed: boolean): void {
+  for (const { namespace, cost } of checks) {
+    countDecision(namespace.decisionCounts, cost, isAllowed);
+  }
 }

@@ -1,32 +1,36 @@
 /**
- * The checks of gateways, as an acceptor answers them: a request of any method, whose path names a
- * policy. Who asks, and for how much, is found out by the policy alone. The body is not looked at:
- * it may never come, so that a connection on which one is announced is closed behind the answer.
+ * The routes of gateways: requests of any method whose path names a policy. The policy alone says
+ * who the client is and what its limits are. The body is not read, and may never come: a connection
+ * on which one is announced is closed after the response.
  *
- * One window is decided by the decider, several together in place, all or nothing. An override that
- * governs the caller takes the place of all of them. What fails in here is answered as the policy
- * says, never with a 5xx; only who asks for what there is not, or without a key where one is
- * needed, gets an error of the API.
+ * The engine decides the windows of a policy as one batch. An override that applies to the client
+ * replaces all of them. A failure is answered as the policy says, never with a 5xx; only a request
+ * for an unknown policy, or without a key where one is required, gets an error of the API.
  */
 
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { Keyring } from '../auth/keyring.ts';
 import type { Check } from '../core/check.ts';
-import { OUTCOME, type TableDecision } from '../core/decision.ts';
+import type { Decision } from '../core/decision.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
-import type { Identity } from '../core/hash.ts';
+import { type Hasher, type MutableIdentity, newIdentity } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import { NO_BURST, RULE } from '../core/window-rules.ts';
-import { type Completion, countDecision, countOutcome, type Engine } from '../engine/engine.ts';
-import type { Counters } from '../engine/memory/counters.ts';
+import type { BatchCompletion, Completion, Engine } from '../engine/engine.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import { IdentityReader, UNIDENTIFIED } from '../policies/identity.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { KnownNamespaces } from '../registry/known-namespaces.ts';
 import type { Clock } from '../shared-memory/clock.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../shared-memory/stats.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  countDecision,
+  NAMESPACE_STAT,
+} from '../shared-memory/stats.ts';
+import type { DeferredResponses } from './deferred-responses.ts';
 import { type Framing, readFraming } from './framing.ts';
 import {
   GatewayResponder,
@@ -44,19 +48,26 @@ export interface GatewayCheckDependencies {
   keyring: Keyring;
   knownNamespaces: KnownNamespaces;
   finder: NamespaceFinder;
-  counters: Counters;
+  hasher: Hasher;
   overrides: ActiveOverrides;
-  decider: Engine<HttpResponse>;
+  engine: Engine;
   clock: Clock;
   stats: AcceptorStats;
+  deferredResponses: DeferredResponses;
   responseWriter: ResponseWriter;
   /** Of v1. */
   responder: Responder;
 }
 
-/** A window of a policy, as a check that is filled in for one request after the other. */
+/** The check of a window of a policy. It is reused for all requests. */
 interface WindowCheck extends OverridableCheck {
+  identity: MutableIdentity;
   identifier: string;
+}
+
+interface PolicyCompletion {
+  single: Completion<HttpResponse>;
+  batch: BatchCompletion<HttpResponse>;
 }
 
 interface CompiledPolicy {
@@ -64,15 +75,10 @@ interface CompiledPolicy {
   namespace: Namespace;
   identityReader: IdentityReader;
   gatewayResponder: GatewayResponder;
-  checks: WindowCheck[];
-  /** By the number of a way, also for a decision that comes later. */
-  completions: readonly Completion<HttpResponse>[];
-}
-
-/** A check of a window, and what was decided of it. */
-interface WindowDecision {
-  check: Check;
-  decision: TableDecision;
+  /** One for each window, all with one identity. */
+  checks: readonly WindowCheck[];
+  /** By the index of a response kind. */
+  completions: readonly PolicyCompletion[];
 }
 
 const CHECK_PATH = '/v1/check/';
@@ -88,14 +94,14 @@ export class GatewayCheckHandler {
     this.#dependencies = dependencies;
   }
 
-  /** These policies, and no others, hold from the next check on. */
+  /** Replaces all policies. */
   activate(policies: readonly Policy[]): void {
     this.#policiesByNamespace = new Map(
       policies.map((policy) => [policy.namespace, this.#compile(policy)]),
     );
   }
 
-  /** @param needsKey whether the gateway has to show one; else it is known by its listener */
+  /** @param needsKey whether the gateway must send an API key; else its listener identifies it */
   routes(needsKey: boolean): Route[] {
     return [
       {
@@ -114,7 +120,7 @@ export class GatewayCheckHandler {
   #compile(policy: Policy): CompiledPolicy {
     const { knownNamespaces, responseWriter, responder } = this.#dependencies;
     const { namespace: name, cost } = policy;
-    // It is there from now on, so that it has series of its own and can be given overrides.
+    // Created now, so that it has its own metrics and can have overrides before its first check.
     const namespace =
       knownNamespaces.get(name) ??
       knownNamespaces.create(name) ??
@@ -124,20 +130,15 @@ export class GatewayCheckHandler {
       responseWriter,
       () => responder.isDraining,
     );
-    const checks = policy.windows.map(({ limit, duration }) => {
-      const terms = {
-        limit,
-        durationMs: duration,
-        cost,
-        rule: RULE.fixed,
-        burst: NO_BURST,
-        isAsync: false,
-      };
+    const identity = newIdentity();
+    const checks = policy.windows.map(({ limit, duration }): WindowCheck => {
+      const rule = { rule: RULE.fixed, burst: NO_BURST };
+      const terms = { limit, durationMs: duration, cost, ...rule, isAsync: false };
       const override = { overrideId: undefined, needsOverrideId: false };
-      return { namespace, identifier: '', ...override, ...terms };
+      return { namespace, identity, identifier: '', ...terms, ...override };
     });
     const identityReader = new IdentityReader(policy);
-    const policed: CompiledPolicy = {
+    const compiled: CompiledPolicy = {
       policy,
       namespace,
       identityReader,
@@ -145,13 +146,35 @@ export class GatewayCheckHandler {
       checks,
       completions: [],
     };
-    policed.completions = RESPONSE_KINDS.map((way) => ({
-      complete: (res, check, decision) => {
-        this.#respond(res, policed, way, [{ check, decision }], decision.allowed);
+    compiled.completions = RESPONSE_KINDS.map((kind) => this.#completionsOf(compiled, kind));
+    return compiled;
+  }
+
+  #completionsOf(compiled: CompiledPolicy, kind: ResponseKind): PolicyCompletion {
+    const { deferredResponses } = this.#dependencies;
+    const fail = (res: HttpResponse, error: unknown) => {
+      deferredResponses.fail(res, () => this.#respondToFailure(res, compiled, kind, error));
+    };
+    return {
+      single: {
+        complete: (res, startedMs, check, decision) => {
+          this.#countDecision(compiled, decision.allowed);
+          deferredResponses.complete(res, startedMs, () => {
+            this.#respondSingle(res, compiled, kind, check, decision);
+          });
+        },
+        fail,
       },
-      fail: (res, error) => this.#respondToFailure(res, policed, way, error),
-    }));
-    return policed;
+      batch: {
+        complete: (res, startedMs, { allowed, decisions }) => {
+          this.#countDecision(compiled, allowed);
+          deferredResponses.complete(res, startedMs, () => {
+            this.#respondBatch(res, compiled, kind, decisions, allowed);
+          });
+        },
+        fail,
+      },
+    };
   }
 
   #handle(
@@ -165,30 +188,30 @@ export class GatewayCheckHandler {
     const startedMs = clock.monotonicMs();
     const method = req.getCaseSensitiveMethod();
     const path = req.getUrl();
-    // Behind the namespace there may be the path of the request, but for nginx.
+    // The path of the client's request may follow the namespace, except from nginx.
     const slash = denialStatus === 429 ? path.indexOf('/', prefix.length) : -1;
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
-    let policed: CompiledPolicy;
+    let compiled: CompiledPolicy;
     try {
-      policed = this.#findPolicy(req, path.slice(prefix.length, end), needsKey);
+      compiled = this.#findPolicy(req, path.slice(prefix.length, end), needsKey);
     } catch (error) {
       closeAfterUnreadBody(responder, res, readFraming(req));
       responder.sendError(res, error, { isHead });
       return;
     }
-    const way = responseKindOf(denialStatus, isHead);
+    const kind = responseKindOf(denialStatus, isHead);
     try {
-      const { identityReader } = policed;
+      const { identityReader } = compiled;
       const framing = this.#headerReader.read(req, method, path.slice(end), identityReader.headers);
       closeAfterUnreadBody(responder, res, framing);
       if (framing.error !== undefined) {
         responder.sendError(res, framing.error, { isHead });
         return;
       }
-      this.#decide(res, policed, way, identityReader.read(this.#headerReader), startedMs);
+      this.#decide(res, compiled, kind, identityReader.read(this.#headerReader), startedMs);
     } catch (error) {
-      this.#respondToFailure(res, policed, way, error);
+      this.#respondToFailure(res, compiled, kind, error);
     }
   }
 
@@ -196,81 +219,98 @@ export class GatewayCheckHandler {
     res: HttpResponse,
     compiled: CompiledPolicy,
     kind: ResponseKind,
-    identity: string | undefined,
+    identityText: string | undefined,
     startedMs: number,
   ): void {
-    const { counters, overrides, decider, clock, stats } = this.#dependencies;
-    const { policy, namespace, checks, completions } = compiled;
-    const identifier = identity ?? UNIDENTIFIED;
+    const { hasher, overrides, engine, clock, stats, deferredResponses } = this.#dependencies;
+    const { policy, namespace, checks } = compiled;
+    const identifier = identityText ?? UNIDENTIFIED;
     if (identifier === UNIDENTIFIED) {
       namespace.decisionCounts[NAMESPACE_STAT.unidentifiedChecks]++;
-      const admits = policy.missing === 'allow';
-      if (policy.missing === 'deny' || (admits && identity === undefined)) {
-        this.#respondUnidentified(res, compiled, kind, admits);
+      const isAllowed = policy.missing === 'allow';
+      if (policy.missing === 'deny' || (isAllowed && identityText === undefined)) {
+        this.#respondUnidentified(res, compiled, kind, isAllowed);
         stats.recordLatency(clock.monotonicMs() - startedMs);
         return;
       }
     }
-    const id = counters.identify(namespace.hashState, identifier);
     const [check] = checks;
     resetCheck(compiled, check, identifier);
-    const isOverridden = overrides.resolve(check, id);
+    hasher.hash(namespace.hashState, identifier);
+    hasher.copyTo(check.identity);
+    const isOverridden = overrides.resolve(check, check.identity);
     if (isOverridden) stats.increment(ACCEPTOR_STAT.overriddenChecks);
+    const { single, batch } = compiled.completions[kind.index];
     if (isOverridden || checks.length === 1) {
-      const asker = completions[kind.index];
-      const decision = decider.decide(check, id, startedMs, res, asker);
-      if (decision === undefined) return;
-      asker.complete(res, check, decision);
+      const decision = engine.decide(check, startedMs, res, single);
+      if (decision === undefined) {
+        deferredResponses.defer(res);
+        return;
+      }
+      this.#countDecision(compiled, decision.allowed);
+      this.#respondSingle(res, compiled, kind, check, decision);
     } else {
-      this.#decideBatch(res, compiled, kind, id, startedMs);
+      const decision = engine.decideBatch(checks, startedMs, res, batch);
+      if (decision === undefined) {
+        deferredResponses.defer(res);
+        return;
+      }
+      this.#countDecision(compiled, decision.allowed);
+      this.#respondBatch(res, compiled, kind, decision.decisions, decision.allowed);
     }
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  #decideBatch(
+  /** Counts one decision for a request, however many windows it was checked in. */
+  #countDecision({ policy, namespace }: CompiledPolicy, isAllowed: boolean): void {
+    countDecision(namespace.decisionCounts, policy.cost, isAllowed);
+  }
+
+  #respondSingle(
     res: HttpResponse,
     compiled: CompiledPolicy,
     kind: ResponseKind,
-    id: Identity,
-    startedMs: number,
+    { limit, durationMs }: Check,
+    { remaining, reset, allowed: isAllowed }: Decision,
   ): void {
-    const { counters, clock, stats } = this.#dependencies;
-    const { namespace, checks, policy } = compiled;
-    const { batch } = counters;
-    batch.begin();
-    for (const check of checks) batch.add(id, namespace.hashState[0], check);
-    const admitted = batch.decide(clock.wallMs(startedMs));
-    const decided = checks.map((check, number) => ({ check, decision: batch.decision(number) }));
-    // One decision about one request, whatever became of each counter.
-    for (const { decision } of decided.slice(1)) countOutcome(stats, decision.outcome);
-    countDecision(stats, namespace, policy.cost, admitted, decided[0].decision.outcome);
-    this.#respond(res, compiled, kind, decided, admitted);
+    const { policy, namespace, gatewayResponder } = compiled;
+    const [window] = policy.windows;
+    // An override is only visible in the terms of the check.
+    const isFromPolicy =
+      policy.windows.length === 1 && limit === window.limit && durationMs === window.duration;
+    const name = isFromPolicy ? gatewayResponder.quotaName(0) : namespace.name;
+    const quotas = [{ name, limit, durationMs, remaining, reset, isAllowed }];
+    this.#respond(res, compiled, kind, quotas, isFromPolicy, isAllowed);
+  }
+
+  #respondBatch(
+    res: HttpResponse,
+    compiled: CompiledPolicy,
+    kind: ResponseKind,
+    decisions: readonly Decision[],
+    isAllowed: boolean,
+  ): void {
+    const { policy, gatewayResponder } = compiled;
+    const quotas = policy.windows.map(({ limit, duration }, window): Quota => {
+      const { remaining, reset, allowed: isAllowed } = decisions[window];
+      const name = gatewayResponder.quotaName(window);
+      return { name, limit, durationMs: duration, remaining, reset, isAllowed };
+    });
+    this.#respond(res, compiled, kind, quotas, true, isAllowed);
   }
 
   #respond(
     res: HttpResponse,
     { policy, namespace, gatewayResponder }: CompiledPolicy,
     kind: ResponseKind,
-    decisions: readonly WindowDecision[],
+    quotas: Quota[],
+    isFromPolicy: boolean,
     isAllowed: boolean,
   ): void {
-    const [{ check }] = decisions;
-    const [{ limit, duration }] = policy.windows;
-    // Of a decision that comes later no more is left than its check: an override shows in that.
-    const isOwn =
-      decisions.length === policy.windows.length &&
-      check.limit === limit &&
-      check.durationMs === duration;
-    const quotas = decisions.map(({ check, decision }, window): Quota => {
-      const { limit, durationMs } = check;
-      const { remaining, reset, allowed: isAllowed } = decision;
-      const name = isOwn ? gatewayResponder.quotaName(window) : namespace.name;
-      return { name, limit, durationMs, remaining, reset, isAllowed };
-    });
-    const left = { quotas, nowMs: this.#dependencies.clock.nowMs(), isFromPolicy: isOwn };
+    const quotaState = { quotas, nowMs: this.#dependencies.clock.nowMs(), isFromPolicy };
     if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
-    if (isAllowed || policy.shadow) gatewayResponder.allow(res, left);
-    else gatewayResponder.deny(res, left, kind);
+    if (isAllowed || policy.shadow) gatewayResponder.allow(res, quotaState);
+    else gatewayResponder.deny(res, quotaState, kind);
   }
 
   #respondUnidentified(
@@ -280,20 +320,19 @@ export class GatewayCheckHandler {
     isAllowed: boolean,
   ): void {
     const { policy, namespace, identityReader, gatewayResponder } = compiled;
-    countDecision(this.#dependencies.stats, namespace, policy.cost, isAllowed, OUTCOME.decided);
-    const left = gatewayResponder.quotasWithoutCheck(this.#dependencies.clock.nowMs(), isAllowed);
+    this.#countDecision(compiled, isAllowed);
+    const { clock } = this.#dependencies;
+    const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
     if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
-    if (isAllowed || policy.shadow) gatewayResponder.allow(res, left);
-    else
-      gatewayResponder.deny(
-        res,
-        left,
-        kind,
-        `no request is admitted without ${identityReader.requiredParts}`,
-      );
+    if (isAllowed || policy.shadow) {
+      gatewayResponder.allow(res, quotaState);
+      return;
+    }
+    const reason = `a request without ${identityReader.requiredParts} is denied`;
+    gatewayResponder.deny(res, quotaState, kind, reason);
   }
 
-  /** Whatever was thrown, or could not be decided in time. */
+  /** Responds as the policy says where an error was thrown, or the decision came too late. */
   #respondToFailure(
     res: HttpResponse,
     { policy, gatewayResponder }: CompiledPolicy,
@@ -314,18 +353,18 @@ export class GatewayCheckHandler {
       const key = this.#dependencies.keyring.verifyBareKey(req.getHeader(WEIR_KEY));
       this.#dependencies.finder.requirePermission(key, 'limit', name);
     }
-    const policed = this.#policiesByNamespace.get(name);
-    if (policed !== undefined) return policed;
+    const compiled = this.#policiesByNamespace.get(name);
+    if (compiled !== undefined) return compiled;
     throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${formatValue(name)}`);
   }
 }
 
-/** A body is not read, and may never come: the next request would be taken for it. */
+/** The body is not read, and may never come: it would be taken for the next request. */
 function closeAfterUnreadBody(responder: Responder, res: HttpResponse, framing: Framing): void {
   if (framing.closesConnection || framing.hasBody) responder.closeAfterResponse(res);
 }
 
-/** Whom a check is about, on the policy's terms: an override may have changed them for another. */
+/** Sets the identifier, and the terms of the policy: an override may have replaced them before. */
 function resetCheck({ policy }: CompiledPolicy, check: WindowCheck, identifier: string): void {
   const [{ limit, duration }] = policy.windows;
   check.identifier = identifier;

@@ -2,9 +2,9 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
-import type { FullTablePolicy } from '../core/decision.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
+import type { EngineData } from './create-engine.ts';
 import type { ListenAddresses } from './listener.ts';
 import type { InternalErrorReport } from './responder.ts';
 
@@ -20,12 +20,8 @@ export interface AcceptorData {
   /** Base address of the service in links. */
   url: string;
   control: SharedArrayBuffer;
-  tables: SharedArrayBuffer[];
-  /** By acceptor and shard worker: its own to hand work over, those of others to look at. */
-  channels: SharedArrayBuffer[][];
-  decide: 'in-place' | 'worker';
+  engine: EngineData;
   hashKey: Uint8Array;
-  fullTablePolicy: FullTablePolicy;
   /** Whether error answers are reported, for the log at level debug. */
   isReportingErrors: boolean;
   activePublication: Publication;

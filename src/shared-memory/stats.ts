@@ -117,6 +117,17 @@ export const NAMESPACE_STAT = {
   unidentifiedChecks: 5,
 } as const;
 const NAMESPACE_STAT_COUNT = Object.keys(NAMESPACE_STAT).length;
+
+/**
+ * Counts a decision.
+ * @param row of its namespace
+ * @param cost of the check, whether or not it was allowed
+ */
+export function countDecision(row: Float64Array, cost: number, isAllowed: boolean): void {
+  row[isAllowed ? NAMESPACE_STAT.allowed : NAMESPACE_STAT.denied]++;
+  row[isAllowed ? NAMESPACE_STAT.tokensAllowed : NAMESPACE_STAT.tokensDenied] += cost;
+}
+
 /** The row that all namespaces without a row of their own share. */
 export const OTHER_NAMESPACES_ROW = METRIC_NAMESPACES_MAX;
 

@@ -299,7 +299,7 @@ test('behind a deduction that nobody makes, a correction is a 503 and does nothi
   const answers = await Promise.all(waiting);
   for (const answer of answers) {
     expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
-    expect(errorIn(answer).message).toContain('nothing was done');
+    expect(errorIn(answer).message).toContain('nothing was changed');
   }
   expect(await sendCheck(server.port, { ...body, cost: 0 })).toMatchObject({ remaining: 6 });
   server.child.kill('SIGKILL');

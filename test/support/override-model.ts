@@ -104,6 +104,7 @@ export class OverrideResolver {
   resolve(namespace: string, identifier: string, needsOverrideId = true): OverridableCheck {
     const check: OverridableCheck = {
       namespace: this.#namespace(namespace),
+      identity: this.#hasher,
       identifier,
       limit: OWN_LIMIT,
       durationMs: 1_000,

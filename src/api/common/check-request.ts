@@ -4,12 +4,14 @@
  * keeps a copy of what it needs.
  */
 
-import type { Bytes } from '../../core/bytes.ts';
+import { Bytes } from '../../core/bytes.ts';
+import { copyCheck } from '../../core/check.ts';
 import {
   DURATION_MIN_MS,
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
 } from '../../core/constants.ts';
+import { newIdentity } from '../../core/hash.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
 import type { OverridableCheck } from '../../overrides/active.ts';
@@ -40,6 +42,8 @@ const DEFAULT_COST = 1;
 export class CheckRequest implements OverridableCheck {
   /** Set when its name has been looked up. */
   namespace!: Namespace;
+  /** Set when the namespace is known. */
+  readonly identity = newIdentity();
   /** The text by which it was named. */
   namespaceIdOrName = '';
   limit = 0;
@@ -67,6 +71,16 @@ export class CheckRequest implements OverridableCheck {
   /** The identifier as text, for whoever must look at its characters. */
   get identifier(): string {
     return this.memory.text(this.identifierFrom, this.identifierTo);
+  }
+
+  /** A copy for a later turn of the loop, with the bytes of the identifier. */
+  copy(): CheckRequest {
+    const length = this.identifierTo - this.identifierFrom;
+    const memory = new Bytes(length);
+    this.memory.array.copy(memory.array, 0, this.identifierFrom, this.identifierTo);
+    const copied = new CheckRequest(memory, this.#defaultRule, this.needsOverrideId);
+    const { namespaceIdOrName } = this;
+    return Object.assign(copied, copyCheck(this), { namespaceIdOrName, identifierTo: length });
   }
 
   /** Takes what was just scanned. @returns false for what is not in order, or may not be */

@@ -15,8 +15,11 @@ import {
   tooManyNamespaces,
 } from './namespace-reference.ts';
 
-/** What is done to counters. */
-export type CounterAction = Extract<NamespaceAction, 'limit' | 'refund' | 'reset'>;
+/** The permission for an operation on counters. */
+export type CounterAction = Extract<
+  NamespaceAction,
+  'limit' | 'refund' | 'reset' | 'read_namespace'
+>;
 
 export class NamespaceFinder {
   readonly #known: KnownNamespaces;

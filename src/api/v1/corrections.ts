@@ -1,6 +1,6 @@
 /**
- * What POST /v1/ratelimits.refund and /v1/ratelimits.reset take; both are weir's own. Failures are
- * ApiErrors, in the order 400, 403, 404.
+ * The bodies of POST /v1/ratelimits.refund, /v1/ratelimits.reset and /v1/ratelimits.inspect, which
+ * are weir's own operations on counters. Failures are ApiErrors, in the order 400, 403, 404.
  */
 
 import Type from 'typebox';
@@ -15,13 +15,15 @@ import {
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import { parseBody } from '../common/json.ts';
-import type { CounterAction, NamespaceFinder } from '../common/namespace-finder.ts';
+import type { NamespaceFinder } from '../common/namespace-finder.ts';
+import { namespaceNotFound } from '../common/namespace-reference.ts';
 
 const JSON_OBJECT = { takes: 'a JSON object' };
 const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
-/** Whose counters: as a check of either version names them. */
+/** The identifier, as a check of either version names it. */
 const counterFields = {
   namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
   identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
@@ -38,26 +40,27 @@ const refundValidator = createValidator(
     JSON_OBJECT,
   ),
 );
-const resetValidator = createValidator(
+/** Of a reset and of an inspection. */
+const countersValidator = createValidator(
   Type.Object({ ...counterFields, duration: Type.Optional(duration) }, JSON_OBJECT),
 );
 
-/** Whose counters. */
+/** The identifier whose counters are meant. */
 export interface CounterReference {
   namespace: Namespace;
   identifier: string;
 }
 
 export interface Refund extends CounterReference {
-  /** As its check was asked: an override may have given it another. */
+  /** The duration in the request of the check: an override may have given it another one. */
   durationMs: number;
-  /** As its check was answered, Unix time in ms. */
+  /** The `reset` in the response to the check, Unix time in ms. */
   reset: number;
   cost: number;
 }
 
-export interface Reset extends CounterReference {
-  /** As its checks are asked; undefined for all durations. */
+export interface CounterSelection extends CounterReference {
+  /** The duration in the requests of the checks; undefined for all durations. */
   durationMs: number | undefined;
 }
 
@@ -68,13 +71,14 @@ export function readRefund(
   bytes: ArrayBuffer | Uint8Array,
 ): Refund {
   const body = refundValidator.validate(parseBody(bytes));
-  const { duration: durationMs, reset, cost } = body;
-  return { ...readCounterReference(namespaces, key, 'refund', body), durationMs, reset, cost };
+  const { namespace: name = DEFAULT_NAMESPACE, identifier, reset, cost } = body;
+  const namespace = namespaces.find(key, 'refund', name) ?? namespaces.getOrCreate(name, false);
+  return { namespace, identifier, durationMs: body.duration, reset, cost };
 }
 
-/** @param durationMs that of the counter which there is */
+/** @param durationMs that of the counter */
 export function resetMismatch(reset: number, durationMs: number): ApiError {
-  const takes = `the "reset" that a check with this duration was answered, a multiple of it`;
+  const takes = 'the "reset" in the response to a check with this duration, a multiple of it';
   const message = `"reset" must be ${takes}; got ${reset} for ${durationMs} ms`;
   return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${takes}` });
 }
@@ -84,17 +88,36 @@ export function readReset(
   namespaces: NamespaceFinder,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
-): Reset {
-  const body = resetValidator.validate(parseBody(bytes));
-  return { ...readCounterReference(namespaces, key, 'reset', body), durationMs: body.duration };
+): CounterSelection {
+  const body = countersValidator.validate(parseBody(bytes));
+  const { namespace: name = DEFAULT_NAMESPACE, identifier, duration: durationMs } = body;
+  const namespace = namespaces.find(key, 'reset', name) ?? namespaces.getOrCreate(name, false);
+  return { namespace, identifier, durationMs };
 }
 
-function readCounterReference(
+/** @param bytes the complete body */
+export function readInspect(
   namespaces: NamespaceFinder,
   key: Key,
-  action: CounterAction,
-  { namespace: name = DEFAULT_NAMESPACE, identifier }: { namespace?: string; identifier: string },
-): CounterReference {
-  const namespace = namespaces.find(key, action, name) ?? namespaces.getOrCreate(name, false);
-  return { namespace, identifier };
+  bytes: ArrayBuffer | Uint8Array,
+): CounterSelection {
+  const body = countersValidator.validate(parseBody(bytes));
+  const { namespace: name = DEFAULT_NAMESPACE, identifier, duration: durationMs } = body;
+  const namespace = namespaces.find(key, 'read_namespace', name);
+  if (namespace === undefined) throw namespaceNotFound({ name, field: 'namespace' });
+  return { namespace, identifier, durationMs };
+}
+
+/** The body of the 200 to an inspection. */
+export function inspectResult(
+  { namespace, identifier }: CounterReference,
+  counters: readonly CounterState[],
+): object {
+  return {
+    namespace: namespace.name,
+    identifier,
+    counters: counters.map(({ durationMs, usage, ...counter }) => {
+      return { duration: durationMs, ...counter, algorithms: usage };
+    }),
+  };
 }

@@ -200,13 +200,13 @@ const FAILED = encodeFragment(',"passed":false');
 const END_OF_ITEM = encodeFragment('}');
 const END_OF_MANY = encodeFragment(']}}');
 
-/** @param decisionOf of a check, by its number */
+/** @param decisions by the number of the check */
 export function writeMultiResponse(
   writer: BodyWriter,
   ids: RequestIds,
   checks: readonly CheckRequest[],
   passed: boolean,
-  decisionOf: (number: number) => Decision,
+  decisions: readonly Decision[],
 ): Uint8Array {
   writer.seek(0);
   writer.writeFragment(META);
@@ -214,7 +214,7 @@ export function writeMultiResponse(
   writer.writeFragment(passed ? ALL_PASSED : NOT_ALL_PASSED);
   for (let number = 0; number < checks.length; number++) {
     const check = checks[number];
-    const { allowed, remaining, reset } = decisionOf(number);
+    const { allowed, remaining, reset } = decisions[number];
     writer.writeFragment(number === 0 ? NAMESPACE : NEXT_NAMESPACE);
     writer.writeJsonText(check.namespaceIdOrName);
     writer.writeFragment(IDENTIFIER);

@@ -1,9 +1,8 @@
 /**
- * All shards' counters, as one acceptor sees them: identifier to hash, hash to shard, decision. One
- * per thread. A failure in here is a failed assertion; the route wrapper answers it with a 500.
+ * The counters of all shards, as one thread uses them: from an identity to the table of its shard.
+ * A failure in here is a failed assertion, which the transport answers as an internal error.
  */
 
-import type { Bytes } from '../../core/bytes.ts';
 import { SHARDS } from '../../core/constants.ts';
 import {
   type CheckParameters,
@@ -11,15 +10,16 @@ import {
   newDecision,
   type TableDecision,
 } from '../../core/decision.ts';
-import { Hasher, type Identity, type NamespaceState } from '../../core/hash.ts';
+import type { Identity } from '../../core/hash.ts';
 import { Batch } from './batch.ts';
 import { shardOf } from './shard.ts';
-import { CounterTable } from './table.ts';
+import { type CounterSnapshot, CounterTable } from './table.ts';
+
+export type { CounterSnapshot };
 
 export class Counters {
   /** Decides many checks at once. */
   readonly batch: Batch;
-  readonly #hasher: Hasher;
   readonly #tables: CounterTable[];
   readonly #decision = newDecision();
 
@@ -29,34 +29,15 @@ export class Counters {
    */
   constructor(
     buffers: readonly SharedArrayBuffer[],
-    hashKey: Uint8Array,
     owner: number,
     fullTablePolicy: FullTablePolicy,
     onWait: () => void,
   ) {
     if (buffers.length !== SHARDS) throw new Error(`${buffers.length} tables for ${SHARDS} shards`);
-    this.#hasher = new Hasher(hashKey);
     this.#tables = buffers.map((buffer, shard) => {
       return new CounterTable(buffer, shard, owner, fullTablePolicy, onWait);
     });
     this.batch = new Batch(this.#tables, fullTablePolicy);
-  }
-
-  /** What `identify` takes for a namespace. */
-  namespaceState(name: string): NamespaceState {
-    return this.#hasher.namespace(name);
-  }
-
-  /** Hashes an identifier in a namespace. What it returns is overwritten by the next. */
-  identify(namespace: NamespaceState, identifier: string): Identity {
-    this.#hasher.hash(namespace, identifier);
-    return this.#hasher;
-  }
-
-  /** The same of an identifier that is there in UTF-8. */
-  identifyBytes(namespace: NamespaceState, memory: Bytes, from: number, to: number): Identity {
-    this.#hasher.hashBytes(namespace, memory, from, to);
-    return this.#hasher;
   }
 
   /** Decides one check, as `CounterTable.decide` does. The answer is overwritten by the next. */
@@ -95,5 +76,21 @@ export class Counters {
   /** Removes counters, as `CounterTable.reset` does. */
   reset(id: Identity, nowMs: number, durationMs: number | undefined): number {
     return this.#tables[shardOf(id)].reset(id, nowMs, durationMs);
+  }
+
+  /** Counts the cost of a check without a decision, as `CounterTable.deduct` does. */
+  deduct(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    window: number,
+    parameters: CheckParameters,
+  ): number {
+    return this.#tables[shardOf(id)].deduct(id, namespaceTag, nowMs, window, parameters);
+  }
+
+  /** Reads the counters of an identity, of one duration or of all, and changes none. */
+  inspect(id: Identity, nowMs: number, durationMs: number | undefined): CounterSnapshot[] {
+    return this.#tables[shardOf(id)].inspect(id, nowMs, durationMs);
   }
 }

@@ -10,7 +10,7 @@
 import { OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { chooseEviction } from './eviction.ts';
-import { findSlot, isCounterOf } from './find.ts';
+import { findSlot, isCounterOf, isSlotOf } from './find.ts';
 import {
   type BucketPair,
   clearSlots,
@@ -33,13 +33,20 @@ import {
   slotAt,
 } from './layout.ts';
 import type { TableMemory } from './table-memory.ts';
-import type { Cells } from './windows/window.ts';
+import { type Cells, isExpired } from './windows/window.ts';
 
 const TWO_POW_32 = 2 ** 32;
 
 /** Where an identity may lie, and the lock of its group as an index of words. */
 export interface SlotCandidates extends BucketPair {
   lock: number;
+}
+
+/** The contents of a counter. */
+export interface CounterSnapshot extends Cells {
+  durationMs: number;
+  /** The limit of the last check that it allowed. */
+  limit: number;
 }
 
 export class Group implements SlotCandidates {
@@ -194,6 +201,28 @@ export class Group implements SlotCandidates {
   remove(id: Identity, durationMs: number | undefined, nowMs: number): number {
     const inA = clearSlots(this.#memory, this.bucketA, id, durationMs, nowMs);
     return inA + clearSlots(this.#memory, this.bucketB, id, durationMs, nowMs);
+  }
+
+  /**
+   * Reads the counters of the identity and a duration, or those of all its durations.
+   * @param nowMs counters that have expired then are left out
+   */
+  read(id: Identity, durationMs: number | undefined, nowMs: number): CounterSnapshot[] {
+    const memory = this.#memory;
+    const snapshots: CounterSnapshot[] = [];
+    for (const bucket of [this.bucketA, this.bucketB]) {
+      for (let i = 0; i < BUCKET_SLOTS; i++) {
+        const slot = slotAt(bucket, i);
+        if (!isSlotOf(memory, slot, id)) continue;
+        const found = memory.doubles[slot + SLOT.duration];
+        if (durationMs !== undefined && found !== durationMs) continue;
+        const limit = memory.doubles[slot + SLOT.limit];
+        const snapshot = { durationMs: found, limit, newest: 0, current: 0, previous: 0 };
+        this.readCells(slot, snapshot);
+        if (!isExpired(snapshot.newest, found, nowMs)) snapshots.push(snapshot);
+      }
+    }
+    return snapshots;
   }
 
   /** When the first window of the counters in the two buckets ends, ms. */

@@ -21,7 +21,7 @@ import {
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
-import { Group } from './group.ts';
+import { type CounterSnapshot, Group } from './group.ts';
 import { NO_SLOT } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { attachTable, type TableMemory } from './table-memory.ts';
@@ -35,6 +35,8 @@ import {
   moveToWindow,
   NO_WINDOW,
 } from './windows/window.ts';
+
+export type { CounterSnapshot };
 
 export class CounterTable implements TableMemory {
   readonly groups: number;
@@ -196,6 +198,19 @@ export class CounterTable implements TableMemory {
     this.acquire(lock);
     try {
       return group.remove(id, durationMs, group.advanceTime(nowMs));
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /** Reads the live counters of an identity, of one duration or of all, and changes none. */
+  inspect(id: Identity, nowMs: number, durationMs: number | undefined): CounterSnapshot[] {
+    const { group } = this;
+    group.locate(id);
+    const { lock } = group;
+    this.acquire(lock);
+    try {
+      return group.read(id, durationMs, nowMs);
     } finally {
       this.release(lock);
     }

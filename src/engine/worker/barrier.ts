@@ -1,12 +1,11 @@
 /**
- * Waiting for what lies in the rings to a shard worker, those of all acceptors, as they stand at a
- * moment: what is to act behind it acts when every tail has passed the head of that moment. An
- * acceptor only looks at the rings of the others. An entry is published before its check is
- * answered, so whoever asks behind an answer, from wherever, finds its head; tails are at most too
- * old, which only waits longer.
+ * Waits for the entries that are in the queues of all acceptors to one shard worker: until every
+ * tail has passed the head of the moment in which the wait began. An acceptor only reads the queues
+ * of the others. An entry is published before its check is answered, so a request that follows the
+ * response, on any thread, sees its head. A tail may be read late, which only prolongs the wait.
  *
- * A worker that hangs or dies is replaced, and its successor goes on with its rings; what waits
- * until then is told when it took too long, and has done nothing.
+ * A worker that hangs or dies is replaced, and its successor continues with its queues. A wait that
+ * takes longer than CHECK_DEADLINE_MS ends without success.
  */
 
 import { CHECK_DEADLINE_MS } from '../../core/constants.ts';
@@ -15,10 +14,9 @@ import type { ChannelMemory } from './queue.ts';
 
 const POLL_INTERVAL_MS = 1;
 
-/** Somebody who waits for the rings to a worker. */
 interface Waiter {
   worker: number;
-  /** Of each acceptor's ring, the head at the moment in question. */
+  /** The head of each acceptor's queue when the wait began. */
   heads: number[];
   deadlineMs: number;
   resolve: (isDone: boolean) => void;
@@ -28,7 +26,7 @@ export class QueueBarrier {
   readonly #channels: readonly (readonly ChannelMemory[])[];
   readonly #nowMs: () => number;
   #waiters: Waiter[] = [];
-  /** Runs while somebody waits. */
+  /** Runs while there are waiters. */
   #pollTimer: NodeJS.Timeout | undefined;
 
   /**
@@ -41,9 +39,8 @@ export class QueueBarrier {
   }
 
   /**
-   * @returns undefined where nothing lies in the rings to a worker; else a promise, resolved in
-   *   another turn: true when what lay there has been done, false when CHECK_DEADLINE_MS have
-   *   passed before
+   * @returns undefined where the queues to a worker are empty; else a promise that is resolved in
+   *   a later turn: true when their entries are done, false after CHECK_DEADLINE_MS
    */
   wait(worker: number): Promise<boolean> | undefined {
     const heads = this.#channels.map((row) => Atomics.load(row[worker].words, HEAD));

@@ -101,7 +101,7 @@ test('a check in the hand of a worker that has no successor gets a 503, and othe
   expect(unanswered.length).toBe(1);
   expect(unanswered[0].headers['retry-after']).toBe('1');
   expect(errorIn(unanswered[0]).code).toBe('SERVICE_UNAVAILABLE');
-  expect(errorIn(unanswered[0]).message).toContain('it may have been counted');
+  expect(errorIn(unanswered[0]).message).toContain('the check may have been counted');
   for (let i = 0; i < 20; i++) {
     expect(await sendCheck(running.port, body('c'))).toMatchObject({ remaining: 999 - i });
   }

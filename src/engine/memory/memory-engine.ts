@@ -1,0 +1,256 @@
+/**
+ * Decides in the turn of the request, in shared memory: no queue, no pending check.
+ *
+ * An asynchronous check is decided by its counter as it is; its deduction is deferred to another
+ * thread. Where no more can be deferred it is decided like any other check. So the tokens allowed
+ * beyond a limit are at most those of the deductions that `DeferredWork` holds.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import type { Check } from '../../core/check.ts';
+import { AMOUNT_MAX, CHECK_DEADLINE_MS, MULTI_LIMIT_MAX } from '../../core/constants.ts';
+import {
+  type CheckParameters,
+  DEDUCTION_OUTCOME,
+  type Decision,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../core/decision.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Identity } from '../../core/hash.ts';
+import { NO_BURST, RULE, type RuleNumber } from '../../core/window-rules.ts';
+import type { Clock } from '../../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
+import type {
+  BatchCompletion,
+  BatchDecision,
+  Completion,
+  CounterState,
+  Engine,
+  WindowUsage,
+} from '../engine.ts';
+import type { CounterSnapshot, Counters } from './counters.ts';
+import { judge } from './table.ts';
+
+/** Work on counters that other threads do later. */
+export interface DeferredWork {
+  /** Whether one more deduction can be deferred. */
+  hasRoom(id: Identity): boolean;
+  /**
+   * Defers the deduction of an allowed check.
+   * @param window the number of the window in which it was allowed
+   */
+  deduct(id: Identity, namespaceTag: number, window: number, parameters: CheckParameters): void;
+  /**
+   * Waits for the work on an identity that all threads have deferred so far.
+   * @returns undefined where there is none; else false when it was not done within
+   *   CHECK_DEADLINE_MS
+   */
+  wait(id: Identity): Promise<boolean> | undefined;
+}
+
+export class MemoryEngine implements Engine {
+  protected readonly counters: Counters;
+  protected readonly clock: Clock;
+  protected readonly stats: AcceptorStats;
+  readonly #deferred: DeferredWork;
+  readonly #batch: BatchDecision;
+  readonly #eachDecisions = Array.from({ length: MULTI_LIMIT_MAX }, newDecision);
+  readonly #each: BatchDecision = { allowed: false, decisions: this.#eachDecisions };
+
+  constructor(counters: Counters, deferred: DeferredWork, clock: Clock, stats: AcceptorStats) {
+    this.counters = counters;
+    this.#deferred = deferred;
+    this.clock = clock;
+    this.stats = stats;
+    const { batch } = counters;
+    const decisions = Array.from({ length: MULTI_LIMIT_MAX }, (_, n) => batch.decision(n));
+    this.#batch = { allowed: false, decisions };
+  }
+
+  decide<C>(
+    check: Check,
+    startedMs: number,
+    _context: C,
+    _completion: Completion<C>,
+  ): Decision | undefined {
+    const nowMs = this.clock.wallMs(startedMs);
+    return check.isAsync && check.cost !== 0 && this.#canDefer(check.identity)
+      ? this.#decideDeferred(check, nowMs)
+      : this.decideInPlace(check, nowMs);
+  }
+
+  decideBatch<C>(
+    checks: readonly Check[],
+    startedMs: number,
+    _context: C,
+    _completion: BatchCompletion<C>,
+  ): BatchDecision | undefined {
+    const { batch } = this.counters;
+    const result = this.#batch;
+    batch.begin();
+    for (const check of checks) {
+      batch.add(check.identity, check.namespace.hashState[0], check);
+    }
+    result.allowed = batch.decide(this.clock.wallMs(startedMs));
+    for (let number = 0; number < checks.length; number++) {
+      this.countOutcome(batch.decision(number).outcome);
+    }
+    return result;
+  }
+
+  decideEach<C>(
+    checks: readonly Check[],
+    startedMs: number,
+    _context: C,
+    _completion: BatchCompletion<C>,
+    countsDenied: boolean,
+  ): BatchDecision | undefined {
+    const nowMs = this.clock.wallMs(startedMs);
+    const result = this.#each;
+    result.allowed = true;
+    for (let number = 0; number < checks.length; number++) {
+      const check = checks[number];
+      const decision = this.decideInPlace(check, nowMs);
+      if (!decision.allowed) {
+        result.allowed = false;
+        if (countsDenied && decision.outcome !== OUTCOME.full) {
+          this.#countDenied(check, nowMs, decision);
+        }
+      }
+      Object.assign(this.#eachDecisions[number], decision);
+    }
+    return result;
+  }
+
+  refund(
+    identity: Identity,
+    durationMs: number,
+    window: number,
+    cost: number,
+    confirm: () => void,
+  ): number | Promise<number> {
+    return this.#afterDeferredWork(identity, confirm, () => {
+      const nowMs = this.clock.nowMs();
+      const refunded = this.counters.refund(identity, nowMs, window, durationMs, cost);
+      this.stats.increment(ACCEPTOR_STAT.refunds);
+      this.stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
+      return refunded;
+    });
+  }
+
+  reset(
+    identity: Identity,
+    durationsMs: readonly number[] | undefined,
+    confirm: () => void,
+  ): number | Promise<number> {
+    return this.#afterDeferredWork(identity, confirm, () => {
+      const nowMs = this.clock.nowMs();
+      let cleared = 0;
+      for (const durationMs of durationsMs ?? [undefined]) {
+        cleared += this.counters.reset(identity, nowMs, durationMs);
+      }
+      this.stats.add(ACCEPTOR_STAT.countersReset, cleared);
+      return cleared;
+    });
+  }
+
+  inspect(
+    identity: Identity,
+    durationsMs: readonly number[] | undefined,
+    confirm: () => void,
+  ): CounterState[] | Promise<CounterState[]> {
+    return this.#afterDeferredWork(identity, confirm, () => {
+      const nowMs = this.clock.nowMs();
+      return (durationsMs ?? [undefined])
+        .flatMap((durationMs) => this.counters.inspect(identity, nowMs, durationMs))
+        .toSorted((a, b) => a.durationMs - b.durationMs)
+        .map((counter) => counterState(counter, nowMs));
+    });
+  }
+
+  connectWorker(_worker: number, port: MessagePort): void {
+    port.close();
+  }
+
+  /** Decides a check by its counter, and counts it there. */
+  protected decideInPlace(check: Check, nowMs: number): TableDecision {
+    const { identity, namespace } = check;
+    const decision = this.counters.decide(identity, namespace.hashState[0], nowMs, check);
+    this.countOutcome(decision.outcome);
+    return decision;
+  }
+
+  /** Counts what a decision did to the table. @param outcome one of OUTCOME */
+  protected countOutcome(outcome: number): void {
+    if (outcome === OUTCOME.evicted) this.stats.increment(ACCEPTOR_STAT.liveEvictions);
+    else if (outcome === OUTCOME.full) this.stats.increment(ACCEPTOR_STAT.fullTableDecisions);
+  }
+
+  #canDefer(id: Identity): boolean {
+    if (this.#deferred.hasRoom(id)) return true;
+    this.stats.increment(ACCEPTOR_STAT.queueFull);
+    return false;
+  }
+
+  #decideDeferred(check: Check, nowMs: number): Decision {
+    const { identity, namespace, cost } = check;
+    const tag = namespace.hashState[0];
+    const decision = this.counters.peek(identity, tag, nowMs, check);
+    this.countOutcome(decision.outcome);
+    if (decision.allowed && decision.outcome !== OUTCOME.full) {
+      this.#deferred.deduct(identity, tag, decision.window, check);
+      this.stats.increment(ACCEPTOR_STAT.deductions);
+      this.stats.add(ACCEPTOR_STAT.deductedTokens, cost);
+    }
+    return decision;
+  }
+
+  /** Adds the cost of a denied check to the window of its decision. */
+  #countDenied(check: Check, nowMs: number, decision: TableDecision): void {
+    const { identity, namespace } = check;
+    const tag = namespace.hashState[0];
+    const outcome = this.counters.deduct(identity, tag, nowMs, decision.window, check);
+    if (outcome === DEDUCTION_OUTCOME.full) this.countOutcome(OUTCOME.full);
+    else if (outcome === DEDUCTION_OUTCOME.evicted) this.countOutcome(OUTCOME.evicted);
+    if (outcome === DEDUCTION_OUTCOME.applied || outcome === DEDUCTION_OUTCOME.evicted) {
+      decision.remaining = 0;
+    }
+  }
+
+  #afterDeferredWork<T>(id: Identity, confirm: () => void, act: () => T): T | Promise<T> {
+    const waiting = this.#deferred.wait(id);
+    if (waiting === undefined) return act();
+    return waiting.then((isDone) => {
+      confirm();
+      if (isDone) return act();
+      const message =
+        `a shard worker did not finish earlier checks within ${CHECK_DEADLINE_MS} ms;` +
+        ' nothing was changed';
+      throw new ApiError('SERVICE_UNAVAILABLE', message);
+    });
+  }
+}
+
+function counterState(counter: CounterSnapshot, nowMs: number): CounterState {
+  const { durationMs, limit, newest, current, previous } = counter;
+  const fixed = windowUsage(counter, RULE.fixed, nowMs);
+  const sliding = windowUsage(counter, RULE.sliding, nowMs);
+  const windowStart = newest * durationMs;
+  return { durationMs, limit, windowStart, current, previous, usage: { fixed, sliding } };
+}
+
+/** What a rule makes of a counter. Under the limit AMOUNT_MAX a check of cost 0 shows the usage. */
+function windowUsage(counter: CounterSnapshot, rule: RuleNumber, nowMs: number): WindowUsage {
+  const { durationMs, limit } = counter;
+  const decision = newDecision();
+  judge(
+    counter,
+    nowMs,
+    { limit: AMOUNT_MAX, durationMs, cost: 0, rule, burst: NO_BURST },
+    decision,
+  );
+  const used = AMOUNT_MAX - decision.remaining;
+  return { used, remaining: Math.max(0, limit - used), reset: decision.reset };
+}

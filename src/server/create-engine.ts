@@ -1,0 +1,36 @@
+/** Creates the engine of an acceptor: the one place that names the engines. */
+
+import type { FullTablePolicy } from '../core/decision.ts';
+import type { Engine } from '../engine/engine.ts';
+import { Counters } from '../engine/memory/counters.ts';
+import { MemoryEngine } from '../engine/memory/memory-engine.ts';
+import { WorkQueues } from '../engine/worker/work-queues.ts';
+import { WorkerEngine } from '../engine/worker/worker-engine.ts';
+import type { Clock } from '../shared-memory/clock.ts';
+import type { Control } from '../shared-memory/control.ts';
+
+/** What the engines of all acceptors share. */
+export interface EngineData {
+  decide: 'in-place' | 'worker';
+  fullTablePolicy: FullTablePolicy;
+  /** By shard. */
+  tables: SharedArrayBuffer[];
+  /** By acceptor and shard worker. */
+  channels: SharedArrayBuffer[][];
+}
+
+/** @param acceptor the index of this thread */
+export function createEngine(
+  { decide, fullTablePolicy, tables, channels }: EngineData,
+  acceptor: number,
+  control: Control,
+  clock: Clock,
+): Engine {
+  const stats = control.acceptorStats(acceptor);
+  const lockOwner = acceptor + 1;
+  const counters = new Counters(tables, lockOwner, fullTablePolicy, () => stats.heartbeat());
+  const queues = new WorkQueues(channels, acceptor, control, () => clock.monotonicMs());
+  return decide === 'worker'
+    ? new WorkerEngine(counters, queues, clock, stats)
+    : new MemoryEngine(counters, queues, clock, stats);
+}
