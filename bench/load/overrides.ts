@@ -79,7 +79,7 @@ export async function measureOverrides(progress: (what: string) => void): Promis
 
 /** The tables, without a server. */
 function measureTables(): OverrideFigure[] {
-  const { buffer, records } = registersFor(exactOverrides(EXACT)).exact.table;
+  const { buffer } = registersFor(exactOverrides(EXACT)).exact.table;
   const { wildcards } = registersFor(wildcardOverrides(WILDCARD));
   const timed = (
     what: string,
@@ -94,10 +94,10 @@ function measureTables(): OverrideFigure[] {
     return { what, unit: 'ms', median: median(times) };
   };
   const trieBytes = writeTrie(wildcards.serialize(), undefined).byteLength / 2;
-  const exactBytes = copyExact(buffer, records, undefined).byteLength / 2;
+  const exactBytes = copyExact(buffer, undefined).byteLength / 2;
   return [
     timed('to copy the table of exact ones', (spare) => {
-      return copyExact(buffer, records, spare);
+      return copyExact(buffer, spare);
     }),
     timed('to write the trie', (spare) => writeTrie(wildcards.serialize(), spare)),
     { what: 'a check under the worst patterns known', unit: 'ms', median: measureWorstCheckMs() },

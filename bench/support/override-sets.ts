@@ -54,7 +54,7 @@ export function publishedTables(overrides: readonly OverrideEntry[]): PublishedT
   const { exact, wildcards } = registersFor(overrides);
   const { records, buffer } = exact.table;
   return {
-    exact: records === 0 ? null : copyExact(buffer, records, undefined),
+    exact: records === 0 ? null : copyExact(buffer, undefined),
     trie: wildcards.count === 0 ? null : writeTrie(wildcards.serialize(), undefined),
   };
 }

@@ -1,8 +1,8 @@
 /**
- * The overrides as one acceptor applies them to its checks. It reads the two tables that were last
- * published to it, both taken over in one turn of its loop, so that every check is answered by one
- * published version and never by a mixture. When it has said that it has switched, it reads the
- * tables before no more, and they are written anew.
+ * The overrides that one acceptor applies to its checks. It reads the two tables that were last
+ * published to it. It activates both in one turn of the event loop, so that each check sees one
+ * published version and never a mix of two. After an acceptor has acknowledged a version it never
+ * reads an earlier one, because the buffers of earlier versions are reused.
  */
 
 import type { Check } from '../core/check.ts';
@@ -11,7 +11,7 @@ import type { Namespace } from '../core/namespace.ts';
 import { ExactTable } from './exact.ts';
 import { Trie } from './trie.ts';
 
-/** The buffers of the tables; null where there is no override of that kind. */
+/** The buffers of the tables; null if no override of that kind exists. */
 export interface PublishedTables {
   exact: SharedArrayBuffer | null;
   trie: SharedArrayBuffer | null;
@@ -31,7 +31,7 @@ export class ActiveOverrides {
   /** Invalidates the roots that namespaces cache of an earlier trie. */
   #trieVersion = 0;
 
-  /** Takes over what has changed; what is left out stays as it is. */
+  /** Replaces the given tables and keeps the others. */
   activate({ exact, trie }: Partial<PublishedTables>): void {
     if (exact !== undefined) this.#exact = exact === null ? undefined : new ExactTable(exact);
     if (trie === undefined) return;
@@ -50,13 +50,13 @@ export class ActiveOverrides {
   resolve(check: OverridableCheck, identity: Identity): boolean {
     const exact = this.#exact;
     if (exact !== undefined) {
-      // Exact texts come before all patterns.
-      const record = exact.find(identity);
-      if (record >= 0) {
-        check.limit = exact.limit(record);
-        check.durationMs = exact.durationMs(record);
-        check.isAsync ||= exact.isAsync(record);
-        if (check.needsOverrideId) check.overrideId = exact.id(record);
+      // An exact override takes precedence over all patterns.
+      const offset = exact.find(identity);
+      if (offset >= 0) {
+        check.limit = exact.limit(offset);
+        check.durationMs = exact.durationMs(offset);
+        check.isAsync ||= exact.isAsync(offset);
+        if (check.needsOverrideId) check.overrideId = exact.id(offset);
         return true;
       }
     }
@@ -65,16 +65,16 @@ export class ActiveOverrides {
     const { namespace } = check;
     if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
     if (namespace.trieRoots.length === 0) return false;
-    const value = trie.find(namespace.trieRoots, check.identifier);
-    if (value < 0) return false;
-    check.limit = trie.limit(value);
-    check.durationMs = trie.durationMs(value);
-    check.isAsync ||= trie.isAsync(value);
-    if (check.needsOverrideId) check.overrideId = trie.id(value);
+    const valueIndex = trie.find(namespace.trieRoots, check.identifier);
+    if (valueIndex < 0) return false;
+    check.limit = trie.limit(valueIndex);
+    check.durationMs = trie.durationMs(valueIndex);
+    check.isAsync ||= trie.isAsync(valueIndex);
+    if (check.needsOverrideId) check.overrideId = trie.id(valueIndex);
     return true;
   }
 
-  /** The patterns of namespaces are matched once for each namespace and trie. */
+  /** Namespace patterns are matched once for each namespace and trie. */
   #findRoots(namespace: Namespace, trie: Trie): void {
     namespace.trieRoots = trie.rootsFor(namespace.name);
     namespace.trieVersion = this.#trieVersion;

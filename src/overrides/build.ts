@@ -1,7 +1,7 @@
 /**
- * Builds the trie of the overrides with a star. Texts are sorted, so each node is a run of them
- * that agree so far: what the first and the last of a run share, all of it shares. No recursion,
- * and linear in the length of the texts, but for the sorting.
+ * Builds the trie of wildcard overrides. Texts are sorted, so a node is a range of texts, and the
+ * common prefix of the first and the last text is the common prefix of the whole range. Without
+ * recursion, in time linear in the length of the texts, except for the sort.
  */
 
 import { reuseMemory, writeHeader } from '../shared-memory/block.ts';
@@ -20,53 +20,54 @@ import {
 } from './layout.ts';
 
 /**
- * The overrides with a star in order of precedence, stars simplified; in few pieces, since it is
- * copied to another thread. For each: the lengths of its two texts, and its value as `layout.ts`
- * has it.
+ * The wildcard overrides in order of precedence, with runs of stars collapsed. It has few objects,
+ * because it is copied to another thread.
  */
 export interface SerializedWildcards {
   /** Namespace, identifier, namespace, identifier ... */
   text: string;
+  /** Of each of these texts. */
   lengths: Int32Array;
+  /** In the layout of a trie. */
   values: Float64Array;
 }
 
-/** What overrides say, in the order in which they are given. */
+/** Encodes the values of overrides in the layout of a trie. */
 export function encodeValues(overrides: readonly OverrideValue[]): Float64Array {
   const values = new Float64Array(VALUE_DOUBLES * overrides.length);
   const words = new Int32Array(values.buffer);
-  for (const [rank, { id, limit, durationMs, isAsync }] of overrides.entries()) {
-    const at = VALUE_DOUBLES * rank;
-    values[at + VALUE.limit] = limit;
-    values[at + VALUE.durationMs] = isAsync ? -durationMs : durationMs;
-    words.set(encodeId(id), 2 * (at + VALUE.id));
+  for (const [index, { id, limit, durationMs, isAsync }] of overrides.entries()) {
+    const offset = VALUE_DOUBLES * index;
+    values[offset + VALUE.limit] = limit;
+    values[offset + VALUE.durationMs] = isAsync ? -durationMs : durationMs;
+    words.set(encodeId(id), 2 * (offset + VALUE.id));
   }
   return values;
 }
 
-/** A pattern, and what it accepts: a value and 1, or the root of the trie for identifiers. */
 interface Pattern {
   text: string;
+  /** As NODE.match. */
   match: number;
 }
 
 /**
  * Writes a trie of at least one override.
- * @param spare a buffer that nobody reads any more, if there is one
- * @returns the buffer it was written into: the spare one, or a larger one
+ * @param spare a buffer that no thread reads any more
+ * @returns the spare buffer, or a new one if the spare is too small
  */
 export function writeTrie(
   { text, lengths, values }: SerializedWildcards,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
   const namespaces = new Map<string, Pattern[]>();
-  let at = 0;
-  for (let rank = 0; rank < lengths.length / 2; rank++) {
-    const between = at + lengths[2 * rank];
-    const end = between + lengths[2 * rank + 1];
-    const identifiers = getOrCreate(namespaces, text.slice(at, between), () => []);
-    identifiers.push({ text: text.slice(between, end), match: rank + 1 });
-    at = end;
+  let start = 0;
+  for (let index = 0; index < lengths.length / 2; index++) {
+    const middle = start + lengths[2 * index];
+    const end = middle + lengths[2 * index + 1];
+    const identifiers = getOrCreate(namespaces, text.slice(start, middle), () => []);
+    identifiers.push({ text: text.slice(middle, end), match: index + 1 });
+    start = end;
   }
   const builder = new TrieBuilder();
   const roots = [...namespaces].map(([namespace, identifiers]) => {
@@ -75,66 +76,68 @@ export function writeTrie(
   return builder.write(builder.add(roots), values, spare);
 }
 
-/** The patterns with the same text before their first star. 0 is nothing. */
+/** The patterns with the same text before their first star. A match of 0 is none. */
 interface PrefixEntry {
-  /** Without a star; with one, and nothing behind it. */
+  /** Of the pattern without a star. */
   match: number;
+  /** Of the pattern whose only star is its last character. */
   starMatch: number;
-  /** The others, by the text behind their last star, read backwards. */
+  /** The other patterns, by the reversed text after their last star. */
   suffixes: Map<string, SuffixEntry> | undefined;
 }
 
+/** The patterns with the same prefix and the same suffix. */
 interface SuffixEntry {
-  /** With one star. */
+  /** Of the pattern with one star. */
   match: number;
-  /** With more. */
+  /** Of the patterns with several stars. */
   infixes: Infix[];
 }
 
 const newPrefixEntry = (): PrefixEntry => ({ match: 0, starMatch: 0, suffixes: undefined });
 const newSuffixEntry = (): SuffixEntry => ({ match: 0, infixes: [] });
 
-/** So many middles of a head and a tail are looked for one by one, and more by their needles. */
+/** Up to this number, the infixes of a suffix are searched one by one, without fragments. */
 const UNINDEXED_INFIXES_MAX = 4;
 
-/** A run of texts that lead to the same node. */
+/** The range of sorted texts that pass through a node. */
 interface TextRange {
   node: number;
   from: number;
   to: number;
-  /** How much of the texts is behind the node's first unit. */
+  /** Units up to and including the node's first unit. */
   depth: number;
 }
 
 class TrieBuilder {
-  /** Words of all nodes; number 0 is none. */
+  /** The words of all nodes, from number 0 on, which is unused. */
   #nodes = new Int32Array(1_024 * NODE_WORDS);
   readonly #firstUnits: number[] = [0];
   readonly #infixes: number[] = [];
   #units = new Uint16Array(4_096);
   #unitCount = 0;
 
-  /** Adds a trie over patterns. Of those with the same text the first counts. @returns its root */
+  /** Adds a trie of patterns. Of equal patterns the first one counts. @returns its root */
   add(patterns: readonly Pattern[]): number {
-    const heads = new Map<string, PrefixEntry>();
+    const prefixes = new Map<string, PrefixEntry>();
     for (const { text, match } of patterns) {
       const star = text.indexOf('*');
       const last = text.lastIndexOf('*');
-      const head = getOrCreate(heads, star < 0 ? text : text.slice(0, star), newPrefixEntry);
-      if (star < 0) head.match ||= match;
-      else if (star === text.length - 1) head.starMatch ||= match;
+      const prefix = getOrCreate(prefixes, star < 0 ? text : text.slice(0, star), newPrefixEntry);
+      if (star < 0) prefix.match ||= match;
+      else if (star === text.length - 1) prefix.starMatch ||= match;
       else {
-        head.suffixes ??= new Map();
-        const tail = getOrCreate(head.suffixes, reverse(text.slice(last + 1)), newSuffixEntry);
-        if (star === last) tail.match ||= match;
-        else tail.infixes.push({ segments: text.slice(star + 1, last).split('*'), match });
+        prefix.suffixes ??= new Map();
+        const suffix = getOrCreate(prefix.suffixes, reverse(text.slice(last + 1)), newSuffixEntry);
+        if (star === last) suffix.match ||= match;
+        else suffix.infixes.push({ segments: text.slice(star + 1, last).split('*'), match });
       }
     }
-    return this.#addTexts(heads, (word, { match, starMatch, suffixes }) => {
-      const star = suffixes === undefined ? 0 : this.#addSuffixes(suffixes);
+    return this.#addTexts(prefixes, (word, { match, starMatch, suffixes }) => {
+      const suffixRoot = suffixes === undefined ? 0 : this.#addSuffixes(suffixes);
       this.#nodes[word + NODE.match] = match;
       this.#nodes[word + NODE.starMatch] = starMatch;
-      this.#nodes[word + NODE.suffixRoot] = star;
+      this.#nodes[word + NODE.suffixRoot] = suffixRoot;
     });
   }
 
@@ -145,28 +148,31 @@ class TrieBuilder {
         this.#nodes[word + NODE.infixes] = this.#addInfixes(infixes);
         return;
       }
-      const needles = this.#addTexts(groupByFragment(infixes), (needle, some) => {
-        this.#nodes[needle + NODE.infixes] = this.#addInfixes(some);
+      const fragmentRoot = this.#addTexts(groupByFragment(infixes), (fragmentWord, group) => {
+        this.#nodes[fragmentWord + NODE.infixes] = this.#addInfixes(group);
       });
-      this.#nodes[word + NODE.fragmentRoot] = needles;
+      this.#nodes[word + NODE.fragmentRoot] = fragmentRoot;
     });
   }
 
-  /** @returns the number of the first, and 1; 0 for none */
+  /** @returns the number of the first infix + 1; 0 for none */
   #addInfixes(infixes: readonly Infix[]): number {
     const first = this.#infixes.length / INFIX_WORDS;
     for (const [i, { segments, match }] of infixes.entries()) {
-      const at = this.#infixes.length;
-      this.#infixes[at + INFIX.match] = match;
-      this.#infixes[at + INFIX.segmentCount] = segments.length;
-      this.#infixes[at + INFIX.segmentsStart] = this.#unitCount;
-      this.#infixes[at + INFIX.isLast] = Number(i === infixes.length - 1);
+      const offset = this.#infixes.length;
+      this.#infixes[offset + INFIX.match] = match;
+      this.#infixes[offset + INFIX.segmentCount] = segments.length;
+      this.#infixes[offset + INFIX.segmentsStart] = this.#unitCount;
+      this.#infixes[offset + INFIX.isLast] = Number(i === infixes.length - 1);
       for (const segment of segments) this.#addSegment(segment);
     }
     return infixes.length === 0 ? 0 : first + 1;
   }
 
-  /** Its length, its units, and of each of these how many units begin the segment and end there. */
+  /**
+   * Writes a segment's length, its units, and for each unit its border: the length of the longest
+   * proper prefix of the segment that ends at this unit (Knuth-Morris-Pratt).
+   */
   #addSegment(segment: string): void {
     this.#reserveUnits(1 + 2 * segment.length);
     const units = this.#units;
@@ -198,32 +204,36 @@ class TrieBuilder {
     this.#units = larger;
   }
 
-  /** Adds a trie over texts without a star. @param writeEntry writes what ends at a node */
+  /**
+   * Adds a radix trie of texts without a star.
+   * @param writeEntry writes the fields of the node where the text of an entry ends
+   * @returns its root
+   */
   #addTexts<T>(
     entries: ReadonlyMap<string, T>,
     writeEntry: (word: number, entry: T) => void,
   ): number {
     const texts = [...entries.keys()].sort();
     const root = this.#newNode(0);
-    const left: TextRange[] = [{ node: root, from: 0, to: texts.length, depth: 0 }];
-    for (let run = left.pop(); run !== undefined; run = left.pop()) {
-      const { node, to, depth } = run;
+    const pending: TextRange[] = [{ node: root, from: 0, to: texts.length, depth: 0 }];
+    for (let range = pending.pop(); range !== undefined; range = pending.pop()) {
+      const { node, to, depth } = range;
       const word = node * NODE_WORDS;
-      let at = run.from;
-      const end = commonPrefixEnd(texts[at], texts[to - 1], depth);
+      let from = range.from;
+      const end = commonPrefixEnd(texts[from], texts[to - 1], depth);
       this.#nodes[word + NODE.label] = this.#unitCount;
       this.#nodes[word + NODE.labelLength] = end - depth;
-      this.#addUnits(texts[at].slice(depth, end));
-      if (texts[at].length === end) writeEntry(word, entries.get(texts[at++])!);
-      // One behind the other, for which nothing else may make a node meanwhile.
-      for (let children = 0; at < to; children++) {
-        const unit = texts[at].charCodeAt(end);
-        const child = { node: this.#newNode(unit), from: at, to: at + 1, depth: end + 1 };
+      this.#addUnits(texts[from].slice(depth, end));
+      if (texts[from].length === end) writeEntry(word, entries.get(texts[from++])!);
+      // Children must be contiguous: this loop creates no other node.
+      for (let children = 0; from < to; children++) {
+        const unit = texts[from].charCodeAt(end);
+        const child = { node: this.#newNode(unit), from, to: from + 1, depth: end + 1 };
         while (child.to < to && texts[child.to].charCodeAt(end) === unit) child.to++;
         if (children === 0) this.#nodes[word + NODE.firstChild] = child.node;
         this.#nodes[word + NODE.childCount] = children + 1;
-        left.push(child);
-        at = child.to;
+        pending.push(child);
+        from = child.to;
       }
     }
     return root;
@@ -259,12 +269,12 @@ class TrieBuilder {
   }
 }
 
-/** By units: halves of characters change places, as they do where the text is read. */
+/** Reverses code units, also within surrogate pairs: a suffix is matched unit by unit. */
 function reverse(text: string): string {
   return text.split('').reverse().join('');
 }
 
-/** How far two texts agree. */
+/** @param from the length of a prefix that is known to be common */
 function commonPrefixEnd(a: string, b: string, from: number): number {
   let end = from;
   while (end < a.length && end < b.length && a.charCodeAt(end) === b.charCodeAt(end)) end++;

@@ -1,19 +1,20 @@
 /**
- * Writes the tables of overrides into spare buffers: the task of a piscina thread, so that the main
- * thread goes on meanwhile. It keeps nothing between two jobs. Where it dies, what it has written
- * is no table yet, for the magic number comes last, and the main thread does the job itself.
+ * Writes the tables of overrides into spare buffers. Runs as the task of a piscina thread, so that
+ * the main thread stays responsive, and keeps no state between jobs. If the thread dies, its
+ * buffers are not valid tables, because the magic number is written last. The main thread then runs
+ * the job itself.
  */
 
 import { type SerializedWildcards, writeTrie } from './build.ts';
 import { copyExact } from './exact.ts';
 
-/** What has changed; nothing is written of a kind that is left out. */
+/** The kinds of overrides that have changed. */
 export interface CompileJob {
-  exact?: { table: SharedArrayBuffer; records: number; spare: SharedArrayBuffer | undefined };
+  exact?: { table: SharedArrayBuffer; spare: SharedArrayBuffer | undefined };
   trie?: { wildcards: SerializedWildcards; spare: SharedArrayBuffer | undefined };
 }
 
-/** The buffers that were written into. */
+/** The buffers that contain the new tables. */
 export interface CompileResult {
   exact: SharedArrayBuffer | undefined;
   trie: SharedArrayBuffer | undefined;
@@ -21,7 +22,7 @@ export interface CompileResult {
 
 export default function compile({ exact, trie }: CompileJob): CompileResult {
   return {
-    exact: exact && copyExact(exact.table, exact.records, exact.spare),
+    exact: exact && copyExact(exact.table, exact.spare),
     trie: trie && writeTrie(trie.wildcards, trie.spare),
   };
 }

@@ -1,17 +1,16 @@
 /**
- * The table of exact overrides, of a namespace and an identifier without a star: found by the hash
- * of the two that the check has anyway, so that a look-up compares no text. The main thread has one
- * that it changes (`registers.ts`), of which copies are published: flat and immutable, in buffers
- * that a task copies it to (`compile.ts`). Acceptors attach to these and read.
+ * The hash table of exact overrides, whose namespace and identifier are not patterns. Its key is
+ * the hash that each check has anyway, so a lookup compares no text. The main thread changes one
+ * table (`sets.ts`); a task copies it into flat, immutable buffers (`compile.ts`) for acceptors.
  *
- *   header    16 int32    magic | version | records | slots, a power of two
+ *   header    16 int32    magic | number of slots, a power of two
  *   slots     48 bytes each:
  *             int32    0-3  hash
  *             float64  2    limit
- *             float64  3    duration, ms; negative where asynchronous, 0 in a free slot
+ *             float64  3    duration, ms; negative if asynchronous, 0 in a free slot
  *             int32    8-10 id
  *
- * At most half of the slots are taken, so a look-up mostly reads a line of the cache or two.
+ * At most half of the slots are used, so most lookups read one or two cache lines.
  */
 
 import { MemoryError } from '../core/errors.ts';
@@ -19,21 +18,21 @@ import type { Identity } from '../core/hash.ts';
 import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../shared-memory/block.ts';
 import { decodeId, encodeId, type OverrideValue } from './id.ts';
 
-const EXACT = { magic: 0, version: 1, records: 2, slots: 3 } as const;
-const HEADER = { magic: 0x57656578, version: 3 } as const; // "Weex"
+const EXACT = { magic: 0, slots: 1 } as const;
+const HEADER = { magic: 0x57656578 } as const; // "Weex"
 const HEADER_WORDS = 16;
 
 const SLOT_WORDS = 12;
-/** Offsets from the start of a slot: of hash and id in words, of the numbers in doubles. */
+/** Offsets from the start of a slot: hash and id in words, limit and duration in doubles. */
 const SLOT = { hash: 0, limit: 2, durationMs: 3, id: 8 } as const;
 
 const DESCRIPTION = 'the table of exact overrides';
 const INITIAL_SLOTS = 64;
 
-/** Where a slot begins, and, of their count, where the table ends: in words. */
+/** The offset of a slot in words; for the number of slots, the end of the table. */
 const slotOffset = (slot: number) => HEADER_WORDS + SLOT_WORDS * slot;
 
-/** The table that is changed. Failures in here are failed assertions. */
+/** The table on the main thread. Its errors are failed assertions. */
 export class WritableExactTable {
   records = 0;
   buffer = allocate(INITIAL_SLOTS);
@@ -41,47 +40,48 @@ export class WritableExactTable {
   #doubles = new Float64Array(this.buffer);
   #mask = INITIAL_SLOTS - 1;
 
-  /** Writes the record of an identity, over the one that it has. */
+  /** Inserts or replaces the override of an identity. */
   put(identity: Identity, { id, limit, durationMs, isAsync }: OverrideValue): void {
-    let at = this.#find(identity);
-    if (this.#isFree(at)) {
+    let offset = this.#find(identity);
+    if (this.#isFree(offset)) {
       if (2 * ++this.records > this.#mask + 1) {
         this.#grow();
-        at = this.#find(identity);
+        offset = this.#find(identity);
       }
-      this.#words.set([identity.h0, identity.h1, identity.h2, identity.h3], at + SLOT.hash);
+      this.#words.set([identity.h0, identity.h1, identity.h2, identity.h3], offset + SLOT.hash);
     }
-    this.#words.set(encodeId(id), at + SLOT.id);
-    this.#doubles[at / 2 + SLOT.limit] = limit;
-    this.#doubles[at / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
+    this.#words.set(encodeId(id), offset + SLOT.id);
+    this.#doubles[offset / 2 + SLOT.limit] = limit;
+    this.#doubles[offset / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
   }
 
-  /** Those behind it that could not lie where it lay move up, so that no look-up ends too early. */
+  /** Moves later entries of the probe sequence into the hole, so that no lookup ends early. */
   remove(identity: Identity): void {
     let hole = this.#find(identity);
-    if (this.#isFree(hole)) throw new Error(`${DESCRIPTION} has not what is to be removed`);
+    if (this.#isFree(hole)) throw new Error(`${DESCRIPTION}: no entry to remove`);
     this.records--;
     const mask = this.#mask;
-    const slotOf = (at: number) => (at - HEADER_WORDS) / SLOT_WORDS;
-    for (let at = this.#nextOffset(hole); !this.#isFree(at); at = this.#nextOffset(at)) {
-      const fromHome = (slotOf(at) - this.#words[at]) & mask;
-      if (fromHome < ((slotOf(at) - slotOf(hole)) & mask)) continue;
-      this.#words.copyWithin(hole, at, at + SLOT_WORDS);
-      hole = at;
+    const slotOf = (offset: number) => (offset - HEADER_WORDS) / SLOT_WORDS;
+    let offset = this.#nextOffset(hole);
+    for (; !this.#isFree(offset); offset = this.#nextOffset(offset)) {
+      const probes = (slotOf(offset) - this.#words[offset]) & mask;
+      if (probes < ((slotOf(offset) - slotOf(hole)) & mask)) continue;
+      this.#words.copyWithin(hole, offset, offset + SLOT_WORDS);
+      hole = offset;
     }
     this.#words.fill(0, hole, hole + SLOT_WORDS);
   }
 
-  /** The slot of an identity, or the free one where it would be, as an index of words. */
+  /** The offset of an identity's slot, or of the free slot that it would take. */
   #find({ h0, h1, h2, h3 }: Identity): number {
     const words = this.#words;
-    let at = slotOffset(h0 & this.#mask);
-    while (!this.#isFree(at)) {
-      const isSame = words[at] === h0 && words[at + 1] === h1;
-      if (isSame && words[at + 2] === h2 && words[at + 3] === h3) break;
-      at = this.#nextOffset(at);
+    let offset = slotOffset(h0 & this.#mask);
+    while (!this.#isFree(offset)) {
+      const isSameHalf = words[offset] === h0 && words[offset + 1] === h1;
+      if (isSameHalf && words[offset + 2] === h2 && words[offset + 3] === h3) break;
+      offset = this.#nextOffset(offset);
     }
-    return at;
+    return offset;
   }
 
   #nextOffset(offset: number): number {
@@ -93,18 +93,18 @@ export class WritableExactTable {
   }
 
   #grow(): void {
-    const before = this.#words;
+    const oldWords = this.#words;
     const slots = this.#mask + 1;
     this.buffer = allocate(2 * slots);
     this.#words = new Int32Array(this.buffer);
     this.#doubles = new Float64Array(this.buffer);
     this.#mask = 2 * slots - 1;
-    const doubles = new Float64Array(before.buffer);
+    const oldDoubles = new Float64Array(oldWords.buffer);
     for (let from = HEADER_WORDS; from < slotOffset(slots); from += SLOT_WORDS) {
-      if (doubles[from / 2 + SLOT.durationMs] === 0) continue;
-      const [h0, h1, h2, h3] = before.subarray(from, from + 4);
+      if (oldDoubles[from / 2 + SLOT.durationMs] === 0) continue;
+      const [h0, h1, h2, h3] = oldWords.subarray(from, from + 4);
       const to = this.#find({ h0, h1, h2, h3 });
-      this.#words.set(before.subarray(from, from + SLOT_WORDS), to);
+      this.#words.set(oldWords.subarray(from, from + SLOT_WORDS), to);
     }
   }
 }
@@ -114,57 +114,53 @@ function allocate(slots: number): SharedArrayBuffer {
 }
 
 /**
- * Copies the table that is changed, to be published.
- * @param spare a buffer that nobody reads any more, if there is one
- * @returns the buffer it was copied to: the spare one, or a larger one
+ * Copies the table of the main thread for publication.
+ * @param spare a buffer that no thread reads any more
+ * @returns the spare buffer, or a new one if the spare is too small
  */
 export function copyExact(
   table: SharedArrayBuffer,
-  records: number,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
   const buffer = reuseMemory(table.byteLength, EXACT, spare);
   const source = new Int32Array(table);
   new Int32Array(buffer).set(source.subarray(HEADER_WORDS), HEADER_WORDS);
-  writeHeader(buffer, EXACT, { ...HEADER, records, slots: source[EXACT.slots] });
+  writeHeader(buffer, EXACT, { ...HEADER, slots: source[EXACT.slots] });
   return buffer;
 }
 
+/** A published table. */
 export class ExactTable {
   readonly #words: Int32Array;
   readonly #doubles: Float64Array;
   readonly #mask: number;
 
-  /** @throws MemoryError when the buffer holds no whole table of this version */
+  /** @throws MemoryError if the buffer does not contain a complete table */
   constructor(buffer: SharedArrayBuffer) {
     const words = attachMemory(buffer, DESCRIPTION, EXACT, HEADER);
-    const records = words[EXACT.records];
     const slots = words[EXACT.slots];
-    const isShape = records > 0 && slots >= 2 * records && (slots & (slots - 1)) === 0;
-    if (!isShape || 4 * slotOffset(slots) > buffer.byteLength) {
-      throw new MemoryError(
-        `${DESCRIPTION}: ${buffer.byteLength} bytes for ${records} records, ${slots} slots`,
-      );
+    if (4 * slotOffset(slots) > buffer.byteLength) {
+      throw new MemoryError(`${DESCRIPTION}: ${slots} slots in ${buffer.byteLength} bytes`);
     }
     this.#words = words;
     this.#doubles = new Float64Array(buffer);
     this.#mask = slots - 1;
   }
 
-  /** @returns where the record of an identity lies, -1 when it has none */
+  /** @returns the offset of an identity's slot; -1 if it has no override */
   find({ h0, h1, h2, h3 }: Identity): number {
     const words = this.#words;
     const mask = this.#mask;
     for (let probe = 0; probe <= mask; probe++) {
-      const at = slotOffset((h0 + probe) & mask);
-      if (this.#doubles[at / 2 + SLOT.durationMs] === 0) return -1;
-      if (words[at] !== h0 || words[at + 1] !== h1) continue;
-      if (words[at + 2] === h2 && words[at + 3] === h3) return at;
+      const offset = slotOffset((h0 + probe) & mask);
+      if (this.#doubles[offset / 2 + SLOT.durationMs] === 0) return -1;
+      if (words[offset] !== h0 || words[offset + 1] !== h1) continue;
+      if (words[offset + 2] === h2 && words[offset + 3] === h3) return offset;
     }
     throw new MemoryError(`${DESCRIPTION} has no free slot`);
   }
 
-  /** Of the record at an offset that `find` returned. */
+  /** @param offset returned by `find`, here and below */
   limit(offset: number): number {
     return this.#doubles[offset / 2 + SLOT.limit];
   }

@@ -1,6 +1,6 @@
 /**
- * What the tables hold of an override; and its id, as text and as the three words that they hold: a
- * response may have to name the override.
+ * The fields of an override that the published tables contain. The tables contain its id as three
+ * words, because a response may have to name the override.
  */
 
 import { makeId } from '../core/ids.ts';
@@ -21,16 +21,16 @@ export function makeOverrideId(): string {
   return makeId(PREFIX);
 }
 
-/** @throws where a text is no such id */
+/** @throws if the text is not the id of an override */
 export function encodeId(id: string): number[] {
-  if (!ID.test(id)) throw new Error(`${id} is no id of an override`);
+  if (!ID.test(id)) throw new Error(`${id} is not the id of an override`);
   return Array.from({ length: ID_WORDS }, (_, i) => {
     const at = PREFIX.length + i * WORD_DIGITS;
     return Number.parseInt(id.slice(at, at + WORD_DIGITS), 16) | 0;
   });
 }
 
-/** @param offset where its words begin */
+/** @param offset of the first word of the id */
 export function decodeId(words: Int32Array, offset: number): string {
   let id = PREFIX;
   for (let i = offset; i < offset + ID_WORDS; i++) {

@@ -1,62 +1,63 @@
 /**
- * What is looked for in place of many middles: of each, the piece that tells most. Part of building
- * the trie.
+ * Chooses the fragments by which many infixes with the same prefix and suffix are searched. Part of
+ * building the trie.
  */
 
-/** A pattern between its first star and its last one. */
+/** A pattern between its first star and its last star. */
 export interface Infix {
-  /** The texts between its stars. */
+  /** The texts between stars. */
   segments: string[];
+  /** As NODE.match. */
   match: number;
 }
 
-/** The longest needle, and about how many pieces of a pattern are weighed up. */
 const FRAGMENT_MAX_UNITS = 4;
+/** About how many fragments of one infix are considered. */
 const CANDIDATE_FRAGMENTS_MAX = 64;
 
 /**
- * Middles by a short text of their own, a needle: what has not the needle has not the middle. Each
- * takes, of the pieces of its segments, the one that the fewest others have.
+ * Groups infixes by a fragment: a short part of one of its segments. A text without the fragment
+ * cannot match the infix. Each infix gets the fragment that the fewest others contain.
  */
 export function groupByFragment(infixes: readonly Infix[]): Map<string, Infix[]> {
-  const owners = new Map<string, number>();
+  const counts = new Map<string, number>();
   for (const { segments } of infixes) {
-    for (const piece of candidateFragments(segments))
-      owners.set(piece, (owners.get(piece) ?? 0) + 1);
+    for (const candidate of candidateFragments(segments))
+      counts.set(candidate, (counts.get(candidate) ?? 0) + 1);
   }
-  const needles = new Map<string, Infix[]>();
-  for (const middle of infixes) {
-    let needle = '';
-    let least = Number.POSITIVE_INFINITY;
-    for (const piece of candidateFragments(middle.segments)) {
-      const count = owners.get(piece)!;
-      if (count > least || (count === least && piece.length <= needle.length)) continue;
-      needle = piece;
-      least = count;
+  const groups = new Map<string, Infix[]>();
+  for (const infix of infixes) {
+    let fragment = '';
+    let lowestCount = Number.POSITIVE_INFINITY;
+    for (const candidate of candidateFragments(infix.segments)) {
+      const count = counts.get(candidate)!;
+      const isLonger = candidate.length > fragment.length;
+      if (count > lowestCount || (count === lowestCount && !isLonger)) continue;
+      fragment = candidate;
+      lowestCount = count;
     }
-    getOrCreate(needles, needle, () => [] as Infix[]).push(middle);
+    getOrCreate(groups, fragment, () => [] as Infix[]).push(infix);
   }
-  return needles;
+  return groups;
 }
 
-/** The pieces of some segments; where these are long, some of them. */
+/** The fragments of some segments; of long segments only a sample. */
 function candidateFragments(segments: readonly string[]): string[] {
   const length = segments.reduce((sum, segment) => sum + segment.length, 0);
   const step = Math.ceil(length / CANDIDATE_FRAGMENTS_MAX);
-  const pieces: string[] = [];
+  const fragments: string[] = [];
   for (const segment of segments) {
     const last = Math.max(0, segment.length - FRAGMENT_MAX_UNITS);
     for (let at = 0; at <= last; at += step)
-      pieces.push(segment.slice(at, at + FRAGMENT_MAX_UNITS));
+      fragments.push(segment.slice(at, at + FRAGMENT_MAX_UNITS));
   }
-  return pieces;
+  return fragments;
 }
 
-/** The entry of a key, made where there is none. */
-export function getOrCreate<T>(entries: Map<string, T>, key: string, make: () => T): T {
+export function getOrCreate<T>(entries: Map<string, T>, key: string, create: () => T): T {
   let entry = entries.get(key);
   if (entry === undefined) {
-    entry = make();
+    entry = create();
     entries.set(key, entry);
   }
   return entry;

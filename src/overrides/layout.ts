@@ -1,52 +1,55 @@
 /**
- * The words of the trie of the overrides with a star: the one file that both who writes it and who
- * reads it import.
+ * The memory layout of the trie of wildcard overrides, for `build.ts` and `trie.ts`. A unit is a
+ * UTF-16 code unit. Node 0 does not exist, so 0 means "no node".
  *
- *   header    16 int32    magic | version | values | nodes | middles | units | root
- *   nodes     8 int32 each, half a line of the cache, drawn in NODE; number 0 is none
- *   values    4 float64 each, in order of precedence: limit | duration, ms, negative where it is
- *             asynchronous | id, as 3 int32
- *   middles   4 int32 each, drawn in MIDDLE
- *   firsts    1 uint16 a node: the unit that leads to it
- *   units     uint16: the units that nodes take behind the first one, and the segments of middles
+ *   header       16 int32    magic | values | nodes | infixes | units | root
+ *   nodes        8 int32 each, half a cache line; fields in NODE
+ *   values       4 float64 each, in order of precedence: limit | duration, ms, negative if
+ *                asynchronous | id, as 3 int32
+ *   infixes      4 int32 each; fields in INFIX
+ *   first units  1 uint16 for each node: the unit on the edge from its parent
+ *   units        uint16: labels of nodes after their first unit, and segments of infixes
  */
 
 export const TRIE = {
   magic: 0,
-  version: 1,
-  values: 2,
-  nodes: 3,
-  infixes: 4,
-  units: 5,
-  root: 6,
+  values: 1,
+  nodes: 2,
+  infixes: 3,
+  units: 4,
+  root: 5,
 } as const;
-export const TRIE_HEADER = { magic: 0x57657472, version: 5 } as const; // "Wetr"
+export const TRIE_HEADER = { magic: 0x57657472 } as const; // "Wetr"
 const HEADER_BYTES = 64;
 
 export const NODE_WORDS = 8;
-/** The children of a node lie one behind the other, in order of their first units. */
+/** The children of a node are contiguous and sorted by first unit. */
 export const NODE = {
   label: 0,
   labelLength: 1,
   firstChild: 2,
   childCount: 3,
-  /** What ends here: a value and 1, or the root of the trie for identifiers; 0 for nothing. */
+  /**
+   * The pattern that ends here: in a trie of identifiers its value index + 1, in the trie of
+   * namespaces the root of its trie of identifiers; 0 for none.
+   */
   match: 4,
-  /** In a trie of heads: the same of what ends with a star here, and the tails of other stars. */
+  /** In a trie of prefixes: the same for the pattern that is this prefix and one star. */
   starMatch: 5,
+  /** In a trie of prefixes: the trie of the suffixes of all other patterns with this prefix. */
   suffixRoot: 6,
-  /** In a trie of tails: the needles of those with middles. */
+  /** In a trie of suffixes: the trie of fragments, if the suffix has many infixes. */
   fragmentRoot: 6,
-  /** In a trie of tails, or of needles: the number of the first pattern with middles, and 1. */
+  /** In a trie of suffixes or fragments: the number of the first infix + 1. */
   infixes: 7,
 } as const;
 
 export const INFIX_WORDS = 4;
-/** Those of one node lie one behind the other, in order of precedence. */
+/** The infixes of a node are contiguous and in order of precedence. */
 export const INFIX = {
   match: 0,
-  /** How many segments it has, and where the first begins: length | its units | their borders */
   segmentCount: 1,
+  /** Index of the first unit. Each segment is: length | its units | the border of each unit. */
   segmentsStart: 2,
   isLast: 3,
 } as const;
@@ -57,7 +60,7 @@ export const VALUE = { limit: 0, durationMs: 1, id: 2 } as const;
 
 type SectionCounts = Readonly<Record<'values' | 'nodes' | 'infixes' | 'units', number>>;
 
-/** Where the sections of a trie begin, in bytes, and where it ends. */
+/** The offsets of the sections of a trie in bytes, and its size. */
 export function sectionOffsets({ values, nodes, infixes, units }: SectionCounts) {
   const nodesAt = HEADER_BYTES;
   const valuesAt = nodesAt + 4 * NODE_WORDS * nodes;

@@ -1,17 +1,17 @@
 /**
- * Patterns, and which override comes first. A pattern is text in which `*` stands for any run of
- * characters, also none, anywhere and without an escape; it has to match the whole of a text, case
- * for case. Both the namespace and the identifier of an override may be one.
+ * Patterns and precedence of overrides. In a pattern each `*` matches any number of characters,
+ * also none; there is no escape. A pattern must match a whole text, and case matters. The
+ * namespace and the identifier of an override may each be a pattern.
  *
- * Of several overrides that match a check the first difference in this order decides:
+ * If several overrides match a check, the first rule that distinguishes them selects one:
  *
- *   1  the namespace is exact, before a pattern
- *   2  more literal characters in the pattern of the namespace
- *   3  a longer literal prefix of it
- *   4  the smaller text of it
- *   5 to 8  the same four of the identifier
+ *   1       an exact namespace before a pattern
+ *   2       more literal characters in the namespace
+ *   3       a longer literal prefix of the namespace
+ *   4       the smaller text of the namespace: the first code point that differs is smaller
+ *   5 to 8  the same four rules for the identifier
  *
- * Characters are code points, and a text is smaller by its first code point that differs.
+ * Characters are code points.
  */
 
 const STAR = '*';
@@ -24,25 +24,26 @@ export function countStars(text: string): number {
   return text.split(STAR).length - 1;
 }
 
-/** Half of a character, which well-formed text has nowhere by itself. */
+/** A lone surrogate, which well-formed text never contains. */
 const ESCAPED_STAR = '\ud800';
 
-/** A text in which a star is a character like any other: a name, not a pattern. */
+/** Makes the stars of a name literal: a name is not a pattern. */
 export function escapeStars(text: string): string {
   return text.replaceAll(STAR, ESCAPED_STAR);
 }
 
-/** The same pattern with one star for each run of them, for what it matches is the same. */
+/** Replaces each run of stars by one star, which matches the same texts. */
 export function collapseStars(pattern: string): string {
   return pattern.replace(/\*{2,}/g, STAR);
 }
 
-/** A text of an override, as its precedence sees it. */
+/** The properties of a namespace or an identifier that determine precedence. */
 export interface TextPrecedence {
   text: string;
   isPattern: boolean;
-  /** Characters that are no star; those before the first star. */
+  /** Characters other than stars. */
   literalCount: number;
+  /** Characters before the first star. */
   prefixLength: number;
 }
 
@@ -57,12 +58,12 @@ export function textPrecedence(text: string, isAPattern = isPattern(text)): Text
   };
 }
 
-export interface OverridePrecedence {
+interface OverridePrecedence {
   namespace: TextPrecedence;
   identifier: TextPrecedence;
 }
 
-/** Negative when `a` comes first, 0 for the same texts only. */
+/** @returns a negative number if `a` takes precedence; 0 only for equal texts */
 export function comparePrecedence(a: OverridePrecedence, b: OverridePrecedence): number {
   return compareTexts(a.namespace, b.namespace) || compareTexts(a.identifier, b.identifier);
 }
@@ -82,7 +83,7 @@ function compareCodePoints(a: string, b: string): number {
     const x = a.charCodeAt(i);
     const y = b.charCodeAt(i);
     if (x === y) continue;
-    // Halves of a character beyond the BMP, which comes behind all others.
+    // Surrogates encode code points beyond the BMP, which are larger than all others.
     return Number(isSurrogate(x)) - Number(isSurrogate(y)) || x - y;
   }
   return a.length - b.length;

@@ -1,7 +1,7 @@
 /**
- * What the tables of overrides are made from, on the main thread. The exact ones are kept in a
- * table like those that are published, so that a change costs one slot; those with a star are kept
- * in the order of precedence, in which the trie is built.
+ * The overrides on the main thread, from which the published tables are written. Exact overrides
+ * are in a table of the published layout, so that a change costs one slot. Wildcard overrides are
+ * in order of precedence, as the trie needs them.
  */
 
 import { Hasher, type Identity } from '../core/hash.ts';
@@ -18,12 +18,11 @@ import {
   textPrecedence,
 } from './pattern.ts';
 
-/** An override as the tables hold it. */
 export interface OverrideEntry extends OverrideValue {
-  /** Names it, for as long as it is there. */
+  /** The row in the store, which identifies the override until it is removed. */
   row: number;
   namespace: string;
-  /** Whether that is a pattern of names. A name may have a star as well, which means nothing. */
+  /** If false, `namespace` is a name, in which a star is an ordinary character. */
   isNamespacePattern: boolean;
   identifier: string;
 }
@@ -32,7 +31,7 @@ export function isExact({ isNamespacePattern, identifier }: OverrideEntry): bool
   return !isNamespacePattern && !isPattern(identifier);
 }
 
-/** The exact overrides, as the table that copies of are published. */
+/** The overrides whose namespace and identifier are both exact. */
 export class ExactOverrideSet {
   readonly table = new WritableExactTable();
   isChanged = false;
@@ -62,11 +61,11 @@ interface Wildcard {
   namespace: TextPrecedence;
   identifier: TextPrecedence;
   override: OverrideEntry;
-  /** What the trie holds of it, made once: all are written at each change. */
+  /** Encoded once, because each change serializes all wildcard overrides. */
   encodedValue: Float64Array;
 }
 
-/** The overrides with a star, in order of precedence. */
+/** The overrides with a pattern, in order of precedence. */
 export class WildcardOverrideSet {
   isChanged = false;
   readonly #sorted: Wildcard[] = [];
@@ -78,17 +77,17 @@ export class WildcardOverrideSet {
   put(override: OverrideEntry): void {
     this.isChanged = true;
     const wildcard = wildcardOf(override);
-    const place = this.#indexOf(wildcard);
-    const isKnown = this.#isAt(place, wildcard);
-    this.#sorted.splice(place, isKnown ? 1 : 0, wildcard);
+    const index = this.#indexOf(wildcard);
+    const isReplaced = this.#isAt(index, wildcard);
+    this.#sorted.splice(index, isReplaced ? 1 : 0, wildcard);
   }
 
   remove(override: OverrideEntry): void {
     this.isChanged = true;
     const wildcard = wildcardOf(override);
-    const place = this.#indexOf(wildcard);
-    if (!this.#isAt(place, wildcard)) throw new Error(`there is no override ${override.row}`);
-    this.#sorted.splice(place, 1);
+    const index = this.#indexOf(wildcard);
+    if (!this.#isAt(index, wildcard)) throw new Error(`there is no override ${override.row}`);
+    this.#sorted.splice(index, 1);
   }
 
   serialize(): SerializedWildcards {
@@ -96,21 +95,21 @@ export class WildcardOverrideSet {
     const lengths = new Int32Array(2 * count);
     const values = new Float64Array(VALUE_DOUBLES * count);
     let text = '';
-    for (const [rank, { override, encodedValue }] of this.#sorted.entries()) {
+    for (const [index, { override, encodedValue }] of this.#sorted.entries()) {
       const { namespace, isNamespacePattern, identifier } = override;
       const texts = [isNamespacePattern ? collapseStars(namespace) : escapeStars(namespace)];
       texts.push(collapseStars(identifier));
       text += texts.join('');
       lengths.set(
         texts.map(({ length }) => length),
-        2 * rank,
+        2 * index,
       );
-      values.set(encodedValue, VALUE_DOUBLES * rank);
+      values.set(encodedValue, VALUE_DOUBLES * index);
     }
     return { text, lengths, values };
   }
 
-  /** Where it stands, or would. */
+  /** The index of an override in the order, or the index at which to insert it. */
   #indexOf(wildcard: Wildcard): number {
     let low = 0;
     let high = this.count;
@@ -122,7 +121,7 @@ export class WildcardOverrideSet {
     return low;
   }
 
-  /** Whether what stands there has the same texts, and then it is the same override. */
+  /** Whether the override at an index has the same texts. It must then be the same override. */
   #isAt(index: number, wildcard: Wildcard): boolean {
     if (index === this.count) return false;
     const found = this.#sorted[index];

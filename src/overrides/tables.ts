@@ -1,11 +1,12 @@
 /**
- * The tables of overrides on the main thread: keeps what they are made from, and has the ones that
- * changed written into buffers that no acceptor reads any more. Of each kind there are two buffers,
- * written in turn and for ever, since one that all threads have dropped is not freed for long; one
- * that has become too small is left for another of twice the size.
+ * The tables of overrides on the main thread. A task in another thread writes the changed tables
+ * into buffers that no acceptor reads any more. If the task fails or takes too long, the main
+ * thread does the work. Each kind of table has two buffers that are reused in turn, because a
+ * buffer that all threads have dropped stays allocated for a long time. A buffer that is too small
+ * is replaced by one of twice the required size.
  */
 
-import { setTimeout as after } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../core/constants.ts';
 import type { PublishedTables } from './active.ts';
@@ -13,8 +14,8 @@ import compile, { type CompileJob, type CompileResult } from './compile.ts';
 import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './sets.ts';
 
 /**
- * A thread that does not do it in time costs a change that time, and a buffer. After so many
- * failures in a row it is left alone for so many changes.
+ * A task that times out delays its change by the timeout and costs a buffer. After so many
+ * consecutive failures the next PAUSE_CHANGES changes do not use the task.
  */
 const FAILURES_MAX = 3;
 const PAUSE_CHANGES = 100;
@@ -26,19 +27,19 @@ export class OverrideTables {
   readonly #trieBuffers = new BufferPair();
   readonly #taskFile: URL;
   #pool: Promise<Piscina> | undefined;
-  /** Resolves however it ends. */
+  /** Resolves when the last task has ended, whether or not it failed. */
   #lastRun: Promise<unknown> = Promise.resolve();
   readonly #onTaskError: (error: Error) => void;
-  /** How often the task failed in a row, and how many changes it is not tried for. */
   #consecutiveFailures = 0;
+  /** How many more changes do not use the task. */
   #pausedChanges = 0;
   #isClosed = false;
-  /** Called when a thread of the pool fails: piscina may not tell the job that waits for it. */
+  /** Called when a thread of the pool fails: piscina may not reject the job that runs on it. */
   #onThreadError = (_error: Error) => {};
 
   /**
    * @param taskFile the built `compile.ts`
-   * @param onTaskError hears of a job that had to be done on the main thread
+   * @param onTaskError called when the task failed and the main thread did its job
    */
   constructor(hashKey: Uint8Array, taskFile: URL, onTaskError: (error: Error) => void) {
     this.#exact = new ExactOverrideSet(hashKey);
@@ -46,7 +47,7 @@ export class OverrideTables {
     this.#taskFile = taskFile;
   }
 
-  /** Not needed, and not loaded, until the first change is near. */
+  /** Loads piscina on first use: a start without changes does not need it. */
   async #openPool(): Promise<Piscina> {
     const { Piscina } = await import('piscina');
     const pool = new Piscina({
@@ -70,21 +71,24 @@ export class OverrideTables {
     return run;
   }
 
-  /** Starts the thread of the task, so that the first change does not wait for it. */
+  /** Starts the task's thread, so that the first change does not wait for it. */
   warmUp(): void {
     this.#runTask({}).catch((error) => {
       if (!this.#isClosed) this.#onTaskError(error);
     });
   }
 
-  /** An override comes, changes or goes. Not while a compilation runs, which reads them. */
+  /**
+   * Adds, replaces or removes an override. Must not be called while `compile` runs, which reads
+   * the overrides.
+   */
   apply(before: OverrideEntry | undefined, after: OverrideEntry | undefined): void {
-    const register = isExact((after ?? before)!) ? this.#exact : this.#wildcards;
-    if (after === undefined) register.remove(before!);
-    else register.put(after);
+    const overrides = isExact((after ?? before)!) ? this.#exact : this.#wildcards;
+    if (after === undefined) overrides.remove(before!);
+    else overrides.put(after);
   }
 
-  /** Writes the tables that changed since the last time, in a task. @returns those */
+  /** Writes the tables that have changed since the last call. @returns these tables */
   async compile(): Promise<Partial<PublishedTables>> {
     const job = this.#makeJob();
     if (this.#pausedChanges === 0) return this.#swapTables(job, await this.#compileInTask(job));
@@ -97,39 +101,42 @@ export class OverrideTables {
     const failure = new Promise<never>((_, reject) => {
       this.#onThreadError = reject;
     });
-    const late = setTimeout(() => {
+    const timeout = setTimeout(() => {
       this.#onThreadError(new Error(`it took more than ${COMPILE_TIMEOUT_MS} ms`));
     }, COMPILE_TIMEOUT_MS);
     try {
-      const compiled = await Promise.race([this.#runTask(job, abort.signal), failure]);
+      const result = await Promise.race([this.#runTask(job, abort.signal), failure]);
       this.#consecutiveFailures = 0;
-      return compiled;
+      return result;
     } catch (error) {
-      // The same function does it here, into buffers that no late thread can still write to.
       abort.abort();
-      // Nobody waits for it any more.
+      // The pool was closed under the task, and no caller waits for the result.
       if (this.#isClosed) return new Promise(() => {});
       this.#onTaskError(error as Error);
       if (++this.#consecutiveFailures % FAILURES_MAX === 0) this.#pausedChanges = PAUSE_CHANGES;
+      // Into new buffers: the failed thread may still write to the spare ones.
       return compile({
         ...(job.exact && { exact: { ...job.exact, spare: undefined } }),
         ...(job.trie && { trie: { ...job.trie, spare: undefined } }),
       });
     } finally {
-      clearTimeout(late);
+      clearTimeout(timeout);
     }
   }
 
-  /** The same on this thread, while the service starts. @returns all tables */
+  /** Writes the tables on this thread, for the start of the service. @returns all tables */
   compileSync(): PublishedTables {
     const job = this.#makeJob();
     return { exact: null, trie: null, ...this.#swapTables(job, compile(job)) };
   }
 
-  /** Node aborts the process when a thread is ended that is still loading its file. */
+  /**
+   * Waits until the thread has loaded its file: Node aborts the process if a thread is terminated
+   * earlier.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.race([this.#lastRun, after(THREAD_BOOT_MS, undefined, { ref: false })]);
+    await Promise.race([this.#lastRun, delay(THREAD_BOOT_MS, undefined, { ref: false })]);
     await (await this.#pool)?.destroy();
   }
 
@@ -137,7 +144,7 @@ export class OverrideTables {
     const job: CompileJob = {};
     const { records, buffer: table } = this.#exact.table;
     if (this.#exact.isChanged && records > 0) {
-      job.exact = { table, records, spare: this.#exactBuffers.spare };
+      job.exact = { table, spare: this.#exactBuffers.spare };
     }
     if (this.#wildcards.isChanged && this.#wildcards.count > 0) {
       job.trie = { wildcards: this.#wildcards.serialize(), spare: this.#trieBuffers.spare };
@@ -157,14 +164,14 @@ export class OverrideTables {
 
 /** The two buffers of one kind of table. */
 class BufferPair {
-  /** The one that was written last, and the one before it. */
   #lastWritten: SharedArrayBuffer | undefined;
+  /** The buffer that was written before the last one. No acceptor reads it any more. */
   spare: SharedArrayBuffer | undefined;
 
   /**
-   * @param job what was to be written; undefined where nothing is left to write
-   * @param written the buffer that was written into, as the task handed it back
-   * @returns the buffer to publish; null where there is nothing in force
+   * @param job undefined if no override of this kind is left
+   * @param written the buffer that the job has written
+   * @returns the buffer to publish; null if no override of this kind is left
    */
   swap(job: object | undefined, written: SharedArrayBuffer | undefined): SharedArrayBuffer | null {
     if (job === undefined) return null;

@@ -1,18 +1,18 @@
 /**
- * The trie of the overrides with a star: one over the patterns of namespaces, and for each of these
- * one over the patterns of identifiers, all in one buffer, drawn in `layout.ts`. Flat and immutable
- * once it is published: the main thread has it written into a spare buffer (`build.ts`), acceptors
- * attach and read.
+ * Reads the published trie of wildcard overrides: one trie of namespace patterns, and for each of
+ * these a trie of identifier patterns. The buffer (`layout.ts`) is immutable once published.
  *
- * A pattern is a head before its first star, a tail behind its last one, and a middle between: the
- * segments between further stars. A text is read from its beginning along the one way that heads
- * lead; at each head that a star follows, from its end along the one way that tails lead backwards;
- * and where both fit, the middles of that head and tail are looked for in what is left. Where they
- * are many, first their needles, each a few units of one of its segments, from each unit on; and
- * then the whole of those whose needle was there, each segment as early as it comes (Knuth, Morris
- * and Pratt). So a text takes at most a few steps for each of its units and each pattern, whatever
- * the patterns are, and no stack. Units are of UTF-16: texts are well-formed, so a star never
- * splits a character.
+ * A pattern is a prefix before its first star, a suffix after its last star, and an infix between:
+ * the segments between inner stars. Matching a text:
+ *
+ *   1. Walk the trie of prefixes from the start of the text.
+ *   2. At each prefix that a star follows, walk the trie of suffixes back from the end of the text.
+ *   3. At each suffix, search its infixes in the remaining text. If there are many, first search
+ *      their fragments at each position, then the infixes whose fragment was found. Each segment
+ *      is searched leftmost first (Knuth-Morris-Pratt).
+ *
+ * The work is bounded by a few steps for each unit of the text and each node or infix, without a
+ * stack. Units are UTF-16. Texts are well-formed, so a star never splits a character.
  */
 
 import { MemoryError } from '../core/errors.ts';
@@ -34,18 +34,18 @@ import { escapeStars } from './pattern.ts';
 const DESCRIPTION = 'the trie of overrides';
 const NO_MATCH = Number.MAX_SAFE_INTEGER;
 /**
- * Steps for each unit of a text and each place: two along a way, or for a middle; nine for all the
- * needles of a head and a tail, which have at least six places.
+ * Upper bound of steps for each unit of a text and each node or infix. A walk or an infix takes
+ * two. The fragments of a prefix and suffix take nine, and have at least six nodes and infixes.
  */
 const STEPS_PER_UNIT_MAX = 4;
-/** Texts that are told apart before the marks of all nodes have to be taken away. */
+/** When text numbers wrap around, the marks of all nodes are cleared. */
 const TEXT_NUMBER_MAX = 0x7fffffff;
 
 export class Trie {
-  /** How many steps the last text took. */
+  /** Steps of the last match, for tests of the bound. */
   steps = 0;
-  /** What a text may lead to: no more steps are taken than a few times its length for each. */
-  readonly size: number;
+  /** Nodes and infixes. */
+  readonly #size: number;
   readonly #values: Float64Array;
   readonly #valueWords: Int32Array;
   readonly #nodes: Int32Array;
@@ -53,14 +53,14 @@ export class Trie {
   readonly #firstUnits: Uint16Array;
   readonly #units: Uint16Array;
   readonly #root: number;
-  /** By node of a needle, the number of the last text that had it, and that of this text. */
+  /** By node of a fragment: the number of the last text in which it was found. */
   readonly #lastTextWithFragment: Int32Array;
   #textNumber = 0;
-  /** The best that a text was accepted by, and all if they are wanted. */
+  /** Scratch of the running match: the match with precedence, and all matches if requested. */
   #bestMatch = NO_MATCH;
   #allMatches: number[] | undefined;
 
-  /** @throws MemoryError when the buffer holds no whole trie of this version */
+  /** @throws MemoryError if the buffer does not contain a complete trie */
   constructor(buffer: SharedArrayBuffer) {
     const words = attachMemory(buffer, DESCRIPTION, TRIE, TRIE_HEADER);
     const counts = {
@@ -70,14 +70,13 @@ export class Trie {
       units: words[TRIE.units],
     };
     const { values, nodes, infixes, units } = counts;
-    this.#root = words[TRIE.root];
     const { nodesAt, valuesAt, infixesAt, firstUnitsAt, unitsAt, bytes } = sectionOffsets(counts);
-    const isShape = values > 0 && nodes > 1 && infixes >= 0 && units >= 0 && this.#root > 0;
-    if (!isShape || this.#root >= nodes || bytes > buffer.byteLength) {
+    if (bytes > buffer.byteLength) {
       throw new MemoryError(
-        `${DESCRIPTION}: ${buffer.byteLength} bytes for ${JSON.stringify(counts)}`,
+        `${DESCRIPTION}: ${JSON.stringify(counts)} in ${buffer.byteLength} bytes`,
       );
     }
+    this.#root = words[TRIE.root];
     this.#nodes = new Int32Array(buffer, nodesAt, NODE_WORDS * nodes);
     this.#values = new Float64Array(buffer, valuesAt, VALUE_DOUBLES * values);
     this.#valueWords = new Int32Array(buffer, valuesAt, 2 * VALUE_DOUBLES * values);
@@ -85,22 +84,22 @@ export class Trie {
     this.#firstUnits = new Uint16Array(buffer, firstUnitsAt, nodes);
     this.#units = new Uint16Array(buffer, unitsAt, units);
     this.#lastTextWithFragment = new Int32Array(nodes);
-    this.size = nodes + infixes;
+    this.#size = nodes + infixes;
   }
 
-  /** The tries for identifiers that hold in a namespace. */
+  /** The roots of the tries of identifiers whose namespace pattern matches a name. */
   rootsFor(namespace: string): Int32Array {
-    const all: number[] = [];
-    this.#allMatches = all;
+    const roots: number[] = [];
+    this.#allMatches = roots;
     try {
       this.#matchText(Int32Array.of(this.#root), escapeStars(namespace));
     } finally {
       this.#allMatches = undefined;
     }
-    return Int32Array.from(all);
+    return Int32Array.from(roots);
   }
 
-  /** @returns the first value, by precedence, whose pattern matches; -1 where none does */
+  /** @returns the index of the value that takes precedence; -1 if no pattern matches */
   find(roots: Int32Array, identifier: string): number {
     this.#matchText(roots, identifier);
     return this.#bestMatch === NO_MATCH ? -1 : this.#bestMatch - 1;
@@ -122,7 +121,7 @@ export class Trie {
     return decodeId(this.#valueWords, 2 * (VALUE_DOUBLES * valueIndex + VALUE.id));
   }
 
-  /** Reads a text along the tries of some roots, and leaves in `#best` what accepts it. */
+  /** Matches a text in the tries of some roots. Sets `#bestMatch` and fills `#allMatches`. */
   #matchText(roots: Int32Array, text: string): void {
     this.#bestMatch = NO_MATCH;
     this.steps = 0;
@@ -131,7 +130,7 @@ export class Trie {
       this.#textNumber = 1;
     }
     for (let i = 0; i < roots.length; i++) this.#matchPrefixes(roots[i], text);
-    if (this.steps > STEPS_PER_UNIT_MAX * (text.length + 1) * this.size) {
+    if (this.steps > STEPS_PER_UNIT_MAX * (text.length + 1) * this.#size) {
       throw new Error(`${DESCRIPTION}: a text took ${this.steps} steps`);
     }
   }
@@ -153,8 +152,8 @@ export class Trie {
       steps++;
       if (at < labelEnd) break;
       this.#addMatch(nodes[word + NODE.starMatch]);
-      if (nodes[word + NODE.suffixRoot] !== 0)
-        this.#matchSuffixes(nodes[word + NODE.suffixRoot], text, at);
+      const suffixRoot = nodes[word + NODE.suffixRoot];
+      if (suffixRoot !== 0) this.#matchSuffixes(suffixRoot, text, at);
       if (at === length) {
         this.#addMatch(nodes[word + NODE.match]);
         break;
@@ -164,7 +163,7 @@ export class Trie {
     this.steps += steps + at;
   }
 
-  /** @param from where the head ends, which the tail must not reach into */
+  /** @param from the end of the prefix, which a suffix must not overlap */
   #matchSuffixes(root: number, text: string, from: number): void {
     const nodes = this.#nodes;
     let end = text.length;
@@ -192,7 +191,7 @@ export class Trie {
     this.steps += steps + text.length - end;
   }
 
-  /** Looks for needles from each unit on, and once for the middles of each that is there. */
+  /** Searches fragments at each position, and once the infixes of each fragment that it finds. */
   #matchFragments(root: number, text: string, from: number, end: number): void {
     const nodes = this.#nodes;
     let steps = 0;
@@ -209,10 +208,10 @@ export class Trie {
           unit++;
         }
         if (at < labelEnd) break;
-        const middles = nodes[word + NODE.infixes];
-        if (middles !== 0 && this.#lastTextWithFragment[node] !== this.#textNumber) {
+        const infixes = nodes[word + NODE.infixes];
+        if (infixes !== 0 && this.#lastTextWithFragment[node] !== this.#textNumber) {
           this.#lastTextWithFragment[node] = this.#textNumber;
-          this.#matchInfixes(middles - 1, text, from, end);
+          this.#matchInfixes(infixes - 1, text, from, end);
         }
         if (at === end) break;
         node = this.#child(word, text.charCodeAt(at++));
@@ -222,43 +221,40 @@ export class Trie {
     this.steps += steps;
   }
 
-  /** Patterns of a head and a tail, from the first on, with what is left between the two. */
+  /** Matches the infixes of one node, from number `first` on, with the text between two ends. */
   #matchInfixes(first: number, text: string, from: number, end: number): void {
-    const middles = this.#infixes;
-    for (let at = first * INFIX_WORDS; ; at += INFIX_WORDS) {
-      const accepts = middles[at + INFIX.match];
-      // What comes behind a better one is not better.
-      if (this.#allMatches === undefined && accepts >= this.#bestMatch) return;
-      const { segmentCount, segmentsStart } = INFIX;
-      if (
-        this.#hasSegments(middles[at + segmentCount], middles[at + segmentsStart], text, from, end)
-      ) {
-        this.#addMatch(accepts);
-      }
-      if (middles[at + INFIX.isLast] === 1) return;
+    const infixes = this.#infixes;
+    for (let word = first * INFIX_WORDS; ; word += INFIX_WORDS) {
+      const match = infixes[word + INFIX.match];
+      // The infixes are in order of precedence.
+      if (this.#allMatches === undefined && match >= this.#bestMatch) return;
+      const count = infixes[word + INFIX.segmentCount];
+      const start = infixes[word + INFIX.segmentsStart];
+      if (this.#hasSegments(count, start, text, from, end)) this.#addMatch(match);
+      if (infixes[word + INFIX.isLast] === 1) return;
     }
   }
 
-  /** Whether so many segments come one behind the other. */
-  #hasSegments(segments: number, first: number, text: string, from: number, end: number): boolean {
+  /** Whether the text contains all segments of an infix in their order, without overlap. */
+  #hasSegments(count: number, start: number, text: string, from: number, end: number): boolean {
     const units = this.#units;
-    let segment = first;
+    let segment = start;
     let at = from;
     let found = true;
-    for (let left = segments; found && left > 0; left--) {
+    for (let remaining = count; found && remaining > 0; remaining--) {
       const length = units[segment];
       const begin = segment + 1;
       const borders = begin + length;
-      let read = 0;
-      for (; read < length && at < end; at++) {
+      let matched = 0;
+      for (; matched < length && at < end; at++) {
         const unit = text.charCodeAt(at);
-        while (read > 0 && units[begin + read] !== unit) {
-          read = units[borders + read - 1];
+        while (matched > 0 && units[begin + matched] !== unit) {
+          matched = units[borders + matched - 1];
           this.steps++;
         }
-        if (units[begin + read] === unit) read++;
+        if (units[begin + matched] === unit) matched++;
       }
-      found = read === length;
+      found = matched === length;
       segment = borders + length;
     }
     this.steps += at - from;
@@ -271,14 +267,14 @@ export class Trie {
     this.#allMatches?.push(match);
   }
 
-  /** The child of the node at `word` behind a unit, 0 for none. */
+  /** The child of the node at `word` with a first unit; 0 for none. */
   #child(word: number, unit: number): number {
-    const firsts = this.#firstUnits;
+    const firstUnits = this.#firstUnits;
     let low = this.#nodes[word + NODE.firstChild];
     let high = low + this.#nodes[word + NODE.childCount] - 1;
     while (low <= high) {
       const middle = (low + high) >> 1;
-      const found = firsts[middle];
+      const found = firstUnits[middle];
       if (found === unit) return middle;
       if (found < unit) low = middle + 1;
       else high = middle - 1;

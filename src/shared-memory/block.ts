@@ -1,14 +1,14 @@
 /**
- * The header of shared buffers: int32 words, of which the first two are a magic number and the
- * version of the layout. A thread that attaches compares the header with what it expects, and gets
- * a MemoryError where they differ. The layout file of each buffer draws the other words.
+ * The header of shared buffers: int32 words, of which the first is a magic number. A thread that
+ * attaches compares the header with what it expects, and gets a MemoryError where they differ. The
+ * layout file of each buffer draws the other words.
  */
 
 import { MemoryError } from '../core/errors.ts';
 
 /** The offsets of header fields in words. */
-type HeaderOffsets<K extends string> = Readonly<Record<K | 'magic' | 'version', number>>;
-/** The values of header fields. Magic number and version are required. */
+type HeaderOffsets<K extends string> = Readonly<Record<K | 'magic', number>>;
+/** The values of header fields. The magic number is required. */
 type HeaderValues<K extends string> = HeaderOffsets<never> & Readonly<Partial<Record<K, number>>>;
 
 /** A new buffer has this multiple of the bytes that are needed, so that tables can grow in it. */

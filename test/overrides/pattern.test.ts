@@ -17,7 +17,7 @@ const compare = (a: [string, string], b: [string, string]) => {
   return Math.sign(comparePrecedence(pair(a), pair(b)));
 };
 
-/** For each rule, two texts of which the first comes first by it, all rules before being equal. */
+/** For each rule two texts: it orders the first before the second, and earlier rules do not. */
 const RULES: [rule: string, first: string, second: string][] = [
   ['exact before pattern', 'abc', 'abc*'],
   ['exact before a longer pattern', 'a', 'abcdefg*'],
@@ -28,20 +28,23 @@ const RULES: [rule: string, first: string, second: string][] = [
   ['longer literal prefix, counted as code points', '😀😀*c', '😀*😀c'],
   ['smaller text', 'aa*', 'ab*'],
   ['smaller text, by code points and not by UTF-16', '\uffff*', '😀*'],
-  ['smaller text, where one is the beginning of the other', 'a*', 'a**'],
+  ['smaller text: a prefix of the other', 'a*', 'a**'],
 ];
 
 describe('precedence', () => {
-  test.each(RULES)('of a namespace, before all of the identifier: %s', (_rule, first, second) => {
-    for (const [ours, theirs] of [
-      ['*', '*'],
-      ['*', 'exact'],
-      ['a*', 'abcd*'],
-    ] as const) {
-      expect(compare([first, ours], [second, theirs])).toBe(-1);
-      expect(compare([second, theirs], [first, ours])).toBe(1);
-    }
-  });
+  test.each(RULES)(
+    'of a namespace comes before that of an identifier: %s',
+    (_rule, first, second) => {
+      for (const [one, other] of [
+        ['*', '*'],
+        ['*', 'exact'],
+        ['a*', 'abcd*'],
+      ] as const) {
+        expect(compare([first, one], [second, other])).toBe(-1);
+        expect(compare([second, other], [first, one])).toBe(1);
+      }
+    },
+  );
 
   test.each(RULES)('of an identifier, in the same namespace: %s', (_rule, first, second) => {
     for (const namespace of ['n', 'n*', '*']) {
@@ -50,21 +53,21 @@ describe('precedence', () => {
     }
   });
 
-  test('decides by the first rule that tells two apart, for every pair of rules', () => {
+  test('is decided by the first rule that differs, for every pair of rules', () => {
     let pairs = 0;
     for (const [i, [, first, second]] of RULES.entries()) {
-      for (const [, other, another] of RULES.slice(i)) {
-        // By the namespace one comes first, by the identifier the other.
-        expect(compare([first, another], [second, other])).toBe(-1);
+      for (const [, firstIdentifier, secondIdentifier] of RULES.slice(i)) {
+        // The order of the namespaces is opposite to that of the identifiers.
+        expect(compare([first, secondIdentifier], [second, firstIdentifier])).toBe(-1);
         pairs++;
       }
     }
     expect(pairs).toBe((RULES.length * (RULES.length + 1)) / 2);
-    // Within one text: each earlier rule against each later one.
+    // In one text: an earlier rule against later rules.
     const texts: [string, string][] = [
-      ['b', 'aaa*'], // exact against literals, prefix and text
-      ['*bb', 'a*'], // literals against prefix and text
-      ['bb*a', 'b*ab'], // prefix against text
+      ['b', 'aaa*'], // exact before literals, prefix and text
+      ['*bb', 'a*'], // literals before prefix and text
+      ['bb*a', 'b*ab'], // prefix before text
     ];
     for (const [first, second] of texts) {
       expect(compare(['n', first], ['n', second])).toBe(-1);
@@ -72,7 +75,7 @@ describe('precedence', () => {
     }
   });
 
-  test('is a total order, and the one that is written down', () => {
+  test('is a total order, equal to that of the model', () => {
     const text = fc
       .array(fc.constantFrom('a', 'b', '*', '😀', '\uffff', '\ue000'), { maxLength: 5 })
       .map((characters) => characters.join(''));
@@ -92,7 +95,7 @@ describe('precedence', () => {
   });
 });
 
-test('a pattern has a star; runs of them match what one does', () => {
+test('a run of stars matches the same texts as one star', () => {
   expect(['', 'a', '*', 'a*b'].map(isPattern)).toEqual([false, false, true, true]);
   expect(['', 'a', '*', '**a*'].map(countStars)).toEqual([0, 0, 1, 3]);
   expect(collapseStars('**a***b*')).toBe('*a*b*');

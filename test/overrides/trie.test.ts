@@ -8,16 +8,16 @@ import { Trie } from '../../src/overrides/trie.ts';
 import { matches, overrideId } from '../support/override-model.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 
-/** Patterns of a namespace and an identifier, ranked in the order given. */
+/** Pairs of patterns for namespace and identifier, in order of precedence. */
 function wildcards(pairs: readonly (readonly [string, string])[]): SerializedWildcards {
   const texts = pairs.flatMap((pair) => pair.map(collapseStars));
   return {
     text: texts.join(''),
     lengths: Int32Array.from(texts, ({ length }) => length),
     values: encodeValues(
-      pairs.map((_, rank) => ({
-        ...{ id: overrideId(rank), limit: rank + 1, durationMs: 1_000 + rank },
-        isAsync: rank % 2 === 1,
+      pairs.map((_, index) => ({
+        ...{ id: overrideId(index), limit: index + 1, durationMs: 1_000 + index },
+        isAsync: index % 2 === 1,
       })),
     ),
   };
@@ -31,11 +31,12 @@ const find = (trie: Trie, namespace: string, identifier: string) => {
   return trie.find(trie.rootsFor(namespace), identifier);
 };
 
-/** What tries and naive matchers are compared on: sets of patterns, and texts for each set. */
-interface Shape {
-  what: string;
+/** A kind of random patterns and texts on which the trie is compared with a naive matcher. */
+interface PatternKind {
+  name: string;
   pattern: (below: (n: number) => number) => [namespace: string, identifier: string];
   text: (below: (n: number) => number) => [namespace: string, identifier: string];
+  /** Patterns in a set. */
   most: number;
 }
 
@@ -44,24 +45,24 @@ const draw = (below: (n: number) => number, characters: readonly string[], longe
   return Array.from({ length }, () => characters[below(characters.length)]).join('');
 };
 const FEW = ['a', 'a', 'b', '😀', '😃', '\uffff', '\u{10000}'];
-const SHAPES: Shape[] = [
+const PATTERN_KINDS: PatternKind[] = [
   {
-    what: 'short patterns with many stars',
+    name: 'short patterns with many stars',
     pattern: (below) => [draw(below, [...FEW, '*', '*'], 2), draw(below, [...FEW, '*', '*'], 6)],
     text: (below) => [draw(below, [...FEW, '*'], 2), draw(below, [...FEW, '*'], 9)],
     most: 12,
   },
   {
-    what: 'many middles of a head and a tail',
+    name: 'many infixes of a prefix and a suffix',
     pattern: (below) => {
-      const middle = draw(below, ['a', 'b', 'c', '*'], 8);
-      return [below(4) === 0 ? `*${draw(below, ['a', 'b', '*'], 4)}*` : '*', `*${middle}*`];
+      const infix = draw(below, ['a', 'b', 'c', '*'], 8);
+      return [below(4) === 0 ? `*${draw(below, ['a', 'b', '*'], 4)}*` : '*', `*${infix}*`];
     },
     text: (below) => [draw(below, ['a', 'b'], 6), draw(below, ['a', 'b', 'c'], 20)],
     most: 60,
   },
   {
-    what: 'heads and tails that overlap',
+    name: 'prefixes and suffixes that overlap',
     pattern: (below) => ['*', `${draw(below, ['a', 'b'], 4)}*${draw(below, ['a', 'b', '*'], 6)}`],
     text: (below) => ['n', draw(below, ['a', 'b'], 10)],
     most: 40,
@@ -69,38 +70,41 @@ const SHAPES: Shape[] = [
 ];
 
 describe('the trie', () => {
-  test.each(SHAPES)('finds what a naive matcher finds: $what', ({ what, pattern, text, most }) => {
-    const seed = 20_261_121;
-    const below = seededRandom(seed);
-    let spare: SharedArrayBuffer | undefined;
-    let pairs = 0;
-    let found = 0;
-    while (pairs < 700_000) {
-      const patterns = Array.from({ length: 1 + below(most) }, () => pattern(below));
-      const unique = new Map(patterns.map((pair) => [pair.join('\0'), pair]));
-      const list = [...unique.values()];
-      spare = writeTrie(wildcards(list), spare);
-      const trie = new Trie(spare);
-      for (let i = 0; i < 100; i++) {
-        const [namespace, identifier] = text(below);
-        const expected = list.findIndex(([inNamespace, pattern]) => {
-          return matches(inNamespace, namespace) && matches(pattern, identifier);
-        });
-        const value = find(trie, namespace, identifier);
-        if (value !== expected) {
-          expect({ seed, list, namespace, identifier, value }).toEqual({ expected });
+  test.each(PATTERN_KINDS)(
+    'finds the same match as a naive matcher: $name',
+    ({ name, pattern, text, most }) => {
+      const seed = 20_261_121;
+      const below = seededRandom(seed);
+      let spare: SharedArrayBuffer | undefined;
+      let pairs = 0;
+      let found = 0;
+      while (pairs < 700_000) {
+        const patterns = Array.from({ length: 1 + below(most) }, () => pattern(below));
+        const unique = new Map(patterns.map((pair) => [pair.join('\0'), pair]));
+        const list = [...unique.values()];
+        spare = writeTrie(wildcards(list), spare);
+        const trie = new Trie(spare);
+        for (let i = 0; i < 100; i++) {
+          const [namespace, identifier] = text(below);
+          const expected = list.findIndex(([inNamespace, pattern]) => {
+            return matches(inNamespace, namespace) && matches(pattern, identifier);
+          });
+          const value = find(trie, namespace, identifier);
+          if (value !== expected) {
+            expect({ seed, list, namespace, identifier, value }).toEqual({ expected });
+          }
+          pairs += list.length;
+          if (value < 0) continue;
+          found++;
+          const terms = [trie.limit(value), trie.durationMs(value), trie.isAsync(value)];
+          expect(terms).toEqual([value + 1, 1_000 + value, value % 2 === 1]);
+          expect(trie.id(value)).toBe(overrideId(value));
         }
-        pairs += list.length;
-        if (value < 0) continue;
-        found++;
-        const said = [trie.limit(value), trie.durationMs(value), trie.isAsync(value)];
-        expect(said).toEqual([value + 1, 1_000 + value, value % 2 === 1]);
-        expect(trie.id(value)).toBe(overrideId(value));
       }
-    }
-    expect(found).toBeGreaterThan(5_000);
-    console.info(`trie: ${what}: ${pairs} pairs, ${found} matches, seed ${seed}`);
-  });
+      expect(found).toBeGreaterThan(5_000);
+      console.info(`trie: ${name}: ${pairs} pairs, ${found} matches, seed ${seed}`);
+    },
+  );
 
   const cases: [string[], string, number][] = [
     [['*'], '', 0],
@@ -136,7 +140,7 @@ describe('the trie', () => {
     expect(find(ofIdentifiers(patterns), 'n', text)).toBe(value);
   });
 
-  test('matches namespaces first, each by itself: a star never crosses into the identifier', () => {
+  test('matches the namespace and the identifier separately', () => {
     const trie = trieOf([
       ['a*', 'x*'],
       ['*b', '*y'],
@@ -147,7 +151,7 @@ describe('the trie', () => {
     expect(find(trie, 'c', 'xy')).toBe(-1);
   });
 
-  test('reads no further than its patterns go, whatever patterns and texts were made for', () => {
+  test('takes a bounded number of steps, also for patterns and texts that are chosen to be slow', () => {
     const a = (count: number) => 'a'.repeat(count);
     const many = <T>(length: number, of: (i: number) => T) =>
       Array.from({ length }, (_, i) => of(i));
@@ -158,28 +162,28 @@ describe('the trie', () => {
       [many(stars, (i) => `${'*a'.repeat(i + 1)}b`), a(512)],
       [many(500, (i) => `*${a(i)}b`), a(512)],
       [many(500, (i) => `*a${i}*a*b`), 'a1'.repeat(256)],
-      // Heads and tails that fit in many ways, with and without something between.
+      // Many matching prefixes and suffixes, with and without infixes.
       [many(500, (i) => `${a(i)}*${a(500 - i)}b*a`), a(512)],
       [many(10_000, (i) => `${a(i % 100)}*${a(20)}b*${a(i / 100)}`), a(512)],
-      // Segments that nearly come, again and again.
+      // Segments that repeatedly almost match.
       [many(10_000, (i) => `*${a(200)}b${i}*`), `${a(199)}b`.repeat(3).slice(0, 512)],
       [many(10_000, (i) => `*${a(50 + (i % 100))}ba${a(i / 100)}*`), `${a(49)}b`.repeat(10)],
     ];
     for (const [patterns, text] of blowUps) {
       const trie = ofIdentifiers(patterns);
       expect(find(trie, 'n', text)).toBe(-1);
-      // Each way is read once, and of each pattern with more stars what is left, twice at most, and
-      // for each head and tail its needles.
-      const several = patterns.filter((pattern) => pattern.split('*').length > 2).length;
-      const heads = new Set(patterns.map((pattern) => pattern.split('*')[0])).size;
-      const most = 2 * (text.length + 1) * (1 + heads + several) + 9 * (text.length + 1) * heads;
-      expect(trie.steps).toBeLessThanOrEqual(most);
+      // For each unit of the text: two steps for the prefixes, for the suffixes of each prefix and
+      // for each infix, and nine for the fragments of each prefix.
+      const infixes = patterns.filter((pattern) => pattern.split('*').length > 2).length;
+      const prefixes = new Set(patterns.map((pattern) => pattern.split('*')[0])).size;
+      const stepsPerUnit = 2 * (1 + prefixes + infixes) + 9 * prefixes;
+      expect(trie.steps).toBeLessThanOrEqual(stepsPerUnit * (text.length + 1));
       if (patterns.length > 500) continue;
       expect(find(trie, 'n', `${text}b`)).toBe(patterns.findIndex((p) => matches(p, `${text}b`)));
     }
   });
 
-  test('of namespaces reads no further either', () => {
+  test('takes a bounded number of steps for namespaces too', () => {
     const namespaces = Array.from({ length: 5_000 }, (_, i) => `*${'a'.repeat(50)}${i}*b*c`);
     const trie = trieOf(namespaces.map((pattern) => [pattern, 'x*'] as const));
     expect(trie.rootsFor('a'.repeat(512))).toHaveLength(0);
@@ -187,7 +191,7 @@ describe('the trie', () => {
     expect(trie.rootsFor(`${'a'.repeat(50)}77bc`)).toHaveLength(2);
   });
 
-  test('is written into the spare buffer where it fits, else into a larger one', () => {
+  test('is written into the spare buffer if it fits, else into a larger buffer', () => {
     const small = writeTrie(wildcards([['*', 'a*']]), undefined);
     expect(writeTrie(wildcards([['*', 'b*']]), small)).toBe(small);
     expect(find(new Trie(small), 'n', 'b')).toBe(0);
@@ -197,12 +201,12 @@ describe('the trie', () => {
     expect(find(new Trie(large), 'n', '99-')).toBe(99);
   });
 
-  test('is attached to only where it is whole and of this version', () => {
+  test('is attached to only if it is complete', () => {
     const buffer = writeTrie(wildcards([['*', 'a*']]), undefined);
     const words = new Int32Array(buffer);
-    for (const index of [...Object.values(TRIE)]) {
+    for (const index of [TRIE.magic, TRIE.values, TRIE.nodes, TRIE.infixes, TRIE.units]) {
       const value = words[index];
-      words[index] = index === TRIE.root ? 0 : 0x7fffff;
+      words[index] = 0x7fffff;
       expect(() => new Trie(buffer)).toThrow(MemoryError);
       words[index] = value;
     }
