@@ -1,26 +1,26 @@
 /**
- * From what proxies say in `X-Forwarded-For` to the address by which a caller is counted. Pure. An
- * address has one text, however it was written: otherwise one caller would have many counters.
+ * Reads the client address from `X-Forwarded-For` and writes it in canonical form. Without one form
+ * for each address, a client could spread its requests over many counters. Pure.
  */
 
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** With a port, as some proxies write it. */
+/** Some proxies append the port. */
 const ADDRESS_WITH_PORT = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/;
 const GROUPS = 8;
 const GROUP_BITS = 16;
 
 /**
- * @param chain all lines of the header, joined by commas, '' when there is none
- * @param hops the caller is the one of so many from the right, which a trusted proxy has added
- * @param ipv6Prefix how many bits of an IPv6 address count
- * @returns undefined where there is no address at that place
+ * @param chain all lines of the header, joined by commas; '' if there is none
+ * @param hops number of trusted proxies: the client is this element of the chain from the right
+ * @param ipv6Prefix how many bits of an IPv6 address identify a client
+ * @returns undefined if that element is not an address
  */
 export function clientAddress(chain: string, hops: number, ipv6Prefix: number): string | undefined {
   let end = chain.length;
   for (let hop = 1; hop < hops; hop++) {
     end = chain.lastIndexOf(',', end - 1);
-    // A chain that is too short did not come through all of them.
+    // The request did not pass through all trusted proxies.
     if (end <= 0) return undefined;
   }
   const text = chain.slice(chain.lastIndexOf(',', end - 1) + 1, end).trim();
@@ -35,18 +35,18 @@ function stripPort(text: string): string {
   return inBrackets ?? plain ?? '';
 }
 
-/** The eight groups of a text that is an IPv6 address. */
+/** @param text a valid IPv6 address */
 function ipv6Groups(text: string): number[] {
   const [address] = text.split('%');
   const [left, right] = address.split('::');
   const before = parseGroups(left);
   if (right === undefined) return before;
-  const behind = parseGroups(right);
-  const zeros = new Array<number>(GROUPS - before.length - behind.length).fill(0);
-  return [...before, ...zeros, ...behind];
+  const after = parseGroups(right);
+  const zeros = new Array<number>(GROUPS - before.length - after.length).fill(0);
+  return [...before, ...zeros, ...after];
 }
 
-/** Of a part without `::`, whose end may be written like IPv4. */
+/** @param part without `::`; its last two groups may be written as an IPv4 address */
 function parseGroups(part: string): number[] {
   if (part === '') return [];
   return part.split(':').flatMap((group) => {
@@ -62,15 +62,15 @@ function formatNetwork(groups: readonly number[], prefix: number): string {
     const [high, low] = groups.slice(6);
     return [high >> 8, high & 255, low >> 8, low & 255].join('.');
   }
-  const kept = groups.map((group, i) => {
+  const network = groups.map((group, i) => {
     const bits = Math.min(Math.max(prefix - i * GROUP_BITS, 0), GROUP_BITS);
     return group & (0xffff << (GROUP_BITS - bits)) & 0xffff;
   });
-  const text = compressZeros(kept);
+  const text = compressZeros(network);
   return prefix === GROUPS * GROUP_BITS ? text : `${text}/${prefix}`;
 }
 
-/** As RFC 5952 has it: the first of the longest runs of two zeros or more is left out. */
+/** RFC 5952: `::` replaces the longest run of at least two zeros; the first one of equal length. */
 function compressZeros(groups: readonly number[]): string {
   let from = 0;
   let length = 1;

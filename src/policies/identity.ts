@@ -1,12 +1,12 @@
 /**
- * Who asks, as a policy has it: parts of the request that its gateway sends, put together to one
- * identifier. Only what the gateway itself sets is believed of addresses, methods and paths; a
- * header or a cookie is the caller's own word, and has to be one that the application believes.
+ * Builds the identifier of a gateway's check from the parts of the request that its policy names.
+ * Address, method and path come only from fields that the gateway sets. A header or a cookie comes
+ * from the client, so it must be one that the application authenticates.
  *
- * Who leaves out a part of it has no identity, and what becomes of such a caller is its policy's to
- * say. What is too long, or no text, or there twice, so that nobody knows which one the application
- * will believe, is not left out: a client can bring it about while the application knows it well.
- * All of these callers are one. What is longer than an identifier may be is one by its digest.
+ * A request without a part has no identifier, and the policy decides about it. A part that is too
+ * long, not text or repeated counts as UNIDENTIFIED, not as missing: a client could cause this
+ * while the application still recognizes it. All UNIDENTIFIED requests of a policy share a counter.
+ * An identifier that is too long is replaced by its digest.
  */
 
 import { hash } from 'node:crypto';
@@ -15,24 +15,24 @@ import { clientAddress } from './address.ts';
 import { normalizePath } from './path.ts';
 import type { Gateway, Policy } from './policy.ts';
 
-/** What a request is looked through for. */
+/** The attributes of a request that an identifier may contain. */
 export interface RequestAttributes {
-  /** In capitals, as it came. */
+  /** In upper case, as received. */
   method: string;
-  /** What stands behind the namespace in the path, '' for nothing. */
+  /** The path after the namespace; '' for none. */
   pathSuffix: string;
-  /** All lines of a header, joined as HTTP has it; '' when there is none. */
+  /** All lines of a header, joined by commas (cookies by semicolons); '' if there is none. */
   header(name: string): string;
-  /** How many lines of a header there are. */
+  /** The number of lines of a header. */
   headerCount(name: string): number;
 }
 
 type Part =
   | { by: 'ip' | 'method' | 'path' }
-  /** @param name of a header in lower case, of a cookie as it is */
+  /** @param name in lower case for a header, unchanged for a cookie */
   | { by: 'header' | 'cookie'; name: string };
 
-/** Of all who cannot be told apart, and of nobody else: no part of an identity is empty. */
+/** The identifier of requests that cannot be distinguished. No other identifier is empty. */
 export const UNIDENTIFIED = '';
 
 const FORWARDED_FOR = 'x-forwarded-for';
@@ -41,20 +41,20 @@ const FORWARDED_URI = 'x-forwarded-uri';
 const COOKIE = 'cookie';
 const AUTHORIZATION = 'authorization';
 
-/** These ask with the method of the request, and have its path behind the namespace's. */
+/** These send the check with the request's method, and append the request's path. */
 const PATH_SUFFIX_GATEWAYS: readonly Gateway[] = ['envoy', 'istio'];
-/** These join repeated headers with a comma in a check, and forward them one by one. */
+/** These join repeated headers with a comma in a check, but forward the lines separately. */
 const HEADER_JOINING_GATEWAYS: readonly Gateway[] = ['envoy', 'istio'];
 
-/** What names a header or a cookie, by RFC 9110 and RFC 6265. */
+/** The name of a header or a cookie (RFC 9110, RFC 6265). */
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
 const NAMED_PART = new RegExp(`^(header|cookie):(${TOKEN})$`);
-/** What gateways set for themselves, or clients forge: an address is `ip`. */
+/** Headers that gateways set for themselves or that clients forge. For an address use `ip`. */
 const RESERVED_HEADER = /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
-/** Of one connection only: not passed on, or not as it came. */
+/** Headers of one connection: gateways drop or change them. */
 const HOP_BY_HOP_HEADER = /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
 
-/** @returns undefined for what is no part of an identity */
+/** @returns undefined if the text is not a valid part */
 export function readPart(text: string): Part | undefined {
   if (text === 'ip' || text === 'method' || text === 'path') return { by: text };
   const [, by, name] = NAMED_PART.exec(text) ?? [];
@@ -66,9 +66,9 @@ export function readPart(text: string): Part | undefined {
 }
 
 export class IdentityReader {
-  /** The headers that it asks for, in lower case. */
+  /** The headers that it reads, in lower case. */
   readonly headers: readonly string[];
-  /** What a caller that has none is told that it lacks. */
+  /** Describes the parts to a client whose request lacks one. */
   readonly requiredParts: string;
   readonly #policy: Policy;
   readonly #parts: readonly Part[];
@@ -84,17 +84,17 @@ export class IdentityReader {
     this.requiredParts = this.#parts.map(describePart).join(' and ');
   }
 
-  /** @returns undefined where a part is left out, ANYBODY where one cannot be taken for one */
+  /** @returns undefined if a part is missing; UNIDENTIFIED if a part is invalid */
   read(request: RequestAttributes): string | undefined {
     if (this.#parts.length === 1) {
       const value = this.#partValue(request, this.#parts[0]);
       return value === undefined ? undefined : shortenIdentifier(value);
     }
     const parts = this.#parts.map((part) => this.#partValue(request, part));
-    // Before what is left out: who sends one that is none has not left out all of them.
+    // An invalid part takes precedence over a missing one.
     if (parts.includes(UNIDENTIFIED)) return UNIDENTIFIED;
     if (parts.includes(undefined)) return undefined;
-    // No two identities are written alike: what separates the parts stands in none.
+    // Escape the separator, so that different parts never give the same identifier.
     const escaped = parts.map((part) => part!.replaceAll('%', '%25').replaceAll('|', '%7C'));
     return shortenIdentifier(escaped.join('|'));
   }
@@ -126,7 +126,7 @@ export class IdentityReader {
       case 'header': {
         const value = request.header(part.name);
         if (request.headerCount(part.name) > 1) return UNIDENTIFIED;
-        // The application may believe any of the headers that the comma joins.
+        // The application may use any of the joined headers.
         if (this.#joinsHeaders && value.includes(',')) return UNIDENTIFIED;
         const isCredentials = part.name === AUTHORIZATION || SCHEME_AND_JWT.test(value);
         return value === ''
@@ -138,7 +138,7 @@ export class IdentityReader {
     }
   }
 
-  /** @returns undefined where it stands in the request itself */
+  /** @returns undefined if the part is not in a header */
   #headerOfPart(part: Part): string | undefined {
     switch (part.by) {
       case 'ip':
@@ -161,23 +161,23 @@ function describePart(part: Part): string {
 }
 
 /**
- * The only one of a name. Applications take away quotes and escapes: left in, one session would
- * have as many counters as it has spellings. What RFC 6265 has in no value, each of them reads in a
- * way of its own, so that nobody knows what they take it for.
+ * Reads the value of a cookie. Quotes and percent escapes are removed, as applications do:
+ * otherwise a client could use one session under many counters. Applications disagree on values
+ * that RFC 6265 does not allow, so these count as UNIDENTIFIED, and so do repeated cookies.
  *
- * @param separators what may stand in front of a cookie: also a comma where it joins headers
+ * @param separators that may precede a cookie; with a comma if the gateway joins headers
  */
 function readCookie(header: string, name: string, separators: string): string | undefined {
   let found: string | undefined;
   for (let at = header.indexOf(name); at >= 0; at = header.indexOf(name, at + 1)) {
     const before = skipBlanks(header, at - 1, -1);
-    const behind = skipBlanks(header, at + name.length, 1);
-    const isFirst = before < 0 || separators.includes(header[before]);
-    const isName = isFirst && header[behind] === '=';
+    const equals = skipBlanks(header, at + name.length, 1);
+    const isStart = before < 0 || separators.includes(header[before]);
+    const isName = isStart && header[equals] === '=';
     if (!isName) continue;
     if (found !== undefined) return UNIDENTIFIED;
-    const end = header.indexOf(';', behind);
-    found = trimBlanks(header.slice(behind + 1, end < 0 ? header.length : end));
+    const end = header.indexOf(';', equals);
+    found = trimBlanks(header.slice(equals + 1, end < 0 ? header.length : end));
   }
   if (found === undefined) return undefined;
   const value = found.replace(/^"(.*)"$/, '$1');
@@ -186,15 +186,18 @@ function readCookie(header: string, name: string, separators: string): string | 
   return text === '' ? undefined : canonicalToken(text);
 }
 
-/** The cookie-octets of RFC 6265: no blanks, quotes, commas, semicolons and backslashes. */
+/** The cookie-octets of RFC 6265: no blanks, quotes, commas, semicolons or backslashes. */
 const COOKIE_VALUE = /^[!#-+\--:<-[\]-~]*$/;
 
-/** Without what any application takes for blanks; a pattern takes the square of a long run. */
+/**
+ * Removes all characters that some application treats as blank. A regular expression would take
+ * quadratic time on a long run of blanks.
+ */
 function trimBlanks(text: string): string {
   return text.slice(skipBlanks(text, 0, 1), skipBlanks(text, text.length - 1, -1) + 1);
 }
 
-/** @returns where the first is, in this direction, that is none; -1 or the length for nowhere */
+/** @returns the index of the first non-blank in this direction; -1 or the length for none */
 function skipBlanks(text: string, from: number, step: 1 | -1): number {
   let at = from;
   while (at >= 0 && at < text.length && BLANK.test(text[at])) at += step;
@@ -213,8 +216,9 @@ function percentDecode(text: string): string {
 }
 
 /**
- * A scheme is so in any case, before any number of blanks. Of a token no more counts than an
- * application takes, and of one in base64 what it says: the same can be written in many ways.
+ * The scheme ignores case and the number of blanks after it. Of a Bearer or Basic token only the
+ * part that applications read counts. Base64 has several encodings of the same bytes, so it is
+ * decoded and encoded again.
  */
 function canonicalCredentials(authorization: string): string {
   const [, scheme, rest] = CREDENTIALS.exec(authorization) ?? [];
@@ -227,7 +231,7 @@ function canonicalCredentials(authorization: string): string {
 }
 
 const CREDENTIALS = /^(\S+)\s+(.*)$/s;
-/** Of what else is between, decoders take no notice, or end at it, each in a way of its own. */
+/** Other characters are invalid: some decoders skip them and others stop there. */
 const BASE64 = /^[a-z0-9+/]*=*$/i;
 const BASE64_URL = /^[a-z0-9+/_-]*=*$/i;
 
@@ -235,31 +239,35 @@ function canonicalBase64(text: string, encoding: 'base64' | 'base64url'): string
   return Buffer.from(text, 'base64').toString(encoding);
 }
 
-/** A JSON Web Token, behind a scheme or not, in one spelling. Signed as a text, it has but one. */
+/**
+ * The canonical form of a JSON Web Token, with or without a scheme before it. Its signed parts are
+ * signed as text, so that only the other parts can be written differently.
+ */
 function canonicalToken(text: string): string {
   const at = text.lastIndexOf(' ') + 1;
   const token = text.slice(at);
   if (!JWT.test(token)) return text;
   const parts = token.split('.');
-  // Encrypted ones have five, of which the first is signed as a text.
-  const from = parts.length === 5 ? 1 : 2;
-  const free = parts.slice(from);
-  if (!free.every((part) => BASE64_URL.test(part))) return UNIDENTIFIED;
-  const once = [...parts.slice(0, from), ...free.map((part) => canonicalBase64(part, 'base64url'))];
-  return text.slice(0, at) + once.join('.');
+  // An encrypted token has five parts, and only the first one is authenticated as text.
+  const signedCount = parts.length === 5 ? 1 : 2;
+  const signed = parts.slice(0, signedCount);
+  const unsigned = parts.slice(signedCount);
+  if (!unsigned.every((part) => BASE64_URL.test(part))) return UNIDENTIFIED;
+  const canonical = unsigned.map((part) => canonicalBase64(part, 'base64url'));
+  return text.slice(0, at) + [...signed, ...canonical].join('.');
 }
 
-/** Three or five parts, of which the first is an object. */
+/** Three or five parts; the first is the base64 of a JSON object. */
 const JWT = /^e(?:y[AJ]|w[0ok])[^.]*(?:\.[^.]*){2}(?:(?:\.[^.]*){2})?$/;
 const SCHEME_AND_JWT = /^\S+\s+e(?:y[AJ]|w[0ok])[^.\s]*\./;
 
-/** Bytes that were no UTF-8 came as this: many different ones would be one. */
+/** Replaces bytes that were not UTF-8, so different values could look equal. */
 const REPLACEMENT_CHARACTER = '\ufffd';
 
 function shortenIdentifier(text: string): string {
   const isShort =
     text.length <= IDENTIFIER_MAX_CHARACTERS ||
-    // A character takes two places at most: what is longer need not be counted through.
+    // A code point has at most two units, so a longer text need not be counted.
     (text.length <= 2 * IDENTIFIER_MAX_CHARACTERS && [...text].length <= IDENTIFIER_MAX_CHARACTERS);
   return isShort ? text : `sha256:${hash('sha256', text)}`;
 }

@@ -1,25 +1,25 @@
 /**
- * The path of a request by which a caller is counted. Pure. What RFC 3986 (6.2.2) takes for the
- * same path has one text here, and so have slashes in a row: otherwise one page would have as many
- * counters as its path has spellings. Applications may see more of them as one (`/A`, `/a/`).
+ * Normalizes the path of a request, as part of an identifier. Paths that are equivalent by RFC 3986
+ * (6.2.2), or that differ only in repeated slashes, get one form. Otherwise a client could reach
+ * one page under many counters. An application may treat more paths as equal (`/A`, `/a/`). Pure.
  */
 
 import { IDENTIFIER_MAX_CHARACTERS } from '../core/constants.ts';
 
-/** What is longer is not worth the work: to any page there is a shorter way. */
+/** Longer paths are not normalized, to bound the work: every page has a shorter path. */
 const PATH_MAX_CHARACTERS = 4 * IDENTIFIER_MAX_CHARACTERS;
 const ABSOLUTE_URL = /^[a-z][a-z0-9+.-]*:\/\//i;
-/** What may be spelt in another way: without any, a path is what it is. */
+/** A path without a match is already in normal form. */
 const NEEDS_NORMALIZATION = /[^!-~]|["%<>\\^`{|}]|\/[/.]/;
-/** What stands in no URI but escaped; of bytes that were no text, what they were is lost. */
+/** Characters that a URI must escape. U+FFFD replaces bytes that were not UTF-8: these are lost. */
 const UNESCAPED_CHARACTER = /[^!-~\ufffd\ud800-\udfff]|["<>\\^`{|}]/gu;
 const ESCAPED_OCTET = /%[0-9a-f]{2}/gi;
-/** Which mean the same with and without an escape (RFC 3986, 2.3). */
+/** Equivalent with and without an escape (RFC 3986, 2.3). */
 const UNRESERVED = /[a-z0-9._~-]/i;
 
 /**
- * @param target of a request, as it came: with a query, or a host before it
- * @returns undefined for one that is too long
+ * @param target the request target, which may have a query, or a scheme and a host
+ * @returns undefined if the path is too long
  */
 export function normalizePath(target: string): string | undefined {
   const path = truncateAt(target, /[?#]/);
@@ -46,14 +46,14 @@ function normalizeOctet(octet: string): string {
   return UNRESERVED.test(character) ? character : octet.toUpperCase();
 }
 
-/** `.` is this segment, `..` takes back the one before, and one without a name is none. */
+/** Removes `.` and empty segments, and each `..` together with the segment before it. */
 function removeDotSegments(path: string): string {
   const segments = path.split('/');
-  const kept: string[] = [];
+  const names: string[] = [];
   for (const segment of segments) {
-    if (segment === '..') kept.pop();
-    else if (segment !== '.' && segment !== '') kept.push(segment);
+    if (segment === '..') names.pop();
+    else if (segment !== '.' && segment !== '') names.push(segment);
   }
-  const isFolder = kept.length > 0 && ['', '.', '..'].includes(segments.at(-1)!);
-  return `/${kept.join('/')}${isFolder ? '/' : ''}`;
+  const isFolder = names.length > 0 && ['', '.', '..'].includes(segments.at(-1)!);
+  return `/${names.join('/')}${isFolder ? '/' : ''}`;
 }

@@ -1,7 +1,7 @@
 /**
- * Policies: by what a gateway's checks in a namespace are counted. They come from the configuration
- * file and from nowhere else, nothing of them from what a client sends. This file says what a
- * policy is and reads one; `identity.ts` finds out who asks, `quota.ts` says what became of it.
+ * Policies: the limits and the identifiers of gateway checks in a namespace. They come only from
+ * the configuration file. This file declares a policy and reads it. `identity.ts` identifies the
+ * client of a request, `quota.ts` formats the result.
  */
 
 import Type, { type Static } from 'typebox';
@@ -22,7 +22,7 @@ import { nearestName } from '../core/nearest.ts';
 import { createValidator, flag, integer, milliseconds } from '../core/schema.ts';
 import { readPart } from './identity.ts';
 
-/** Who asks. Istio has Envoys ask; the last two are applications that ask for themselves. */
+/** The supported gateways. Istio uses Envoy; express and fastify are Node applications. */
 export const GATEWAYS = [
   'nginx',
   'caddy',
@@ -50,7 +50,7 @@ const WindowSchema = Type.Object(
   { takes: WINDOW_DESCRIPTION },
 );
 
-/** What a policy may say. Windows and parts of an identity are looked at one by one. */
+/** The fields of a policy. Windows and parts of an identity are validated one by one. */
 const PolicySchema = Type.Object(
   {
     gateway: oneOf(GATEWAYS),
@@ -60,7 +60,7 @@ const PolicySchema = Type.Object(
       Type.Array(Type.Unknown(), {
         minItems: 1,
         maxItems: POLICY_WINDOWS_MAX,
-        takes: `an array of 1 to ${POLICY_WINDOWS_MAX} of them, each ${WINDOW_DESCRIPTION}`,
+        takes: `an array of 1 to ${POLICY_WINDOWS_MAX} windows, each ${WINDOW_DESCRIPTION}`,
       }),
     ),
     cost: Type.Optional(tokens()),
@@ -82,7 +82,7 @@ const policyReader = createValidator(PolicySchema, 'a policy');
 const WINDOW_FIELDS = Object.keys(WindowSchema.properties);
 const POLICY_FIELDS = Object.keys(PolicySchema.properties);
 
-/** The words of `missing`, and those that older files have for two of them. */
+/** The values of `missing`; older files use admit and refuse for allow and deny. */
 const MISSING_ACTIONS = {
   share: 'share',
   allow: 'allow',
@@ -91,43 +91,43 @@ const MISSING_ACTIONS = {
   refuse: 'deny',
 } as const;
 
-/** So many tokens in so many ms. */
-export type PolicyWindow = Static<typeof WindowSchema>;
+/** Tokens, and a duration in ms. */
+type PolicyWindow = Static<typeof WindowSchema>;
 
-/** A policy with all that it may leave out. */
+/** A policy with its defaults. */
 export interface Policy {
   namespace: string;
   gateway: Gateway;
-  /** One, or several of different durations, of which all have to admit. */
+  /** One, or several of different durations, which must all allow a check. */
   windows: PolicyWindow[];
   cost: number;
-  /** `ip`, `method`, `path`, `header:<name>`, `cookie:<name>`: what together says who asks. */
+  /** The parts of an identifier: `ip`, `method`, `path`, `header:<name>`, `cookie:<name>`. */
   identify: string[];
-  /** Proxies whose `X-Forwarded-For` is believed: the caller is the address that the last added. */
+  /** Number of trusted proxies: the client address is the one that the outermost of them added. */
   trustedHops: number;
-  /** Bits of an IPv6 address that tell callers apart. */
+  /** Bits of an IPv6 address that identify a client. */
   ipv6Prefix: number;
-  /** What becomes of who has no identity: one counter for all of them, or none. */
+  /** For requests without an identifier: share one counter, or allow or deny without counting. */
   missing: 'share' | 'allow' | 'deny';
-  /** What is answered where weir fails, and, by the gateway, where it is not there. */
+  /** The decision if weir fails, or if the gateway cannot reach it. */
   onError: 'allow' | 'deny';
-  /** Decide, count and report, but refuse nobody: `onError` is allow then, whatever is given. */
+  /** Decide, count and report, but deny no request. Then `onError` is always allow. */
   shadow: boolean;
-  /** Whether answers have the headers X-RateLimit-* too. */
+  /** Whether responses also have the headers X-RateLimit-*. */
   legacyHeaders: boolean;
 }
 
-/** It stands in paths, in headers and in the configurations of gateways: never to be escaped. */
+/** The name is used in paths, headers and gateway configurations, where it needs no escape. */
 const NAMESPACE_FORMAT = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
 
-/** @param path names and indices that lead to the field at fault, from "policies" on */
-export type PolicyFaultHandler = (path: string[], message: string) => void;
+/** @param path the names and indices from "policies" to the invalid field */
+type PolicyFaultHandler = (path: string[], message: string) => void;
 
 /**
- * @param input what stands behind "policies" in the configuration file
- * @param onFault is told of the first fault of each policy; where it returns, the others are read
- * @returns the policies that are in order
- * @throws ApiError whose message names the field that is at fault, unless `onFault` is given
+ * @param input the value of "policies" in the configuration file
+ * @param onFault called with the first fault of each policy; if it returns, the others are read
+ * @returns the valid policies
+ * @throws ApiError that names the invalid field, unless `onFault` is given
  */
 export function readPolicies(
   input: unknown,
@@ -154,11 +154,11 @@ export function readPolicies(
 }
 
 function readPolicy(namespace: string, input: unknown): Policy {
-  const fits = NAMESPACE_FORMAT.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
-  if (!fits || namespace.startsWith(NAMESPACE_ID_PREFIX)) {
+  const isName = NAMESPACE_FORMAT.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
+  if (!isName || namespace.startsWith(NAMESPACE_ID_PREFIX)) {
     throw policyError(
       `its namespace must be 1 to ${NAMESPACE_MAX_CHARACTERS} of the characters` +
-        ` A-Z a-z 0-9 . _ ~ : @ -, begin with none of . : @ - and not with` +
+        ` A-Z a-z 0-9 . _ ~ : @ -, and must not begin with . : @ - or` +
         ` "${NAMESPACE_ID_PREFIX}"; got ${formatValue(namespace)}`,
     );
   }
@@ -173,17 +173,17 @@ function readPolicy(namespace: string, input: unknown): Policy {
     identify: readIdentityParts(identify),
     missing: MISSING_ACTIONS[policy.missing ?? POLICY_DEFAULTS.missing],
   };
-  // What is only tried refuses nobody, also where weir fails, or is not there.
+  // A shadow policy denies no request, also if weir fails or is not reachable.
   if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map((window) => window.limit));
   if (read.cost > least) {
-    const most = `"cost" must be at most the smallest limit, which is ${least}`;
-    throw policyError(`${most}; got ${read.cost}`, 'cost');
+    const rule = `"cost" must be at most the smallest limit, which is ${least}`;
+    throw policyError(`${rule}; got ${read.cost}`, 'cost');
   }
   return read;
 }
 
-/** What a policy is where it says nothing of it. */
+/** The values of fields that a policy leaves out. */
 export const POLICY_DEFAULTS = {
   cost: 1,
   trustedHops: 1,
@@ -198,17 +198,17 @@ function throwPolicyFault(_path: string[], message: string): never {
   throw policyError(message);
 }
 
-/** A misspelt field would be none, and a policy not what its author means. */
+/** Rejects unknown fields: a misspelled field would otherwise be ignored. */
 function requireKnownFields(input: unknown, fields: readonly string[], whole: string): void {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) return;
-  const stranger = Object.keys(input).find((field) => !fields.includes(field));
-  if (stranger === undefined) return;
-  const near = nearestName(stranger, fields);
-  const hint = near === undefined ? `, which are ${fields.join(', ')}` : `; is it "${near}"?`;
-  throw policyError(`${formatValue(stranger)} is no field of ${whole}${hint}`, stranger);
+  const unknown = Object.keys(input).find((field) => !fields.includes(field));
+  if (unknown === undefined) return;
+  const near = nearestName(unknown, fields);
+  const hint = near === undefined ? `its fields are ${fields.join(', ')}` : `is it "${near}"?`;
+  throw policyError(`${formatValue(unknown)} is no field of ${whole}; ${hint}`, unknown);
 }
 
-/** A limit and a duration, or windows. */
+/** Either from `limit` and `duration`, or from `windows`. */
 function readWindows(
   limit: number | undefined,
   duration: number | undefined,
@@ -222,10 +222,7 @@ function readWindows(
     );
   }
   if (limit !== undefined || duration !== undefined) {
-    throw policyError(
-      '"windows" must be left out where there are "limit" or "duration"',
-      'windows',
-    );
+    throw policyError('"windows" cannot be combined with "limit" or "duration"', 'windows');
   }
   const read = windows.map((window, index) => {
     try {
@@ -235,7 +232,7 @@ function readWindows(
       throw error instanceof ApiError ? error.forListItem('windows', index) : error;
     }
   });
-  // They would be one counter.
+  // Windows of the same duration would share one counter.
   if (new Set(read.map((window) => window.duration)).size < read.length) {
     throw policyError('"windows" must differ in their duration', 'windows');
   }
@@ -245,24 +242,23 @@ function readWindows(
 function readIdentityParts(input: unknown = 'ip'): string[] {
   const parts: unknown[] = Array.isArray(input) ? input : [input];
   const takes =
-    'ip, method, path, header:<name> or cookie:<name>, where the header is none that gateways' +
-    ' set themselves';
+    'ip, method, path, header:<name> or cookie:<name>, and no header that gateways set themselves';
   if (parts.length === 0 || parts.length > IDENTITY_PARTS_MAX) {
-    const most = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
-    throw policyError(`"identify" must be ${most}; got ${formatValue(input)}`, 'identify');
+    const rule = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
+    throw policyError(`"identify" must be ${rule}; got ${formatValue(input)}`, 'identify');
   }
   const read = parts.map((part) => {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
-    const all = `${takes}, or an array of these`;
-    throw policyError(`"identify" must be ${all}; got ${formatValue(part)}`, 'identify');
+    const rule = `${takes}, or an array of these`;
+    throw policyError(`"identify" must be ${rule}; got ${formatValue(part)}`, 'identify');
   });
   const different = new Set(read.map((part) => JSON.stringify(readPart(part))));
   if (different.size < read.length)
-    throw policyError('"identify" must name no part twice', 'identify');
+    throw policyError('"identify" must not repeat a part', 'identify');
   return read;
 }
 
-/** @param field that is at fault, if it is one */
+/** @param field the invalid field, if the error concerns one */
 function policyError(message: string, field?: string): ApiError {
   const place = field === undefined ? undefined : { location: `body.${field}` };
   return new ApiError('BAD_REQUEST', message, place);

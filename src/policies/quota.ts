@@ -1,10 +1,10 @@
 /**
- * What a gateway's client is told of its quotas: `RateLimit-Policy` and `RateLimit` as
- * draft-ietf-httpapi-ratelimit-headers-11 has them, lists of strings with parameters in seconds,
- * the older `X-RateLimit-*`, and, on a refusal, when to come back and a problem by RFC 9457. Pure.
+ * Formats quotas for the client of a gateway: the headers `RateLimit-Policy` and `RateLimit` of
+ * draft-ietf-httpapi-ratelimit-headers-11 (lists of strings with parameters in seconds), the older
+ * `X-RateLimit-*`, and for a denied request `Retry-After` and a problem document (RFC 9457). Pure.
  */
 
-/** One window of a policy, or the override in its place, as a check has left it. */
+/** The state after a check of one window of a policy, or of the override that replaces it. */
 export interface Quota {
   /** ASCII without quotes and backslashes. */
   name: string;
@@ -13,16 +13,16 @@ export interface Quota {
   remaining: number;
   /** Unix time in ms. */
   reset: number;
-  /** Whether it had room for the check. */
+  /** Whether this window allowed the check. */
   isAllowed: boolean;
 }
 
-/** What a check has left. */
+/** All quotas after a check. */
 export interface QuotaState {
-  /** Of each window, one at least. */
+  /** At least one. */
   quotas: readonly Quota[];
   nowMs: number;
-  /** Whether they are the policy's own, and not of an override. */
+  /** Whether the quotas are those of the policy and not of an override. */
   isFromPolicy: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface QuotaState {
 const INTEGER_MAX = 999_999_999_999_999;
 
 const clampInteger = (value: number) => Math.min(value, INTEGER_MAX);
-/** Never earlier than it is. */
+/** Rounded up, so that a client does not retry too early. */
 const toSeconds = (ms: number) => Math.max(0, Math.ceil(ms / 1_000));
 
 const UNITS = [
@@ -40,7 +40,7 @@ const UNITS = [
   ['s', 1_000],
 ] as const;
 
-/** What one of several windows is called: `login-1m`. */
+/** The name of one of several windows, for example `login-1m`. */
 export function windowName(namespace: string, durationMs: number): string {
   const [unit, ms] = UNITS.find(([, ms]) => durationMs % ms === 0) ?? ['ms', 1];
   return `${namespace}-${durationMs / ms}${unit}`;
@@ -51,7 +51,7 @@ export function policyItem(name: string, limit: number, durationMs: number): str
   return `"${name}";q=${clampInteger(limit)};w=${toSeconds(durationMs)}`;
 }
 
-/** `"login";r=99;t=30`, one for each window. */
+/** `"login";r=99;t=30`, one item for each window. */
 export function quotaItems({ quotas, nowMs }: QuotaState): string {
   const items = quotas.map(({ name, remaining, reset }) => {
     return `"${name}";r=${clampInteger(remaining)};t=${toSeconds(reset - nowMs)}`;
@@ -59,16 +59,16 @@ export function quotaItems({ quotas, nowMs }: QuotaState): string {
   return items.join(', ');
 }
 
-/** The one that leaves least: one that refuses, for the longest; else with the fewest tokens. */
+/** The denying quota with the latest reset; if none denies, the one with the fewest tokens. */
 export function tightestQuota(quotas: readonly Quota[]): Quota {
-  return quotas.reduce((tight, quota) => {
-    if (tight.isAllowed !== quota.isAllowed) return quota.isAllowed ? tight : quota;
-    if (!quota.isAllowed) return quota.reset > tight.reset ? quota : tight;
-    return quota.remaining < tight.remaining ? quota : tight;
+  return quotas.reduce((tightest, quota) => {
+    if (tightest.isAllowed !== quota.isAllowed) return quota.isAllowed ? tightest : quota;
+    if (!quota.isAllowed) return quota.reset > tightest.reset ? quota : tightest;
+    return quota.remaining < tightest.remaining ? quota : tightest;
   });
 }
 
-/** Of the tightest: limit, remaining, and Unix time in seconds. */
+/** The headers of one quota, with the reset as Unix time in seconds. */
 export function legacyHeaders({ limit, remaining, reset }: Quota): [string, string][] {
   return [
     ['X-RateLimit-Limit', String(limit)],
@@ -77,7 +77,7 @@ export function legacyHeaders({ limit, remaining, reset }: Quota): [string, stri
   ];
 }
 
-/** Whole seconds until all that refuse have begun anew, 1 at least. */
+/** Whole seconds until all denying windows have been reset; at least 1. */
 export function retryAfter({ quotas, nowMs }: QuotaState): number {
   return Math.max(1, toSeconds(tightestQuota(quotas).reset - nowMs));
 }
@@ -92,8 +92,8 @@ interface Problem {
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
 
 /**
- * @param state undefined where it is said elsewhere
- * @param reason of whom there is more to say than when to come back
+ * @param state undefined for a body without details
+ * @param reason replaces the time after which to retry
  */
 export function quotaExceeded(state?: QuotaState, reason?: string): string {
   const exceeded: Problem = {
@@ -102,16 +102,16 @@ export function quotaExceeded(state?: QuotaState, reason?: string): string {
   };
   if (state === undefined) return problem(exceeded);
   const violated = state.quotas.filter(({ isAllowed }) => !isAllowed).map(({ name }) => name);
-  const detail = reason ?? `come back in ${retryAfter(state)} s`;
+  const detail = reason ?? `retry after ${retryAfter(state)} s`;
   return problem({ ...exceeded, detail, 'violated-policies': violated });
 }
 
-/** Where weir has failed, under a policy that denies then. */
+/** For a check that failed under a policy whose `onError` is deny. */
 export function reducedCapacity(): string {
   return problem({
     type: `${PROBLEMS}temporary-reduced-capacity`,
     title: 'Request cannot be satisfied due to temporary server capacity constraints',
-    detail: 'requests cannot be counted just now',
+    detail: 'requests cannot be counted at the moment',
   });
 }
 

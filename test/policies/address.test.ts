@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { clientAddress } from '../../src/policies/address.ts';
 
-const only = (text: string, prefix = 64) => clientAddress(text, 1, prefix);
+const canonical = (text: string, prefix = 64) => clientAddress(text, 1, prefix);
 
-describe('the address of a caller', () => {
+describe('the address of a client', () => {
   test.each([
     ['203.0.113.7', 1, '203.0.113.7'],
     ['  203.0.113.7 ', 1, '203.0.113.7'],
@@ -38,11 +38,11 @@ describe('the address of a caller', () => {
     ['2001:db8::1::2', 1],
     ['"203.0.113.7"', 1],
     ['203.0.113.7, forged', 1],
-    // A chain that is too short has not come through as many proxies as are trusted.
+    // The request passed through fewer proxies than are trusted.
     ['203.0.113.7', 2],
     [',203.0.113.7', 2],
     ['1.1.1.1, 203.0.113.7', 3],
-  ])('of %j, %i from the right, there is none', (chain, hops) => {
+  ])('of %j, %i from the right, is undefined', (chain, hops) => {
     expect(clientAddress(chain, hops, 64)).toBeUndefined();
   });
 
@@ -50,37 +50,39 @@ describe('the address of a caller', () => {
     minLength: 8,
     maxLength: 8,
   });
-  const bits = (of: number[]) => {
-    return of.reduce((value, group) => (value << 16n) | BigInt(group), 0n);
+  const bits = (address: number[]) => {
+    return address.reduce((value, group) => (value << 16n) | BigInt(group), 0n);
   };
-  const isMapped = (of: number[]) => bits(of) >> 32n === 0xffffn;
-  /** One of the many ways to write an address. */
-  const written = (of: number[], style: number) => {
-    const text = of.map((group) => group.toString(16).padStart(style & 1 ? 4 : 1, '0')).join(':');
+  const isMapped = (address: number[]) => bits(address) >> 32n === 0xffffn;
+  /** @param style bits: leading zeros, compressed zeros, upper case */
+  const format = (address: number[], style: number) => {
+    const text = address
+      .map((group) => group.toString(16).padStart(style & 1 ? 4 : 1, '0'))
+      .join(':');
     const shorter = style & 2 ? text.replace(/(^|:)0{1,4}(:0{1,4})+(:|$)/, '::') : text;
     return style & 4 ? shorter.toUpperCase() : shorter;
   };
 
-  test('of IPv6 is the same however it is written, and as RFC 5952 has it', () => {
+  test('of IPv6 has one form, that of RFC 5952, however it was written', () => {
     fc.assert(
-      fc.property(groups, fc.nat(7), (of, style) => {
-        fc.pre(!isMapped(of));
-        const text = written(of, style);
+      fc.property(groups, fc.nat(7), (address, style) => {
+        fc.pre(!isMapped(address));
+        const text = format(address, style);
         expect([text, isIPv6(text)]).toEqual([text, true]);
-        // The parser of URLs writes them so.
-        expect(only(text, 128)).toBe(new URL(`http://[${text}]`).hostname.slice(1, -1));
+        // The URL parser uses the same form.
+        expect(canonical(text, 128)).toBe(new URL(`http://[${text}]`).hostname.slice(1, -1));
       }),
     );
   });
 
-  test('of IPv6 tells apart whose first bits differ, and nobody else', () => {
+  test('of IPv6 differs exactly if the bits of the prefix differ', () => {
     fc.assert(
       fc.property(groups, groups, fc.integer({ min: 1, max: 128 }), (a, b, prefix) => {
-        // Two at random have hardly anything in common.
+        // Random addresses rarely share a prefix, so the second one copies most of it.
         const near = a.map((group, i) => (i * 16 < prefix - 20 ? group : b[i]));
         fc.pre(!isMapped(a) && !isMapped(near));
-        const network = (of: number[]) => bits(of) >> BigInt(128 - prefix);
-        const isSame = only(written(a, 0), prefix) === only(written(near, 0), prefix);
+        const network = (address: number[]) => bits(address) >> BigInt(128 - prefix);
+        const isSame = canonical(format(a, 0), prefix) === canonical(format(near, 0), prefix);
         expect(isSame).toBe(network(a) === network(near));
       }),
     );

@@ -8,11 +8,11 @@ import { IdentityReader, type RequestAttributes, readPart } from '../../src/poli
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
 import { scaledCount } from '../support/test-scale.ts';
 
-function readPolicy(more: object): Policy {
-  return readPolicies({ test: { gateway: 'nginx', limit: 1, duration: 1_000, ...more } })[0];
+function readPolicy(fields: object): Policy {
+  return readPolicies({ test: { gateway: 'nginx', limit: 1, duration: 1_000, ...fields } })[0];
 }
 
-/** @param headers an array for one of several lines */
+/** @param headers by name; an array for a header of several lines */
 function gatewayRequest(
   headers: Record<string, string | string[]>,
   method = 'GET',
@@ -28,14 +28,14 @@ function gatewayRequest(
 }
 
 function identifierFor(
-  more: object,
-  ...asked: Parameters<typeof gatewayRequest>
+  fields: object,
+  ...request: Parameters<typeof gatewayRequest>
 ): string | undefined {
-  return new IdentityReader(readPolicy(more)).read(gatewayRequest(...asked));
+  return new IdentityReader(readPolicy(fields)).read(gatewayRequest(...request));
 }
 
-describe('the identity of a caller', () => {
-  test('is its address, header, cookie, method or path, as it came', () => {
+describe('the identifier of a request', () => {
+  test('is its address, header, cookie, method or path', () => {
     expect(identifierFor({}, { 'x-forwarded-for': '10.1.2.3' })).toBe('10.1.2.3');
     expect(identifierFor({ identify: 'header:X-Api-Key' }, { 'x-api-key': 'aB|%*' })).toBe('aB|%*');
     expect(identifierFor({ identify: 'cookie:id' }, { cookie: 'a=b; id=q|z ; ix=2' })).toBe('q|z');
@@ -44,7 +44,7 @@ describe('the identity of a caller', () => {
     expect(identifierFor({ identify: 'path' }, forwarded)).toBe('/a/b');
   });
 
-  test('is one, however a cookie or credentials are spelt', () => {
+  test('is the same for all spellings of a cookie or of credentials', () => {
     const cookie = (text: string) => identifierFor({ identify: 'cookie:id' }, { cookie: text });
     const spellings = [
       'abc',
@@ -59,9 +59,9 @@ describe('the identity of a caller', () => {
     expect(cookie('\u00a0id\u2003=abc')).toBe('abc');
     expect(cookie('id=%2561bc')).toBe('%61bc');
     expect(cookie('id=abc%')).toBe('abc%');
-    // There are applications that take each of these for abc.
-    const odd = ['"abc', '"abcX', '" abc"', '"a\\bc"', '"\\141bc"', 'abc x=1', 'abc, x=1'];
-    for (const value of [...odd, 'a"bc', '"', 'ab\u2028c', 'ab\u00e9']) {
+    // Some applications read each of these as abc.
+    const ambiguous = ['"abc', '"abcX', '" abc"', '"a\\bc"', '"\\141bc"', 'abc x=1', 'abc, x=1'];
+    for (const value of [...ambiguous, 'a"bc', '"', 'ab\u2028c', 'ab\u00e9']) {
       expect([value, cookie(`id=${value}`)]).toEqual([value, '']);
     }
     const credentials = (authorization: string) => {
@@ -75,43 +75,44 @@ describe('the identity of a caller', () => {
     for (const token of ['YTpi', 'YTpi=', 'YTpi yz']) {
       expect(credentials(`Basic ${token}`)).toBe('basic YTpi');
     }
-    // Which some read as the same, and others not.
+    // Some decoders read these as the same, others do not.
     for (const token of ['Y.T~pi', 'YT-pi', 'YT=pi'])
       expect(credentials(`Basic ${token}`)).toBe('');
     expect(credentials('x')).toBe('x');
   });
 
-  test('is one, however the signature of a token is spelt', () => {
-    const [head, signed] = ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiJhIn0'];
+  test('is the same for all spellings of the signature of a token', () => {
+    const [header, payload] = ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiJhIn0'];
     const signature = 'dGhpcyBpcyBubyBzaWduYXR1cmU';
-    const token = `${head}.${signed}.${signature}`;
-    const header = (text: string) =>
+    const token = `${header}.${payload}.${signature}`;
+    const inHeader = (text: string) =>
       identifierFor({ identify: 'header:x-token' }, { 'x-token': text });
-    const places = [
+    const readers = [
       (text: string) =>
         identifierFor({ identify: 'header:authorization' }, { authorization: `Bearer ${text}` }),
       (text: string) => identifierFor({ identify: 'cookie:id' }, { cookie: `id=${text}` }),
-      header,
+      inHeader,
     ];
-    for (const of of places) {
-      expect(of(token)).toContain(token);
-      expect(of(`${token}=`)).toBe(of(token));
-      for (const end of ['!', '~', '=A']) expect(of(token + end)).toBe('');
-      // The last two bits say nothing.
-      expect(of(`${token.slice(0, -1)}V`)).toBe(of(token));
-      expect(of(`${head}.${signed}!.${signature}`)).not.toBe(of(token));
-      expect(of(`${head}.${signed}.${signature}A`)).not.toBe(of(token));
+    for (const identify of readers) {
+      expect(identify(token)).toContain(token);
+      expect(identify(`${token}=`)).toBe(identify(token));
+      for (const end of ['!', '~', '=A']) expect(identify(token + end)).toBe('');
+      // The last two bits are padding.
+      expect(identify(`${token.slice(0, -1)}V`)).toBe(identify(token));
+      expect(identify(`${header}.${payload}!.${signature}`)).not.toBe(identify(token));
+      expect(identify(`${header}.${payload}.${signature}A`)).not.toBe(identify(token));
     }
-    expect(header(`${head}.a2V5.aXZ.dGV4dB.dGFn=`)).toBe(header(`${head}.a2V5.aXY.dGV4dA.dGFn`));
-    expect(header(`${head}.a2V5.aX!Y.dGV4dA.dGFn`)).toBe('');
-    expect(header('eyJ.a!.b!.c!')).toBe('eyJ.a!.b!.c!');
-    expect(header('ewa.example.com!')).toBe('ewa.example.com!');
+    const encrypted = inHeader(`${header}.a2V5.aXY.dGV4dA.dGFn`);
+    expect(inHeader(`${header}.a2V5.aXZ.dGV4dB.dGFn=`)).toBe(encrypted);
+    expect(inHeader(`${header}.a2V5.aX!Y.dGV4dA.dGFn`)).toBe('');
+    expect(inHeader('eyJ.a!.b!.c!')).toBe('eyJ.a!.b!.c!');
+    expect(inHeader('ewa.example.com!')).toBe('ewa.example.com!');
     for (const text of [`JWT ${token}`, `JWT  ${token} 4`, `jwt\t${token}=`]) {
-      expect(header(text)).toBe(`jwt ${token}`);
+      expect(inHeader(text)).toBe(`jwt ${token}`);
     }
   });
 
-  test('is taken from what its gateway sets, and from nothing else', () => {
+  test('uses only the fields that its gateway sets', () => {
     const forged = { 'x-forwarded-method': 'POST', 'x-forwarded-uri': '/forged' };
     for (const gateway of ['envoy', 'istio']) {
       expect(identifierFor({ gateway, identify: 'method' }, forged, 'PUT', '/own')).toBe('PUT');
@@ -126,7 +127,7 @@ describe('the identity of a caller', () => {
   });
 
   test.each(['envoy', 'istio'] as const)(
-    'is none where %s may have joined repeated headers with a comma',
+    'is empty if %s may have joined repeated headers with a comma',
     (gateway) => {
       const key = (value: string) => {
         return identifierFor({ gateway, identify: 'header:x-api-key' }, { 'x-api-key': value });
@@ -145,7 +146,7 @@ describe('the identity of a caller', () => {
       for (const value of ['id=7; a=b,id=good', 'id=7,id=good', 'a=b,id=good; c=d,id=7']) {
         expect([value, cookie(value)]).toEqual([value, '']);
       }
-      // Other gateways ask with each line as it came, or with the one that they forward.
+      // Other gateways send each line unchanged, or only the line that they forward.
       const plain = { gateway: 'nginx', identify: 'header:x-api-key' };
       expect(identifierFor(plain, { 'x-api-key': 'good,7' })).toBe('good,7');
     },
@@ -165,8 +166,8 @@ describe('the identity of a caller', () => {
     expect(identifierFor({ identify: `cookie:${name}` }, { cookie }) ?? '').toBe(value);
   });
 
-  test('is the only cookie of its name, in whatever header of cookies', () => {
-    const of = (cookie: string) => identifierFor({ identify: 'cookie:id' }, { cookie });
+  test('is the only cookie of its name, in any header of cookies', () => {
+    const identify = (cookie: string) => identifierFor({ identify: 'cookie:id' }, { cookie });
     const piece = fc.constantFrom(
       ...['id', 'i', 'd', '=', ';', ' ', '\t', '\u2003', 'x', '"', '%61'],
     );
@@ -176,30 +177,30 @@ describe('the identity of a caller', () => {
         const pairs = header.split(';').map((pair) => pair.split('='));
         const found = pairs.filter(([name, ...value]) => name.trim() === 'id' && value.length > 0);
         const [only = [], ...others] = found;
-        if (others.length > 0) expect(of(header)).toBe('');
-        else if (only.length === 0) expect(of(header)).toBeUndefined();
-        else expect(of(header)).toBe(of(['id', ...only.slice(1)].join('=')));
+        if (others.length > 0) expect(identify(header)).toBe('');
+        else if (only.length === 0) expect(identify(header)).toBeUndefined();
+        else expect(identify(header)).toBe(identify(['id', ...only.slice(1)].join('=')));
       }),
       { numRuns: 5_000 },
     );
   });
 
-  test('is none where a part is left out', () => {
+  test('is undefined if a part is missing', () => {
     const identify = ['ip', 'header:key', 'cookie:id', 'path'];
-    const whole = {
+    const complete = {
       'x-forwarded-for': '10.1.2.3',
       key: 'k',
       cookie: 'id=c',
       'x-forwarded-uri': '/',
     };
-    expect(identifierFor({ identify }, whole)).toBe('10.1.2.3|k|c|/');
-    for (const name of Object.keys(whole)) {
-      expect(identifierFor({ identify }, { ...whole, [name]: '' })).toBeUndefined();
-      expect(identifierFor({ identify }, { ...whole, [name]: [] })).toBeUndefined();
+    expect(identifierFor({ identify }, complete)).toBe('10.1.2.3|k|c|/');
+    for (const name of Object.keys(complete)) {
+      expect(identifierFor({ identify }, { ...complete, [name]: '' })).toBeUndefined();
+      expect(identifierFor({ identify }, { ...complete, [name]: [] })).toBeUndefined();
     }
   });
 
-  test('is its digest where it is longer than an identifier may be', () => {
+  test('is a digest if it would be longer than the maximum', () => {
     const key = (key: string) => identifierFor({ identify: 'header:key' }, { key });
     const most = '\u{1f600}'.repeat(IDENTIFIER_MAX_CHARACTERS);
     expect(key(most)).toBe(most);
@@ -213,12 +214,12 @@ describe('the identity of a caller', () => {
     expect(both).toBe(key(`${half}|${half}`));
   });
 
-  test("is anybody's where a part is there twice, is too long or is no text", () => {
+  test('is empty if a part is repeated, too long or not text', () => {
     const most = 'x'.repeat(IDENTITY_PART_MAX_CHARACTERS);
     expect(identifierFor({ identify: 'header:key' }, { key: most })).not.toBe('');
     for (const key of [`${most}a`, 'a\ufffd', ['a', 'a'], ['', 'a']]) {
       expect(identifierFor({ identify: 'header:key' }, { key })).toBe('');
-      // Also beside one that is left out.
+      // Also if another part is missing.
       expect(identifierFor({ identify: ['ip', 'header:key'] }, { key })).toBe('');
     }
     for (const cookie of ['id=1; id=2', 'id=1; a=b; id=1', 'id=; id=1', `id=${most}a`]) {
@@ -230,23 +231,24 @@ describe('the identity of a caller', () => {
     expect(identifierFor({ trustedHops: 2 }, { 'x-forwarded-for': '10.1.2.3' })).toBe('');
   });
 
-  test('is another one for every other combination of parts', () => {
+  test('differs for different combinations of parts', () => {
     const part = fc.string({
       unit: fc.constantFrom('|', '%', '2', '5', '7', 'C', 'a'),
       minLength: 1,
     });
     const identify = ['header:a', 'header:b', 'cookie:c'];
-    const of = ([a, b, c]: string[]) => identifierFor({ identify }, { a, b, cookie: `c=${c}` });
+    const identifier = ([a, b, c]: string[]) =>
+      identifierFor({ identify }, { a, b, cookie: `c=${c}` });
     const triple = fc.tuple(part, part, part);
     fc.assert(
       fc.property(triple, triple, (one, other) => {
-        expect(of(one) === of(other)).toBe(one.join(' ') === other.join(' '));
+        expect(identifier(one) === identifier(other)).toBe(one.join(' ') === other.join(' '));
       }),
       { numRuns: 2_000 },
     );
   });
 
-  test('is a text within bounds or none, whatever a client sends', () => {
+  test('is never too long, whatever a client sends', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary', maxLength: 600 }),
       fc.string({ unit: fc.constantFrom(...':.,;=%|[]" 0f'), maxLength: 40 }),
@@ -263,10 +265,10 @@ describe('the identity of a caller', () => {
     );
   });
 
-  test('takes work by the length of a head, whatever it is made of', () => {
-    // By the square of the length, all of them together would take many minutes.
+  test('takes time linear in the length of a request head', () => {
+    // In quadratic time this test would take many minutes.
     const long = (text: string) => text.repeat(32_000 / text.length);
-    const heads = [
+    const repeated = [
       ' ',
       ';',
       '=',
@@ -284,7 +286,7 @@ describe('the identity of a caller', () => {
       '../',
       'a/',
     ];
-    for (const text of heads) {
+    for (const text of repeated) {
       const cookie = `id=a${long(text)}b`;
       const headers = {
         cookie,
@@ -301,8 +303,8 @@ describe('the identity of a caller', () => {
     }
   });
 
-  test('asks for no header that it does not need', () => {
-    const headers = (more: object) => new IdentityReader(readPolicy(more)).headers;
+  test('reads only the headers that it needs', () => {
+    const headers = (fields: object) => new IdentityReader(readPolicy(fields)).headers;
     expect(headers({})).toEqual(['x-forwarded-for']);
     expect(headers({ identify: ['cookie:a', 'cookie:b', 'header:K'] })).toEqual(['cookie', 'k']);
     expect(headers({ gateway: 'envoy', identify: ['method', 'path'] })).toEqual([]);
@@ -313,7 +315,7 @@ describe('the identity of a caller', () => {
   });
 });
 
-test('a part is none where a gateway or a client may have made it up', () => {
+test('a part is not a header that gateways set themselves or that is not forwarded', () => {
   for (const name of [
     ...['X-Forwarded-For', 'x-real-ip', 'Forwarded', 'host', 'x-weir-key'],
     ...['Connection', 'TE', 'upgrade', 'Proxy-Authorization'],

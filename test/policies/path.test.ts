@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { normalizePath } from '../../src/policies/path.ts';
 
-describe('the path by which a caller is counted', () => {
+describe('the normalized path', () => {
   test.each([
     ['/', '/'],
     ['/a/b', '/a/b'],
@@ -47,12 +47,12 @@ describe('the path by which a caller is counted', () => {
     expect(normalizePath(target)).toBe(path);
   });
 
-  test('is one, in whatever way it is spelt', () => {
+  test('is the same for all equivalent paths', () => {
     const segment = fc.string({ unit: fc.constantFrom(...'aZ0-._~!:@;=&%'), maxLength: 6 });
     const named = segment
       .map((text) => text.replaceAll('%', '%2F'))
       .filter((text) => text !== '' && text !== '.' && text !== '..');
-    const spelling = fc.constantFrom('as it is', 'escaped', 'twice /', '/.', '/x/..', 'small');
+    const spelling = fc.constantFrom('unchanged', 'escaped', '//', '/.', '/x/..', 'lower case');
     const end = fc.constantFrom('', '?q', '#f', '?q=/a/../b#f');
     const host = fc.constantFrom('', 'http://host', 'https://u@host:1');
     fc.assert(
@@ -64,8 +64,8 @@ describe('the path by which a caller is counted', () => {
         (segments, isFolder, host, end) => {
           const slash = isFolder ? '/' : '';
           const path = `/${segments.map(([name]) => name).join('/')}${slash}`;
-          const spelt = segments.map(([name, how]) => respell(name, how)).join('');
-          expect(normalizePath(host + spelt + slash + end)).toBe(path);
+          const variant = segments.map(([name, how]) => respell(name, how)).join('');
+          expect(normalizePath(host + variant + slash + end)).toBe(path);
           expect(normalizePath(path)).toBe(path);
         },
       ),
@@ -78,13 +78,13 @@ function respell(name: string, how: string): string {
   switch (how) {
     case 'escaped':
       return `/${name.includes('%') ? name : name.replace(/[a-z0-9._~-]/gi, percentEncoded)}`;
-    case 'twice /':
+    case '//':
       return `//${name}`;
     case '/.':
       return `/./${name}`;
     case '/x/..':
       return `/x/%2e./${name}`;
-    case 'small':
+    case 'lower case':
       return `/${name.replaceAll('%2F', '%2f')}`;
     default:
       return `/${name}`;

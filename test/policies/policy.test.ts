@@ -2,11 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { POLICIES_MAX } from '../../src/core/constants.ts';
 import { GATEWAYS, readPolicies } from '../../src/policies/policy.ts';
 
-const LEAST = { gateway: 'nginx', limit: 100, duration: 60_000 };
-const read = (more: object, name = 'login') => readPolicies({ [name]: { ...LEAST, ...more } })[0];
+const MINIMAL = { gateway: 'nginx', limit: 100, duration: 60_000 };
+const read = (more: object, name = 'login') => readPolicies({ [name]: { ...MINIMAL, ...more } })[0];
 
 describe('a policy', () => {
-  test('is what it says, and where it says nothing what is safest', () => {
+  test('has the configured values, and the defaults for fields that are left out', () => {
     expect(read({})).toEqual({
       namespace: 'login',
       gateway: 'nginx',
@@ -38,21 +38,21 @@ describe('a policy', () => {
     expect(readPolicies({ api: all })).toEqual([{ namespace: 'api', ...all }]);
   });
 
-  test('may say what becomes of a request without an identity in the words of older files', () => {
-    const words = ['share', 'allow', 'deny', 'admit', 'refuse'];
-    const meant = words.map((missing) => read({ missing }).missing);
-    expect(meant).toEqual(['share', 'allow', 'deny', 'allow', 'deny']);
+  test('accepts the values of "missing" in older files', () => {
+    const values = ['share', 'allow', 'deny', 'admit', 'refuse'];
+    const actions = values.map((missing) => read({ missing }).missing);
+    expect(actions).toEqual(['share', 'allow', 'deny', 'allow', 'deny']);
   });
 
-  test('that is only tried refuses nobody, whatever fails', () => {
-    const tried = read({ shadow: true, onError: 'deny' });
-    expect([tried.shadow, tried.onError]).toEqual([true, 'allow']);
+  test('in shadow mode allows requests on errors, whatever "onError" says', () => {
+    const policy = read({ shadow: true, onError: 'deny' });
+    expect([policy.shadow, policy.onError]).toEqual([true, 'allow']);
   });
 
-  test('is there for each gateway, under any name that stands in a path as it is', () => {
+  test('accepts every gateway, and every name that needs no escape in a path', () => {
     for (const gateway of GATEWAYS) expect(read({ gateway }).gateway).toBe(gateway);
     for (const name of ['a', 'A.b_c~d:e@f-9', '__proto__', 'constructor', 'x'.repeat(512)]) {
-      const policies = readPolicies(JSON.parse(`{"${name}":${JSON.stringify(LEAST)}}`));
+      const policies = readPolicies(JSON.parse(`{"${name}":${JSON.stringify(MINIMAL)}}`));
       expect(policies.map(({ namespace }) => namespace)).toEqual([name]);
     }
   });
@@ -71,30 +71,34 @@ describe('a policy', () => {
     ['a cost of 0', { cost: 0 }, '"cost" must be an integer from 1'],
     ['a large cost', { cost: 101 }, '"cost" must be at most the smallest limit, which is 100'],
     ['a word as a limit', { limit: '100' }, '"limit" must be an integer from 1'],
-    ['windows too', { windows: [LEAST] }, '"windows" must be left out where there are "limit"'],
-    ['a typing error', { limitt: 1 }, '"limitt" is no field of a policy; is it "limit"?'],
-    ['a field misspelt', { limt: 1, limit: undefined }, '; is it "limit"?'],
+    ['windows too', { windows: [MINIMAL] }, '"windows" cannot be combined with "limit"'],
+    ['a misspelled field', { limitt: 1 }, '"limitt" is no field of a policy; is it "limit"?'],
+    ['a misspelled field, and one missing', { limt: 1, limit: undefined }, '; is it "limit"?'],
     [
-      'a strange field',
+      'an unknown field',
       { rate: 1, colour: 2 },
-      '"rate" is no field of a policy, which are gateway',
+      '"rate" is no field of a policy; its fields are gateway, limit',
     ],
     ['an unknown part', { identify: 'IP' }, '"identify" must be ip, method, path, header:<name>'],
-    ['a number as part', { identify: ['ip', 7] }, 'or an array of these; got 7'],
+    ['a number as a part', { identify: ['ip', 7] }, 'or an array of these; got 7'],
     ['no part', { identify: [] }, '"identify" must be 1 to 8 of ip,'],
-    ['a part twice', { identify: ['ip', 'ip'] }, '"identify" must name no part twice'],
-    ['a header twice', { identify: ['header:A', 'header:a'] }, 'must name no part twice'],
-    ['a header of proxies', { identify: 'header:X-Forwarded-For' }, 'got "header:X-Forwarded-For"'],
+    ['a part twice', { identify: ['ip', 'ip'] }, '"identify" must not repeat a part'],
+    ['a header twice', { identify: ['header:A', 'header:a'] }, 'must not repeat a part'],
+    [
+      'a header that proxies set',
+      { identify: 'header:X-Forwarded-For' },
+      'got "header:X-Forwarded-For"',
+    ],
     ['no hop', { trustedHops: 0 }, '"trustedHops" must be an integer from 1 to 32; got 0'],
     ['a long prefix', { ipv6Prefix: 129 }, '"ipv6Prefix" must be an integer from 1 to 128'],
-    ['what is missing', { missing: 'no' }, '"missing" must be share, allow or deny; got "no"'],
-    ['what an error is', { onError: 'admit' }, '"onError" must be allow or deny; got "admit"'],
-    ['a shadow', { shadow: 'yes' }, '"shadow" must be true or false; got "yes"'],
+    ['an unknown "missing"', { missing: 'no' }, '"missing" must be share, allow or deny; got "no"'],
+    ['an unknown "onError"', { onError: 'admit' }, '"onError" must be allow or deny; got "admit"'],
+    ['a text as "shadow"', { shadow: 'yes' }, '"shadow" must be true or false; got "yes"'],
     ['null', { shadow: null }, '"shadow" must be true or false; got null'],
-  ])('with %s is refused by name', (_what, wrong, sentence) => {
-    const given = JSON.parse(JSON.stringify({ ...LEAST, ...wrong }));
-    expect(() => readPolicies({ login: given })).toThrow('policy "login": ');
-    expect(() => readPolicies({ login: given })).toThrow(sentence);
+  ])('with %s is rejected with the name of the field', (_fault, fields, message) => {
+    const policy = JSON.parse(JSON.stringify({ ...MINIMAL, ...fields }));
+    expect(() => readPolicies({ login: policy })).toThrow('policy "login": ');
+    expect(() => readPolicies({ login: policy })).toThrow(message);
   });
 
   test.each<[unknown, string]>([
@@ -119,34 +123,34 @@ describe('a policy', () => {
       ],
       '"windows" must differ in their duration',
     ],
-  ])('with the windows %j is refused by name', (windows, sentence) => {
-    expect(() => readPolicies({ login: { gateway: 'nginx', windows } })).toThrow(sentence);
+  ])('with the windows %j is rejected with the name of the field', (windows, message) => {
+    expect(() => readPolicies({ login: { gateway: 'nginx', windows } })).toThrow(message);
   });
 
   test.each(['', '.', '-a', ':a', 'a/b', 'a b', 'é', 'a%2F', 'rlns_a', 'x'.repeat(513), 'a"b'])(
-    'of the namespace %j is refused',
+    'of the namespace %j is rejected',
     (name) => {
-      expect(() => readPolicies({ [name]: LEAST })).toThrow('its namespace must be 1 to 512 of');
+      expect(() => readPolicies({ [name]: MINIMAL })).toThrow('its namespace must be 1 to 512 of');
     },
   );
 
-  test.each([null, [], 'login', 7])('is one of an object: %j is refused', (given) => {
-    expect(() => readPolicies(given)).toThrow('"policies" must be an object of policies');
-    expect(() => readPolicies({ login: given })).toThrow('policy "login": ');
+  test.each([null, [], 'login', 7])('must be an object: %j is rejected', (input) => {
+    expect(() => readPolicies(input)).toThrow('"policies" must be an object of policies');
+    expect(() => readPolicies({ login: input })).toThrow('policy "login": ');
   });
 
-  test('that is wrong is told with the path of its field, and the others are read', () => {
-    const given = {
-      a: LEAST,
-      b: { ...LEAST, limt: 1 },
+  test('that is invalid is reported with the path of its field, and the others are read', () => {
+    const input = {
+      a: MINIMAL,
+      b: { ...MINIMAL, limt: 1 },
       c: { gateway: 'nginx', windows: [{ limit: 1, duration: 1_000 }, { limit: 1 }] },
-      'd.e': { ...LEAST, cost: 101 },
+      'd.e': { ...MINIMAL, cost: 101 },
       f: { gateway: 'nginx' },
-      '/': LEAST,
-      g: { ...LEAST, identify: 'IP' },
+      '/': MINIMAL,
+      g: { ...MINIMAL, identify: 'IP' },
     };
     const paths: string[][] = [];
-    const policies = readPolicies(given, (path) => paths.push(path));
+    const policies = readPolicies(input, (path) => paths.push(path));
     expect(policies.map(({ namespace }) => namespace)).toEqual(['a']);
     expect(paths).toEqual([
       ['b', 'limt'],
@@ -158,9 +162,9 @@ describe('a policy', () => {
     ]);
   });
 
-  test('is one of a bounded number', () => {
+  test('is rejected if there are too many', () => {
     const many = (count: number) => {
-      return Object.fromEntries(Array.from({ length: count }, (_, i) => [`n${i}`, LEAST]));
+      return Object.fromEntries(Array.from({ length: count }, (_, i) => [`n${i}`, MINIMAL]));
     };
     expect(readPolicies(many(POLICIES_MAX))).toHaveLength(POLICIES_MAX);
     expect(() => readPolicies(many(POLICIES_MAX + 1))).toThrow('at most 1000; got 1001');

@@ -16,48 +16,49 @@ const quota = (more: Partial<Quota> = {}): Quota => ({
   ...{ name: 'a', limit: 10, durationMs: 60_000, remaining: 4, reset: 60_000, isAllowed: true },
   ...more,
 });
-const remainingQuotas = (nowMs: number, ...quotas: Quota[]): QuotaState => ({
+const stateOf = (nowMs: number, ...quotas: Quota[]): QuotaState => ({
   quotas,
   nowMs,
   isFromPolicy: true,
 });
 
 describe('a quota', () => {
-  test('is told in whole seconds, never earlier than it begins anew', () => {
+  test('is written in whole seconds, rounded up', () => {
     expect(policyItem('login', 100, 60_000)).toBe('"login";q=100;w=60');
     expect(policyItem('login', 100, 1_500)).toBe('"login";q=100;w=2');
-    expect(quotaItems(remainingQuotas(30_000, quota()))).toBe('"a";r=4;t=30');
-    expect(quotaItems(remainingQuotas(59_999, quota()))).toBe('"a";r=4;t=1');
-    expect(quotaItems(remainingQuotas(60_000, quota()))).toBe('"a";r=4;t=0');
+    expect(quotaItems(stateOf(30_000, quota()))).toBe('"a";r=4;t=30');
+    expect(quotaItems(stateOf(59_999, quota()))).toBe('"a";r=4;t=1');
+    expect(quotaItems(stateOf(60_000, quota()))).toBe('"a";r=4;t=0');
     // The clock of another thread may be a little ahead.
-    expect(quotaItems(remainingQuotas(60_001, quota()))).toBe('"a";r=4;t=0');
-    expect(quotaItems(remainingQuotas(0, quota(), quota({ name: 'b', remaining: 0 })))).toBe(
+    expect(quotaItems(stateOf(60_001, quota()))).toBe('"a";r=4;t=0');
+    expect(quotaItems(stateOf(0, quota(), quota({ name: 'b', remaining: 0 })))).toBe(
       '"a";r=4;t=60, "b";r=0;t=60',
     );
   });
 
-  test('stays within what a structured field can say', () => {
+  test('is at most the largest integer of a structured field', () => {
     expect(policyItem('a', AMOUNT_MAX, 1_000)).toBe('"a";q=999999999999999;w=1');
-    expect(quotaItems(remainingQuotas(0, quota({ remaining: AMOUNT_MAX })))).toContain(
+    expect(quotaItems(stateOf(0, quota({ remaining: AMOUNT_MAX })))).toContain(
       'r=999999999999999;',
     );
   });
 
-  test('that refuses says when to come back: when all that refuse have begun anew', () => {
-    const later = quota({ name: 'b', isAllowed: false, remaining: 1, reset: 90_000 });
+  test('that denies gives the time at which all denying windows are reset', () => {
+    const late = quota({ name: 'b', isAllowed: false, remaining: 1, reset: 90_000 });
     const soon = quota({ name: 'c', isAllowed: false, remaining: 0, reset: 61_000 });
-    const all = remainingQuotas(60_500, quota(), later, soon);
+    const all = stateOf(60_500, quota(), late, soon);
     expect(retryAfter(all)).toBe(30);
-    expect(retryAfter(remainingQuotas(90_500, later))).toBe(1);
+    expect(retryAfter(stateOf(90_500, late))).toBe(1);
     expect(JSON.parse(quotaExceeded(all))).toMatchObject({
       type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
       status: 429,
+      detail: 'retry after 30 s',
       'violated-policies': ['b', 'c'],
     });
-    expect(tightestQuota(all.quotas)).toBe(later);
+    expect(tightestQuota(all.quotas)).toBe(late);
   });
 
-  test('in the older headers is the tightest one', () => {
+  test('in the X-RateLimit headers is the tightest one', () => {
     const few = quota({ name: 'b', remaining: 1, limit: 3, reset: 61_500 });
     expect(legacyHeaders(tightestQuota([quota(), few]))).toEqual([
       ['X-RateLimit-Limit', '3'],
