@@ -54,7 +54,7 @@ describe('the sources', () => {
   test('use no weak randomness, no console, no exit in a thread that others rely on', () => {
     expect(findLines(sources, /Math\.random/)).toEqual([]);
     expect(findLines(sources, /console\./)).toEqual([]);
-    const ends = ['src/dispatch.ts', 'src/runtime/lifecycle.ts', 'src/server/acceptor.ts'];
+    const ends = ['src/dispatch.ts', 'src/runtime/lifecycle.ts', 'src/server/thread/acceptor.ts'];
     expect(findLines(sources, /process\.exit\(/, ends)).toEqual([]);
   });
 

@@ -85,12 +85,12 @@ export class Service {
       const { isWrite } = OPERATIONS[operation];
       // Read in its turn: while it waits it weighs no more than its bytes.
       const work = () => HANDLERS[operation](this.#contextFor(keyId), parseInput(input));
-      const answer = isWrite ? await this.#writer.submit(input.length, work) : work();
-      return { answer: JSON.stringify(answer) };
+      const body = isWrite ? await this.#writer.submit(input.length, work) : work();
+      return { body: JSON.stringify(body) };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
       const { code, faultLocation } = error instanceof ApiError ? error : {};
-      return { code, message, place: faultLocation, stack };
+      return { code, message, faultLocation, stack };
     }
   }
 

@@ -47,7 +47,7 @@ export class DebugLog {
     const { operation, keyId } = request;
     const startedMs = this.#clock.monotonicMs();
     const result = await run(request);
-    const code = 'answer' in result ? undefined : (result.code ?? 'INTERNAL_SERVER_ERROR');
+    const code = 'body' in result ? undefined : (result.code ?? 'INTERNAL_SERVER_ERROR');
     const status = code === undefined ? 200 : statusOf(code);
     const ms = roundToMicroseconds(this.#clock.monotonicMs() - startedMs);
     this.#log.debug({ operation, keyId, status, code, ms }, 'operation');

@@ -149,7 +149,7 @@ export class Acceptors {
         acceptor.onTlsRenewal = resolve;
       });
     });
-    this.#send({ kind: 'renew' });
+    this.#send({ kind: 'reloadTls' });
     const results = await Promise.all(renewed);
     const apps = results.map((app) => {
       if (app instanceof StartError) throw app;
@@ -160,7 +160,7 @@ export class Acceptors {
     const replaced = new Promise<void>((resolve) => {
       this.#onAppsReplaced = resolve;
     });
-    this.#send({ kind: 'handOn', apps }, this.#acceptors.slice(0, 1));
+    this.#send({ kind: 'distribute', apps }, this.#acceptors.slice(0, 1));
     await replaced;
   }
 
@@ -175,7 +175,7 @@ export class Acceptors {
   openNotificationPorts(worker: number): MessagePort[] {
     return this.#acceptors.map((acceptor) => {
       const { port1, port2 } = new MessageChannel();
-      const message: ToAcceptor = { kind: 'door', worker, port: port1 };
+      const message: ToAcceptor = { kind: 'notificationPort', worker, port: port1 };
       acceptor.worker.postMessage(message, [port1]);
       return port2;
     });
@@ -238,17 +238,17 @@ export class Acceptors {
         case 'listening':
           this.#onListening();
           break;
-        case 'renewed':
+        case 'tlsReloaded':
           acceptor.onTlsRenewal(message.app);
           break;
-        case 'kept':
-          acceptor.onTlsRenewal(new StartError(message.sentence));
+        case 'tlsReloadFailed':
+          acceptor.onTlsRenewal(new StartError(message.reason));
           break;
-        case 'handsOn':
+        case 'distributing':
           this.#onAppsReplaced();
           break;
         case 'fatal':
-          killProcess(message.sentence);
+          killProcess(message.reason);
           break;
         case 'draining':
           acceptor.isDraining = true;
@@ -257,13 +257,13 @@ export class Acceptors {
         case 'namespace':
           this.#handlers.onNamespace(message.name);
           break;
-        case 'failure':
-          this.#handlers.onFailure(message.failure);
+        case 'internalError':
+          this.#handlers.onFailure(message.report);
           break;
         case 'debug':
           this.#handlers.onDebugRecord(data.index, message.record);
           break;
-        case 'switched':
+        case 'activated':
           acceptor.activeVersion = message.version;
           this.#onActivation();
           break;

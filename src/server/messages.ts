@@ -1,4 +1,4 @@
-/** What the main thread and an acceptor say to each other, off the path of a check. */
+/** The messages between the main thread and an acceptor. No check waits for one. */
 
 import type { MessagePort } from 'node:worker_threads';
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
@@ -8,21 +8,21 @@ import type { EngineData } from './create-engine.ts';
 import type { ListenAddresses } from './listener.ts';
 import type { InternalErrorReport } from './responder.ts';
 
-/** What an acceptor is started with. */
+/** The `workerData` of an acceptor thread. */
 export interface AcceptorData {
-  /** From 0; its lane, and one less than the incarnation that its locks carry. */
+  /** From 0; its stats block. Its locks carry the index plus 1 as their owner. */
   index: number;
   addresses: ListenAddresses;
   /** For TLS on the port. */
   tls: TlsFiles | undefined;
-  /** How many all of them may have open at once. */
+  /** How many connections all acceptors together may have open. */
   connectionsMax: number;
   /** Base address of the service in links. */
   url: string;
   control: SharedArrayBuffer;
   engine: EngineData;
   hashKey: Uint8Array;
-  /** Whether error answers are reported, for the log at level debug. */
+  /** Whether it reports error responses, for the log at level debug. */
   isReportingErrors: boolean;
   activePublication: Publication;
 }
@@ -34,39 +34,40 @@ export interface DebugRecord {
 }
 
 export type ToMain =
-  /** It can serve; its Apps are for the one that listens. */
+  /** It can serve; the acceptor that listens distributes connections to its Apps. */
   | { kind: 'ready'; apps: AppDescriptors }
   | { kind: 'listening' }
-  /** It cannot serve, or go on serving: the process has to end with this sentence. */
-  | { kind: 'fatal'; sentence: string }
-  /** No connection comes any more, of those that were handed on neither; who is open goes on. */
+  /** It cannot serve: the main thread prints the reason and ends the process. */
+  | { kind: 'fatal'; reason: string }
+  /** It gets no more connections, distributed ones included; open connections stay open. */
   | { kind: 'draining' }
+  /** A check has used a namespace that is not registered. */
   | { kind: 'namespace'; name: string }
-  | { kind: 'failure'; failure: InternalErrorReport }
+  | { kind: 'internalError'; report: InternalErrorReport }
   | { kind: 'debug'; record: DebugRecord }
-  /** To be answered with a `result` of the same number. */
+  /** The main thread answers with a `result` of the same number. */
   | { kind: 'operation'; number: number; request: OperationRequest }
-  /** It has an App with the files for TLS as they are now, or says why not. */
-  | { kind: 'renewed'; app: number }
-  | { kind: 'kept'; sentence: string }
-  /** Who connects now comes to the Apps named last. */
-  | { kind: 'handsOn' }
-  /** A publication is in force here. */
-  | { kind: 'switched'; version: number };
+  /** It has an App with the TLS files as they are now. */
+  | { kind: 'tlsReloaded'; app: number }
+  | { kind: 'tlsReloadFailed'; reason: string }
+  /** New connections to the port go to the Apps of the last `distribute`. */
+  | { kind: 'distributing' }
+  /** A publication is active on this acceptor. */
+  | { kind: 'activated'; version: number };
 
 export type ToAcceptor =
-  /** Listen, and hand connections on to these Apps in turn. */
+  /** Listen, and distribute connections to these Apps in turn. */
   | { kind: 'listen'; apps: AppDescriptors[] }
-  /** Make an App with the files for TLS as they are now; answered with `renewed` or `kept`. */
-  | { kind: 'renew' }
-  /** Hand connections to the port on to these instead; to be answered with `handsOn`. */
-  | { kind: 'handOn'; apps: number[] }
-  /** Holds from the next check on; to be answered with `switched`. */
+  /** Make an App with the TLS files as they are now: `tlsReloaded` or `tlsReloadFailed` answers. */
+  | { kind: 'reloadTls' }
+  /** Distribute connections to the port to these Apps instead; `distributing` answers. */
+  | { kind: 'distribute'; apps: number[] }
+  /** Active from the next check on; `activated` answers. */
   | { kind: 'publication'; version: number; publication: Publication }
   | { kind: 'result'; number: number; result: OperationResult }
-  /** A run of a shard worker begins, which sends its messages about answers here. */
-  | { kind: 'door'; worker: number; port: MessagePort }
-  /** Stop accepting, close every connection with its next answer. */
+  /** A shard worker starts; on this port it notifies the acceptor of decided checks. */
+  | { kind: 'notificationPort'; worker: number; port: MessagePort }
+  /** Stop listening, and close every connection with its next response. */
   | { kind: 'drain' }
-  /** Close what is still open and end the thread. */
+  /** Close the open connections and end the thread. */
   | { kind: 'close' };

@@ -76,7 +76,7 @@ export class OperationForwarder {
     this.#stats.heartbeat();
     if (res === undefined) return;
     res.cork(() => {
-      if ('answer' in result) responder.sendResult(res, result.answer);
+      if ('body' in result) responder.sendResult(res, result.body);
       else responder.sendError(res, errorOf(result));
     });
   }
@@ -101,9 +101,9 @@ export class OperationForwarder {
 }
 
 /** What was thrown on the main thread, to be answered here. */
-function errorOf(result: Exclude<OperationResult, { answer: string }>): Error {
-  const { code, message, place, stack } = result;
-  if (code !== undefined) return new ApiError(code, message, place);
+function errorOf(result: Exclude<OperationResult, { body: string }>): Error {
+  const { code, message, faultLocation, stack } = result;
+  if (code !== undefined) return new ApiError(code, message, faultLocation);
   const error = new Error(message);
   if (stack !== undefined) error.stack = stack;
   return error;

@@ -24,8 +24,8 @@ const SMALL = ['--counters', '1024', '--acceptors', '1'];
 const DEBUG = [...SMALL, '--log-level', 'debug'];
 const own = useDataDirectory(DEBUG);
 
-const ERROR = 'answered with an error';
-const LEFT_OUT = 'error answers were not logged: too many in a second';
+const ERROR = 'error response';
+const OMITTED = 'error responses omitted: too many in one second';
 const CHECK = { identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS };
 
 /** Starts with a file of settings and a policy. */
@@ -168,11 +168,11 @@ describe('at level debug the log', () => {
     const bytes = requestBytes({ method: 'GET', path: '/nowhere' });
     await exchange(server.port, Array(ERRORS).fill(bytes), ERRORS);
     const counted = () => {
-      const leftOut = logRecords(server, LEFT_OUT).map((record) => record.leftOut as number);
-      return logRecords(server, ERROR).length + leftOut.reduce((sum, count) => sum + count, 0);
+      const omitted = logRecords(server, OMITTED).map((record) => record.omitted as number);
+      return logRecords(server, ERROR).length + omitted.reduce((sum, count) => sum + count, 0);
     };
     await waitUntil('all are counted', () => counted() === ERRORS);
-    const seconds = logRecords(server, LEFT_OUT).length + 1;
+    const seconds = logRecords(server, OMITTED).length + 1;
     expect(logRecords(server, ERROR).length).toBeLessThanOrEqual(seconds * ERROR_REPORTS_PER_S);
     // The next ones are logged again.
     await sendRequest(server.port, { path: '/later', method: 'GET' });
@@ -221,7 +221,7 @@ describe('at level debug the log', () => {
     }
     const shown = await withRecords(server, ERROR, asked);
     expect(shown.length).toBe(asked);
-    expect(logRecords(server, LEFT_OUT)).toEqual([]);
+    expect(logRecords(server, OMITTED)).toEqual([]);
     await withRecords(server, 'a namespace was created', 2);
     for (const key of [ROOT_KEY, made.key as string]) expect(server.stderr()).not.toContain(key);
   });

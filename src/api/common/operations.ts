@@ -80,10 +80,10 @@ export interface OperationRequest {
 
 /** What came of it: what its answer holds, or an error; one without a code is one of ours. */
 export type OperationResult =
-  | { answer: string }
+  | { body: string }
   | {
       code: ErrorCode | undefined;
       message: string;
-      place: FaultLocation | undefined;
+      faultLocation: FaultLocation | undefined;
       stack: string | undefined;
     };
