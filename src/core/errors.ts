@@ -1,6 +1,6 @@
 /**
- * Every error that a client can be answered with: its code, HTTP status and what to do about it.
- * The documentation pages under /docs/errors are made from the same table.
+ * The errors of the API: the code, HTTP status and remedy of each. The pages under /docs/errors are
+ * generated from the same table.
  */
 
 import type { ExitCode } from './exit.ts';
@@ -14,62 +14,64 @@ interface ErrorKind {
 export const ERRORS = {
   BAD_REQUEST: {
     status: '400 Bad Request',
-    title: 'The request was not understood.',
+    title: 'The request is invalid.',
     remedy:
-      'The message (in v2 the detail, and the errors, which have its place) names the first ' +
-      'fault: what was wanted, and what came. The body must be JSON in UTF-8. In v2 a missing or ' +
-      'malformed header Authorization is such a fault as well. Nothing was counted.',
+      'The message names the first invalid field, the value received and the values accepted. In ' +
+      'v2 it is "detail", and "errors" has the location and a fix. The body must be JSON in ' +
+      'UTF-8. In v2 a missing or malformed header Authorization is a 400 as well. Nothing was ' +
+      'counted.',
   },
   UNAUTHORIZED: {
     status: '401 Unauthorized',
-    title: 'The request carries no valid API key.',
+    title: 'The request has no valid API key.',
     remedy:
       'Send the header "Authorization: Bearer <key>" with a key that exists, has not expired and ' +
-      'was not revoked.',
+      'is not revoked.',
   },
   FORBIDDEN: {
     status: '403 Forbidden',
     title: 'The API key lacks a permission.',
-    remedy: 'The message names the permissions that would do. Use a key that has one of them.',
+    remedy:
+      'The message names the permissions that allow the request. Use a key that has one of them.',
   },
   NOT_FOUND: {
     status: '404 Not Found',
-    title: 'There is no such thing.',
+    title: 'The path or the object does not exist.',
     remedy:
-      'The message names what was looked for: a path, an override, a key, or a namespace, which ' +
-      'this key may not create either.',
+      'The message names the path, override, key, policy or namespace that does not exist. A ' +
+      'namespace is created by its first check if the key has the permission to create it.',
   },
   METHOD_NOT_ALLOWED: {
     status: '405 Method Not Allowed',
-    title: 'The path exists, but not for this method.',
-    remedy: 'The message and the header "Allow" name the method to use.',
+    title: 'The path does not accept this method.',
+    remedy: 'Use the method in the header "Allow".',
   },
   CONFLICT: {
     status: '409 Conflict',
-    title: 'This would leave the service in a state that it does not allow.',
-    remedy: 'The message says what stands against it, and what to do before.',
+    title: 'The state of the service does not allow this change.',
+    remedy: 'The message names the conflict, and what to do first.',
   },
   PAYLOAD_TOO_LARGE: {
     status: '413 Payload Too Large',
-    title: 'The body is larger than the service reads.',
-    remedy: 'The message names the limit. Send less; usually "meta" is what is large.',
+    title: 'The body is too large.',
+    remedy: 'The message names the maximum. Send a smaller body; often "meta" is the large field.',
   },
   UNSUPPORTED_MEDIA_TYPE: {
     status: '415 Unsupported Media Type',
-    title: 'The body is announced as something other than JSON.',
-    remedy: 'Send the header "Content-Type: application/json", or none.',
+    title: 'The header Content-Type is not JSON.',
+    remedy: 'Send the header "Content-Type: application/json", or no Content-Type.',
   },
   INTERNAL_SERVER_ERROR: {
     status: '500 Internal Server Error',
-    title: 'The service failed.',
-    remedy: 'The request may be sent again. The log has the cause, under the requestId.',
+    title: 'An internal error occurred.',
+    remedy: 'You may send the request again. The log of the service has the cause, by requestId.',
   },
   SERVICE_UNAVAILABLE: {
     status: '503 Service Unavailable',
-    title: 'The service cannot answer this just now.',
+    title: 'The service cannot process the request now.',
     remedy:
-      'Send the request again after the seconds in the header "Retry-After". The message says ' +
-      'what cannot be done, and whether a check may have been counted.',
+      'Send the request again after the seconds in the header "Retry-After". The message names ' +
+      'the reason, and says whether a check may have been counted.',
   },
 } as const satisfies Record<string, ErrorKind>;
 
@@ -80,17 +82,17 @@ export function statusOf(code: ErrorCode): number {
   return Number.parseInt(ERRORS[code].status, 10);
 }
 
-/** The place of a fault in the header that carries the key. */
+/** The location of an error in the header with the key. */
 export const AUTHORIZATION_LOCATION = 'header.authorization';
 
-/** Where in a request a fault is, and what would mend it. */
+/** Where in a request an error is, and how to fix it. */
 export interface FaultLocation {
-  /** As in `body.limit`, `body[3].limit`, or AUTHORIZATION_PLACE. */
+  /** As in `body.limit`, `body[3].limit`, or AUTHORIZATION_LOCATION. */
   location: string;
   fix?: string;
 }
 
-/** An answer that is an error. Thrown inside a request, answered by the route wrapper. */
+/** An error that a client gets. Thrown inside a request; its route sends the response. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly faultLocation: FaultLocation | undefined;
@@ -101,7 +103,7 @@ export class ApiError extends Error {
     this.faultLocation = faultLocation;
   }
 
-  /** The same of one item of a list. @param name of the list, if it has one */
+  /** The error of one item of a list. @param name of the list; '' if the body is the list */
   forListItem(name: string, index: number): ApiError {
     const item = `${name}[${index}]`;
     const { location = 'body', ...rest } = this.faultLocation ?? {};
@@ -114,12 +116,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Shared memory that is not what it should be: the process has to end. */
+/** Shared memory has an unexpected layout or content: the process has to end. */
 export class MemoryError extends Error {}
 
-/** A reason not to start, or not to go on, in one sentence for the operator. */
+/** A reason not to start, or to end, in one sentence for the operator. */
 export class StartError extends Error {
-  /** With which code the process ends; without one, what it was doing decides. */
+  /** The exit code of the process; without one, the phase of the start decides. */
   readonly exitCode: ExitCode | undefined;
 
   constructor(message: string, exitCode?: ExitCode) {
