@@ -1,8 +1,9 @@
 /**
- * Does the operations that acceptors hand over, on the main thread. The acceptor has verified the
- * key; here it is looked up again when the operation is done, so that one that was revoked or has
- * expired while its request waited does nothing any more. What changes something waits for its
- * round of the writer; what only asks is answered from the registry as it stands.
+ * Executes the operations that acceptors forward, on the main thread. Reads are answered from the
+ * registry at once; writes wait for a round of the writer.
+ *
+ * The acceptor has verified the key. It is looked up again when the operation executes, since it may
+ * have been revoked or have expired while a write waited.
  */
 
 import { requireUnexpired } from '../auth/keyring.ts';
@@ -12,7 +13,7 @@ import { ApiError } from '../core/errors.ts';
 import type { AuditDetails } from '../registry/audit-entries.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
-import { parseBody } from './common/json.ts';
+import { parseBody, parseQuery } from './common/input.ts';
 import type {
   AuditLog,
   GatewayInfo,
@@ -21,7 +22,6 @@ import type {
 } from './common/operation-context.ts';
 import type { OperationName, OperationRequest, OperationResult } from './common/operations.ts';
 import { OPERATIONS } from './common/operations.ts';
-import { parseQuery } from './common/query.ts';
 import { listAudit } from './v1/audit.ts';
 import { createKey, listKeys, revokeKey } from './v1/keys.ts';
 import {
@@ -55,9 +55,6 @@ const HANDLERS: Record<OperationName, OperationHandler> = {
   'ratelimit.deleteOverride': deleteOverrideV2,
 };
 
-/** Fields of queries that are numbers. */
-const QUERY_INTEGERS = ['limit'];
-
 export class Service {
   readonly #registry: Registry;
   readonly #writer: Writer;
@@ -79,11 +76,11 @@ export class Service {
     this.#nowMs = nowMs;
   }
 
-  /** Never rejects. */
+  /** Never rejects: a failure is a result with its code, or without one when it is internal. */
   async execute({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
       const { isWrite } = OPERATIONS[operation];
-      // Read in its turn: while it waits it weighs no more than its bytes.
+      // Parsed when it executes: a waiting write takes only the memory of its bytes.
       const work = () => HANDLERS[operation](this.#contextFor(keyId), parseInput(input));
       const body = isWrite ? await this.#writer.submit(input.length, work) : work();
       return { body: JSON.stringify(body) };
@@ -106,7 +103,5 @@ export class Service {
 }
 
 function parseInput(input: OperationRequest['input']): unknown {
-  return typeof input === 'string'
-    ? parseQuery(input, QUERY_INTEGERS)
-    : parseBody(input, IMPORT_VALUES_MAX);
+  return typeof input === 'string' ? parseQuery(input) : parseBody(input, IMPORT_VALUES_MAX);
 }

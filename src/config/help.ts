@@ -20,10 +20,10 @@ const EXAMPLES = `Examples:
 
 export function helpText(): string {
   const rows = SETTING_NAMES.map((name) => {
-    const { takes, meaning, default: initial, secret } = annotations(name);
+    const { accepts, meaning, default: initial, secret } = annotations(name);
     const value = initial === undefined ? '' : ` [${initial}]`;
     const names = secret ? environmentName(name) : `${flagName(name)}, ${environmentName(name)}`;
-    return `  ${names}\n      ${meaning}: ${takes}${value}\n`;
+    return `  ${names}\n      ${meaning}: ${accepts}${value}\n`;
   });
   const options = `Options:\n${rows.join('')}  -h, --help\n      print this help\n`;
   const codes = exitSection([EXIT.OK, EXIT.USAGE, EXIT.CANNOT_SERVE]);

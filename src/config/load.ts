@@ -144,7 +144,7 @@ function readFlags(args: readonly string[]): SettingsLayer {
       const after = args[token.index + 1];
       if (after !== undefined && /^-\d/.test(after))
         requireValid(name, { source: token.rawName, value: after });
-      throw new StartError(`${token.rawName} must be ${annotations(name).takes}; got nothing`);
+      throw new StartError(`${token.rawName} must be ${annotations(name).accepts}; got nothing`);
     }
     layer.set(name, { source: token.rawName, value: parseText(name, value) });
   }

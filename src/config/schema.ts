@@ -23,20 +23,20 @@ import { availableCores } from './cores.ts';
 
 const cores = availableCores();
 
-const text = (takes: string, meaning: string) => Type.String({ minLength: 1, takes, meaning });
+const text = (accepts: string, meaning: string) => Type.String({ minLength: 1, accepts, meaning });
 const integer = (minimum: number, maximum: number, initial: number, meaning: string) =>
   Type.Integer({
     minimum,
     maximum,
     default: initial,
-    takes: `an integer from ${minimum} to ${maximum}`,
+    accepts: `an integer from ${minimum} to ${maximum}`,
     meaning,
   });
 const socketPath = (meaning: string) =>
   Type.Optional(
     Type.String({
       pattern: '^[^\\0]+$',
-      takes: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
+      accepts: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
       meaning,
     }),
   );
@@ -44,13 +44,13 @@ const socketMode = (meaning: string) =>
   Type.String({
     pattern: '^0?[0-7]{3}$',
     default: '0660',
-    takes: 'three octal digits, as in 0660',
+    accepts: 'three octal digits, as in 0660',
     meaning,
   });
 const choice = <T extends string>(choices: T[], initial: T, meaning: string) =>
   Type.Enum(choices, {
     default: initial,
-    takes: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
+    accepts: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
     meaning,
   });
 
@@ -59,7 +59,7 @@ export const Settings = Type.Object({
   host: Type.String({
     minLength: 1,
     default: '127.0.0.1',
-    takes: 'an address or a host name',
+    accepts: 'an address or a host name',
     meaning: 'where checks are served',
   }),
   port: integer(0, 65_535, 7070, 'port of the checks; 0 takes a free one'),
@@ -74,14 +74,14 @@ export const Settings = Type.Object({
   gatewayHost: Type.String({
     pattern: '^(127(\\.\\d{1,3}){3}|::1)$',
     default: '127.0.0.1',
-    takes: '127.x.x.x or ::1',
+    accepts: '127.x.x.x or ::1',
     meaning: 'loopback address for checks of gateways, which need no key there',
   }),
   gatewayPort: Type.Optional(
     Type.Integer({
       minimum: 0,
       maximum: 65_535,
-      takes: 'an integer from 0 to 65535',
+      accepts: 'an integer from 0 to 65535',
       meaning: 'port for checks of gateways; 0 takes a free one',
     }),
   ),
@@ -96,7 +96,7 @@ export const Settings = Type.Object({
   adminHost: Type.String({
     minLength: 1,
     default: '127.0.0.1',
-    takes: 'an address or a host name',
+    accepts: 'an address or a host name',
     meaning: 'where health and metrics are served',
   }),
   adminPort: integer(0, 65_535, 7071, 'port of health and metrics; 0 takes a free one'),
@@ -110,13 +110,13 @@ export const Settings = Type.Object({
   dataDir: Type.String({
     minLength: 1,
     default: './weir-data',
-    takes: 'a path',
+    accepts: 'a path',
     meaning: 'directory of the store and the counters; created if missing, locked by one weir',
   }),
   rootKey: Type.Optional(
     Type.String({
       pattern: `^[\\x21-\\x7e]{${ROOT_KEY_MIN_CHARACTERS},${KEY_MAX_CHARACTERS}}$`,
-      takes:
+      accepts:
         `${ROOT_KEY_MIN_CHARACTERS} to ${KEY_MAX_CHARACTERS} visible ASCII characters ` +
         'without spaces' +
         ' (openssl rand -hex 32 makes a good key)',
@@ -192,7 +192,7 @@ export function flagName(name: SettingName): string {
 
 /** What the schema says beside the type of a setting. */
 export interface Annotations {
-  takes: string;
+  accepts: string;
   meaning: string;
   default?: string | number;
   /** A secret is never taken from a flag, where every user of the machine could read it. */

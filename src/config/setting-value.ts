@@ -63,7 +63,7 @@ export function describeFault(
   const got = Check(Settings.properties[name], value)
     ? describeInvalidValue(name, value)
     : describeValue(name, value);
-  return got && `${source} must be ${annotations(name).takes}; got ${got}`;
+  return got && `${source} must be ${annotations(name).accepts}; got ${got}`;
 }
 
 function describeValue(name: SettingName, value: unknown): string {

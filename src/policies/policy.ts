@@ -38,7 +38,7 @@ export type Gateway = (typeof GATEWAYS)[number];
 
 const oneOf = <T extends string>(choices: readonly T[]) => {
   return Type.Enum([...choices], {
-    takes: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
+    accepts: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
   });
 };
 const tokens = () => integer(1, AMOUNT_MAX);
@@ -47,7 +47,7 @@ const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 const WINDOW_DESCRIPTION = 'an object with limit and duration';
 const WindowSchema = Type.Object(
   { limit: tokens(), duration: duration() },
-  { takes: WINDOW_DESCRIPTION },
+  { accepts: WINDOW_DESCRIPTION },
 );
 
 /** The fields of a policy. Windows and parts of an identity are validated one by one. */
@@ -60,7 +60,7 @@ const PolicySchema = Type.Object(
       Type.Array(Type.Unknown(), {
         minItems: 1,
         maxItems: POLICY_WINDOWS_MAX,
-        takes: `an array of 1 to ${POLICY_WINDOWS_MAX} windows, each ${WINDOW_DESCRIPTION}`,
+        accepts: `an array of 1 to ${POLICY_WINDOWS_MAX} windows, each ${WINDOW_DESCRIPTION}`,
       }),
     ),
     cost: Type.Optional(tokens()),
@@ -68,13 +68,13 @@ const PolicySchema = Type.Object(
     trustedHops: Type.Optional(integer(1, TRUSTED_HOPS_MAX)),
     ipv6Prefix: Type.Optional(integer(1, 128)),
     missing: Type.Optional(
-      Type.Enum(['share', 'allow', 'deny', 'admit', 'refuse'], { takes: 'share, allow or deny' }),
+      Type.Enum(['share', 'allow', 'deny', 'admit', 'refuse'], { accepts: 'share, allow or deny' }),
     ),
     onError: Type.Optional(oneOf(['allow', 'deny'])),
     shadow: Type.Optional(flag()),
     legacyHeaders: Type.Optional(flag()),
   },
-  { takes: 'an object' },
+  { accepts: 'an object' },
 );
 
 const windowReader = createValidator(WindowSchema, 'a window');

@@ -293,7 +293,7 @@ describe('a permission that names a namespace by its name', () => {
     return `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${hint}`;
   };
   const RULE = ': a namespace is named by its id, which begins with "rlns_"';
-  const LIST = ' (weir namespaces list shows them)';
+  const LIST = ' (weir namespaces list shows the ids)';
 
   test('is told the id, where the caller may read the namespace', async () => {
     const ids = new Map<string, string>();
@@ -374,7 +374,7 @@ describe('the last key with "*"', () => {
     const answer = await revoke(keyId);
     expect([answer.status, errorIn(answer).message]).toEqual([
       409,
-      `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`,
+      `${keyId} is the key of WEIR_ROOT_KEY: remove the setting and restart`,
     ]);
     expect(await checkWith(ROOT_KEY)).toBe(200);
   });
@@ -388,7 +388,7 @@ test('there are at most so many keys', async () => {
   const answer = await callOperation(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
   expect([answer.status, errorIn(answer).message]).toEqual([
     400,
-    `there are ${KEYS_MAX} keys already, which is the most that weir keeps: revoke one`,
+    `the maximum of ${KEYS_MAX} keys is reached: revoke one`,
   ]);
   expect(await checkWith(last.key)).toBe(200);
   expect((await revoke(last.keyId)).status).toBe(200);

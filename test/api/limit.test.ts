@@ -272,11 +272,14 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ],
       [`\n${bodyWith({})}{}`, 'the body is not JSON: line 2, column '],
       ['{"identifier": secret}', 'column 16: a value or a name in double quotes is expected'],
-      ['{"identifier":"\\ud83d","limit":5,"duration":1000}', '"identifier" holds text that is not'],
-      ['{"identifier":"\\ude00\\ud83d","limit":5,"duration":1000}', 'not well-formed Unicode'],
+      [
+        '{"identifier":"\\ud83d","limit":5,"duration":1000}',
+        '"identifier" must be well-formed Unicode',
+      ],
+      ['{"identifier":"\\ude00\\ud83d","limit":5,"duration":1000}', 'must be well-formed Unicode'],
       [
         '{"identifier":"a","limit":5,"duration":1000,"resources":[{"id":"\\ud800"}]}',
-        '"resources[0].id" holds text that is not well-formed',
+        '"resources[0].id" must be well-formed Unicode',
       ],
     ];
     test.each(faults)('%s', async (body, message) => {

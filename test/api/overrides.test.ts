@@ -275,7 +275,11 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ],
       ['async of another type', { async: 1 }, '"async" must be true or false; got 1'],
       ['async null', { async: null }, '"async" must be true or false; got null'],
-      ['no namespace', { namespaceName: undefined }, '"namespaceId" and "namespaceName"'],
+      [
+        'no namespace',
+        { namespaceName: undefined },
+        '"namespaceId" or "namespaceName" is required',
+      ],
       ['an empty name', { namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
       ['an id for a name', { namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
       [
@@ -359,7 +363,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         ]);
         expect(await ask({ identifier: 'abc' })).toEqual([
           400,
-          'one of "namespaceId" and "namespaceName" must be given',
+          '"namespaceId" or "namespaceName" is required',
         ]);
         expect((await ask({ namespaceName: 'a' }))[1]).toContain('"identifier" is required: ');
       }
@@ -373,17 +377,14 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       };
       expect(await ask('namespaceName=%ff')).toEqual([
         400,
-        'the query is not UTF-8 in percent-encoding',
+        'the query must be percent-encoded UTF-8',
       ]);
       expect((await ask('namespaceName=a&limit=0'))[1]).toContain('from 1 to 100; got 0');
       expect((await ask('namespaceName=a&limit=101'))[1]).toContain('from 1 to 100; got 101');
       expect((await ask('namespaceName=a&limit=x'))[1]).toContain('from 1 to 100; got "x"');
       expect((await ask('namespaceName=a&cursor=x'))[1]).toContain('"cursor" must be the cursor');
       expect(await ask('namespaceName=b&namespaceName=a&&__proto__=1&x')).toEqual([200, '']);
-      expect(await ask('')).toEqual([
-        400,
-        'one of "namespaceId" and "namespaceName" must be given',
-      ]);
+      expect(await ask('')).toEqual([400, '"namespaceId" or "namespaceName" is required']);
     });
   });
 
@@ -412,7 +413,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
             400,
             'BAD_REQUEST',
           ]);
-          expect(errorIn(answer).message).toMatch(/^the query .*not UTF-8/);
+          expect(errorIn(answer).message).toMatch(/^the query must be .*UTF-8/);
         }
       }
     });
@@ -543,7 +544,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const cases: [unknown, number, string][] = [
         [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
         ['text', 400, 'overrides[1]: an override must be a JSON object; got "text"'],
-        [line(61, { namespaceName: undefined }), 400, 'overrides[1]: one of "namespaceId"'],
+        [line(61, { namespaceName: undefined }), 400, 'overrides[1]: "namespaceId" or'],
         [line(61, { namespaceName: undefined, namespaceId: 'rlns_x' }), 404, 'overrides[1]: there'],
       ];
       for (const [fault, status, message] of cases) {

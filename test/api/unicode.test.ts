@@ -103,7 +103,7 @@ describe('text that is not well-formed Unicode', () => {
       expect([lone, answer.status]).toEqual([lone, 400]);
       const { message = '', detail = '' } = JSON.parse(answer.body).error;
       const quote = location.includes('"') ? '' : '"';
-      const expected = `${quote}${location}" holds text that is not well-formed Unicode`;
+      const expected = `${quote}${location}" must be well-formed Unicode; got a lone surrogate`;
       expect(message + detail).toBe(expected);
     }
   });

@@ -496,7 +496,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expectError(await send(path, `${text},`), 400, 'the body is not JSON', 'body');
       expectError(await send(path, Buffer.of(0x22, 0xff, 0x22)), 400, 'not valid UTF-8', 'body');
       const lone = JSON.stringify(item({ identifier: 'x' })).replace('"x"', '"\\ud800"');
-      const unicode = 'holds text that is not well-formed Unicode';
+      const unicode = 'must be well-formed Unicode; got a lone surrogate';
       expectError(await send(path, lone), 400, `"identifier" ${unicode}`, 'body.identifier');
       const lonely = await send('/v2/ratelimit.multiLimit', `[${text},${lone}]`);
       expectError(lonely, 400, `[1]: "identifier" ${unicode}`, 'body[1].identifier');
@@ -616,7 +616,9 @@ test('many checks for whose namespaces there is no room make none of them', asyn
   const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
   const answer = await callOperation(server.port, 'ratelimit.multiLimit', items);
   expect(answer.status).toBe(400);
-  expect(JSON.parse(answer.body).error.detail).toContain('[5]: there are 10000 namespaces already');
+  expect(JSON.parse(answer.body).error.detail).toContain(
+    '[5]: the maximum of 10000 namespaces is reached',
+  );
   expect(await count()).toBe(NAMESPACES_MAX - 3);
   const looks = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
   const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', looks);

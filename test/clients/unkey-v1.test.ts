@@ -98,7 +98,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(gone.error).toMatchObject({ code: 'NOT_FOUND' });
       expect((await ratelimits.limit(check)).result).toMatchObject({ limit: 5 });
       const bad = await ratelimits.setOverride({ identifier: 'user_*', ...said });
-      expect(bad.error?.message).toContain('"namespaceId" and "namespaceName"');
+      expect(bad.error?.message).toContain('"namespaceId" or "namespaceName"');
     });
 
     test('a base URL with a slash at its end', async () => {

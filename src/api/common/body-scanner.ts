@@ -1,17 +1,17 @@
 /**
- * Reads the bytes of a check's body as nearly all clients write it, without making a text or a
- * value of them: an object of known fields, texts of plain ASCII, whole numbers, true or false,
- * with spaces between them or none. Of anything else it says so, and `JSON.parse` has it: also of
- * all that is at fault, so that an error is the same whoever found it. What it does read is what
- * `JSON.parse` would; a test compares the two on millions of bodies.
+ * Reads the body of a check from its bytes, without a string or a value per body. It supports the
+ * JSON that nearly all clients send: an object of known fields, with strings of plain ASCII,
+ * integers, true and false, and spaces between them. For any other body, invalid ones included, it
+ * returns UNSUPPORTED, and `JSON.parse` reads the body, so errors have one source. A test compares
+ * both on millions of bodies.
  *
- * One for each thread. What it has read holds until the next body is put in.
+ * A thread has one scanner. Its results are valid until the next body is loaded.
  */
 
 import { Bytes } from '../../core/bytes.ts';
 import { MULTI_LIMIT_MAX_BYTES } from '../../core/constants.ts';
 
-/** The fields that were there, as bits of `found`. */
+/** The bits of fields in `foundFields`. */
 export const FIELD = {
   identifier: 1,
   limit: 2,
@@ -23,12 +23,12 @@ export const FIELD = {
 
 const NO_FIELD = 0;
 
-/** By the bit of a field: its name with end quote and colon. */
+/** By the bit of a field: the length of its name with closing quote and colon. */
 const FIELD_NAME_LENGTHS = new Uint8Array(2 * FIELD.async);
 for (const [name, bit] of Object.entries(FIELD))
   FIELD_NAME_LENGTHS[bit] = name.length + '":'.length;
 
-/** What is no object of these fields. */
+/** The result for a body that the scanner does not read. */
 export const UNSUPPORTED = -1;
 
 const SPACE = 0x20;
@@ -41,10 +41,10 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** With more digits a number may be no exact one. */
+/** A number with more digits may not be exact as a double. */
 const DIGITS_MAX = 15;
 
-/** 1 for a byte that stands for itself in a text: ASCII without controls, quote and backslash. */
+/** 1 for a byte that needs no decoding in a string: ASCII but controls, quote and backslash. */
 const IS_PLAIN_BYTE = Uint8Array.from({ length: 256 }, (_, byte) => {
   return byte >= SPACE && byte < 0x80 && byte !== QUOTE && byte !== 0x5c ? 1 : 0;
 });
@@ -52,7 +52,7 @@ const IS_PLAIN_BYTE = Uint8Array.from({ length: 256 }, (_, byte) => {
 /** Four characters as a word of memory. */
 const word = (text: string) => Buffer.from(text, 'latin1').readInt32LE();
 
-/** The names of the fields, each with its end quote and colon, in words that may overlap. */
+/** The names of fields with closing quote and colon, as words of memory that may overlap. */
 const [IDEN, TIFI, ER] = [word('iden'), word('tifi'), word('er":')];
 const [NAME, SPAC, CE] = [word('name'), word('spac'), word('ce":')];
 const [LIMI, IT] = [word('limi'), word('it":')];
@@ -63,9 +63,9 @@ const [ASYN, NC] = [word('asyn'), word('nc":')];
 const [TRUE, FALS, E] = [word('true'), word('fals'), 'e'.charCodeAt(0)];
 
 export class BodyScanner {
-  /** The body, and behind it a byte that is part of none: nothing is read beyond that. */
+  /** The body and a terminating zero byte, which ends every scan. */
   readonly memory = new Bytes(MULTI_LIMIT_MAX_BYTES + 1);
-  /** What the last object had, as bits of FIELD; the others are as they were before it. */
+  /** The fields of the last object, as bits of FIELD. The values of other fields are stale. */
   foundFields = 0;
   identifierFrom = 0;
   identifierTo = 0;
@@ -77,13 +77,13 @@ export class BodyScanner {
   #namespaceTo = 0;
   #namespaceText = '';
 
-  /** Puts a body in and reads it. @returns whether it is one object, and nothing else */
+  /** Loads and scans a body. @returns whether it is one supported object and nothing else */
   scanBody(body: ArrayBuffer | Uint8Array): boolean {
     const length = this.load(body);
     return this.scanObject(0) === length;
   }
 
-  /** Puts a body in, of at most MULTI_LIMIT_MAX_BYTES. @returns its length */
+  /** Loads a body of at most MULTI_LIMIT_MAX_BYTES. @returns its length */
   load(body: ArrayBuffer | Uint8Array): number {
     const { array } = this.memory;
     array.set(body instanceof ArrayBuffer ? new Uint8Array(body) : body);
@@ -91,31 +91,31 @@ export class BodyScanner {
     return body.byteLength;
   }
 
-  /** @returns where the first item of a body is that is a list, or UNUSUAL */
+  /** @returns the offset of the first item of an array, or UNSUPPORTED */
   firstItem(): number {
     return this.memory.array[0] === OPEN_BRACKET ? 1 : UNSUPPORTED;
   }
 
-  /** @param at behind an item @returns where the next one is, or UNUSUAL */
+  /** @param at the offset after an item @returns the offset of the next, or UNSUPPORTED */
   nextItem(at: number): number {
     const { array } = this.memory;
     return array[at] === COMMA ? skipSpaces(array, at + 1) : UNSUPPORTED;
   }
 
-  /** Whether the list ends behind an item, and the body with it. @param length what `put` said */
+  /** Whether the array and the body end after an item. @param length of the body */
   isEndOfList(at: number, length: number): boolean {
     return this.memory.array[at] === CLOSE_BRACKET && at + 1 === length;
   }
 
-  /** The last object's namespace: mostly that of the one before, whose text is there already. */
+  /** The namespace of the last object. Mostly it is the previous one, whose text is kept. */
   readNamespace(): string {
     const { array } = this.memory;
-    const known = this.#namespaceText;
+    const last = this.#namespaceText;
     const from = this.#namespaceFrom;
     const length = this.#namespaceTo - from;
-    let isKnown = known.length === length;
-    for (let i = 0; isKnown && i < length; i++) isKnown = known.charCodeAt(i) === array[from + i];
-    if (!isKnown) this.#namespaceText = this.memory.text(from, this.#namespaceTo);
+    let isSame = last.length === length;
+    for (let i = 0; isSame && i < length; i++) isSame = last.charCodeAt(i) === array[from + i];
+    if (!isSame) this.#namespaceText = this.memory.text(from, this.#namespaceTo);
     return this.#namespaceText;
   }
 
@@ -128,8 +128,8 @@ export class BodyScanner {
   }
 
   /**
-   * Reads an object of at least one field; of one that comes again the last value holds, as
-   * `JSON.parse` has it. @returns behind its end, or UNUSUAL
+   * Scans an object with at least one field. The last value of a repeated field counts, as in
+   * `JSON.parse`. @returns the offset after the object, or UNSUPPORTED
    */
   scanObject(at: number): number {
     const { array, view } = this.memory;
@@ -150,7 +150,7 @@ export class BodyScanner {
     }
   }
 
-  /** @returns behind the value of a field, or UNUSUAL */
+  /** @returns the offset after the value of a field, or UNSUPPORTED */
   #scanValue(field: number, at: number): number {
     const { array, view } = this.memory;
     if (field === FIELD.identifier) {
@@ -179,20 +179,20 @@ export class BodyScanner {
   }
 }
 
-/** The field whose name begins here, behind its quote; NO_FIELD for any other. */
+/** The field whose name begins at an offset, after its quote; NO_FIELD for an unknown name. */
 function fieldAt(view: DataView, at: number): number {
   switch (view.getInt32(at, true)) {
     case IDEN: {
-      const isIt = view.getInt32(at + 4, true) === TIFI && view.getInt32(at + 8, true) === ER;
-      return isIt ? FIELD.identifier : NO_FIELD;
+      const isMatch = view.getInt32(at + 4, true) === TIFI && view.getInt32(at + 8, true) === ER;
+      return isMatch ? FIELD.identifier : NO_FIELD;
     }
     case NAME: {
-      const isIt = view.getInt32(at + 4, true) === SPAC && view.getInt32(at + 7, true) === CE;
-      return isIt ? FIELD.namespace : NO_FIELD;
+      const isMatch = view.getInt32(at + 4, true) === SPAC && view.getInt32(at + 7, true) === CE;
+      return isMatch ? FIELD.namespace : NO_FIELD;
     }
     case DURA: {
-      const isIt = view.getInt32(at + 4, true) === TION && view.getInt32(at + 6, true) === ON;
-      return isIt ? FIELD.duration : NO_FIELD;
+      const isMatch = view.getInt32(at + 4, true) === TION && view.getInt32(at + 6, true) === ON;
+      return isMatch ? FIELD.duration : NO_FIELD;
     }
     case LIMI:
       return view.getInt32(at + 3, true) === IT ? FIELD.limit : NO_FIELD;
@@ -211,7 +211,7 @@ function skipSpaces(array: Buffer, from: number): number {
   return at;
 }
 
-/** @returns where the end quote is of the text that begins here, or UNUSUAL */
+/** @returns the offset of the closing quote of a string, or UNSUPPORTED */
 function endOfText(array: Buffer, from: number): number {
   if (array[from] !== QUOTE) return UNSUPPORTED;
   let at = from + 1;
@@ -219,7 +219,7 @@ function endOfText(array: Buffer, from: number): number {
   return array[at] === QUOTE ? at : UNSUPPORTED;
 }
 
-/** @returns behind the digits that begin here, or UNUSUAL where they are no whole number in JSON */
+/** @returns the offset after the digits of a JSON integer, or UNSUPPORTED */
 function endOfInteger(array: Buffer, from: number): number {
   let at = from;
   while (array[at] >= ZERO && array[at] <= NINE) at++;

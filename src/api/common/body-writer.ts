@@ -1,11 +1,11 @@
 /**
- * The text of an answer, put together as bytes in one buffer that is used for all answers of a
- * thread: no string is built, and what is handed to uWebSockets.js is copied once, by it.
+ * Writes the body of a response as bytes into one buffer that serves all responses of a thread: no
+ * string is built, and the bytes are copied once, by uWebSockets.js.
  */
 
 import { Bytes } from '../../core/bytes.ts';
 
-/** A piece of text that stands in many answers, by words; its last one may go beyond it. */
+/** A text that many responses contain, as words of memory; the last word is padded. */
 export interface TextFragment {
   readonly words: Int32Array;
   readonly length: number;
@@ -26,33 +26,33 @@ const BACKSLASH = 0x5c;
 const DIGIT_PAIRS = Uint16Array.from({ length: 100 }, (_, value) => {
   return Buffer.from(String(value).padStart(2, '0')).readUInt16LE();
 });
-/** A number is written as two or three of so many digits, each by arithmetic on 32 bits. */
+/** A long number is written in chunks of so many digits, each with 32-bit arithmetic. */
 const CHUNK_DIGITS = 9;
 const CHUNK = 10 ** CHUNK_DIGITS;
-/** Answers up to that length have views of their own, which need not be made each time. */
+/** Shorter bodies have prepared views, so that none is allocated for a response. */
 const SHORT_BYTES = 256;
 
 export class BodyWriter {
   readonly #memory: Bytes;
   readonly #shortViews: Buffer[];
   #position = 0;
-  /** The last text that was written as JSON. */
+  /** The last text that `writeJsonText` encoded. */
   #lastText = '';
   #lastTextJson = encodeFragment('""');
 
-  /** @param maxBytes the most bytes of an answer */
+  /** @param maxBytes the longest body */
   constructor(maxBytes: number) {
     this.#memory = new Bytes(maxBytes);
     const { array } = this.#memory;
     this.#shortViews = Array.from({ length: SHORT_BYTES }, (_, n) => array.subarray(0, n));
   }
 
-  /** How much is written. */
+  /** Bytes written so far. */
   get position(): number {
     return this.#position;
   }
 
-  /** Goes on behind so much of what was written before, which stays; from 0 on anew. */
+  /** Continues at a position; the bytes before it stay. */
   seek(position: number): void {
     this.#position = position;
   }
@@ -64,13 +64,13 @@ export class BodyWriter {
     this.#position = at + length;
   }
 
-  /** Text of ASCII, of which JSON escapes nothing. */
+  /** @param text ASCII without characters that JSON escapes */
   writeAscii(text: string): void {
     const { array } = this.#memory;
     for (let i = 0; i < text.length; i++) array[this.#position++] = text.charCodeAt(i);
   }
 
-  /** Any text, as JSON has it: mostly the one before. */
+  /** Writes any text as a JSON string. Mostly it is the last text again, encoded already. */
   writeJsonText(text: string): void {
     if (text !== this.#lastText) {
       this.#lastText = text;
@@ -79,7 +79,7 @@ export class BodyWriter {
     this.writeFragment(this.#lastTextJson);
   }
 
-  /** The same of a text that lies somewhere in UTF-8. */
+  /** Writes UTF-8 in memory as a JSON string. */
   writeJsonTextFrom(memory: Bytes, from: number, to: number): void {
     const { array } = memory;
     const bytes = this.#memory.array;
@@ -97,7 +97,7 @@ export class BodyWriter {
     this.#position = at;
   }
 
-  /** @param value a safe integer from 0 on */
+  /** @param value a safe integer, not negative */
   writeInteger(value: number): void {
     if (value >= CHUNK) {
       const high = Math.floor(value / CHUNK);
@@ -110,7 +110,7 @@ export class BodyWriter {
     }
   }
 
-  /** @returns all of it, which the next answer overwrites */
+  /** @returns a view of all written bytes, which the next response overwrites */
   finish(): Buffer {
     return this.view(this.#position);
   }
@@ -122,14 +122,14 @@ export class BodyWriter {
   #writeDigits(value: number, count: number): void {
     const { array, view } = this.#memory;
     const from = this.#position;
-    let left = value | 0;
+    let rest = value | 0;
     let at = from + count;
     for (this.#position = at; at - from >= 2; ) {
-      const rest = (left / 100) | 0;
+      const quotient = (rest / 100) | 0;
       at -= 2;
-      view.setUint16(at, DIGIT_PAIRS[left - 100 * rest], true);
-      left = rest;
+      view.setUint16(at, DIGIT_PAIRS[rest - 100 * quotient], true);
+      rest = quotient;
     }
-    if (at > from) array[from] = ZERO + left;
+    if (at > from) array[from] = ZERO + rest;
   }
 }

@@ -1,7 +1,7 @@
 /**
- * A check as it was asked, in the hand of an acceptor: what decides it, and its identifier as bytes
- * where the body lies. It is filled in for one request after the other, so that who answers later
- * keeps a copy of what it needs.
+ * A check as an acceptor read it from a body. Its identifier stays as bytes in the memory of the
+ * scanner. One object serves one request after the other, so a check that is decided later must be
+ * copied.
  */
 
 import { Bytes } from '../../core/bytes.ts';
@@ -17,7 +17,7 @@ import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
 import type { OverridableCheck } from '../../overrides/active.ts';
 import { type BodyScanner, FIELD } from './body-scanner.ts';
 
-/** What a version takes, of what may differ; a test compares them with its schema. */
+/** The rules of a version for a scanned check; a test compares them with its schema. */
 export interface CheckRules {
   /** Bits of FIELD. */
   requiredFields: number;
@@ -26,7 +26,7 @@ export interface CheckRules {
   durationMaxMs: number;
 }
 
-/** A body of any version that is in order. */
+/** A valid body of either version. */
 export interface CheckBody {
   identifier: string;
   limit: number;
@@ -40,11 +40,11 @@ export const DEFAULT_NAMESPACE = 'default';
 const DEFAULT_COST = 1;
 
 export class CheckRequest implements OverridableCheck {
-  /** Set when its name has been looked up. */
+  /** Set after the look-up of `namespaceIdOrName`. */
   namespace!: Namespace;
   /** Set when the namespace is known. */
   readonly identity = newIdentity();
-  /** The text by which it was named. */
+  /** As in the body. */
   namespaceIdOrName = '';
   limit = 0;
   durationMs = 0;
@@ -55,7 +55,7 @@ export class CheckRequest implements OverridableCheck {
   overrideId: string | undefined = undefined;
   readonly needsOverrideId: boolean;
   readonly memory: Bytes;
-  /** Where the identifier lies there, in UTF-8. */
+  /** The bytes of the identifier in `memory`, UTF-8. */
   identifierFrom = 0;
   identifierTo = 0;
   readonly #defaultRule: RuleNumber;
@@ -68,7 +68,7 @@ export class CheckRequest implements OverridableCheck {
     this.needsOverrideId = needsOverrideId;
   }
 
-  /** The identifier as text, for whoever must look at its characters. */
+  /** The identifier as text, which patterns are matched with. */
   get identifier(): string {
     return this.memory.text(this.identifierFrom, this.identifierTo);
   }
@@ -83,7 +83,7 @@ export class CheckRequest implements OverridableCheck {
     return Object.assign(copied, copyCheck(this), { namespaceIdOrName, identifierTo: length });
   }
 
-  /** Takes what was just scanned. @returns false for what is not in order, or may not be */
+  /** Reads the object that was just scanned. @returns false if a rule of the version may fail */
   setFromScan(
     scanner: BodyScanner,
     { requiredFields, optionalFields, identifierMinCharacters, durationMaxMs }: CheckRules,
@@ -120,7 +120,7 @@ export class CheckRequest implements OverridableCheck {
   }
 
   /**
-   * Takes a parsed body.
+   * Reads a parsed body.
    * @param identifierOffset where to write its identifier
    * @returns the offset after it
    */

@@ -1,6 +1,6 @@
 /**
- * From how a check names its namespace to the namespace, for a key that may do there what it asks:
- * on an acceptor. Failures are ApiErrors, in the order 400, 403, 404.
+ * Finds the namespace of a request on an acceptor, and requires the permission of its key there.
+ * Failures are ApiErrors, in the order 400, 403, 404.
  */
 
 import type { Key } from '../../auth/keyring.ts';
@@ -15,7 +15,7 @@ import {
   tooManyNamespaces,
 } from './namespace-reference.ts';
 
-/** The permission for an operation on counters. */
+/** The actions on counters. */
 export type CounterAction = Extract<
   NamespaceAction,
   'limit' | 'refund' | 'reset' | 'read_namespace'
@@ -29,8 +29,8 @@ export class NamespaceFinder {
   }
 
   /**
-   * @param acceptsId else the text has to be a name, as v1 has it
-   * @returns undefined where it is not there yet, and may be created
+   * @param acceptsId whether the text may be an id; checks of v1 accept only names
+   * @returns undefined for a namespace that does not exist and that the key may create
    */
   find(key: Key, action: CounterAction, idOrName: string, acceptsId = true): Namespace | undefined {
     const known = this.#known.get(idOrName);
@@ -42,24 +42,27 @@ export class NamespaceFinder {
       if (byId === undefined) throw namespaceNotFound({ id: idOrName });
       return byId;
     }
-    // What corrects counters makes none: one that another acceptor has just made is found by name.
+    // Refund and reset create no namespace; by name they find one that another acceptor created.
     if (known !== undefined || action !== 'limit') return known;
     if (!key.permissions.mayCreateNamespace) throw namespaceNotCreatable(idOrName);
     return undefined;
   }
 
-  /** Whether or not there is such a namespace. @throws ApiError (403) */
+  /** The namespace need not exist. @throws ApiError (403) */
   requirePermission(key: Key, action: CounterAction, idOrName: string): void {
     if (isNamespaceId(idOrName)) key.permissions.require(action, idOrName);
     else key.permissions.requireNamed(action, this.#known.get(idOrName)?.id);
   }
 
-  /** @throws ApiError (400) where not all of so many names could be created */
+  /** @throws ApiError (400) when not all of these namespaces could be created */
   requireCapacity(names: ReadonlySet<string>): void {
     if (names.size > 0 && names.size > this.#known.freeCount) throw tooManyNamespaces();
   }
 
-  /** What `find` has not found. Only what is used is created. */
+  /**
+   * A namespace that `find` has not found.
+   * @param isUsed whether a counter is written in it; otherwise it is not created
+   */
   getOrCreate(name: string, isUsed: boolean): Namespace {
     const known = this.#known.get(name);
     if (known !== undefined) return known;

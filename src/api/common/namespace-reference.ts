@@ -1,4 +1,4 @@
-/** What all operations say of the names of namespaces, and of those that do not exist. */
+/** Names and ids of namespaces in requests, and the errors about them. */
 
 import { CREATE_NAMESPACE } from '../../auth/permissions.ts';
 import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../../core/constants.ts';
@@ -8,31 +8,31 @@ import { ApiError } from '../../core/errors.ts';
 /** How a request names a namespace, or a pattern of names. */
 export type NamespaceReference =
   | { id: string }
-  /** @param field what the request calls it */
+  /** `field` is the field of the request, for errors. */
   | { name: string; field: string };
 
-/** Of a field that takes either. */
+/** For a field that accepts an id or a name. */
 export function parseNamespaceReference(field: string, text: string): NamespaceReference {
   return isNamespaceId(text) ? { id: text } : { name: text, field };
 }
 
-/** Ids are never names. */
+/** No name begins with the prefix of ids. */
 export function isNamespaceId(text: string): boolean {
   return text.startsWith(NAMESPACE_ID_PREFIX);
 }
 
-/** @throws ApiError (400) where a name could be taken for an id */
+/** @throws ApiError (400) for a name that begins like an id */
 export function requireNamespaceName(field: string, name: string): void {
   if (!isNamespaceId(name)) return;
   throw new ApiError(
     'BAD_REQUEST',
-    `"${field}" must be a name, which does not begin with "${NAMESPACE_ID_PREFIX}";` +
+    `"${field}" must be a name that does not begin with "${NAMESPACE_ID_PREFIX}";` +
       ` got ${formatValue(name)}`,
     { location: `body.${field}` },
   );
 }
 
-/** For a key that may not create it. */
+/** The error for a key that may not create the namespace. */
 export function namespaceNotCreatable(name: string): ApiError {
   return new ApiError(
     'NOT_FOUND',
@@ -48,8 +48,5 @@ export function namespaceNotFound(reference: NamespaceReference): ApiError {
 }
 
 export function tooManyNamespaces(): ApiError {
-  return new ApiError(
-    'BAD_REQUEST',
-    `there are ${NAMESPACES_MAX} namespaces already, which is the most that weir keeps`,
-  );
+  return new ApiError('BAD_REQUEST', `the maximum of ${NAMESPACES_MAX} namespaces is reached`);
 }

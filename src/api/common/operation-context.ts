@@ -1,4 +1,4 @@
-/** What a handler of an operation works with, on the main thread. */
+/** What a handler of an operation gets, on the main thread. */
 
 import type { Permissions } from '../../auth/permissions.ts';
 import type { Policy } from '../../policies/policy.ts';
@@ -6,31 +6,30 @@ import type { AuditDetails } from '../../registry/audit-entries.ts';
 import type { Registry } from '../../registry/registry.ts';
 import type { Store } from '../../registry/store/store.ts';
 
-/** What an operation is done with. */
 export interface OperationContext {
   registry: Registry;
-  /** Those of the key of the request. */
+  /** Of the request's key. */
   permissions: Permissions;
   nowMs: () => number;
   gateways: GatewayInfo;
   auditLog: AuditLog;
-  /** Notes a change that was made, by the key of the request, in the audit log. */
+  /** Adds an entry by the request's key to the audit log. */
   audit: (details: AuditDetails) => void;
 }
 
-/** What of the store the registry does not hold. */
+/** The part of the store that the registry does not keep in memory. */
 export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;
 
-/** What gateways are served by, and where. */
+/** The policies of gateways, and where gateways send checks without a key. */
 export interface GatewayInfo {
   policies: () => readonly Policy[];
   addresses: GatewayAddresses;
 }
 
-/** @returns what the 200 holds. @throws ApiError */
-export type OperationHandler = (job: OperationContext, input: unknown) => object;
+/** @returns the object of the 200 response. @throws ApiError */
+export type OperationHandler = (context: OperationContext, input: unknown) => object;
 
-/** Where gateways ask without a key, if anywhere. */
+/** Where weir listens for gateways: both are undefined without such a listener. */
 export interface GatewayAddresses {
   host: string;
   port: number | undefined;

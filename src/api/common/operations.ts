@@ -1,7 +1,6 @@
 /**
- * The operations that the main thread does: all that do not touch a counter. Acceptors hand them
- * over as they came, body or query unread, with the id of the key that they carry; `service.ts`
- * does them.
+ * The operations that the main thread executes (`service.ts`): all that touch no counter. Acceptors
+ * forward the raw body or query of a request, with the id of its key.
  */
 
 import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../../core/constants.ts';
@@ -11,11 +10,11 @@ import type { Version } from './versions.ts';
 interface OperationSpec {
   version: Version;
   method: 'GET' | 'POST';
-  /** Whether it may change something, and so has to wait for its turn. */
+  /** Whether it may change something, and so waits for the writer. */
   isWrite: boolean;
   /** The largest body of a POST. */
   maxBytes: number;
-  /** What a request counts while it waits, beside its body: about what an answer has. */
+  /** About the bytes of a response, which count against the bound of pending operations. */
   responseBytesEstimate: number;
 }
 
@@ -43,7 +42,7 @@ const readV2: OperationSpec = {
   responseBytesEstimate: LARGE_RESPONSE_BYTES,
 };
 
-/** By name: the path is / and the version, / and the name. */
+/** By name; the path is `/<version>/<name>`. */
 export const OPERATIONS = {
   'ratelimits.setOverride': writeV1,
   'ratelimits.getOverride': readV1,
@@ -70,7 +69,7 @@ export function operationPath(name: OperationName): string {
   return `/${OPERATIONS[name].version}/${name}`;
 }
 
-/** An operation on its way from an acceptor to the main thread. */
+/** What an acceptor forwards to the main thread. */
 export interface OperationRequest {
   operation: OperationName;
   keyId: string;
@@ -78,7 +77,7 @@ export interface OperationRequest {
   input: Uint8Array | string;
 }
 
-/** What came of it: what its answer holds, or an error; one without a code is one of ours. */
+/** The JSON object of the response, or an error, which is internal if it has no code. */
 export type OperationResult =
   | { body: string }
   | {

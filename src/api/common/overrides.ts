@@ -1,7 +1,7 @@
 /**
- * What is done to overrides, whatever the version that asks: who may do it, and what it does to the
- * registry. On the main thread. Failures are ApiErrors, in the order 400, 403, 404; one that is
- * thrown in the middle is taken back by whoever called.
+ * The operations on overrides that both versions of the API share: permissions, and changes of the
+ * registry. On the main thread. Failures are ApiErrors, in the order 400, 403, 404. The caller rolls
+ * back what a failed operation has changed so far.
  */
 
 import type { NamespaceAction } from '../../auth/permissions.ts';
@@ -25,10 +25,9 @@ import {
 } from './namespace-reference.ts';
 import type { OperationContext } from './operation-context.ts';
 
-/** What an override says. */
 type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 
-/** Creates an override, or replaces what it says; its id stays. With entries in the audit log. */
+/** Creates an override, or replaces its values under the same id. Writes the audit log. */
 export function setOverride(
   context: OperationContext,
   reference: NamespaceReference,
@@ -41,7 +40,7 @@ export function setOverride(
   return override;
 }
 
-/** The same for an import, which has one entry for all that it does. */
+/** Sets an override without entries in the audit log: an import has one entry for all. */
 export function putOverride(
   context: OperationContext,
   reference: NamespaceReference,
@@ -50,9 +49,9 @@ export function putOverride(
 ) {
   const { registry, nowMs } = context;
   requireWildcardsMax('identifier', identifier);
-  const known = resolveScope(context, reference, 'set_override');
-  const newNamespace = known === undefined ? createNamespace(context, reference) : undefined;
-  const scope = known ?? newNamespace!.id;
+  const existing = resolveScope(context, reference, 'set_override');
+  const newNamespace = existing === undefined ? createNamespace(context, reference) : undefined;
+  const scope = existing ?? newNamespace!.id;
   const before = registry.override(scope, identifier);
   if (before === undefined) requireOverrideCapacity(registry, scope, identifier);
   else if (hasSameValues(before, values)) return { override: before, before, newNamespace };
@@ -71,7 +70,7 @@ export function removeOverride(
   context.audit(overrideChange(context.registry, override, undefined));
 }
 
-/** @param identifier the text of the pattern */
+/** @param identifier the identifier or pattern exactly as it was set */
 export function findOverride(
   context: OperationContext,
   reference: NamespaceReference,
@@ -103,8 +102,8 @@ function hasSameValues(before: Override, { limit, durationMs, isAsync }: Overrid
 }
 
 /**
- * The id of the namespace, or the pattern of names, that a request is about.
- * @returns undefined where no namespace has the name
+ * The scope of overrides that a request names: the id of a namespace, or a pattern of names.
+ * @returns undefined when no namespace has the name
  */
 function resolveScope(
   { registry, permissions }: OperationContext,
@@ -141,10 +140,10 @@ function createNamespace(
 function requireWildcardsMax(field: string, pattern: string): void {
   const stars = countStars(pattern);
   if (stars <= WILDCARDS_PER_TEXT_MAX) return;
-  const takes = `at most ${WILDCARDS_PER_TEXT_MAX} wildcards "*"`;
-  throw new ApiError('BAD_REQUEST', `"${field}" must have ${takes}; got ${stars}`, {
+  const accepted = `at most ${WILDCARDS_PER_TEXT_MAX} wildcards "*"`;
+  throw new ApiError('BAD_REQUEST', `"${field}" must have ${accepted}; got ${stars}`, {
     location: `body.${field}`,
-    fix: `give ${takes}`,
+    fix: `give ${accepted}`,
   });
 }
 
@@ -155,8 +154,5 @@ function requireOverrideCapacity(registry: Registry, scope: string, identifier: 
     ? ([wildcard, WILDCARD_OVERRIDES_MAX, 'with a wildcard'] as const)
     : ([exact, EXACT_OVERRIDES_MAX, 'without a wildcard'] as const);
   if (count < most) return;
-  throw new ApiError(
-    'BAD_REQUEST',
-    `there are ${most} overrides ${kind} already, which is the most that weir keeps`,
-  );
+  throw new ApiError('BAD_REQUEST', `the maximum of ${most} overrides ${kind} is reached`);
 }

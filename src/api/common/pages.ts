@@ -1,18 +1,18 @@
 /**
- * Lists in pages. Records are listed in the order of their rows, in which they came and which never
- * changes; a cursor is the row of the last one. So a list that changes while it is read shows each
+ * Pages of lists. Records are listed by row, in the order of their creation; a cursor is the row of
+ * the last record of a page. So a client that lists while records are added or removed gets every
  * record that stays exactly once.
  */
 
 import Type from 'typebox';
 import { integer } from '../../core/schema.ts';
 
-/** Fields of a query that asks for a page. */
+/** The fields of a request for a page. */
 export function pageFields(itemsMax: number) {
   return {
     limit: Type.Optional(integer(1, itemsMax)),
     cursor: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,15}$', takes: 'the cursor of the page before' }),
+      Type.String({ pattern: '^[0-9]{1,15}$', accepts: 'the cursor of the previous page' }),
     ),
   };
 }
@@ -22,7 +22,7 @@ interface PageRequest {
   cursor?: string;
 }
 
-/** @param defaultLimit items of a page that does not say how many */
+/** @param defaultLimit items of a page without `limit` */
 export function pageOf<T extends { row: number }>(
   records: Iterable<T>,
   request: PageRequest,
@@ -30,7 +30,7 @@ export function pageOf<T extends { row: number }>(
 ) {
   const { limit = defaultLimit, cursor } = request;
   const after = cursor === undefined ? Number.NEGATIVE_INFINITY : Number(cursor);
-  // The page and one more, kept sorted: nearly all come in order, and behind it.
+  // The page and one more item, sorted by insertion: nearly all records come in order.
   const items: T[] = [];
   let total = 0;
   for (const item of records) {
@@ -40,9 +40,9 @@ export function pageOf<T extends { row: number }>(
       if (item.row > items[limit].row) continue;
       items.pop();
     }
-    let place = items.length;
-    while (place > 0 && items[place - 1].row > item.row) place--;
-    items.splice(place, 0, item);
+    let index = items.length;
+    while (index > 0 && items[index - 1].row > item.row) index--;
+    items.splice(index, 0, item);
   }
   if (items.length <= limit) return { items, rest: { total } };
   items.pop();

@@ -1,7 +1,7 @@
 /**
- * The ids of requests: they name a request in its response and in the log, and are not secret. A
- * thread has a random prefix and counts: random bytes for each request would take longer than its
- * decision.
+ * The ids of requests, which name a request in its response and in the log. They are not secret. An
+ * id is a random prefix of the thread and a count: random bytes for each request would take longer
+ * than the decision.
  */
 
 import { makeId } from '../../core/ids.ts';
@@ -16,7 +16,7 @@ export class RequestIds {
     return this.#prefix + this.#count++;
   }
 
-  /** Writes the next one. */
+  /** Writes the next id. */
   writeNext(writer: BodyWriter): void {
     writer.writeFragment(this.#prefixFragment);
     writer.writeInteger(this.#count++);

@@ -1,6 +1,6 @@
 /**
- * The two versions of the API, where all operations of one differ from those of the other: how an
- * error looks, and what an answer is wrapped in. What they do is the same service.
+ * The two versions of the API, in what all their operations differ: the format of errors, and the
+ * envelope of responses.
  */
 
 import {
@@ -15,12 +15,12 @@ export type Version = 'v1' | 'v2';
 export type ByVersion<T> = Readonly<Record<Version, T>>;
 
 export interface ResponseFormat {
-  /** The code by which an error is answered and counted. */
+  /** The code of an error in the response and in the metrics. */
   errorCode(error: ApiError): ErrorCode;
-  /** The body of an error. @param docs a link to the page of its code */
+  /** The body of an error response. @param docs URL of the page about its code */
   errorBody(error: ApiError, code: ErrorCode, docs: string, requestId: string): string;
-  /** The body of a 200, from the object that an operation answers, as text. */
-  successBody(text: string, requestId: string): string;
+  /** The body of a 200 response. @param json the object that an operation returned */
+  successBody(json: string, requestId: string): string;
 }
 
 const v1: ResponseFormat = {
@@ -28,11 +28,11 @@ const v1: ResponseFormat = {
   errorBody: ({ message }, code, docs, requestId) => {
     return JSON.stringify({ error: { code, docs, message, requestId } });
   },
-  successBody: (text) => text,
+  successBody: (json) => json,
 };
 
 const v2: ResponseFormat = {
-  // A request whose header holds no key is at fault itself; a key that is none is not.
+  // v2 answers 400 for a malformed header Authorization, and 401 only for an invalid key.
   errorCode: ({ code, faultLocation }) => {
     return faultLocation?.location === AUTHORIZATION_LOCATION ? 'BAD_REQUEST' : code;
   },
@@ -44,12 +44,12 @@ const v2: ResponseFormat = {
     const error = { title, detail: message, status, type: docs, ...errors };
     return JSON.stringify({ meta: { requestId }, error });
   },
-  successBody: (text, requestId) => `{"meta":{"requestId":"${requestId}"},${text.slice(1)}`,
+  successBody: (json, requestId) => `{"meta":{"requestId":"${requestId}"},${json.slice(1)}`,
 };
 
 export const RESPONSE_FORMATS: ByVersion<ResponseFormat> = { v1, v2 };
 
-/** The version that a path is of, or would be. */
+/** The version of a path, whether or not the path exists. */
 export function versionOf(path: string): Version {
   return path.startsWith('/v2/') ? 'v2' : 'v1';
 }

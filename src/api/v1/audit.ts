@@ -1,21 +1,24 @@
-/** What a client may read of the audit log. weir's own. On the main thread, from the store. */
+/**
+ * The operation that lists the audit log, from the store, on the main thread. v1 of Unkey's API does
+ * not have it.
+ */
 
 import Type from 'typebox';
 import { PAGE_MAX } from '../../core/constants.ts';
-import { createValidator } from '../../core/schema.ts';
+import { createValidator, QUERY } from '../../core/schema.ts';
 import { publicEntry } from '../../registry/audit-entries.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import { pageFields } from '../common/pages.ts';
 
-const validator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+const validator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
 
 /** The newest entries first; a cursor is the id of the last entry of the page before. */
 export const listAudit: OperationHandler = ({ permissions, auditLog }, input) => {
   const { limit = PAGE_MAX, cursor } = validator.validate(input);
   permissions.requireGlobal('read_audit');
   const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
-  const found = auditLog.readAudit(below, limit + 1);
-  const page = found.slice(0, limit);
-  const next = found.length > limit ? { cursor: String(page[limit - 1].row) } : {};
+  const entries = auditLog.readAudit(below, limit + 1);
+  const page = entries.slice(0, limit);
+  const next = entries.length > limit ? { cursor: String(page[limit - 1].row) } : {};
   return { entries: page.map(publicEntry), ...next, total: auditLog.auditCount };
 };

@@ -17,11 +17,11 @@ import type { Namespace } from '../../core/namespace.ts';
 import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
 import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
-import { parseBody } from '../common/json.ts';
+import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
 
-const JSON_OBJECT = { takes: 'a JSON object' };
+const JSON_OBJECT = { accepts: 'a JSON object' };
 const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 /** The identifier, as a check of either version names it. */
 const counterFields = {
@@ -78,9 +78,9 @@ export function readRefund(
 
 /** @param durationMs that of the counter */
 export function resetMismatch(reset: number, durationMs: number): ApiError {
-  const takes = 'the "reset" in the response to a check with this duration, a multiple of it';
-  const message = `"reset" must be ${takes}; got ${reset} for ${durationMs} ms`;
-  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${takes}` });
+  const accepts = 'the "reset" in the response to a check with this duration, a multiple of it';
+  const message = `"reset" must be ${accepts}; got ${reset} for ${durationMs} ms`;
+  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${accepts}` });
 }
 
 /** @param bytes the complete body */

@@ -1,6 +1,7 @@
 /**
- * The operations on API keys. A key is shown once, when it is made; what is kept is its digest. A
- * key grants no more than it has. Failures are ApiErrors, in the order 400, 403, 404, 409.
+ * The operations on API keys, on the main thread. The response of `keys.create` is the only place
+ * that shows a key; the store has its digest. A key can create only keys whose permissions it has.
+ * Failures are ApiErrors, in the order 400, 403, 404, 409.
  */
 
 import Type from 'typebox';
@@ -24,7 +25,7 @@ import {
 } from '../../core/constants.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
-import { createValidator, integer, text } from '../../core/schema.ts';
+import { createValidator, integer, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
 import { keyCreation, keyRevocation } from '../../registry/audit-entries.ts';
 import type { Registry } from '../../registry/registry.ts';
 import { isoTime } from '../../shared-memory/clock.ts';
@@ -32,28 +33,26 @@ import { namespaceNotFound } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
 
-const JSON_OBJECT = { takes: 'a JSON object' };
-
 const createKeyValidator = createValidator(
   Type.Object(
     {
       name: text(1, KEY_NAME_MAX_CHARACTERS),
-      permissions: Type.Array(Type.String({ takes: 'a permission' }), {
+      permissions: Type.Array(Type.String({ accepts: 'a permission' }), {
         minItems: 1,
         maxItems: PERMISSIONS_MAX,
-        takes: `an array of 1 to ${PERMISSIONS_MAX} permissions`,
+        accepts: `an array of 1 to ${PERMISSIONS_MAX} permissions`,
       }),
       expires: Type.Optional(integer(1, AMOUNT_MAX, 'a Unix time in ms, an integer')),
     },
     JSON_OBJECT,
   ),
 );
-const listKeysValidator = createValidator(Type.Object(pageFields(PAGE_MAX), { takes: 'a query' }));
+const listKeysValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
 const revokeKeyValidator = createValidator(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT));
 
 /**
- * A key as a request, or the command line, wants it.
- * @param namespaceIdOf finds the id of a namespace by name, for an error
+ * Makes a key for a request or for the command line.
+ * @param namespaceIdOf the id of a namespace by name, for error messages
  * @throws ApiError (400)
  */
 export function newKey(
@@ -64,8 +63,8 @@ export function newKey(
   const { name, permissions, expires } = createKeyValidator.validate(input);
   requireValidPermissions(permissions, namespaceIdOf);
   if (expires !== undefined && expires <= nowMs) {
-    const got = `${expires}, which is ${isoTime(expires)}`;
-    const message = `"expires" must be a Unix time in ms, in the future; got ${got}`;
+    const received = `${expires}, which is ${isoTime(expires)}`;
+    const message = `"expires" must be a Unix time in ms, in the future; got ${received}`;
     throw new ApiError('BAD_REQUEST', message);
   }
   const key = makeKey();
@@ -87,9 +86,9 @@ export const createKey: OperationHandler = ({ registry, permissions, nowMs, audi
 };
 
 export const listKeys: OperationHandler = ({ registry, permissions }, input) => {
-  const asked = listKeysValidator.validate(input);
+  const request = listKeysValidator.validate(input);
   permissions.requireGlobal('keys.read');
-  const { items, rest } = pageOf(registry.keys(), asked, PAGE_MAX);
+  const { items, rest } = pageOf(registry.keys(), request, PAGE_MAX);
   const keys = items.map(({ id: keyId, name, permissions, createdMs, expiresMs }) => {
     const expires = expiresMs === null ? {} : { expires: expiresMs };
     return { keyId, name, permissions, createdAt: createdMs, ...expires };
@@ -101,18 +100,19 @@ export const revokeKey: OperationHandler = ({ registry, permissions, nowMs, audi
   const { keyId } = revokeKeyValidator.validate(input);
   permissions.requireGlobal('keys.revoke');
   const key = registry.key(keyId);
-  // The id is not repeated: it may be a key, by mistake.
-  if (key === undefined) throw new ApiError('NOT_FOUND', 'there is no key of that id');
+  // The error does not repeat the id: the client may have sent a key by mistake.
+  if (key === undefined) throw new ApiError('NOT_FOUND', 'there is no key with that id');
   if (!registry.isStored(key)) {
-    const message = `${keyId} is the key of WEIR_ROOT_KEY: take it out of the settings and restart`;
+    const message = `${keyId} is the key of WEIR_ROOT_KEY: remove the setting and restart`;
     throw new ApiError('CONFLICT', message);
   }
-  const ends = ({ expiresMs }: KeyRecord) => expiresMs ?? Number.POSITIVE_INFINITY;
-  const isRoot = (one: KeyRecord) => one.permissions.includes('*') && ends(one) > nowMs();
+  const expiryOf = ({ expiresMs }: KeyRecord) => expiresMs ?? Number.POSITIVE_INFINITY;
+  const isRoot = (record: KeyRecord) =>
+    record.permissions.includes('*') && expiryOf(record) > nowMs();
   const others = registry.keys().filter((other) => other !== key && isRoot(other));
-  if (isRoot(key) && !others.some((other) => ends(other) >= ends(key))) {
+  if (isRoot(key) && !others.some((other) => expiryOf(other) >= expiryOf(key))) {
     const which = others.length === 0 ? 'with the permission "*"' : 'with "*" that lasts so long';
-    const message = `${keyId} is the last key ${which}: create another one before`;
+    const message = `${keyId} is the last key ${which}: create another one first`;
     throw new ApiError('CONFLICT', message);
   }
   registry.removeKey(key);
@@ -121,8 +121,8 @@ export const revokeKey: OperationHandler = ({ registry, permissions, nowMs, audi
 };
 
 /**
- * Keeps a key, which may come from the command line as well.
- * @throws ApiError (400, 404) where there is no room for it, or no namespace that it names
+ * Adds a key to the registry, for a request or for the command line.
+ * @throws ApiError (400, 404) at the maximum of keys, or for a namespace that does not exist
  */
 export function addKey(registry: Registry, record: KeyRecord): void {
   for (const permission of record.permissions) {
@@ -133,41 +133,41 @@ export function addKey(registry: Registry, record: KeyRecord): void {
     throw namespaceNotFound({ id: read.namespaceId });
   }
   if (registry.keys().filter((key) => registry.isStored(key)).length >= KEYS_MAX) {
-    const message = `there are ${KEYS_MAX} keys already, which is the most that weir keeps`;
-    throw new ApiError('BAD_REQUEST', `${message}: revoke one`);
+    throw new ApiError('BAD_REQUEST', `the maximum of ${KEYS_MAX} keys is reached: revoke one`);
   }
   registry.addKey(record);
 }
 
-/** All permissions, for an error. */
+/** All permissions, for error messages. */
 const ACCEPTED_PERMISSIONS =
   `${['*', ...GLOBAL_PERMISSIONS].map((permission) => `"${permission}"`).join(', ')},` +
   ' "ratelimit.*.<action>" or "ratelimit.<namespaceId>.<action>", where <action> is' +
   ` ${NAMESPACE_ACTIONS.join(', ')} or, with * only, ${CREATE_ACTION}`;
 
-/** @throws ApiError (400) for the first text that is no permission */
+/** @throws ApiError (400) for the first invalid permission */
 function requireValidPermissions(
   granted: readonly string[],
   namespaceIdOf: (namespace: string) => string | undefined,
 ): void {
   for (const [i, permission] of granted.entries()) {
     if (readPermission(permission) !== false) continue;
-    const named = namespaceNameIn(permission);
-    const near = nearestPermission(permission);
-    const meant = near === undefined ? '' : `: did you mean ${near}?`;
-    const hint = named === undefined ? meant : `: ${namespaceIdHint(named, namespaceIdOf(named))}`;
-    const got = `${formatValue(permission)}${hint}`;
+    const name = namespaceNameIn(permission);
+    const nearest = nearestPermission(permission);
+    const suggestion = nearest === undefined ? '' : `: did you mean ${nearest}?`;
+    const hint =
+      name === undefined ? suggestion : `: ${namespaceIdHint(name, namespaceIdOf(name))}`;
+    const received = `${formatValue(permission)}${hint}`;
     throw new ApiError(
       'BAD_REQUEST',
-      `"permissions[${i}]" must be ${ACCEPTED_PERMISSIONS}; got ${got}`,
+      `"permissions[${i}]" must be ${ACCEPTED_PERMISSIONS}; got ${received}`,
     );
   }
 }
 
-/** What to write in place of the name of a namespace. */
+/** For a permission that names a namespace by its name. */
 function namespaceIdHint(name: string, id: string | undefined): string {
   const rule = `a namespace is named by its id, which begins with "${NAMESPACE_ID_PREFIX}"`;
   return id === undefined
-    ? `${rule} (weir namespaces list shows them)`
+    ? `${rule} (weir namespaces list shows the ids)`
     : `${rule}; the id of ${formatValue(name)} is "${id}"`;
 }

@@ -1,8 +1,7 @@
 /**
- * POST /v1/ratelimits.limit: may this identifier pass, by the fixed window? From the body to a
- * check that is in order, and from a decision to the answer's text; what decides is in `decide`.
- * Nothing is charged unless all of the body is in order and the key may do what it asks. Failures
- * are ApiErrors, in the order 400, 403, 404.
+ * POST /v1/ratelimits.limit, a check by the fixed window: reads a body to a valid check, and writes
+ * the body of the response from its decision. Nothing is counted unless the whole body is valid and
+ * the key has the permission. Failures are ApiErrors, in the order 400, 403, 404.
  */
 
 import Type from 'typebox';
@@ -18,17 +17,24 @@ import {
   RESOURCES_MAX,
 } from '../../core/constants.ts';
 import type { Decision } from '../../core/decision.ts';
-import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
+import {
+  createValidator,
+  flag,
+  integer,
+  JSON_OBJECT,
+  milliseconds,
+  text,
+} from '../../core/schema.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
 import { BodyWriter, encodeFragment, type TextFragment } from '../common/body-writer.ts';
 import { CheckRequest, type CheckRules } from '../common/check-request.ts';
-import { parseBody } from '../common/json.ts';
+import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 
 const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
 
-/** Unknown keys are ignored, as v1 has it; `null` is no way to leave a field out. */
+/** v1 ignores unknown fields. A `null` does not count as an absent field. */
 export const limitValidator = createValidator(
   Type.Object(
     {
@@ -38,18 +44,18 @@ export const limitValidator = createValidator(
       namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
       cost: Type.Optional(integer(0, AMOUNT_MAX)),
       async: Type.Optional(flag()),
-      meta: Type.Optional(Type.Object({}, { takes: 'an object' })),
+      meta: Type.Optional(Type.Object({}, { accepts: 'an object' })),
       resources: Type.Optional(
         Type.Array(
           Type.Object(
             { type: resourceText(), id: resourceText(), name: resourceText() },
-            { takes: 'an object with the texts "type", "id" and "name"' },
+            { accepts: 'an object with the texts "type", "id" and "name"' },
           ),
-          { maxItems: RESOURCES_MAX, takes: `an array of at most ${RESOURCES_MAX} objects` },
+          { maxItems: RESOURCES_MAX, accepts: `an array of at most ${RESOURCES_MAX} objects` },
         ),
       ),
     },
-    { takes: 'a JSON object' },
+    JSON_OBJECT,
   ),
 );
 
@@ -60,7 +66,7 @@ const CHECK_RULES: CheckRules = {
   durationMaxMs: DURATION_MAX_MS,
 };
 
-/** Reads the checks of a thread, each into the same object. */
+/** Reads the checks of a thread, all into one object that the next check overwrites. */
 export class CheckReaderV1 {
   readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
@@ -76,8 +82,9 @@ export class CheckReaderV1 {
   read(key: Key, bytes: ArrayBuffer | Uint8Array): CheckRequest {
     const check = this.#check;
     const namespaces = this.#namespaces;
-    const isTaken = this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
-    if (!isTaken) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
+    const isScanned =
+      this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
+    if (!isScanned) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
     const { namespaceIdOrName, cost } = check;
     check.namespace =
       namespaces.find(key, 'limit', namespaceIdOrName, false) ??
@@ -91,13 +98,13 @@ const RESET = encodeFragment(',"reset":');
 const END = encodeFragment('}');
 const RESPONSE_BYTES = 128;
 
-/** Answers of one kind. Before and behind `remaining` only what has changed is written anew. */
+/** The last allowed or denied response: only the parts that differ are written again. */
 class ResponseBodyCache {
   readonly #writer = new BodyWriter(RESPONSE_BYTES);
   readonly #prefix: TextFragment;
   #limit = -1;
   #reset = -1;
-  /** Where the last `remaining` began and ended, and the answer did. */
+  /** Offsets of the last `remaining`, and of the end of the body. */
   #remainingFrom = 0;
   #remainingTo = -1;
   #end = 0;
@@ -134,8 +141,8 @@ class ResponseBodyCache {
 const allowedBody = new ResponseBodyCache(encodeFragment('{"success":true,"limit":'));
 const deniedBody = new ResponseBodyCache(encodeFragment('{"success":false,"limit":'));
 
-/** The body of the 200. */
+/** The body of the 200 response, valid until the next one is written. */
 export function writeResponseV1({ limit }: Check, decision: Decision): Uint8Array {
-  const answer = decision.allowed ? allowedBody : deniedBody;
-  return answer.write(limit, decision.remaining, decision.reset);
+  const body = decision.allowed ? allowedBody : deniedBody;
+  return body.write(limit, decision.remaining, decision.reset);
 }

@@ -1,6 +1,6 @@
 /**
- * The operations of v1 on overrides and namespaces: what each takes and how its answer looks.
- * Import, export and the list of namespaces are weir's own. On the main thread.
+ * The operations of v1 on overrides and namespaces: the fields of their requests and responses. On
+ * the main thread. v1 of Unkey's API does not have import, export and the list of namespaces.
  */
 
 import Type, { type Static } from 'typebox';
@@ -15,7 +15,15 @@ import {
   PAGE_MAX,
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
-import { createValidator, flag, integer, milliseconds, text } from '../../core/schema.ts';
+import {
+  createValidator,
+  flag,
+  integer,
+  JSON_OBJECT,
+  milliseconds,
+  QUERY,
+  text,
+} from '../../core/schema.ts';
 import { isPattern } from '../../overrides/pattern.ts';
 import { overridesImport } from '../../registry/audit-entries.ts';
 import type { Override } from '../../registry/registry.ts';
@@ -34,12 +42,8 @@ const namespaceFields = {
   namespaceId: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
   namespaceName: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
 };
-/** The text of an identifier or of a pattern, to find an override by. */
-const identifierText = () => text(0, IDENTIFIER_MAX_CHARACTERS);
-const JSON_OBJECT = { takes: 'a JSON object' };
-const QUERY = { takes: 'a query' };
 
-/** v1 has no short identifiers and no limit of 0; an import takes what v2 has set as well. */
+/** v1 sets no short identifiers and no limit of 0, which an import accepts since v2 sets them. */
 const overrideSchema = (identifierMin: number, limitMin: number) => {
   const fields = {
     identifier: text(identifierMin, IDENTIFIER_MAX_CHARACTERS),
@@ -50,7 +54,11 @@ const overrideSchema = (identifierMin: number, limitMin: number) => {
   };
   return Type.Object(fields, JSON_OBJECT);
 };
-const overrideSelectorFields = { ...namespaceFields, identifier: identifierText() };
+/** The identifier or pattern exactly as it was set. */
+const overrideSelectorFields = {
+  ...namespaceFields,
+  identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
+};
 
 const setValidator = createValidator(overrideSchema(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
 const itemValidator = createValidator(overrideSchema(1, 0), 'an override');
@@ -64,56 +72,48 @@ const namespacesValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QU
 const importValidator = createValidator(
   Type.Object(
     {
-      // Each is looked at by itself, for an error that names it.
-      overrides: Type.Array(Type.Unknown(), { takes: 'an array of overrides' }),
+      // Validated one by one, for errors with the index of the item.
+      overrides: Type.Array(Type.Unknown(), { accepts: 'an array of overrides' }),
       dryRun: Type.Optional(flag()),
     },
     JSON_OBJECT,
   ),
 );
 
-export const setOverride: OperationHandler = (job, input) => {
+export const setOverride: OperationHandler = (context, input) => {
   const body = setValidator.validate(input);
-  return {
-    overrideId: setAndAudit(
-      job,
-      namespaceReferenceOf(body),
-      body.identifier,
-      overrideValuesOf(body),
-    ).id,
-  };
+  const reference = namespaceReferenceOf(body);
+  const override = setAndAudit(context, reference, body.identifier, overrideValuesOf(body));
+  return { overrideId: override.id };
 };
 
-export const getOverride: OperationHandler = (job, input) => {
-  const asked = getValidator.validate(input);
-  return toResponseItem(findOverride(job, namespaceReferenceOf(asked), asked.identifier));
+export const getOverride: OperationHandler = (context, input) => {
+  const query = getValidator.validate(input);
+  return toResponseItem(findOverride(context, namespaceReferenceOf(query), query.identifier));
 };
 
-export const deleteOverride: OperationHandler = (job, input) => {
-  const asked = deleteValidator.validate(input);
-  removeOverride(job, namespaceReferenceOf(asked), asked.identifier);
+export const deleteOverride: OperationHandler = (context, input) => {
+  const body = deleteValidator.validate(input);
+  removeOverride(context, namespaceReferenceOf(body), body.identifier);
   return {};
 };
 
-export const listOverrides: OperationHandler = (job, input) => {
-  const asked = listValidator.validate(input);
-  const { items, rest } = pageOf(
-    overridesInScope(job, namespaceReferenceOf(asked)),
-    asked,
-    PAGE_MAX,
-  );
+export const listOverrides: OperationHandler = (context, input) => {
+  const query = listValidator.validate(input);
+  const overrides = overridesInScope(context, namespaceReferenceOf(query));
+  const { items, rest } = pageOf(overrides, query, PAGE_MAX);
   return { overrides: items.map(toResponseItem), ...rest };
 };
 
-/** All overrides of all namespaces, each as an import takes it. */
+/** All overrides of all namespaces, each in the form that an import accepts. */
 export const exportOverrides: OperationHandler = ({ registry, permissions }, input) => {
-  const asked = exportValidator.validate(input);
+  const query = exportValidator.validate(input);
   permissions.require('read_override', undefined);
-  const { items, rest } = pageOf(registry.overrides(), asked, EXPORT_PAGE_MAX);
+  const { items, rest } = pageOf(registry.overrides(), query, EXPORT_PAGE_MAX);
   const overrides = items.map((override) => {
     const { id: _, ...fields } = toResponseItem(override);
     const namespaceName = registry.namespaceOf(override);
-    // The name of a namespace that looks like a pattern would be taken for one.
+    // An import would read the name of a namespace that contains a star as a pattern.
     const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
     return { ...(isAmbiguous ? { namespaceId: override.scope } : { namespaceName }), ...fields };
   });
@@ -121,59 +121,61 @@ export const exportOverrides: OperationHandler = ({ registry, permissions }, inp
 };
 
 /** Sets many overrides, all or none. */
-export const importOverrides: OperationHandler = (job, input) => {
+export const importOverrides: OperationHandler = (context, input) => {
   const { overrides, dryRun = false } = importValidator.validate(input);
-  const done = { created: 0, updated: 0, unchanged: 0 };
-  const { registry } = job;
+  const counts = { created: 0, updated: 0, unchanged: 0 };
+  const { registry } = context;
   const { journalLength } = registry;
   const bodies = overrides.map((item, i) => withItemIndex(i, () => itemValidator.validate(item)));
-  const changed = new Set<string>();
+  const changedNamespaces = new Set<string>();
   bodies.forEach((body, i) => {
     const put = () =>
-      putOverride(job, namespaceReferenceOf(body), body.identifier, overrideValuesOf(body));
+      putOverride(context, namespaceReferenceOf(body), body.identifier, overrideValuesOf(body));
     const { override, before } = withItemIndex(i, put);
     if (override === before) {
-      done.unchanged++;
+      counts.unchanged++;
       return;
     }
-    done[before === undefined ? 'created' : 'updated']++;
-    changed.add(registry.namespaceOf(override));
+    counts[before === undefined ? 'created' : 'updated']++;
+    changedNamespaces.add(registry.namespaceOf(override));
   });
   if (dryRun) registry.rollBack(journalLength);
-  else if (changed.size > 0) job.audit(overridesImport(changed, done));
-  return { ...done, dryRun };
+  else if (changedNamespaces.size > 0) {
+    context.audit(overridesImport(changedNamespaces, counts));
+  }
+  return { ...counts, dryRun };
 };
 
 export const listNamespaces: OperationHandler = ({ registry, permissions }, input) => {
-  const asked = namespacesValidator.validate(input);
+  const query = namespacesValidator.validate(input);
   if (!permissions.mayInSomeNamespace('read_namespace'))
     permissions.require('read_namespace', undefined);
   const visible = registry.namespaces().filter(({ id }) => permissions.may('read_namespace', id));
-  const { items, rest } = pageOf(visible, asked, PAGE_MAX);
+  const { items, rest } = pageOf(visible, query, PAGE_MAX);
   return { namespaces: items.map(({ id, name }) => ({ id, name })), ...rest };
 };
 
-type SetBody = Static<typeof setValidator.schema>;
+type SetBody = Static<ReturnType<typeof overrideSchema>>;
 
 function overrideValuesOf({ limit, duration: durationMs, async: isAsync = false }: SetBody) {
   return { limit, durationMs, isAsync };
 }
 
-/** Where a request names both, the id decides. */
+/** In a request with both, the id has precedence. */
 function namespaceReferenceOf(
   body: Pick<SetBody, keyof typeof namespaceFields>,
 ): NamespaceReference {
   const { namespaceId: id, namespaceName: name } = body;
   if (id !== undefined) return { id };
   if (name !== undefined) return { name, field: 'namespaceName' };
-  throw new ApiError('BAD_REQUEST', 'one of "namespaceId" and "namespaceName" must be given');
+  throw new ApiError('BAD_REQUEST', '"namespaceId" or "namespaceName" is required');
 }
 
 function toResponseItem({ id, identifier, limit, durationMs, isAsync }: Override) {
   return { id, identifier, limit, duration: durationMs, async: isAsync };
 }
 
-/** Says of an error in which item of an import it is. */
+/** Adds the index of the item to the errors of an import. */
 function withItemIndex<T>(index: number, action: () => T): T {
   try {
     return action();

@@ -1,9 +1,8 @@
 /**
- * POST /v2/ratelimit.limit and /v2/ratelimit.multiLimit: may this identifier pass, by the sliding
- * window; and may all of these, or none? From the body to checks that are in order, and from
- * decisions to the answer's text. Nothing is charged, and no namespace is made, unless all of the
- * body is in order and the key may do what it asks. Failures are ApiErrors, in the order 400, 403,
- * 404.
+ * POST /v2/ratelimit.limit and /v2/ratelimit.multiLimit, one check by the sliding window or a batch
+ * of them: reads a body to valid checks, and writes the body of the response from their decisions.
+ * Nothing is counted, and no namespace is created, unless the whole body is valid and the key has
+ * the permissions. Failures are ApiErrors, in the order 400, 403, 404.
  */
 
 import Type from 'typebox';
@@ -22,12 +21,18 @@ import type { Decision } from '../../core/decision.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
-import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import {
+  createStrictValidator,
+  integer,
+  JSON_OBJECT,
+  milliseconds,
+  text,
+} from '../../core/schema.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD, UNSUPPORTED } from '../common/body-scanner.ts';
 import { type BodyWriter, encodeFragment } from '../common/body-writer.ts';
 import { CheckRequest, type CheckRules } from '../common/check-request.ts';
-import { parseBody } from '../common/json.ts';
+import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import type { RequestIds } from '../common/request-ids.ts';
 
@@ -39,7 +44,7 @@ const CheckSchema = Type.Object(
     duration: milliseconds(DURATION_MIN_MS, V2_DURATION_MAX_MS),
     cost: Type.Optional(integer(0, AMOUNT_MAX)),
   },
-  { takes: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 export const limitValidator = createStrictValidator(CheckSchema);
@@ -52,7 +57,7 @@ const CHECK_RULES: CheckRules = {
   durationMaxMs: V2_DURATION_MAX_MS,
 };
 
-/** Reads the checks of a thread, each into the same object as the one of its number before. */
+/** Reads the checks of a thread, by index into objects that the next request overwrites. */
 export class CheckReaderV2 {
   readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
@@ -71,8 +76,9 @@ export class CheckReaderV2 {
   read(key: Key, bytes: ArrayBuffer | Uint8Array): CheckRequest {
     const check = this.#checks[0];
     const namespaces = this.#namespaces;
-    const isTaken = this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
-    if (!isTaken) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
+    const isScanned =
+      this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
+    if (!isScanned) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
     const { namespaceIdOrName, cost } = check;
     check.namespace =
       namespaces.find(key, 'limit', namespaceIdOrName) ??
@@ -80,27 +86,24 @@ export class CheckReaderV2 {
     return check;
   }
 
-  /**
-   * The checks of one request.
-   * @param bytes the complete body
-   */
+  /** @param bytes the complete body */
   readMany(key: Key, bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] {
     const checks = this.#scanMany(bytes) ?? this.#parseMany(bytes);
     const namespaces = this.#namespaces;
-    let at = 0;
+    let index = 0;
     try {
-      // A 403 for any of them comes before a 404 for another.
+      // A 403 for any check has precedence over a 404 for another.
       const mayAll = key.permissions.mayLimitAnywhere;
-      for (at = 0; at < checks.length && !mayAll; at++) {
-        namespaces.requirePermission(key, 'limit', checks[at].namespaceIdOrName);
+      for (index = 0; index < checks.length && !mayAll; index++) {
+        namespaces.requirePermission(key, 'limit', checks[index].namespaceIdOrName);
       }
       const missing: number[] = [];
       const created = new Set<string>();
       let last: string | undefined;
       let namespace: Namespace | undefined;
-      for (at = 0; at < checks.length; at++) {
-        const check = checks[at];
-        // Most name the same: to compare is less than to look up.
+      for (index = 0; index < checks.length; index++) {
+        const check = checks[index];
+        // Most checks of a batch name the same namespace, and comparing costs less than a look-up.
         if (check.namespaceIdOrName !== last)
           namespace = namespaces.find(key, 'limit', check.namespaceIdOrName);
         last = check.namespaceIdOrName;
@@ -108,49 +111,49 @@ export class CheckReaderV2 {
           check.namespace = namespace;
           continue;
         }
-        missing.push(at);
+        missing.push(index);
         if (check.cost === 0) continue;
         created.add(check.namespaceIdOrName);
         namespaces.requireCapacity(created);
       }
-      for (at of missing) {
-        const check = checks[at];
+      for (index of missing) {
+        const check = checks[index];
         check.namespace = namespaces.getOrCreate(check.namespaceIdOrName, check.cost !== 0);
       }
       return checks;
     } catch (error) {
-      throw error instanceof ApiError ? error.forListItem('', at) : error;
+      throw error instanceof ApiError ? error.forListItem('', index) : error;
     }
   }
 
-  /** @returns undefined for what it leaves to the schema */
+  /** @returns undefined for a body that `#parseMany` has to read */
   #scanMany(bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] | undefined {
-    const scan = this.#scanner;
-    const length = scan.load(bytes);
-    let at = scan.firstItem();
-    for (let count = 0; at !== UNSUPPORTED && count < MULTI_LIMIT_MAX; at = scan.nextItem(at)) {
-      at = scan.scanObject(at);
-      if (at === UNSUPPORTED || !this.#checks[count++].setFromScan(scan, CHECK_RULES))
+    const scanner = this.#scanner;
+    const length = scanner.load(bytes);
+    let at = scanner.firstItem();
+    for (let count = 0; at !== UNSUPPORTED && count < MULTI_LIMIT_MAX; at = scanner.nextItem(at)) {
+      at = scanner.scanObject(at);
+      if (at === UNSUPPORTED || !this.#checks[count++].setFromScan(scanner, CHECK_RULES))
         return undefined;
-      if (scan.isEndOfList(at, length)) return this.#checks.slice(0, count);
+      if (scanner.isEndOfList(at, length)) return this.#checks.slice(0, count);
     }
     return undefined;
   }
 
   #parseMany(bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] {
     const items = parseBody(bytes, MULTI_LIMIT_VALUES_MAX);
-    const takes = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
+    const accepted = `an array of 1 to ${MULTI_LIMIT_MAX} checks`;
     if (!Array.isArray(items) || items.length < 1 || items.length > MULTI_LIMIT_MAX) {
-      const message = `the body must be ${takes}; got ${formatValue(items)}`;
-      throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: `give ${takes}` });
+      const message = `the body must be ${accepted}; got ${formatValue(items)}`;
+      throw new ApiError('BAD_REQUEST', message, { location: 'body', fix: `give ${accepted}` });
     }
     let end = 0;
-    return items.map((item, number) => {
-      const check = this.#checks[number];
+    return items.map((item, index) => {
+      const check = this.#checks[index];
       try {
         end = check.setFromBody(itemValidator.validate(item), end);
       } catch (error) {
-        throw error instanceof ApiError ? error.forListItem('', number) : error;
+        throw error instanceof ApiError ? error.forListItem('', index) : error;
       }
       return check;
     });
@@ -167,7 +170,7 @@ const OVERRIDE = encodeFragment(',"overrideId":"');
 const QUOTE = encodeFragment('"');
 const END = encodeFragment('}}');
 
-/** The body of the 200. */
+/** The body of the 200 response, valid until the next one is written. */
 export function writeResponseV2(
   writer: BodyWriter,
   ids: RequestIds,
@@ -198,9 +201,9 @@ const ITEM_LIMIT = encodeFragment(',"limit":');
 const PASSED = encodeFragment(',"passed":true');
 const FAILED = encodeFragment(',"passed":false');
 const END_OF_ITEM = encodeFragment('}');
-const END_OF_MANY = encodeFragment(']}}');
+const END_OF_BATCH = encodeFragment(']}}');
 
-/** @param decisions by the number of the check */
+/** @param decisions by the index of the check */
 export function writeMultiResponse(
   writer: BodyWriter,
   ids: RequestIds,
@@ -212,10 +215,10 @@ export function writeMultiResponse(
   writer.writeFragment(META);
   ids.writeNext(writer);
   writer.writeFragment(passed ? ALL_PASSED : NOT_ALL_PASSED);
-  for (let number = 0; number < checks.length; number++) {
-    const check = checks[number];
-    const { allowed, remaining, reset } = decisions[number];
-    writer.writeFragment(number === 0 ? NAMESPACE : NEXT_NAMESPACE);
+  for (let index = 0; index < checks.length; index++) {
+    const check = checks[index];
+    const { allowed, remaining, reset } = decisions[index];
+    writer.writeFragment(index === 0 ? NAMESPACE : NEXT_NAMESPACE);
     writer.writeJsonText(check.namespaceIdOrName);
     writer.writeFragment(IDENTIFIER);
     writer.writeJsonTextFrom(check.memory, check.identifierFrom, check.identifierTo);
@@ -229,7 +232,7 @@ export function writeMultiResponse(
     writeOverride(writer, check);
     writer.writeFragment(END_OF_ITEM);
   }
-  writer.writeFragment(END_OF_MANY);
+  writer.writeFragment(END_OF_BATCH);
   return writer.finish();
 }
 

@@ -1,6 +1,6 @@
 /**
- * The operations of v2 on overrides: what each takes and how its answer looks. On the main thread.
- * v2 does not know asynchronous overrides: one that it sets is none.
+ * The operations of v2 on overrides: the fields of their requests and responses. On the main thread.
+ * v2 has no asynchronous overrides: one that it sets is synchronous.
  */
 
 import Type from 'typebox';
@@ -13,7 +13,13 @@ import {
   PAGE_MAX,
   V2_PAGE_DEFAULT,
 } from '../../core/constants.ts';
-import { createStrictValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import {
+  createStrictValidator,
+  integer,
+  JSON_OBJECT,
+  milliseconds,
+  text,
+} from '../../core/schema.ts';
 import type { Override } from '../../registry/registry.ts';
 import { parseNamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
@@ -25,7 +31,6 @@ import {
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
 
-const JSON_OBJECT = { takes: 'a JSON object' };
 const namespace = text(1, NAMESPACE_MAX_CHARACTERS);
 const overrideSelectorFields = { namespace, identifier: text(1, IDENTIFIER_MAX_CHARACTERS) };
 
@@ -47,32 +52,30 @@ const listValidator = createStrictValidator(
 const namespaceReferenceOf = (body: { namespace: string }) =>
   parseNamespaceReference('namespace', body.namespace);
 
-export const setOverrideV2: OperationHandler = (job, input) => {
+export const setOverrideV2: OperationHandler = (context, input) => {
   const body = setValidator.validate(input);
   const { identifier, limit, duration: durationMs } = body;
-  const said = { limit, durationMs, isAsync: false };
-  const { id: overrideId } = setOverride(job, namespaceReferenceOf(body), identifier, said);
+  const values = { limit, durationMs, isAsync: false };
+  const { id: overrideId } = setOverride(context, namespaceReferenceOf(body), identifier, values);
   return { data: { overrideId } };
 };
 
-export const getOverrideV2: OperationHandler = (job, input) => {
-  const asked = selectorValidator.validate(input);
-  return { data: toResponseItem(findOverride(job, namespaceReferenceOf(asked), asked.identifier)) };
+export const getOverrideV2: OperationHandler = (context, input) => {
+  const body = selectorValidator.validate(input);
+  const override = findOverride(context, namespaceReferenceOf(body), body.identifier);
+  return { data: toResponseItem(override) };
 };
 
-export const deleteOverrideV2: OperationHandler = (job, input) => {
-  const asked = selectorValidator.validate(input);
-  removeOverride(job, namespaceReferenceOf(asked), asked.identifier);
+export const deleteOverrideV2: OperationHandler = (context, input) => {
+  const body = selectorValidator.validate(input);
+  removeOverride(context, namespaceReferenceOf(body), body.identifier);
   return { data: {} };
 };
 
-export const listOverridesV2: OperationHandler = (job, input) => {
-  const asked = listValidator.validate(input);
-  const { items, rest } = pageOf(
-    overridesInScope(job, namespaceReferenceOf(asked)),
-    asked,
-    V2_PAGE_DEFAULT,
-  );
+export const listOverridesV2: OperationHandler = (context, input) => {
+  const body = listValidator.validate(input);
+  const overrides = overridesInScope(context, namespaceReferenceOf(body));
+  const { items, rest } = pageOf(overrides, body, V2_PAGE_DEFAULT);
   const { cursor } = rest;
   const pagination = cursor === undefined ? { hasMore: false } : { hasMore: true, cursor };
   return { data: items.map(toResponseItem), pagination };

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BodyScanner } from '../../../src/api/common/body-scanner.ts';
 import type { CheckBody, CheckRequest } from '../../../src/api/common/check-request.ts';
-import { parseBody } from '../../../src/api/common/json.ts';
+import { parseBody } from '../../../src/api/common/input.ts';
 import { NamespaceFinder } from '../../../src/api/common/namespace-finder.ts';
 import { CheckReaderV1, limitValidator as readerV1 } from '../../../src/api/v1/limit.ts';
 import {
