@@ -400,7 +400,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     test('405: a known path with another method, with Allow', async () => {
       for (const method of ['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'ODD']) {
         const answer = await sendRequest(server.port, { method, headers: { Authorization: '' } });
-        expectError(answer, 405, 'METHOD_NOT_ALLOWED', 'takes the method POST');
+        expectError(answer, 405, 'METHOD_NOT_ALLOWED', 'accepts the method POST');
         expect(answer.headers.allow).toBe('POST');
       }
       const head = await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'HEAD' });
@@ -410,7 +410,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         '',
       ]);
       const docs = await sendRequest(server.port, { path: '/docs/errors/NOT_FOUND' });
-      expectError(docs, 405, 'METHOD_NOT_ALLOWED', 'takes the method GET');
+      expectError(docs, 405, 'METHOD_NOT_ALLOWED', 'accepts the method GET');
       expect(docs.headers.allow).toBe('GET, HEAD');
       const page = await fetch(`${server.url}/docs/errors/NOT_FOUND`, { method: 'HEAD' });
       expect([page.status, await page.text()]).toEqual([200, '']);

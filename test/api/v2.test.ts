@@ -524,7 +524,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         );
       }
       const get = await sendRequest(server.port, { method: 'GET', path, headers });
-      expectError(get, 405, 'takes the method POST');
+      expectError(get, 405, 'accepts the method POST');
       expect(get.headers.allow).toBe('POST');
       // And a doubled slash leads to the same operation.
       const doubled = await send(`/${path}`, JSON.stringify(item()));

@@ -3,8 +3,8 @@
  * ApiErrors (400).
  *
  * Bytes that are not UTF-8 are an error wherever they are: read as U+FFFD, they would name another
- * identifier. A JSON escape may still produce a lone surrogate; `schema.ts` rejects it in each field
- * that the service reads.
+ * identifier. A JSON escape may still produce a lone surrogate; `schema.ts` rejects it in each
+ * field that the service reads.
  */
 
 import { BODY_MAX_BYTES } from '../../core/constants.ts';
@@ -21,8 +21,8 @@ const OPENING_BYTE = 0x5b;
 const OPENING_MASK = 0xdf;
 
 /**
- * @param valuesMax how many values a body of more than BODY_MAX_BYTES may contain: parsing a million
- * brackets blocks the thread for a third of a second
+ * @param valuesMax how many values a body of more than BODY_MAX_BYTES may contain: parsing a
+ * million brackets blocks the thread for a third of a second
  */
 export function parseBody(
   bytes: ArrayBuffer | Uint8Array,

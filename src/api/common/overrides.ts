@@ -1,7 +1,7 @@
 /**
  * The operations on overrides that both versions of the API share: permissions, and changes of the
- * registry. On the main thread. Failures are ApiErrors, in the order 400, 403, 404. The caller rolls
- * back what a failed operation has changed so far.
+ * registry. On the main thread. Failures are ApiErrors, in the order 400, 403, 404. The caller
+ * rolls back what a failed operation has changed so far.
  */
 
 import type { NamespaceAction } from '../../auth/permissions.ts';

@@ -1,6 +1,6 @@
 /**
- * The operation that lists the audit log, from the store, on the main thread. v1 of Unkey's API does
- * not have it.
+ * The operation that lists the audit log, from the store, on the main thread. v1 of Unkey's API
+ * does not have it.
  */
 
 import Type from 'typebox';

@@ -1,6 +1,6 @@
 /**
- * The operations of v2 on overrides: the fields of their requests and responses. On the main thread.
- * v2 has no asynchronous overrides: one that it sets is synchronous.
+ * The operations of v2 on overrides: the fields of their requests and responses. On the main
+ * thread. v2 has no asynchronous overrides: one that it sets is synchronous.
  */
 
 import Type from 'typebox';
