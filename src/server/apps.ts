@@ -1,10 +1,10 @@
 /**
- * The Apps of an acceptor: one without TLS, for the Unix socket and, where there is no certificate,
- * for the port; one for each certificate and key that the port has had, with the same routes, of
- * which the last gets what connects from now on; and one for gateways, where they have a place.
+ * The Apps of an acceptor. The plain App serves the Unix socket, and the port unless it has TLS.
+ * Each certificate that the port has had has an App of its own; the last one gets new connections.
+ * The gateway App serves the listener for gateways, if there is one.
  *
- * An App of the past stays until its thread ends, since a connection may be on its way to it and
- * uWebSockets.js gives nothing of it back before: some 40 KB. Its connections go on as they are.
+ * A replaced App stays open until its thread ends: connections may still be distributed to it, and
+ * its open connections continue. It costs some 40 KB, which uWebSockets.js frees only then.
  */
 
 import { StartError } from '../core/errors.ts';
@@ -16,29 +16,28 @@ export interface TlsFiles {
   key: string;
 }
 
-/** Apps by which the thread that listens knows those of another. */
+/** The Apps of an acceptor as the acceptor that listens addresses them. */
 export interface AppDescriptors {
   plain: number;
-  /** The one of the certificate in force, where there is TLS. */
+  /** The App of the active certificate; undefined without TLS. */
   tls: number | undefined;
   gateway: number | undefined;
 }
 
-/** What an App is for. */
 export type AppKind = 'plain' | 'tls' | 'gateway';
 
 export class Apps {
   readonly plain: TemplatedApp;
-  /** The first one with TLS, which stays the one that listens. */
+  /** The first App with TLS. It keeps listening when another certificate replaces its own. */
   readonly tls: TemplatedApp | undefined;
   readonly gateway: TemplatedApp | undefined;
   readonly #openApps: TemplatedApp[] = [];
   readonly #configure: (app: TemplatedApp, kind: AppKind) => void;
 
   /**
-   * @param hasGateway whether there is a place for gateways
-   * @param configure gives an App its routes
-   * @throws StartError where uWebSockets.js does not take the files
+   * @param hasGateway whether there is a listener for gateways
+   * @param configure adds the routes to an App
+   * @throws StartError when uWebSockets.js cannot use the files
    */
   constructor(
     files: TlsFiles | undefined,
@@ -54,22 +53,18 @@ export class Apps {
   descriptors(): AppDescriptors {
     const descriptor = (app: TemplatedApp | undefined) => app && descriptorOf(app);
     const { plain, tls, gateway } = this;
-    return {
-      plain: descriptorOf(plain),
-      tls: descriptor(tls),
-      gateway: descriptor(gateway),
-    };
+    return { plain: descriptorOf(plain), tls: descriptor(tls), gateway: descriptor(gateway) };
   }
 
   /**
-   * Makes another one with TLS, of the files as they are now.
-   * @throws StartError where uWebSockets.js does not take them
+   * Adds an App with the TLS files as they are now.
+   * @throws StartError when uWebSockets.js cannot use the files
    */
   reloadTls(files: TlsFiles): number {
     return descriptorOf(this.#add(createTlsApp(files), 'tls'));
   }
 
-  /** Nothing may be handed on to them any more. */
+  /** No connection may be distributed to the Apps any more. */
   close(): void {
     for (const app of this.#openApps) app.close();
   }

@@ -1,4 +1,4 @@
-/** The npm packages that have a uWebSockets.js binary, and what to install where none loads. */
+/** The npm packages with a uWebSockets.js binary, and what to install if none of them loads. */
 
 /**
  * Versions of `@uwsjs/linux-x64-<major version of Node>`, as package.json pins them. Those for
@@ -17,15 +17,15 @@ const UPSTREAM_INSTALL_COMMAND = 'npm install uWebSockets.js@uNetworking/uWebSoc
 const { platform, arch, versions } = process;
 const [nodeMajor] = versions.node.split('.');
 
-/** The package with a binary for this platform and Node version; undefined where there is none. */
+/** The package with a binary for this platform and Node version; undefined if none has one. */
 export function platformPackage(): string | undefined {
   if (platform !== 'linux' || arch !== 'x64' || !(nodeMajor in PLATFORM_PACKAGES)) return undefined;
   return `@uwsjs/linux-x64-${nodeMajor}`;
 }
 
 /**
- * One sentence for an operator whose Node has no binary that loads.
- * @param failure what loading the platform package threw; undefined where there is no such package
+ * The error message for an operator, in one sentence.
+ * @param failure the error of loading the platform package; undefined if there is no such package
  */
 export function missingBinaryMessage(failure: unknown): string {
   const subject = `uWebSockets.js has no binary for Node ${versions.node} on ${platform}-${arch}`;

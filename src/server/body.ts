@@ -1,13 +1,12 @@
 /**
- * Reads the whole body of a request, in however many pieces it comes, up to a bound. A piece is
- * gone after its callback, so it is copied unless it is all there is; the copies share one buffer,
- * since pieces of a byte each would weigh hundreds of times their size. The buffers of an acceptor
- * have a bound together; a body for which there is no room is answered with a 503 and cut off.
+ * Reads the whole body of a request, up to a maximum (413). A body that arrives in chunks is copied
+ * to one buffer: a chunk is valid only during its callback, and a copy per chunk of one byte would
+ * cost hundreds of times its size. All buffers of an acceptor share a budget; a body over the
+ * budget is answered with 503.
  *
- * uWebSockets.js calls back within its own cork here: an answer given in the callback goes out in
- * one write, together with those of other requests in the same packet (watched with strace). After
- * an abort it never calls back, so a body that did not come whole has no effect at all. Nor does it
- * where the length is 0 and the head came in two packets: such a body is not waited for.
+ * uWebSockets.js corks its callback: a response in it leaves in one write with the others of the
+ * same packet (seen with strace). It makes no callback after an abort, so an incomplete body has no
+ * effect. Nor does it for a length of 0 with a head in two packets: such a body is not awaited.
  */
 
 import { BUFFERED_BODY_BYTES_MAX } from '../core/constants.ts';
@@ -17,7 +16,7 @@ import type { Framing } from './framing.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
-/** Called once with a whole body; what it throws is answered as an error. */
+/** Called once with the whole body; an error that it throws becomes the response. */
 export type BodyHandler<T> = (
   res: HttpResponse,
   context: T,
@@ -29,26 +28,26 @@ const FIRST_BUFFER_BYTES = 1_024;
 const NO_BYTES = new Uint8Array(0);
 
 /**
- * A body on its way. Nearly all come whole with their head, so that the same one, with the same
- * function for uWebSockets.js, serves one request after the other. One that takes longer serves no
- * other before its last piece, and goes with its request when that is aborted.
+ * A body that is not complete. Nearly all bodies arrive whole with their head, so one object, with
+ * one callback for uWebSockets.js, serves one request after the other. An object whose body arrives
+ * in chunks is dropped with its request.
  */
 class PendingBody {
-  /** Undefined when it is answered. */
+  /** Undefined after the last chunk, and after an error. */
   res: HttpResponse | undefined;
   maxBytes = 0;
   context: unknown;
   onBody: BodyHandler<unknown> = () => {};
   buffer: Uint8Array | undefined;
   size = 0;
-  readonly onChunk: (piece: ArrayBuffer, isLast: boolean) => void;
+  readonly onChunk: (chunk: ArrayBuffer, isLast: boolean) => void;
 
-  constructor(receive: (gathering: PendingBody, piece: ArrayBuffer, isLast: boolean) => void) {
-    this.onChunk = (piece, isLast) => receive(this, piece, isLast);
+  constructor(receive: (pending: PendingBody, chunk: ArrayBuffer, isLast: boolean) => void) {
+    this.onChunk = (chunk, isLast) => receive(this, chunk, isLast);
   }
 }
 
-/** What all bodies of an acceptor that have not come whole may still take up. */
+/** The bytes that the incomplete bodies of an acceptor may still buffer. */
 export class BodyBudget {
   availableBytes = BUFFERED_BODY_BYTES_MAX;
 }
@@ -73,41 +72,41 @@ export class BodyReader {
     onBody: BodyHandler<T>,
   ): void {
     if (!framing.hasBody) {
-      // A header line with an empty name hides a later Content-Length, so a body may follow.
+      // A header with an empty name hides a later Content-Length, so a body may follow.
       this.#responder.closeAfterResponse(res);
       onBody(res, context, NO_BYTES);
       return;
     }
-    const gathering = this.#reusable ?? new PendingBody(this.#receive);
+    const pending = this.#reusable ?? new PendingBody(this.#receive);
     this.#reusable = undefined;
-    gathering.res = res;
-    gathering.maxBytes = maxBytes;
-    gathering.context = context;
-    gathering.onBody = onBody as BodyHandler<unknown>;
-    res.onData(gathering.onChunk);
+    pending.res = res;
+    pending.maxBytes = maxBytes;
+    pending.context = context;
+    pending.onBody = onBody as BodyHandler<unknown>;
+    res.onData(pending.onChunk);
   }
 
-  readonly #receive = (gathering: PendingBody, piece: ArrayBuffer, isLast: boolean): void => {
-    const { res, context, onBody } = gathering;
+  readonly #receive = (pending: PendingBody, chunk: ArrayBuffer, isLast: boolean): void => {
+    const { res, context, onBody } = pending;
     if (res === undefined) return;
     try {
-      const body = this.#append(gathering, piece, isLast);
+      const body = this.#append(pending, chunk, isLast);
       if (body === undefined) return;
-      gathering.res = undefined;
-      // What is told of the end of a connection may know one that has gathered: it serves no other.
-      if (gathering.buffer === undefined) this.#reusable = gathering;
-      else this.#release(gathering);
+      pending.res = undefined;
+      // An abort handler refers to an object with a buffer: it must not serve another request.
+      if (pending.buffer === undefined) this.#reusable = pending;
+      else this.#release(pending);
       onBody(res, context, body);
     } catch (error) {
-      gathering.res = undefined;
-      this.#release(gathering);
-      // The rest of the body is not read. One that is too large closes in any case.
+      pending.res = undefined;
+      this.#release(pending);
+      // Unread bytes of a body would be read as the next request.
       if (!isLast || isTooLarge(error)) this.#responder.closeAfterResponse(res);
       this.#responder.sendError(res, error);
     }
   };
 
-  /** @returns the whole body, when it is there */
+  /** @returns the whole body after the last chunk */
   #append(
     pending: PendingBody,
     chunk: ArrayBuffer,
@@ -120,14 +119,14 @@ export class BodyReader {
     }
     if (isLast && buffer === undefined) return chunk;
     if (buffer === undefined) pending.res!.onAborted(() => this.#release(pending));
-    const whole = buffer !== undefined && buffer.length >= end ? buffer : this.#grow(pending, end);
-    whole.set(new Uint8Array(chunk), size);
+    const target = buffer !== undefined && buffer.length >= end ? buffer : this.#grow(pending, end);
+    target.set(new Uint8Array(chunk), size);
     pending.size = end;
     this.#stats.heartbeat();
-    return isLast ? whole.subarray(0, end) : undefined;
+    return isLast ? target.subarray(0, end) : undefined;
   }
 
-  /** A buffer with room up to `end`, which has what there is. */
+  /** Replaces the buffer by a larger one with the same content. @throws ApiError (503) */
   #grow(pending: PendingBody, minBytes: number): Uint8Array {
     const { buffer, size, maxBytes } = pending;
     const length = Math.min(Math.max(FIRST_BUFFER_BYTES, 2 * size, minBytes), maxBytes);
@@ -136,14 +135,14 @@ export class BodyReader {
       this.#stats.increment(ACCEPTOR_STAT.shedBodies);
       throw new ApiError(
         'SERVICE_UNAVAILABLE',
-        'too many bodies are on their way; nothing was done',
+        'too many request bodies are incomplete; nothing was done',
       );
     }
     this.#budget.availableBytes -= more;
-    const whole = new Uint8Array(length);
-    if (buffer !== undefined) whole.set(buffer.subarray(0, size));
-    pending.buffer = whole;
-    return whole;
+    const larger = new Uint8Array(length);
+    if (buffer !== undefined) larger.set(buffer.subarray(0, size));
+    pending.buffer = larger;
+    return larger;
   }
 
   #release(pending: PendingBody): void {

@@ -1,26 +1,27 @@
 /**
- * Reports error answers of an acceptor to the main thread, for the log at level debug: at most
- * ERROR_REPORTS_PER_S a second, and how many were left out. At other levels there is none of this,
- * and no request costs more.
+ * Reports the error responses of an acceptor to the main thread, for the log at level debug: at
+ * most ERROR_REPORTS_PER_S each second, and the number of omitted ones. At other log levels an
+ * acceptor has no reporter, and requests cost nothing more.
  */
 
 import { ERROR_REPORTS_PER_S } from '../core/constants.ts';
 import type { ErrorCode } from '../core/errors.ts';
 import type { HttpRequest, HttpResponse } from './uws.ts';
 
-/** An answer that is an error, or a gateway check that failed and was answered by `onError`. */
-export interface ErrorReport {
+/** An error response, or a gateway check that failed and was answered by `onError`. */
+interface ErrorReport {
+  /** Undefined when the `onError` of a policy decides it. */
   status: number | undefined;
   code: ErrorCode;
   requestId: string;
-  /** Without a query, and without the path of a gateway's client. */
+  /** Without the query, and without the path of a gateway's client. */
   path: string | undefined;
   /** The namespace of the gateway policy that the path names. */
   policy: string | undefined;
   message: string;
 }
 
-/** Later parts of an answer do not know its request. */
+/** The request object is not valid when a later part of a response runs. */
 type MarkedResponse = HttpResponse & { path?: string };
 
 const GATEWAY_PATH = /^\/v1\/(?:check|auth-request)\/([^/]*)/;
@@ -37,12 +38,11 @@ export class ErrorReporter {
     setInterval(() => this.startInterval(), 1_000).unref();
   }
 
-  /** A request begins. */
+  /** Called when a request begins. */
   rememberPath(res: HttpResponse, req: HttpRequest): void {
     (res as MarkedResponse).path = req.getUrl();
   }
 
-  /** @param status undefined where a policy of a gateway decides on it */
   report(
     res: HttpResponse,
     status: number | undefined,
@@ -57,13 +57,14 @@ export class ErrorReporter {
     this.#remaining--;
     const path = (res as MarkedResponse).path?.replace(/\/{2,}/g, '/');
     const gateway = path === undefined ? null : GATEWAY_PATH.exec(path);
-    const [shown, policy] = gateway ?? [path];
-    const quotes = gateway === null ? -1 : message.indexOf(gateway[0]);
-    const said = quotes < 0 ? message : message.slice(0, quotes) + shown;
-    this.#send({ status, code, requestId, path: shown, policy, message: said });
+    const [shownPath, policy] = gateway ?? [path];
+    // A message about the path quotes all of it, at its end.
+    const pathIndex = gateway === null ? -1 : message.indexOf(gateway[0]);
+    const shownMessage = pathIndex < 0 ? message : message.slice(0, pathIndex) + shownPath;
+    this.#send({ status, code, requestId, path: shownPath, policy, message: shownMessage });
   }
 
-  /** Another second begins. */
+  /** Begins another second. */
   startInterval(): void {
     this.#remaining = ERROR_REPORTS_PER_S;
     if (this.#omitted > 0) this.#sendOmitted(this.#omitted);

@@ -1,12 +1,12 @@
 /**
- * How a request says where its body ends (RFC 9112, section 6), read before anything is decided.
- * uWebSockets.js takes the first of several Content-Length lines, skips whatever stands between the
- * chunks of a body, and reads on behind trailers as if a request began there. So a request whose
- * framing is ambiguous is answered 400, and a connection serves no request behind a chunked or
- * unusual body, nor behind `Connection: close`, which uWebSockets.js forgets when more follows.
+ * The framing of a request: where its body ends (RFC 9112, section 6). uWebSockets.js uses the
+ * first of several Content-Length headers, skips any bytes between the chunks of a body, and reads
+ * the bytes after trailers as a request. So a request with ambiguous framing gets a 400. A
+ * connection closes after a chunked or unusual body, and after `Connection: close`, which
+ * uWebSockets.js ignores when another request follows.
  *
- * Ordinary requests cost two look-ups. All headers are read only where the first Content-Length is
- * 0, missing or not canonical: a second line behind a canonical one is not seen.
+ * Usual requests cost two look-ups of a header. All headers are read only if the first
+ * Content-Length is 0, absent or not canonical: a second header after a canonical one goes unseen.
  */
 
 import { ApiError } from '../core/errors.ts';
@@ -15,9 +15,9 @@ import { fixedText, type HttpRequest } from './uws.ts';
 export interface Framing {
   /** Whether bytes of a body follow the head. */
   readonly hasBody: boolean;
-  /** Whether the connection is closed behind the answer, and nothing that follows is served. */
+  /** Whether the connection closes after the response, without serving another request. */
   readonly closesConnection: boolean;
-  /** Why the request is answered 400, where its framing is ambiguous or invalid. */
+  /** The 400 response to ambiguous or invalid framing. */
   readonly error?: ApiError;
 }
 
@@ -38,7 +38,7 @@ export function readFraming(req: HttpRequest): Framing {
   return isConnectionClose(req.getHeader(CONNECTION)) ? BODY_THEN_CLOSE : BODY;
 }
 
-/** The headers about framing, where all headers of a request are read. */
+/** Collects the framing headers when all headers of a request are read. */
 export class FramingHeaders {
   #contentLengthCount = 0;
   #contentLength = '';
@@ -76,10 +76,10 @@ export class FramingHeaders {
       if (isChunked && this.#contentLengthCount === 0) return BODY_THEN_CLOSE;
       return invalidFraming(
         'Transfer-Encoding',
-        'must be "chunked", in one line and without Content-Length',
+        'must be "chunked", in one header and without Content-Length',
         this.#transferEncodingCount === 1
           ? JSON.stringify(this.#transferEncoding)
-          : `${this.#transferEncodingCount} lines`,
+          : `${this.#transferEncodingCount} headers`,
       );
     }
     if (this.#contentLengthCount === 0)
@@ -87,10 +87,10 @@ export class FramingHeaders {
     if (this.#contentLengthCount > 1 || !/^\d+$/.test(this.#contentLength)) {
       return invalidFraming(
         'Content-Length',
-        'must be a decimal number of bytes, in one line',
+        'must be a decimal number of bytes, in one header',
         this.#contentLengthCount === 1
           ? JSON.stringify(this.#contentLength)
-          : `${this.#contentLengthCount} lines`,
+          : `${this.#contentLengthCount} headers`,
       );
     }
     const closes =
@@ -103,7 +103,7 @@ export class FramingHeaders {
 
 const HEADERS = new FramingHeaders();
 
-/** Whether a Content-Length is decimal digits that begin with 1 to 9. */
+/** Whether a Content-Length consists of decimal digits and begins with 1 to 9. */
 function isCanonicalLength(length: string): boolean {
   const first = length.charCodeAt(0);
   if (!(first >= 0x31 && first <= 0x39)) return false;

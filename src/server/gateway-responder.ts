@@ -1,7 +1,7 @@
 /**
- * What a gateway is answered under one policy: an admission is a 200 without a body, for Envoy
- * takes nothing else and nginx keeps no other connection; a refusal is a 429 with a problem, or a
- * 403 without, which is all that nginx understands. Never a 5xx, whatever has failed.
+ * Sends the responses of one policy to gateways. Allowed is a 200 without a body: Envoy accepts
+ * nothing else, and nginx keeps the connection open only then. Denied is a 429 with a problem, or a
+ * 403 without, the only one that nginx understands. A failure never becomes a 5xx.
  */
 
 import type { Policy } from '../policies/policy.ts';
@@ -20,17 +20,16 @@ import {
 import type { ResponseWriter } from './response-writer.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
-/** How a request wants to be answered. */
+/** How a request is answered, by its route and method. */
 export interface ResponseKind {
-  /** Its place in `WAYS`. */
+  /** Its index in RESPONSE_KINDS. */
   index: number;
-  /** The status of a refusal. */
+  /** The status of a denial. */
   denialStatus: 403 | 429;
-  /** Whether a refusal has a body that says why: not on HEAD, nor with a 403. */
+  /** Whether a denial has a body with the reason: not for HEAD, and not with a 403. */
   hasBody: boolean;
 }
 
-/** All ways there are. */
 export const RESPONSE_KINDS: readonly ResponseKind[] = [
   { index: 0, denialStatus: 403, hasBody: false },
   { index: 1, denialStatus: 429, hasBody: false },
@@ -48,14 +47,14 @@ export function responseKindOf(
 const STATUS_LINES = { 200: '200 OK', 403: '403 Forbidden', 429: '429 Too Many Requests' } as const;
 const RATE_LIMIT = fixedText('RateLimit');
 const EMPTY_BODY = '';
-/** Where weir has failed. */
+/** The Retry-After of a denial after a failure of weir. */
 const FAILURE_RETRY_S = 1;
 
 export class GatewayResponder {
   readonly #policy: Policy;
   readonly #writer: ResponseWriter;
   readonly #isDraining: () => boolean;
-  /** How answers begin where no override has changed the policy, in one piece each. */
+  /** The beginning of a response without an override, in one piece per status. */
   readonly #headPrefixes: Readonly<Record<keyof typeof STATUS_LINES, ArrayBuffer>>;
   readonly #windowNames: readonly string[];
 
@@ -67,16 +66,16 @@ export class GatewayResponder {
     this.#windowNames = windows.map(({ duration }) => {
       return windows.length === 1 ? namespace : windowName(namespace, duration);
     });
-    const own = windows.map(({ limit, duration }, i) => {
+    const policyItems = windows.map(({ limit, duration }, i) => {
       return policyItem(this.#windowNames[i], limit, duration);
     });
-    const begin = (status: keyof typeof STATUS_LINES) => {
-      return fixedText(`${STATUS_LINES[status]}\r\nRateLimit-Policy: ${own.join(', ')}`);
+    const headPrefix = (status: keyof typeof STATUS_LINES) => {
+      return fixedText(`${STATUS_LINES[status]}\r\nRateLimit-Policy: ${policyItems.join(', ')}`);
     };
-    this.#headPrefixes = { 200: begin(200), 403: begin(403), 429: begin(429) };
+    this.#headPrefixes = { 200: headPrefix(200), 403: headPrefix(403), 429: headPrefix(429) };
   }
 
-  /** What there is before anything is counted, and for whom nothing is. */
+  /** The quotas of a request that is not counted. */
   quotasWithoutCheck(nowMs: number, isAllowed: boolean): QuotaState {
     const quotas = this.#policy.windows.map(({ limit, duration }, window): Quota => {
       const reset = (Math.floor(nowMs / duration) + 1) * duration;
@@ -93,7 +92,7 @@ export class GatewayResponder {
     return { quotas, nowMs, isFromPolicy: true };
   }
 
-  /** What a window is called in headers. */
+  /** The name of a window in headers. */
   quotaName(window: number): string {
     return this.#windowNames[window];
   }
@@ -112,7 +111,7 @@ export class GatewayResponder {
     this.#writer.end(res, EMPTY_BODY, this.#isDraining());
   }
 
-  /** @param reason of whom there is more to say than when to come back */
+  /** @param reason for the body of a denial that has another cause than the quota */
   deny(res: HttpResponse, quotaState: QuotaState, kind: ResponseKind, reason?: string): void {
     const writeStatus = () => this.#writeQuotaHeaders(res, kind.denialStatus, quotaState);
     this.#deny(res, kind, writeStatus, retryAfter(quotaState), () =>
@@ -120,11 +119,12 @@ export class GatewayResponder {
     );
   }
 
-  /** Nothing is known of any quota: weir has failed. */
+  /** Weir has failed, so no quota is known: the policy's `onError` decides. */
   fail(res: HttpResponse, kind: ResponseKind): void {
-    const admits = this.#policy.onError === 'allow';
-    const writeStatus = () => res.writeStatus(this.#headPrefixes[admits ? 200 : kind.denialStatus]);
-    if (admits) this.#writer.respond(res, this.#isDraining(), writeStatus, EMPTY_BODY);
+    const isAllowed = this.#policy.onError === 'allow';
+    const status = isAllowed ? 200 : kind.denialStatus;
+    const writeStatus = () => res.writeStatus(this.#headPrefixes[status]);
+    if (isAllowed) this.#writer.respond(res, this.#isDraining(), writeStatus, EMPTY_BODY);
     else this.#deny(res, kind, writeStatus, FAILURE_RETRY_S, reducedCapacity);
   }
 

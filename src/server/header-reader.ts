@@ -1,8 +1,7 @@
 /**
- * The head of a request, looked through once for what its policy asks about. A header may come in
- * several lines, of which a client may have written the first and a proxy the last: all of them are
- * put together, as HTTP says that they may be. uWebSockets.js lets no head in that is longer than
- * 32 KiB or a hundred lines.
+ * Reads all headers of a request once, for the identity of a policy and for the framing. Several
+ * headers of one name, of which a client may have sent the first and a proxy the last, are joined
+ * as HTTP allows. uWebSockets.js accepts heads of at most 32 KiB and a hundred headers.
  */
 
 import type { RequestAttributes } from '../policies/identity.ts';
@@ -17,10 +16,10 @@ export class HeaderReader implements RequestAttributes {
   #counts: number[] = [];
   readonly #framing = new FramingHeaders();
 
-  /** @param names of headers, in lower case */
-  read(req: HttpRequest, method: string, tail: string, names: readonly string[]): Framing {
+  /** @param names of the headers that the identity uses, in lower case */
+  read(req: HttpRequest, method: string, pathSuffix: string, names: readonly string[]): Framing {
     this.method = method;
-    this.pathSuffix = tail;
+    this.pathSuffix = pathSuffix;
     this.#names = names;
     for (let index = 0; index < names.length; index++) {
       this.#values[index] = undefined;
@@ -44,8 +43,8 @@ export class HeaderReader implements RequestAttributes {
     const index = this.#names.indexOf(name);
     if (index < 0) return;
     this.#counts[index]++;
-    const before = this.#values[index];
-    const between = name === 'cookie' ? '; ' : ', ';
-    this.#values[index] = before === undefined ? value : before + between + value;
+    const joined = this.#values[index];
+    const separator = name === 'cookie' ? '; ' : ', ';
+    this.#values[index] = joined === undefined ? value : joined + separator + value;
   };
 }

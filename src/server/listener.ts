@@ -1,16 +1,13 @@
 /**
- * Where connections come in: the port, the one for gateways, and Unix sockets, where they are asked
- * for. One acceptor listens, and hands each connection on to the Apps of all of them in turn, its
- * own among them. Were each to listen on the port, the kernel would spread connections by a hash,
- * and of four that a gateway keeps three would often be in one place; and of a Unix socket there is
- * only one.
+ * Listens on the port, the port for gateways and the Unix sockets. One acceptor listens, and
+ * distributes connections to the Apps of all acceptors in turn, its own included. If each listened
+ * on the port, the kernel would spread connections by a hash, and three of four connections of a
+ * gateway would often reach one acceptor; and a Unix socket can have only one listener.
  *
- * The kernel resets connections that it has taken and nobody has accepted when listening ends. So
- * it ends in a moment in which none waits: behind a turn of the loop that had nothing to do. One
- * that comes in the microseconds between may still be reset; nobody can rule that out.
- *
- * What is handed to an App that is closed takes the process down with a native fault. So listening
- * ends first, and an acceptor that would end untold stays until the process has ended.
+ * When listening ends, the kernel resets connections that wait to be accepted. So it ends after an
+ * idle turn of the loop, when no connection waits; one that arrives within microseconds may still
+ * be reset. Distribution to a closed App is a native fault, so listening ends before any App
+ * closes.
  */
 
 import type { GatewayAddresses } from '../api/common/operation-context.ts';
@@ -35,17 +32,17 @@ export function hasGatewayAddress({ port, socket }: GatewayAddresses): boolean {
   return port !== undefined || socket !== undefined;
 }
 
-/** A turn of the loop in which a connection was accepted, or anything read, takes longer. */
+/** A turn of the loop that accepts a connection or reads data takes longer than this. */
 const IDLE_TURN_MS = 0.03;
-/** How long to wait for a turn that had nothing to do: a starved thread has few turns at all. */
+/** How long to wait for an idle turn: a thread without CPU time has few turns of any kind. */
 const IDLE_WAIT_MS = 400;
 
 export class Listener {
   readonly #plainApp: TemplatedApp;
-  /** The same one where there is no TLS. */
+  /** The App that listens on the port: `#plainApp` without TLS. */
   readonly #portApp: TemplatedApp;
   readonly #gatewayApp: TemplatedApp | undefined;
-  /** To which connections to the port are handed on, where there is TLS. */
+  /** With TLS, the Apps that connections to the port are distributed to. */
   #tlsChildren: readonly number[] = [];
   readonly #listenSockets: us_listen_socket[] = [];
 
@@ -57,11 +54,11 @@ export class Listener {
 
   /**
    * @param apps of all acceptors
-   * @returns where it cannot listen, if there is such a place
+   * @returns the first address on which it cannot listen; undefined if it listens on all
    */
   listen(addresses: ListenAddresses, apps: readonly AppDescriptors[]): string | undefined {
     const { host, port, socket } = addresses;
-    // A single App takes its connections without a detour through its own queue.
+    // A single acceptor serves its connections without distributing them to itself.
     if (apps.length > 1) {
       for (const { plain, gateway } of apps) {
         addChildApp(this.#plainApp, plain);
@@ -70,42 +67,42 @@ export class Listener {
       this.distributeTo(apps.flatMap(({ tls }) => tls ?? []));
     }
     let failed: string | undefined;
-    // Called within the call.
-    const heard = (place: string) => (listening: us_listen_socket | false) => {
-      if (listening) this.#listenSockets.push(listening);
-      else failed ??= place;
+    // uWebSockets.js calls it before `listen` returns.
+    const callbackFor = (address: string) => (listenSocket: us_listen_socket | false) => {
+      if (listenSocket) this.#listenSockets.push(listenSocket);
+      else failed ??= address;
     };
-    listenExclusive(this.#portApp, host, port, heard(`${host}:${port}`));
-    if (socket !== undefined) this.#plainApp.listen_unix(heard(socket), socket);
+    listenExclusive(this.#portApp, host, port, callbackFor(`${host}:${port}`));
+    if (socket !== undefined) this.#plainApp.listen_unix(callbackFor(socket), socket);
     if (this.#gatewayApp !== undefined)
-      listenForGateways(this.#gatewayApp, addresses.gateway, heard);
+      listenForGateways(this.#gatewayApp, addresses.gateway, callbackFor);
     return failed;
   }
 
-  /** Who connects to the port from now on comes to one of these Apps, each of another thread. */
+  /** Distributes new connections to the port to these Apps, one of each acceptor. */
   distributeTo(children: readonly number[]): void {
     for (const child of children) addChildApp(this.#portApp, child);
     for (const child of this.#tlsChildren) removeChildApp(this.#portApp, child);
     this.#tlsChildren = children;
   }
 
-  /** Ends listening a little later, and tells when it has ended. */
+  /** Stops listening after an idle turn of the loop. */
   close(monotonicMs: () => number, onClosed: () => void): void {
     if (this.#listenSockets.length === 0) {
       onClosed();
       return;
     }
-    const toldMs = monotonicMs();
-    let turnMs = toldMs;
+    const startMs = monotonicMs();
+    let turnMs = startMs;
     const turn = () => {
       const now = monotonicMs();
       const isIdle = now - turnMs < IDLE_TURN_MS;
       turnMs = now;
-      if (!isIdle && now - toldMs < IDLE_WAIT_MS) {
+      if (!isIdle && now - startMs < IDLE_WAIT_MS) {
         setImmediate(turn);
         return;
       }
-      for (const listening of this.#listenSockets.splice(0)) us_listen_socket_close(listening);
+      for (const socket of this.#listenSockets.splice(0)) us_listen_socket_close(socket);
       onClosed();
     };
     setImmediate(turn);
@@ -115,7 +112,7 @@ export class Listener {
 function listenForGateways(
   app: TemplatedApp,
   { host, port, socket }: GatewayAddresses,
-  callbackFor: (place: string) => (listening: us_listen_socket | false) => void,
+  callbackFor: (address: string) => (listenSocket: us_listen_socket | false) => void,
 ): void {
   if (port !== undefined) listenExclusive(app, host, port, callbackFor(`${host}:${port}`));
   if (socket !== undefined) app.listen_unix(callbackFor(socket), socket);

@@ -1,9 +1,9 @@
 /**
- * The operations that the main thread does, as an acceptor answers them: verifies the key, takes
- * the whole body, hands both over and waits for the result. Nothing here is on the path of a check.
+ * Forwards operations that the main thread executes: reads the whole body, sends it with the id of
+ * the key, and responds with the result. No check passes through here.
  *
- * A client that goes away meanwhile gets no answer; its operation is done all the same. A second
- * request on the connection before the first is answered makes uWebSockets.js close it.
+ * An operation whose client disconnects executes all the same. uWebSockets.js closes a connection
+ * that sends a second request before the first has its response.
  */
 
 import {
@@ -23,13 +23,13 @@ import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
 interface PendingOperation {
-  /** Undefined when its client has gone. */
+  /** Undefined after the client has disconnected. */
   res: HttpResponse | undefined;
   responder: Responder;
   bytes: number;
 }
 
-/** What a version of the API is answered with. */
+/** What serves one version of the API. */
 export interface ApiServer {
   responder: Responder;
   bodyReader: BodyReader;
@@ -39,12 +39,12 @@ export class OperationForwarder {
   readonly #stats: AcceptorStats;
   readonly #servers: ByVersion<ApiServer>;
   readonly #send: (number: number, request: OperationRequest) => void;
-  /** Requests that the main thread has not answered, by number. */
+  /** Operations without a result yet, by number. */
   readonly #pending = new Map<number, PendingOperation>();
   #pendingBytes = 0;
   #nextNumber = 0;
 
-  /** @param send hands a request to the main thread, which brings its result to `answer` */
+  /** @param send sends a request to the main thread; its result arrives at `complete` */
   constructor(
     stats: AcceptorStats,
     servers: ByVersion<ApiServer>,
@@ -55,11 +55,11 @@ export class OperationForwarder {
     this.#send = send;
   }
 
-  /** A POST, whose body is still to come. */
+  /** Reads the body of a POST and forwards it. */
   post(res: HttpResponse, framing: Framing, operation: OperationName, key: Key): void {
     const { version, maxBytes } = OPERATIONS[operation];
     this.#servers[version].bodyReader.read(res, framing, maxBytes, key, (_res, { id }, bytes) => {
-      // uWebSockets.js takes its bytes back after this turn; a view is of a larger buffer.
+      // uWebSockets.js reuses its bytes after this callback; a view is part of a larger buffer.
       const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
       this.#forward(res, { operation, keyId: id, input });
     });
@@ -86,21 +86,21 @@ export class OperationForwarder {
     const bytes = request.input.length + responseBytesEstimate;
     if (this.#pendingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
       this.#stats.increment(ACCEPTOR_STAT.shedOperations);
-      const message = 'too many operations wait to be done; nothing was changed';
+      const message = 'too many operations are queued; nothing was changed';
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     }
     const number = this.#nextNumber++;
-    const waiting: PendingOperation = { res, responder: this.#servers[version].responder, bytes };
-    this.#pending.set(number, waiting);
+    const pending: PendingOperation = { res, responder: this.#servers[version].responder, bytes };
+    this.#pending.set(number, pending);
     this.#pendingBytes += bytes;
     res.onAborted(() => {
-      waiting.res = undefined;
+      pending.res = undefined;
     });
     this.#send(number, request);
   }
 }
 
-/** What was thrown on the main thread, to be answered here. */
+/** The error that was thrown on the main thread. */
 function errorOf(result: Exclude<OperationResult, { body: string }>): Error {
   const { code, message, faultLocation, stack } = result;
   if (code !== undefined) return new ApiError(code, message, faultLocation);

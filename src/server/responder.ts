@@ -1,6 +1,6 @@
 /**
- * Writes answers. One `Replies` per acceptor and version of the API; it knows whether the service
- * is draining, in which case every answer closes its connection, and counts the errors.
+ * Sends the responses of one version of the API on an acceptor, and counts errors. While the
+ * service drains, every response closes its connection.
  */
 
 import type { RequestIds } from '../api/common/request-ids.ts';
@@ -11,34 +11,34 @@ import type { ErrorReporter } from './error-reporter.ts';
 import type { ResponseWriter } from './response-writer.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
-/** A failure of ours, for the log. */
+/** An internal error, for the log. */
 export interface InternalErrorReport {
   requestId: string;
   message: string;
   stack: string | undefined;
 }
 
-/** Whatever is not to be had comes back within a second. */
+/** What causes a 503 ends within a second. */
 const RETRY_AFTER_S = '1';
 
 interface ErrorResponseOptions {
   /** The header Allow of a 405. */
   allow?: string;
-  /** The method is HEAD: the answer has the length of the body, and no body. */
+  /** The method is HEAD: the response has the length of the body, but no body. */
   isHead?: boolean;
-  /** The connection is told before it has sent anything, and closed at once. */
+  /** Close the connection after the response. */
   closeConnection?: boolean;
 }
 
 /**
- * uWebSockets.js closes a connection that has had no request for 8 to 12 s. A client that is told
- * lets go of it before; one that is not loses a request now and then, which meets the close.
+ * uWebSockets.js closes a connection after 8 to 12 s without a request. A client with this header
+ * closes first; without it, a request now and then crosses the close and is lost.
  */
 const KEEP_ALIVE = 'timeout=7';
 
-/** How nearly all answers begin: in one piece, which takes less to copy. */
+/** The head of nearly all responses, in one piece, which costs less to copy. */
 const OK = fixedText(`200 OK\r\nContent-Type: application/json\r\nKeep-Alive: ${KEEP_ALIVE}`);
-/** The same of the last answer of a connection. */
+/** The head of the last response of a connection. */
 const OK_CLOSE = fixedText('200 OK\r\nContent-Type: application/json');
 
 export class Responder {
@@ -52,8 +52,8 @@ export class Responder {
   readonly #errorReporter: ErrorReporter | undefined;
 
   /**
-   * @param docsUrl where the pages about errors are, without the code
-   * @param errorReporter where the log has level debug
+   * @param docsUrl URL of the pages about errors, without the code
+   * @param errorReporter only at log level debug
    */
   constructor(
     format: ResponseFormat,
@@ -73,7 +73,7 @@ export class Responder {
     this.#errorReporter = errorReporter;
   }
 
-  /** Serves nothing after this request on its connection, whatever its answer is. */
+  /** Serves no request after this one on its connection, whatever the response is. */
   closeAfterResponse(res: HttpResponse): void {
     this.#writer.closeAfterResponse(res);
   }
@@ -87,7 +87,7 @@ export class Responder {
     this.#writer.end(res.writeStatus(this.isDraining ? OK_CLOSE : OK), body, this.isDraining);
   }
 
-  /** What an operation answers, as this version has it. */
+  /** Sends the object that an operation returned, in the envelope of this version. */
   sendResult(res: HttpResponse, json: string): void {
     this.sendJson(res, this.#format.successBody(json, this.#requestIds.next()));
   }
@@ -101,7 +101,7 @@ export class Responder {
     this.#writer.respond(res, this.isDraining, writeHead, html, isHead);
   }
 
-  /** Answers whatever was thrown: an ApiError as it says, anything else with a 500. */
+  /** Sends an ApiError as it is, and a 500 for any other thrown value. */
   sendError(res: HttpResponse, thrown: unknown, options: ErrorResponseOptions = {}): void {
     const { allow, isHead } = options;
     const requestId = this.#requestIds.next();
@@ -126,17 +126,20 @@ export class Responder {
     );
   }
 
-  /** Reports a failure that is answered otherwise. */
+  /** Reports an error whose response is not an error response. */
   reportError(res: HttpResponse, thrown: unknown): void {
     const requestId = this.#requestIds.next();
     const error = thrown instanceof ApiError ? thrown : this.#toInternalError(thrown, requestId);
     this.#errorReporter?.report(res, undefined, error.code, requestId, error.message);
   }
 
-  /** The client is told nothing of it but where to look. */
+  /** The response refers to the log and shows nothing of the error. */
   #toInternalError(thrown: unknown, requestId: string): ApiError {
     const { message, stack } = thrown instanceof Error ? thrown : new Error(String(thrown));
     this.#reportInternalError({ requestId, message, stack });
-    return new ApiError('INTERNAL_SERVER_ERROR', 'the service failed; its log says why');
+    return new ApiError(
+      'INTERNAL_SERVER_ERROR',
+      'internal error; see the log of the service for this requestId',
+    );
   }
 }

@@ -1,30 +1,25 @@
 /**
- * Where answers leave an acceptor, and what keeps clients that do not read them from filling its
- * memory: uWebSockets.js itself keeps whatever the kernel does not take, and goes on reading
- * requests.
+ * Sends the responses of an acceptor, and bounds the memory for clients that do not read them:
+ * uWebSockets.js buffers what the kernel does not accept, and keeps reading requests.
  *
- * So an answer is now and then sent in a way that tells whether the kernel took it: every error,
- * which needs no key, every large answer, and one of LOOK_EVERY others. Where bytes of earlier
- * answers still wait, the client is not reading, and its connection is closed. An answer that is
- * itself more than the kernel takes at once is held here and sent bit by bit, behind TLS from its
- * beginning, for there nobody says how much has gone; a client that takes nothing of it for ten
- * seconds is closed by uWebSockets.js. All that is held is bounded; where there is no room, the
- * connection is closed.
- *
- * The last answer of a connection is sent so that no later request on the connection is served.
+ * Some responses are sent with a check of backpressure: every error, since it needs no key, every
+ * large response, and one of BACKPRESSURE_CHECK_EVERY others. If bytes of earlier responses are
+ * still unsent, the connection is closed. The rest of a response that the kernel does not accept at
+ * once (with TLS all of it, since the sent bytes are unknown) is buffered here, within a bound, and
+ * sent in parts. Over the bound, or after ten seconds without progress, the connection closes.
  */
 
 import { UNSENT_RESPONSE_BYTES_MAX } from '../core/constants.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import { ENDS_WITHOUT_BODY, type HttpResponse } from './uws.ts';
 
-/** To look at one takes as long as to make a few small values. */
+/** One check of backpressure costs as much as a few small allocations. */
 const BACKPRESSURE_CHECK_EVERY = 16;
 
-/** An answer of so many bytes is not left to uWebSockets.js. */
+/** From this size on, every response is checked for backpressure. */
 const LARGE_RESPONSE_BYTES = 4_096;
 
-/** uWebSockets.js allows properties of ours: a WeakSet would cost each answer a look-up. */
+/** A property of the response object; a WeakSet would cost each response a look-up. */
 type MarkedResponse = HttpResponse & { isLastOnConnection?: true };
 
 export class ResponseWriter {
@@ -36,7 +31,7 @@ export class ResponseWriter {
     this.#stats = stats;
   }
 
-  /** Serves nothing after this request on its connection. Its answer goes by `answer`. */
+  /** Serves no request after this one on its connection. `respond` must send its response. */
   closeAfterResponse(res: HttpResponse): void {
     (res as MarkedResponse).isLastOnConnection = true;
   }
@@ -46,11 +41,11 @@ export class ResponseWriter {
   }
 
   /**
-   * Answers a request whose connection may have to close after it.
-   * @param close what closes in any case: every answer while the server drains
-   * @param writeHead writes status and headers; is told whether the connection closes
+   * Sends the response to a request whose connection may have to close after it.
+   * @param close closes the connection in any case, as while the service drains
+   * @param writeHead writes status and headers; gets whether the connection closes
    * @param body copied before this returns
-   * @param isHead the method is HEAD: the answer has the length of the body, and no body
+   * @param isHead the method is HEAD: the response has the length of the body, but no body
    */
   respond(
     res: HttpResponse,
@@ -70,10 +65,10 @@ export class ResponseWriter {
   }
 
   /**
-   * Waits until everything that came in the same packet has been parsed. Until then the request is
-   * unanswered, so uWebSockets.js closes the connection at once where another request follows: that
-   * one reaches no handler, and this one gets no answer. Were it answered before, uWebSockets.js
-   * would serve both, and keep the connection.
+   * Waits until the whole packet of the request is parsed. uWebSockets.js closes a connection on
+   * which another request follows an unanswered one: then the second request reaches no handler,
+   * and the first gets no response. If this response were sent at once, uWebSockets.js would serve
+   * both requests and keep the connection open.
    */
   #respondAndClose(
     res: HttpResponse,
@@ -96,9 +91,9 @@ export class ResponseWriter {
   }
 
   /**
-   * Sends the body of the last answer of a connection, and closes the connection. Until then the
-   * request stays unanswered, for a connection whose client is slow to read would else be served
-   * on: uWebSockets.js is told of one byte more than there is, behind the true `Content-Length`.
+   * Sends the body of the last response of a connection, and closes the connection. The request
+   * stays unanswered until then, so that no later request of a slow client is served: after the
+   * true `Content-Length`, uWebSockets.js gets a size of one byte more than the body.
    */
   #endAndClose(res: HttpResponse, bytes: Uint8Array): void {
     const size = bytes.length;

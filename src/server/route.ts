@@ -1,9 +1,10 @@
 /**
- * The only caller of `app.*`. Every handler is registered through `guarded`, since a handler that
- * returns without an answer and without `onAborted`, or throws before it, ends the process.
+ * Registers the routes of an App; no other file calls `app.get` and its like. Every handler runs in
+ * `withErrorHandling`: a handler that throws, or returns without a response and without
+ * `onAborted`, would end the process.
  *
- * A request whose path matches a route letter for letter goes straight to its handler; all others
- * meet the fallback, which knows doubled slashes, wrong methods and unknown paths.
+ * A path that matches a route exactly goes straight to its handler. The fallback handles all
+ * others: doubled slashes, wrong methods (405) and unknown paths (404).
  */
 
 import { type ByVersion, type Version, versionOf } from '../api/common/versions.ts';
@@ -14,19 +15,19 @@ import type { Responder } from './responder.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
 
 export type Handler = (res: HttpResponse, req: HttpRequest, framing: Framing) => void;
-/** Of a route that looks at the framing itself, with all other headers. */
-export type UnframedHandler = (res: HttpResponse, req: HttpRequest) => void;
+/** The handler of a route that reads the framing itself, with all other headers. */
+type UnframedHandler = (res: HttpResponse, req: HttpRequest) => void;
 
-export interface ExactRoute {
+interface ExactRoute {
   method: 'GET' | 'POST';
   path: string;
   handle: Handler;
-  /** A page for anybody, which HEAD may ask about as well. */
+  /** A public page, which also accepts HEAD. */
   isPage?: boolean;
 }
 
-/** Takes every method, and every path that begins as its own does before a `*`. */
-export interface PrefixRoute {
+/** Accepts every method, and every path with the prefix before its `*`. */
+interface PrefixRoute {
   method: 'ANY';
   path: string;
   handle: UnframedHandler;
@@ -34,13 +35,13 @@ export interface PrefixRoute {
 
 export type Route = ExactRoute | PrefixRoute;
 
-/** Longer paths are shown cut in the message of a 404. */
+/** A 404 shows longer paths cut. */
 const SHOWN_PATH_MAX = 200;
 
-/** Nothing is left to do when a client goes away: uWebSockets.js calls nothing of ours after it. */
+/** After a disconnect there is nothing to clean up: uWebSockets.js makes no more callbacks. */
 function ignoreAbort(): void {}
 
-/** @param errorReporter where the log has level debug */
+/** @param errorReporter only at log level debug */
 export function mount(
   app: TemplatedApp,
   routes: readonly Route[],
@@ -50,22 +51,26 @@ export function mount(
   const byPath = new Map<string, ExactRoute>();
   for (const route of routes) {
     const { path } = route;
-    const replies = responders[versionOf(path)];
+    const responder = responders[versionOf(path)];
     if (route.method === 'ANY') {
-      app.any(path, withErrorHandling(replies, route.handle, errorReporter));
+      app.any(path, withErrorHandling(responder, route.handle, errorReporter));
       continue;
     }
     byPath.set(path, route);
-    const handler = withErrorHandling(replies, withFraming(replies, route.handle), errorReporter);
+    const handler = withErrorHandling(
+      responder,
+      withFraming(responder, route.handle),
+      errorReporter,
+    );
     if (route.method === 'GET') app.get(path, handler);
     else app.post(path, handler);
   }
   const fallback = (version: Version) => {
-    const replies = responders[version];
+    const responder = responders[version];
     const handle: Handler = (res, req, framing) => {
-      handleUnmatched(byPath, replies, res, req, framing);
+      handleUnmatched(byPath, responder, res, req, framing);
     };
-    return withErrorHandling(replies, withFraming(replies, handle), errorReporter);
+    return withErrorHandling(responder, withFraming(responder, handle), errorReporter);
   };
   const fallbacks = { v1: fallback('v1'), v2: fallback('v2') };
   app.any('/*', (res, req) => {
@@ -74,7 +79,7 @@ export function mount(
   });
 }
 
-/** Looks at the framing first: nothing is decided about a request that may be two. */
+/** Reads the framing before the handler runs: a request with ambiguous framing may be two. */
 function withFraming(responder: Responder, handle: Handler): UnframedHandler {
   return (res, req) => {
     const framing = readFraming(req);
@@ -89,7 +94,7 @@ function withErrorHandling(
   handle: UnframedHandler,
   errorReporter: ErrorReporter | undefined,
 ): UnframedHandler {
-  const guard: UnframedHandler = (res, req) => {
+  const guarded: UnframedHandler = (res, req) => {
     res.onAborted(ignoreAbort);
     try {
       handle(res, req);
@@ -97,10 +102,10 @@ function withErrorHandling(
       responder.sendError(res, error, { isHead: req.getCaseSensitiveMethod() === 'HEAD' });
     }
   };
-  if (errorReporter === undefined) return guard;
+  if (errorReporter === undefined) return guarded;
   return (res, req) => {
     errorReporter.rememberPath(res, req);
-    guard(res, req);
+    guarded(res, req);
   };
 }
 
@@ -119,7 +124,7 @@ function handleUnmatched(
   const path = normalizedPath(req);
   const isHead = method === 'HEAD';
   const route = byPath.get(path);
-  // The answer to HEAD has the length of GET's, so both are told the same.
+  // The response to HEAD has the length of that to GET, so both get the same message.
   const shownMethod = isHead && route?.method !== 'GET' ? 'GET' : method;
   if (route === undefined) {
     const shown = path.length <= SHOWN_PATH_MAX ? path : `${path.slice(0, SHOWN_PATH_MAX)}...`;
@@ -128,7 +133,7 @@ function handleUnmatched(
   } else if (isHead && route.isPage) {
     route.handle(res, req, framing);
   } else if (method !== route.method) {
-    const message = `${path} takes the method ${route.method}, not ${shownMethod}`;
+    const message = `${path} accepts the method ${route.method}; got ${shownMethod}`;
     const error = new ApiError('METHOD_NOT_ALLOWED', message);
     const allow = route.isPage ? 'GET, HEAD' : route.method;
     responder.sendError(res, error, { isHead, allow });

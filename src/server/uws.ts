@@ -1,8 +1,8 @@
 /**
- * The only importer of uWebSockets.js, a native binary that the npm registry has in repacks only.
- * It loads the package for this platform and Node version, otherwise `uws-pack`, which has binaries
- * for more platforms and an older parser; upstream's own package can be installed in place of
- * `uws-pack`. Importing this file throws a StartError where none of them can be loaded.
+ * Loads uWebSockets.js, a native binary that the npm registry has only as repacks. No other file
+ * imports it. The package for this platform and Node version is loaded first, otherwise `uws-pack`,
+ * which has binaries for more platforms and an older parser. Upstream's own package can be
+ * installed in place of `uws-pack`. Importing this file throws a StartError if none of them loads.
  */
 
 import type * as Uws from 'uWebSockets.js';
@@ -50,34 +50,35 @@ async function load(): Promise<{ uws: typeof Uws; name: string }> {
 
 const { uws, name } = await load();
 
-/** Which package the binary comes from, with its version. */
+/** Name and version of the package that was loaded. */
 export const UWS_PACKAGE = name;
 
 /**
- * Whether `endWithoutBody` ends an answer of a length. 20.69 does; 20.51 does not, nor `uws-pack`,
- * whose versions are its own. Upstream's 20.67 was not tried; it is taken to be like 20.69.
+ * Whether `endWithoutBody` ends a response with a Content-Length. It does in 20.69, but not in
+ * 20.51 and `uws-pack`, which has its own version numbers. Upstream's 20.67 is untested and assumed
+ * to be like 20.69.
  */
 export const ENDS_WITHOUT_BODY =
   Number(/ 20\.(\d+)/.exec(name)?.[1] ?? Number.POSITIVE_INFINITY) >= 67;
 
 export const { App, SSLApp, us_listen_socket_close, us_socket_local_port } = uws;
 
-/** LIBUS_LISTEN_EXCLUSIVE_PORT: nobody else may listen there, not even with SO_REUSEPORT. */
+/** LIBUS_LISTEN_EXCLUSIVE_PORT: no other socket may listen there, not even by SO_REUSEPORT. */
 const EXCLUSIVE_PORT = 1;
 
-export type ListenCallback = (listening: us_listen_socket | false) => void;
+type ListenCallback = (listenSocket: us_listen_socket | false) => void;
 
-/** What the binary has and its typings have not. */
+/** Methods of the binary that its types do not declare. */
 interface UntypedMethods {
   listen(host: string, port: number, options: number, onListening: ListenCallback): void;
-  /** The address of an App, its bits in a double; it holds in all threads while the App is open. */
+  /** The address of an App as the bits of a double, valid in all threads while it is open. */
   getDescriptor(): number;
   addChildAppDescriptor(descriptor: number): void;
   removeChildAppDescriptor(descriptor: number): void;
 }
 const withUntypedMethods = (app: TemplatedApp) => app as TemplatedApp & UntypedMethods;
 
-/** Within the call it is known whether it listens. */
+/** Calls `onListening` before it returns. */
 export function listenExclusive(
   app: TemplatedApp,
   host: string,
@@ -92,21 +93,21 @@ export function descriptorOf(app: TemplatedApp): number {
 }
 
 /**
- * Connections to an App go in turn to the children that it has, which may be of other threads. All
- * of them have TLS, or none.
+ * Connections to an App are distributed to its children in turn, which may belong to other threads.
+ * Either all of them have TLS, or none.
  */
 export function addChildApp(app: TemplatedApp, descriptor: number): void {
   withUntypedMethods(app).addChildAppDescriptor(descriptor);
 }
 
-/** What was handed on to the child by then still comes to it. */
+/** Connections that were distributed to the child before still reach it. */
 export function removeChildApp(app: TemplatedApp, descriptor: number): void {
   withUntypedMethods(app).removeChildAppDescriptor(descriptor);
 }
 
 /**
- * Text that every request hands over to uWebSockets.js, as bytes: 18 ns less than a string, which
- * is copied out of V8's heap each time.
+ * A constant text for uWebSockets.js, as bytes. A string would be copied from V8's heap for each
+ * request, which costs 18 ns more.
  */
 export function fixedText(text: string): ArrayBuffer {
   const bytes = new ArrayBuffer(text.length);

@@ -263,7 +263,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   test('an error of framing names the header, what was received and what is accepted', async () => {
     const twice = { 'Content-Length': '0', 'content-length': '0' };
     expect(errorIn(await sendRequest(server.port, { headers: twice })).message).toBe(
-      'the header Content-Length must be a decimal number of bytes, in one line; got 2 lines',
+      'the header Content-Length must be a decimal number of bytes, in one header; got 2 headers',
     );
   });
 });
@@ -280,7 +280,7 @@ test('behind TLS nothing is served behind a request that closes its connection',
   const first = checkBytes('first', { Connection: 'close' });
   expect(await sendUntilClosed(secure(), [first], 5_000, 200)).toMatchObject({
     statuses: [200],
-    closed: true,
+    isClosed: true,
   });
   const both = await sendUntilClosed(secure(), [first + checkBytes('behind')], 5_000, 200);
   expect([both.isClosed, both.statuses.length <= 1]).toEqual([true, true]);

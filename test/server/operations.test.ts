@@ -48,7 +48,7 @@ describe('operations', () => {
           statuses.push(answer.status);
           if (answer.status !== 503) continue;
           expect(answer.headers['retry-after']).toBe('1');
-          expect(errorIn(answer).message).toContain('too many operations wait');
+          expect(errorIn(answer).message).toContain('too many operations are queued');
         }
       }
       going = false;
