@@ -93,7 +93,7 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
     );
     expect([traffic.sent, traffic.responses, traffic.connectionErrors]).toEqual([total, total, []]);
     expect(verdict.decisions).toBe(total);
-    expect(verdict).toMatchObject({ excess: 0, falseRefusals: 0, wrong: [] });
+    expect(verdict).toMatchObject({ maxExcess: 0, falseDenials: 0, violations: [] });
     expect(server.stderr()).not.toContain('raise WEIR_COUNTERS');
 
     for (const [i, sum] of sums.entries()) {

@@ -46,7 +46,7 @@ function startTraffic(
 /** Every request was answered with a decision, and every decision was right. */
 function expectExactAndAnswered(traffic: Traffic, ledger: Ledger): void {
   expect([traffic.unanswered, traffic.connectionErrors, [...traffic.errors]]).toEqual([0, [], []]);
-  expect(ledger.report()).toMatchObject({ falseRefusals: 0, wrong: [] });
+  expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
 }
 
 function percentOf(after: number, before: number): string {
@@ -111,7 +111,7 @@ describe.each(DECIDE_MODES)('decided %s, under load:', (mode) => {
       kept.sent += traffic.sent;
       kept.lost.push(...traffic.connectionErrors);
       expect([...traffic.errors]).toEqual([]);
-      expect(ledger.report()).toMatchObject({ falseRefusals: 0, wrong: [] });
+      expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
     }
     const inWords = ({ sent, lost }: ArrivalTally) => `${lost.length} of ${sent} lost`;
     const tried = `${STOPS} stops; seed ${seed}`;
