@@ -37,7 +37,7 @@ function sendToAdmin(path: string, headers: Record<string, string> = {}, method 
 }
 
 describe('the admin port', () => {
-  test('says that the process runs, and whether it takes checks', async () => {
+  test('shows that the process runs, and whether checks are answered', async () => {
     for (const [state, status] of [
       ['starting', 503],
       ['ready', 200],
@@ -64,7 +64,7 @@ describe('the admin port', () => {
     admin.sources = undefined;
   });
 
-  test('lists every path with what it is at /, and names the same paths in a 404', async () => {
+  test('lists every path with its description at /, and names the same paths in a 404', async () => {
     const list = await sendToAdmin('/');
     expect(list.status).toBe(200);
     const paths = list.body.split('\n').flatMap((line) => /^(\/\S*) +\S/.exec(line)?.[1] ?? []);
@@ -76,7 +76,7 @@ describe('the admin port', () => {
     ]);
   });
 
-  test('takes no other method', async () => {
+  test('accepts no other method than GET and HEAD', async () => {
     for (const path of ['/', ...PROBES]) {
       expect([path, (await sendToAdmin(path, {}, 'POST')).status]).toEqual([path, 405]);
     }
@@ -88,8 +88,8 @@ describe('the admin port', () => {
         const headers = { Host: host, Origin: 'http://evil.example' };
         const status = path === '/livez' ? 200 : 503;
         for (const query of ['', '?', '?verbose', '?a=/../b']) {
-          const answer = await sendToAdmin(path + query, headers);
-          expect([host, path, query, answer.status]).toEqual([host, path, query, status]);
+          const response = await sendToAdmin(path + query, headers);
+          expect([host, path, query, response.status]).toEqual([host, path, query, status]);
         }
       }
     }
@@ -110,19 +110,19 @@ describe('the admin port', () => {
     }
   });
 
-  test('refuses a foreign Host for all but probes; it takes addresses and configured names', async () => {
+  test('rejects an unknown Host for all but probes; addresses and configured names are accepted', async () => {
     for (const path of ['/', '/nothing', '/livez/', '/metrics/../']) {
       for (const host of ['evil.example', 'evil.example:7071', '127.0.0.1.evil.example', 'weir']) {
         expect([host, (await sendToAdmin(path, { Host: host })).status]).toEqual([host, 403]);
       }
     }
-    const known = ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:7071', '10.1.2.3'];
-    for (const host of [...known, 'weir.internal', 'Weir.Internal:80']) {
+    const accepted = ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:7071', '10.1.2.3'];
+    for (const host of [...accepted, 'weir.internal', 'Weir.Internal:80']) {
       expect([host, (await sendToAdmin('/', { Host: host })).status]).toEqual([host, 200]);
     }
   });
 
-  test('refuses a foreign Origin for all but probes', async () => {
+  test('rejects another Origin than its own for all but probes', async () => {
     const host = `127.0.0.1:${port}`;
     for (const origin of ['http://evil.example', 'null', `https://${host}`]) {
       expect((await sendToAdmin('/', { Host: host, Origin: origin })).status).toBe(403);
@@ -135,7 +135,7 @@ describe('the admin port', () => {
   });
 });
 
-/** Idle connections of this process, which tell when they are closed. */
+/** Opens idle connections. Each has promises for when it is open and when it is closed. */
 function openIdleConnections(count: number) {
   return Array.from({ length: count }, () => {
     const socket = connect(port, '127.0.0.1').resume();
@@ -149,16 +149,16 @@ function openIdleConnections(count: number) {
 describe('connections of the admin port', () => {
   const ordinary = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES;
 
-  test('beyond those for any path serve probes only, and say so', async () => {
-    const held = openIdleConnections(ordinary);
-    await Promise.all(held.map(({ opened }) => opened));
-    const refused = await sendUntilClosed(
+  test('above the number for all paths serve probes only, and say so', async () => {
+    const idle = openIdleConnections(ordinary);
+    await Promise.all(idle.map(({ opened }) => opened));
+    const rejected = await sendUntilClosed(
       port,
       ['GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'],
       5_000,
     );
-    expect(refused.isClosed).toBe(true);
-    const [head, body] = refused.text.split('\r\n\r\n');
+    expect(rejected.isClosed).toBe(true);
+    const [head, body] = rejected.text.split('\r\n\r\n');
     expect(head).toContain('HTTP/1.1 503 Service Unavailable');
     expect(head).toContain('\r\nConnection: close');
     expect(head).toContain('\r\nRetry-After: 1');
@@ -167,25 +167,27 @@ describe('connections of the admin port', () => {
     const other = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
     const later = await sendUntilClosed(port, [probe, probe, other, probe], 5_000, 50);
     expect([later.statuses, later.isClosed]).toEqual([[200, 200, 503], true]);
-    for (const { socket } of held.slice(0, 1)) socket.destroy();
-    await waitUntil('there is a place again', async () => (await sendToAdmin('/')).status === 200);
-    for (const { socket } of held) socket.destroy();
-    await Promise.all(held.map(({ closed }) => closed));
+    for (const { socket } of idle.slice(0, 1)) socket.destroy();
+    await waitUntil('a slot is free again', async () => (await sendToAdmin('/')).status === 200);
+    for (const { socket } of idle) socket.destroy();
+    await Promise.all(idle.map(({ closed }) => closed));
   });
 
-  test('that request probes leave the places for other paths free', async () => {
+  test('that request probes leave the slots for other paths free', async () => {
     const probing = openIdleConnections(ordinary);
-    const answers = probing.map(({ socket }) => {
+    const responses = probing.map(({ socket }) => {
       socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
       return new Promise<string>((resolve) => socket.once('data', (data) => resolve(String(data))));
     });
-    for (const answer of await Promise.all(answers)) expect(answer).toContain('HTTP/1.1 200 OK');
+    for (const response of await Promise.all(responses)) {
+      expect(response).toContain('HTTP/1.1 200 OK');
+    }
     expect((await sendToAdmin('/')).status).toBe(200);
     for (const { socket } of probing) socket.destroy();
     await Promise.all(probing.map(({ closed }) => closed));
   });
 
-  test('are bounded: a new one takes the place of the one without a request for the longest time', async () => {
+  test('are bounded: a new one replaces the one without a request for the longest time', async () => {
     const old = openIdleConnections(1);
     await old[0].opened;
     const busy = openIdleConnections(1);
@@ -212,7 +214,7 @@ describe('a flood of connections to the admin port', () => {
   const host = 'HTTP/1.1\r\nHost: localhost\r\n';
   const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 
-  test('of pipelined requests has one answer each at most, and takes little memory', async () => {
+  test('of pipelined requests gets at most one response per connection, and little memory', async () => {
     const server = await own.start();
     const { port } = new URL(server.adminUrl);
     const residentMiB = () => {
@@ -221,11 +223,11 @@ describe('a flood of connections to the admin port', () => {
     };
     const beforeMiB = residentMiB();
     const requests = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(2_000);
-    const heard = await Promise.all(
+    const results = await Promise.all(
       Array.from({ length: 20 }, () => sendUntilClosed(Number(port), [requests], 10_000)),
     );
-    for (const { statuses } of heard) expect(statuses.length).toBeLessThanOrEqual(1);
-    // Before there was this bound, a single one of them took 180 MiB.
+    for (const { statuses } of results) expect(statuses.length).toBeLessThanOrEqual(1);
+    // Without the bound, one of these connections took 180 MiB.
     expect(residentMiB() - beforeMiB).toBeLessThan(100);
     const one = `GET /livez ${host}Connection: close\r\n\r\n`;
     expect((await sendUntilClosed(Number(port), [one], 10_000)).statuses).toEqual([200]);
@@ -236,10 +238,10 @@ describe('a flood of connections to the admin port', () => {
   test.each([
     ['send nothing', ['']],
     ['send a part of a request', ['GET /livez HTTP/1.1\r\nHost: ', 'G']],
-    ['stay open after an answer', [`GET /livez ${host}\r\n`, `GET / ${host}\r\n`]],
-    ['do not read their answers', [`GET /metrics ${host}\r\n`.repeat(2)]],
+    ['stay open after a response', [`GET /livez ${host}\r\n`, `GET / ${host}\r\n`]],
+    ['do not read their responses', [`GET /metrics ${host}\r\n`.repeat(2)]],
     ['do each of these', ['', 'GET', `GET / ${host}\r\n`, `GET /metrics ${host}\r\n`]],
-  ])('that %s keeps no probe out', async (_what, sent) => {
+  ])('that %s does not keep probes from being answered', async (_name, sent) => {
     const server = await own.start();
     const { port } = new URL(server.adminUrl);
     const script = new URL('../support/connection-holder.process.mjs', import.meta.url).pathname;

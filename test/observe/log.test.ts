@@ -1,4 +1,4 @@
-/** What the log says at its levels and in its formats, of a real server. */
+/** The log of a real server, by level and format. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ const ERROR = 'error response';
 const OMITTED = 'error responses omitted: too many in one second';
 const CHECK = { identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS };
 
-/** Starts with a file of settings and a policy. */
+/** Starts a server with a configuration file that has a setting and a policy. */
 async function startWithFile(args: string[] = []): Promise<ServerProcess> {
   const policies = { login: { gateway: 'nginx', limit: 1, duration: LONGEST_WINDOW_MS } };
   const config = join(own.dataDir, 'weir.json');
@@ -39,7 +39,7 @@ async function startWithFile(args: string[] = []): Promise<ServerProcess> {
 }
 
 async function withRecords(server: ServerProcess, message: string, count: number) {
-  await waitUntil(`the log says ${count} times "${message}"`, () => {
+  await waitUntil(`the log has "${message}" ${count} times`, () => {
     return logRecords(server, message).length >= count;
   });
   return logRecords(server, message);
@@ -48,17 +48,17 @@ async function withRecords(server: ServerProcess, message: string, count: number
 describe('at level debug the log', () => {
   test('has each setting and its source, and no secret', async () => {
     const server = await startWithFile(DEBUG);
-    const all = await withRecords(server, 'setting', 20);
-    const of = (name: string) => {
-      const { value, source } = all.find(({ setting }) => setting === name) ?? {};
+    const records = await withRecords(server, 'setting', 20);
+    const settingOf = (name: string) => {
+      const { value, source } = records.find(({ setting }) => setting === name) ?? {};
       return [value, source];
     };
-    expect(of('WEIR_COUNTERS')).toEqual([1024, '--counters']);
-    expect(of('WEIR_ON_FULL')).toEqual(['allow', 'WEIR_ON_FULL']);
-    expect(of('WEIR_DRAIN_MS')).toEqual([20, expect.stringContaining('"drainMs" in ')]);
-    expect(of('WEIR_HOST')).toEqual(['127.0.0.1', 'default']);
-    expect(of('WEIR_ROOT_KEY')).toEqual(['[secret]', 'WEIR_ROOT_KEY']);
-    expect(of('WEIR_SOCKET')).toEqual([undefined, undefined]);
+    expect(settingOf('WEIR_COUNTERS')).toEqual([1024, '--counters']);
+    expect(settingOf('WEIR_ON_FULL')).toEqual(['allow', 'WEIR_ON_FULL']);
+    expect(settingOf('WEIR_DRAIN_MS')).toEqual([20, expect.stringContaining('"drainMs" in ')]);
+    expect(settingOf('WEIR_HOST')).toEqual(['127.0.0.1', 'default']);
+    expect(settingOf('WEIR_ROOT_KEY')).toEqual(['[secret]', 'WEIR_ROOT_KEY']);
+    expect(settingOf('WEIR_SOCKET')).toEqual([undefined, undefined]);
     expect(server.stderr()).not.toContain(ROOT_KEY);
   });
 
@@ -70,12 +70,12 @@ describe('at level debug the log', () => {
     });
     await callOperation(server.port, 'keys.revoke', { keyId: 'key_none' });
     await callOperationOk(server.port, 'keys.list');
-    const all = await withRecords(server, 'operation', 3);
-    const root = all[0].keyId;
+    const records = await withRecords(server, 'operation', 3);
+    const root = records[0].keyId;
     expect(root).toMatch(/^key_/);
     expect(root === keyId).toBe(false);
     expect(
-      all.map(({ operation, keyId, status, code, ms }) => [
+      records.map(({ operation, keyId, status, code, ms }) => [
         operation,
         keyId,
         status,
@@ -89,7 +89,7 @@ describe('at level debug the log', () => {
     ]);
   });
 
-  test('has publications, with what changed, and the creation of namespaces', async () => {
+  test('has publications with their changes, and the creation of namespaces', async () => {
     const server = await startWithFile(DEBUG);
     await sendCheck(server.port, { ...CHECK, namespace: 'fresh' });
     const [created] = await withRecords(server, 'a namespace was created', 1);
@@ -116,7 +116,7 @@ describe('at level debug the log', () => {
     ]);
   });
 
-  test('has checkpoints, once an interval at most', async () => {
+  test('has checkpoints, at most once per interval', async () => {
     const server = await own.start({ args: [...DEBUG, '--checkpoint-ms', '2000'] });
     const startedMs = Date.now();
     const message = 'counters were written to files';
@@ -124,12 +124,12 @@ describe('at level debug the log', () => {
       for (let i = 0; i < 20; i++) await sendCheck(server.port, { ...CHECK, identifier: `${i}` });
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
-    const all = logRecords(server, message);
-    expect(all.length).toBeLessThanOrEqual(1 + (Date.now() - startedMs) / 2_000 + 1);
-    expect(all.every(({ files }) => (files as number) > 0)).toBe(true);
+    const records = logRecords(server, message);
+    expect(records.length).toBeLessThanOrEqual(1 + (Date.now() - startedMs) / 2_000 + 1);
+    expect(records.every(({ files }) => (files as number) > 0)).toBe(true);
   });
 
-  test('has error answers, with the path and the policy of a gateway', async () => {
+  test('has error responses, with path and gateway policy', async () => {
     const gatewayPort = await freePort();
     const server = await startWithFile([...DEBUG, '--gateway-port', `${gatewayPort}`]);
     const invalid = JSON.stringify({ ...CHECK, limit: -1 });
@@ -142,27 +142,27 @@ describe('at level debug the log', () => {
       'Transfer-Encoding': 'gzip, chunked',
     });
     await sendGatewayCheck(gatewayPort, '/v1/auth-request/logout', forwardedFor('10.0.0.1'));
-    const all = await withRecords(server, ERROR, 6);
+    const records = await withRecords(server, ERROR, 6);
     const { requestId } = JSON.parse(bad.body).error;
-    const of = (status: number, code: string, path: string, policy?: string) => {
+    const recordOf = (status: number, code: string, path: string, policy?: string) => {
       const id = expect.stringMatching(/^req_/);
       const rest = { acceptor: 0, requestId: id, message: expect.any(String) };
       return expect.objectContaining({ status, code, path, ...(policy && { policy }), ...rest });
     };
-    expect(all).toEqual([
-      of(400, 'BAD_REQUEST', '/v1/ratelimits.limit'),
-      of(400, 'BAD_REQUEST', '/v2/ratelimit.limit'),
-      of(404, 'NOT_FOUND', '/nowhere/x'),
-      of(405, 'METHOD_NOT_ALLOWED', '/v1/keys.list'),
-      of(400, 'BAD_REQUEST', '/v1/check/login', 'login'),
-      of(404, 'NOT_FOUND', '/v1/auth-request/logout', 'logout'),
+    expect(records).toEqual([
+      recordOf(400, 'BAD_REQUEST', '/v1/ratelimits.limit'),
+      recordOf(400, 'BAD_REQUEST', '/v2/ratelimit.limit'),
+      recordOf(404, 'NOT_FOUND', '/nowhere/x'),
+      recordOf(405, 'METHOD_NOT_ALLOWED', '/v1/keys.list'),
+      recordOf(400, 'BAD_REQUEST', '/v1/check/login', 'login'),
+      recordOf(404, 'NOT_FOUND', '/v1/auth-request/logout', 'logout'),
     ]);
-    expect(all[0].requestId).toBe(requestId);
+    expect(records[0].requestId).toBe(requestId);
     expect(server.stderr()).not.toContain('private');
     expect(server.stderr()).not.toContain('secret=');
   });
 
-  test('has at most so many error answers a second of an acceptor, and counts the others', async () => {
+  test('has at most ERROR_REPORTS_PER_S error responses of an acceptor, and counts the others', async () => {
     const server = await own.start();
     const ERRORS = 200;
     const bytes = requestBytes({ method: 'GET', path: '/nowhere' });
@@ -174,12 +174,12 @@ describe('at level debug the log', () => {
     await waitUntil('all are counted', () => counted() === ERRORS);
     const seconds = logRecords(server, OMITTED).length + 1;
     expect(logRecords(server, ERROR).length).toBeLessThanOrEqual(seconds * ERROR_REPORTS_PER_S);
-    // The next ones are logged again.
+    // In the next second, errors are logged again.
     await sendRequest(server.port, { path: '/later', method: 'GET' });
-    await waitUntil('they are', () => server.stderr().includes('/later'));
+    await waitUntil('the later error is logged', () => server.stderr().includes('/later'));
   });
 
-  test('has no path of the client of a gateway, however the gateway spells its own', async () => {
+  test('has no path of a client of a gateway, in any spelling of the gateway path', async () => {
     const server = await own.start();
     for (const path of [
       '/v1/check/login/private',
@@ -188,19 +188,19 @@ describe('at level debug the log', () => {
     ]) {
       await sendRequest(server.port, { path, method: 'GET' });
     }
-    const shown = await withRecords(server, ERROR, 3);
-    expect(shown.map(({ path }) => path)).toEqual(Array(3).fill('/v1/check/login'));
+    const records = await withRecords(server, ERROR, 3);
+    expect(records.map(({ path }) => path)).toEqual(Array(3).fill('/v1/check/login'));
     expect(server.stderr()).not.toContain('private');
   });
 
-  test('has no key, wherever a client puts it', async () => {
+  test('has no key, in whatever part of a request a client sends it', async () => {
     const server = await own.start();
-    const made = await callOperationOk(server.port, 'keys.create', {
+    const created = await callOperationOk(server.port, 'keys.create', {
       name: 'k',
       permissions: ['*'],
     });
-    let asked = 0;
-    for (const key of [ROOT_KEY, made.key as string]) {
+    let requests = 0;
+    for (const key of [ROOT_KEY, created.key as string]) {
       const named = { ...CHECK, namespace: `rlns_${key}`, [key]: key };
       for (const parts of [
         { path: `/${key}`, method: 'GET' },
@@ -213,9 +213,9 @@ describe('at level debug the log', () => {
         { path: '/v1/keys.revoke', body: JSON.stringify({ keyId: key }) },
       ]) {
         expect((await sendRequest(server.port, parts)).status).toBeGreaterThanOrEqual(400);
-        // So few in a second that none is left out.
+        // Slow enough that no record is suppressed.
         await new Promise((resolve) => setTimeout(resolve, 1_100 / ERROR_REPORTS_PER_S));
-        asked++;
+        requests++;
       }
       await sendCheck(server.port, { ...CHECK, namespace: key });
     }
@@ -223,18 +223,18 @@ describe('at level debug the log', () => {
     expect(shown.length).toBe(asked);
     expect(logRecords(server, OMITTED)).toEqual([]);
     await withRecords(server, 'a namespace was created', 2);
-    for (const key of [ROOT_KEY, made.key as string]) expect(server.stderr()).not.toContain(key);
+    for (const key of [ROOT_KEY, created.key as string]) expect(server.stderr()).not.toContain(key);
   });
 });
 
 describe('the configured root key', () => {
-  // Of characters that JSON, URLs and paths spell in several ways.
+  // Its characters have several spellings in JSON, URLs and paths.
   const KEY = 'aB/c+d=e//"\\%~0123456789abcdef';
   const log = (written: object[]) => {
     return { debug: (fields: object) => written.push(fields) } as unknown as Log;
   };
 
-  test('is in no record of an acceptor, however it is spelt, and wherever it is cut', () => {
+  test('is in no record of an acceptor, in any spelling and cut at any length', () => {
     const hex = (character: string) => `%${character.charCodeAt(0).toString(16)}`;
     const spellings = [
       KEY,
@@ -265,28 +265,31 @@ describe('the configured root key', () => {
 });
 
 describe('at level info the log', () => {
-  test('has none of that', async () => {
+  test('has audit entries and the steps of start and stop only', async () => {
     const server = await startWithFile(SMALL);
     await sendCheck(server.port, { ...CHECK, namespace: 'fresh' });
     await sendRequest(server.port, { path: '/nowhere', method: 'GET' });
     await callOperationOk(server.port, 'keys.list');
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     const lines = server.stderr().trim().split('\n');
-    const said = lines.map((line) => JSON.parse(line)).map(({ level, msg }) => [level, msg]);
-    expect(said).toEqual(
+    const records = lines.map((line) => JSON.parse(line)).map(({ level, msg }) => [level, msg]);
+    expect(records).toEqual(
       ['audit', 'loaded', 'serving', 'draining', 'stopped'].map((msg) => [30, msg]),
     );
   });
 });
 
 describe('in the format text the log', () => {
-  test('has a line for each record, whatever a client sends', async () => {
+  test('has one line for each record, also where a client sends line ends', async () => {
     const server = await own.start({ args: [...DEBUG, '--log-format', 'text'] });
     const forged = '2026-01-01T00:00:00.000Z INFO  forged';
     const body = JSON.stringify({ ...CHECK, limit: `\n${forged}` });
     await sendRequest(server.port, { body });
     await sendCheck(server.port, { ...CHECK, namespace: `\n${forged}\u2028${forged}` });
-    await waitUntil('both are there', () => (server.stderr().match(/forged/g) ?? []).length >= 3);
+    await waitUntil(
+      'both records are logged',
+      () => (server.stderr().match(/forged/g) ?? []).length >= 3,
+    );
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     const lines = server
       .stderr()

@@ -18,7 +18,7 @@ afterEach(() => {
 
 const START: Anchor = { monotonicMs: 5_000, wallMs: 1_700_000_000_000, rate: 1 };
 
-/** Ticks a clock against a system clock that is `offset(t)` ms away from where it started. */
+/** Ticks a clock against a system clock that has jumped by `offset(ms)` ms since the start. */
 function runClock(ticks: number, offset: (ms: number) => number) {
   let anchor = START;
   const seen: { ms: number; wall: number; system: number }[] = [];
@@ -33,16 +33,16 @@ function runClock(ticks: number, offset: (ms: number) => number) {
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** The last tenth of a second is not run off at the full rate. */
+/** The last 100 ms of a difference are absorbed at a lower rate. */
 const SETTLING_MS = 6_000;
 const LEVEL_MS = 2;
 
 /**
- * @param offset how far the system's clock is from where it started, at each tick
- * @returns the ticks until both show the same, after so many at least; fails where weir's time
- * stands or runs back on the way
+ * @param offset how far the system clock has jumped since the start, at each tick
+ * @param minimum the number of ticks before which the clocks are not compared
+ * @returns the ticks until both clocks agree; throws where weir's time stops or runs backwards
  */
-function ticksUntilLevel(offset: (tick: number) => number, least: number): number {
+function ticksUntilLevel(offset: (tick: number) => number, minimum: number): number {
   let anchor = START;
   let { wallMs } = START;
   for (let tick = 1; ; tick++) {
@@ -52,20 +52,20 @@ function ticksUntilLevel(offset: (tick: number) => number, least: number): numbe
     const now = wallAt(anchor, START.monotonicMs + ms);
     if (now - wallMs < 0.899 * CLOCK_TICK_MS) throw new Error(`${now - wallMs} ms at ${tick}`);
     wallMs = now;
-    if (tick > least && Math.abs(now - system) <= LEVEL_MS) return tick;
-    if (tick > (20 * DAY_MS) / CLOCK_TICK_MS) throw new Error('it is never level');
+    if (tick > minimum && Math.abs(now - system) <= LEVEL_MS) return tick;
+    if (tick > (20 * DAY_MS) / CLOCK_TICK_MS) throw new Error('the clocks never agree');
   }
 }
 
 describe('the clock', () => {
-  test('follows a forward step of the system at the next tick', () => {
+  test('follows a forward step of the system clock at the next tick', () => {
     for (const step of [1_000, 3_600_000, 86_400_000]) {
       const seen = runClock(30, (ms) => (ms >= 1_000 ? step : 0));
       for (const { wall, system } of seen) expect(Math.abs(wall - system)).toBeLessThanOrEqual(2);
     }
   });
 
-  test('absorbs a backward step by running slow, at most 10 %, until level', () => {
+  test('absorbs a backward step by running at most 10 % slow until both clocks agree', () => {
     const seen = runClock(400, (ms) => (ms >= 1_000 ? -1_000 : 0));
     for (let i = 1; i < seen.length; i++) {
       const moved = seen[i].wall - seen[i - 1].wall;
@@ -74,11 +74,11 @@ describe('the clock', () => {
     }
     const last = seen.at(-1)!;
     expect(last.wall - last.system).toBeLessThan(2);
-    // 1 s at 10 % takes 9 s to all but the last tenth.
+    // A difference of 1 s, absorbed at 10 %, is below 100 ms after 9 s.
     expect(seen[105].wall - seen[105].system).toBeLessThan(100);
   });
 
-  test('never runs back, and never stands still, whatever the system clock does', () => {
+  test('never runs backwards and never stops under any steps of the system clock', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: -1e9, max: 1e9 }), { maxLength: 60 }), (steps) => {
         const seen = runClock(steps.length, (ms) => steps[ms / CLOCK_TICK_MS - 1]);
@@ -90,30 +90,30 @@ describe('the clock', () => {
     );
   });
 
-  test('goes on from its last run where the system is behind it, and runs slow until level', () => {
+  test('starts at the time of the last run where the system clock is behind it, and runs slow', () => {
     const control = new Control(allocateControl(1, 1));
     const ahead = 50_000;
-    const keeper = new ClockPublisher(control, Date.now() + ahead);
+    const publisher = new ClockPublisher(control, Date.now() + ahead);
     const clock = new Clock(control);
     expect(clock.nowMs() - Date.now()).toBeGreaterThan(ahead - 100);
-    keeper.tick();
-    const before = keeper.offsetMs();
+    publisher.tick();
+    const before = publisher.offsetMs();
     expect(before).toBeGreaterThan(ahead - 1_000);
     const until = performance.now() + 200;
     while (performance.now() < until);
-    expect(before - keeper.offsetMs()).toBeGreaterThan(15);
-    // A last run that is behind the system says nothing.
+    expect(before - publisher.offsetMs()).toBeGreaterThan(15);
+    // A last run that ended before the system time has no effect.
     expect(new ClockPublisher(control, 1).offsetMs()).toBeLessThan(5);
   });
 
-  test('is level with the system again after steps back: ten times as long later, and some seconds', () => {
+  test('agrees with the system again after backward steps, in ten times their size plus 6 s', () => {
     const steps = fc.array(fc.integer({ min: -HOUR_MS, max: HOUR_MS }), {
       minLength: 1,
       maxLength: 4,
     });
     fc.assert(
       fc.property(steps, fc.integer({ min: 0, max: 50 }), (offsets, apart) => {
-        // Each offset holds for some ticks, the last one from then on.
+        // Each offset applies for some ticks, and the last one from then on.
         const at = (tick: number) =>
           offsets[Math.min(offsets.length - 1, Math.floor(tick / (apart + 1)))];
         expect(ticksUntilLevel(at, offsets.length * (apart + 1))).toBeLessThanOrEqual(
@@ -124,15 +124,15 @@ describe('the clock', () => {
     );
   });
 
-  test('is level again ten days after a step back of a day', () => {
+  test('agrees with the system again ten days after a step back of one day', () => {
     const ticks = ticksUntilLevel(() => -DAY_MS, 0);
     expect(ticks).toBeLessThanOrEqual((10 * DAY_MS + SETTLING_MS) / CLOCK_TICK_MS);
     expect(ticks).toBeGreaterThan((9.9 * DAY_MS) / CLOCK_TICK_MS);
   });
 
-  test('shows the time of the system, from the anchor in the control words', () => {
+  test('shows the system time, from the anchor in the control words', () => {
     const control = new Control(allocateControl(1, 1));
-    const keeper = new ClockPublisher(control);
+    const publisher = new ClockPublisher(control);
     const clock = new Clock(control);
     for (let i = 0; i < 3; i++) {
       const before = Date.now();
@@ -140,11 +140,11 @@ describe('the clock', () => {
       expect(now).toBeGreaterThanOrEqual(before - 3);
       expect(now).toBeLessThanOrEqual(Date.now() + 3);
       expect(Number.isInteger(now)).toBe(true);
-      keeper.tick();
+      publisher.tick();
     }
   });
 
-  test('is never read half from one anchor and half from another, in every order', () => {
+  test('is never read from a mix of two anchors, in any order of threads', () => {
     let [monotonicMs, systemMs] = [0, 0];
     const setTo = (times: readonly number[]) => {
       [monotonicMs, systemMs] = times;
@@ -152,21 +152,21 @@ describe('the clock', () => {
     vi.spyOn(performance, 'now').mockImplementation(() => monotonicMs);
     vi.spyOn(process, 'hrtime').mockReturnValue([0, 0]);
     vi.spyOn(Date, 'now').mockImplementation(() => systemMs);
-    // The system's clock goes ahead, back and ahead again: an anchor each.
+    // The system clock jumps forward, back and forward again, and each jump makes an anchor.
     const first = [0, 1_000_000];
     const others = [
       [100, 2_000_000],
       [200, 1_500_000],
       [300, 7_000_000],
     ];
-    const keep = (control: Control, published: () => void) => {
+    const publishAll = (control: Control, onPublished: () => void) => {
       setTo(first);
-      const keeper = new ClockPublisher(control);
-      published();
+      const publisher = new ClockPublisher(control);
+      onPublished();
       for (const times of others) {
         setTo(times);
-        keeper.tick();
-        published();
+        publisher.tick();
+        onPublished();
       }
     };
     const readAt = (control: Control) => {
@@ -176,13 +176,13 @@ describe('the clock', () => {
 
     const buffer = allocateControl(1, 1);
     const alone = new Control(allocateControl(1, 1));
-    const whole: number[] = [];
-    keep(alone, () => {
+    const expected: number[] = [];
+    publishAll(alone, () => {
       const times = [monotonicMs, systemMs];
-      whole.push(readAt(alone));
+      expected.push(readAt(alone));
       setTo(times);
     });
-    expect(new Set(whole).size).toBe(4);
+    expect(new Set(expected).size).toBe(4);
 
     const controlOf = ({ memories: [{ words, doubles }] }: ThreadContext) => {
       const from = new Control(buffer);
@@ -203,7 +203,7 @@ describe('the clock', () => {
       {
         run: (world: ThreadContext) => {
           let isBegun = false;
-          keep(controlOf(world), () => {
+          publishAll(controlOf(world), () => {
             if (!isBegun) world.send();
             isBegun = true;
           });
@@ -220,8 +220,8 @@ describe('the clock', () => {
       { memories: [{ buffer, waits: 'notified' }], threads },
       ({ results }) => read.add(results[1]),
     );
-    expect([...read].sort()).toEqual(whole.toSorted());
-    const tried = `${states} states, ${endings} endings`;
-    recordMeasurement('P1', 'the clock is set while it is read, every order', tried, '0 broken');
+    expect([...read].sort()).toEqual(expected.toSorted());
+    const explored = `${states} states, ${endings} endings`;
+    recordMeasurement('P1', 'the clock is set while it is read, every order', explored, '0 broken');
   });
 });
