@@ -1,8 +1,8 @@
 /**
- * The keys that one acceptor accepts. A header that was verified before costs one look-up in a
- * bounded map; any other costs one SHA-256 and a look-up by digest. A header that does not verify
- * is never remembered, so nobody can fill the map from outside. Failures are ApiErrors (401) that
- * say what is missing, never the key.
+ * The keys that one acceptor accepts. A header that was verified before costs one lookup in a
+ * bounded map; any other header costs one SHA-256 and a lookup by digest. Only valid headers are
+ * cached, so clients without a key cannot fill the map. Failures are ApiErrors (401) that say what
+ * is missing and never contain the key.
  */
 
 import { KEY_MAX_CHARACTERS, VERIFIED_TOKENS_MAX } from '../core/constants.ts';
@@ -23,10 +23,10 @@ export interface KeyChanges {
   removed: readonly KeyRecord[];
 }
 
-/** A header padded beyond the longest key is looked up each time: it is not worth its memory. */
+/** A header longer than the longest key is padded. It is not cached, to save memory. */
 const CACHED_HEADER_MAX_CHARACTERS = 'Bearer '.length + KEY_MAX_CHARACTERS;
 
-/** The scheme in any case, as HTTP has it; the key is visible ASCII. */
+/** The scheme ignores case, as in HTTP; a key consists of visible ASCII characters. */
 const BEARER_HEADER = /^bearer +([\x21-\x7e]+) *$/i;
 
 const BARE_KEY = new RegExp(`^[\\x21-\\x7e]{1,${KEY_MAX_CHARACTERS}}$`);
@@ -35,7 +35,7 @@ export class Keyring {
   readonly #byDigest = new Map<string, Key>();
   readonly #verifiedHeaders = new Map<string, Key>();
   readonly #clock: Clock;
-  /** The last header that verified: most callers have one key, and to compare is half a look-up. */
+  /** Most clients use one key, and a comparison costs half of a lookup. */
   #lastHeader = '';
   #lastKey: Key | undefined;
 
@@ -44,8 +44,8 @@ export class Keyring {
   }
 
   /**
-   * Holds from now on. What was added and removed is not there any more. A key may be there twice,
-   * as a stored one and by the settings.
+   * Adds keys, then removes keys. A key that is in both lists is removed. A stored key and the
+   * configured key may have the same digest, so a removal compares the id.
    */
   apply({ added, removed }: KeyChanges): void {
     if (added.length === 0 && removed.length === 0) return;
@@ -64,11 +64,11 @@ export class Keyring {
     this.#lastKey = undefined;
   }
 
-  /** @param authorization the whole header, '' when there is none */
+  /** @param authorization the whole header; '' if there is none */
   verify(authorization: string): Key {
     let key = this.#lastKey;
     if (key === undefined || authorization !== this.#lastHeader) {
-      key = this.#verifiedHeaders.get(authorization) ?? this.#lookUp(authorization);
+      key = this.#verifiedHeaders.get(authorization) ?? this.#verifyUncached(authorization);
       this.#lastHeader = authorization;
       this.#lastKey = key;
     }
@@ -76,15 +76,15 @@ export class Keyring {
     return key;
   }
 
-  /** @param token a header that holds the key alone, '' when there is none */
+  /** @param token the header that contains only the key; '' if there is none */
   verifyBareKey(token: string): Key {
     if (BARE_KEY.test(token)) return this.verify(`Bearer ${token}`);
-    const what = token === '' ? 'is missing' : 'is not of that form';
-    throw new ApiError('UNAUTHORIZED', `the header "X-Weir-Key: <key>" ${what}`);
+    const fault = token === '' ? 'is missing' : 'is not of that form';
+    throw new ApiError('UNAUTHORIZED', `the header "X-Weir-Key: <key>" ${fault}`);
   }
 
   /**
-   * Asked when the head of a request is there, and again with its body, which may be much later.
+   * Called for the head of a request and again for its body, which may arrive much later.
    * @throws ApiError (401)
    */
   requireValid({ isRevoked, expiresMs }: Key): void {
@@ -92,7 +92,7 @@ export class Keyring {
     if (expiresMs !== null) requireUnexpired(expiresMs, this.#clock.nowMs());
   }
 
-  #lookUp(authorization: string): Key {
+  #verifyUncached(authorization: string): Key {
     if (authorization === '') {
       throw malformedHeader('the header "Authorization: Bearer <key>" is missing');
     }
@@ -100,7 +100,7 @@ export class Keyring {
     if (token === undefined || token.length > KEY_MAX_CHARACTERS) {
       throw malformedHeader('the header Authorization is not of the form "Bearer <key>"');
     }
-    // By digest: whatever the time of a look-up tells, it tells of the digest of a wrong guess.
+    // The timing of a lookup by digest reveals nothing about the key.
     const key = this.#byDigest.get(digestKey(token));
     if (key === undefined) {
       throw new ApiError('UNAUTHORIZED', 'the API key is not known here, or was revoked');
@@ -113,13 +113,16 @@ export class Keyring {
   }
 }
 
-/** There is no key to look up: the fault is in the request, as its place says. */
+/** An error with a location: the request is malformed, so no key was looked up. */
 function malformedHeader(message: string): ApiError {
   const fix = 'send the header "Authorization: Bearer <key>"';
   return new ApiError('UNAUTHORIZED', message, { location: AUTHORIZATION_LOCATION, fix });
 }
 
-/** @throws ApiError (401) for a key that expires at a time */
+/**
+ * @param expiresMs null for never
+ * @throws ApiError (401)
+ */
 export function requireUnexpired(expiresMs: number | null, nowMs: number): void {
   if (expiresMs === null || expiresMs > nowMs) return;
   throw new ApiError('UNAUTHORIZED', 'the API key has expired');

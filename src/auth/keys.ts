@@ -1,6 +1,6 @@
 /**
- * API keys as text and as digests. A key is 256 random bits behind a prefix; what is kept, sent to
- * other threads or compared is its SHA-256. Nothing here ever holds on to a key.
+ * API keys and their records. A key is a prefix and 256 random bits. Only its SHA-256 digest is
+ * stored, sent to other threads or compared; the key itself is never stored.
  */
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
@@ -36,8 +36,9 @@ export function newKeyRecord(
 }
 
 /**
- * The record of the key that the settings give: in one store it has the same id at every start, so
- * that the audit log names it. The hash key keeps the id from telling anything of the key.
+ * The record of the key that the settings contain. With one store it has the same id at every
+ * start, so that the audit log can name it. The hash key ensures that the id reveals nothing about
+ * the key.
  */
 export function configuredKeyRecord(
   key: string,
@@ -49,18 +50,18 @@ export function configuredKeyRecord(
   return { ...record, id: KEY_ID_PREFIX + mac.slice(0, 2 * ID_BYTES) };
 }
 
-/** The record of a key that may do everything and does not expire. */
+/** The record of a key that has all permissions and does not expire. */
 export function rootKeyRecord(key: string, name: string, createdMs: number): KeyRecord {
   return newKeyRecord(key, name, ['*'], createdMs, null);
 }
 
 export interface KeyRecord {
   id: string;
-  /** SHA-256 of the key, in hexadecimal; the key itself is nowhere. */
+  /** SHA-256 of the key, in hexadecimal. */
   digest: string;
   name: string;
   permissions: string[];
   createdMs: number;
-  /** Unix time in ms from which the key is refused; null for never. */
+  /** Unix time in ms from which the key is rejected; null for never. */
   expiresMs: number | null;
 }

@@ -1,18 +1,18 @@
 /**
- * What a key may do. `*` grants all; an action on namespaces is granted everywhere by
- * `ratelimit.*.<action>` and in one by `ratelimit.<namespaceId>.<action>`; what is done to keys,
- * and reading the audit log, have permissions of their own.
+ * The permissions of a key. `*` grants everything. `ratelimit.*.<action>` grants an action in all
+ * namespaces, `ratelimit.<namespaceId>.<action>` in one. Operations on keys and reading the audit
+ * log have global permissions.
  */
 
 import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
 
-/** Of no namespace that there is: allowed in all of them, or not at all. */
+/** Concerns a namespace without an id, so it can be granted only for all namespaces. */
 export const CREATE_ACTION = 'create_namespace';
 export const CREATE_NAMESPACE = `ratelimit.*.${CREATE_ACTION}`;
 
-/** What can be allowed in a namespace. */
+/** Actions that can be granted for one namespace. */
 export const NAMESPACE_ACTIONS = [
   'limit',
   'read_namespace',
@@ -25,17 +25,17 @@ export const NAMESPACE_ACTIONS = [
 ] as const;
 export type NamespaceAction = (typeof NAMESPACE_ACTIONS)[number];
 
-/** Of no namespace. */
+/** Permissions that do not concern a namespace. */
 export const GLOBAL_PERMISSIONS = [
   'keys.create',
   'keys.read',
   'keys.revoke',
   'read_audit',
 ] as const;
-export type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
+type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
 
 export class Permissions {
-  /** May check in every namespace, and create one by checking in it: asked on each check. */
+  /** These two are computed once, because checks read them. */
   readonly mayLimitAnywhere: boolean;
   readonly mayCreateNamespace: boolean;
   readonly #granted: ReadonlySet<string>;
@@ -48,19 +48,19 @@ export class Permissions {
     this.mayCreateNamespace = this.#has(CREATE_NAMESPACE);
   }
 
-  /** @param namespaceId undefined where the namespace has none that the caller could know */
+  /** @param namespaceId undefined if the namespace has no id that the client could know */
   may(action: NamespaceAction, namespaceId: string | undefined): boolean {
     if (this.#has(`ratelimit.*.${action}`)) return true;
     return namespaceId !== undefined && this.#granted.has(`ratelimit.${namespaceId}.${action}`);
   }
 
-  /** Whether an action is granted in any namespace at all. */
+  /** Whether an action is granted in at least one namespace. */
   mayInSomeNamespace(action: NamespaceAction): boolean {
     if (this.may(action, undefined)) return true;
     return [...this.#granted].some((permission) => permission.endsWith(`.${action}`));
   }
 
-  /** Whether it grants all that a permission does. */
+  /** Whether these permissions include another one. */
   grants(permission: string): boolean {
     const namespace = NAMESPACE_PERMISSION.exec(permission);
     if (namespace === null) return this.#has(permission);
@@ -69,7 +69,7 @@ export class Permissions {
 
   /**
    * @param namespaceId undefined for all namespaces
-   * @throws ApiError (403) that names what would do
+   * @throws ApiError (403) that names the permissions, one of which is sufficient
    */
   require(action: NamespaceAction, namespaceId: string | undefined): void {
     if (this.may(action, namespaceId)) return;
@@ -80,9 +80,9 @@ export class Permissions {
   }
 
   /**
-   * The same where the caller knows a name: nobody else is told the id of the namespace, nor
-   * whether there is one.
-   * @param namespaceId undefined where there is none
+   * The same for a namespace that the request names. Unless the key may read the namespace, the
+   * error reveals neither its id nor whether it exists.
+   * @param namespaceId undefined if the namespace does not exist
    */
   requireNamed(action: NamespaceAction, namespaceId: string | undefined): void {
     if (this.may(action, namespaceId)) return;
@@ -90,7 +90,7 @@ export class Permissions {
     this.require(action, isKnown ? namespaceId : '<namespaceId>');
   }
 
-  /** @throws ApiError (403) that names it */
+  /** @throws ApiError (403) that names the permission */
   requireGlobal(permission: GlobalPermission): void {
     if (!this.#has(permission)) throw missingPermissionError([permission]);
   }
@@ -108,8 +108,8 @@ export function missingPermissionError(permissions: readonly string[]): ApiError
 const NAMESPACE_PERMISSION = /^ratelimit\.([^.]+)\.([a-z_]+)$/;
 
 /**
- * Whether a text is a permission.
- * @returns false, or the id of the namespace that it names, or true where it names none
+ * Parses a permission.
+ * @returns false for an invalid text; the id of the namespace, or true if it names none
  */
 export function readPermission(text: string): boolean | { namespaceId: string } {
   if (text === '*' || text === CREATE_NAMESPACE) return true;
@@ -120,17 +120,17 @@ export function readPermission(text: string): boolean | { namespaceId: string } 
   return namespaceId.startsWith(NAMESPACE_ID_PREFIX) && { namespaceId };
 }
 
-/** What a text that is no permission was probably meant to have: an action, or all of it. */
+/** A suggestion for an invalid permission: the nearest action, or the nearest permission. */
 export function nearestPermission(text: string): string | undefined {
-  const [, place, action] = /^ratelimit\.(.+)\.([^.]*)$/s.exec(text) ?? [];
+  const [, namespace, action] = /^ratelimit\.(.+)\.([^.]*)$/s.exec(text) ?? [];
   if (action === undefined) return nearestName(text, GLOBAL_PERMISSIONS);
   return nearestName(
     action,
-    place === '*' ? [...NAMESPACE_ACTIONS, CREATE_ACTION] : NAMESPACE_ACTIONS,
+    namespace === '*' ? [...NAMESPACE_ACTIONS, CREATE_ACTION] : NAMESPACE_ACTIONS,
   );
 }
 
-/** The name of a namespace in a text that would be a permission if its id were there instead. */
+/** The namespace in a text that is a permission except that it has a name instead of an id. */
 export function namespaceNameIn(text: string): string | undefined {
   const [, name, action] = /^ratelimit\.(.+)\.([a-z_]+)$/s.exec(text) ?? [];
   if (name === undefined || name === '*' || name.startsWith(NAMESPACE_ID_PREFIX)) return undefined;

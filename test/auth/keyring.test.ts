@@ -17,7 +17,7 @@ const keyringOf = (...added: KeyRecord[]) => {
 };
 
 describe('a keyring', () => {
-  test('accepts its keys, again and again, and no others', () => {
+  test('accepts its keys, also repeatedly, and no others', () => {
     const key = makeKey();
     const keyring = keyringOf(rootKeyRecord(key, 'test', 0));
     for (let i = 0; i < 3; i++) {
@@ -29,7 +29,7 @@ describe('a keyring', () => {
     }
   });
 
-  test('stays right when more spellings of a header were verified than it remembers', () => {
+  test('accepts a key under more spellings of its header than it caches', () => {
     const key = makeKey();
     const keyring = keyringOf(rootKeyRecord(key, 'test', 0));
     for (let i = 0; i < VERIFIED_TOKENS_MAX + 10; i++) {
@@ -39,7 +39,7 @@ describe('a keyring', () => {
     expect(keyring.verify(`Bearer${' '.repeat(10_000)}${key}`).id).toMatch(/^key_/);
   });
 
-  test('refuses a remembered key from the moment that it expires', () => {
+  test('rejects a cached key as soon as it expires', () => {
     const key = makeKey();
     const record = { ...rootKeyRecord(key, 'test', 0), expiresMs: clock.nowMs() + 50 };
     const keyring = keyringOf(record);
@@ -48,21 +48,21 @@ describe('a keyring', () => {
     expect(() => keyring.verify(`Bearer ${key}`)).toThrow('expired');
   });
 
-  test('accepts keys that are added and forgets those that are removed, remembered or not', () => {
-    const [kept, revoked, added] = [makeKey(), makeKey(), makeKey()];
+  test('accepts added keys and rejects removed keys, also cached ones', () => {
+    const [unchanged, revoked, added] = [makeKey(), makeKey(), makeKey()];
     const removed = [rootKeyRecord(revoked, 'revoked', 0)];
-    const keyring = keyringOf(rootKeyRecord(kept, 'kept', 0), ...removed);
-    for (const key of [kept, revoked, kept, revoked]) keyring.verify(`Bearer ${key}`);
-    const held = keyring.verify(`Bearer ${revoked}`);
+    const keyring = keyringOf(rootKeyRecord(unchanged, 'unchanged', 0), ...removed);
+    for (const key of [unchanged, revoked, unchanged, revoked]) keyring.verify(`Bearer ${key}`);
+    const verified = keyring.verify(`Bearer ${revoked}`);
     keyring.apply({ added: [rootKeyRecord(added, 'added', 0)], removed });
-    expect(held.isRevoked).toBe(true);
+    expect(verified.isRevoked).toBe(true);
     expect(() => keyring.verify(`Bearer ${revoked}`)).toThrow('revoked');
-    for (const key of [kept, added]) {
+    for (const key of [unchanged, added]) {
       expect(keyring.verify(`Bearer ${key}`)).toMatchObject({ isRevoked: false });
     }
   });
 
-  test('takes no key that was added and removed in one change', () => {
+  test('rejects a key that was added and removed in one change', () => {
     const key = makeKey();
     const record = rootKeyRecord(key, 'short', 0);
     const keyring = keyringOf();
@@ -70,7 +70,7 @@ describe('a keyring', () => {
     expect(() => keyring.verify(`Bearer ${key}`)).toThrow('revoked');
   });
 
-  test('goes on accepting a key by the settings when its stored twin is removed', () => {
+  test('accepts the configured key after a stored record of the same key is removed', () => {
     const key = makeKey();
     const [stored, configured] = [rootKeyRecord(key, 'stored', 0), rootKeyRecord(key, 'set', 0)];
     const keyring = keyringOf(stored, configured);
@@ -78,14 +78,14 @@ describe('a keyring', () => {
     expect(keyring.verify(`Bearer ${key}`).id).toBe(configured.id);
   });
 
-  test('knows digests only', () => {
+  test('contains digests only', () => {
     const key = makeKey();
     expect(key).toMatch(/^weir_[\w-]{43}$/);
     expect(JSON.stringify(rootKeyRecord(key, 'test', 0))).not.toContain(key.slice(5));
   });
 });
 
-test('permissions: every form of "limit" and "create_namespace"', () => {
+test('each form of the permissions "limit" and "create_namespace" grants its actions', () => {
   const rows: [string[], boolean, boolean, boolean, boolean][] = [
     [[], false, false, false, false],
     [['*'], true, true, true, true],

@@ -1,4 +1,4 @@
-/** Every operation, asked with every kind of key about every kind of namespace. */
+/** Calls every operation with every kind of key for every kind of namespace. */
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -48,38 +48,39 @@ const ACTIONS = [
   'read_analytics',
 ];
 
-/** The namespaces that a request can be about, and who may ask: those with `*`, or with an id. */
+/** A way to refer to a namespace in a request. */
 interface NamespaceCase {
-  what: string;
+  name: string;
   fields: Fields;
+  /** The id with which a permission for one namespace would be sufficient. */
   id?: string;
-  /** Whether there is something to answer with a 200. */
+  /** Whether a permitted request gets a 200. */
   exists: boolean;
-  /** It would have to be made. */
+  /** Whether the operation would have to create the namespace. */
   creates?: boolean;
 }
 const TARGETS: NamespaceCase[] = [
-  { what: 'by id', fields: { namespaceId: OURS }, id: OURS, exists: true },
-  { what: 'by name', fields: { namespaceName: 'ours' }, id: OURS, exists: true },
-  { what: 'a pattern', fields: { namespaceName: 'our*' }, exists: true },
-  { what: 'unknown name', fields: { namespaceName: 'nobody' }, exists: false, creates: true },
-  { what: 'unknown id', fields: { namespaceId: 'rlns_no' }, id: 'rlns_no', exists: false },
+  { name: 'by id', fields: { namespaceId: OURS }, id: OURS, exists: true },
+  { name: 'by name', fields: { namespaceName: 'ours' }, id: OURS, exists: true },
+  { name: 'a pattern', fields: { namespaceName: 'our*' }, exists: true },
+  { name: 'unknown name', fields: { namespaceName: 'unknown' }, exists: false, creates: true },
+  { name: 'unknown id', fields: { namespaceId: 'rlns_no' }, id: 'rlns_no', exists: false },
 ];
 const LIMIT_TARGETS: NamespaceCase[] = [
-  { what: 'by name', fields: { namespace: 'ours' }, id: OURS, exists: true },
-  { what: 'unknown name', fields: { namespace: 'nobody' }, exists: false, creates: true },
+  { name: 'by name', fields: { namespace: 'ours' }, id: OURS, exists: true },
+  { name: 'unknown name', fields: { namespace: 'unknown' }, exists: false, creates: true },
 ];
-/** Where a field takes an id or a name. */
+/** For fields that accept an id or a name. */
 const ID_OR_NAME_TARGETS: NamespaceCase[] = [
   ...LIMIT_TARGETS,
-  { what: 'by id', fields: { namespace: OURS }, id: OURS, exists: true },
-  { what: 'unknown id', fields: { namespace: 'rlns_no' }, id: 'rlns_no', exists: false },
+  { name: 'by id', fields: { namespace: OURS }, id: OURS, exists: true },
+  { name: 'unknown id', fields: { namespace: 'rlns_no' }, id: 'rlns_no', exists: false },
 ];
 const V2_TARGETS: NamespaceCase[] = [
   ...ID_OR_NAME_TARGETS,
-  { what: 'a pattern', fields: { namespace: 'our*' }, exists: true },
+  { name: 'a pattern', fields: { namespace: 'our*' }, exists: true },
 ];
-const EVERYWHERE: NamespaceCase[] = [{ what: 'all', fields: {}, exists: true }];
+const EVERYWHERE: NamespaceCase[] = [{ name: 'all', fields: {}, exists: true }];
 
 interface OperationCase {
   route: Operation;
@@ -112,7 +113,7 @@ const ROWS: OperationCase[] = [
   {
     route: 'ratelimits.deleteOverride',
     permission: 'delete_override',
-    fields: { identifier: 'never made' },
+    fields: { identifier: 'missing' },
     targets: TARGETS.map((target) => ({ ...target, exists: false })),
   },
   {
@@ -133,14 +134,14 @@ const ROWS: OperationCase[] = [
     route: 'ratelimits.listNamespaces',
     permission: 'read_namespace',
     fields: {},
-    // One permission in one namespace is enough to see that one.
-    targets: [{ what: 'some', fields: {}, id: 'any', exists: true }],
+    // A permission for one namespace is sufficient to see that namespace.
+    targets: [{ name: 'some', fields: {}, id: 'any', exists: true }],
   },
   {
     route: 'ratelimits.listPolicies',
     permission: 'read_namespace',
     fields: {},
-    targets: [{ what: 'some', fields: {}, id: 'any', exists: true }],
+    targets: [{ name: 'some', fields: {}, id: 'any', exists: true }],
   },
   {
     route: 'keys.create',
@@ -153,7 +154,7 @@ const ROWS: OperationCase[] = [
     route: 'keys.revoke',
     permission: 'keys.revoke',
     fields: { keyId: 'key_none' },
-    targets: [{ what: 'unknown', fields: {}, exists: false }],
+    targets: [{ name: 'unknown', fields: {}, exists: false }],
   },
   { route: 'audit.list', permission: 'read_audit', fields: {}, targets: EVERYWHERE },
   {
@@ -201,12 +202,12 @@ const ROWS: OperationCase[] = [
   {
     route: 'ratelimit.deleteOverride',
     permission: 'delete_override',
-    fields: { identifier: 'never made' },
+    fields: { identifier: 'missing' },
     targets: V2_TARGETS.map((target) => ({ ...target, exists: false, creates: false })),
   },
 ];
 
-/** Keys that are accepted, by the one permission that they have. */
+/** The permissions of valid keys, which have one each. */
 const GRANTED = [
   '*',
   'ratelimit.*.create_namespace',
@@ -218,11 +219,11 @@ const GRANTED = [
     return ['*', OURS, THEIRS].map((namespace) => `ratelimit.${namespace}.${action}`);
   }),
 ];
-const REFUSED = ['none', 'malformed', 'unknown', 'expired', 'revoked'] as const;
+const REJECTED = ['none', 'malformed', 'unknown', 'expired', 'revoked'] as const;
 
 const everywhereIn = ({ permission }: OperationCase): string => {
-  const isOfNamespaces = ACTIONS.includes(permission);
-  return isOfNamespaces ? `ratelimit.*.${permission}` : permission;
+  const isNamespaceAction = ACTIONS.includes(permission);
+  return isNamespaceAction ? `ratelimit.*.${permission}` : permission;
 };
 
 function expectedStatus(
@@ -232,15 +233,15 @@ function expectedStatus(
 ): number {
   const { permission } = row;
   const everywhere = everywhereIn(row);
-  const may =
+  const isGranted =
     granted === '*' ||
     granted === everywhere ||
     granted === `ratelimit.${id}.${permission}` ||
     (id === 'any' && granted.endsWith(`.${permission}`));
-  if (!may) return 403;
-  // The check with a cost of 0 makes no namespace, but would have to be allowed to.
+  if (!isGranted) return 403;
+  // A check with a cost of 0 creates no namespace, but needs the permission to create one.
   if (permission === 'limit' && creates) return granted === '*' ? 200 : 404;
-  // A correction finds the counter of a namespace that it need not know.
+  // A correction accepts the name of a namespace that does not exist.
   if (['refund', 'reset'].includes(permission) && creates) return 200;
   return exists ? 200 : 404;
 }
@@ -282,12 +283,12 @@ const callRoute = (route: Operation, fields: Fields, key: string): Promise<Parse
   );
 };
 
-test('every operation has its row', () => {
+test('every operation has a row in the matrix', () => {
   const routes = ROWS.map(({ route }) => route);
   expect(routes.sort()).toEqual([...OPERATION_NAMES, ...COUNTER_OPERATIONS].sort());
 });
 
-test('the matrix of operations, keys and namespaces has no wrong cell', async () => {
+test('every operation requires its permission, for every key and namespace', async () => {
   let cells = 0;
   const wrong: string[] = [];
   const overrides = () => readMetric(server.adminUrl, 'weir_overrides{kind="exact"}');
@@ -295,26 +296,25 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
     for (const target of row.targets) {
       const fields = { ...row.fields, ...target.fields };
       for (const granted of [...GRANTED, 'nothing']) {
-        const answer = await callRoute(row.route, fields, keys.get(granted)!);
+        const response = await callRoute(row.route, fields, keys.get(granted)!);
         const status = expectedStatus(row, target, granted);
         cells++;
-        if (answer.status !== status) {
-          const { what } = target;
-          wrong.push(`${row.route} ${what} ${granted}: ${answer.status}, not ${status}`);
+        if (response.status !== status) {
+          wrong.push(`${row.route} ${target.name} ${granted}: ${response.status}, not ${status}`);
         }
         if (status !== 403) continue;
-        // It names what would do, and tells nothing else.
-        const { error } = JSON.parse(answer.body);
+        // The error names the missing permission.
+        const { error } = JSON.parse(response.body);
         expect(error.message ?? error.detail).toContain(`"${everywhereIn(row)}"`);
       }
-      for (const refused of REFUSED) {
-        const key = { none: '', malformed: 'a b', unknown: 'wrong' }[refused as 'none'];
-        const answer = await callRoute(row.route, fields, key ?? keys.get(refused)!);
+      for (const rejected of REJECTED) {
+        const key = { none: '', malformed: 'a b', unknown: 'wrong' }[rejected as 'none'];
+        const response = await callRoute(row.route, fields, key ?? keys.get(rejected)!);
         cells++;
-        // v2 has a 400 for a request without a key.
+        // v2 answers a request without a key with a 400.
         const isV2 = pathAndMethodOf(row.route).path.startsWith('/v2/');
-        const status = isV2 && (refused === 'none' || refused === 'malformed') ? 400 : 401;
-        if (answer.status !== status) wrong.push(`${row.route} ${refused}: ${answer.status}`);
+        const status = isV2 && (rejected === 'none' || rejected === 'malformed') ? 400 : 401;
+        if (response.status !== status) wrong.push(`${row.route} ${rejected}: ${response.status}`);
       }
     }
   }
@@ -323,13 +323,13 @@ test('the matrix of operations, keys and namespaces has no wrong cell', async ()
   expect(await overrides()).toBe(2);
 });
 
-test('no other method does or tells anything, with the best key', async () => {
+test('other methods get a 405, also with the root key', async () => {
   for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATIONS]) {
     const { path, method } = pathAndMethodOf(operation);
     for (const other of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
       if (other === method) continue;
-      const answer = await sendRequest(server.port, { method: other, path });
-      expect([answer.status, answer.headers.allow]).toEqual([405, method]);
+      const response = await sendRequest(server.port, { method: other, path });
+      expect([response.status, response.headers.allow]).toEqual([405, method]);
     }
     const headers = { Authorization: `Bearer ${ROOT_KEY}` };
     const url = server.url + path;
@@ -338,7 +338,7 @@ test('no other method does or tells anything, with the best key', async () => {
   }
 });
 
-test('a list of namespaces shows those that the key may read', async () => {
+test('a list of namespaces contains only those that the key may read', async () => {
   const visible = async (granted: string) => {
     return callOperationOk(server.port, 'ratelimits.listNamespaces', {}, keys.get(granted)!);
   };
@@ -351,7 +351,7 @@ test('a list of namespaces shows those that the key may read', async () => {
 });
 
 describe('permissions', () => {
-  test('are read in every form that there is, and in no other', () => {
+  test('are parsed in all valid forms and no others', () => {
     for (const permission of GRANTED)
       expect([permission, readPermission(permission)]).not.toContain(false);
     expect(readPermission(`ratelimit.${OURS}.limit`)).toEqual({ namespaceId: OURS });
@@ -379,21 +379,21 @@ describe('permissions', () => {
     }
   });
 
-  test('cover what they grant, and what is granted everywhere covers each namespace', () => {
-    const covers = (granted: string, permission: string) => {
+  test('include themselves, and those for all namespaces include those for one', () => {
+    const includes = (granted: string, permission: string) => {
       return new Permissions([granted]).grants(permission);
     };
     for (const a of GRANTED) {
       for (const b of GRANTED) {
-        const wide = /^ratelimit\.\*\.(\w+)$/.exec(a)?.[1];
-        const wanted = a === '*' || a === b || (wide !== undefined && b.endsWith(`.${wide}`));
-        expect([a, b, covers(a, b)]).toEqual([a, b, wanted]);
+        const action = /^ratelimit\.\*\.(\w+)$/.exec(a)?.[1];
+        const expected = a === '*' || a === b || (action !== undefined && b.endsWith(`.${action}`));
+        expect([a, b, includes(a, b)]).toEqual([a, b, expected]);
       }
     }
   });
 });
 
-test('the README lists every permission and every action, and no other', () => {
+test('the README lists all permissions and actions and no others', () => {
   const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
   const [, section = ''] = /\n### Keys\n\n(.*?)\n\n/s.exec(readme) ?? [];
   const listed = [...section.matchAll(/`([a-z_.]+)`/g)].map(([, name]) => name);
