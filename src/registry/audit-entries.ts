@@ -1,7 +1,7 @@
 /**
- * The entries of the audit log, one kind for each kind of change, and their lines in the server's
- * log. An entry names its target as it was at the time: keys are revoked and overrides deleted.
- * Lists in an entry are cut, so that one change cannot fill the log. Pure, but for those lines.
+ * The entries of the audit log, one kind for each kind of change. An entry describes its target as
+ * it was at the time, because the key or override may be deleted later. Lists in an entry are
+ * truncated, so that one change cannot fill the log. Also writes entries to the server's log.
  */
 
 import type { KeyRecord } from '../auth/keys.ts';
@@ -12,7 +12,7 @@ import type { Policy } from '../policies/policy.ts';
 import type { Override, Registry } from './registry.ts';
 import type { AuditEntry, Change, NamespaceRecord, WithRow } from './store/store.ts';
 
-/** An entry, but for who made the change, and when. */
+/** An entry without the time and the author of the change. */
 export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;
 
 export function keyCreation(key: KeyRecord): AuditDetails {
@@ -39,7 +39,7 @@ export function namespaceCreation({
   return { action: 'namespace.create', target: { namespaceId, namespace } };
 }
 
-/** @param before and after: one of them at least is there */
+/** At least one of `before` and `after` is defined. */
 export function overrideChange(
   registry: Registry,
   before: Override | undefined,
@@ -82,7 +82,7 @@ export function policyDeletion({ namespace, row: _, ...before }: WithRow<Policy>
   return { action: 'policy.delete', target: { namespace }, before };
 }
 
-/** An entry as clients and readers of the log see it. */
+/** An entry as in API responses and in the server's log. */
 export function publicEntry({
   row: id,
   at,
@@ -94,7 +94,7 @@ export function publicEntry({
   return { id, at, action, keyId, by, ...rest };
 }
 
-/** One line for each entry among changes that are durable. */
+/** @param changes durable changes; one line is logged for each audit entry among them */
 export function logAudit(log: Log, changes: readonly Change[]): void {
   for (const change of changes) {
     if (change.table === 'audit') log.info(publicEntry(change.after!), 'audit');

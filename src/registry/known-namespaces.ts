@@ -1,7 +1,7 @@
 /**
- * The namespaces that one acceptor knows. The first check in a new one is decided at once, by name;
- * the main thread registers it behind the answer and tells every acceptor its id, which is
- * disclosed to nobody before. Belongs to its acceptor's thread.
+ * The namespaces that one acceptor knows. The first check in a new namespace is decided at once, by
+ * name. The main thread registers the namespace after the response and sends its id to every
+ * acceptor. No response contains the id before that. Owned by the acceptor's thread.
  */
 
 import { NAMESPACES_MAX } from '../core/constants.ts';
@@ -9,11 +9,11 @@ import type { NamespaceState } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
 
-/** What the main thread tells of a namespace that is durable. */
+/** A durable namespace, as the main thread publishes it. */
 export interface RegisteredNamespace {
   id: string;
   name: string;
-  /** Its row in every acceptor's lane, which may be that of all others. */
+  /** Its row in each acceptor's stats block; namespaces without an own row share the last one. */
   statsRow: number;
 }
 
@@ -26,7 +26,7 @@ export class KnownNamespaces {
   readonly #statsRowOf: (row: number) => Float64Array;
   readonly #register: (name: string) => void;
 
-  /** @param register hands the name of a new namespace to the main thread */
+  /** @param register sends the name of a new namespace to the main thread */
   constructor(
     hashStateOf: (name: string) => NamespaceState,
     statsRowOf: (row: number) => Float64Array,
@@ -45,17 +45,17 @@ export class KnownNamespaces {
     return this.#byId.get(id);
   }
 
-  /** A namespace for one look at it, which is not created. */
+  /** A namespace for one request, which is not created. */
   makeUnregistered(name: string): Namespace {
     return this.#make(undefined, name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
   }
 
-  /** How many namespaces there may still be. */
+  /** How many namespaces may still be created. */
   get freeCount(): number {
     return NAMESPACES_MAX - this.#byName.size;
   }
 
-  /** Creates a namespace; undefined when there are as many as there may be. */
+  /** @returns the new namespace; undefined if there are NAMESPACES_MAX already */
   create(name: string): Namespace | undefined {
     if (this.freeCount <= 0) return undefined;
     const namespace = this.#make(undefined, name, newNamespaceRow());
@@ -64,7 +64,7 @@ export class KnownNamespaces {
     return namespace;
   }
 
-  /** Namespaces that are durable now, created here or elsewhere. */
+  /** Adds durable namespaces, which this acceptor, another one or an operation has created. */
   addRegistered(records: readonly RegisteredNamespace[]): void {
     for (const { id, name, statsRow } of records) {
       const known = this.#byName.get(name) ?? this.#make(id, name, this.#statsRowOf(statsRow));
@@ -75,7 +75,7 @@ export class KnownNamespaces {
     }
   }
 
-  /** Names for which there was no room: acceptors that each saw the last place free. */
+  /** Removes names that exceed NAMESPACES_MAX: several acceptors may have created the last one. */
   removeRejected(names: readonly string[]): void {
     for (const name of names) {
       const known = this.#byName.get(name);
@@ -95,7 +95,7 @@ export class KnownNamespaces {
     };
   }
 
-  /** Adds what was counted so far to a row of the lane, and counts there from now on. */
+  /** Adds the counts so far to a row of the stats block, in which later checks are counted. */
   #moveCounts(namespace: Namespace, index: number): void {
     const row = this.#statsRowOf(index);
     if (namespace.decisionCounts === row) return;

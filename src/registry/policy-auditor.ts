@@ -1,9 +1,8 @@
 /**
- * Audits changes of policies. The store has the policies that were last audited; entries are made
- * from how the configuration file differs from them. The file is read at a start, which so finds
- * changes made while no server ran, and on SIGHUP. Policies are active whether or not the store can
- * be written: a difference that cannot be written is a warning in the log, and is written the next
- * time. On the main thread.
+ * Records changes of policies in the audit log, on the main thread. The store has the policies that
+ * were last recorded. A start and SIGHUP compare them with the configuration file, so changes that
+ * were made while no server ran are recorded too. Policies are active whether or not the store can
+ * be written. If it cannot, a warning is logged, and the next comparison records the changes.
  */
 
 import { isDeepStrictEqual } from 'node:util';
@@ -31,7 +30,7 @@ export class PolicyAuditor {
     this.#nowMs = nowMs;
   }
 
-  /** Resolves when the entries are durable, or cannot be made so now. Never rejects. */
+  /** Resolves when the entries are durable or the store has failed. Never rejects. */
   async recordChanges(policies: readonly Policy[]): Promise<void> {
     if (areRecorded(this.#registry, policies)) return;
     try {
@@ -40,27 +39,27 @@ export class PolicyAuditor {
         return {};
       });
     } catch (error) {
-      const why = (error as Error).message;
-      this.#log.warn(`the audit log lacks the last changes of policies until a reload: ${why}`);
+      const reason = (error as Error).message;
+      this.#log.warn(`the audit log lacks the last changes of policies until a reload: ${reason}`);
     }
   }
 }
 
 function recordDifferences(registry: Registry, policies: readonly Policy[], at: number): void {
-  const note = (details: AuditDetails) => {
+  const record = (details: AuditDetails) => {
     registry.audit({ at, ...details, keyId: null, by: 'configuration file' });
   };
   for (const policy of policies) {
     if (isRecorded(registry, policy)) continue;
-    const known = registry.policy(policy.namespace);
-    note(known === undefined ? policyCreation(policy) : policyUpdate(known, policy));
+    const recorded = registry.policy(policy.namespace);
+    record(recorded === undefined ? policyCreation(policy) : policyUpdate(recorded, policy));
     registry.putPolicy(policy);
   }
   const inFile = new Set(policies.map(({ namespace }) => namespace));
-  for (const known of registry.policies()) {
-    if (inFile.has(known.namespace)) continue;
-    note(policyDeletion(known));
-    registry.removePolicy(known);
+  for (const recorded of registry.policies()) {
+    if (inFile.has(recorded.namespace)) continue;
+    record(policyDeletion(recorded));
+    registry.removePolicy(recorded);
   }
 }
 
@@ -72,6 +71,6 @@ function areRecorded(registry: Registry, policies: readonly Policy[]): boolean {
 function isRecorded(registry: Registry, policy: Policy): boolean {
   const stored = registry.policy(policy.namespace);
   if (stored === undefined) return false;
-  const { row: _, ...known } = stored;
-  return isDeepStrictEqual(known, policy);
+  const { row: _, ...recorded } = stored;
+  return isDeepStrictEqual(recorded, policy);
 }

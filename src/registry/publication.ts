@@ -1,6 +1,6 @@
 /**
- * From what has changed in the registry to what acceptors are told: the tables of overrides, keys
- * and namespaces. On the main thread.
+ * Turns changes of the registry into publications for acceptors: tables of overrides, keys and
+ * namespaces. On the main thread.
  */
 
 import type { KeyChanges } from '../auth/keyring.ts';
@@ -12,7 +12,7 @@ import type { RegisteredNamespace } from './known-namespaces.ts';
 import type { Registry } from './registry.ts';
 import type { Publisher } from './writer.ts';
 
-/** Everything, for acceptors that start; fills the tables, which then follow the changes. */
+/** The state at the start. Also fills the tables, to which later changes are applied. */
 export function initialPublication(registry: Registry, tables: OverrideTables): Publication {
   for (const override of registry.overrides())
     tables.apply(undefined, registry.overrideEntry(override));
@@ -25,7 +25,7 @@ export function initialPublication(registry: Registry, tables: OverrideTables): 
   };
 }
 
-/** @param send hands a publication to all acceptors; resolves when they have switched */
+/** @param send sends a publication to all acceptors; resolves when all have activated it */
 export function createPublisher(
   registry: Registry,
   tables: OverrideTables,
@@ -58,12 +58,13 @@ export function createPublisher(
   };
 }
 
-/** What an acceptor has to know; what has not changed is left out. */
+/** A message for acceptors, without the parts that have not changed. */
 export interface Publication extends Partial<PublishedTables> {
-  /** Namespaces that are durable now, and names for which there was no room. */
+  /** Namespaces that have become durable. */
   registeredNamespaces?: RegisteredNamespace[];
+  /** Names that exceed the maximum number of namespaces. */
   rejectedNamespaces?: string[];
   keys?: KeyChanges;
-  /** All that are in force. */
+  /** All policies. */
   policies?: readonly Policy[];
 }

@@ -1,8 +1,8 @@
 /**
- * Everything that the store keeps but the audit log, in memory, with the indexes that questions
- * about it need. On the main thread. What changes is changed here first and noted in a journal,
- * beside its entry in the audit log; when the journal could not be made durable it is taken back,
- * so that nothing stands here that the store does not have.
+ * The contents of the store except the audit log, in memory, with indexes. On the main thread. A
+ * change is applied here first and appended to a journal, followed by its audit entry. If the store
+ * cannot commit the journal, its changes are rolled back, so that the registry never contains
+ * what the store does not have.
  */
 
 import type { KeyRecord } from '../auth/keys.ts';
@@ -28,7 +28,7 @@ type StoredKey = WithRow<KeyRecord>;
 type StoredNamespace = WithRow<NamespaceRecord>;
 export type Override = WithRow<OverrideRecord>;
 
-/** The row of what is not stored. */
+/** The row of a record that is not stored. */
 const NO_ROW = 0;
 
 export class Registry {
@@ -37,10 +37,10 @@ export class Registry {
   readonly #namespacesByName = new Map<string, StoredNamespace>();
   /** By scope and identifier. */
   readonly #overrides = new Map<string, Map<string, Override>>();
-  /** The rows of the lanes that namespaces are counted in: the first that came have their own. */
+  /** The rows of the stats blocks. The oldest namespaces have their own; the others share one. */
   readonly #statsRows = new Map<string, number>();
   readonly #counts = { exact: 0, wildcard: 0 };
-  /** By namespace: those that the audit log knows of. */
+  /** By namespace: the policies that were last recorded in the audit log. */
   readonly #policies = new Map<string, WithRow<Policy>>();
   readonly #nextRow: Record<TableName, number> = {
     keys: 1,
@@ -62,7 +62,7 @@ export class Registry {
 
   // Keys
 
-  /** A key that is accepted as long as the process runs, and is not stored. */
+  /** Adds a key that is not stored, and so is valid until the process ends. */
   addConfiguredKey(record: KeyRecord): void {
     this.#keys.set(record.id, { ...record, row: NO_ROW });
   }
@@ -112,18 +112,18 @@ export class Registry {
     return after;
   }
 
-  /** Makes one that is not there, unless there are as many as there may be. */
+  /** Adds a missing namespace, unless there are NAMESPACES_MAX already. */
   ensureNamespace(name: string, nowMs: number): void {
-    const isThere = this.#namespacesByName.has(name);
-    if (!isThere && this.namespaceCount < NAMESPACES_MAX) this.addNamespace(name, nowMs);
+    const exists = this.#namespacesByName.has(name);
+    if (!exists && this.namespaceCount < NAMESPACES_MAX) this.addNamespace(name, nowMs);
   }
 
-  /** As acceptors know it. */
+  /** The namespace as it is published to acceptors. */
   registeredNamespace({ id, name }: NamespaceRecord): RegisteredNamespace {
     return { id, name, statsRow: this.#statsRows.get(name) ?? OTHER_NAMESPACES_ROW };
   }
 
-  /** The names of the namespaces that have a row of their own in the lanes, by row. */
+  /** The names of the namespaces that have their own row in the stats blocks, by row. */
   statsRowNames(): string[] {
     return [...this.#statsRows.keys()];
   }
@@ -134,7 +134,7 @@ export class Registry {
     return this.#overrides.get(scope)?.get(identifier);
   }
 
-  /** Those of a namespace, by its id, or of a pattern of names. */
+  /** @param scope the id of a namespace, or a pattern of names */
   overridesOf(scope: string): Iterable<Override> {
     return this.#overrides.get(scope)?.values() ?? [];
   }
@@ -143,12 +143,12 @@ export class Registry {
     for (const scope of this.#overrides.values()) yield* scope.values();
   }
 
-  /** How many overrides there are: without a star, and with one. */
+  /** The numbers of overrides without and with a pattern. */
   get overrideCounts(): Readonly<{ exact: number; wildcard: number }> {
     return this.#counts;
   }
 
-  /** A new override, or another limit, duration or mode for one. */
+  /** Adds an override, or replaces the one with the same scope and identifier. */
   putOverride(record: OverrideRecord): Override {
     const before = this.override(record.scope, record.identifier);
     const after = { ...record, row: before?.row ?? this.#nextRow.overrides++ };
@@ -165,13 +165,13 @@ export class Registry {
     return isPattern(scope) ? scope : this.#namespacesById.get(scope)!.name;
   }
 
-  /** As the tables hold it. */
+  /** The override as the tables need it. */
   overrideEntry(override: Override): OverrideEntry {
     const isNamespacePattern = isPattern(override.scope);
     return { ...override, namespace: this.namespaceOf(override), isNamespacePattern };
   }
 
-  // Policies, as the audit log knows them
+  // Policies, as last recorded in the audit log
 
   policy(namespace: string): WithRow<Policy> | undefined {
     return this.#policies.get(namespace);
@@ -193,19 +193,18 @@ export class Registry {
 
   // The audit log
 
-  /** Notes what a change was, to be made durable, or taken back, together with it. */
+  /** Adds the entry of a change to the journal, to be committed or rolled back with it. */
   audit(entry: AuditEntry): void {
     this.#change({ table: 'audit', before: undefined, after: this.#withRow('audit', entry) });
   }
 
   // The journal
 
-  /** How much is in the journal. */
   get journalLength(): number {
     return this.#journal.length;
   }
 
-  /** Takes back what was noted since a mark. */
+  /** Undoes the changes after the first `journalLength` ones. */
   rollBack(journalLength: number): void {
     while (this.#journal.length > journalLength) {
       const { table, before, after } = this.#journal.pop()!;
@@ -214,8 +213,9 @@ export class Registry {
   }
 
   /**
-   * Makes what was noted durable, and begins another journal.
-   * @returns what it was. Throws where it could not be made durable, and then changes nothing.
+   * Writes the journal to the store and empties it.
+   * @returns the changes, which are durable
+   * @throws if the store fails; then the journal is unchanged
    */
   commit(store: Store): readonly Change[] {
     const journal = this.#journal;
@@ -252,7 +252,7 @@ export class Registry {
       if (after !== undefined) this.#policies.set(after.namespace, after);
       else if (before !== undefined) this.#policies.delete(before.namespace);
     } else if (change.before !== undefined) {
-      // Taken back: the next entry has its row, so that a gap means that entries are missing.
+      // An entry was rolled back. Its row is reused, so that a gap means missing entries.
       this.#nextRow.audit = change.before.row;
     }
   }

@@ -1,12 +1,12 @@
 /**
- * Makes changes durable and puts them in force, on the main thread. What has come while the last
- * round went on is one round: each change is made in memory, in its order; all are written in
- * one transaction; one publication tells every acceptor; and when all of them have switched, all
- * are answered. So what is acknowledged is on disk and holds for the next check, wherever it comes.
+ * Makes changes durable and activates them, on the main thread. The changes that arrive during a
+ * group commit form the next one: they are applied in memory in order, written in one transaction
+ * and sent to all acceptors in one publication. They are acknowledged when all acceptors have
+ * activated it, so an acknowledged change is durable and applies to the next check on any acceptor.
  *
- * A change that is refused changes nothing, and does not touch those beside it. When the store
- * cannot write, every change of the round is taken back and answered with a 503; checks go on.
- * Names of new namespaces that checks have brought are tried again until they are written.
+ * A change that fails is rolled back alone. If the store cannot be written, all changes of the
+ * group are rolled back and answered with a 503; checks go on. Names of new namespaces from checks
+ * are retried until they are written.
  */
 
 import {
@@ -21,26 +21,26 @@ import { logAudit } from './audit-entries.ts';
 import type { Registry } from './registry.ts';
 import type { Change, Store } from './store/store.ts';
 
-/** A round takes no more requests when they are so large together. */
+/** A group commit takes no more changes when their requests have reached this size. */
 const GROUP_COMMIT_MAX_BYTES = IMPORT_MAX_BYTES;
-/** After a failure, when names that checks have brought are tried again. */
+/** Time after a failure until new namespaces are written again. */
 const RETRY_MS = 1_000;
 
 interface PendingChange {
   work: () => object;
   bytes: number;
-  resolve: (answer: object) => void;
+  resolve: (result: object) => void;
   reject: (error: unknown) => void;
 }
 
-type Outcome = { answer: object } | { error: unknown };
+type Outcome = { result: object } | { error: unknown };
 
-/** Puts durable changes in force; resolves when they are, on every acceptor. */
+/** Publishes durable changes; resolves when all acceptors have activated them. */
 export type Publisher = (changes: readonly Change[], rejected: string[]) => Promise<void>;
 
 export class Writer {
   groupCommits = 0;
-  /** Changes that were not taken, since too many waited. */
+  /** Changes that were rejected because too many were pending. */
   shedChanges = 0;
   readonly #registry: Registry;
   readonly #store: Store;
@@ -49,7 +49,7 @@ export class Writer {
   readonly #nowMs: () => number;
   #pending: PendingChange[] = [];
   #pendingBytes = 0;
-  /** Names of namespaces that checks have brought. */
+  /** Names of namespaces that checks have created. */
   readonly #newNamespaceNames = new Set<string>();
   #retryTimer: NodeJS.Timeout | undefined;
   #isRunning = false;
@@ -63,9 +63,9 @@ export class Writer {
   }
 
   /**
-   * @param bytes how large the request is
-   * @param work changes the registry, and returns the answer; what it throws is the answer, and
-   *   what it had changed is taken back. May be called twice.
+   * @param bytes the size of the request
+   * @param work changes the registry and returns the result; if it throws, its changes are rolled
+   *   back. May be called twice.
    */
   submit(bytes: number, work: () => object): Promise<object> {
     const full =
@@ -82,14 +82,14 @@ export class Writer {
     });
   }
 
-  /** A check came in a namespace that is not known yet. */
+  /** Called for a check in a new namespace. */
   registerNamespace(name: string): void {
     if (this.#registry.namespaceByName(name) !== undefined) return;
     this.#newNamespaceNames.add(name);
     if (this.#retryTimer === undefined) this.#start();
   }
 
-  /** Writes what checks have brought, now. */
+  /** Writes the namespaces that checks have created, synchronously. */
   flush(): void {
     clearTimeout(this.#retryTimer);
     this.#addNamespaces();
@@ -99,7 +99,7 @@ export class Writer {
   #start(): void {
     if (this.#isRunning) return;
     this.#isRunning = true;
-    // What comes in the same turn is in the same round.
+    // Changes of the same turn of the event loop go into one group commit.
     setImmediate(() => void this.#run());
   }
 
@@ -109,28 +109,28 @@ export class Writer {
       (this.#newNamespaceNames.size > 0 && this.#retryTimer === undefined)
     ) {
       await this.#runGroupCommit();
-      // Whatever else this thread has to do comes in between.
+      // Give other work of this thread a turn.
       await new Promise(setImmediate);
     }
     this.#isRunning = false;
   }
 
   async #runGroupCommit(): Promise<void> {
-    const round = this.#takePending();
+    const group = this.#takePending();
     this.groupCommits++;
     const rejected = this.#addNamespaces();
-    let outcomes = round.map(({ work }) => this.#attempt(work));
+    let outcomes = group.map(({ work }) => this.#attempt(work));
     const changes = this.#commit();
     if (changes !== undefined) await this.#publish(changes, rejected);
-    else outcomes = round.map(({ work }) => this.#attemptReadOnly(work));
-    round.forEach(({ resolve, reject }, i) => {
+    else outcomes = group.map(({ work }) => this.#attemptReadOnly(work));
+    group.forEach(({ resolve, reject }, i) => {
       const outcome = outcomes[i];
-      if ('answer' in outcome) resolve(outcome.answer);
+      if ('result' in outcome) resolve(outcome.result);
       else reject(outcome.error);
     });
   }
 
-  /** What waits, in its order, but no more than this thread does at a time. */
+  /** Removes the next pending changes, up to the maximum size of a group commit. */
   #takePending(): PendingChange[] {
     let count = 0;
     let bytes = 0;
@@ -143,41 +143,44 @@ export class Writer {
   #attempt(work: () => object): Outcome {
     const { journalLength } = this.#registry;
     try {
-      return { answer: work() };
+      return { result: work() };
     } catch (error) {
       this.#registry.rollBack(journalLength);
       return { error };
     }
   }
 
-  /** The store cannot write: an error of a request's own stands, on what there is now. */
+  /**
+   * Repeats a change after the store has failed, on the rolled back state. An error of the change
+   * itself and a result without changes are valid; any other outcome becomes a 503.
+   */
   #attemptReadOnly(work: () => object): Outcome {
     const { journalLength } = this.#registry;
     const outcome = this.#attempt(work);
     if ('error' in outcome || this.#registry.journalLength === journalLength) return outcome;
     this.#registry.rollBack(journalLength);
-    const message = 'the store cannot be written to just now; nothing was changed';
+    const message = 'the store cannot be written to at the moment; nothing was changed';
     return { error: new ApiError('SERVICE_UNAVAILABLE', message) };
   }
 
-  /** @returns the names for which there is no room */
+  /** @returns the names that exceed NAMESPACES_MAX */
   #addNamespaces(): string[] {
     const names = [...this.#newNamespaceNames].filter((name) => {
       return this.#registry.namespaceByName(name) === undefined;
     });
-    const room = NAMESPACES_MAX - this.#registry.namespaceCount;
-    for (const name of names.slice(0, room)) this.#registry.addNamespace(name, this.#nowMs());
-    return names.slice(room);
+    const free = NAMESPACES_MAX - this.#registry.namespaceCount;
+    for (const name of names.slice(0, free)) this.#registry.addNamespace(name, this.#nowMs());
+    return names.slice(free);
   }
 
-  /** @returns what is durable now; undefined where the store failed, and all was taken back */
+  /** @returns the durable changes; undefined if the store failed and all were rolled back */
   #commit(): readonly Change[] | undefined {
     const { journalLength: changes } = this.#registry;
     try {
-      const settled = this.#registry.commit(this.#store);
+      const committed = this.#registry.commit(this.#store);
       this.#newNamespaceNames.clear();
-      logAudit(this.#log, settled);
-      return settled;
+      logAudit(this.#log, committed);
+      return committed;
     } catch (error) {
       this.#registry.rollBack(0);
       this.#log.warn({ err: error, changes }, 'the store cannot be written to');

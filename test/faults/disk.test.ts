@@ -123,7 +123,7 @@ describe('a start on a store that is damaged ends with one sentence', () => {
       writeFileSync(path, whole);
     }
     rmSync(path);
-    expect(await startError()).toContain(`${path} is missing although it was made before`);
+    expect(await startError()).toContain(`${path} is missing although it was created before`);
     mkdirSync(path);
     expect(await startError()).toContain(`${path} is a directory, not a regular file`);
     rmSync(path, { recursive: true });
@@ -265,7 +265,7 @@ async function expectNoChange(server: ServerProcess): Promise<void> {
     const answer = await callOperation(server.port, operation, fields);
     expect([operation, answer.status]).toEqual([operation, 503]);
     expect(answer.headers['retry-after']).toBe('1');
-    expect(errorIn(answer).message).toContain('the store cannot be written to just now');
+    expect(errorIn(answer).message).toContain('the store cannot be written to at the moment');
   }
   const missing = { namespaceName: 'disk', identifier: 'missing' };
   expect((await callOperation(server.port, 'ratelimits.deleteOverride', missing)).status).toBe(404);

@@ -1,4 +1,4 @@
-/** Policies come from the configuration file: what the audit log tells of changes to them. */
+/** The audit log has an entry for each change of a policy in the configuration file. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,24 +17,24 @@ import {
 
 const ARGS = ['--acceptors', '1', '--counters', '1024'];
 const own = useDataDirectory(ARGS);
-const place = temporaryDirectory();
-afterAll(() => removeDirectory(place));
+const configDir = temporaryDirectory();
+afterAll(() => removeDirectory(configDir));
 
 type PolicySettingsByNamespace = Record<string, PolicySettings>;
-/** A server whose policies were compared with those of the run before. */
+/** Starts a server and waits until it has compared its policies with the recorded ones. */
 const start = async (policies?: PolicySettingsByNamespace) => {
-  const config = policies === undefined ? [] : ['--config', writeConfig(place, policies)];
+  const config = policies === undefined ? [] : ['--config', writeConfig(configDir, policies)];
   const server = await own.start({ args: [...ARGS, ...config] });
-  await waitUntil('it says so', () => server.stderr().includes('"msg":"serving"'));
+  await waitUntil('it has started', () => server.stderr().includes('"msg":"serving"'));
   return server;
 };
-const reload = async (server: ServerProcess, text: string, said: string) => {
+const reload = async (server: ServerProcess, text: string, message: string) => {
   const before = server.stderr().length;
-  writeFileSync(join(place, 'weir.json'), text);
+  writeFileSync(join(configDir, 'weir.json'), text);
   server.child.kill('SIGHUP');
-  await waitUntil(said, () => server.stderr().slice(before).includes(said));
+  await waitUntil(message, () => server.stderr().slice(before).includes(message));
 };
-/** Action, namespace, and the limits before and after, of all entries. */
+/** The action, the namespace and the limits before and after of each entry. */
 const listPolicyChanges = async (server: ServerProcess) => {
   const limitOf = (fields: unknown) => {
     return (fields as { windows: { limit: number }[] } | undefined)?.windows[0].limit;
@@ -49,7 +49,7 @@ const listPolicyChanges = async (server: ServerProcess) => {
 };
 const RELOADED = 'the policies were reloaded';
 
-test('a reload has an entry for each policy that came, changed or went, and for no other', async () => {
+test('a reload records each policy that was added, changed or removed, and no other', async () => {
   const server = await start({ a: { limit: 1 }, b: { limit: 2 }, c: { limit: 3 } });
   const created = [
     ['policy.create', 'c', undefined, 3],
@@ -57,7 +57,7 @@ test('a reload has an entry for each policy that came, changed or went, and for 
     ['policy.create', 'a', undefined, 1],
   ];
   expect(await listPolicyChanges(server)).toEqual(created);
-  // The same, in another order and with what it has by default.
+  // The same policies in another order and with an explicit default.
   const same = { c: { limit: 3 }, a: { limit: 1, missing: 'share' as const }, b: { limit: 2 } };
   await reload(server, configText(same), RELOADED);
   await reload(server, '{"policies":{"a":{}}}', 'the policies were not reloaded');
@@ -86,7 +86,7 @@ test('a reload has an entry for each policy that came, changed or went, and for 
   expect(server.stderr().match(/"by":"configuration file".*"msg":"audit"/g)?.length).toBe(6);
 });
 
-test('a start has entries for what was changed while no server ran, also after kill -9', async () => {
+test('a start records changes that were made while no server ran, also after kill -9', async () => {
   const first = await start({ a: { limit: 1 }, b: { limit: 2 } });
   first.child.kill('SIGKILL');
   await first.exited;
@@ -105,7 +105,7 @@ test('a start has entries for what was changed while no server ran, also after k
   ]);
 });
 
-test('policies are active while the store cannot be written, and the next reload has the entries', async () => {
+test('policies are active while the store cannot be written, and the next reload records them', async () => {
   const server = await start({ a: { limit: 1 } });
   const other = new Database(join(own.dataDir, 'store.db'));
   other.exec('BEGIN IMMEDIATE');

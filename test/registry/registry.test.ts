@@ -7,14 +7,14 @@ import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
-/** A change with its entry; one that is taken back; a commit that succeeds, or fails. */
-type ChangeStep = 'change' | 'refused' | 'commit' | 'failure';
+/** A change with its entry, a change that is rolled back, a commit, or a commit that fails. */
+type ChangeStep = 'change' | 'rollback' | 'commit' | 'failure';
 const steps = fc.array(
-  fc.constantFrom<ChangeStep[]>('change', 'change', 'refused', 'commit', 'failure'),
+  fc.constantFrom<ChangeStep[]>('change', 'change', 'rollback', 'commit', 'failure'),
   { maxLength: 30 },
 );
 
-test('the audit log has an entry for each change that is durable, without a gap, and no other', () => {
+test('the audit log has one entry for each durable change, without a gap, and no other', () => {
   fc.assert(
     fc.property(steps, (run) => {
       const path = temporaryDirectory();
@@ -27,11 +27,11 @@ test('the audit log has an entry for each change that is durable, without a gap,
       run.forEach((step, at) => {
         const name = `n${at}`;
         const { journalLength } = registry;
-        if (step === 'change' || step === 'refused') {
+        if (step === 'change' || step === 'rollback') {
           const { id: namespaceId } = registry.addNamespace(name, at);
           const target = { namespaceId, namespace: name };
           registry.audit({ at, action: 'namespace.create', keyId: 'key_1', target });
-          if (step === 'refused') registry.rollBack(journalLength);
+          if (step === 'rollback') registry.rollBack(journalLength);
           else pending.push(name);
         } else if (step === 'commit') {
           registry.commit(store);
@@ -50,8 +50,8 @@ test('the audit log has an entry for each change that is durable, without a gap,
       store.close();
       directory.close();
       removeDirectory(path);
-      const told = entries.map(({ target }) => (target as { namespace: string }).namespace);
-      expect([told, namespaces]).toEqual([durable, durable]);
+      const names = entries.map(({ target }) => (target as { namespace: string }).namespace);
+      expect([names, namespaces]).toEqual([durable, durable]);
       expect(entries.map(({ row }) => row)).toEqual(durable.map((_, i) => i + 1));
     }),
     { numRuns: 60 },

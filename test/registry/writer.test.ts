@@ -30,18 +30,18 @@ describe('a writer', () => {
   let registry: Registry;
   let writer: Writer;
   let published: { changes: readonly Change[]; rejected: string[] }[];
-  /** Publications that acceptors have not switched to yet. */
-  let held: (() => void)[];
+  /** Each one completes a publication that acceptors have not activated yet. */
+  let activations: (() => void)[];
 
   const open = () => {
     directory = DataDirectory.open(path);
     store = SqliteStore.open(directory);
     registry = new Registry(store);
     published = [];
-    held = [];
+    activations = [];
     const publish = (changes: readonly Change[], rejected: string[]) => {
       published.push({ changes, rejected });
-      return new Promise<void>((resolve) => held.push(resolve));
+      return new Promise<void>((resolve) => activations.push(resolve));
     };
     writer = new Writer(registry, store, publish, openLog('silent'), () => 5);
   };
@@ -62,55 +62,55 @@ describe('a writer', () => {
   const add = (name: string, bytes = 10) => {
     return writer.submit(bytes, () => ({ id: registry.addNamespace(name, 5).id }));
   };
-  const release = () => held.shift()!();
+  const activate = () => activations.shift()!();
 
-  test('answers when the change is durable and every acceptor has switched, not before', async () => {
-    let answered = false;
-    const answer = add('a').then(() => {
-      answered = true;
+  test('acknowledges a change when it is durable and active on every acceptor, not before', async () => {
+    let isAcknowledged = false;
+    const change = add('a').then(() => {
+      isAcknowledged = true;
     });
-    await waitUntil('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => activations.length === 1);
     expect(names()).toEqual(['a']);
-    expect(answered).toBe(false);
-    release();
-    await answer;
+    expect(isAcknowledged).toBe(false);
+    activate();
+    await change;
   });
 
-  test('makes one round of all that comes while the last one goes on', async () => {
+  test('commits all changes that arrive during a commit as one group', async () => {
     const first = add('first');
-    await waitUntil('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => activations.length === 1);
     const others = Array.from({ length: 50 }, (_, i) => add(`other ${i}`));
     writer.registerNamespace('by a check');
-    release();
+    activate();
     await first;
-    await waitUntil('the others are published', () => held.length === 1);
+    await waitUntil('the others are published', () => activations.length === 1);
     expect(published.map(({ changes }) => changes.length)).toEqual([1, 51]);
-    release();
+    activate();
     await Promise.all(others);
     expect(names().length).toBe(52);
     expect(writer.groupCommits).toBe(2);
   });
 
-  test('takes back what a refused change had done, and nothing else', async () => {
-    const refusal = new ApiError('FORBIDDEN', 'no');
+  test('rolls back a failed change, and no other change of the group', async () => {
+    const failure = new ApiError('FORBIDDEN', 'no');
     const outcomes = [
       add('a'),
       writer.submit(10, () => {
-        registry.addNamespace('refused', 5);
-        throw refusal;
+        registry.addNamespace('failed', 5);
+        throw failure;
       }),
       add('b'),
     ];
-    await waitUntil('it is published', () => held.length === 1);
-    release();
+    await waitUntil('it is published', () => activations.length === 1);
+    activate();
     const settled = await Promise.allSettled(outcomes);
     expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
-    expect(settled[1]).toMatchObject({ reason: refusal });
+    expect(settled[1]).toMatchObject({ reason: failure });
     expect(names()).toEqual(['a', 'b']);
-    expect(registry.namespaceByName('refused')).toBeUndefined();
+    expect(registry.namespaceByName('failed')).toBeUndefined();
   });
 
-  test('refuses every change with a 503 when the store cannot write, and then goes on', async () => {
+  test('rejects changes with a 503 while the store cannot be written, and accepts them later', async () => {
     const other = new Database(join(path, 'store.db'));
     other.exec('BEGIN IMMEDIATE');
     writer.registerNamespace('by a check');
@@ -122,58 +122,58 @@ describe('a writer', () => {
     expect(registry.namespaces()).toEqual([]);
     other.exec('ROLLBACK');
     other.close();
-    // What a check has brought is written as soon as the store can be.
-    await waitUntil('it is tried again', () => held.length === 1);
-    release();
-    await waitUntil('it is there', () => names().includes('by a check'));
+    // The namespace of a check is written as soon as the store can be written.
+    await waitUntil('it is retried', () => activations.length === 1);
+    activate();
+    await waitUntil('it is stored', () => names().includes('by a check'));
     const again = add('a');
-    await waitUntil('it is published', () => held.length === 1);
-    release();
+    await waitUntil('it is published', () => activations.length === 1);
+    activate();
     await again;
     expect(names()).toEqual(['by a check', 'a']);
   });
 
-  test('holds so many changes and bytes at once, and refuses more with a 503', async () => {
+  test('rejects changes with a 503 when too many changes or bytes are pending', async () => {
     const first = add('first');
-    await waitUntil('it is published', () => held.length === 1);
+    await waitUntil('it is published', () => activations.length === 1);
     const waiting = Array.from({ length: PENDING_CHANGES_MAX }, (_, i) => add(`n${i}`));
-    await expect(add('one more')).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
-    release();
+    await expect(add('excess')).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+    activate();
     await first;
-    await waitUntil('they are published', () => held.length === 1);
+    await waitUntil('they are published', () => activations.length === 1);
     const large = add('large', PENDING_BYTES_MAX);
     await expect(add('small', 1)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
-    release();
+    activate();
     await Promise.all(waiting);
-    await waitUntil('the large one is published', () => held.length === 1);
-    release();
+    await waitUntil('the large one is published', () => activations.length === 1);
+    activate();
     await large;
   });
 
-  test('registers a namespace once, and tells of names for which there is no room', async () => {
+  test('registers a namespace once, and publishes the names that exceed the maximum', async () => {
     addRecords(store, 'namespaces', manyNamespaces(NAMESPACES_MAX - 1));
     close();
     open();
-    for (const name of ['n5', 'theirs', 'mine', 'theirs']) writer.registerNamespace(name);
-    await waitUntil('it is published', () => held.length === 1);
-    release();
-    expect(published[0].changes.map(({ after }) => after)).toMatchObject([{ name: 'theirs' }]);
-    expect(published[0].rejected).toEqual(['mine']);
-    expect(names().at(-1)).toBe('theirs');
+    for (const name of ['n5', 'last', 'excess', 'last']) writer.registerNamespace(name);
+    await waitUntil('it is published', () => activations.length === 1);
+    activate();
+    expect(published[0].changes.map(({ after }) => after)).toMatchObject([{ name: 'last' }]);
+    expect(published[0].rejected).toEqual(['excess']);
+    expect(names().at(-1)).toBe('last');
   });
 
-  test('does no more in one round than one import brings', async () => {
+  test('commits no more in one group than the size of one import', async () => {
     const before = writer.groupCommits;
     const all = [1, 2, 3].map((i) => add(`n${i}`, IMPORT_MAX_BYTES));
     for (const one of all) {
-      await waitUntil('a round is published', () => held.length === 1);
-      release();
+      await waitUntil('a group is published', () => activations.length === 1);
+      activate();
       await one;
     }
     expect(writer.groupCommits - before).toBe(3);
   });
 
-  test('gives everything back to the next one', async () => {
+  test('has the same state after a restart', async () => {
     const done = [
       add('a'),
       writer.submit(10, () => {
@@ -185,8 +185,8 @@ describe('a writer', () => {
         return {};
       }),
     ];
-    await waitUntil('it is published', () => held.length === 1);
-    release();
+    await waitUntil('it is published', () => activations.length === 1);
+    activate();
     await Promise.all(done);
     const contents = () => [
       registry.namespaces(),
@@ -211,21 +211,21 @@ describe('a server', () => {
   });
   afterAll(() => removeDirectory(directory));
 
-  test('creates a namespace at its first check with a cost, keeps it, and stops at the bound', async () => {
+  test('creates and stores a namespace at its first check with a cost, up to the maximum', async () => {
     const server = await startServer(directory, { args });
     const body = { identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS };
     const send = (namespace: string, cost = 1) => {
       return sendRequest(server.port, { body: JSON.stringify({ ...body, namespace, cost }) });
     };
-    expect((await send('looked at', 0)).status).toBe(200);
+    expect((await send('without cost', 0)).status).toBe(200);
     expect((await send('one')).status).toBe(200);
     expect((await send('two')).status).toBe(200);
-    // Of three names at once any two may be the first to reach the main thread.
-    await waitUntil('both are kept', async () => {
+    // One after the other: of concurrent names any two could reach the main thread first.
+    await waitUntil('both are stored', async () => {
       const { total } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       return total === NAMESPACES_MAX;
     });
-    // The next change is acknowledged when every acceptor knows of them as well.
+    // When the next change is acknowledged, every acceptor knows these namespaces.
     const override = {
       namespaceName: 'one',
       identifier: 'abc',
@@ -233,8 +233,8 @@ describe('a server', () => {
       duration: LONGEST_WINDOW_MS,
     };
     await callOperationOk(server.port, 'ratelimits.setOverride', override);
-    const answers = await Promise.all(Array.from({ length: 20 }, () => send('three')));
-    for (const { status, body } of answers) {
+    const responses = await Promise.all(Array.from({ length: 20 }, () => send('three')));
+    for (const { status, body } of responses) {
       expect(status).toBe(400);
       expect(body).toContain(`${NAMESPACES_MAX} namespaces`);
     }
@@ -244,7 +244,7 @@ describe('a server', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     withStore(directory, (store) => {
       const names = readRecords(store, 'namespaces').map(({ name }) => name);
-      // They come from two acceptors, of which either may be heard first.
+      // They come from two acceptors, so their order is not defined.
       expect(names.slice(-2).sort()).toEqual(['one', 'two']);
       expect(names.length).toBe(NAMESPACES_MAX);
     });

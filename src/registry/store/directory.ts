@@ -1,12 +1,11 @@
 /**
- * The data directory: locked for one process, and told apart from one that lost its store. Owners
- * and modes are set by `ownership.ts`. The main thread owns it. Every failure is a StartError that
- * names the path and the cause.
+ * The data directory, locked for one process and owned by the main thread. `ownership.ts` sets
+ * owners and modes. Every failure is a StartError that names the path and the cause.
  *
- * The lock is SQLite's own on the file `lock`, which the kernel releases when the process ends in
- * whatever way. The file's user version is a revision that the store has reached at least, 0 for no
- * store. So a directory whose store has vanished is not taken for a new one, nor is an older
- * state taken for the last: a store that lost its log would be whole, and without the last records.
+ * The lock is that of SQLite on the file `lock`, which the kernel releases when the process ends.
+ * The file's user version is a lower bound of the store's revision; 0 means no store. It shows that
+ * a store is missing, or is an older copy, or has lost its write-ahead log. Such a store would be
+ * consistent, but without the last records.
  */
 
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
@@ -24,12 +23,12 @@ import { shardOfFileName } from '../../engine/memory/checkpoint/format.ts';
 
 const LOCK_FILE = 'lock';
 export const STORE_FILE = 'store.db';
-/** A store in the making; one that is left over was never in force. */
+/** A store that is being created. A leftover file of an earlier start was never used. */
 export const UNFINISHED_STORE_FILE = 'store.db.new';
 
 export class DataDirectory {
   readonly path: string;
-  /** Set where other users may read or write the directory. */
+  /** Set if other users may read or write the directory. */
   readonly exposure: DirectoryExposure | undefined;
   readonly #lock: Database.Database;
   #acknowledgedRevision: number;
@@ -48,52 +47,55 @@ export class DataDirectory {
     this.#acknowledgedRevision = acknowledged;
   }
 
-  /** Makes and locks the directory. */
+  /** Creates the directory if it is missing, and locks it. */
   static open(setting: string): DataDirectory {
     const path = resolve(setting);
     return withStartError(`the data directory ${path} cannot be used`, () => {
-      makeDirectory(path);
+      createDirectory(path);
       requireAccess(path);
       requireNoForeignFiles(path);
       const exposure = restrictDirectory(path);
       const lockPath = join(path, LOCK_FILE);
       requireUsableFiles(path, readdirSync(path).filter(isStoreFile));
       const lock = new Database(lockPath, { timeout: 0 });
-      // Not once it is locked: to close any descriptor of a file gives up the locks of the process.
+      // Before locking: closing any descriptor of a file releases the process's locks on it.
       restrictFile(lockPath);
       try {
         lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE');
-        lock.exec('COMMIT'); // In this locking mode the lock stays.
+        lock.exec('COMMIT'); // The exclusive locking mode keeps the lock.
       } catch (error) {
         if ((error as { code?: string }).code === 'SQLITE_BUSY') {
           throw new StartError(`the data directory ${path} is in use by another weir`);
         }
         throw error;
       }
-      // Not before the lock is held: another weir may be making and removing files.
+      // After locking: another weir may have been creating and removing files.
       const names = readdirSync(path).filter((name) => name !== LOCK_FILE);
-      const ours = names.filter(isStoreFile);
-      requireUsableFiles(path, ours);
-      for (const name of [...ours, ...names.filter(isCountersFile)]) restrictFile(join(path, name));
+      const storeFiles = names.filter(isStoreFile);
+      requireUsableFiles(path, storeFiles);
+      for (const name of [...storeFiles, ...names.filter(isCountersFile)]) {
+        restrictFile(join(path, name));
+      }
       return new DataDirectory(path, lock, exposure);
     });
   }
 
-  /** The path of the store, and whether it has to be made. */
+  /** The path of the store, and whether it must be created. */
   locateStore(): { path: string; isNew: boolean } {
     const path = join(this.path, STORE_FILE);
     if (existsSync(path)) return { path, isNew: false };
     if (this.acknowledgedRevision > 0 || existsSync(`${path}-wal`)) {
       throw new StartError(
-        `${path} is missing although it was made before: restore it, or empty ${this.path}` +
-          ' to start anew',
+        `${path} is missing although it was created before: restore it, or empty ${this.path}` +
+          ' to start with an empty store',
       );
     }
-    for (const left of unfinishedStoreFiles(this.path)) rmSync(join(this.path, left));
+    const leftover = readdirSync(this.path).filter(isUnfinishedStoreFile);
+    for (const name of leftover) rmSync(join(this.path, name));
     return { path, isNew: true };
   }
 
-  /** The revision that the store has reached at least; 0 when none was ever made here. */
+  /** A lower bound of the store's revision; 0 if no store was ever created here. */
   get acknowledgedRevision(): number {
     return this.#acknowledgedRevision;
   }
@@ -106,30 +108,30 @@ export class DataDirectory {
   }
 
   close(): void {
-    // `close` alone keeps the file open, and so locked, until the garbage is collected.
+    // Otherwise the file stays open and locked after `close` until a garbage collection.
     this.#lock.exec('PRAGMA locking_mode = NORMAL; SELECT 1 FROM sqlite_schema');
     this.#lock.close();
   }
 }
 
-/** Runs what touches the disk; any failure that is not a sentence yet becomes one. */
-export function withStartError<T>(what: string, work: () => T): T {
+/** Runs a function and turns its errors, except StartErrors, into StartErrors. */
+export function withStartError<T>(message: string, work: () => T): T {
   try {
     return work();
   } catch (error) {
     if (error instanceof StartError) throw error;
-    throw new StartError(`${what}: ${(error as Error).message}`);
+    throw new StartError(`${message}: ${(error as Error).message}`);
   }
 }
 
-/** Not by `recursive`, which tries for ever where the file system refuses with ENOENT. */
-function makeDirectory(path: string): void {
+/** Without the option `recursive`, which never returns if the file system fails with ENOENT. */
+function createDirectory(path: string): void {
   if (existsSync(path)) return;
-  makeDirectory(dirname(path));
+  createDirectory(dirname(path));
   mkdirSync(path, { mode: 0o700 });
 }
 
-/** The store and the lock with the files that SQLite makes beside them: copies are not ours. */
+/** The store and the lock, with their SQLite journals. Copies under other names do not match. */
 function isStoreFile(name: string): boolean {
   return /^(lock|store\.db(\.new)?)(-(wal|shm|journal))?$/.test(name);
 }
@@ -142,11 +144,7 @@ function isUnfinishedStoreFile(name: string): boolean {
   return isStoreFile(name) && name.startsWith(UNFINISHED_STORE_FILE);
 }
 
-function unfinishedStoreFiles(path: string): string[] {
-  return readdirSync(path).filter(isUnfinishedStoreFile);
-}
-
-/** A directory with other things in it is somebody else's: its mode is not ours to change. */
+/** Rejects a directory that contains files of other programs, before its mode is changed. */
 function requireNoForeignFiles(path: string): void {
   const names = readdirSync(path);
   if (names.includes(LOCK_FILE) || names.includes(STORE_FILE)) return;

@@ -1,8 +1,7 @@
 /**
- * The tables of a store, and the upgrade of a store of an older version to this one. A new
- * store is made complete under another name and then renamed, so that a file under the real name
- * is either whole or damaged, never half-made. An upgrade is one transaction. Failures are those
- * of SQLite.
+ * The tables of a store, and the upgrade of a store of an older version. A new store is completed
+ * under a temporary name and then renamed, so that a file under the final name is never incomplete.
+ * An upgrade is one transaction. Failures are those of SQLite.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -27,7 +26,7 @@ export const TABLES = TABLES_BY_VERSION.flat();
 
 export const WRITE_META = 'INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)';
 
-/** Records are blobs: libsql ends the process over a damaged text that is not UTF-8 any more. */
+/** Records are blobs: libsql ends the process if a damaged text is not valid UTF-8. */
 const CREATE_META =
   'CREATE TABLE meta (name TEXT PRIMARY KEY, record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT';
 
@@ -54,13 +53,13 @@ export function createStore(directory: string, path: string): void {
   closeSync(handle);
 }
 
-/** Gives a store of an older version what it lacks, all or nothing. */
+/** Adds the tables that a store of an older version lacks, all or none. */
 export function upgradeSchema(database: Database.Database, from: number): void {
   if (from === SCHEMA_VERSION) return;
   database.transaction(() => addTables(database, from)).immediate();
 }
 
-/** @param from the version whose tables are there; 0 for none */
+/** @param from the version whose tables exist; 0 for none */
 function addTables(database: Database.Database, from: number): void {
   for (const table of TABLES_BY_VERSION.slice(from).flat()) {
     database.exec(`CREATE TABLE ${table} (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT`);

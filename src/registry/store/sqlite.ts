@@ -1,9 +1,9 @@
 /**
- * The store in one SQLite file: WAL, synchronous=FULL, every record with a CRC of its text, counts
- * beside them. It is verified at start, and trusted only when all of it agrees: a store that does
- * not stops the start with one sentence and is never replaced by an empty one. Of the audit log the
- * start verifies the structure and the count. Its records are verified when a page of them is read:
- * a damaged one fails the request for its page.
+ * The store in one SQLite file: WAL, synchronous=FULL, a CRC for each record and a count for each
+ * table. It is verified at the start. A store that fails verification stops the start with one
+ * sentence and is never replaced by an empty one. For the audit log, the start verifies only the
+ * structure and the count. Its records are verified when a page of them is read, and a damaged
+ * record fails the request for its page.
  */
 
 import { statSync } from 'node:fs';
@@ -36,7 +36,7 @@ export class SqliteStore implements Store {
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
   readonly #transaction: Database.Transaction<(changes: readonly Change[]) => void>;
-  /** The store and its log, by path, as they were opened. */
+  /** The inodes of the store and its write-ahead log when they were opened, by path. */
   readonly #inodes: ReadonlyMap<string, number>;
 
   private constructor(path: string, directory: DataDirectory) {
@@ -56,11 +56,13 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Opens the store of a locked directory, or makes it. @throws StartError */
+  /** Opens or creates the store of a locked directory. @throws StartError */
   static open(directory: DataDirectory): SqliteStore {
     const { path, isNew } = directory.locateStore();
     if (isNew)
-      withStartError(`the store ${path} cannot be made`, () => createStore(directory.path, path));
+      withStartError(`the store ${path} cannot be created`, () => {
+        createStore(directory.path, path);
+      });
     const store = withStartError(`the store ${path} cannot be trusted`, () => {
       return new SqliteStore(path, directory);
     });
@@ -107,13 +109,13 @@ export class SqliteStore implements Store {
     try {
       this.#acknowledge();
     } catch {
-      // The records are durable, and to fail now would have them written twice. The bound outside
-      // is only lower than it could be; the next change raises it.
+      // The records are durable, and an error would have them written twice. The revision in the
+      // lock file is lower than it could be until the next commit.
     }
   }
 
   close(): void {
-    // For whoever copies the one file: all is durable in the log beside it.
+    // So that a backup of the one file is complete.
     this.#truncateWal();
     this.#database.close();
   }
@@ -125,23 +127,23 @@ export class SqliteStore implements Store {
     return { ...(JSON.parse(bytes.toString()) as RecordTypes[T]), row };
   }
 
-  /** What is written to a file that was removed is gone with the process, and without an error. */
+  /** Writes to a removed file succeed, but are lost when the process ends. */
   #requireSameFiles(): void {
     for (const [file, inode] of this.#inodes) {
-      if (statSync(file).ino !== inode) throw new Error(`${file} is not the file it was`);
+      if (statSync(file).ino !== inode) throw new Error(`${file} was replaced`);
     }
   }
 
   /**
-   * Moves what is in the log into the file. A transaction that failed when it had to be made
-   * durable lies in the log all the same, whole, and would be there again after a crash; not so
-   * after this, or where this fails as well, after the next transaction.
+   * Moves the write-ahead log into the file. A transaction that failed at its fsync is complete in
+   * the log, and a crash would bring it back. The checkpoint removes it, or if the checkpoint fails
+   * too, the next transaction overwrites it.
    */
   #truncateWal(): void {
     try {
       this.#database.pragma('wal_checkpoint(TRUNCATE)');
     } catch {
-      // What was acknowledged is in the log or in the file.
+      // All acknowledged changes are in the log or in the file.
     }
   }
 
@@ -150,12 +152,12 @@ export class SqliteStore implements Store {
     for (const change of changes) {
       const { table, before, after } = change;
       this.#write(change);
-      const more = Number(after !== undefined) - Number(before !== undefined);
-      counts.set(table, (counts.get(table) ?? 0) + more);
+      const added = Number(after !== undefined) - Number(before !== undefined);
+      counts.set(table, (counts.get(table) ?? 0) + added);
     }
-    for (const [table, more] of counts) {
+    for (const [table, added] of counts) {
       const name = `${table}.count`;
-      const count = Number(this.#readMeta(name)) + more;
+      const count = Number(this.#readMeta(name)) + added;
       const removed =
         table === 'audit' ? this.#removeOldestAuditEntries(count - AUDIT_ENTRIES_MAX) : 0;
       this.#writeMeta(name, String(count - removed));
@@ -188,10 +190,10 @@ export class SqliteStore implements Store {
           : `UPDATE ${table} SET record = ?, crc = ? WHERE rowid = ?`;
       changed = this.#statement(sql).run(bytes, crc32(bytes), row).changes;
     }
-    if (changed !== 1) throw new Error(`${changed} rows of ${table} changed where one had to`);
+    if (changed !== 1) throw new Error(`${changed} rows of ${table} changed instead of 1`);
   }
 
-  /** Prepared once: one that is dropped holds its memory until a garbage collection. */
+  /** Statements are reused: a dropped statement keeps its memory until a garbage collection. */
   #statement(sql: string): Database.Statement {
     let statement = this.#statements.get(sql);
     if (statement === undefined) {
@@ -205,7 +207,7 @@ export class SqliteStore implements Store {
     return Number(this.#readMeta('revision'));
   }
 
-  /** What is acknowledged is remembered outside of the store as well. */
+  /** Records the revision outside of the store, to detect a store that was lost or replaced. */
   #acknowledge(): void {
     this.#directory.acknowledge(this.#revision());
   }
@@ -230,7 +232,9 @@ export class SqliteStore implements Store {
     if (this.#readMeta('marker') !== MARKER) this.#failVerification('it is not a store of weir');
     const version = this.#readMeta('version');
     if (!isKnownVersion(version)) {
-      this.#failVerification(`it has version ${version}, and this weir knows ${SCHEMA_VERSION}`);
+      this.#failVerification(
+        `it has version ${version}, and this weir supports versions 1 to ${SCHEMA_VERSION}`,
+      );
     }
     const revision = this.#revision();
     const { acknowledgedRevision } = this.#directory;
@@ -244,8 +248,8 @@ export class SqliteStore implements Store {
     for (const table of TABLES) {
       const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
       const { found } = rows as { found: number };
-      const counted = Number(this.#readMeta(`${table}.count`));
-      if (found !== counted) this.#failVerification(`it has ${found} of ${counted} ${table}`);
+      const expected = Number(this.#readMeta(`${table}.count`));
+      if (found !== expected) this.#failVerification(`it has ${found} of ${expected} ${table}`);
     }
   }
 

@@ -1,8 +1,8 @@
 /**
  * The durable state of weir: the hash key, API keys (as digests), namespaces and overrides, the
- * audit log of changes to them, and the policies that were last audited. An interface, so that the
- * rest of weir does not know the database behind it. Only the main thread has a store. It reads
- * all but the audit log once, at start, and a page of the audit log when a client asks for one.
+ * audit log of changes to them, and the policies that were last recorded in it. This interface
+ * hides the database. Only the main thread has a store. It reads everything except the audit log
+ * once, at the start, and pages of the audit log on request.
  */
 
 import type { KeyRecord } from '../../auth/keys.ts';
@@ -25,7 +25,7 @@ export interface OverrideRecord {
   createdMs: number;
 }
 
-export type AuditAction =
+type AuditAction =
   | 'key.create'
   | 'key.revoke'
   | 'namespace.create'
@@ -37,27 +37,27 @@ export type AuditAction =
   | 'policy.update'
   | 'policy.delete';
 
-/** Made by what no API key has changed. */
-export type AuditSource = 'configuration file' | 'command line' | 'first start';
+/** The source of a change that was made without an API key. */
+type AuditSource = 'configuration file' | 'command line' | 'first start';
 
-/** One change, as the audit log tells of it. */
+/** The record of one change. */
 export interface AuditEntry {
   /** Unix time in ms. */
   at: number;
   action: AuditAction;
-  /** The id of the API key that made the change; null where none did. */
+  /** The id of the API key that made the change; null without one. */
   keyId: string | null;
-  /** What made the change where no API key did. */
+  /** Set if `keyId` is null. */
   by?: AuditSource;
   /** The key, override, policy or namespaces that changed. */
   target: object;
   before?: object;
   after?: object;
-  /** Of an import, in place of before and after. */
+  /** For an import, instead of `before` and `after`. */
   counts?: object;
 }
 
-/** A record and its row, which stays as long as the record does: later ones have higher rows. */
+/** A record and its row. The row never changes, and later records have higher rows. */
 export type WithRow<T> = T & { row: number };
 
 export interface RecordTypes {
@@ -65,13 +65,13 @@ export interface RecordTypes {
   namespaces: NamespaceRecord;
   overrides: OverrideRecord;
   audit: AuditEntry;
-  /** By which a start sees what has changed in the configuration file while no server ran. */
+  /** Compared with the configuration file at a start, to find changes made while no server ran. */
   policies: Policy;
 }
 
 export type TableName = keyof RecordTypes;
 
-/** A record that comes (nothing before), changes, or goes (nothing after). The row stays. */
+/** A record is added (no `before`), changed, or removed (no `after`). A change keeps the row. */
 export type Change = {
   [T in TableName]: {
     table: T;
@@ -81,22 +81,23 @@ export type Change = {
 }[TableName];
 
 export interface Store {
-  /** 16 bytes, made with the store: the same identifiers hash the same after a restart. */
+  /** 16 bytes, created with the store, so that hashes stay the same after a restart. */
   readonly hashKey: Uint8Array;
-  /** All records of a table, in the order of their rows. */
+  /** All records of a table, ordered by row. */
   read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[];
   /**
-   * The newest entries of the audit log, the newest first.
+   * The newest entries of the audit log, in descending order.
    * @param beforeRow only entries with lower rows
    */
   readAudit(beforeRow: number, limit: number): WithRow<AuditEntry>[];
   /** How many entries the audit log has. */
   readonly auditCount: number;
-  /** The row of its newest entry; 0 where it has none. */
+  /** The row of its newest entry; 0 if it is empty. */
   readonly newestAuditRow: number;
   /**
-   * All or nothing; durable when it returns. Throws when it could not be made so. The oldest
-   * entries of the audit log are removed where they are too many.
+   * Writes all changes or none; they are durable when it returns. Removes the oldest entries of the
+   * audit log if there are too many.
+   * @throws if the changes cannot be written
    */
   commit(changes: readonly Change[]): void;
   close(): void;

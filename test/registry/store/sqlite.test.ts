@@ -62,12 +62,13 @@ const POLICY: Policy = {
   identify: ['ip'],
 };
 const TABLES = ['keys', 'namespaces', 'overrides', 'audit', 'policies'] as const;
-/** How many records there are of each kind. */
-const open = () => withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
+/** Opens the store and counts the records of each table. */
+const countRecords = () =>
+  withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
 const FILLED = [1, 400, 100, 20, 1];
 
 describe('the store', () => {
-  test('gives back what was put in, and the same hash key, after it was closed', () => {
+  test('has the same records and the same hash key after it was closed and reopened', () => {
     const hashKey = withStore(dataDir, (store) => [...store.hashKey]);
     expect(hashKey.length).toBe(16);
     fill();
@@ -95,11 +96,11 @@ describe('the store', () => {
     removeDirectory(other);
   });
 
-  test('writes nothing twice when only the bound outside of it cannot be raised', () => {
+  test('writes no record twice if only the acknowledged revision cannot be written', () => {
     const directory = DataDirectory.open(dataDir);
     const store = SqliteStore.open(directory);
     const records = [{ id: 'rlns_1', name: 'a', createdMs: 1 }];
-    // As on a full disk: the log had room for the records, the lock file has none.
+    // As on a full disk, which had space for the records but not for the lock file.
     directory.acknowledge = () => {
       throw new Error('disk full');
     };
@@ -110,29 +111,29 @@ describe('the store', () => {
     expect(withStore(dataDir, (again) => readRecords(again, 'namespaces'))).toEqual(records);
   });
 
-  test('changes and removes records, and all of a commit or nothing', () => {
+  test('changes and removes records, all changes of a commit or none', () => {
     fill();
-    const [before, gone] = withStore(dataDir, (store) => store.read('overrides'));
+    const [before, removed] = withStore(dataDir, (store) => store.read('overrides'));
     const after = { ...before, limit: 6, isAsync: true };
     const changes: Change[] = [
       { table: 'overrides', before, after },
-      { table: 'overrides', before: gone, after: undefined },
+      { table: 'overrides', before: removed, after: undefined },
     ];
     withStore(dataDir, (store) => store.commit(changes));
     withStore(dataDir, (store) => {
       const overrides = store.read('overrides');
       expect(overrides.length).toBe(99);
       expect(overrides[0]).toEqual(after);
-      expect(overrides[1].row).toBe(gone.row + 1);
-      // The second is gone already: what the first would have changed stays.
+      expect(overrides[1].row).toBe(removed.row + 1);
+      // The second change fails, because the record is already removed.
       const again: Change[] = [{ table: 'overrides', before: after, after: before }, changes[1]];
       expect(() => store.commit(again)).toThrow('0 rows of overrides changed');
       expect(store.read('overrides')).toEqual(overrides);
     });
-    expect(open()).toEqual([1, 400, 99, 20, 1]);
+    expect(countRecords()).toEqual([1, 400, 99, 20, 1]);
   });
 
-  test('of version 1 gets what it lacks, and keeps what it has', () => {
+  test('of version 1 gets the missing tables and keeps its records', () => {
     fill();
     const database = new Database(path);
     const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
@@ -141,16 +142,16 @@ describe('the store', () => {
       database.exec(`DROP TABLE ${table}; DELETE FROM meta WHERE name = '${table}.count'`);
     }
     database.close();
-    expect(open()).toEqual([1, 400, 0, 0, 0]);
+    expect(countRecords()).toEqual([1, 400, 0, 0, 0]);
     withStore(dataDir, (store) => {
       const override = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
       const record = { id: 'rlor_1', scope: 'rlns_1', identifier: 'abc', ...override };
       addRecords(store, 'overrides', [record]);
     });
-    expect(open()).toEqual([1, 400, 1, 0, 0]);
+    expect(countRecords()).toEqual([1, 400, 1, 0, 0]);
   });
 
-  test('of version 2, as that version has left it, gets what it lacks, and keeps what it has', () => {
+  test('that version 2 has written gets the missing tables and keeps its records', () => {
     writeStoreVersion2(path);
     for (let start = 0; start < 2; start++) {
       withStore(dataDir, (store) => {
@@ -166,22 +167,22 @@ describe('the store', () => {
     }
   });
 
-  test('of version 2 that cannot be upgraded as a whole is left as it was', () => {
+  test('of version 2 is unchanged if its upgrade fails', () => {
     writeStoreVersion2(path);
     const database = new Database(path);
-    // Made before what the upgrade makes: the second of its tables is there already.
+    // The upgrade creates two tables, and the second one exists already.
     database.exec('CREATE TABLE policies (record BLOB)');
     const tables = () => database.prepare('SELECT name FROM sqlite_schema ORDER BY name').all();
     const meta = () => database.prepare('SELECT name, record FROM meta ORDER BY name').all();
     const before = [tables(), meta()];
-    expect(open).toThrow('table policies already exists');
+    expect(countRecords).toThrow('table policies already exists');
     expect([tables(), meta()]).toEqual(before);
     database.exec('DROP TABLE policies');
     database.close();
-    expect(open()).toEqual([1, 2, 2, 0, 0]);
+    expect(countRecords()).toEqual([1, 2, 2, 0, 0]);
   });
 
-  test('keeps the newest entries of the audit log, and as many as it may', () => {
+  test('keeps only the newest entries of the audit log, up to the maximum', () => {
     withStore(dataDir, (store) => {
       addRecords(store, 'audit', entries(AUDIT_ENTRIES_MAX - 1));
       addRecords(store, 'audit', entries(1));
@@ -192,10 +193,10 @@ describe('the store', () => {
       expect(oldest.row).toBe(4);
       expect(store.newestAuditRow).toBe(AUDIT_ENTRIES_MAX + 3);
     });
-    expect(open()[TABLES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
+    expect(countRecords()[TABLES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
   });
 
-  test('gives pages of the audit log, the newest first, without what is damaged elsewhere', () => {
+  test('reads pages of the audit log, newest first, despite damaged entries in other pages', () => {
     fill();
     const database = new Database(path);
     database.exec('UPDATE audit SET crc = crc + 1 WHERE rowid IN (5, 20)');
@@ -209,7 +210,7 @@ describe('the store', () => {
       expect(store.readAudit(4, 10).map(({ row }) => row)).toEqual([3, 2, 1]);
       const damaged = 'cannot be trusted: a record of audit does not match its checksum';
       for (const below of [6, 21]) expect(() => store.readAudit(below, 1)).toThrow(damaged);
-      // The log goes on behind a damaged entry.
+      // New entries can follow a damaged one.
       const registry = new Registry(store);
       const [entry] = entries(1);
       registry.audit(entry);
@@ -218,67 +219,67 @@ describe('the store', () => {
     });
   });
 
-  test('is made anew where an earlier start broke off, and only there', () => {
-    writeFileSync(join(dataDir, 'store.db.new'), 'half');
+  test('is created again after an incomplete creation, and not replaced later', () => {
+    writeFileSync(join(dataDir, 'store.db.new'), 'incomplete');
     fill();
     expect(existsSync(join(dataDir, 'store.db.new'))).toBe(false);
-    expect(open()).toEqual(FILLED);
+    expect(countRecords()).toEqual(FILLED);
   });
 });
 
 describe('a store that cannot be trusted stops the start with one sentence', () => {
-  const sentence = () => {
+  const startError = () => {
     const before = existsSync(path) ? readFileSync(path) : undefined;
-    let said = '';
+    let message = '';
     try {
-      open();
+      countRecords();
     } catch (error) {
       expect(error).toBeInstanceOf(StartError);
-      said = (error as Error).message;
+      message = (error as Error).message;
     }
-    // It is left as it was found: nothing is started empty in its place.
+    // The store is unchanged and was not replaced by an empty one.
     if (before !== undefined && before.length > 0) {
       expect(readFileSync(path).equals(before)).toBe(true);
     }
-    expect(said).not.toContain('\n');
-    return said;
+    expect(message).not.toContain('\n');
+    return message;
   };
 
-  test('when it is gone, or emptied', () => {
+  test('when it is missing or empty', () => {
     fill();
-    const whole = readFileSync(path);
+    const intact = readFileSync(path);
     rmSync(path);
-    expect(sentence()).toContain(`${path} is missing although it was made before`);
+    expect(startError()).toContain(`${path} is missing although it was created before`);
     writeFileSync(path, '');
-    expect(sentence()).toContain(`${path} cannot be trusted: it is empty`);
-    writeFileSync(path, whole);
-    expect(open()).toEqual(FILLED);
+    expect(startError()).toContain(`${path} cannot be trusted: it is empty`);
+    writeFileSync(path, intact);
+    expect(countRecords()).toEqual(FILLED);
   });
 
   test('when it is truncated anywhere', () => {
     fill();
     const { size } = statSync(path);
     for (let tenth = 1; tenth < 10; tenth++) {
-      const whole = readFileSync(path);
+      const intact = readFileSync(path);
       truncateSync(path, Math.floor((size * tenth) / 10));
-      expect(sentence()).toContain(`the store ${path} cannot be trusted: `);
-      writeFileSync(path, whole);
+      expect(startError()).toContain(`the store ${path} cannot be trusted: `);
+      writeFileSync(path, intact);
     }
-    expect(open()).toEqual(FILLED);
+    expect(countRecords()).toEqual(FILLED);
   });
 
-  test('when a bit of it is flipped, unless it is one that holds nothing', () => {
+  test('when a bit is flipped, unless the bit is unused', () => {
     fill();
     const contents = () =>
       withStore(dataDir, (store) => {
         return JSON.stringify([[...store.hashKey], ...TABLES.map((table) => store.read(table))]);
       });
     const expected = contents();
-    const whole = readFileSync(path);
-    let distrusted = 0;
+    const intact = readFileSync(path);
+    let rejected = 0;
     for (let i = 0; i < 250; i++) {
-      const damaged = Buffer.from(whole);
-      damaged[Math.floor((i * whole.length) / 250) + (i % 7)] ^= 1 << (i % 8);
+      const damaged = Buffer.from(intact);
+      damaged[Math.floor((i * intact.length) / 250) + (i % 7)] ^= 1 << (i % 8);
       writeFileSync(path, damaged);
       try {
         expect(contents()).toBe(expected);
@@ -287,44 +288,44 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
           i,
           expect.stringContaining('cannot be trusted'),
         ]);
-        distrusted++;
+        rejected++;
       }
     }
-    expect(distrusted).toBeGreaterThan(100);
-    writeFileSync(path, whole);
+    expect(rejected).toBeGreaterThan(100);
+    writeFileSync(path, intact);
     expect(contents()).toBe(expected);
   });
 
-  test('when it is something else, or of another version', () => {
+  test('when it is not a store, or of a later version', () => {
     fill();
-    writeFileSync(path, 'not a database, but long enough to be looked at '.repeat(100));
-    expect(sentence()).toContain('cannot be trusted: ');
+    writeFileSync(path, 'not a database, but as long as one '.repeat(100));
+    expect(startError()).toContain('cannot be trusted: ');
     rmSync(path);
     writeStoreVersion2(path);
     const database = new Database(path);
     const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
     meta.run(Buffer.from('4'), crc32('version4'), 'version');
     database.close();
-    expect(sentence()).toContain('it has version 4, and this weir knows 3');
+    expect(startError()).toContain('it has version 4, and this weir supports versions 1 to 3');
   });
 });
 
 describe('a data directory', () => {
-  test('is in use as long as it is open', () => {
+  test('is locked until it is closed', () => {
     const first = DataDirectory.open(dataDir);
     expect(() => DataDirectory.open(dataDir)).toThrow('in use by another weir');
     first.close();
     DataDirectory.open(dataDir).close();
   });
 
-  test('that cannot be made names path and cause', () => {
+  test('that cannot be created gives an error with its path', () => {
     writeFileSync(join(dataDir, 'file'), '');
     for (const path of [join(dataDir, 'file', 'directory'), '/proc/nowhere/directory']) {
       expect(() => DataDirectory.open(path)).toThrow(`the data directory ${path} cannot be used`);
     }
   });
 
-  test("with other things in it is refused; a fresh volume's lost+found is none", () => {
+  test('with files of other programs is rejected, but the lost+found of a volume is accepted', () => {
     writeFileSync(join(dataDir, 'lost+found'), '');
     fill();
     expect(readdirSync(dataDir)).toContain('store.db');

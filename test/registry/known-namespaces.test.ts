@@ -5,18 +5,18 @@ import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 
 const hasher = new Hasher(Buffer.alloc(16));
-const known = (register: (name: string) => void) => {
-  const lane = new Control(allocateControl(1, 1)).acceptorStats(0);
+const newNamespaces = (register: (name: string) => void) => {
+  const stats = new Control(allocateControl(1, 1)).acceptorStats(0);
   return new KnownNamespaces(
     (name) => hasher.namespace(name),
-    (row) => lane.namespaceRow(row),
+    (row) => stats.namespaceRow(row),
     register,
   );
 };
 
 test('an acceptor creates a namespace once, without an id until it is durable', () => {
   const registered: string[] = [];
-  const namespaces = known((name) => registered.push(name));
+  const namespaces = newNamespaces((name) => registered.push(name));
   expect(namespaces.create('a')?.id).toBeUndefined();
   expect(namespaces.get('a')?.name).toBe('a');
   expect(registered).toEqual(['a']);
@@ -27,14 +27,14 @@ test('an acceptor creates a namespace once, without an id until it is durable', 
   expect(['a', 'b'].map((name) => namespaces.get(name)?.id)).toEqual(['rlns_a', 'rlns_b']);
 });
 
-test('an acceptor holds no more namespaces than there may be, and forgets a rejected one', () => {
-  const namespaces = known(() => {});
+test('an acceptor creates no more namespaces than the maximum, and removes a rejected one', () => {
+  const namespaces = newNamespaces(() => {});
   const records = Array.from({ length: NAMESPACES_MAX - 1 }, (_, i) => {
     return { id: `rlns_${i}`, name: `n${i}`, statsRow: 0 };
   });
   namespaces.addRegistered(records);
-  expect(namespaces.create('mine')).toBeDefined();
-  expect(namespaces.create('one more')).toBeUndefined();
-  namespaces.removeRejected(['mine']);
-  expect(namespaces.get('mine')).toBeUndefined();
+  expect(namespaces.create('last')).toBeDefined();
+  expect(namespaces.create('excess')).toBeUndefined();
+  namespaces.removeRejected(['last']);
+  expect(namespaces.get('last')).toBeUndefined();
 });
