@@ -1,185 +1,181 @@
 /**
- * Every bound of the service, in one place. Nothing here changes at run time; whoever needs a bound
- * imports it, so that a reader can trust this page. Characters are Unicode code points.
+ * Every bound of the service. Modules import bounds from here and define none of their own. Nothing
+ * changes at run time. A contradiction between two bounds stops the process when it loads this
+ * file. Characters are Unicode code points.
  */
 
-/** The largest limit, cost and use: sums of two stay distinguishable as doubles. */
+/** The largest limit, cost and usage. As a double, a sum of two still exceeds either of them. */
 export const AMOUNT_MAX = Number.MAX_SAFE_INTEGER;
 
 export const IDENTIFIER_MAX_CHARACTERS = 512;
 export const NAMESPACE_MAX_CHARACTERS = 512;
 export const NAMESPACES_MAX = 10_000;
-/** Names that begin so are ids, never names. */
+/** A text with this prefix is the id of a namespace, never a name. */
 export const NAMESPACE_ID_PREFIX = 'rlns_';
 
 export const DURATION_MIN_MS = 1_000;
 /** 100 years of 365.25 days. */
 export const DURATION_MAX_MS = 3_155_760_000_000;
-/** Of a check of v2: 30 days. */
+/** The longest duration of a check of v2: 30 days. */
 export const V2_DURATION_MAX_MS = 2_592_000_000;
 
-/** Overrides without a star, and with one in the namespace or the identifier. */
+/** Overrides without a wildcard, and with one in the namespace or the identifier. */
 export const EXACT_OVERRIDES_MAX = 100_000;
 export const WILDCARD_OVERRIDES_MAX = 10_000;
-/** Policies of gateways, windows of one, and parts that together are an identity. */
+/** Gateway policies, windows of a policy, and parts of an identity. */
 export const POLICIES_MAX = 1_000;
 export const POLICY_WINDOWS_MAX = 8;
 export const IDENTITY_PARTS_MAX = 8;
-/** What is longer is no part of one; tokens of identity providers are a few thousand characters. */
+/** Tokens of identity providers have a few thousand characters. */
 export const IDENTITY_PART_MAX_CHARACTERS = 8_192;
-/** Proxies, one behind the other, whose word is taken for who asked them. */
+/** Proxies in a chain whose X-Forwarded-For is trusted. */
 export const TRUSTED_HOPS_MAX = 32;
 
-/** Stars in each of the two texts of an override. */
+/** Wildcards in the namespace and in the identifier of an override. */
 export const WILDCARDS_PER_TEXT_MAX = 16;
-/** The shortest identifier of an override, as v1 has it. */
+/** The shortest identifier of an override in v1. */
 export const OVERRIDE_IDENTIFIER_MIN_CHARACTERS = 3;
 
 export const BODY_MAX_BYTES = 65_536;
-/** Checks of one request. */
+/** Checks in one multiLimit request. */
 export const MULTI_LIMIT_MAX = 100;
 export const MULTI_LIMIT_MAX_BYTES = 1_048_576;
-/** What begins a value in them; those of a right request are some thousand at most. */
+/** JSON values in such a request; a valid one has a few thousand at most. */
 export const MULTI_LIMIT_VALUES_MAX = 10_000;
-/** The longest answer to one: it repeats its names, where an escape makes six bytes of one. */
+/** The longest response to it. It repeats names, and an escape turns one byte into six. */
 export const RESPONSE_MAX_BYTES = 1_048_576;
-/** Of a request that imports overrides. */
+/** The body of a request that imports overrides. */
 export const IMPORT_MAX_BYTES = 1_048_576;
-/** The shortest overrides that fill it have half as many. */
+/** JSON values in such a request; the largest import of the shortest overrides has half as many. */
 export const IMPORT_VALUES_MAX = 200_000;
-/** Items of a page of a list, and of an export. */
+/** Items in a page of a list; of v2 by default; and of an export. */
 export const PAGE_MAX = 100;
-/** Items of a page of v2 that does not say how many. */
 export const V2_PAGE_DEFAULT = 50;
 export const EXPORT_PAGE_MAX = 1_000;
 export const RESOURCES_MAX = 32;
 export const RESOURCE_TEXT_MAX_CHARACTERS = 512;
 
-/** The shortest key that WEIR_ROOT_KEY may hold, in characters: shorter ones can be guessed. */
+/** The shortest key in WEIR_ROOT_KEY, in characters: shorter keys can be guessed. */
 export const ROOT_KEY_MIN_CHARACTERS = 16;
-/** The longest API key that a request may carry, in characters. */
+/** The longest API key of a request, in characters. */
 export const KEY_MAX_CHARACTERS = 512;
 export const KEYS_MAX = 1_000;
 export const KEY_NAME_MAX_CHARACTERS = 256;
-/** Permissions of a key. */
+/** Permissions of one key. */
 export const PERMISSIONS_MAX = 1_000;
-/** The newest entries of the audit log are kept. */
+/** Entries of the audit log. The store deletes older ones. */
 export const AUDIT_ENTRIES_MAX = 10_000;
-/** Items that an entry of the audit log lists, which bound its size: the rest is counted. */
+/** Items that an entry of the audit log lists. They bound its size; the others are only counted. */
 export const AUDIT_PERMISSIONS_MAX = 100;
 export const AUDIT_NAMESPACES_MAX = 16;
-/** Header values that an acceptor remembers as verified. */
+/** Verified header values that an acceptor caches. */
 export const VERIFIED_TOKENS_MAX = 4_096;
 
-/** The head of a request, in bytes; gateways forward cookies. uWebSockets.js enforces it. */
+/** A request head. Gateways forward cookies, so it may be large. uWebSockets.js enforces it. */
 export const REQUEST_HEAD_MAX_BYTES = 32_768;
 
-/** The longest path of a Unix socket that the kernel takes. */
+/** The longest path of a Unix socket that the kernel accepts. */
 export const SOCKET_PATH_MAX_BYTES = process.platform === 'linux' ? 107 : 103;
 
 export const COUNTERS_MIN = 1_024;
 export const COUNTERS_MAX = 16_777_216;
-/** The default where memory allows it, and where it leaves no room. */
+/** The default if memory suffices, and the smallest default. */
 export const COUNTERS_DEFAULT_MAX = 1_048_576;
 export const COUNTERS_DEFAULT_MIN = 4_096;
-/** Slots a table has for each counter that it promises to hold. */
+/** Slots of a table for each counter of its promised capacity. */
 export const SLOTS_PER_COUNTER = 2;
-/** A line of the cache: what different threads write lies in different ones. */
+/** Threads write to different cache lines. */
 export const CACHE_LINE_BYTES = 64;
-/** Tables, each in a buffer of its own. */
+/** Each shard is a table in its own buffer. */
 export const SHARDS = 16;
 
-/** Entries of the ring from an acceptor to a shard worker: what may be handed over ahead. */
+/** Entries of the queue from an acceptor to a shard worker. */
 export const CHECK_QUEUE_ENTRIES = 1_024;
-/** Answers of the ring back: all that may be asked at once, and what a dead worker repeats. */
+/** Entries of the queue back: all pending checks, and those that a worker's successor repeats. */
 export const REPLY_QUEUE_ENTRIES = 2 * CHECK_QUEUE_ENTRIES;
 
-/** Namespaces that have series of their own in the metrics; all others share one. */
+/** Namespaces with metric series of their own; all others share one. */
 export const METRIC_NAMESPACES_MAX = 100;
 
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
 export const DRAIN_MAX_MS = 600_000;
 
-/** Changes that wait to be written, and the bytes of their requests. */
+/** Changes that wait for a transaction, and the bytes of their requests. */
 export const PENDING_CHANGES_MAX = 1_024;
 export const PENDING_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 
-/** Connections that are open, unless the descriptors are fewer. */
+/** Open connections. The limit of open files may lower it. */
 export const CONNECTIONS_MAX = 1_000_000;
-/** Of them, what is kept for gateways where they have a place of their own. */
+/** The share of connections reserved for gateways if they have a listener of their own. */
 export const GATEWAY_CONNECTIONS_SHARE = 1 / 8;
-/** Descriptors kept from connections: for the process and its threads, files, the admin port. */
+/** Descriptors for everything but connections: process, threads, files and the admin port. */
 export const RESERVED_DESCRIPTORS = 640;
 export const RESERVED_DESCRIPTORS_PER_THREAD = 4;
-/** Connections of the admin port, for a moment twice as many; those reserved for probes. */
+/** Connections of the admin port (briefly twice as many), and those reserved for probes. */
 export const ADMIN_CONNECTIONS_MAX = 256;
 export const ADMIN_CONNECTIONS_FOR_PROBES = 16;
-/** How long a connection of the admin port may be idle, and a request may take to arrive. */
+/** Timeout of an idle connection of the admin port, and of an incomplete request on it. */
 export const ADMIN_REQUEST_TIMEOUT_MS = 5_000;
 
-/** Buffers of the bodies of one acceptor that have not come whole. */
+/** Incomplete bodies that one acceptor buffers. */
 export const BUFFERED_BODY_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
-/** What of the answers of one acceptor waits for clients to take it. */
+/** Response bytes of one acceptor that clients have not read. */
 export const UNSENT_RESPONSE_BYTES_MAX = 16 * RESPONSE_MAX_BYTES;
 
-/** What operations of one acceptor weigh, bodies and all, that the main thread has not answered. */
+/** The weight of operations, bodies included, of one acceptor that wait for the main thread. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
 
-/** Error answers that an acceptor reports for the log at level debug. */
+/** Error responses that an acceptor reports for the log at level debug. */
 export const ERROR_REPORTS_PER_S = 10;
 
-/** How long the task that compiles overrides may take; some ms are usual. */
+/** Timeout of the task that compiles overrides; it usually takes a few ms. */
 export const COMPILE_TIMEOUT_MS = 2_000;
 
-/** How often an acceptor shows that its loop turns, and how often the main thread looks. */
+/** The interval of an acceptor's heartbeat, and of the main thread's test of it. */
 export const HEARTBEAT_MS = 200;
-/** Looks in a row without a sign of life after which an acceptor is hung. */
+/** Missed heartbeats in a row after which an acceptor counts as unresponsive. */
 export const MISSED_HEARTBEATS_MAX = 5;
-/** The same for a shard worker, which has to be back within a second. */
+/** The same for a shard worker, which must be replaced within a second. */
 export const WORKER_HEARTBEAT_MS = 100;
 export const WORKER_MISSED_HEARTBEATS_MAX = 5;
-/** The same for one that waits for the disk: some take long, and there is another way to decide. */
+/** The same during disk access, which may be slow. Acceptors decide checks in place meanwhile. */
 export const DISK_MISSED_HEARTBEATS_MAX = 50;
-/** How long a thread of a pool may take until it runs its task. */
+/** How long a pool thread may take to start its task. */
 export const THREAD_BOOT_MS = 5_000;
-/** What a shard worker that died at once waits before it is replaced; doubled each time. */
+/** The delay before a shard worker that failed immediately is replaced; it doubles each time. */
 export const WORKER_BACKOFF_MS = { initial: 10, max: 1_000 } as const;
 
-/** A check that its worker has not begun by then is taken back and decided in place. */
+/** After this time an acceptor withdraws a check that its worker has not started. */
 export const WITHDRAW_AFTER_MS = 25;
-/** One that a worker had begun when it died is answered by its successor, or by then with a 503. */
+/** After this time a check that a failed worker had started gets a 503. */
 export const CHECK_DEADLINE_MS = 2_000;
 
-/** How often expired counters are looked for. */
+/** The interval of the sweeps that remove expired counters. */
 export const SWEEP_INTERVAL_MS = 5_000;
 
-/** How often counters are written to files, and no more often than this. */
 export const CHECKPOINT_INTERVAL_MIN_MS = 100;
 export const CHECKPOINT_INTERVAL_MAX_MS = 3_600_000;
-/**
- * Checkpoints that are further ahead of the system's clock were made under a clock that went wrong:
- * to go on from there would be to share its error.
- */
+/** A checkpoint further ahead of the system clock was written under a wrong clock. */
 export const CLOCK_AHEAD_MAX_MS = 172_800_000;
 
-/** How often the anchor of the clock is compared with the system's. */
+/** How often the clock is compared with the system clock. */
 export const CLOCK_TICK_MS = 100;
 
-/** Of an identifier or the name of a namespace: UTF-8 takes at most four bytes for a code point. */
+/** An identifier or a namespace: UTF-8 uses at most four bytes for a code point. */
 export const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS);
 
-const invariants: readonly [boolean, string][] = [
-  [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body holds the longest namespace and identifier'],
+const INVARIANTS: readonly [boolean, string][] = [
+  [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body has room for the longest namespace and identifier'],
   [
     PENDING_BYTES_MAX > IMPORT_MAX_BYTES && PENDING_OPERATION_BYTES_MAX > IMPORT_MAX_BYTES,
-    'an import may wait',
+    'an import can be pending',
   ],
   [
     BUFFERED_BODY_BYTES_MAX > 2 * Math.max(IMPORT_MAX_BYTES, MULTI_LIMIT_MAX_BYTES),
-    'the largest body fits beside its half',
+    'a buffer can grow to the largest body, beside the buffer that it replaces',
   ],
-  [UNSENT_RESPONSE_BYTES_MAX > RESPONSE_MAX_BYTES, 'the longest answer may wait'],
+  [UNSENT_RESPONSE_BYTES_MAX > RESPONSE_MAX_BYTES, 'the longest response can be unsent'],
   [RESERVED_DESCRIPTORS > 2 * ADMIN_CONNECTIONS_MAX, 'the admin port has descriptors'],
   [
     ADMIN_CONNECTIONS_FOR_PROBES < ADMIN_CONNECTIONS_MAX,
@@ -187,39 +183,36 @@ const invariants: readonly [boolean, string][] = [
   ],
   [
     V2_DURATION_MAX_MS <= DURATION_MAX_MS && V2_PAGE_DEFAULT <= PAGE_MAX,
-    'v2 takes no more than v1',
+    'v2 accepts nothing that v1 rejects',
   ],
   [
     MULTI_LIMIT_MAX * 2 * NAME_MAX_BYTES < MULTI_LIMIT_MAX_BYTES,
-    'a request holds as many checks as it may, of the longest names',
+    'a multiLimit request has room for the maximum of checks with the longest names',
   ],
   [
     MULTI_LIMIT_MAX * (2 * 6 * IDENTIFIER_MAX_CHARACTERS + 1_024) < RESPONSE_MAX_BYTES,
-    'an answer to many checks fits its buffer',
+    'the response to a multiLimit request fits its buffer',
   ],
   [DURATION_MAX_MS * 2 < Number.MAX_SAFE_INTEGER, 'the end of the longest window is exact'],
-  [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is seen within the shortest window'],
+  [DURATION_MIN_MS > CLOCK_TICK_MS * 2, 'a clock step is noticed within the shortest window'],
   [
     COUNTERS_MAX * SLOTS_PER_COUNTER * CACHE_LINE_BYTES <= 2 ** 31 * SHARDS,
-    'a shard, whose slots are lines, is indexed by int32',
+    'the bytes of a shard are indexed by int32',
   ],
-  [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy are decided together'],
+  [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy fit one batch'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
-  [(CHECK_QUEUE_ENTRIES & (CHECK_QUEUE_ENTRIES - 1)) === 0, 'a ring is indexed by a mask'],
-  [
-    REPLY_QUEUE_ENTRIES > CHECK_QUEUE_ENTRIES,
-    'every check that is asked at once has room for its answer',
-  ],
+  [(CHECK_QUEUE_ENTRIES & (CHECK_QUEUE_ENTRIES - 1)) === 0, 'a queue is indexed with a mask'],
+  [REPLY_QUEUE_ENTRIES > CHECK_QUEUE_ENTRIES, 'the reply queue has room for all pending checks'],
   [
     WORKER_HEARTBEAT_MS * WORKER_MISSED_HEARTBEATS_MAX < HEARTBEAT_MS * MISSED_HEARTBEATS_MAX,
-    'a hung worker is replaced before an acceptor that waits for it counts as hung',
+    'an unresponsive worker is replaced before an acceptor that waits for it is unresponsive',
   ],
   [
     WITHDRAW_AFTER_MS < WORKER_HEARTBEAT_MS * WORKER_MISSED_HEARTBEATS_MAX &&
       CHECK_DEADLINE_MS > 1_000,
-    'checks are taken back from a hung worker, and wait for its successor',
+    'checks are withdrawn from an unresponsive worker, and wait for its successor',
   ],
 ];
-for (const [holds, what] of invariants) {
-  if (!holds) throw new Error(`limits.ts contradicts itself: ${what}`);
+for (const [isTrue, invariant] of INVARIANTS) {
+  if (!isTrue) throw new Error(`constants.ts violates the invariant: ${invariant}`);
 }

@@ -1,4 +1,4 @@
-/** A value as an error message shows it: short, and never more than a hint of a long text. */
+/** A value as an error message shows it. Long texts are not quoted, only their length is shown. */
 export function formatValue(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Object.is(value, -0)) return '-0';

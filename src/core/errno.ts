@@ -1,4 +1,4 @@
-/** What the system's error codes about files mean, in words. */
+/** Texts for the system's error codes of file operations. */
 
 const MESSAGES: Readonly<Record<string, string>> = {
   ENOENT: 'no such file or directory',
@@ -6,7 +6,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   EISDIR: 'it is a directory',
 };
 
-/** @param error thrown where a file was read; any other keeps its message */
+/** @param error of a file operation. @returns the text of its code, or else its message */
 export function describeFileError(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException;
   return Object.hasOwn(MESSAGES, code) ? MESSAGES[code] : message;

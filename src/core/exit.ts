@@ -1,6 +1,6 @@
 /**
- * The exit codes of the command `weir` and of its server, declared once: the help texts print the
- * meanings, and the README has the same table.
+ * The exit codes of the command `weir` and of its server. The help texts print the meanings; the
+ * README has the same table, and a test compares them.
  */
 
 export const EXIT = {
@@ -16,22 +16,21 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 export type ExitMeanings = Readonly<Partial<Record<ExitCode, string>>>;
 
-/** Of all commands. */
 export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
   [EXIT.OK]: 'success; check: allowed',
   [EXIT.DENIED]: 'check: denied',
   [EXIT.USAGE]:
-    'wrong command line, setting or file, nothing was done; or standard output cannot be written',
-  [EXIT.NO_ANSWER]: 'no answer from the server, or an answer that is not from weir',
-  [EXIT.SERVER_ERROR]: 'the server answered with an error, whose code the message names',
+    'invalid command line, setting or file, nothing was done; or standard output is not writable',
+  [EXIT.NO_ANSWER]: 'no response from the server, or a response that is not from weir',
+  [EXIT.SERVER_ERROR]: 'the server returned an error; the message names its code',
   [EXIT.CANNOT_SERVE]: 'serve cannot start: port, data directory, store or thread',
 };
 
-/** Of one command: of those that decide nothing, and of a check. */
+/** Meanings for commands other than `check`, and for `check`. */
 const SUCCESS_MEANINGS: ExitMeanings = { [EXIT.OK]: 'success' };
 export const DECISION_MEANINGS: ExitMeanings = { [EXIT.OK]: 'allowed', [EXIT.DENIED]: 'denied' };
 
-/** The name of an exit code, for errors in JSON. */
+/** The name of an exit code, which errors in JSON contain. */
 export function exitName(code: ExitCode): string {
   const [name] = Object.entries(EXIT).find(([, value]) => value === code) ?? [];
   return name ?? String(code);
@@ -39,12 +38,12 @@ export function exitName(code: ExitCode): string {
 
 /**
  * The last section of a help text.
- * @param own what codes mean for one command, where that is less than for all; {} for all
+ * @param overrides meanings for one command that differ from the general ones
  */
 export function exitSection(
   codes: readonly ExitCode[],
-  own: ExitMeanings = SUCCESS_MEANINGS,
+  overrides: ExitMeanings = SUCCESS_MEANINGS,
 ): string {
-  const meanings = { ...EXIT_MEANINGS, ...own };
+  const meanings = { ...EXIT_MEANINGS, ...overrides };
   return `Exit codes:\n${codes.map((code) => `  ${code}  ${meanings[code]}\n`).join('')}`;
 }

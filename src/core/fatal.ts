@@ -1,13 +1,13 @@
-/** The end of a process that cannot go on: one sentence, and no native dump behind it. */
+/** Ends a process that cannot continue: with one sentence, and without a native core dump. */
 
 import { closeSync, writeSync } from 'node:fs';
 
-/** Says one sentence on standard error, in one line even where it quotes a stack. */
+/** Prints one sentence on standard error, in one line even if it quotes a stack. */
 export function printError(sentence: string): void {
   writeStandardError(`weir: ${sentence.replace(/\s*\n\s*/g, ' ')}\n`);
 }
 
-/** The same as one line of JSON. */
+/** Prints one line of JSON on standard error. */
 export function printErrorAsJson(value: object): void {
   writeStandardError(`${JSON.stringify(value)}\n`);
 }
@@ -16,15 +16,15 @@ function writeStandardError(line: string): void {
   try {
     writeSync(2, line);
   } catch {
-    // Standard error is gone or full: there is nobody left to tell.
+    // Standard error is closed or full: there is no other place for the message.
   }
 }
 
 /**
- * Ends the process at once, by SIGKILL. `process.exit` would abort with a dump while an acceptor
- * has an open App, and an acceptor that hangs cannot be asked to close it. The store needs no
- * farewell: what was acknowledged is on disk. The first process of a container cannot kill itself
- * so; it aborts, with nowhere to write a dump to.
+ * Ends the process immediately with SIGKILL. `process.exit` would abort with a core dump while an
+ * acceptor has an open App, and an unresponsive acceptor cannot close it. The store needs no
+ * shutdown: acknowledged changes are durable. Process 1 of a container cannot kill itself this way;
+ * it aborts, with standard error closed so that no dump is printed.
  */
 export function killProcess(sentence: string): never {
   printError(sentence);

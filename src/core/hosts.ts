@@ -1,19 +1,19 @@
-/** Hosts that a listener is configured with, as URLs have them. */
+/** Converts the configured host of a listener for use in URLs. */
 
 import { isIPv6 } from 'node:net';
 
-/** A host as it is written in a URL. */
+/** A host as in a URL: an IPv6 address has brackets. */
 export function urlHost(host: string): string {
   return isIPv6(host) ? `[${host}]` : host;
 }
 
-/** Whether the host stands for all addresses of this machine, in whatever spelling. */
+/** Whether the host means all addresses of this machine, in any spelling. */
 export function isWildcardAddress(host: string): boolean {
   const url = `http://${urlHost(host)}`;
   return URL.canParse(url) && ['0.0.0.0', '[::]'].includes(new URL(url).hostname);
 }
 
-/** An address that clients on this machine can use for the one that is listened on. */
+/** An address with which clients on this machine reach a listener on the host. */
 export function locallyReachableHost(host: string): string {
   if (!isWildcardAddress(host)) return urlHost(host);
   return isIPv6(host) ? '[::1]' : '127.0.0.1';

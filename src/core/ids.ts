@@ -1,4 +1,4 @@
-/** Random ids behind a prefix that says what they name. */
+/** Random ids with a prefix that names the kind of object. */
 
 import { randomBytes } from 'node:crypto';
 

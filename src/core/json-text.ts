@@ -1,15 +1,15 @@
 /**
- * Where in a JSON text something is: its first syntax error, its members, and names that an object
- * has twice. `JSON.parse` decides what is JSON; this file says where and why a text is not, by the
- * parser of jsonc-parser. A reason never quotes the text, which may hold a secret. The parser is
- * recursive: a text that is nested too deeply for it has no places. The package is loaded by the
- * first call, for a thread that meets no fault does not need it.
+ * Positions in a JSON text: of its first syntax error, its members, and duplicate names.
+ * `JSON.parse` decides whether a text is JSON; this file uses jsonc-parser to find the position and
+ * the reason of an error. A reason never quotes the text, which may contain a secret. The parser is
+ * recursive: a text that is nested too deeply for it has no positions. The first call loads the
+ * package, because most threads never need it.
  */
 
 import { createRequire } from 'node:module';
 import type { JSONPath, JSONVisitor, ParseErrorCode } from 'jsonc-parser';
 
-/** Both count from 1; the column counts UTF-16 code units. */
+/** Both start at 1. The column counts UTF-16 code units. */
 export interface TextPosition {
   line: number;
   column: number;
@@ -19,20 +19,20 @@ export interface JsonSyntaxError extends TextPosition {
   reason: string;
 }
 
-/** A name that stands in its object a second time. */
+/** A repeated name in an object. */
 export interface DuplicateName extends TextPosition {
   name: string;
-  /** The names and indices that lead to the object. */
+  /** The names and indices from the root to the object. */
   path: string[];
 }
 
 export interface JsonMembers {
   duplicates: DuplicateName[];
-  /** Where a member or an item begins, or else the nearest one around it that is known. */
+  /** The start of a member or an item; if it is unknown, that of the nearest enclosing one. */
   positionOf(path: readonly string[]): TextPosition;
 }
 
-/** By the numbers that jsonc-parser has for them. */
+/** By the error codes of jsonc-parser. */
 const REASONS: Readonly<Record<ParseErrorCode, string>> = {
   1: 'a value or a name in double quotes is expected',
   2: 'a number is malformed',
@@ -48,13 +48,13 @@ const REASONS: Readonly<Record<ParseErrorCode, string>> = {
   12: 'a string has no closing quote in its line',
   13: 'a number has no digit where one is needed',
   14: 'a string has a \\u without four hexadecimal digits',
-  15: 'a string has an escape that JSON does not know',
-  16: 'a string has a control character that is not escaped',
+  15: 'a string has an invalid escape sequence',
+  16: 'a string has an unescaped control character',
 };
 
 const require = createRequire(import.meta.url);
 
-/** @returns undefined for a text that is JSON, or nested too deeply */
+/** @returns undefined for valid JSON, and for a text that is nested too deeply */
 export function findJsonSyntaxError(text: string): JsonSyntaxError | undefined {
   let fault: JsonSyntaxError | undefined;
   walk(text, {
@@ -66,39 +66,39 @@ export function findJsonSyntaxError(text: string): JsonSyntaxError | undefined {
   return fault;
 }
 
-/** @param text that is JSON; of one that is nested too deeply, the members before that are known */
+/** @param text valid JSON; if it is nested too deeply, only the members before that are found */
 export function readJsonMembers(text: string): JsonMembers {
-  const places = new Map<string, TextPosition>([[pathKey([]), { line: 1, column: 1 }]]);
+  const positions = new Map<string, TextPosition>([[pathKey([]), { line: 1, column: 1 }]]);
   const duplicates: DuplicateName[] = [];
-  /** An item begins where its value does; a member has begun before, with its name. */
-  const note = (path: JSONPath, line: number, character: number) => {
+  /** An item starts at its value. A member starts at its name, which is already recorded. */
+  const recordItem = (path: JSONPath, line: number, character: number) => {
     if (typeof path.at(-1) === 'string') return;
-    places.set(pathKey(path), { line: line + 1, column: character + 1 });
+    positions.set(pathKey(path), { line: line + 1, column: character + 1 });
   };
-  /** The names of each object that is open. */
-  const open: Set<string>[] = [];
+  /** The names of each enclosing object. */
+  const enclosing: Set<string>[] = [];
   walk(text, {
     onObjectBegin: (_offset, _length, line, character, path) => {
-      note(path(), line, character);
-      open.push(new Set());
+      recordItem(path(), line, character);
+      enclosing.push(new Set());
     },
     onObjectEnd: () => {
-      open.pop();
+      enclosing.pop();
     },
-    onArrayBegin: (_offset, _length, line, character, path) => note(path(), line, character),
+    onArrayBegin: (_offset, _length, line, character, path) => recordItem(path(), line, character),
     onLiteralValue: (_value, _offset, _length, line, character, path) => {
-      note(path(), line, character);
+      recordItem(path(), line, character);
     },
     onObjectProperty: (name, _offset, _length, line, character, path) => {
-      const place = { line: line + 1, column: character + 1 };
-      const names = open[open.length - 1];
-      if (names.has(name)) duplicates.push({ name, path: path().map(String), ...place });
+      const position = { line: line + 1, column: character + 1 };
+      const names = enclosing[enclosing.length - 1];
+      if (names.has(name)) duplicates.push({ name, path: path().map(String), ...position });
       names.add(name);
-      places.set(pathKey([...path(), name]), place);
+      positions.set(pathKey([...path(), name]), position);
     },
   });
   const positionOf = (path: readonly string[]): TextPosition => {
-    return places.get(pathKey(path)) ?? positionOf(path.slice(0, -1));
+    return positions.get(pathKey(path)) ?? positionOf(path.slice(0, -1));
   };
   return { duplicates, positionOf };
 }
@@ -107,7 +107,7 @@ function pathKey(path: Readonly<JSONPath>): string {
   return JSON.stringify(path.map(String));
 }
 
-/** Thrown by a visitor that has seen enough. */
+/** A visitor throws this to stop the parser. */
 const STOP_VISITING = new Error('stop');
 
 function walk(text: string, visitor: JSONVisitor): void {

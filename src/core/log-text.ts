@@ -1,33 +1,33 @@
 /**
- * A record of the log as text for people: one line with time, level, message and fields, and behind
- * it, indented, the stack of an error. No text in a record can begin a line: characters that end
- * one, or that a terminal acts on, are escaped as in JSON.
+ * Formats a log record as text: one line with time, level, message and fields, followed by the
+ * indented stack of an error. A value cannot start a new line: line ends and characters that a
+ * terminal interprets are escaped as in JSON.
  */
 
 import { levels } from 'pino';
 
 /** Control characters, line ends, and marks that change the direction of text. */
 const UNSAFE_CHARACTERS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
-/** A value that needs no quotes. */
+/** Values that need no quotes. */
 const UNQUOTED_VALUE = /^[\w.:/@+*,[\]-]+$/;
 
-/** @param line as pino writes it: a JSON object */
+/** @param line a JSON object, as pino writes it */
 export function formatRecord(line: string): string {
   const { time, level, msg, stack, err, ...fields } = JSON.parse(line);
   const { stack: errorStack = stack, ...error } = err ?? {};
-  const named = Object.entries({ ...fields, ...prefixErrorFields(error) });
-  const parts = [
+  const allFields = Object.entries({ ...fields, ...prefixErrorFields(error) });
+  const columns = [
     time,
     levels.labels[level].toUpperCase().padEnd('ERROR'.length),
     escaped(msg ?? ''),
-    ...named.map(([name, value]) => `${quoted(name)}=${quoted(value)}`),
+    ...allFields.map(([name, value]) => `${quoted(name)}=${quoted(value)}`),
   ];
   const stackLines = typeof errorStack === 'string' ? errorStack.split(/\r?\n/) : [];
-  const shown = stackLines.map((stackLine) => `    ${escaped(stackLine.trim())}\n`);
-  return `${parts.join(' ')}\n${shown.join('')}`;
+  const indented = stackLines.map((stackLine) => `    ${escaped(stackLine.trim())}\n`);
+  return `${columns.join(' ')}\n${indented.join('')}`;
 }
 
-/** What an error has beside its stack: message, type, code and the like. */
+/** The fields of an error except its stack: message, type, code and others. */
 function prefixErrorFields(error: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(error).map(([name, value]) => [`error.${name}`, value]));
 }
@@ -40,7 +40,7 @@ function escaped(text: string): string {
   });
 }
 
-/** A value in which neither blanks nor `=` can be taken for what is between fields. */
+/** A value in quotes if it contains a blank, a `=` or another character that separates fields. */
 function quoted(value: unknown): string {
   if (typeof value === 'string' && UNQUOTED_VALUE.test(value)) return value;
   return escaped(JSON.stringify(value));

@@ -1,17 +1,15 @@
 /**
- * The log, on standard error, written by the main thread only: JSON lines, or text for people.
- * There is never a key in it.
+ * The log, on standard error: JSON lines or text. Only the main thread writes it. It never contains
+ * an API key.
  */
 
 import pino, { type Logger } from 'pino';
 import { formatRecord } from './log-text.ts';
 
 export type Log = Logger;
-export type LogFormat = 'json' | 'text';
-
-export function openLog(level: string, format: LogFormat = 'json'): Log {
+export function openLog(level: string, format: 'json' | 'text' = 'json'): Log {
   const standardError = pino.destination(2);
-  // Closed, or full: there is nobody left to tell, and checks go on.
+  // If standard error is closed or full, messages are lost, and checks continue.
   standardError.on('error', () => {});
   const asText = { write: (line: string) => standardError.write(formatRecord(line)) };
   const destination = format === 'json' ? standardError : asText;

@@ -1,4 +1,4 @@
-/** A namespace as one acceptor knows it. Belongs to that acceptor's thread. */
+/** A namespace in the memory of one acceptor. Each acceptor has its own object. */
 
 import type { NamespaceState } from './hash.ts';
 
@@ -7,9 +7,9 @@ export interface Namespace {
   /** Undefined until it is durable. */
   id: string | undefined;
   hashState: NamespaceState;
-  /** Where its decisions are counted: in the acceptor's lane as soon as it has a row there. */
+  /** Counts of decisions: a row of the acceptor's stats block, or memory of its own before that. */
   decisionCounts: Float64Array;
-  /** What the patterns of overrides say of its name, as of a version of the trie. */
+  /** The trie roots of the override patterns that match its name, as of `trieVersion`. */
   trieRoots: Int32Array;
   trieVersion: number;
 }

@@ -1,23 +1,25 @@
-/** Finds the name that a mistyped one was probably meant to be. */
+/** Finds the known name that is most similar to a mistyped one. */
 
-/** Names with more differences than this are not suggested. */
+/** Names with a larger edit distance are not suggested. */
 const DISTANCE_MAX = 2;
 
-/** @returns the known name with the fewest differences, if any is close enough */
+/** @returns the known name with the smallest edit distance, if it is at most DISTANCE_MAX */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
-  const distances = known.map((candidate) => ({ candidate, far: editDistance(candidate, name) }));
-  const [best] = distances.toSorted((a, b) => a.far - b.far);
-  return best !== undefined && best.far <= DISTANCE_MAX ? best.candidate : undefined;
+  const distances = known.map((candidate) => {
+    return { candidate, distance: editDistance(candidate, name) };
+  });
+  const [best] = distances.toSorted((a, b) => a.distance - b.distance);
+  return best !== undefined && best.distance <= DISTANCE_MAX ? best.candidate : undefined;
 }
 
-/** How many letters must be changed, added or left out to make one text into the other. */
+/** The Levenshtein distance: insertions, deletions and substitutions of one character. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
     const next = [i];
     for (let j = 1; j <= b.length; j++) {
-      const swap = row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, swap));
+      const substitution = row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(row[j] + 1, next[j - 1] + 1, substitution));
     }
     row = next;
   }

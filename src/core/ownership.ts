@@ -1,9 +1,9 @@
 /**
- * Owners and modes in the data directory. weir sets the mode of what its own user owns: 0700 for
- * the directory, 0600 for its files. A volume that an orchestrator has mounted belongs to another
- * user, often to root; it is used as it is, and other users may put things into it: no link in it
- * is followed, and no FIFO waited for. A file that weir cannot rely on stops the start, except for
- * files of counters, which are left out and replaced.
+ * Owners and modes in the data directory. weir sets the modes of what its own user owns: 0700 for
+ * the directory, 0600 for its files. A volume that an orchestrator mounts belongs to another user,
+ * often root. weir uses it unchanged, and other users may write to it, so weir follows no symbolic
+ * link in it and waits for no FIFO. An unusable file stops the start, except a checkpoint file,
+ * which weir skips and replaces.
  */
 
 import {
@@ -21,25 +21,25 @@ import {
 import { join } from 'node:path';
 import { StartError } from './errors.ts';
 
-/** A directory of another user that the group or others may read or write. */
+/** A directory of another user that its group or others may read or write. */
 export interface DirectoryExposure {
   dataDir: string;
   ownerUid: number;
   mode: string;
 }
 
-/** Undefined where the system knows no users by number. */
+/** Undefined on systems without numeric user ids. */
 const ownUid = process.getuid?.();
 const isRoot = ownUid === 0;
 const isOwn = (uid: number) => ownUid === undefined || uid === ownUid;
 
-/** Neither follows a link nor waits for the other end of a FIFO. */
+/** Does not follow a symbolic link, and does not wait for the writer of a FIFO. */
 export const SAFE_OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-/** Files of other users that a refusal names. */
+/** Files of other users that an error names. */
 const NAMED_FILES_MAX = 3;
 
-/** @throws StartError when the directory is another user's and weir may not use it */
+/** @throws StartError if the directory belongs to another user and weir may not use it */
 export function requireAccess(path: string): void {
   const { uid, mode } = statSync(path);
   const { R_OK, W_OK, X_OK } = constants;
@@ -50,7 +50,7 @@ export function requireAccess(path: string): void {
   );
 }
 
-/** Restricts the directory where it is weir's own. */
+/** Sets the mode of the directory if weir's user owns it. */
 export function restrictDirectory(path: string): DirectoryExposure | undefined {
   const { uid, mode } = statSync(path);
   if (isOwn(uid)) chmodSync(path, 0o700);
@@ -59,15 +59,15 @@ export function restrictDirectory(path: string): DirectoryExposure | undefined {
 }
 
 /**
- * Looks at files without opening them: SQLite opens some of them itself, and would follow a link.
- * @throws when one of them is no regular file, belongs to another user or is read-only
+ * Checks files without opening them: SQLite opens some of them itself, and would follow a link.
+ * @throws if one of them is not a regular file, belongs to another user or is read-only
  */
 export function requireUsableFiles(directory: string, names: readonly string[]): void {
   const files = names.flatMap((name) => {
     const stats = lstatSync(join(directory, name), { throwIfNoEntry: false });
     return stats === undefined ? [] : [{ name, stats }];
   });
-  // All of them in one sentence, so that they are mended at once.
+  // One error for all of them, so that the operator can fix them together.
   const foreign = files.filter(({ stats }) => stats.isFile() && isForeign(stats));
   for (const { name, stats } of files) {
     const fault = unusableReason(stats);
@@ -87,20 +87,20 @@ export function requireUsableFiles(directory: string, names: readonly string[]):
   );
 }
 
-/** Restricts a file of weir's own. One that weir cannot use is left to what uses it. */
+/** Sets the mode of a file that weir's user owns. Ignores an unusable file: its user reports it. */
 export function restrictFile(path: string): void {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined || !needsRestriction(stats)) return;
   const file = openSync(path, SAFE_OPEN_FLAGS);
   try {
-    // Another one may have come in its place.
+    // The file may have been replaced before it was opened.
     if (needsRestriction(fstatSync(file))) fchmodSync(file, 0o600);
   } finally {
     closeSync(file);
   }
 }
 
-/** Why weir cannot use a file in its directory; undefined where it can. */
+/** Why weir cannot use a file of its directory; undefined if it can. */
 export function unusableReason(stats: Stats): string | undefined {
   const { uid, mode } = stats;
   if (!stats.isFile()) return `is ${describeFileType(stats)}, not a regular file`;
@@ -116,7 +116,7 @@ function isForeign({ uid }: Stats): boolean {
   return !isOwn(uid) && !isRoot;
 }
 
-/** Only what can be opened for reading can be restricted through a descriptor. */
+/** A file must be readable to be opened and then restricted through its descriptor. */
 function needsRestriction(stats: Stats): boolean {
   const { uid, mode } = stats;
   return stats.isFile() && isOwn(uid) && (mode & 0o400) !== 0 && (mode & 0o777) !== 0o600;

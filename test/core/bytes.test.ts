@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Bytes } from '../../src/core/bytes.ts';
 
-test('a text comes back as it was written, wherever it lies; one that does not fit is refused', () => {
+test('a text is read as it was written, at any offset; a text that does not fit is rejected', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.nat(60), (text, at) => {
       const memory = new Bytes(64);

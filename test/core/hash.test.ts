@@ -52,7 +52,7 @@ describe('the hash', () => {
     );
   });
 
-  test('tells every two pairs of namespace and identifier apart, the empty ones too', () => {
+  test('differs for different pairs of namespace and identifier, empty ones included', () => {
     const hasher = new Hasher(KEY);
     const pair = fc.tuple(text, text);
     fc.assert(

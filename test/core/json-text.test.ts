@@ -14,7 +14,7 @@ function isJson(text: string): boolean {
   }
 }
 
-/** Of what JSON and its mistakes consist. */
+/** Fragments of valid and invalid JSON. */
 const pieces = [
   ...['{', '}', '[', ']', ':', ',', '"', '\\', '/', '//', '/*', '*/', "'", '-', '+', '.', '0', '7'],
   ...['e', 'E+', '1e5', '-0', '0.5', '01', '1.', '.5', 'true', 'false', 'null', 'nul', 'NaN'],
@@ -27,7 +27,7 @@ const jsonFragments = fc
 const json = fc.tuple(fc.json(), fc.constantFrom(undefined, 1, '\t')).map(([text, indent]) => {
   return JSON.stringify(JSON.parse(text), null, indent);
 });
-/** JSON in which something was put in, left out or put in the place of something. */
+/** JSON with an insertion, a deletion or a replacement. */
 const broken = fc
   .tuple(json, fc.nat(), fc.nat({ max: 3 }), fc.constantFrom('', ...pieces))
   .map(([text, at, out, piece]) => {
@@ -36,7 +36,7 @@ const broken = fc
   });
 
 describe('a syntax error of JSON', () => {
-  test('is found in every text that JSON.parse refuses, and in no other', () => {
+  test('is found in every text that JSON.parse rejects, and in no other', () => {
     fc.assert(
       fc.property(fc.oneof(jsonFragments, json, broken, fc.string({ unit: 'binary' })), (text) => {
         expect([text, findJsonSyntaxError(text) === undefined]).toEqual([text, isJson(text)]);
@@ -62,13 +62,13 @@ describe('a syntax error of JSON', () => {
     ['["a\n"]', 1, 2, 'a string has no closing quote in its line'],
     ['[1.]', 1, 2, 'a number has no digit where one is needed'],
     ['["\\u12"]', 1, 2, 'a string has a \\u without four hexadecimal digits'],
-    ['["\\x"]', 1, 2, 'a string has an escape that JSON does not know'],
-    ['["\u0001"]', 1, 2, 'a string has a control character that is not escaped'],
+    ['["\\x"]', 1, 2, 'a string has an invalid escape sequence'],
+    ['["\u0001"]', 1, 2, 'a string has an unescaped control character'],
   ])('in %j is in line %i, column %i', (text, line, column, reason) => {
     expect(findJsonSyntaxError(text)).toEqual({ line, column, reason });
   });
 
-  test('is told without a word of the text', () => {
+  test('has a reason that does not quote the text', () => {
     const secret = 'S3CRET';
     const wrong = [secret, `{"k": ${secret}}`, `{"k": '${secret}'}`, `{"k": "${secret}}`];
     const more = [`{${secret}: 1}`, `["${secret}\\x"]`, `["${secret}" "${secret}"]`, `//${secret}`];
@@ -80,7 +80,7 @@ describe('a syntax error of JSON', () => {
     }
   });
 
-  test('has no place in a text that is nested too deeply for the parser, which goes on', () => {
+  test('has no position in a text that is nested too deeply for the parser', () => {
     const nested = '['.repeat(1_048_576);
     expect(isJson(nested)).toBe(false);
     expect(findJsonSyntaxError(nested)).toBeUndefined();
@@ -88,7 +88,7 @@ describe('a syntax error of JSON', () => {
   });
 });
 
-/** What a text is made of: scalars, lists, and lists of members whose names may be repeated. */
+/** The structure of a text: numbers, lists, and objects whose names may be repeated. */
 type Tree = number | Tree[] | { members: [string, Tree][] };
 const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
   tree: fc.oneof(
@@ -106,14 +106,14 @@ const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
 interface WrittenJson {
   text: string;
   repeated: object[];
-  /** Where each member and item begins; of a repeated name the last. */
-  places: Map<string, object>;
+  /** The start of each member and item; for a repeated name, of the last one. */
+  positions: Map<string, object>;
 }
 
-/** Each member and item in a line of its own, indented by its depth. */
+/** Writes each member and item in a separate line, indented by its depth. */
 function write(tree: Tree): WrittenJson {
-  const written: WrittenJson = { text: '', repeated: [], places: new Map() };
-  const place = () => {
+  const written: WrittenJson = { text: '', repeated: [], positions: new Map() };
+  const currentPosition = () => {
     const lines = written.text.split('\n');
     return { line: lines.length, column: lines[lines.length - 1].length + 1 };
   };
@@ -128,9 +128,9 @@ function write(tree: Tree): WrittenJson {
     written.text += isList ? '[' : '{';
     for (const [i, [name, value]] of members.entries()) {
       written.text += `${i > 0 ? ',' : ''}\n${' '.repeat(path.length + 1)}`;
-      if (names.has(name)) written.repeated.push({ name, path, ...place() });
+      if (names.has(name)) written.repeated.push({ name, path, ...currentPosition() });
       names.add(name);
-      written.places.set(JSON.stringify([...path, name]), place());
+      written.positions.set(JSON.stringify([...path, name]), currentPosition());
       if (!isList) written.text += `${JSON.stringify(name)}: `;
       add(value, [...path, name]);
     }
@@ -140,8 +140,8 @@ function write(tree: Tree): WrittenJson {
   return written;
 }
 
-describe('of a JSON text', () => {
-  test('every repeated name is found, where it stands the second time and in which object', () => {
+describe('in a JSON text', () => {
+  test('every repeated name is found, with its position and its object', () => {
     fc.assert(
       fc.property(tree, (tree) => {
         const { text, repeated } = write(tree);
@@ -151,25 +151,26 @@ describe('of a JSON text', () => {
     );
   });
 
-  test('the place of each member and item is known', () => {
+  test('the position of each member and item is known', () => {
     fc.assert(
       fc.property(tree, (tree) => {
-        const { text, places } = write(tree);
+        const { text, positions } = write(tree);
         const members = readJsonMembers(text);
-        for (const [path, place] of places)
-          expect(members.positionOf(JSON.parse(path))).toEqual(place);
+        for (const [path, position] of positions) {
+          expect(members.positionOf(JSON.parse(path))).toEqual(position);
+        }
       }),
       RUNS,
     );
   });
 
-  test('a member that is not there has the place of the one around it', () => {
+  test('a missing member has the position of the nearest enclosing one', () => {
     const members = readJsonMembers('\n{"a": [\n  {"b": 1}]}');
     expect(members.positionOf(['a', '0', 'c', 'd'])).toEqual({ line: 3, column: 3 });
     expect(members.positionOf(['x'])).toEqual({ line: 2, column: 1 });
   });
 
-  test('names are compared as they are read, whatever is escaped in them', () => {
+  test('names are compared after decoding their escapes', () => {
     const { duplicates } = readJsonMembers('{"a":1,"\\u0061":2}');
     expect(duplicates).toEqual([{ name: 'a', path: [], line: 1, column: 8 }]);
   });

@@ -3,10 +3,10 @@ import pino from 'pino';
 import { describe, expect, test } from 'vitest';
 import { formatRecord } from '../../src/core/log-text.ts';
 
-/** Whatever an editor, a terminal or a log shipper may take for the end of a line. */
+/** Characters that an editor, a terminal or a log shipper may interpret as the end of a line. */
 const LINE_END = /[\n\r\v\f\u0085\u2028\u2029]/;
 
-/** What a log with this text format writes. */
+/** The output of a log with this text format. */
 function written(write: (log: pino.Logger) => void, level = 'trace'): string {
   let text = '';
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
@@ -15,10 +15,10 @@ function written(write: (log: pino.Logger) => void, level = 'trace'): string {
   return text;
 }
 
-/** Reads the fields of a line again. */
+/** Parses the fields of a line. */
 function fieldsIn(text: string): Record<string, unknown> {
   const fields = text.matchAll(/ ("(?:[^"\\]|\\.)*"|[^ "=]+)=("(?:[^"\\]|\\.)*"|[^ "]+)/g);
-  const read = (word: string) => (word.startsWith('"') ? JSON.parse(word) : word);
+  const read = (token: string) => (token.startsWith('"') ? JSON.parse(token) : token);
   return Object.fromEntries([...fields].map(([, name, value]) => [read(name), read(value)]));
 }
 
@@ -26,19 +26,19 @@ describe('a record as text', () => {
   test('has time, level, message and fields in one line', () => {
     const text = written((log) => {
       log.info({ url: 'http://127.0.0.1:7070', acceptors: 2, none: undefined }, 'serving');
-      log.warn({ asked: 'a b', nested: { a: [1] } }, 'fewer');
+      log.warn({ name: 'a b', nested: { a: [1] } }, 'fewer');
       log.error('plain');
     });
     const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /gm;
     expect(text.match(time)).toHaveLength(3);
     expect(text.replace(time, '')).toBe(
       'INFO  serving url=http://127.0.0.1:7070 acceptors=2\n' +
-        'WARN  fewer asked="a b" nested={"a":[1]}\n' +
+        'WARN  fewer name="a b" nested={"a":[1]}\n' +
         'ERROR plain\n',
     );
   });
 
-  test('has the stack of an error behind it, indented', () => {
+  test('is followed by the indented stack of an error', () => {
     const error = Object.assign(new Error('the disk\nis full'), { code: 'ENOSPC' });
     const [line, ...stack] = written((log) => log.warn({ err: error }, 'failed')).split('\n');
     expect(line).toContain(' WARN  failed error.type=Error error.message="the disk\\nis full"');
@@ -52,27 +52,27 @@ describe('a record as text', () => {
     );
   });
 
-  test('is one line whatever its message, fields and error hold, from which fields can be read', () => {
-    const nasty = fc.oneof(
+  test('is one parsable line for every message, field and error', () => {
+    const anyText = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.string({
         unit: fc.constantFrom(...'\n\r\v\f\0\x1b[31m\u0085\u2028\u2029\u202e\u061c"\\= a'),
       }),
     );
-    const names = nasty.map((name) => `n${name}`);
+    const names = anyText.map((name) => `n${name}`);
     fc.assert(
-      fc.property(nasty, fc.dictionary(names, nasty), nasty, (message, fields, wrong) => {
-        const text = written((log) => log.error({ ...fields, err: new Error(wrong) }, message));
+      fc.property(anyText, fc.dictionary(names, anyText), anyText, (message, fields, reason) => {
+        const text = written((log) => log.error({ ...fields, err: new Error(reason) }, message));
         const lines = text.slice(0, -1).split('\n');
         expect(text.at(-1)).toBe('\n');
         expect(lines.filter((line) => LINE_END.test(line))).toEqual([]);
         expect(lines[0]).toMatch(/^\d{4}-/);
         expect(lines.slice(1).filter((line) => !line.startsWith('    '))).toEqual([]);
         expect(/[\p{Cc}\p{Bidi_Control}]/u.test(lines.join(''))).toBe(false);
-        // Only fields after the message are read: the message may look like a field.
-        const plain = written((log) => log.error({ ...fields, err: new Error(wrong) }, 'm'));
+        // With a plain message, because a message may look like a field.
+        const plain = written((log) => log.error({ ...fields, err: new Error(reason) }, 'm'));
         const { 'error.type': _, 'error.message': shown, ...read } = fieldsIn(plain.split('\n')[0]);
-        expect([read, shown]).toEqual([fields, wrong]);
+        expect([read, shown]).toEqual([fields, reason]);
       }),
     );
   });

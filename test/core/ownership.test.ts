@@ -1,7 +1,7 @@
 /**
- * Data directories of other users, as an orchestrator mounts them, with a server that runs as no
- * root. Only root can make them. Node and the build are copied, for the directories that they lie
- * in may be closed to other users.
+ * A server of an ordinary user on data directories of other users, which orchestrators mount. Only
+ * root can create these. Node and the build are copied, because other users may not be able to read
+ * their directories.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -52,7 +52,7 @@ function makeDirectory(mode: number, uid: number, gid: number): string {
 }
 
 const modeOf = (path: string) => statSync(path).mode & 0o7777;
-/** Files of the directory whose mode or owner is another than it should be. */
+/** Files of the directory with a wrong mode or owner. */
 const looseFiles = (path: string) => {
   return readdirSync(path).filter((name) => {
     const { uid } = statSync(join(path, name));
@@ -60,15 +60,15 @@ const looseFiles = (path: string) => {
   });
 };
 
-describe.skipIf(!isRoot)('a server that is not root,', () => {
+describe.skipIf(!isRoot)('a server that is not root', () => {
   const started: ServerProcess[] = [];
   const start = async (dataDir: string): Promise<ServerProcess> => {
     const server = await startServer(dataDir, options);
     started.push(server);
     return server;
   };
-  /** How it ends where it cannot start. */
-  const refusal = async (dataDir: string): Promise<string> => {
+  /** The error of a server that cannot start. */
+  const startError = async (dataDir: string): Promise<string> => {
     const server = await spawnServer(dataDir, options);
     started.push(server);
     expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
@@ -79,7 +79,7 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     chmodSync(directory, 0o755);
     cpSync(process.execPath, node);
     const list = ['ls', '--omit=dev', '--all', '--parseable'];
-    // Its code says that a package is missing that only another platform needs.
+    // The exit code is not 0, because packages of other platforms are missing.
     const { stdout } = spawnSync('npm', list, { cwd: ROOT, encoding: 'utf8' });
     const packages = stdout.trim().split('\n').slice(1);
     expect(packages.length).toBeGreaterThan(5);
@@ -97,9 +97,9 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
   afterAll(() => removeDirectory(directory));
 
   test.each([
-    ['that everybody may write', 0o777, 0],
-    ['of its group, as fsGroup makes it', 0o2770, UID],
-    ['that others may read as well', 0o2775, UID],
+    ['that all users may write', 0o777, 0],
+    ['of its group, as with fsGroup', 0o2770, UID],
+    ['that others may read', 0o2775, UID],
   ])('serves on a directory of root %s, and again after a stop', async (_what, mode, gid) => {
     const dataDir = makeDirectory(mode, 0, gid);
     const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
@@ -108,7 +108,7 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
       expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining });
       expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(['lock', 'store.db-wal']));
       expect(looseFiles(dataDir)).toEqual([]);
-      // It may come behind the line that says where it serves.
+      // The warning may follow the line with the address.
       await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
       const lines = server.stderr().split('\n');
       const warning = lines.find((line) => line.includes(EXPOSED));
@@ -120,7 +120,7 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     expect(modeOf(dataDir)).toBe(mode);
   });
 
-  test('restricts a directory of its own and the files in it, and warns of nothing', async () => {
+  test('restricts its own directory and files without a warning', async () => {
     const dataDir = makeDirectory(0o755, UID, UID);
     const server = await start(dataDir);
     await server.stop();
@@ -133,16 +133,16 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     expect(again.stderr()).not.toContain(EXPOSED);
   });
 
-  test('is told in one sentence of a directory that it may not write', async () => {
+  test('ends with one sentence if it may not write to the directory', async () => {
     const dataDir = makeDirectory(0o755, 0, 0);
-    expect(await refusal(dataDir)).toBe(
+    expect(await startError(dataDir)).toBe(
       `weir: the data directory ${dataDir} belongs to uid 0 and has mode 0755: weir runs as uid` +
         ` ${UID} and must be allowed to read and write it\n`,
     );
   });
 
   test.each(['lock', 'store.db'])(
-    'is told in one sentence that %s belongs to another user',
+    'ends with one sentence if %s belongs to another user',
     async (name) => {
       const dataDir = makeDirectory(0o777, 0, 0);
       await (await start(dataDir)).stop();
@@ -150,7 +150,7 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
       for (const mode of [0o444, 0o666]) {
         chownSync(path, 0, 0);
         chmodSync(path, mode);
-        expect(await refusal(dataDir)).toBe(
+        expect(await startError(dataDir)).toBe(
           `weir: the data directory ${dataDir} cannot be used: files in it belong to another user:` +
             ` ${name} (uid 0, mode 0${mode.toString(8)}); weir runs as uid ${UID}, and its files` +
             ` must belong to that user (chown -R ${UID} ${dataDir})\n`,
@@ -159,24 +159,24 @@ describe.skipIf(!isRoot)('a server that is not root,', () => {
     },
   );
 
-  test('is told of all files of another user at once', async () => {
+  test('names all files of another user in one error', async () => {
     const dataDir = makeDirectory(0o777, 0, 0);
     await (await start(dataDir)).stop();
     for (const name of ['store.db-wal', 'store.db-shm']) writeFileSync(join(dataDir, name), '');
     for (const name of readdirSync(dataDir)) chownSync(join(dataDir, name), 0, 0);
-    expect(await refusal(dataDir)).toMatch(
+    expect(await startError(dataDir)).toMatch(
       /another user: (\S+ \(uid 0, mode \d{4}\)(, )?){3} and 1 more; .*\(chown -R 65534 \S+\)\n$/,
     );
   });
 
-  test('serves after one run of root, whose files of counters it replaces', async () => {
+  test('starts after a run as root, and replaces the checkpoint files of that run', async () => {
     const dataDir = makeDirectory(0o700, UID, UID);
     await (await start(dataDir)).stop();
     const root = await startServer(dataDir);
     const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
     for (let i = 0; i < 100; i++) await sendCheck(root.port, { ...body, identifier: `user_${i}` });
     expect(await root.stop()).toEqual({ code: 0, signal: null });
-    // As root leaves them that began with an empty directory, and one that everybody may read.
+    // Root creates the files like this in an empty directory; one file is readable for all users.
     for (const name of readdirSync(dataDir)) {
       if (name.startsWith('counters')) chownSync(join(dataDir, name), 0, 0);
     }
@@ -214,7 +214,7 @@ describe('a start', () => {
     ['lock', 'lock-journal', 'store.db', 'store.db-wal', 'store.db.new'].flatMap((name) => {
       return ['a symbolic link', 'a FIFO', 'a directory'].map((kind) => ({ name, kind }));
     }),
-  )('is refused in one sentence where $name is $kind', async ({ name, kind }) => {
+  )('ends with one sentence if $name is $kind', async ({ name, kind }) => {
     const dataDir = temporaryDirectory();
     await (await startServer(dataDir)).stop();
     const path = join(dataDir, name);
@@ -229,7 +229,7 @@ describe('a start', () => {
   });
 
   test.each(['a symbolic link', 'a FIFO', 'a directory'])(
-    'leaves out files of counters in whose place is %s, and serves',
+    'skips checkpoint files that are %s, and serves',
     async (kind) => {
       const dataDir = temporaryDirectory();
       await (await startServer(dataDir)).stop();
@@ -249,7 +249,7 @@ describe('a start', () => {
     },
   );
 
-  test('leaves copies of the store and other things beside it as they are', async () => {
+  test('changes neither copies of the store nor other files of the directory', async () => {
     const dataDir = temporaryDirectory();
     await (await startServer(dataDir)).stop();
     for (const name of ['store.db-bak', 'store.db-backups', 'lock-x', 'store.db.new-old']) {
@@ -266,7 +266,7 @@ describe('a start', () => {
     removeDirectory(dataDir);
   });
 
-  test('restricts the lock, and no other weir can start meanwhile', async () => {
+  test('restricts the lock file, and a second server cannot start', async () => {
     const dataDir = temporaryDirectory();
     await (await startServer(dataDir)).stop();
     for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o644);
@@ -281,7 +281,7 @@ describe('a start', () => {
 });
 
 describe.skipIf(process.getuid === undefined)('a data directory', () => {
-  test.each(['lock', 'store.db'])('whose %s is read-only stops the start', async (name) => {
+  test.each(['lock', 'store.db'])('with a read-only %s stops the start', async (name) => {
     const dataDir = temporaryDirectory();
     await (await startServer(dataDir)).stop();
     const path = join(dataDir, name);
@@ -297,7 +297,7 @@ describe.skipIf(process.getuid === undefined)('a data directory', () => {
 });
 
 describe('weir keys create --offline', () => {
-  test('leaves restricted files behind, whatever the umask', async () => {
+  test('creates restricted files with any umask', async () => {
     const dataDir = join(temporaryDirectory(), 'data');
     await (await startServer(dataDir)).stop();
     execFileSync('rm', [join(dataDir, 'lock')]);

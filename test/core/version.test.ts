@@ -7,7 +7,7 @@ import { readMetrics } from '../support/http.ts';
 
 const own = useDataDirectory(['--counters', '1024', '--acceptors', '1']);
 
-test('the version is that of package.json, in the sources and in the build', async () => {
+test('the sources and the build have the version of package.json', async () => {
   const manifest = new URL('../../package.json', import.meta.url);
   expect(VERSION).toBe(JSON.parse(readFileSync(manifest, 'utf8')).version);
   const server = await own.start();

@@ -219,8 +219,8 @@ describe('at level debug the log', () => {
       }
       await sendCheck(server.port, { ...CHECK, namespace: key });
     }
-    const shown = await withRecords(server, ERROR, asked);
-    expect(shown.length).toBe(asked);
+    const shown = await withRecords(server, ERROR, requests);
+    expect(shown.length).toBe(requests);
     expect(logRecords(server, OMITTED)).toEqual([]);
     await withRecords(server, 'a namespace was created', 2);
     for (const key of [ROOT_KEY, created.key as string]) expect(server.stderr()).not.toContain(key);
