@@ -1,6 +1,6 @@
 /**
- * `weir audit`: the audit log of a running server, newest entry first. What an entry has that is
- * not known here, as that of a later server, is printed as key=value.
+ * `weir audit`: prints the audit log of a running server, newest entry first. Fields that this
+ * version does not know, for example those of a later server, are printed as key=value.
  */
 
 import { isoTime } from '../shared-memory/clock.ts';
@@ -10,10 +10,9 @@ import { formatCell, formatCount, quoted } from './output.ts';
 import type { ServerClient } from './server-client.ts';
 
 const DEFAULT_LIMIT = 100;
-/** Entries of a page of the server. */
+/** The largest page that the server accepts. */
 const PAGE_SIZE = 100;
 const HEADER = ['TIME', 'ID', 'ACTION', 'BY', 'TARGET', 'CHANGE'];
-/** In a cell where there is nothing to say. */
 const EMPTY_CELL = '-';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -31,29 +30,29 @@ const list = subcommand({
 });
 
 async function* newestEntries(server: ServerClient, limit: number): AsyncGenerator<object> {
-  let left = limit;
+  let remaining = limit;
   for await (const entry of server.listItems('audit.list', 'entries', {
-    limit: Math.min(left, PAGE_SIZE),
+    limit: Math.min(remaining, PAGE_SIZE),
   })) {
     yield entry;
-    if (--left === 0) return;
+    if (--remaining === 0) return;
   }
 }
 
 function entryRow({ at, id, action, keyId, by, target, ...rest }: Fields): string[] {
   const time = typeof at === 'number' ? isoTime(at) : valueCell(at);
-  const who = typeof by === 'string' && /^[\w ]+$/.test(by) ? by : valueCell(keyId ?? by);
+  const author = typeof by === 'string' && /^[\w ]+$/.test(by) ? by : valueCell(keyId ?? by);
   return [
     time,
     valueCell(id),
     valueCell(action),
-    who,
+    author,
     targetText(action, target),
     changeText(rest),
   ];
 }
 
-/** The target in short words, by the first word of the action. */
+/** Format the target. The key is the first word of the action, before the dot. */
 const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | undefined>> = {
   key: ({ name, keyId }) => {
     return areStrings(name, keyId) ? `${valueCell(name)} ${valueCell(keyId)}` : undefined;
@@ -85,7 +84,7 @@ function targetText(action: unknown, target: unknown): string {
   return known ?? (fieldsText(target) || EMPTY_CELL);
 }
 
-/** What a new target has, a removed one had, and how a changed one differs. */
+/** The fields of a created or deleted target; of an updated one, the fields that differ. */
 function changeText({ before, after, counts, ...unknown }: Fields): string {
   const isUpdate = isFields(before) && isFields(after);
   const texts = isUpdate ? [differenceText(before, after)] : [before, after].map(fieldsOrValueText);
@@ -95,24 +94,24 @@ function changeText({ before, after, counts, ...unknown }: Fields): string {
   );
 }
 
-function fieldsOrValueText(part: unknown): string {
-  if (part === undefined) return '';
-  return isFields(part) ? fieldsText(part) : valueCell(part);
+function fieldsOrValueText(value: unknown): string {
+  if (value === undefined) return '';
+  return isFields(value) ? fieldsText(value) : valueCell(value);
 }
 
 function differenceText(before: Fields, after: Fields): string {
   return Object.keys({ ...before, ...after })
     .map((name) => [name, ...[before, after].map((fields) => valueText(name, fields[name]))])
-    .filter(([, was, is]) => was !== is)
-    .map(([name, was, is]) => `${formatCell(name)}: ${was} -> ${is}`)
+    .filter(([, old, updated]) => old !== updated)
+    .map(([name, old, updated]) => `${formatCell(name)}: ${old} -> ${updated}`)
     .join(', ');
 }
 
 function fieldsText(fields: Fields): string {
   const { permissions, permissionCount } = fields;
-  const isWhole = Array.isArray(permissions) && permissions.length === permissionCount;
+  const isComplete = Array.isArray(permissions) && permissions.length === permissionCount;
   return Object.entries(fields)
-    .filter(([name]) => name !== 'permissionCount' || !isWhole)
+    .filter(([name]) => name !== 'permissionCount' || !isComplete)
     .map(([name, value]) => `${formatCell(name)}=${valueText(name, value)}`)
     .join(' ');
 }
@@ -134,7 +133,7 @@ function areStrings(...values: unknown[]): boolean {
   return values.every((value) => typeof value === 'string');
 }
 
-/** A text, or what JSON has for another value. */
+/** A string as it is; any other value as JSON. */
 function valueCell(value: unknown): string {
   if (value === undefined || value === null) return EMPTY_CELL;
   return formatCell(typeof value === 'string' ? value : JSON.stringify(value));
@@ -143,9 +142,9 @@ function valueCell(value: unknown): string {
 export const audit: Command = {
   subcommands: { list },
   notes: `
-BY is the id of the API key, or what made the change without one. CHANGE has the fields of a created
-or deleted target, and those that an update changed. --json prints the entries as the server has
-them.
+BY is the id of the API key that made the change, or the source of a change without a key. CHANGE
+shows the fields of a created or deleted target, and the fields that an update changed. --json
+prints the entries as the API returns them.
 `,
   examples: ['weir audit list --limit 20', 'weir audit list --json'],
   exitCodes: CLIENT_EXIT_CODES,

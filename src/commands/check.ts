@@ -25,9 +25,9 @@ const OPTIONS = {
   cost: {
     type: 'string',
     value: '<tokens>',
-    help: 'default: 1; 0 shows what is left and takes nothing',
+    help: 'default: 1; 0 shows the remaining tokens and changes nothing',
   },
-  async: { type: 'boolean', help: 'answer at once and deduct afterwards' },
+  async: { type: 'boolean', help: 'return the decision first and deduct afterwards' },
   'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
 } as const;
 
@@ -49,20 +49,20 @@ export const check: Command = {
           async,
         };
         const server = call.server();
-        const answer = await server.post<LimitResponse>('ratelimits.limit', fields);
-        const { success, remaining, limit, reset } = answer;
-        const isAnswer = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
-        if (!isAnswer) throw server.unexpectedResponseError(200);
-        call.print(answer, () => {
+        const response = await server.post<LimitResponse>('ratelimits.limit', fields);
+        const { success, remaining, limit, reset } = response;
+        const isValid = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
+        if (!isValid) throw server.unexpectedResponseError(200);
+        call.print(response, () => {
           const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
-          const outcome = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
-          return `${outcome} ${remaining}, resets at ${isoTime(reset)} (in ${seconds} s)`;
+          const decision = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
+          return `${decision} ${remaining}, resets at ${isoTime(reset)} (in ${seconds} s)`;
         });
         return success ? EXIT.OK : EXIT.DENIED;
       },
     }),
   },
-  notes: 'An identifier that begins with - is put behind --, at the end.',
+  notes: 'Put an identifier that begins with - after --, at the end.',
   examples: [
     'weir check user_1 --limit 10 --duration 60s',
     'weir check user_1 --limit 10 --duration 60s --cost 0',

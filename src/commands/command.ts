@@ -1,6 +1,6 @@
 /**
- * The shape of a command, and the parser of its words. Each part declares its options once, for
- * the parser and for the help. What is wrong is a StartError that names the word.
+ * The shape of a command, and the parser of its arguments. Each subcommand declares its options
+ * once, for the parser and for the help text. An invalid argument is a StartError that names it.
  */
 
 import { type ParseArgsConfig, parseArgs } from 'node:util';
@@ -15,7 +15,7 @@ export interface Option {
   type: 'string' | 'boolean';
   multiple?: true;
   short?: string;
-  /** The value, as the help shows it. */
+  /** The placeholder of the value in the help text. */
   value?: string;
   help: string;
 }
@@ -33,38 +33,38 @@ const JSON_OPTION = {
 } as const;
 const HELP_OPTION = { help: { type: 'boolean', short: 'h', help: 'print this help' } } as const;
 
-/** A part of a command, or all of it: `set` of `weir overrides`. */
+/** For example `set` of `weir overrides`. */
 export interface Subcommand {
-  /** The command line behind `weir` and the command. */
+  /** The command line after `weir`, the command and the subcommand. */
   usage: string;
   options: Options;
   run(command: string, args: readonly string[]): Promise<ExitCode>;
 }
 
 export interface Command {
-  /** A part without a name is the whole command. */
+  /** A command without subcommands has one entry, whose name is empty. */
   subcommands: Readonly<Record<string, Subcommand>>;
-  /** More to know, in lines. */
+  /** Text between the usage and the options of the help. */
   notes?: string;
   examples: readonly string[];
   exitCodes: readonly ExitCode[];
-  /** Of these codes, where they mean more than success or a failure. */
+  /** Meanings of exit codes that differ from the general ones. */
   exitMeanings?: ExitMeanings;
 }
 
 /** The exit codes of a command that talks to a server. */
 export const CLIENT_EXIT_CODES = [EXIT.OK, EXIT.USAGE, EXIT.NO_ANSWER, EXIT.SERVER_ERROR] as const;
 
-/** What a part is run with. */
+/** One run of a subcommand: its parsed arguments and its output. */
 export class Invocation<O extends Options> {
   readonly values: Values<O>;
   readonly positionals: readonly string[];
   readonly #commonOptions: { json?: true; url?: string; timeout?: string };
   #server: ServerClient | undefined;
 
-  constructor(values: Values<O>, words: readonly string[]) {
+  constructor(values: Values<O>, positionals: readonly string[]) {
     this.values = values;
-    this.positionals = words;
+    this.positionals = positionals;
     this.#commonOptions = values;
   }
 
@@ -77,12 +77,12 @@ export class Invocation<O extends Options> {
     return this.#server;
   }
 
-  /** Prints an answer: with --json as it is, otherwise a text for people. */
+  /** Prints a response: as JSON with --json, else as text. */
   print(response: object, text: () => string): void {
     process.stdout.write(this.isJson ? `${JSON.stringify(response)}\n` : `${text()}\n`);
   }
 
-  /** Prints a list: with --json one item per line as it comes, otherwise a table. */
+  /** Prints a list: one JSON object per line with --json, as pages arrive; else a table. */
   async printList<T extends object>(
     items: AsyncIterable<object>,
     header: readonly string[],
@@ -106,17 +106,14 @@ export async function printLines(items: AsyncIterable<object>): Promise<void> {
 }
 
 interface SubcommandDeclaration<O extends Options> {
-  /** Behind the name of the part; in <> each of the words. */
+  /** The arguments and options, as the help shows them. */
   usage: string;
   argumentNames?: readonly string[];
-  /** Whether the last of the words may be left out. */
   isLastArgumentOptional?: true;
   options?: O;
-  /** Whether it talks to a server. */
   needsServer?: false;
-  /** Whether it prints a result, which --json makes into JSON. */
   hasJsonOption?: false;
-  /** @returns the exit code, where it is not 0 */
+  /** @returns the exit code; undefined for 0 */
   run(call: Invocation<O>): Promise<ExitCode | undefined>;
 }
 
@@ -124,13 +121,13 @@ export function subcommand<const O extends Options>(
   declaration: SubcommandDeclaration<O>,
 ): Subcommand {
   const { usage, argumentNames = [], run } = declaration;
-  const own = {
+  const options: Options = {
     ...declaration.options,
     ...(declaration.hasJsonOption === false ? {} : JSON_OPTION),
+    ...(declaration.needsServer === false ? {} : SERVER_OPTIONS),
+    ...HELP_OPTION,
   };
-  const ofServer = declaration.needsServer === false ? {} : SERVER_OPTIONS;
-  const options: Options = { ...own, ...ofServer, ...HELP_OPTION };
-  const neededWords = declaration.isLastArgumentOptional
+  const requiredNames = declaration.isLastArgumentOptional
     ? argumentNames.slice(0, -1)
     : argumentNames;
   return {
@@ -138,15 +135,19 @@ export function subcommand<const O extends Options>(
     options,
     run: async (command, args) => {
       const { values, positionals } = parseOptions(command, args, options, argumentNames);
-      const missing = neededWords[positionals.length];
+      const missing = requiredNames[positionals.length];
       if (missing !== undefined) throw new StartError(`<${missing}> is required`);
       const surplus = positionals[argumentNames.length];
       if (surplus !== undefined) {
-        throw new StartError(`${formatValue(surplus)} is one argument too many for ${command}`);
+        throw surplusError(surplus, command);
       }
       return (await run(new Invocation(values as Values<O>, positionals))) ?? EXIT.OK;
     },
   };
+}
+
+export function surplusError(argument: string, command: string): StartError {
+  return new StartError(`${formatValue(argument)} is one argument too many for ${command}`);
 }
 
 function parseOptions(
@@ -174,24 +175,24 @@ function parseOptions(
   return parsed;
 }
 
-/** What an unknown option was probably meant to be. @param word as it was typed */
+/** A hint for an unknown option, or an empty string. @param argument as the user typed it */
 function suggestOption(
-  word: string,
+  argument: string,
   known: readonly string[],
   argumentNames: readonly string[],
 ): string {
-  const name = word.replace(/^--?|=.*$/gs, '');
-  const isLong = word.startsWith('--');
-  // One letter is as near to any other as a word of two; `-limit` stands for nothing else.
+  const name = argument.replace(/^--?|=.*$/gs, '');
+  const isLong = argument.startsWith('--');
+  // A short option is compared exactly: one letter is within two edits of many names.
   const near = isLong ? nearestName(name, known) : known.find((option) => option === name);
   if (near !== undefined) return `; did you mean --${near}?`;
   if (isLong || argumentNames.length === 0) return '';
   const what = `${/^[aeiou]/.test(argumentNames[0]) ? 'an' : 'a'} ${argumentNames[0]}`;
-  return `; ${what} that begins with "-" stands behind "--", at the end`;
+  return `; put ${what} that begins with "-" after "--", at the end`;
 }
 
-/** Words behind `--` are no options. */
+/** Whether the arguments contain one of the options. Arguments after `--` are not options. */
 export function hasFlag(args: readonly string[], ...options: string[]): boolean {
   const end = args.indexOf('--');
-  return args.slice(0, end === -1 ? undefined : end).some((word) => options.includes(word));
+  return args.slice(0, end === -1 ? undefined : end).some((argument) => options.includes(argument));
 }

@@ -1,7 +1,7 @@
 /**
- * `weir config check`: checks a configuration file and the environment as a start does, and starts
- * nothing: no port is opened, no directory made or locked. Every fault is printed, in the words of
- * a start, one per line.
+ * `weir config check`: validates a configuration file and the environment like a start, but opens
+ * no port and neither creates nor locks a directory. It prints every error, one per line, with the
+ * same text as a start.
  */
 
 import { type LoadedSettings, loadSettings } from '../config/load.ts';
@@ -12,13 +12,14 @@ import { printError } from '../core/fatal.ts';
 import { TlsCertificate } from '../runtime/tls.ts';
 import { UnixSocket } from '../runtime/unix-socket.ts';
 import { type Command, subcommand } from './command.ts';
+import { formatCount } from './output.ts';
 
 interface ConfigCheckResult {
   ok: boolean;
-  /** Undefined where none was named. */
+  /** Undefined if neither the command line nor WEIR_CONFIG names a file. */
   file: string | undefined;
   policies: number;
-  /** Those in the file. */
+  /** Settings in the file. */
   settings: number;
   faults: { message: string; line?: number; column?: number }[];
 }
@@ -29,18 +30,18 @@ const check = subcommand({
   isLastArgumentOptional: true,
   needsServer: false,
   run: async (call) => {
-    const findings = checkConfiguration(call.positionals[0]);
-    if (findings.ok || call.isJson) call.print(findings, () => describeResult(findings));
-    else for (const { message } of findings.faults) printError(message);
-    return findings.ok ? EXIT.OK : EXIT.USAGE;
+    const result = checkConfiguration(call.positionals[0]);
+    if (result.ok || call.isJson) call.print(result, () => describeResult(result));
+    else for (const { message } of result.faults) printError(message);
+    return result.ok ? EXIT.OK : EXIT.USAGE;
   },
 });
 
 function checkConfiguration(file: string | undefined): ConfigCheckResult {
   const faults = new Map<string, ConfigCheckResult['faults'][number]>();
   const onFault = (fault: StartError) => {
-    const place = fault instanceof FileError ? fault.position : {};
-    faults.set(fault.message, { message: fault.message, ...place });
+    const position = fault instanceof FileError ? fault.position : {};
+    faults.set(fault.message, { message: fault.message, ...position });
   };
   const args = file === undefined ? [] : [`--config=${file}`];
   const loaded = loadSettings(args, process.env, undefined, onFault) as LoadedSettings;
@@ -61,23 +62,16 @@ function checkConfiguration(file: string | undefined): ConfigCheckResult {
 }
 
 function describeResult({ file, policies, settings }: ConfigCheckResult): string {
-  if (file === undefined) return 'the environment is in order; no configuration file is named';
-  const held = [
-    formatCount(policies, 'policy', 'policies'),
-    formatCount(settings, 'setting', 'settings'),
-  ];
-  return `${file} and the environment are in order: ${held.join(', ')}`;
-}
-
-function formatCount(number: number, one: string, many: string): string {
-  return `${number} ${number === 1 ? one : many}`;
+  if (file === undefined) return 'the environment is valid; no configuration file is named';
+  const counts = [formatCount(policies, 'policy', 'policies'), formatCount(settings, 'setting')];
+  return `${file} and the environment are valid: ${counts.join(', ')}`;
 }
 
 export const config: Command = {
   subcommands: { check },
   notes: `
-check reads the file, else the one that WEIR_CONFIG names, and the environment. It prints everything
-that weir serve would refuse there, opens no port and touches no data directory.
+check reads <file>, or the file that WEIR_CONFIG names, and the environment. It prints every error
+that would stop weir serve. It opens no port and does not touch the data directory.
 `,
   examples: ['weir config check weir.json', 'weir config check weir.json --json'],
   exitCodes: [EXIT.OK, EXIT.USAGE],

@@ -1,6 +1,6 @@
 /**
- * `weir gateway`: prints what makes a gateway ask weir, for a policy that is in force on a running
- * server: a whole configuration to start from, or a middleware. The tests run what is printed.
+ * `weir gateway`: prints a gateway configuration for an active policy of a running server: a
+ * complete configuration to start from, or a middleware. The tests run the printed text.
  */
 
 import { formatValue } from '../core/describe.ts';
@@ -10,12 +10,12 @@ import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { apisix } from './gateways/apisix.ts';
 import { caddy } from './gateways/caddy.ts';
 import { envoy } from './gateways/envoy.ts';
-import { express } from './gateways/express.ts';
-import { fastify } from './gateways/fastify.ts';
+
 import { haproxy } from './gateways/haproxy.ts';
 import { haproxyLua } from './gateways/haproxy-lua.ts';
 import { istio } from './gateways/istio.ts';
 import { nginx } from './gateways/nginx.ts';
+import { express, fastify } from './gateways/node-client.ts';
 import type { GatewaySetup, WeirAddress } from './gateways/setup.ts';
 import { traefik } from './gateways/traefik.ts';
 import { formatCell } from './output.ts';
@@ -51,17 +51,17 @@ const print = subcommand({
     namespace: {
       type: 'string',
       value: '<name>',
-      help: 'whose policy; not needed where there is one for that gateway',
+      help: 'namespace of the policy; required if the gateway has several',
     },
     listen: {
       type: 'string',
       value: '<port>',
-      help: `where the gateway serves its clients; default: ${LISTEN}`,
+      help: `port on which the gateway serves clients; default: ${LISTEN}`,
     },
     upstream: {
       type: 'string',
       value: '<url>',
-      help: `the application behind it; default: ${UPSTREAM}`,
+      help: `the application behind the gateway; default: ${UPSTREAM}`,
     },
     lua: {
       type: 'boolean',
@@ -85,10 +85,10 @@ export const gateway: Command = {
   subcommands: { '': print },
   notes: `
 <gateway> is one of ${GATEWAYS.join(', ')}.
-The configuration asks weir where gateways need no key: at WEIR_GATEWAY_PORT of the server, else at
-WEIR_GATEWAY_SOCKET. Where there is neither, it asks at the address of the server, with a key.
-Limits stay in weir: print the configuration again only after a change of how a policy identifies
-clients, or of its onError, shadow, trustedHops or legacyHeaders.
+The configuration sends checks to WEIR_GATEWAY_PORT of the server, or to WEIR_GATEWAY_SOCKET, where
+gateways need no key. If the server has neither, it sends them to the server's URL, with a key.
+Limits are not part of the configuration. Print it again only after a change of a policy's identify,
+onError, shadow, trustedHops or legacyHeaders.
 `,
   examples: [
     'weir gateway nginx > nginx.conf',
@@ -106,7 +106,7 @@ function chooseTemplate(name: string, wantsLua: boolean): Template {
     );
   }
   if (!wantsLua) return TEMPLATES[known];
-  if (known !== 'haproxy') throw new StartError('--lua is for haproxy alone');
+  if (known !== 'haproxy') throw new StartError(`--lua is valid for haproxy only; got ${known}`);
   return haproxyLua;
 }
 
@@ -126,7 +126,7 @@ function parseUpstream(text: string): GatewaySetup['upstream'] {
   return { host: url.hostname, port: Number(url.port || 80) };
 }
 
-/** All policies that the key may read, and where weir is asked. */
+/** All policies that the key may read, and the address to which gateways send checks. */
 async function fetchPolicies(
   server: ServerClient,
 ): Promise<{ policies: Policy[]; weir: WeirAddress }> {
@@ -148,11 +148,11 @@ function weirAddressOf(
   const { protocol, hostname, port } = new URL(url ?? serverUrl);
   if (protocol !== 'http:') {
     throw new StartError(
-      'checks are served with TLS, which these configurations are not for: give gateways a port' +
-        ' of their own by WEIR_GATEWAY_PORT, or a Unix socket by WEIR_GATEWAY_SOCKET',
+      'the server uses TLS, which the printed configurations do not support: set' +
+        ' WEIR_GATEWAY_PORT or WEIR_GATEWAY_SOCKET',
     );
   }
-  // A name of two addresses, of which weir has one: gateways would try both in turn.
+  // localhost has two addresses, and weir listens on one: a gateway would try both in turn.
   const host = hostname === 'localhost' ? '127.0.0.1' : hostname;
   return { host, port: Number(port || 80), needsKey: url === undefined };
 }
@@ -162,24 +162,24 @@ function choosePolicy(
   gateway: string,
   namespace: string | undefined,
 ): Policy {
-  const fitting = policies.filter((policy) => policy.gateway === gateway);
-  const names = fitting.map((policy) => formatCell(policy.namespace)).join(', ');
+  const candidates = policies.filter((policy) => policy.gateway === gateway);
+  const names = candidates.map((policy) => formatCell(policy.namespace)).join(', ');
   if (namespace !== undefined) {
     const policy = policies.find((policy) => policy.namespace === namespace);
     if (policy?.gateway === gateway) return policy;
-    const named = `the namespace ${formatValue(namespace)}`;
+    const place = `the namespace ${formatValue(namespace)}`;
     const fault =
       policy === undefined
-        ? `there is no policy for ${named}`
-        : `the policy for ${named} is for ${policy.gateway}`;
+        ? `there is no policy for ${place}`
+        : `the policy for ${place} is for ${policy.gateway}`;
     throw new StartError(`${fault}; policies for ${gateway}: ${names || 'none'}`);
   }
-  if (fitting.length === 1) return fitting[0];
-  if (fitting.length === 0) {
+  if (candidates.length === 1) return candidates[0];
+  if (candidates.length === 0) {
     throw new StartError(
-      `there is no policy for ${gateway}: write one into the file of WEIR_CONFIG, as in` +
+      `there is no policy for ${gateway}: add one to the file that WEIR_CONFIG names, such as` +
         ` {"policies":{"login":{"gateway":"${gateway}","limit":100,"duration":60000}}}`,
     );
   }
-  throw new StartError(`--namespace must say which policy for ${gateway} is meant: ${names}`);
+  throw new StartError(`${gateway} has several policies: set --namespace to one of ${names}`);
 }

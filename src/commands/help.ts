@@ -1,21 +1,19 @@
-/** The help texts, all in one layout: usage, notes, options, examples, exit codes. */
+/** The help texts, all with one layout: usage, notes, options, examples, exit codes. */
 
 import { EXIT, exitSection } from '../core/exit.ts';
 import type { Command, Option } from './command.ts';
 import { formatTable } from './output.ts';
 
-/** The help of one command. */
 export function commandHelp(
   name: string,
   { subcommands, notes, examples, exitCodes, exitMeanings }: Command,
 ): string {
-  const usages = Object.entries(subcommands).map(([part, { usage }]) => {
-    return `  ${['weir', name, part, usage].filter((word) => word !== '').join(' ')}\n`;
+  const usages = Object.entries(subcommands).map(([subcommand, { usage }]) => {
+    return `  ${['weir', name, subcommand, usage].filter((text) => text !== '').join(' ')}\n`;
   });
   const options = new Map(
-    Object.values(subcommands).flatMap((part) => Object.entries(part.options)),
+    Object.values(subcommands).flatMap((subcommand) => Object.entries(subcommand.options)),
   );
-  // Options that many commands have come last.
   const common = ['json', 'url', 'timeout', 'help'];
   const order = [...options].toSorted(([a], [b]) => common.indexOf(a) - common.indexOf(b));
   const sections = [
@@ -36,13 +34,12 @@ function optionLines(options: readonly [string, Option][]): string {
   return options.map(([, { help }], i) => `${flags[i].padEnd(width)}  ${help}\n`).join('');
 }
 
-/** The help of all. */
 export function generalHelp(commands: Readonly<Record<string, { summary: string }>>): string {
   const rows = Object.entries(commands).map(([name, { summary }]) => [`  ${name}`, summary]);
   const list = formatTable(['Commands:', ''], rows);
   const usage = 'Usage:\n  weir [serve] [settings]\n  weir <command> [options]\n';
   const more = `weir help <command> prints the options of a command, weir help serve the settings.
-The commands talk to a running server: WEIR_URL is its address, WEIR_KEY is the API key.
+The commands call a running server: WEIR_URL is its address, WEIR_KEY is the API key.
 `;
   const examples = `Examples:
   weir serve --port 8080

@@ -1,4 +1,4 @@
-/** A file with one JSON value per line. A line at fault is a StartError with its place. */
+/** Reads a file with one JSON value per line. An error is a StartError with the line and column. */
 
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { findJsonSyntaxError } from '../core/json-text.ts';
 
 /**
  * @param path `-` is standard input
- * @returns the values, and the line of each; empty lines are left out
+ * @returns the values, and the line number of each; empty lines are skipped
  */
 export function readJsonLines(path: string): { items: unknown[]; lines: number[] } {
   const name = path === '-' ? 'standard input' : path;
@@ -18,7 +18,7 @@ export function readJsonLines(path: string): { items: unknown[]; lines: number[]
   } catch (error) {
     throw new StartError(`${name} cannot be read: ${describeFileError(error)}`);
   }
-  if (!isUtf8(bytes)) throw new StartError(`${name} must be UTF-8, and it is not`);
+  if (!isUtf8(bytes)) throw new StartError(`${name} must be UTF-8; got bytes that are not`);
   const items: unknown[] = [];
   const lines: number[] = [];
   const text = bytes.toString().replace(/^\ufeff/, '');

@@ -1,6 +1,6 @@
 /**
- * `weir keys`: API keys on a running server, or, to get back in when every key is lost, a new one
- * in the data directory of a stopped one.
+ * `weir keys`: manages API keys on a running server. With --offline it creates a key in the data
+ * directory of a stopped server: the recovery if every key is lost.
  */
 
 import { CREATE_ACTION, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/permissions.ts';
@@ -20,17 +20,17 @@ interface NewKey {
 const create = subcommand({
   usage: '--name <name> --permission <permission> ... [--expires <when>] [--offline]',
   options: {
-    name: { type: 'string', value: '<name>', help: 'a name by which people know the key' },
+    name: { type: 'string', value: '<name>', help: 'a name for the key, shown in lists' },
     permission: {
       type: 'string',
       multiple: true,
       value: '<permission>',
-      help: 'as often as there are permissions: "*" for all, "keys.create", ...',
+      help: 'may be repeated: "*" for all permissions, "keys.create", ...',
     },
     expires: {
       type: 'string',
       value: '<when>',
-      help: '90s, 15m, 1h, 30d from now, 2030-01-31, 2030-01-31T12:00:00Z',
+      help: 'a duration such as 90s or 30d, 2030-01-31 or 2030-01-31T12:00:00Z',
     },
     offline: { type: 'boolean', help: 'write to the data directory of a stopped server' },
     'data-dir': {
@@ -49,20 +49,20 @@ const create = subcommand({
       permissions,
       ...(expires === undefined ? {} : { expires: parseExpiry('expires', expires) }),
     };
-    let answer: NewKey;
+    let created: NewKey;
     if (values.offline) {
       const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
-      answer = (await import('./offline.ts')).createKeyOffline(path, fields);
+      created = (await import('./offline.ts')).createKeyOffline(path, fields);
     } else {
-      if (values['data-dir'] !== undefined) throw new StartError('--data-dir needs --offline');
+      if (values['data-dir'] !== undefined) throw new StartError('--data-dir requires --offline');
       const server = call.server();
-      answer = await server.post<NewKey>('keys.create', fields);
-      if (typeof answer.keyId !== 'string' || typeof answer.key !== 'string') {
+      created = await server.post<NewKey>('keys.create', fields);
+      if (typeof created.keyId !== 'string' || typeof created.key !== 'string') {
         throw server.unexpectedResponseError(200);
       }
     }
-    call.print(answer, () => {
-      const { keyId, key } = answer;
+    call.print(created, () => {
+      const { keyId, key } = created;
       return `key id: ${keyId}\nkey:    ${key}\nThe key is shown only now: store it safely.`;
     });
     return undefined;
@@ -82,12 +82,11 @@ const list = subcommand({
   run: async (call) => {
     const header = ['KEY ID', 'NAME', 'CREATED', 'EXPIRES', 'PERMISSIONS'];
     const row = ({ keyId, name, createdAt, expires, permissions }: ListedKey) => {
-      const ends = expires === undefined ? 'never' : isoTime(expires);
       return [
         keyId,
         formatCell(name),
         isoTime(createdAt),
-        ends,
+        expires === undefined ? 'never' : isoTime(expires),
         permissions.map(formatCell).join(' '),
       ];
     };
@@ -101,8 +100,8 @@ const revoke = subcommand({
   argumentNames: ['keyId'],
   run: async (call) => {
     const [keyId] = call.positionals;
-    const answer = await call.server().post<object>('keys.revoke', { keyId });
-    call.print(answer, () => `Key ${formatCell(keyId)} is revoked.`);
+    const response = await call.server().post<object>('keys.revoke', { keyId });
+    call.print(response, () => `Key ${formatCell(keyId)} is revoked.`);
     return undefined;
   },
 });
@@ -113,12 +112,12 @@ export const keys: Command = {
   subcommands: { create, list, revoke },
   notes: `
 The permission * grants all. Others are ${GLOBAL_PERMISSIONS.join(', ')},
-ratelimit.*.<action> for every namespace and ratelimit.<namespaceId>.<action> for one, whose id
-weir namespaces list shows. Each <action> is one of
+ratelimit.*.<action> for every namespace and ratelimit.<namespaceId>.<action> for one namespace;
+weir namespaces list shows the ids. Each <action> is one of
 
 ${[...NAMESPACE_ACTIONS, `${CREATE_ACTION} (with ratelimit.* only)`].map(indented).join('\n')}
 
-The key itself is printed once and never again.
+The key itself is printed once: the server stores only its digest.
 `,
   examples: [
     "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",

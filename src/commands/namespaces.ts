@@ -1,4 +1,4 @@
-/** `weir namespaces`: the namespaces of a running server. */
+/** `weir namespaces`: lists the namespaces of a running server. */
 
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { formatCell } from './output.ts';

@@ -1,4 +1,4 @@
-/** Makes an API key in the data directory of a stopped server. */
+/** Creates an API key in the data directory of a stopped server. */
 
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -12,7 +12,7 @@ import { systemMs } from '../shared-memory/clock.ts';
 import { withFlag } from './server-client.ts';
 
 /**
- * No permission is checked: a user who may write to the directory may do everything anyway.
+ * Checks no permission: a user who may write to the directory can do everything anyway.
  * @throws StartError
  */
 export function createKeyOffline(path: string, fields: object): { keyId: string; key: string } {
@@ -28,10 +28,10 @@ function createKey(path: string, fields: object): { keyId: string; key: string }
   const { key, record } = newKey(fields, at);
   if (!existsSync(join(path, STORE_FILE))) {
     throw new StartError(
-      `--data-dir must be the data directory of a server; ${resolve(path)} has no store of weir`,
+      `--data-dir must be the data directory of a server; ${resolve(path)} has no ${STORE_FILE}`,
     );
   }
-  // SQLite makes files by it.
+  // SQLite creates files with the modes that the umask leaves.
   process.umask(0o077);
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);

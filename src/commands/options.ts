@@ -1,6 +1,6 @@
 /**
- * Reads the values of options. One that is wrong is a StartError that names the option, what it
- * takes and what it got.
+ * Parses the values of options. An invalid value is a StartError that names the option, the
+ * accepted values and the received one.
  */
 
 import { isNamespaceId } from '../api/common/namespace-reference.ts';
@@ -21,7 +21,7 @@ export const WINDOW_OPTION = {
   help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
 } as const;
 
-/** @throws StartError where a required option is missing */
+/** @throws StartError if the option is missing */
 export function required<T>(option: string, value: T | undefined): T {
   if (value === undefined) throw new StartError(`--${option} is required`);
   return value;
@@ -39,13 +39,13 @@ const UNITS_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as 
 type Unit = keyof typeof UNITS_MS;
 const UNITS = Object.keys(UNITS_MS).reverse() as Unit[];
 
-/** A duration in the largest unit that says it exactly. */
+/** A duration in the largest unit that has an integer count. */
 export function formatDuration(ms: number): string {
   const unit = UNITS.find((unit) => ms % UNITS_MS[unit] === 0) ?? 'ms';
   return `${ms / UNITS_MS[unit]}${unit}`;
 }
 
-/** The same in a unit, where that says it exactly. */
+/** A duration in the given unit if the count is an integer, else like `formatDuration`. */
 function formatDurationIn(unit: Unit, ms: number): string {
   return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : formatDuration(ms);
 }
@@ -53,7 +53,7 @@ function formatDurationIn(unit: Unit, ms: number): string {
 interface DurationBounds {
   minimumMs: number;
   maximumMs: number;
-  /** How long to wait is not said in milliseconds elsewhere: a bare number would be a guess. */
+  /** For a timeout: without a unit, milliseconds and seconds are equally likely. */
   needsUnit?: true;
 }
 
@@ -66,10 +66,10 @@ export function parseDuration(
   const { minimumMs, maximumMs, needsUnit } = bounds;
   const [, count, unit] = /^(\d+)(ms|s|m|h|d)?$/.exec(value) ?? [];
   if (count === undefined || (needsUnit && unit === undefined)) {
-    const takes = needsUnit
+    const accepted = needsUnit
       ? 'with a unit, such as 500ms or 5s'
       : 'such as 90000 (milliseconds), 90s, 15m, 1h or 30d';
-    throw new StartError(`--${option} must be a duration ${takes}; got ${formatValue(value)}`);
+    throw new StartError(`--${option} must be a duration ${accepted}; got ${formatValue(value)}`);
   }
   const isWithin = (ms: number) => ms >= minimumMs && ms <= maximumMs;
   const ms = Number(count) * UNITS_MS[(unit ?? 'ms') as Unit];
@@ -89,9 +89,10 @@ export function parseExpiry(option: string, value: string): number {
   if (/^\d+(ms|s|m|h|d)$/.test(value)) return systemMs() + parseDuration(option, value);
   const [text, year, month, day] = DATE.exec(value) ?? [];
   const ms = text === undefined ? Number.NaN : Date.parse(text);
-  // The parser takes a day that a month does not have for one of the next month.
-  const isDay = Date.UTC(Number(year), Number(month) - 1, Number(day)) < endOfMonth(year, month);
-  if (Number.isNaN(ms) || !isDay) {
+  // Date.parse reads February 30 as March 2.
+  const dayStart = Date.UTC(Number(year), Number(month) - 1, Number(day));
+  const monthEnd = Date.UTC(Number(year), Number(month), 1);
+  if (Number.isNaN(ms) || dayStart >= monthEnd) {
     throw new StartError(
       `--${option} must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as` +
         ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00;' +
@@ -102,18 +103,13 @@ export function parseExpiry(option: string, value: string): number {
   throw new StartError(`--${option} must be in the future; got ${formatValue(value)}`);
 }
 
-/** When a month ends, Unix time in ms. */
-function endOfMonth(year: string | undefined, month: string | undefined): number {
-  return Date.UTC(Number(year), Number(month), 1);
-}
-
-/** An identifier to check or reset: an empty one is usually a variable that is not set. */
+/** An identifier to check or reset. An empty one is usually an unset shell variable. */
 export function requireIdentifier(value: string, isEmptyAllowed = false): string {
   if (value !== '' || isEmptyAllowed) return value;
-  throw new StartError('<identifier> is empty: add --empty-identifier if that is meant');
+  throw new StartError('<identifier> is empty: add --empty-identifier to allow that');
 }
 
-/** A namespace as v1 takes it, and its text as v2 does, where an id is never a name. */
+/** A namespace as fields of a v1 request, and as the text that v2 accepts for names and ids. */
 export function parseNamespace({
   namespace,
   'namespace-id': id,
@@ -122,7 +118,7 @@ export function parseNamespace({
   'namespace-id'?: string;
 }) {
   if (namespace !== undefined && id !== undefined) {
-    throw new StartError('--namespace and --namespace-id cannot be combined: leave one out');
+    throw new StartError('--namespace and --namespace-id cannot be combined: remove one');
   }
   if (id !== undefined && !isNamespaceId(id)) {
     throw new StartError(

@@ -1,16 +1,16 @@
-/** Text for people on standard output: tables, and texts that a terminal shows as they are. */
+/** Text on standard output: tables, and values that a terminal shows without interpreting them. */
 
-/** Characters that a terminal would act on, or not show. */
+/** Characters that a terminal interprets or does not show. */
 const UNPRINTABLE_CHARACTERS = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
-/** A text in quotes, without characters that a terminal would act on. */
+/** A text in quotes, with unprintable characters escaped. */
 export function quoted(text: string): string {
   return JSON.stringify(text).replace(UNPRINTABLE_CHARACTERS, (character) => {
     return `\\u{${character.codePointAt(0)?.toString(16)}}`;
   });
 }
 
-/** A text as a cell of a table: in quotes only where it could be misread without. */
+/** A text as a cell of a table: in quotes only if it would be ambiguous without them. */
 export function formatCell(text: string): string {
   return text !== '' && text.search(/[\s"\p{C}]/u) === -1 ? text : quoted(text);
 }
@@ -29,6 +29,6 @@ export function formatTable(header: readonly string[], rows: readonly string[][]
 }
 
 /** A count with its noun: `1 counter`, `2 counters`. */
-export function formatCount(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+export function formatCount(count: number, singular: string, plural = `${singular}s`): string {
+  return `${count} ${count === 1 ? singular : plural}`;
 }

@@ -1,4 +1,4 @@
-/** `weir overrides`: overrides on a running server, and their import and export. */
+/** `weir overrides`: manages overrides on a running server, imports and exports them. */
 
 import { IMPORT_MAX_BYTES } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
@@ -40,7 +40,7 @@ const set = subcommand({
     ...NAMESPACE_OPTIONS,
     limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; 0 denies every check' },
     duration: WINDOW_OPTION,
-    async: { type: 'boolean', help: 'the checks that it governs are asynchronous' },
+    async: { type: 'boolean', help: 'decide the matching checks asynchronously' },
   },
   run: async (call) => {
     const { values, positionals } = call;
@@ -51,24 +51,24 @@ const set = subcommand({
       duration: parseDuration('duration', required('duration', values.duration)),
     };
     const server = call.server();
-    const answer = await server.postV2<{ overrideId: string }>('ratelimit.setOverride', {
+    const response = await server.postV2<{ overrideId: string }>('ratelimit.setOverride', {
       namespace: namespace.text,
       ...override,
     });
-    const { overrideId } = answer;
+    const { overrideId } = response;
     if (typeof overrideId !== 'string') throw server.unexpectedResponseError(200);
     if (values.async) {
-      // Only an import takes the range of v2 and says async; the override keeps its id.
+      // Only an import accepts both `async` and the ranges of v2. The override keeps its id.
       const overrides = [{ ...namespace.fields, ...override, async: true }];
       await server.post('ratelimits.importOverrides', { overrides });
     }
     const tokens = formatCount(override.limit, 'token');
-    call.print(answer, () => {
+    call.print(response, () => {
       const limit = `${tokens} per ${formatDuration(override.duration)}`;
       const what = `${limit} for ${quoted(positionals[0])}`;
       const place = `in the namespace ${quoted(namespace.text)}`;
-      const kind = values.async ? ', asynchronous' : '';
-      return `Override ${overrideId} is set ${place}: ${what}${kind}.`;
+      const mode = values.async ? ', asynchronous' : '';
+      return `Override ${overrideId} is set ${place}: ${what}${mode}.`;
     });
     return undefined;
   },
@@ -84,10 +84,10 @@ const get = subcommand({
       identifier: requireNonEmpty(call.positionals[0]),
     };
     const server = call.server();
-    const found = async function* () {
+    const items = async function* () {
       yield await server.get<object>('ratelimits.getOverride', fields);
     };
-    await call.printList(found(), HEADER, overrideRow);
+    await call.printList(items(), HEADER, overrideRow);
     return undefined;
   },
 });
@@ -111,8 +111,8 @@ const remove = subcommand({
     const identifier = requireNonEmpty(call.positionals[0]);
     const namespace = parseNamespace(call.values);
     const fields = { ...namespace.fields, identifier };
-    const answer = await call.server().post<object>('ratelimits.deleteOverride', fields);
-    call.print(answer, () => {
+    const response = await call.server().post<object>('ratelimits.deleteOverride', fields);
+    call.print(response, () => {
       const place = `in the namespace ${quoted(namespace.text)}`;
       return `The override of ${quoted(identifier)} ${place} is deleted.`;
     });
@@ -129,7 +129,7 @@ interface ImportCounts {
 const importOverrides = subcommand({
   usage: '<file, or - for standard input> [--dry-run]',
   argumentNames: ['file'],
-  options: { 'dry-run': { type: 'boolean', help: 'say what an import would change' } },
+  options: { 'dry-run': { type: 'boolean', help: 'print what an import would change' } },
   run: async (call) => {
     const dryRun = call.values['dry-run'] ?? false;
     const { items, lines } = readJsonLines(call.positionals[0]);
@@ -137,28 +137,28 @@ const importOverrides = subcommand({
     const bytes = Buffer.byteLength(JSON.stringify(fields));
     if (bytes > IMPORT_MAX_BYTES) {
       throw new StartError(
-        `an import must have at most ${IMPORT_MAX_BYTES} bytes; got ${bytes}: split the file`,
+        `an import must have at most ${IMPORT_MAX_BYTES} bytes; got ${bytes} bytes: split the file`,
       );
     }
     const server = call.server();
-    let answer: ImportCounts;
+    let response: ImportCounts;
     try {
-      answer = await server.post<ImportCounts>('ratelimits.importOverrides', fields);
+      response = await server.post<ImportCounts>('ratelimits.importOverrides', fields);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
-      // The server knows the place in the list, the author of the file its line.
+      // The server names the index in the list; the user needs the line of the file.
       const { code, message } = error;
-      const place = /^overrides\[(\d+)\]/;
+      const index = /^overrides\[(\d+)\]/;
       throw new ServerError(
         code,
-        message.replace(place, (_, i) => `line ${lines[Number(i)]}`),
+        message.replace(index, (_, i) => `line ${lines[Number(i)]}`),
       );
     }
-    const { created, updated, unchanged } = answer;
+    const { created, updated, unchanged } = response;
     if (!Number.isInteger(created + updated + unchanged)) throw server.unexpectedResponseError(200);
-    call.print(answer, () => {
+    call.print(response, () => {
       const counts = `${created} created, ${updated} updated, ${unchanged} unchanged`;
-      return dryRun ? `An import would give: ${counts}.` : `Imported: ${counts}.`;
+      return dryRun ? `An import would result in: ${counts}.` : `Imported: ${counts}.`;
     });
     return undefined;
   },
@@ -181,12 +181,12 @@ function requireNonEmpty(identifier: string): string {
 export const overrides: Command = {
   subcommands: { set, get, list, delete: remove, import: importOverrides, export: exportOverrides },
   notes: `
-An identifier may be a pattern: * stands for any run of characters. export prints JSON, one override
-per line, for all namespaces, and import takes the same:
+An identifier may be a pattern: * matches any sequence of characters. export prints one override per
+line, as JSON, for all namespaces. import reads the same format:
 
   {"namespaceName":"default","identifier":"user_*","limit":100,"duration":60000,"async":false}
 
-An import sets all of its overrides in one step, or none. Overrides that it does not name stay.
+An import sets all of its overrides in one transaction, or none. It changes no other override.
 `,
   examples: [
     "weir overrides set 'user_*' --namespace default --limit 100 --duration 60s",

@@ -29,10 +29,10 @@ export const reset: Command = {
           duration: duration === undefined ? undefined : parseDuration('duration', duration),
         };
         const server = call.server();
-        const answer = await server.post<{ cleared: number }>('ratelimits.reset', fields);
-        const { cleared } = answer;
+        const response = await server.post<{ cleared: number }>('ratelimits.reset', fields);
+        const { cleared } = response;
         if (!Number.isInteger(cleared)) throw server.unexpectedResponseError(200);
-        call.print(answer, () => {
+        call.print(response, () => {
           const what = `${formatCount(cleared, 'counter')} of ${quoted(identifier)}`;
           return `Cleared ${what} in the namespace ${quoted(namespace ?? DEFAULT_NAMESPACE)}.`;
         });
@@ -40,7 +40,7 @@ export const reset: Command = {
       },
     }),
   },
-  notes: 'An identifier that begins with - is put behind --, at the end.',
+  notes: 'Put an identifier that begins with - after --, at the end.',
   examples: ['weir reset user_1', 'weir reset user_1 --namespace email.send --duration 60s'],
   exitCodes: CLIENT_EXIT_CODES,
 };

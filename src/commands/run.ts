@@ -1,6 +1,5 @@
 /**
- * Runs the commands other than `serve`, and reports what goes wrong: one line on standard error and
- * an exit code.
+ * Runs every command except `serve`. A failure is one line on standard error and an exit code.
  */
 
 import { formatValue } from '../core/describe.ts';
@@ -8,13 +7,13 @@ import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitCode, exitName } from '../core/exit.ts';
 import { printError, printErrorAsJson } from '../core/fatal.ts';
 import { nearestName } from '../core/nearest.ts';
-import { type Command, hasFlag } from './command.ts';
+import { type Command, hasFlag, surplusError } from './command.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { ServerError } from './server-client.ts';
 
-/** A command is loaded when it is asked for. */
 interface CommandEntry {
   summary: string;
+  /** Imports the command. */
   load: () => Promise<Command>;
 }
 
@@ -40,11 +39,11 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('./namespaces.ts')).namespaces,
   },
   audit: {
-    summary: 'list what was changed, when and by which key',
+    summary: 'list changes, their times and the keys that made them',
     load: async () => (await import('./audit.ts')).audit,
   },
   config: {
-    summary: 'check the settings and a configuration file without a start',
+    summary: 'validate the settings and a configuration file without a start',
     load: async () => (await import('./config.ts')).config,
   },
   gateway: {
@@ -57,14 +56,13 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   },
 };
 
-/** What the help lists. */
 const HELP_ENTRIES = {
-  serve: { summary: 'serve checks; what weir does without a command' },
+  serve: { summary: 'serve checks; the default without a command' },
   ...COMMANDS,
   help: { summary: 'print the help of a command' },
 };
 
-/** @param args the words of the command line. @returns the exit code */
+/** @param args the arguments of the process. @returns the exit code */
 export async function run(args: readonly string[]): Promise<ExitCode> {
   try {
     return await dispatch(args);
@@ -73,14 +71,14 @@ export async function run(args: readonly string[]): Promise<ExitCode> {
   }
 }
 
-/** Says what went wrong. @returns the exit code for it */
+/** Prints an error. @returns the exit code for it */
 export function report(error: unknown, args: readonly string[]): ExitCode {
   const message = error instanceof Error ? error.message : String(error);
   const exitCode = (error instanceof StartError ? error.exitCode : undefined) ?? EXIT.USAGE;
-  const isServers = error instanceof ServerError;
-  const code = isServers ? error.code : exitName(exitCode);
+  const isFromServer = error instanceof ServerError;
+  const code = isFromServer ? error.code : exitName(exitCode);
   if (hasFlag(args, '--json')) printErrorAsJson({ error: { code, message } });
-  else printError(isServers ? `${code}: ${message}` : message);
+  else printError(isFromServer ? `${code}: ${message}` : message);
   return exitCode;
 }
 
@@ -100,38 +98,38 @@ async function dispatch([name, ...args]: readonly string[]): Promise<ExitCode> {
 }
 
 async function runCommand(name: string, args: readonly string[]): Promise<ExitCode> {
-  const found = await loadCommand(name);
-  if (hasFlag(args, '--help', '-h')) return print(commandHelp(name, found));
-  const { subcommands } = found;
+  const command = await loadCommand(name);
+  if (hasFlag(args, '--help', '-h')) return print(commandHelp(name, command));
+  const { subcommands } = command;
   if (Object.hasOwn(subcommands, '')) return subcommands[''].run(`weir ${name}`, args);
-  const [partName, ...rest] = args;
+  const [subcommandName, ...rest] = args;
   const known = Object.keys(subcommands);
-  if (partName === undefined) {
-    const which = known.length === 1 ? known[0] : `one of ${known.join(', ')}`;
-    throw new StartError(`weir ${name} needs a subcommand: ${which}; see weir help ${name}`);
+  if (subcommandName === undefined) {
+    const accepted = known.length === 1 ? known[0] : `one of ${known.join(', ')}`;
+    throw new StartError(`weir ${name} needs a subcommand: ${accepted}; see weir help ${name}`);
   }
-  const part = findByName(subcommands, partName, `a command of weir ${name}`, known);
-  return part.run(`weir ${name} ${partName}`, rest);
+  const subcommand = findByName(subcommands, subcommandName, `a command of weir ${name}`, known);
+  return subcommand.run(`weir ${name} ${subcommandName}`, rest);
 }
 
-/** @param words a command, which the name of one of its parts may follow */
-async function help(words: readonly string[]): Promise<ExitCode> {
-  const [name, ...more] = words;
+/** @param args a command, optionally followed by one of its subcommands */
+async function help(args: readonly string[]): Promise<ExitCode> {
+  const [name, ...more] = args;
   const isGeneral = name === undefined || ['help', '--help', '-h'].includes(name);
   if (isGeneral || name === 'serve') {
     rejectSurplus(more[0]);
     if (isGeneral) return print(generalHelp(HELP_ENTRIES));
     return print((await import('../config/help.ts')).helpText());
   }
-  const found = await loadCommand(name);
-  const isPart = more.length > 0 && more[0] !== '' && Object.hasOwn(found.subcommands, more[0]);
-  rejectSurplus(more[isPart ? 1 : 0]);
-  return print(commandHelp(name, found));
+  const command = await loadCommand(name);
+  const hasSubcommand =
+    more.length > 0 && more[0] !== '' && Object.hasOwn(command.subcommands, more[0]);
+  rejectSurplus(more[hasSubcommand ? 1 : 0]);
+  return print(commandHelp(name, command));
 }
 
-function rejectSurplus(word: string | undefined): void {
-  if (word === undefined) return;
-  throw new StartError(`${formatValue(word)} is one argument too many for weir help`);
+function rejectSurplus(argument: string | undefined): void {
+  if (argument !== undefined) throw surplusError(argument, 'weir help');
 }
 
 function loadCommand(name: string): Promise<Command> {
@@ -150,8 +148,8 @@ function findByName<T>(
   known: readonly string[],
 ): T {
   if (Object.hasOwn(all, name)) return all[name];
-  const near = nearestName(name, known);
+  const nearest = nearestName(name, known);
   const hint =
-    near === undefined ? `it must be one of ${known.join(', ')}` : `did you mean ${near}?`;
+    nearest === undefined ? `it must be one of ${known.join(', ')}` : `did you mean ${nearest}?`;
   throw new StartError(`${formatValue(name)} is not ${what}; ${hint}`);
 }

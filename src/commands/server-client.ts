@@ -1,7 +1,7 @@
 /**
- * The running server, as the commands call it. The key comes from the environment, so that it is on
- * no command line. No answer, one that is not from weir, and an error are StartErrors, each with
- * its exit code.
+ * The client of the commands for a running server. The key comes from the environment, because
+ * other users can read command lines. A missing response, a response that is not from weir and an
+ * error response are StartErrors, each with its exit code.
  */
 
 import { KEY_MAX_CHARACTERS } from '../core/constants.ts';
@@ -14,7 +14,7 @@ const DEFAULT_URL = 'http://127.0.0.1:7070';
 const DEFAULT_TIMEOUT = '5s';
 const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
 
-/** The options of every command that talks to a server. */
+/** The options of every command that calls a server. */
 export const SERVER_OPTIONS = {
   url: {
     type: 'string',
@@ -24,11 +24,11 @@ export const SERVER_OPTIONS = {
   timeout: {
     type: 'string',
     value: '<duration>',
-    help: `how long to wait for each answer of the server; default: ${DEFAULT_TIMEOUT}`,
+    help: `how long to wait for each response of the server; default: ${DEFAULT_TIMEOUT}`,
   },
 } as const;
 
-/** How the command line calls a field in which the server may find a fault. */
+/** The argument or option of the command line that sets a field of a request. */
 const FLAG_BY_FIELD: Readonly<Record<string, string>> = {
   identifier: '<identifier>',
   keyId: '<keyId>',
@@ -45,7 +45,7 @@ const FLAG_BY_FIELD: Readonly<Record<string, string>> = {
 
 type RequestFields = Record<string, string | number | boolean | undefined | object>;
 
-/** An error that the server answered. */
+/** An error response of the server. */
 export class ServerError extends StartError {
   readonly code: string;
 
@@ -55,22 +55,22 @@ export class ServerError extends StartError {
   }
 }
 
-/** A message about a field names the flag that the user has typed. */
+/** Replaces the field in an error message by the argument or option that set it. */
 export function withFlag(message: string, location?: string): string {
   const field = location?.replace(/^body\./, '') ?? /^"([^"]+)"/.exec(message)?.[1] ?? '';
   const name = field.replace(/\[\d+\]$/, '');
   if (!Object.hasOwn(FLAG_BY_FIELD, name)) return message;
-  const begin = `"${field}"`;
-  return message.startsWith(begin)
-    ? FLAG_BY_FIELD[name] + message.slice(begin.length)
+  const prefix = `"${field}"`;
+  return message.startsWith(prefix)
+    ? FLAG_BY_FIELD[name] + message.slice(prefix.length)
     : `${FLAG_BY_FIELD[name]}: ${message}`;
 }
 
-/** What a header may hold. Another text would be repeated by whatever refuses it. */
+/** Valid header values. For any other text fetch throws an error that quotes the key. */
 const KEY_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${KEY_MAX_CHARACTERS}}$`);
 
 export class ServerClient {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly url: string;
   readonly #urlSource: string;
   readonly #timeoutMs: number;
@@ -89,19 +89,19 @@ export class ServerClient {
     return this.#call(`v1/${operation}?${query}`, { method: 'GET' });
   }
 
-  /** A field that is undefined is left out. */
+  /** Undefined fields are not sent. */
   post<T>(operation: string, fields: RequestFields): Promise<T> {
     return this.#post(`v1/${operation}`, fields);
   }
 
-  /** The same of v2. @returns the data of the answer */
+  /** Calls an operation of v2. @returns the `data` of the response */
   async postV2<T extends object>(operation: string, fields: RequestFields): Promise<T> {
     const { data } = await this.#post<{ data?: T }>(`v2/${operation}`, fields);
     if (typeof data !== 'object' || data === null) throw this.unexpectedResponseError(200);
     return data;
   }
 
-  /** All items of a list in pages. @param field where a page has them */
+  /** All items of a paginated list. @param field the field of a page that holds its items */
   async *listItems(
     operation: string,
     field: string,
@@ -109,21 +109,20 @@ export class ServerClient {
   ): AsyncGenerator<object> {
     let cursor: string | undefined;
     do {
-      const asked = { ...fields, cursor };
-      const page = await this.get<{ [field: string]: unknown; cursor?: string }>(operation, asked);
-      const found = page[field];
-      if (!Array.isArray(found)) throw this.unexpectedResponseError(200);
-      yield* found;
+      const query = { ...fields, cursor };
+      const page = await this.get<{ [field: string]: unknown; cursor?: string }>(operation, query);
+      const items = page[field];
+      if (!Array.isArray(items)) throw this.unexpectedResponseError(200);
+      yield* items;
       cursor = page.cursor;
     } while (cursor !== undefined);
   }
 
-  /** For an answer that is not from weir. */
+  /** For a response that is not from weir. */
   unexpectedResponseError(status: number): StartError {
     return new StartError(
-      `${this.url} (${this.#urlSource}) answered ${status}, but not as weir does: ` +
-        `is another server` +
-        ' there?',
+      `${this.url} (${this.#urlSource}) sent a response with status ${status} that is not from` +
+        ' weir: check the URL',
       EXIT.NO_ANSWER,
     );
   }
@@ -148,70 +147,72 @@ export class ServerClient {
     } catch (error) {
       throw this.#noResponseError(error as Error, init.method === 'POST');
     }
-    let answer: unknown;
+    let result: unknown;
     try {
-      answer = JSON.parse(body);
+      result = JSON.parse(body);
     } catch {
       throw this.unexpectedResponseError(status);
     }
-    if (typeof answer !== 'object' || answer === null) throw this.unexpectedResponseError(status);
-    if (status === 200) return answer as T;
-    throw parseError(answer) ?? this.unexpectedResponseError(status);
+    if (typeof result !== 'object' || result === null) throw this.unexpectedResponseError(status);
+    if (status === 200) return result as T;
+    throw parseError(result) ?? this.unexpectedResponseError(status);
   }
 
   #noResponseError({ name, message, cause }: Error, isWrite: boolean): StartError {
-    const from = `no answer from ${this.url} (${this.#urlSource})`;
+    const prefix = `no response from ${this.url} (${this.#urlSource})`;
     if (name === 'TimeoutError') {
-      const done = isWrite ? '; the request may have been carried out' : '';
+      const note = isWrite ? '; the server may have executed the request' : '';
       return new StartError(
-        `${from} within ${formatDuration(this.#timeoutMs)}${done}; ` +
-          '--timeout <duration> waits longer',
+        `${prefix} within ${formatDuration(this.#timeoutMs)}${note}; ` +
+          'set --timeout <duration> to wait longer',
         EXIT.NO_ANSWER,
       );
     }
     const { message: inner, code = '' } = (cause ?? {}) as NodeJS.ErrnoException;
-    const why = describeProtocolMismatch(this.url, code, inner ?? '') ?? (inner || code || message);
-    return new StartError(`${from}: ${why}`, EXIT.NO_ANSWER);
+    const reason =
+      describeProtocolMismatch(this.url, code, inner ?? '') ?? (inner || code || message);
+    return new StartError(`${prefix}: ${reason}`, EXIT.NO_ANSWER);
   }
 }
 
-/** @returns a sentence where the server and the URL may disagree about TLS */
+/** @returns a sentence if the URL and the server may disagree about TLS */
 function describeProtocolMismatch(url: string, code: string, message: string): string | undefined {
   if (code.startsWith('ERR_SSL') || message.includes('SSL routines')) {
-    // An alert is an answer in TLS.
+    // Only a server that uses TLS sends an alert.
     const [, alert] = /([\w/ ]*alert [\w ]+):/.exec(message) ?? [];
     if (alert !== undefined) return `the TLS handshake failed: ${alert}`;
-    return 'the server does not speak TLS: use http:// in the URL?';
+    return 'the server does not use TLS: use http:// in the URL?';
   }
   if (!url.startsWith('http:')) return undefined;
   if (code === 'UND_ERR_SOCKET') {
-    return 'the server closed the connection: if it speaks TLS, use https:// in the URL';
+    return 'the server closed the connection: if it uses TLS, use https:// in the URL';
   }
   if (code.startsWith('HPE_')) {
-    return 'the server does not speak HTTP: if it speaks TLS, use https:// in the URL';
+    return 'the response is not HTTP: if the server uses TLS, use https:// in the URL';
   }
   return undefined;
 }
 
-/** @throws StartError for a text that is no address of a server; it may hold a password */
+/** @throws StartError for an invalid URL; a URL with a password is not quoted */
 function parseUrl(source: string, text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url !== undefined && (url.username !== '' || url.password !== '')) {
-    throw new StartError(`${source} must have no user name and no password; WEIR_KEY has the key`);
+    throw new StartError(
+      `${source} must not contain a user name or a password; set the key with WEIR_KEY`,
+    );
   }
   const isUsable = ['http:', 'https:'].includes(url?.protocol ?? '') && !/[?#]/.test(text);
   if (isUsable) return text.trim().replace(/\/+$/, '');
   throw new StartError(`${source} must be a URL such as ${DEFAULT_URL}; got ${formatValue(text)}`);
 }
 
-/** The key itself is in no message. */
+/** No error message contains the key. */
 function requireKey(key: string | undefined): string {
   if (key !== undefined && KEY_PATTERN.test(key)) return key;
   const what = `an API key, 1 to ${KEY_MAX_CHARACTERS} visible ASCII characters`;
   if (key !== undefined && key !== '') throw new StartError(`WEIR_KEY must be ${what}`);
   throw new StartError(
-    `WEIR_KEY is not set: it must be ${what}, such as the root key that the first start of the` +
-      ' server printed',
+    `WEIR_KEY is not set: set it to ${what}; the first start of the server prints a root key`,
   );
 }
 
@@ -223,13 +224,13 @@ interface ErrorFields {
   errors?: { location?: string }[];
 }
 
-/** @returns undefined for an answer that is not an error of weir */
+/** @returns undefined for a response that is not an error of weir */
 function parseError(response: object): ServerError | undefined {
   const { error } = response as { error?: ErrorFields };
   if (typeof error !== 'object' || error === null) return undefined;
-  // v2 has no code: its type is the page of the code.
+  // An error of v2 has no code; the URL in its type ends with it.
   const { code = /[A-Z_]+$/.exec(String(error.type))?.[0], message = error.detail } = error;
   if (typeof code !== 'string' || typeof message !== 'string') return undefined;
-  const isField = code === 'BAD_REQUEST';
-  return new ServerError(code, isField ? withFlag(message, error.errors?.[0]?.location) : message);
+  const text = code === 'BAD_REQUEST' ? withFlag(message, error.errors?.[0]?.location) : message;
+  return new ServerError(code, text);
 }

@@ -1,4 +1,4 @@
-/** `weir version`: which weir this is, and what it runs on. */
+/** `weir version`: prints the versions of weir and Node, and the platform. */
 
 import { EXIT } from '../core/exit.ts';
 import { VERSION } from '../core/version.ts';

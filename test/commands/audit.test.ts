@@ -1,4 +1,4 @@
-/** `weir audit list` against a running server that has made an entry of each kind. */
+/** `weir audit list` on a running server that has an entry of each kind. */
 
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { writeConfig } from '../support/policy-config.ts';
 import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { jsonLines, runWeir } from '../support/weir-command.ts';
 
-test('weir audit list says of each kind of change in short words what was changed, and by what', async () => {
+test('weir audit list shows the target, the author and the change of every kind of entry', async () => {
   const place = temporaryDirectory();
   const config = writeConfig(place, { login: { limit: 100, duration: 60_000 } });
   const args = ['--config', config, '--counters', '1024'];
@@ -20,12 +20,12 @@ test('weir audit list says of each kind of change in short words what was change
     return stdout;
   };
 
-  const of = ['user *', '--namespace', 'default', '--duration', '90s'];
-  await weir(['overrides', 'set', ...of, '--limit', '100']);
-  await weir(['overrides', 'set', ...of, '--limit', '200']);
-  await weir(['overrides', 'delete', ...of.slice(0, 3)]);
-  const granted = ['--permission', 'ratelimit.*.limit', '--permission', 'read_audit'];
-  const create = ['keys', 'create', '--name', 'my gateway', '--json', ...granted];
+  const override = ['user *', '--namespace', 'default', '--duration', '90s'];
+  await weir(['overrides', 'set', ...override, '--limit', '100']);
+  await weir(['overrides', 'set', ...override, '--limit', '200']);
+  await weir(['overrides', 'delete', ...override.slice(0, 3)]);
+  const permissions = ['--permission', 'ratelimit.*.limit', '--permission', 'read_audit'];
+  const create = ['keys', 'create', '--name', 'my gateway', '--json', ...permissions];
   const { keyId } = JSON.parse(await weir(create));
   await weir(['keys', 'revoke', keyId]);
   const lines = ['api', 'web'].map((namespaceName) => {

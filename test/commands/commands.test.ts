@@ -1,4 +1,4 @@
-/** The command `weir`, as its own process, against a running server. */
+/** The command `weir`, as its own process, on a running server. */
 
 import { execFile, spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ function weir(args: string[], env: Record<string, string | undefined> = {}, inpu
   return runWeir(server.url, args, { env, cwd: files, ...(input === undefined ? {} : { input }) });
 }
 
-/** What a command printed as JSON, line by line; fails unless it ended with 0. */
+/** The JSON lines that a command prints; fails if its exit code is not 0. */
 function lines(args: string[], env: Record<string, string | undefined> = {}, input?: string) {
   const options = { env, cwd: files, ...(input === undefined ? {} : { input }) };
   return jsonLines(server.url, args, options);
@@ -46,7 +46,7 @@ function lines(args: string[], env: Record<string, string | undefined> = {}, inp
 const ISO = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{3})?Z';
 
 describe('weir check', () => {
-  test('says whether it is allowed, what is left and until when, by text and by exit code', async () => {
+  test('prints the decision, the remaining tokens and the reset, and sets the exit code', async () => {
     const args = ['check', 'user_1', '--limit', '2', '--duration', '30d', '--namespace', 'cli'];
     const answers = [await weir(args), await weir([...args, '--cost', '2']), await weir(args)];
     expect(answers.map(({ code }) => code)).toEqual([EXIT.OK, EXIT.DENIED, EXIT.OK]);
@@ -55,34 +55,41 @@ describe('weir check', () => {
     expect(answers[0].stdout).toMatch(new RegExp(allowed));
     expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 1, resets at /);
     expect((await weir(args)).code).toBe(EXIT.DENIED);
-    const [looked] = await lines([...args, '--cost', '0']);
-    expect(looked).toEqual({ success: true, limit: 2, remaining: 0, reset: expect.any(Number) });
+    const [unchanged] = await lines([...args, '--cost', '0']);
+    const counter = { limit: 2, remaining: 0, reset: expect.any(Number) };
+    expect(unchanged).toEqual({ success: true, ...counter });
     const denied = await weir([...args, '--json']);
     expect([denied.code, denied.stderr]).toEqual([EXIT.DENIED, '']);
-    expect(JSON.parse(denied.stdout)).toEqual({ ...looked, success: false });
+    expect(JSON.parse(denied.stdout)).toEqual({ ...unchanged, success: false });
   });
 
-  const said = ['a', '--limit', '1', '--duration', '1s'];
+  const valid = ['a', '--limit', '1', '--duration', '1s'];
   const faults: [string, string[], Record<string, string | undefined>, number, string][] = [
-    ['no key', said, { WEIR_KEY: undefined }, EXIT.USAGE, 'WEIR_KEY is not set: it must be an API'],
-    ['an empty key', said, { WEIR_KEY: '' }, EXIT.USAGE, 'WEIR_KEY is not set'],
-    ['a wrong key', said, { WEIR_KEY: 'x' }, EXIT.SERVER_ERROR, 'UNAUTHORIZED: '],
+    ['no key', valid, { WEIR_KEY: undefined }, EXIT.USAGE, 'WEIR_KEY is not set: set it to an API'],
+    ['an empty key', valid, { WEIR_KEY: '' }, EXIT.USAGE, 'WEIR_KEY is not set'],
+    ['a wrong key', valid, { WEIR_KEY: 'x' }, EXIT.SERVER_ERROR, 'UNAUTHORIZED: '],
     [
       'no server',
-      said,
+      valid,
       { WEIR_URL: 'http://127.0.0.1:2' },
       EXIT.NO_ANSWER,
-      'no answer from http://127.0.0.1:2 (WEIR_URL): connect ECONNREFUSED 127.0.0.1:2',
+      'no response from http://127.0.0.1:2 (WEIR_URL): connect ECONNREFUSED 127.0.0.1:2',
     ],
-    ['no identifier', said.slice(1), {}, EXIT.USAGE, '<identifier> is required'],
+    ['no identifier', valid.slice(1), {}, EXIT.USAGE, '<identifier> is required'],
     [
       'an empty identifier',
-      ['', ...said.slice(1)],
+      ['', ...valid.slice(1)],
       {},
       EXIT.USAGE,
-      '<identifier> is empty: add --empty-identifier if that is meant',
+      '<identifier> is empty: add --empty-identifier to allow that',
     ],
-    ['too much', ['a', 'b', ...said.slice(1)], {}, EXIT.USAGE, '"b" is one argument too many'],
+    [
+      'a surplus argument',
+      ['a', 'b', ...valid.slice(1)],
+      {},
+      EXIT.USAGE,
+      '"b" is one argument too many',
+    ],
     ['no limit', ['a', '--duration', '1s'], {}, EXIT.USAGE, '--limit is required'],
     ['no duration', ['a', '--limit', '1'], {}, EXIT.USAGE, '--duration is required'],
     [
@@ -93,7 +100,7 @@ describe('weir check', () => {
       '--limit must be an integer from 1 to 9007199254740991; got "0"',
     ],
     [
-      'a limit beyond',
+      'a limit over the maximum',
       ['a', '--limit', '9007199254740992', '--duration', '1s'],
       {},
       EXIT.USAGE,
@@ -113,7 +120,7 @@ describe('weir check', () => {
       EXIT.USAGE,
       '--limit needs a value: <tokens>',
     ],
-    ['a switch with a value', [...said, '--async=1'], {}, EXIT.USAGE, '--async takes no value'],
+    ['a flag with a value', [...valid, '--async=1'], {}, EXIT.USAGE, '--async takes no value'],
     [
       'a wrong duration',
       ['a', '--limit', '1', '--duration', '1x'],
@@ -143,65 +150,62 @@ describe('weir check', () => {
       '--lmit is not an option of weir check; did you mean --limit?',
     ],
     [
-      'a fault that the server finds',
-      [...said, '--namespace', ''],
+      'an error that the server finds',
+      [...valid, '--namespace', ''],
       {},
       EXIT.SERVER_ERROR,
       'BAD_REQUEST: --namespace must be a text of 1 to 512 characters; got ""',
     ],
     [
-      'no URL',
-      said,
+      'an empty URL',
+      valid,
       { WEIR_URL: '' },
       EXIT.USAGE,
       'WEIR_URL must be a URL such as http://127.0.0.1:7070; got ""',
     ],
-    ['a URL without http', said, { WEIR_URL: 'localhost:7070' }, EXIT.USAGE, 'WEIR_URL must be a'],
+    ['a URL without http', valid, { WEIR_URL: 'localhost:7070' }, EXIT.USAGE, 'WEIR_URL must be a'],
     [
       'a URL with a query',
-      said,
+      valid,
       { WEIR_URL: 'http://localhost:7070/?a' },
       EXIT.USAGE,
       'WEIR_URL must be a URL such as',
     ],
-    ['a wrong --url', [...said, '--url', 'nowhere'], {}, EXIT.USAGE, '--url must be a URL such as'],
+    ['a wrong --url', [...valid, '--url', 'a'], {}, EXIT.USAGE, '--url must be a URL such as'],
     [
       'a wrong timeout',
-      [...said, '--timeout', '1h'],
+      [...valid, '--timeout', '1h'],
       {},
       EXIT.USAGE,
       '--timeout must be from 1ms to 5m; got "1h"',
     ],
     [
       'a timeout without a unit',
-      [...said, '--timeout', '5'],
+      [...valid, '--timeout', '5'],
       {},
       EXIT.USAGE,
       '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"',
     ],
   ];
-  test.each(faults)(
-    'says what is wrong in one sentence: %s',
-    async (_what, args, env, code, message) => {
-      const failed = await weir(['check', ...args], env);
-      expect([failed.code, failed.stdout]).toEqual([code, '']);
-      expect(failed.stderr).toContain(`weir: ${message}`);
-      expect(failed.stderr.trim().split('\n').length).toBe(1);
+  test.each(faults)('prints one sentence for %s', async (_what, args, env, code, message) => {
+    const failed = await weir(['check', ...args], env);
+    expect([failed.code, failed.stdout]).toEqual([code, '']);
+    expect(failed.stderr).toContain(`weir: ${message}`);
+    expect(failed.stderr.trim().split('\n').length).toBe(1);
 
-      const json = await weir(['check', ...args, '--json'], env);
-      expect([json.code, json.stdout]).toEqual([code, '']);
-      const { error } = JSON.parse(json.stderr);
-      const [, serverCode = '', text] = /^(?:([A-Z_]+): )?(.*)$/s.exec(message) ?? [];
-      expect([Object.keys(error), error.message]).toEqual([
-        ['code', 'message'],
-        expect.stringContaining(text),
-      ]);
-      const own = { [EXIT.USAGE]: 'USAGE', [EXIT.NO_ANSWER]: 'NO_ANSWER' }[code];
-      expect(error.code).toBe(own ?? serverCode);
-    },
-  );
+    const json = await weir(['check', ...args, '--json'], env);
+    expect([json.code, json.stdout]).toEqual([code, '']);
+    const { error } = JSON.parse(json.stderr);
+    const [, serverCode = '', text] = /^(?:([A-Z_]+): )?(.*)$/s.exec(message) ?? [];
+    expect([Object.keys(error), error.message]).toEqual([
+      ['code', 'message'],
+      expect.stringContaining(text),
+    ]);
+    const own = { [EXIT.USAGE]: 'USAGE', [EXIT.NO_ANSWER]: 'NO_ANSWER' }[code];
+    expect(error.code).toBe(own ?? serverCode);
+  });
 
-  test('asks about the empty identifier only where that is said', async () => {
+  test('accepts the empty identifier only with --empty-identifier', async () => {
     const args = ['check', '', '--limit', '1', '--duration', '30d', '--empty-identifier'];
     expect([(await weir(args)).code, (await weir(args)).code]).toEqual([EXIT.OK, EXIT.DENIED]);
     const reset = await weir(['reset', '', '--empty-identifier']);
@@ -212,11 +216,11 @@ describe('weir check', () => {
     const wrong = await weir(['reset', '']);
     expect([wrong.code, wrong.stderr]).toEqual([
       EXIT.USAGE,
-      'weir: <identifier> is empty: add --empty-identifier if that is meant\n',
+      'weir: <identifier> is empty: add --empty-identifier to allow that\n',
     ]);
   });
 
-  test('asks the path that its URL has, with and without a slash at its end', async () => {
+  test('appends the operation to the path of its URL, with and without trailing slashes', async () => {
     const paths: unknown[] = [];
     const other = createServer((request, response) => {
       paths.push(request.url);
@@ -227,8 +231,8 @@ describe('weir check', () => {
     for (const end of ['', '/', '//', '/behind/a/proxy', '/behind/a/proxy/']) {
       const url = `http://127.0.0.1:${port}${end}`;
       const unused = { WEIR_URL: 'http://127.0.0.1:2' };
-      expect((await weir(['check', ...said], { WEIR_URL: url })).code).toBe(EXIT.OK);
-      expect((await weir(['check', ...said, '--url', url], unused)).code).toBe(EXIT.OK);
+      expect((await weir(['check', ...valid], { WEIR_URL: url })).code).toBe(EXIT.OK);
+      expect((await weir(['check', ...valid, '--url', url], unused)).code).toBe(EXIT.OK);
     }
     const [plain, proxied] = ['/v1/ratelimits.limit', '/behind/a/proxy/v1/ratelimits.limit'];
     expect(paths).toEqual([...Array(6).fill(plain), ...Array(4).fill(proxied)]);
@@ -237,14 +241,14 @@ describe('weir check', () => {
 
   test('never shows the password of a URL', async () => {
     const WEIR_URL = 'http://user:secret@127.0.0.1:7070';
-    const { code, stderr } = await weir(['check', ...said], { WEIR_URL });
-    expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining('WEIR_URL must have no')]);
+    const { code, stderr } = await weir(['check', ...valid], { WEIR_URL });
+    expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining('WEIR_URL must not')]);
     expect(stderr).not.toContain('secret');
   });
 });
 
 describe('weir reset', () => {
-  test('lets in again who was refused, in all windows or in one', async () => {
+  test('allows a denied identifier again, for all durations or for one', async () => {
     const check = (duration: string, identifier = 'locked out') => {
       const args = ['--limit', '1', '--duration', duration, '--namespace', 'cli'];
       return weir(['check', ...args, '--', identifier]);
@@ -266,13 +270,13 @@ describe('weir reset', () => {
     expect((await reset('--', '--help')).stdout).toBe(
       'Cleared 1 counter of "--help" in the namespace "cli".\n',
     );
-    expect(await lines(['reset', 'nobody'])).toEqual([{ cleared: 0 }]);
-    expect((await weir(['reset', 'nobody', '--namespace', 'mistyped'])).stdout).toBe(
-      'Cleared 0 counters of "nobody" in the namespace "mistyped".\n',
+    expect(await lines(['reset', 'unknown'])).toEqual([{ cleared: 0 }]);
+    expect((await weir(['reset', 'unknown', '--namespace', 'mistyped'])).stdout).toBe(
+      'Cleared 0 counters of "unknown" in the namespace "mistyped".\n',
     );
   });
 
-  test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
+  test('exits with 2 and one sentence for invalid arguments, and prints the usage with --help', async () => {
     const wrong = await weir(['reset']);
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
@@ -288,10 +292,10 @@ describe('weir reset', () => {
   });
 });
 
-describe('weir check, where something is odd,', () => {
+describe('weir check with unusual input', () => {
   const args = ['check', '--limit', '1', '--duration', '1h', '--namespace', 'odd'];
 
-  test('asks about an identifier that looks like an option, behind --', async () => {
+  test('accepts an identifier that looks like an option, after --', async () => {
     for (const identifier of ['--help', '-h', '--limit']) {
       const codes = [
         await weir([...args, '--', identifier]),
@@ -309,7 +313,7 @@ describe('weir check, where something is odd,', () => {
     }
   });
 
-  test('takes no answer but one of weir for an answer', async () => {
+  test('rejects a response that is not from weir', async () => {
     let body = '';
     let status = 200;
     const other = createServer((_request, response) => response.writeHead(status).end(body));
@@ -332,24 +336,24 @@ describe('weir check, where something is odd,', () => {
       ['{"data":{}}', [...set, '--namespace', 'n']],
       ['{"created":1}', ['overrides', 'import', '-']],
     ];
-    for (const [answer, command] of cases) {
-      body = answer;
+    for (const [response, command] of cases) {
+      body = response;
       const { code, stderr } = await weir(command, env);
-      expect([answer, code, stderr]).toEqual([
-        answer,
+      expect([response, code, stderr]).toEqual([
+        response,
         EXIT.NO_ANSWER,
-        expect.stringContaining('answered 200, but not as weir does'),
+        expect.stringContaining('sent a response with status 200 that is not from weir'),
       ]);
     }
-    // An error of something between here and weir is none of weir's.
+    // An error response of a proxy in front of weir.
     status = 502;
     body = '{"error":"bad gateway"}';
     const { code, stderr } = await weir([...args, 'a'], env);
-    expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('answered 502, but')]);
+    expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('status 502 that is')]);
     other.close();
   });
 
-  test('that cannot say what came of it ends with 2', async () => {
+  test('exits with 2 if standard output cannot be written', async () => {
     const child = spawn(
       'sh',
       ['-c', '"$0" "$@" > /dev/full', process.execPath, CLI_PATH, ...args, 'full'],
@@ -372,9 +376,9 @@ describe('weir check, where something is odd,', () => {
 
 describe('weir overrides', () => {
   test('sets, gets, lists and deletes', async () => {
-    const of = ['user_*', '--namespace', 'over*'];
-    const said = ['--limit', '7', '--duration', '1h', '--async'];
-    const [{ overrideId }] = await lines(['overrides', 'set', ...of, ...said]);
+    const target = ['user_*', '--namespace', 'over*'];
+    const values = ['--limit', '7', '--duration', '1h', '--async'];
+    const [{ overrideId }] = await lines(['overrides', 'set', ...target, ...values]);
     const override = {
       id: overrideId,
       identifier: 'user_*',
@@ -382,76 +386,81 @@ describe('weir overrides', () => {
       duration: 3_600_000,
       async: true,
     };
-    expect(await lines(['overrides', 'get', ...of])).toEqual([override]);
+    expect(await lines(['overrides', 'get', ...target])).toEqual([override]);
     const list = ['overrides', 'list', '--namespace', 'over*'];
     expect(await lines(list)).toEqual([override]);
     expect((await weir(list)).stdout).toBe(
       `IDENTIFIER  LIMIT  DURATION  ASYNC  ID\nuser_*      7      1h        yes    ${overrideId}\n`,
     );
-    expect((await weir(['overrides', 'get', ...of])).stdout).toBe((await weir(list)).stdout);
+    expect((await weir(['overrides', 'get', ...target])).stdout).toBe((await weir(list)).stdout);
     const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
     expect(await lines(['check', 'user_1', ...args])).toMatchObject([{ remaining: 6, limit: 7 }]);
-    // Without --async it is an ordinary one again, and keeps its id.
-    const again = await weir(['overrides', 'set', ...of, '--limit', '1', '--duration', '90s']);
+    // Without --async it is synchronous again, and keeps its id.
+    const again = await weir(['overrides', 'set', ...target, '--limit', '1', '--duration', '90s']);
     expect([again.code, again.stdout]).toEqual([
       EXIT.OK,
       `Override ${overrideId} is set in the namespace "over*": 1 token per 90s for "user_*".\n`,
     ]);
     const changed = { ...override, limit: 1, duration: 90_000, async: false };
     expect(await lines(list)).toEqual([changed]);
-    const gone = await weir(['overrides', 'delete', ...of]);
-    expect([gone.code, gone.stdout]).toEqual([
+    const deleted = await weir(['overrides', 'delete', ...target]);
+    expect([deleted.code, deleted.stdout]).toEqual([
       EXIT.OK,
       'The override of "user_*" in the namespace "over*" is deleted.\n',
     ]);
-    const missing = await weir(['overrides', 'delete', ...of]);
+    const missing = await weir(['overrides', 'delete', ...target]);
     expect([missing.code, missing.stderr]).toEqual([
       EXIT.SERVER_ERROR,
       'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
     ]);
   });
 
-  test.each([[[]], [['--async']]])('sets what v2 sets, with %j as well', async (more) => {
-    // The shortest and longest identifiers, and a limit that denies every check.
-    const longest = 'é'.repeat(512);
-    for (const identifier of ['a', 'ab', longest]) {
-      const of = [identifier, '--namespace', 'range'];
-      const set = ['overrides', 'set', ...of, '--limit', '0', '--duration', '1s', ...more];
-      expect(await lines(set)).toEqual([{ overrideId: expect.stringMatching(/^rlor_/) }]);
-      const found = { identifier, limit: 0, duration: 1_000, async: more.length > 0 };
-      expect(await lines(['overrides', 'get', ...of])).toMatchObject([found]);
-      const check = ['check', ...of, '--limit', '9', '--duration', '1s'];
-      // An asynchronous check is answered before its deduction, but never by a limit of 0.
-      expect((await weir(check)).code).toBe(EXIT.DENIED);
-      expect(await lines(['overrides', 'delete', ...of])).toEqual([{}]);
-    }
-    const of = ['--namespace', 'range', '--limit', '0', '--duration', '1s', ...more];
-    const long = await weir(['overrides', 'set', `${longest}é`, ...of]);
-    expect([long.code, long.stderr]).toEqual([
-      EXIT.SERVER_ERROR,
-      'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters;' +
-        ' got a text of 513 characters\n',
-    ]);
-    const none = await weir(['overrides', 'set', '', ...of]);
-    expect([none.code, none.stderr]).toEqual([
-      EXIT.USAGE,
-      'weir: <identifier> must have 1 to 512 characters; got ""\n',
-    ]);
-  });
+  test.each([[[]], [['--async']]])(
+    'accepts every override that v2 accepts, with %j',
+    async (more) => {
+      // The shortest and longest identifiers, and a limit that denies every check.
+      const longest = 'é'.repeat(512);
+      for (const identifier of ['a', 'ab', longest]) {
+        const target = [identifier, '--namespace', 'range'];
+        const set = ['overrides', 'set', ...target, '--limit', '0', '--duration', '1s', ...more];
+        expect(await lines(set)).toEqual([{ overrideId: expect.stringMatching(/^rlor_/) }]);
+        const found = { identifier, limit: 0, duration: 1_000, async: more.length > 0 };
+        expect(await lines(['overrides', 'get', ...target])).toMatchObject([found]);
+        const check = ['check', ...target, '--limit', '9', '--duration', '1s'];
+        // An asynchronous check is decided before its deduction; a limit of 0 denies it all the same.
+        expect((await weir(check)).code).toBe(EXIT.DENIED);
+        expect(await lines(['overrides', 'delete', ...target])).toEqual([{}]);
+      }
+      const values = ['--namespace', 'range', '--limit', '0', '--duration', '1s', ...more];
+      const long = await weir(['overrides', 'set', `${longest}é`, ...values]);
+      expect([long.code, long.stderr]).toEqual([
+        EXIT.SERVER_ERROR,
+        'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters;' +
+          ' got a text of 513 characters\n',
+      ]);
+      const empty = await weir(['overrides', 'set', '', ...values]);
+      expect([empty.code, empty.stderr]).toEqual([
+        EXIT.USAGE,
+        'weir: <identifier> must have 1 to 512 characters; got ""\n',
+      ]);
+    },
+  );
 
-  test('take a namespace by name or by id', async () => {
+  test('accepts a namespace by name or by id', async () => {
     await weir(['check', 'a', '--namespace', 'by id', '--limit', '1', '--duration', '1s']);
     const namespaces = await lines(['namespaces', 'list']);
     const id = `${namespaces.find(({ name }) => name === 'by id')?.id}`;
     const set = ['overrides', 'set', 'a', '--limit', '3', '--duration', '1s'];
     const ids: unknown[] = [];
-    for (const of of [
+    for (const target of [
       ['--namespace', 'by id'],
       ['--namespace', id],
       ['--namespace-id', id],
     ]) {
-      for (const more of [[], ['--async']]) ids.push((await lines([...set, ...of, ...more]))[0]);
-      ids.push({ overrideId: (await lines(['overrides', 'get', 'a', ...of]))[0].id });
+      for (const more of [[], ['--async']]) {
+        ids.push((await lines([...set, ...target, ...more]))[0]);
+      }
+      ids.push({ overrideId: (await lines(['overrides', 'get', 'a', ...target]))[0].id });
     }
     expect(ids).toEqual(ids.map(() => ids[0]));
     const cases: [string[], string][] = [
@@ -459,37 +468,37 @@ describe('weir overrides', () => {
       [['--namespace', 'a', '--namespace-id', id], 'cannot be combined'],
       [['--namespace-id', 'by id'], '--namespace-id must be an id such as rlns_...; got "by id"'],
     ];
-    for (const [of, message] of cases) {
-      const { code, stderr } = await weir([...set, ...of]);
+    for (const [target, message] of cases) {
+      const { code, stderr } = await weir([...set, ...target]);
       expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining(message)]);
     }
   });
 
-  test('exports what an import takes, more than a page of it, all in one step', async () => {
+  test('exports in the format of an import, over several pages; an import is one transaction', async () => {
     const text = Array.from({ length: 2_345 }, (_, i) => {
       const identifier = i % 3 === 0 ? `é_${i}_*` : `é_${i}`;
       const namespaceName = i % 2 === 0 ? 'exported' : 'export*';
-      const said = { limit: i + 1, duration: 60_000, async: false };
-      return `${JSON.stringify({ namespaceName, identifier, ...said })}\n`;
+      const values = { limit: i + 1, duration: 60_000, async: false };
+      return `${JSON.stringify({ namespaceName, identifier, ...values })}\n`;
     }).join('');
     const file = join(files, 'overrides.jsonl');
     writeFileSync(file, text);
     const counts = { created: 2_345, updated: 0, unchanged: 0 };
-    const kept = (await weir(['overrides', 'export'])).stdout;
+    const existing = (await weir(['overrides', 'export'])).stdout;
     expect(await lines(['overrides', 'import', file, '--dry-run'])).toEqual([
       { ...counts, dryRun: true },
     ]);
     expect((await weir(['overrides', 'import', file, '--dry-run'])).stdout).toBe(
-      'An import would give: 2345 created, 0 updated, 0 unchanged.\n',
+      'An import would result in: 2345 created, 0 updated, 0 unchanged.\n',
     );
-    expect((await weir(['overrides', 'export'])).stdout).toBe(kept);
+    expect((await weir(['overrides', 'export'])).stdout).toBe(existing);
     const before = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(await lines(['overrides', 'import', file])).toEqual([{ ...counts, dryRun: false }]);
     const after = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(after.total).toBe((before.total as number) + 1);
-    expect((await weir(['overrides', 'export'])).stdout).toBe(kept + text);
-    expect((await weir(['overrides', 'export', '--json'])).stdout).toBe(kept + text);
-    // From standard input, with a byte order mark, empty lines and one that changes.
+    expect((await weir(['overrides', 'export'])).stdout).toBe(existing + text);
+    expect((await weir(['overrides', 'export', '--json'])).stdout).toBe(existing + text);
+    // From standard input, with a byte order mark, empty lines and one changed override.
     const [first, ...rest] = text.split('\n');
     const changed = `\ufeff${first.replace('"limit":1', '"limit":9')}\n\n${rest.join('\r\n')}`;
     expect(await lines(['overrides', 'import', '-'], {}, changed)).toEqual([
@@ -500,8 +509,8 @@ describe('weir overrides', () => {
     );
   });
 
-  test('ends quietly when nobody reads on, and not with 0', async () => {
-    // More than a pipe holds, from the test before.
+  test('exits without a message, but not with 0, if the reader closes the pipe', async () => {
+    // The export of the test before exceeds the buffer of a pipe.
     const command = '{ "$0" "$1" overrides export; echo "$?" >&2; } | head -n 1';
     const env = { ...process.env, WEIR_URL: server.url, WEIR_KEY: ROOT_KEY };
     const printed = await new Promise<string[]>((resolve) => {
@@ -511,10 +520,10 @@ describe('weir overrides', () => {
     expect(printed).toEqual([expect.stringMatching(/^\{.*\}\n$/), '2\n']);
   });
 
-  test('names the line of an import that is at fault, and imports nothing', async () => {
+  test('names the invalid line of an import, and imports nothing', async () => {
     const line = (changes: object) => {
-      const said = { namespaceName: 'faulty', identifier: 'abc', limit: 1, duration: 1_000 };
-      return JSON.stringify({ ...said, ...changes });
+      const override = { namespaceName: 'faulty', identifier: 'abc', limit: 1, duration: 1_000 };
+      return JSON.stringify({ ...override, ...changes });
     };
     const input = 'standard input, line';
     const cases: [string, number, string][] = [
@@ -542,7 +551,7 @@ describe('weir overrides', () => {
       expect([code, stderr]).toEqual([expected, expect.stringContaining(`weir: ${message}`)]);
     }
     const large = join(files, 'large.jsonl');
-    // The file is not too large by itself, but with what goes around it.
+    // The file alone is within the limit; the request that contains it is not.
     writeFileSync(
       large,
       `${line({})}\n`.repeat(Math.floor(IMPORT_MAX_BYTES / line({}).length) - 1),
@@ -551,14 +560,14 @@ describe('weir overrides', () => {
     const latin = join(files, 'latin.jsonl');
     writeFileSync(latin, Buffer.from(`${line({ identifier: 'na\u00efve' })}\n`, 'latin1'));
     expect((await weir(['overrides', 'import', latin])).stderr).toContain(
-      'latin.jsonl must be UTF-8, and it is not',
+      'latin.jsonl must be UTF-8; got bytes that are not',
     );
-    for (const [path, why] of [
+    for (const [path, reason] of [
       ['nowhere', 'no such file or directory'],
       [files, 'it is a directory'],
     ]) {
       const { code, stderr } = await weir(['overrides', 'import', path]);
-      expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${path} cannot be read: ${why}\n`]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${path} cannot be read: ${reason}\n`]);
     }
     const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
@@ -567,14 +576,14 @@ describe('weir overrides', () => {
 
 describe('weir keys', () => {
   const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace'];
-  const asked = permissions.flatMap((permission) => ['--permission', permission]);
+  const permissionArgs = permissions.flatMap((permission) => ['--permission', permission]);
   const check = ['check', 'a', '--limit', '5', '--duration', '1h'];
 
   test('creates, lists and revokes', async () => {
-    const args = ['keys', 'create', '--name', 'gateway', '--expires', '30d', ...asked];
+    const args = ['keys', 'create', '--name', 'gateway', '--expires', '30d', ...permissionArgs];
     const [{ keyId, key }] = await lines(args);
-    const used = { WEIR_KEY: `${key}` };
-    expect((await weir(check, used)).code).toBe(EXIT.OK);
+    const env = { WEIR_KEY: `${key}` };
+    expect((await weir(check, env)).code).toBe(EXIT.OK);
     expect(await lines(['keys', 'list'])).toContainEqual({
       keyId,
       name: 'gateway',
@@ -582,36 +591,36 @@ describe('weir keys', () => {
       createdAt: expect.any(Number),
       expires: expect.any(Number),
     });
-    const forbidden = await weir(['keys', 'list'], used);
+    const forbidden = await weir(['keys', 'list'], env);
     expect([forbidden.code, forbidden.stderr]).toEqual([
       EXIT.SERVER_ERROR,
       expect.stringContaining('FORBIDDEN: '),
     ]);
     expect(await lines(['keys', 'revoke', `${keyId}`])).toEqual([{}]);
-    expect((await weir(check, used)).stderr).toContain('UNAUTHORIZED: ');
+    expect((await weir(check, env)).stderr).toContain('UNAUTHORIZED: ');
   });
 
-  test('prints for people a key once, and a table in which nothing can act on a terminal', async () => {
+  test('prints a key once, and a table without characters that a terminal interprets', async () => {
     const name = 'a\u001b[2J\u202e\u009b name';
-    const made = await weir(['keys', 'create', '--name', name, ...asked]);
-    expect([made.code, made.stderr]).toEqual([EXIT.OK, '']);
-    const [id, key, note, end] = made.stdout.split('\n');
+    const created = await weir(['keys', 'create', '--name', name, ...permissionArgs]);
+    expect([created.code, created.stderr]).toEqual([EXIT.OK, '']);
+    const [id, key, note, end] = created.stdout.split('\n');
     expect([note, end]).toEqual(['The key is shown only now: store it safely.', '']);
     const keyId = id.replace('key id: ', '');
-    const used = { WEIR_KEY: key.replace('key:    ', '') };
-    expect((await weir(check, used)).code).toBe(EXIT.OK);
+    const env = { WEIR_KEY: key.replace('key:    ', '') };
+    expect((await weir(check, env)).code).toBe(EXIT.OK);
     const [header, ...rows] = (await weir(['keys', 'list'])).stdout.split('\n');
     expect(header).toMatch(/^KEY ID +NAME +CREATED +EXPIRES +PERMISSIONS$/);
-    const shown = rows.find((row) => row.startsWith(keyId)) ?? '';
+    const row = rows.find((row) => row.startsWith(keyId)) ?? '';
     const cells = `^${keyId} +"a.u001b.2J.u.202e..u.9b. name" +${ISO} +never +${permissions.join(' ')}$`;
-    expect(shown).toMatch(new RegExp(cells));
-    expect(shown.indexOf('never')).toBe(header.indexOf('EXPIRES'));
+    expect(row).toMatch(new RegExp(cells));
+    expect(row.indexOf('never')).toBe(header.indexOf('EXPIRES'));
     expect((await weir(['keys', 'revoke', keyId])).stdout).toBe(`Key ${keyId} is revoked.\n`);
   });
 
-  test('names the flag of what the server refuses', async () => {
-    const of = ['keys', 'create', '--name', 'k', '--permission', 'ratelimit.default.limit'];
-    const { code, stderr } = await weir(of);
+  test('names the option in place of the field that the server rejects', async () => {
+    const create = ['keys', 'create', '--name', 'k', '--permission', 'ratelimit.default.limit'];
+    const { code, stderr } = await weir(create);
     expect([code, stderr]).toEqual([
       EXIT.SERVER_ERROR,
       expect.stringMatching(/^weir: BAD_REQUEST: --permission must be .*<namespaceId>/),
@@ -619,10 +628,10 @@ describe('weir keys', () => {
     expect((await weir(['keys', 'create', '--permission', '*'])).stderr).toBe(
       'weir: --name is required\n',
     );
-    expect((await weir(of.slice(0, 4))).stderr).toBe('weir: --permission is required\n');
+    expect((await weir(create.slice(0, 4))).stderr).toBe('weir: --permission is required\n');
   });
 
-  test('reads when a key expires as a duration or a date', async () => {
+  test('accepts an expiry as a duration or a date', async () => {
     const args = ['keys', 'create', '--name', 'k', '--permission', '*', '--expires'];
     const [{ keyId }] = await lines([...args, '2100-01-31T12:00:00+02:00']);
     const keys = await lines(['keys', 'list']);
@@ -640,7 +649,7 @@ describe('weir keys', () => {
     ]);
   });
 
-  test('creates one in the data directory of a stopped server, and of no other', async () => {
+  test('creates a key offline only in the data directory of a stopped server', async () => {
     const own = temporaryDirectory();
     const args = ['keys', 'create', '--offline', '--name', 'back in', '--permission', '*'];
     expect((await weir([...args, '--data-dir', dataDir])).stderr).toContain(
@@ -651,10 +660,10 @@ describe('weir keys', () => {
     expect(readdirSync(own)).toEqual([]);
     withStore(own, () => {});
     const offline = (name: string, permission: string, ...rest: string[]) => {
-      const said = ['--name', name, '--permission', permission, '--data-dir', own];
-      return weir(['keys', 'create', '--offline', ...said, ...rest]);
+      const values = ['--name', name, '--permission', permission, '--data-dir', own];
+      return weir(['keys', 'create', '--offline', ...values, ...rest]);
     };
-    // As over the API.
+    // The validation of the API applies.
     for (const [wrong, message] of [
       [offline('k', 'everything'), '--permission must be'],
       [offline('', '*'), '--name must be'],
@@ -673,7 +682,7 @@ describe('weir keys', () => {
       args: ['--counters', '1024'],
       env: { WEIR_ROOT_KEY: undefined },
     });
-    // It is not the first start of that directory any more.
+    // Only the first start on a directory creates a root key.
     expect(other.stdout()).not.toContain('weir_');
     const env = { WEIR_URL: other.url, WEIR_KEY: `${key}` };
     expect((await lines(['keys', 'list'], env)).map(({ name }) => name)).toEqual(['back in']);
@@ -699,7 +708,7 @@ describe('npm pack', () => {
     });
   };
 
-  test('makes a package whose weir runs where it is installed', async () => {
+  test('creates a package whose command runs in another directory', async () => {
     const root = new URL('../..', import.meta.url).pathname;
     const elsewhere = temporaryDirectory();
     await run('npm', ['pack', '--ignore-scripts', '--pack-destination', elsewhere], root);
@@ -713,15 +722,15 @@ describe('npm pack', () => {
     });
     const installed = join(elsewhere, 'node_modules', '.bin', 'weir');
     const env = { PATH: process.env.PATH, WEIR_URL: packed.url, WEIR_KEY: ROOT_KEY };
-    const ran = (args: string[]) => {
+    const runInstalled = (args: string[]) => {
       return promisify(execFile)(installed, args, { env: env as NodeJS.ProcessEnv });
     };
-    const answer = await ran(['check', 'a', '--limit', '5', '--duration', '1h']);
-    expect([answer.stdout, answer.stderr]).toEqual([
+    const result = await runInstalled(['check', 'a', '--limit', '5', '--duration', '1h']);
+    expect([result.stdout, result.stderr]).toEqual([
       expect.stringContaining('allowed: limit 5, remaining 4'),
       '',
     ]);
-    expect((await ran(['--version'])).stdout).toMatch(/^weir 0\.1\.0 \(node v/);
+    expect((await runInstalled(['--version'])).stdout).toMatch(/^weir 0\.1\.0 \(node v/);
     expect(await packed.stop()).toEqual({ code: 0, signal: null });
     removeDirectory(elsewhere);
   }, 180_000);

@@ -1,4 +1,4 @@
-/** What all commands have in common: help, version, timeouts, lists, output that nobody reads. */
+/** Shared behaviour of the commands: help, version, timeouts, lists, and a closed output. */
 
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -31,7 +31,7 @@ afterAll(async () => {
   removeDirectory(dataDir);
 });
 
-/** Without a server. */
+/** Commands that call no server. */
 const LOCAL = ['serve', 'config', 'version'];
 const COMMANDS = ['check', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'];
 const WITHOUT_JSON = ['serve', 'gateway', 'version'];
@@ -43,10 +43,10 @@ async function listenAndGetUrl(other: Server): Promise<string> {
 }
 
 describe('the help', () => {
-  test('lists every command with one line, then how to get more', async () => {
-    const [general, ...same] = await Promise.all([weir('help'), weir('--help'), weir('-h')]);
+  test('lists every command in one line, and names the help of a command', async () => {
+    const [general, ...others] = await Promise.all([weir('help'), weir('--help'), weir('-h')]);
     expect([general.code, general.stderr]).toEqual([EXIT.OK, '']);
-    for (const other of same) expect(other).toEqual(general);
+    for (const other of others) expect(other).toEqual(general);
     for (const command of [...LOCAL, ...COMMANDS, 'help']) {
       expect(general.stdout).toMatch(new RegExp(`^  ${command} +\\w.{10,}$`, 'm'));
     }
@@ -55,11 +55,11 @@ describe('the help', () => {
   });
 
   test.each([...LOCAL, ...COMMANDS])(
-    'of %s has the one layout, by either spelling',
+    'of %s has the common layout, with help and with --help',
     async (command) => {
-      const [help, same] = await Promise.all([weir('help', command), weir(command, '--help')]);
+      const [help, other] = await Promise.all([weir('help', command), weir(command, '--help')]);
       expect([help.code, help.stderr]).toEqual([EXIT.OK, '']);
-      expect(same).toEqual(help);
+      expect(other).toEqual(help);
       const titles = help.stdout.split('\n').filter((line) => /^\w[\w ]*:$/.test(line));
       expect(titles).toEqual(['Usage:', 'Options:', 'Examples:', 'Exit codes:']);
       const [, usage] = help.stdout.split('\n');
@@ -76,7 +76,7 @@ describe('the help', () => {
     },
   );
 
-  test('has the exit codes, as the README has them', async () => {
+  test('lists the exit codes with the same meanings as the README', async () => {
     const { stdout } = await weir('help');
     const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
     for (const [code, meaning] of Object.entries(EXIT_MEANINGS)) {
@@ -93,7 +93,7 @@ test('weir help keys lists every permission', async () => {
   expect(stdout).toContain(`\n  ${CREATE_ACTION} (with ratelimit.* only)\n`);
 });
 
-test('weir help takes the name of a subcommand', async () => {
+test('weir help accepts the name of a subcommand', async () => {
   expect(await weir('help', 'keys', 'create')).toEqual(await weir('help', 'keys'));
 });
 
@@ -105,7 +105,7 @@ test.each<[string[], string]>([
   [['help', 'version', 'foo'], '"foo" is one argument too many for weir help'],
   [['help', 'serve', 'foo'], '"foo" is one argument too many for weir help'],
   [['help', 'help', 'foo'], '"foo" is one argument too many for weir help'],
-])('%j is refused: it ignores no argument', async (args, message) => {
+])('%j is rejected: no argument is ignored', async (args, message) => {
   const { code, stdout, stderr } = await weir(...args);
   expect([code, stdout]).toEqual([EXIT.USAGE, '']);
   expect(stderr).toContain(message);
@@ -113,8 +113,8 @@ test.each<[string[], string]>([
 
 test.each(['--version', '-v', 'version'])(
   'weir %s prints weir, Node and the platform',
-  async (word) => {
-    const { code, stdout, stderr } = await weir(word);
+  async (argument) => {
+    const { code, stdout, stderr } = await weir(argument);
     const platform = `${process.platform}-${process.arch}`;
     const { version } = JSON.parse(
       readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
@@ -139,21 +139,21 @@ test.each<[string[], string]>([
   [['namespaces'], 'weir namespaces needs a subcommand: list; see weir help namespaces\n'],
   [
     ['check', '-user', '--limit', '1'],
-    'weir: -user is not an option of weir check; an identifier that begins with "-" stands behind "--", at the end\n',
+    'weir: -user is not an option of weir check; put an identifier that begins with "-" after "--", at the end\n',
   ],
-  [['reset', '-u'], '-u is not an option of weir reset; an identifier that begins with "-"'],
-  [['keys', 'revoke', '-k=1'], '-k is not an option of weir keys revoke; a keyId that begins'],
+  [['reset', '-u'], '-u is not an option of weir reset; put an identifier that begins with "-"'],
+  [['keys', 'revoke', '-k=1'], '-k is not an option of weir keys revoke; put a keyId that begins'],
   [['keys', 'list', '-u'], 'weir: -u is not an option of weir keys list\n'],
   [['check', 'a', '-limit', '1'], '-limit is not an option of weir check; did you mean --limit?'],
   [['keys', 'list', '--tiemout', '1s'], '--tiemout is not an option of weir keys list; did you'],
-])('%j is answered with what was probably meant', async (args, message) => {
+])('%j is rejected with a suggestion', async (args, message) => {
   const { code, stdout, stderr } = await weir(...args);
   expect([code, stdout]).toEqual([EXIT.USAGE, '']);
   expect(stderr).toContain(message);
   expect(stderr.trim().split('\n').length).toBe(1);
 });
 
-describe('a server that accepts and never answers', () => {
+describe('a server that accepts connections and never responds', () => {
   const sockets: Socket[] = [];
   let url = '';
   const silent = createServer((socket) => {
@@ -168,11 +168,11 @@ describe('a server that accepts and never answers', () => {
     silent.close();
   });
 
-  const limited = ['--limit', '1', '--duration', '1s'];
+  const window = ['--limit', '1', '--duration', '1s'];
   test.each<[string[]]>([
-    [['check', 'a', ...limited]],
+    [['check', 'a', ...window]],
     [['reset', 'a']],
-    [['overrides', 'set', 'a', '--namespace', 'n', ...limited]],
+    [['overrides', 'set', 'a', '--namespace', 'n', ...window]],
     [['overrides', 'get', 'a', '--namespace', 'n']],
     [['overrides', 'list', '--namespace', 'n']],
     [['overrides', 'delete', 'a', '--namespace', 'n']],
@@ -184,15 +184,15 @@ describe('a server that accepts and never answers', () => {
     [['namespaces', 'list']],
     [['audit', 'list']],
     [['gateway', 'nginx']],
-  ])('ends %j after the timeout, which the message says how to raise', async (args) => {
+  ])('ends %j after the timeout, with a message that names --timeout', async (args) => {
     const timeout = ['--timeout', '50ms'];
-    const ended = await runWeir(url, [...args, ...timeout], { input: '' });
-    expect([ended.code, ended.stdout]).toEqual([EXIT.NO_ANSWER, '']);
-    expect(ended.stderr).toContain(`weir: no answer from ${url} (WEIR_URL) within 50ms`);
-    expect(ended.stderr).toMatch(/; --timeout <duration> waits longer\n$/);
+    const { code, stdout, stderr } = await runWeir(url, [...args, ...timeout], { input: '' });
+    expect([code, stdout]).toEqual([EXIT.NO_ANSWER, '']);
+    expect(stderr).toContain(`weir: no response from ${url} (WEIR_URL) within 50ms`);
+    expect(stderr).toMatch(/; set --timeout <duration> to wait longer\n$/);
   });
 
-  test('says that a change may have been made, as JSON too', async () => {
+  test('makes a write report that the server may have executed it, as JSON too', async () => {
     const args = ['keys', 'revoke', 'key_1', '--timeout', '50ms', '--json'];
     const { code, stdout, stderr } = await runWeir(url, args);
     expect([code, stdout, JSON.parse(stderr)]).toEqual([
@@ -201,13 +201,13 @@ describe('a server that accepts and never answers', () => {
       {
         error: {
           code: 'NO_ANSWER',
-          message: `no answer from ${url} (WEIR_URL) within 50ms; the request may have been carried out; --timeout <duration> waits longer`,
+          message: `no response from ${url} (WEIR_URL) within 50ms; the server may have executed the request; set --timeout <duration> to wait longer`,
         },
       },
     ]);
   });
 
-  test('stops in the middle of a body: that ends by the timeout as well', async () => {
+  test('that stops in the middle of a body ends a command by the timeout as well', async () => {
     const slow = createHttpServer((_request, response) => {
       response.writeHead(200, { 'Content-Length': '100' }).write('{"keys":[');
     });
@@ -220,7 +220,7 @@ describe('a server that accepts and never answers', () => {
 });
 
 describe('a list', () => {
-  test('of namespaces is a table for people, and the items as JSON', async () => {
+  test('of namespaces is a table, and with --json the items', async () => {
     for (const name of ['first', 'with space']) {
       await weir('check', 'a', '--namespace', name, '--limit', '1', '--duration', '1s');
     }
@@ -232,7 +232,7 @@ describe('a list', () => {
     expect(stdout).toBe(`ID${space}  NAME\n${one}  first\n${two}  "with space"\n`);
   });
 
-  test('of the audit log has of pages only what was asked, and what it does not know as key=value', async () => {
+  test('of the audit log requests no more than --limit, and shows unknown fields as key=value', async () => {
     const entries = Array.from({ length: 250 }, (_, i) => ({
       at: 1_900_000_000_000 - i,
       action: 'window.shift',
@@ -241,10 +241,10 @@ describe('a list', () => {
       by: ['x'],
       limit: i,
     }));
-    const asked: string[] = [];
+    const requests: string[] = [];
     const fake = createHttpServer((request, response) => {
       const { pathname, searchParams } = new URL(request.url ?? '', 'http://weir');
-      asked.push(`${pathname} ${searchParams}`);
+      requests.push(`${pathname} ${searchParams}`);
       const from = Number(searchParams.get('cursor') ?? 0);
       const to = from + Number(searchParams.get('limit'));
       const page = { entries: entries.slice(from, to) };
@@ -252,11 +252,11 @@ describe('a list', () => {
     });
     const url = await listenAndGetUrl(fake);
     expect(await jsonLines(url, ['audit', 'list'])).toEqual(entries.slice(0, 100));
-    expect(asked.splice(0)).toEqual(['/v1/audit.list limit=100']);
+    expect(requests.splice(0)).toEqual(['/v1/audit.list limit=100']);
     expect(await jsonLines(url, ['audit', 'list', '--limit', '130'])).toEqual(
       entries.slice(0, 130),
     );
-    expect(asked.length).toBe(2);
+    expect(requests.length).toBe(2);
     expect(await jsonLines(url, ['audit', 'list', '--limit', '999'])).toEqual(entries);
     const { stdout } = await runWeir(url, ['audit', 'list', '--limit', '1']);
     expect(stdout).toBe(
@@ -272,8 +272,8 @@ describe('a list', () => {
   });
 });
 
-test('output that nobody reads ends a command quietly, and not with 0', async () => {
-  // More than a pipe holds, as a table and as JSON.
+test('a closed pipe ends a command without a message, but not with 0', async () => {
+  // The table and the JSON exceed the buffer of a pipe.
   const overrides = Array.from({ length: 3_000 }, (_, i) => {
     return JSON.stringify({
       namespaceName: 'piped',

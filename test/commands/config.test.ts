@@ -55,15 +55,15 @@ function writeSelfSigned(name: string): { cert: string; key: string } {
   return { cert, key };
 }
 
-describe('weir config check of a file that is in order', () => {
-  test('says so in one sentence, with the number of policies and settings', async () => {
+describe('weir config check of a valid file', () => {
+  test('prints one sentence with the number of policies and settings', async () => {
     const right = writeConfigFile(RIGHT);
-    const sentence = `${right} and the environment are in order: 2 policies, 2 settings\n`;
-    const outcome = { code: 0, stdout: sentence, stderr: '' };
-    expect(await checkConfig([right])).toEqual(outcome);
-    expect(await checkConfig([], { WEIR_CONFIG: right })).toEqual(outcome);
-    // The file of the command line takes the place of the one of the environment.
-    expect(await checkConfig([right], { WEIR_CONFIG: 'nowhere.json' })).toEqual(outcome);
+    const sentence = `${right} and the environment are valid: 2 policies, 2 settings\n`;
+    const success = { code: 0, stdout: sentence, stderr: '' };
+    expect(await checkConfig([right])).toEqual(success);
+    expect(await checkConfig([], { WEIR_CONFIG: right })).toEqual(success);
+    // An argument replaces WEIR_CONFIG.
+    expect(await checkConfig([right], { WEIR_CONFIG: 'nowhere.json' })).toEqual(success);
     const one = writeConfigFile({ port: 1, policies: { login: LOGIN } });
     expect((await checkConfig([one])).stdout).toContain(': 1 policy, 1 setting\n');
   });
@@ -78,21 +78,21 @@ describe('weir config check of a file that is in order', () => {
 
   test('needs no file to check the environment', async () => {
     const { code, stdout } = await checkConfig([], { WEIR_PORT: '1' });
-    const sentence = 'the environment is in order; no configuration file is named\n';
+    const sentence = 'the environment is valid; no configuration file is named\n';
     expect([code, stdout]).toEqual([0, sentence]);
   });
 
-  test('opens no port and makes no directory or socket', async () => {
-    const taken = createServer();
-    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
-    const { port } = taken.address() as { port: number };
+  test('opens no port and creates no directory or socket', async () => {
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as { port: number };
     const dataDir = join(directory, 'data');
     const socket = join(directory, 'weir.sock');
     const right = writeConfigFile({ port, dataDir, socket });
     expect((await checkConfig([right])).code).toBe(0);
     expect(readdirSync(directory)).not.toContain('data');
     expect(readdirSync(directory)).not.toContain('weir.sock');
-    taken.close();
+    other.close();
   });
 });
 
@@ -111,8 +111,8 @@ const WRONG = `{
 }
 `;
 
-describe('weir config check of a file that is not in order', () => {
-  test('ends with 2 and says of every fault where it is, each in one line', async () => {
+describe('weir config check of an invalid file', () => {
+  test('exits with 2 and prints every error with its position, each in one line', async () => {
     const wrong = writeConfigFile(WRONG);
     const { code, stdout, stderr } = await checkConfig([wrong], { WEIR_ACCEPTOR: '1' });
     expect([code, stdout]).toEqual([2, '']);
@@ -129,7 +129,7 @@ describe('weir config check of a file that is not in order', () => {
     ]);
   });
 
-  test('prints the faults with their places with --json, and nothing else', async () => {
+  test('prints only the errors and their positions with --json', async () => {
     const wrong = writeConfigFile('{\n  "port": 1,,\n}');
     const { code, stdout, stderr } = await checkConfig(['--json', wrong], { WEIR_PORT: 'x' });
     expect([code, stderr]).toEqual([2, '']);
@@ -153,7 +153,7 @@ describe('weir config check of a file that is not in order', () => {
     b = writeSelfSigned('b');
   });
 
-  test('refuses what a start refuses', async () => {
+  test('rejects every configuration that a start rejects', async () => {
     const cases: [string, Record<string, string>][] = [
       [WRONG, {}],
       ['{', {}],
@@ -174,7 +174,7 @@ describe('weir config check of a file that is not in order', () => {
       expect([content, env, checked.code, checked.stdout]).toEqual([content, env, 2, '']);
       const server = await spawnServer(join(directory, 'never'), { env, args: ['--config', path] });
       expect((await server.exited).code).toBeGreaterThan(0);
-      // A start ends with the first fault, in the same words.
+      // A start prints the first error, with the same text.
       const [first] = checked.stderr.split('\n');
       expect(server.stderr().trim()).toBe(first);
     }
@@ -182,7 +182,7 @@ describe('weir config check of a file that is not in order', () => {
     expect((await checkConfig([writeConfigFile('{}')], tls)).code).toBe(0);
   });
 
-  test('ends with 2 and one sentence where it is told wrong, and says how with --help', async () => {
+  test('exits with 2 and one sentence for invalid arguments, and prints the usage with --help', async () => {
     const right = writeConfigFile(RIGHT);
     const wrong: [string[], string][] = [
       [['config', 'chekc'], '"chekc" is not a command of weir config; did you mean check?'],

@@ -1,4 +1,4 @@
-/** `weir gateway`, as its own process, against a running server. */
+/** `weir gateway`, as its own process, on a running server. */
 
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -45,7 +45,7 @@ function weir(args: string[], env: Record<string, string> = {}) {
 
 describe('weir gateway', () => {
   test.concurrent.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
-    'prints for %s its policy, and where it asks without a key',
+    'prints for %s its policy, and the address that needs no key',
     async (gateway) => {
       const { code, stdout, stderr } = await weir([gateway, '--listen', '8123']);
       expect([gateway, code, stderr]).toEqual([gateway, 0, '']);
@@ -53,23 +53,24 @@ describe('weir gateway', () => {
       expect(stdout).toContain(String(gatewayPort));
       expect(stdout).not.toContain(ROOT_KEY);
       expect(stdout).not.toContain('undefined');
-      // The application itself is who an application asks for.
+      // The printed text of these has no listener of its own.
       if (!['express', 'fastify', 'istio'].includes(gateway)) expect(stdout).toContain('8123');
     },
   );
 
-  test('takes the policy that is named, where there are several', async () => {
+  test('needs --namespace if the gateway has several policies', async () => {
     const { stdout } = await weir(['caddy', '--namespace', 'of-caddy-too']);
     expect(stdout).toContain('of-caddy-too');
     const all = await weir(['caddy']);
     expect([all.code, all.stderr]).toEqual([2, expect.stringContaining('of-caddy, of-caddy-too')]);
   });
 
-  test('prints the file that HAProxy loads, and for no other gateway', async () => {
+  test('prints weir.lua for HAProxy only', async () => {
     const { code, stdout } = await weir(['haproxy', '--lua']);
     expect([code, stdout]).toEqual([0, expect.stringContaining('core.register_action')]);
     const other = await weir(['nginx', '--lua']);
-    expect([other.code, other.stderr]).toEqual([2, 'weir: --lua is for haproxy alone\n']);
+    const message = 'weir: --lua is valid for haproxy only; got nginx\n';
+    expect([other.code, other.stderr]).toEqual([2, message]);
   });
 
   test.concurrent.each<[string, string[], Record<string, string>, string]>([
@@ -91,12 +92,12 @@ describe('weir gateway', () => {
       'weir: there is no policy for the namespace "nope"; policies for caddy: of-caddy, of-caddy-too\n',
     ],
     ['JSON', ['nginx', '--json'], {}, '--json is not an option of weir gateway'],
-  ])('with %s says what is wrong', async (_what, args, env, sentence) => {
+  ])('prints one sentence for %s', async (_what, args, env, sentence) => {
     const { code, stdout, stderr } = await weir(args, env);
     expect([code, stdout, stderr]).toEqual([EXIT.USAGE, '', expect.stringContaining(sentence)]);
   });
 
-  test('tells an error of the server from no answer by the exit code', async () => {
+  test('has different exit codes for an error response and for no response', async () => {
     const wrong = await weir(['nginx'], { WEIR_KEY: 'wrong' });
     expect([wrong.code, wrong.stderr]).toEqual([
       EXIT.SERVER_ERROR,
@@ -105,16 +106,16 @@ describe('weir gateway', () => {
     const none = await weir(['nginx'], { WEIR_URL: 'http://127.0.0.1:1' });
     expect([none.code, none.stderr]).toEqual([
       EXIT.NO_ANSWER,
-      expect.stringContaining('no answer from'),
+      expect.stringContaining('no response from'),
     ]);
   });
 });
 
-describe('where gateways have no place of their own, weir gateway', () => {
+describe('without WEIR_GATEWAY_PORT, weir gateway', () => {
   const other = temporaryDirectory();
   afterAll(() => removeDirectory(other));
 
-  test('prints that they ask with a key, and not which; or says that there is no policy', async () => {
+  test('prints a configuration with a key, but not the key itself', async () => {
     const config = writeConfig(place, { keyed: { limit: 5, duration: 60_000 } });
     const keyed = await startServer(other, { args: ['--config', config, '--counters', '1024'] });
     const env = { WEIR_URL: keyed.url };
@@ -123,11 +124,11 @@ describe('where gateways have no place of their own, weir gateway', () => {
     expect(stdout).toContain(String(keyed.port));
     expect(stdout).not.toContain(ROOT_KEY);
     const none = await weir(['envoy'], env);
-    expect(none.stderr).toContain('there is no policy for envoy: write one into the file');
+    expect(none.stderr).toContain('there is no policy for envoy: add one to the file');
     await keyed.stop();
   });
 
-  test('prints the Unix socket that they ask by', async () => {
+  test('prints the Unix socket for gateways', async () => {
     const socket = join(place, 'weir.sock');
     const config = writeConfig(place, { login: { limit: 5, duration: 60_000 } });
     const args = ['--config', config, '--gateway-socket', socket, '--counters', '1024'];

@@ -1,4 +1,4 @@
-/** Durations and dates of the command line, against what they stand for. */
+/** Durations and dates of the command line. */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -7,7 +7,7 @@ import { DURATION_MAX_MS, DURATION_MIN_MS } from '../../src/core/constants.ts';
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-test('a duration is read back from the text that it is shown as', () => {
+test('a formatted duration is parsed to the same value', () => {
   const amounts = fc.integer({ min: DURATION_MIN_MS, max: DURATION_MAX_MS });
   const round = fc.constantFrom(...Object.values(UNITS)).chain((unit) => {
     return fc.integer({ min: Math.ceil(1_000 / unit), max: 36_525 }).map((count) => count * unit);
@@ -20,7 +20,7 @@ test('a duration is read back from the text that it is shown as', () => {
   );
 });
 
-test('a duration without a unit is in ms, and refused with what was typed', () => {
+test('a duration without a unit is in ms, and an error quotes it as typed', () => {
   const ms = (text: string) => () => parseDuration('duration', text);
   const range = '--duration must be from 1s to 36525d; got';
   expect(ms('60')).toThrow(new Error(`${range} 60, which is 60 ms: for seconds write 60s`));
@@ -43,7 +43,7 @@ test('a timeout needs a unit', () => {
   }
 });
 
-test('a duration is its count of its unit, or is refused with the bounds in that unit', () => {
+test('a duration with a unit is parsed, or rejected with the bounds in that unit', () => {
   const units = fc.constantFrom(...(Object.keys(UNITS) as (keyof typeof UNITS)[]));
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 4e12 }), units, (count, unit) => {
@@ -55,7 +55,7 @@ test('a duration is its count of its unit, or is refused with the bounds in that
   );
 });
 
-test('a date is the time that it says, in whatever offset', () => {
+test('a date is parsed with any UTC offset', () => {
   const dates = fc.date({
     min: new Date('2100-01-01T00:00:00Z'),
     max: new Date('9998-12-31T00:00:00Z'),
@@ -75,7 +75,7 @@ test('a date is the time that it says, in whatever offset', () => {
   );
 });
 
-test.each(['90s', '15m', '1h', '30d', '5000ms'])('"%s" is from now on', (text) => {
+test.each(['90s', '15m', '1h', '30d', '5000ms'])('the expiry "%s" is relative to now', (text) => {
   const before = Date.now();
   const ms = parseExpiry('expires', text) - parseDuration('expires', text);
   expect(ms >= before && ms <= Date.now()).toBe(true);
@@ -86,20 +86,20 @@ test.each([
   ...['2030-02-31', '2030-02-30T12:00:00Z', '2030-00-10', '2030-01-00', '2030-01-31 10:00'],
   ...['2030-01-31T12:00:00', '2030-01-31T12:00', '2030-01-31T25:00:00Z', '2030-01-31T12:00:00z'],
   ...['2030-01-31T12:00:00+0200', '31.01.2030', '01/31/2030', '+2030-01-31', 'Jan 31 2030'],
-])('"%s" is no expiry', (text) => {
+])('"%s" is not an expiry', (text) => {
   expect(() => parseExpiry('expires', text)).toThrow(
     /^--expires must be a duration from now such as .*, or a date such as 2030-01-31, .*; got "/,
   );
 });
 
 test.each(['2001-01-31', '1969-12-31T23:59:59Z', '0001-01-01', '2020-02-29'])(
-  '"%s" is over',
+  'the expiry "%s" is in the past',
   (text) => {
     expect(() => parseExpiry('expires', text)).toThrow('--expires must be in the future; got "');
   },
 );
 
-test('0s and what lies a century ahead are no expiry', () => {
+test('an expiry after 0 s or after more than a century is rejected', () => {
   expect(() => parseExpiry('expires', '0s')).toThrow('--expires must be from 1s to 3155760000s');
   expect(() => parseExpiry('expires', '9999999999999d')).toThrow('must be from 1s to 36525d; got');
 });

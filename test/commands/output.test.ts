@@ -1,4 +1,4 @@
-/** Texts of others in tables: what they may hold, a terminal must not act on. */
+/** Values of clients in tables: a terminal must not interpret any character of them. */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { formatCell, formatTable } from '../../src/commands/output.ts';
 
 const texts = fc.string({ unit: 'binary' });
 
-test('a cell has nothing that a terminal acts on, and tells all texts apart', () => {
+test('a cell has no character that a terminal interprets, and differs for different texts', () => {
   fc.assert(
     fc.property(texts, texts, (one, other) => {
       expect(formatCell(one)).toMatch(/^[^\p{C}\p{Zl}\p{Zp}]+$/u);
@@ -19,7 +19,7 @@ test('a cell has nothing that a terminal acts on, and tells all texts apart', ()
   for (const text of ['user_*', 'é', '日本', '\\u{1b}', 'a\\']) expect(formatCell(text)).toBe(text);
 });
 
-test('a table has its columns where its header has them', () => {
+test('the columns of a table are aligned with its header', () => {
   const rows = fc.array(fc.tuple(texts.map(formatCell), texts.map(formatCell)), { maxLength: 9 });
   fc.assert(
     fc.property(rows, (rows) => {

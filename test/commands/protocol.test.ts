@@ -1,4 +1,4 @@
-/** A command whose URL says http where the server speaks TLS, or the other way round. */
+/** Commands whose URL has http:// for a server with TLS, or https:// for one without. */
 
 import { createServer } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
@@ -34,22 +34,22 @@ async function errorOutput(url: string): Promise<string> {
   const { code, stdout, stderr } = await runWeir(url, ['keys', 'list']);
   expect([code, stdout]).toEqual([EXIT.NO_ANSWER, '']);
   expect(stderr).not.toContain('SSL routines');
-  const begin = `weir: no answer from ${url} (WEIR_URL): `;
-  expect(stderr.slice(0, begin.length)).toBe(begin);
-  return stderr.slice(begin.length).trimEnd();
+  const prefix = `weir: no response from ${url} (WEIR_URL): `;
+  expect(stderr.slice(0, prefix.length)).toBe(prefix);
+  return stderr.slice(prefix.length).trimEnd();
 }
 
-test('https:// to a server without TLS names http://', async () => {
-  const sentence = 'the server does not speak TLS: use http:// in the URL?';
+test('the error for https:// to a server without TLS suggests http://', async () => {
+  const sentence = 'the server does not use TLS: use http:// in the URL?';
   expect(await errorOutput(`https://127.0.0.1:${plain.port}`)).toBe(sentence);
 });
 
-test('http:// to a server with TLS names https://', async () => {
-  const sentence = 'the server closed the connection: if it speaks TLS, use https:// in the URL';
+test('the error for http:// to a server with TLS suggests https://', async () => {
+  const sentence = 'the server closed the connection: if it uses TLS, use https:// in the URL';
   expect(await errorOutput(`http://127.0.0.1:${secure.port}`)).toBe(sentence);
 });
 
-test('http:// to a server that answers in another protocol names https://', async () => {
+test('the error for http:// to a server of another protocol suggests https://', async () => {
   const other = createServer((socket) => {
     socket.on('error', () => {});
     socket.on('data', () => socket.end('\x15\x03\x01\x00\x02\x02\x46'));
@@ -57,16 +57,16 @@ test('http:// to a server that answers in another protocol names https://', asyn
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   const address = other.address();
   const port = typeof address === 'object' ? address?.port : undefined;
-  const sentence = 'the server does not speak HTTP: if it speaks TLS, use https:// in the URL';
+  const sentence = 'the response is not HTTP: if the server uses TLS, use https:// in the URL';
   expect(await errorOutput(`http://127.0.0.1:${port}`)).toBe(sentence);
   other.close();
 });
 
-test('a TLS handshake that the server refuses is not said to be a lack of TLS', async () => {
+test('the error for a failed TLS handshake does not suggest a server without TLS', async () => {
   // The certificate has an elliptic curve, and the cipher needs RSA.
   const ciphers = 'ECDHE-RSA-AES128-GCM-SHA256';
-  const only = { ciphers, maxVersion: 'TLSv1.2' } as const;
-  const other = createTlsServer({ key: CERTIFICATE_A.key, cert: CERTIFICATE_A.cert, ...only });
+  const settings = { ciphers, maxVersion: 'TLSv1.2' } as const;
+  const other = createTlsServer({ key: CERTIFICATE_A.key, cert: CERTIFICATE_A.cert, ...settings });
   other.on('tlsClientError', () => {});
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   const address = other.address();

@@ -1,4 +1,4 @@
-/** APISIX: replayed, for it is not installed. */
+/** APISIX, which is not installed: an emulation reads the printed configuration. */
 
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -28,9 +28,9 @@ describe('behind APISIX', () => {
     statusWithoutWeir: 429,
   });
 
-  test('weir is asked with a GET, and X-Forwarded-* is APISIX’s own', () => {
+  test('a check is a GET whose X-Forwarded-* are set by APISIX', () => {
     const text = apisix(setupOf({ identify: ['header:x-api-key'] }, weirAt(7_071)));
-    const asked = emulateApisix(text).checkRequest({
+    const check = emulateApisix(text).checkRequest({
       method: 'POST',
       target: '/a//b?c',
       headers: [
@@ -41,7 +41,7 @@ describe('behind APISIX', () => {
         ['X-Api-Key', 'two'],
       ],
     });
-    expect(asked.toString().split('\r\n')).toEqual([
+    expect(check.toString().split('\r\n')).toEqual([
       'GET /v1/check/login HTTP/1.1',
       'X-Forwarded-Proto: http',
       'X-Forwarded-Method: POST',
@@ -56,9 +56,9 @@ describe('behind APISIX', () => {
     ]);
   });
 
-  test('no answer is a failure; what else but a 2xx weir answers is passed on', async () => {
-    const statuses = (answer: string) =>
-      withFakeWeir(answer, async (port) => {
+  test('a response of weir that is not a 2xx goes to the client', async () => {
+    const statuses = (response: string) =>
+      withFakeWeir(response, async (port) => {
         const outcomes = (['allow', 'deny'] as const).map(async (onError) => {
           return (await emulateApisix(apisix(setupOf({ onError }, weirAt(port)))).send({})).status;
         });
@@ -70,27 +70,27 @@ describe('behind APISIX', () => {
   });
 });
 
-describe('APISIX that sends the body as well', () => {
+describe('APISIX with a check that has a body', () => {
   const weir = useWeir('apisix', {
     posted: { windows: [{ limit: 2, duration: LONGEST_WINDOW_MS }] },
   });
 
   test.each([
-    { name: 'comes', body: 'hello' },
-    { name: 'is announced, and does not come', body: '' },
-  ])('is answered, and its connection closed, where the body $name', async ({ body }) => {
+    { name: 'arrives', body: 'hello' },
+    { name: 'is announced, but does not arrive', body: '' },
+  ])('gets a response, and weir closes the connection, if the body $name', async ({ body }) => {
     const head = requestBytes({
       path: '/v1/check/posted',
       headers: { 'Content-Length': '5', 'X-Forwarded-For': '198.51.100.1' },
     });
-    const asked = Buffer.concat([head, Buffer.from(body)]);
-    const answer = await sendOnce('127.0.0.1', weir.port, asked, 5_000);
-    expect([answer?.status, answer?.headers.connection]).toEqual([200, 'close']);
+    const request = Buffer.concat([head, Buffer.from(body)]);
+    const response = await sendOnce('127.0.0.1', weir.port, request, 5_000);
+    expect([response?.status, response?.headers.connection]).toEqual([200, 'close']);
   });
 });
 
 describe('the configuration of APISIX', () => {
-  test('ends with what APISIX waits for, and keeps connections for less than weir does', () => {
+  test('ends with #END, and closes idle connections before weir does', () => {
     const text = apisix(setupOf({}, weirAt(7_071)));
     expect(text).toMatch(/\n#END\n$/);
     expect(parse(text).routes[0].plugins['forward-auth']).toMatchObject({
@@ -100,7 +100,7 @@ describe('the configuration of APISIX', () => {
     });
   });
 
-  test('has no way to a Unix socket', () => {
-    expect(() => apisix(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('over TCP only');
+  test('cannot use a Unix socket', () => {
+    expect(() => apisix(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('a Unix socket');
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Envoy, and Istio, which is made of Envoys: replayed. A real Envoy, which the tests install, is in
- * test/outside/envoy.test.ts.
+ * Emulations of Envoy and of Istio, whose gateway is an Envoy. test/outside/envoy.test.ts installs a
+ * real Envoy.
  */
 
 import { describe, expect, test } from 'vitest';
@@ -38,9 +38,9 @@ describe.each([
     statusWithoutWeir: 429,
   });
 
-  test('weir is asked with the method and the path of the client, and without a body', () => {
-    const replay = emulateEnvoy(configured(print(setupOf({}, weirAt(7_071)))));
-    const asked = replay.checkRequest({
+  test('a check has the method and the path of the client, and no body', () => {
+    const emulator = emulateEnvoy(configured(print(setupOf({}, weirAt(7_071)))));
+    const check = emulator.checkRequest({
       method: 'PUT',
       target: '/a//b/../c%2F?d=/e',
       headers: [
@@ -50,7 +50,7 @@ describe.each([
         ['X-Forwarded-For', '192.0.2.67'],
       ],
     });
-    expect(asked.toString().split('\r\n')).toEqual([
+    expect(check.toString().split('\r\n')).toEqual([
       'PUT /v1/check/login/a//b/../c%2F?d=/e HTTP/1.1',
       'host: shop.example',
       'content-length: 0',
@@ -62,12 +62,12 @@ describe.each([
     ]);
   });
 
-  test('a 5xx is a failure, whose words are lost; all else but a 200 refuses', async () => {
-    const statuses = (answer: string) =>
-      withFakeWeir(answer, async (port) => {
+  test('a 5xx is a failure; every other status except 200 denies the request', async () => {
+    const statuses = (response: string) =>
+      withFakeWeir(response, async (port) => {
         const outcomes = (['allow', 'deny'] as const).map(async (onError) => {
-          const replay = emulateEnvoy(configured(print(setupOf({ onError }, weirAt(port)))));
-          return (await replay.send({})).status;
+          const emulator = emulateEnvoy(configured(print(setupOf({ onError }, weirAt(port)))));
+          return (await emulator.send({})).status;
         });
         return Promise.all(outcomes);
       });
@@ -82,21 +82,21 @@ describe('the configuration of Envoy', () => {
   const clusters = (weir: GatewaySetup['weir']) =>
     parse(envoy(setupOf({}, weir))).static_resources.clusters;
 
-  test('keeps connections to weir for less than weir does', () => {
+  test('closes idle connections before weir does', () => {
     const [weir] = clusters(weirAt(7_071));
     const [options] = Object.values<Record<string, unknown>>(weir.typed_extension_protocol_options);
     expect(options.common_http_protocol_options).toEqual({ idle_timeout: '5s' });
     expect([weir.connect_timeout, weir.type]).toEqual(['2s', 'STATIC']);
   });
 
-  test('has a flood wait for a connection, and takes no waiting request for a failure', () => {
+  test('queues a flood for a connection, and counts no queued request as a failure', () => {
     const [weir] = clusters(weirAt(7_071));
     expect(weir.circuit_breakers.thresholds).toEqual([
       { max_connections: 1_024, max_pending_requests: 100_000, max_requests: 100_000 },
     ]);
   });
 
-  test('reaches weir by its address, its name or its Unix socket', () => {
+  test('connects to weir by address, host name or Unix socket', () => {
     const endpoint = (weir: GatewaySetup['weir']) => {
       const [{ type, load_assignment }] = clusters(weir);
       return [type, load_assignment.endpoints[0].lb_endpoints[0].endpoint.address];
@@ -116,7 +116,7 @@ describe('the configuration of Envoy', () => {
     ]);
   });
 
-  test('believes as many proxies as the policy, and takes only what the policy reads', () => {
+  test('trusts as many proxies as the policy, and sends only the headers that the policy reads', () => {
     const printed = (part: Partial<Policy>) => {
       const { static_resources } = parse(envoy(setupOf(part, weirAt(7_071))));
       const manager = static_resources.listeners[0].filter_chains[0].filters[0].typed_config;
@@ -126,21 +126,21 @@ describe('the configuration of Envoy', () => {
     };
     expect(printed({ trustedHops: 3 }).hops).toBe(2);
     expect(printed({}).upgrades).toEqual([{ upgrade_type: 'websocket' }]);
-    // Which an application may take for the one that identifies.
+    // An application may read such a header as the identifying one.
     const dropped = (...identify: string[]) => printed({ identify }).underscores;
     expect(dropped('header:X-Api-Key')).toBe('DROP_HEADER');
     expect(dropped('header:X-Api-Key', 'header:api_key')).toBeUndefined();
     expect(dropped('cookie:id', 'header:authorization')).toBeUndefined();
-    // An empty list is no valid one.
+    // Envoy rejects an empty list.
     expect(printed({ identify: ['method', 'path'] }).filter).not.toHaveProperty('allowed_headers');
-    const own = printed({ identify: ['header:Authorization'] }).filter;
-    expect(own.allowed_headers).toEqual({ patterns: [{ exact: 'authorization' }] });
-    expect(own).not.toHaveProperty('disallowed_headers');
+    const { filter } = printed({ identify: ['header:Authorization'] });
+    expect(filter.allowed_headers).toEqual({ patterns: [{ exact: 'authorization' }] });
+    expect(filter).not.toHaveProperty('disallowed_headers');
   });
 });
 
 describe('the configuration of Istio', () => {
-  test('says where weir is, how long connections are kept, and who asks', () => {
+  test('has the address of weir, the idle timeout, and the gateway that checks', () => {
     const text = istio(setupOf({}, { host: 'weir.default.svc', port: 7_071, needsKey: false }));
     expect(text.match(/^kind: .*/gm)).toEqual([
       'kind: IstioOperator',
@@ -150,13 +150,13 @@ describe('the configuration of Istio', () => {
     ]);
     expect(text).toContain('resolution: DNS\n');
     expect(text).toContain('idleTimeout: 5s\n');
-    // Without a bound for those that wait Istio sets none, where Envoy itself has one.
+    // Without this setting Istio does not bound the queue; Envoy itself has a default bound.
     expect(text).toContain('maxConnections: 1024\n');
     expect(text).not.toMatch(/http1MaxPendingRequests: /);
     expect(text).toContain('action: CUSTOM\n');
   });
 
-  test('has no way to a Unix socket', () => {
-    expect(() => istio(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('over TCP only');
+  test('cannot use a Unix socket', () => {
+    expect(() => istio(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('a Unix socket');
   });
 });

@@ -1,4 +1,4 @@
-/** HAProxy on the configuration and the Lua file that weir prints for it. */
+/** HAProxy with the configuration and the Lua file that weir prints for it. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,15 +25,15 @@ import {
 import { realHaproxy } from '../support/real-gateways.ts';
 import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 
-/** What goes with a body, and the API of weir. */
-const NOT_SAID = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
+/** Removes the headers that requests of these tests have by default. */
+const NO_BODY_HEADERS = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
 
 interface HaproxySetup {
   text: string;
   lua: string;
   port: number;
   key?: string;
-  /** One that it takes the place of. */
+  /** The process that this one replaces. */
   before?: Gateway;
 }
 
@@ -68,32 +68,32 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       for (const stop of stops.splice(0)) await stop();
     });
 
-    /** What is printed for each of these policies, which are in force. */
+    /** Starts weir with the policies. @returns the printed configuration of each */
     async function printedFor(policies: Record<string, object>): Promise<HaproxySetup[]> {
       const directory = temporaryDirectory();
       stops.push(() => removeDirectory(directory));
       const config = join(directory, 'weir.json');
       writeFileSync(config, JSON.stringify({ policies }));
-      const at = await freePort();
-      await own.start({ args: ['--config', config, '--gateway-port', String(at)] });
+      const gatewayPort = await freePort();
+      await own.start({ args: ['--config', config, '--gateway-port', String(gatewayPort)] });
       application = await startApplication();
       stops.push(application.stop);
       const upstream = { host: '127.0.0.1', port: application.port };
-      const weir = { host: '127.0.0.1', port: at, needsKey: false };
+      const weir = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
       const printed: HaproxySetup[] = [];
       for (const policy of readPolicies(policies)) {
         const port = await freePort();
-        // Beside it is the port of the section through which weir is asked.
+        // Reserves the next port, which the section for checks uses.
         await freePort();
         const text = haproxy({ policy, weir, listenPort: port, upstream });
-        // Of its own no more is in there than the policy.
+        // weir.lua does not depend on the listen port.
         const lua = haproxyLua({ policy, weir, listenPort: 8_080, upstream });
         printed.push({ text, lua, port });
       }
       return printed;
     }
 
-    test('nobody else is believed than weir', async () => {
+    test('a response of another server is not a decision', async () => {
       const [{ text, ...printed }] = await printedFor({
         limited: { gateway: 'haproxy', limit: 2, duration: LONGEST_WINDOW_MS, onError: 'deny' },
       });
@@ -108,65 +108,65 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       expect(gateway.output()).toContain('weir answered 200');
     });
 
-    const twice = { gateway: 'haproxy', limit: 2, duration: LONGEST_WINDOW_MS };
-    const left = ({ headers }: ParsedResponse) => /;r=(\d+)/.exec(headers.ratelimit)?.[1];
+    const policy = { gateway: 'haproxy', limit: 2, duration: LONGEST_WINDOW_MS };
+    const remaining = ({ headers }: ParsedResponse) => /;r=(\d+)/.exec(headers.ratelimit)?.[1];
 
-    test('nobody gets around the limit by sending more than HAProxy can ask with, or twice', async () => {
+    test('an oversized, invalid or repeated identity does not bypass the limit', async () => {
       const [keys, sessions, behind] = await printedFor({
-        keys: { ...twice, identify: ['header:x-api-key', 'header:x-user', 'path'] },
-        sessions: { ...twice, identify: 'cookie:session' },
-        behind: { ...twice, trustedHops: 2 },
+        keys: { ...policy, identify: ['header:x-api-key', 'header:x-user', 'path'] },
+        sessions: { ...policy, identify: 'cookie:session' },
+        behind: { ...policy, trustedHops: 2 },
       });
       for (const printed of [keys, sessions, behind]) stops.push((await start(printed)).stop);
-      /** With as much as HAProxy takes: it answers a head of more with a 400. */
-      const askMost = async (printed: HaproxySetup, parts: (much: string) => RequestParts) => {
+      /** Sends the longest text that HAProxy accepts: it responds to a larger head with a 400. */
+      const sendLongest = async (printed: HaproxySetup, parts: (long: string) => RequestParts) => {
         for (let bytes = 16_000; ; bytes -= 20) {
-          const answer = await sendThrough(printed.port, parts('x'.repeat(bytes)));
-          if (answer.status !== 400) return answer;
+          const response = await sendThrough(printed.port, parts('x'.repeat(bytes)));
+          if (response.status !== 400) return response;
         }
       };
-      const askStrangely = async ({ port }: HaproxySetup, name: string, value: string) => {
-        const headers = { ...NOT_SAID, [name]: value };
-        const [answer] = await exchange(port, [requestBytes({ method: 'GET', headers })]);
-        return answer;
+      const sendRaw = async ({ port }: HaproxySetup, name: string, value: string) => {
+        const headers = { ...NO_BODY_HEADERS, [name]: value };
+        const [response] = await exchange(port, [requestBytes({ method: 'GET', headers })]);
+        return response;
       };
-      const behindMuch = (much: string) => ({
-        headers: { 'X-Forwarded-For': `${much}, 192.0.2.1`, 'X-Weir-Key': 'a-key-of-the-client' },
+      const longChain = (long: string) => ({
+        headers: { 'X-Forwarded-For': `${long}, 192.0.2.1`, 'X-Weir-Key': 'a-key-of-the-client' },
       });
-      const answers = [
-        await askMost(keys, (much) => ({ headers: { 'X-User': 'one', 'X-Api-Key': much } })),
-        await askMost(keys, (much) => ({ path: `/${much}`, headers: { 'X-User': 'one' } })),
-        await askMost(keys, (much) => ({ headers: { 'X-User': much } })),
-        await askMost(sessions, (much) => ({ headers: { Cookie: `session=${much}` } })),
-        // Somebody in particular, who has written much in front of what is believed.
-        await askMost(behind, behindMuch),
+      const responses = [
+        await sendLongest(keys, (long) => ({ headers: { 'X-User': 'one', 'X-Api-Key': long } })),
+        await sendLongest(keys, (long) => ({ path: `/${long}`, headers: { 'X-User': 'one' } })),
+        await sendLongest(keys, (long) => ({ headers: { 'X-User': long } })),
+        await sendLongest(sessions, (long) => ({ headers: { Cookie: `session=${long}` } })),
+        // The trusted address follows a long text.
+        await sendLongest(behind, longChain),
         await sendThrough(behind.port, { headers: { 'X-Forwarded-For': '192.0.2.1' } }),
-        await askMost(behind, behindMuch),
-        // And what weir would not answer at all, and the application with a 400.
-        await askStrangely(behind, 'X-Forwarded-For', '\u0001, 192.0.2.1'),
-        await askStrangely(sessions, 'Cookie', 'session=\u0001'),
-        // Nobody knows which of them the application will believe.
+        await sendLongest(behind, longChain),
+        // weir does not respond to control characters, and the application responds with a 400.
+        await sendRaw(behind, 'X-Forwarded-For', '\u0001, 192.0.2.1'),
+        await sendRaw(sessions, 'Cookie', 'session=\u0001'),
+        // It is unknown which of the two the application reads.
         await sendThrough(sessions.port, { headers: { Cookie: 'session=one; session=two' } }),
       ];
-      expect(answers.map(left)).toEqual(['1', '0', '0', '1', '1', '0', '0', '0', '0', '0']);
-      const statuses = answers.map(({ status }) => status);
+      expect(responses.map(remaining)).toEqual(['1', '0', '0', '1', '1', '0', '0', '0', '0', '0']);
+      const statuses = responses.map(({ status }) => status);
       expect(statuses).toEqual([200, 200, 429, 200, 200, 200, 429, 429, 400, 429]);
-      const keysPassed = application.requests.filter(({ headers }) => headers['x-weir-key']);
-      expect(keysPassed).toEqual([]);
+      const withKey = application.requests.filter(({ headers }) => headers['x-weir-key']);
+      expect(withKey).toEqual([]);
     });
 
-    test('a reload leaves nobody without a limit', async () => {
-      const [printed] = await printedFor({ login: twice });
+    test('the limit applies across a reload', async () => {
+      const [printed] = await printedFor({ login: policy });
       const before = await start(printed);
-      expect(left(await sendThrough(printed.port))).toBe('1');
+      expect(remaining(await sendThrough(printed.port))).toBe('1');
       const after = await start({ ...printed, before });
       stops.push(after.stop);
-      await waitUntil('the one before has ended', () => {
+      await waitUntil('the replaced process has exited', () => {
         return before.child.exitCode !== null || before.child.signalCode !== null;
       });
       expect([before.child.exitCode, before.child.signalCode]).toEqual([0, null]);
       await before.stop();
-      expect(left(await sendThrough(printed.port))).toBe('0');
+      expect(remaining(await sendThrough(printed.port))).toBe('0');
       expect((await sendThrough(printed.port)).status).toBe(429);
     });
   });

@@ -1,4 +1,4 @@
-/** nginx on the configuration that weir prints for it. */
+/** nginx with the configuration that weir prints for it. */
 
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ describe.skipIf(realNginx.isMissing)('nginx', () => {
 const LIMIT = 3;
 
 describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
-  'a 403 of nginx itself, with onError %s,',
+  'a 403 of nginx itself with onError %s',
   (onError) => {
     const directory = temporaryDirectory();
     let application: Application;
@@ -55,7 +55,7 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
         upstream: { host: '127.0.0.1', port: application.port },
       });
       gateway = await realNginx.start(withDenials(printed), listenPort, '');
-      await waitUntil('weir answers in time', async () => {
+      await waitUntil('weir responds within the timeout', async () => {
         return (await get('/', 'first')).headers.ratelimit !== undefined;
       });
     });
@@ -64,14 +64,14 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
       removeDirectory(directory);
     });
 
-    /** Beside the printed location there are others like it, each of which denies in its own way. */
+    /** Adds copies of the printed location that deny requests by other directives. */
     function withDenials(text: string): string {
       const [location] = /^ {4}location \/ \{\n[\s\S]*?^ {4}\}\n/m.exec(text)!;
       const proxied = 'proxy_pass http://application;';
       const files = join(directory, 'root', 'files');
       mkdirSync(files, { recursive: true });
       writeFileSync(join(directory, 'users'), 'user:{PLAIN}secret\n');
-      // The processes of nginx that serve may belong to another user.
+      // The worker processes of nginx may belong to another user.
       chmodSync(directory, 0o755);
       const basic = `auth_basic "b"; auth_basic_user_file ${join(directory, 'users')};`;
       const others = [
@@ -94,11 +94,11 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
     }
 
     test.each([
-      ['by "deny all", before weir is asked', '/denied', LIMIT],
-      ['by "limit_except", before weir is asked', '/reading', LIMIT],
-      ['by "return 403", without weir', '/forbidden', LIMIT],
+      ['by "deny all", before a check', '/denied', LIMIT],
+      ['by "limit_except", before a check', '/reading', LIMIT],
+      ['by "return 403", without a check', '/forbidden', LIMIT],
       ['for a directory, after weir has allowed the request', '/files/', LIMIT - 1],
-    ])('%s, stays a 403', async (_, path, remaining) => {
+    ])('%s stays a 403', async (_, path, remaining) => {
       const { status, headers, body } = await get(path, path);
       expect([status, headers['content-type']]).toEqual([403, 'text/html']);
       expect(body).toContain('403 Forbidden');
@@ -108,7 +108,7 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
       expect(next.ratelimit).toContain(`;r=${remaining - 1};`);
     });
 
-    test('is a 429 only where weir has denied the request', async () => {
+    test('becomes a 429 only if weir has denied the request', async () => {
       await use('used');
       const statuses = async (paths: string[]) => {
         return Promise.all(paths.map(async (path) => [path, (await get(path, 'used')).status]));
@@ -125,14 +125,14 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
       expect(denied.headers['content-type']).toBe('application/problem+json');
     });
 
-    test('by "auth_basic" is a 401 as ever, and weir is asked behind it', async () => {
+    test('becomes a 401 with "auth_basic", and nginx checks with weir only after it', async () => {
       expect((await get('/basic', 'basic')).status).toBe(401);
       const Authorization = `Basic ${btoa('user:secret')}`;
       const { status, headers } = await get('/basic', 'basic', { Authorization });
       expect([status, headers.ratelimit]).toEqual([200, expect.stringContaining(';r=2;')]);
     });
 
-    test('and a 500 of nginx itself let nobody in', async () => {
+    test('and a 500 of nginx itself deny the request', async () => {
       const Authorization = `Basic ${btoa('user:secret')}`;
       const before = application.requests.length;
       const { status, headers } = await get('/broken', 'broken', { Authorization });
@@ -140,11 +140,11 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
       expect(application.requests).toHaveLength(before);
     });
 
-    test('with "satisfy any" is one where neither rule allows the request', async () => {
+    test('with "satisfy any" occurs only if neither rule allows the request', async () => {
       expect((await get('/any', 'any')).status).toBe(200);
     });
 
-    test('while weir is stopped is a 429 only where onError denies the request', async () => {
+    test('while weir is stopped becomes a 429 only if onError denies the request', async () => {
       await weir.stop();
       const expected = onError === 'deny' ? 429 : 403;
       const { status, headers } = await get('/files/', 'stopped');

@@ -1,4 +1,4 @@
-/** Applications in express and fastify with the modules that weir prints for them. */
+/** Applications with express and fastify, and the modules that weir prints for them. */
 
 import { describe } from 'vitest';
 import { defineGatewayTests } from '../support/gateway-cases.ts';

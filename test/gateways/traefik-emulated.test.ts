@@ -1,4 +1,4 @@
-/** Traefik, as it was and as it has become: replayed, for it is not installed. */
+/** Traefik 3.0 and 3.7, which are not installed: an emulation reads the printed configuration. */
 
 import { describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
@@ -21,7 +21,7 @@ const setupOf = (
 });
 const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
 
-/** With everything that a client sends, as Traefik does where it is not told what to send. */
+/** Removes the list of headers, without which Traefik sends weir all headers of the client. */
 function withAllHeaders(text: string): string {
   const configuration = parse(text);
   delete configuration.http.middlewares.weir.forwardAuth.authRequestHeaders;
@@ -38,9 +38,9 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
     statusWithoutWeir: 500,
   });
 
-  test('weir is asked with a GET and the headers in order', () => {
+  test('a check is a GET with the expected headers', () => {
     const text = traefik(setupOf({ identify: ['header:x-api-key'] }, weirAt(7_071)));
-    const asked = emulateTraefik(text, {}, version).checkRequest({
+    const check = emulateTraefik(text, {}, version).checkRequest({
       method: 'POST',
       target: '/a//b?c',
       headers: [
@@ -51,7 +51,7 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
         ['X-API-KEY', 'one'],
       ],
     });
-    expect(asked.toString().split('\r\n')).toEqual([
+    expect(check.toString().split('\r\n')).toEqual([
       'GET /v1/check/login HTTP/1.1',
       'Host: 127.0.0.1:7071',
       'User-Agent: Go-http-client/1.1',
@@ -68,10 +68,10 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
     ]);
   });
 
-  describe('that sends everything', () => {
+  describe('that sends all headers', () => {
     const weir = useWeir('traefik', { all: { identify: ['ip', 'method', 'cookie:session'] } });
 
-    test('weir reads what the policy says, and not the Authorization of the end user', async () => {
+    test('weir reads only what the policy names, not the Authorization of the client', async () => {
       const printed = traefik({
         ...setupOf({}, weirAt(weir.port)),
         policy: weir.policies.get('all')!,
@@ -99,21 +99,21 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
   });
 });
 
-test('Traefik passes whatever weir answers on, and 2xx to the application', async () => {
-  const seen = (answer: string) =>
-    withFakeWeir(answer, (port) => emulateTraefik(traefik(setupOf({}, weirAt(port)))).send({}));
-  const down = await seen('503 Down\r\nContent-Length: 4\r\nConnection: x\r\nA: b\r\n\r\ndown');
+test('Traefik forwards a request after a 2xx, and returns any other response to the client', async () => {
+  const send = (response: string) =>
+    withFakeWeir(response, (port) => emulateTraefik(traefik(setupOf({}, weirAt(port)))).send({}));
+  const down = await send('503 Down\r\nContent-Length: 4\r\nConnection: x\r\nA: b\r\n\r\ndown');
   expect(down).toMatchObject({ status: 503, headers: { a: 'b' }, body: 'down' });
   expect(down.headers).not.toHaveProperty('connection');
-  expect((await seen('204 No Content\r\n\r\n')).status).toBe(200);
+  expect((await send('204 No Content\r\n\r\n')).status).toBe(200);
 });
 
-test('the configuration of Traefik never sends a client’s headers unasked', () => {
+test('the configuration of Traefik sends only the headers that the policy reads', () => {
   const sent = (...identify: string[]) => {
     const { http } = parse(traefik(setupOf({ identify }, weirAt(7_071))));
     return http.middlewares.weir.forwardAuth.authRequestHeaders;
   };
-  // An empty list would be all of them.
+  // An empty list would mean all headers.
   expect(sent('ip')).toEqual(['x-forwarded-for']);
   expect(sent('method', 'path')).toEqual(['x-forwarded-for']);
   expect(sent('header:x-api-key', 'cookie:session')).toEqual([
@@ -123,9 +123,9 @@ test('the configuration of Traefik never sends a client’s headers unasked', ()
   ]);
 });
 
-test('the configuration of Traefik says what it cannot do, and has no way to a Unix socket', () => {
+test('the configuration of Traefik names its limits, and cannot use a Unix socket', () => {
   expect(traefik(setupOf({}, weirAt(7_071)))).toContain(
     'onError is allow, which Traefik cannot do',
   );
-  expect(() => traefik(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('over TCP only');
+  expect(() => traefik(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('a Unix socket');
 });

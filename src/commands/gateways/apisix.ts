@@ -1,4 +1,4 @@
-/** The configuration of APISIX for a policy: the routes of its standalone mode. */
+/** Prints the configuration of APISIX for a policy: the routes of its standalone mode. */
 
 import type { Policy } from '../../policies/policy.ts';
 import {
@@ -12,13 +12,13 @@ import {
 } from './common.ts';
 import { type GatewaySetup, TIMEOUT_MS } from './setup.ts';
 
-/** @throws StartError where weir is on a Unix socket */
+/** @throws StartError if weir listens for gateways on a Unix socket only */
 export function apisix({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   if ('socket' in weir) throw tcpOnlyError('APISIX');
   const trusted = policy.trustedHops > 1 ? ', trusted_addresses: [<proxies in front>]' : '';
   const envs = weir.needsKey ? '\n#   nginx_config: { envs: [WEIR_KEY] }' : '';
   return `# Policy ${policy.namespace} of weir for APISIX 3.14 or later.
-# This is conf/apisix.yaml of its standalone mode, for which conf/config.yaml has
+# This is conf/apisix.yaml of the standalone mode. conf/config.yaml must contain
 #   apisix: { node_listen: ${listenPort}${trusted} }
 #   deployment: { role: data_plane, role_data_plane: { config_provider: yaml } }${envs}
 routes:
@@ -27,30 +27,30 @@ routes:
     plugins:${joinRepeatedHeaders(policy)}
       proxy-rewrite:
         headers:
-          # A client's own goes nowhere.
+          # Only weir reads this header: remove a client's.
           remove:
             - X-Weir-Key
       forward-auth:
         uri: ${JSON.stringify(httpUrl(weir.host, weir.port, checkPath(policy)))}
-        # Without the client's body. APISIX sets X-Forwarded-For to the address of the connection,
-        # X-Forwarded-Method and X-Forwarded-Uri, whatever the client's own say.
+        # GET sends no body. APISIX sets X-Forwarded-For to the address of the connection and
+        # replaces the client's X-Forwarded-Method and X-Forwarded-Uri.
         request_method: GET
 ${requestHeaders(policy)}${extraHeaders(policy, weir.needsKey)}
-        # Of a refusal, whose body is passed on.
+        # Headers of a denial. APISIX also forwards its body to the client.
         client_headers:
 ${yamlList(denialHeaders(policy), 10)}
-        # Of an admission, to the application, and from there to the client.
+        # Headers of an allowed request. response-rewrite below copies them to the client.
         upstream_headers:
 ${yamlList(quotaHeaders(policy), 10)}
 ${failureMode(policy)}
-        # Longer than a flood delays an answer on a busy machine.
+        # In milliseconds. A flood delays responses on a busy machine by less.
         timeout: ${TIMEOUT_MS}
-        # weir closes an idle connection after 10 s, and must not be the first to.
+        # weir closes an idle connection after 10 s; APISIX must close it earlier.
         keepalive: true
         keepalive_timeout: 5000
         keepalive_pool: 64
       response-rewrite:
-        # What the application has answered, and weir was asked before.
+        # Only for responses of the application to requests that weir has decided.
         vars:
           - ["upstream_status", "~~", "."]
           - ["http_ratelimit", "~~", "."]
@@ -67,7 +67,7 @@ ${quotaHeaders(policy)
 `;
 }
 
-/** forward-auth asks by the first of repeated headers; the application would get all of them. */
+/** forward-auth sends the first of repeated headers; the application would receive all of them. */
 function joinRepeatedHeaders(policy: Policy): string {
   const names = identifyingHeaders(policy).map((name) => JSON.stringify(name));
   if (names.length === 0) return '';
@@ -79,9 +79,9 @@ function joinRepeatedHeaders(policy: Policy): string {
             return function(conf, ctx)
               local request = require("apisix.core").request
               local headers, err = ngx.req.get_headers()
-              -- Of more than 100 headers neither this function nor forward-auth sees the others.
+              -- APISIX reads at most 100 headers, so weir would not see the others.
               if err == "truncated" then return 431 end
-              -- Of repeated headers the application gets the very one by which weir counts.
+              -- Of a repeated header, send the application only the line that weir counts.
               for _, name in ipairs({${names.join(', ')}}) do
                 local value = headers[name]
                 if type(value) == "table" then request.set_header(ctx, name, value[1]) end
@@ -91,9 +91,9 @@ function joinRepeatedHeaders(policy: Policy): string {
 
 function requestHeaders(policy: Policy): string {
   const names = identifyingHeaders(policy);
-  const others = "        # Of the client's headers no others reach weir.";
-  if (names.length === 0) return others;
-  return `${others}
+  const comment = '        # APISIX sends no other header of the client to weir.';
+  if (names.length === 0) return comment;
+  return `${comment}
         request_headers:
 ${yamlList(names, 10)}`;
 }
@@ -102,12 +102,12 @@ function extraHeaders(policy: Policy, needsKey: boolean): string {
   const lines = [];
   if (policy.trustedHops > 1) {
     lines.push(
-      '# What the proxies in front have put there, and the address of the connection.',
+      '# The value from the proxies in front, with the address of the connection appended.',
       'X-Forwarded-For: "$proxy_add_x_forwarded_for"',
     );
   }
   if (needsKey) {
-    lines.push('# From the environment of APISIX, put in when it reads this file.');
+    lines.push('# APISIX replaces this from its environment when it reads the file.');
     lines.push(`X-Weir-Key: "\${{WEIR_KEY}}"`);
   }
   if (lines.length === 0) return '';
@@ -120,7 +120,7 @@ function failureMode({ onError }: Policy): string {
   const status = `
         status_on_error: 429`;
   return `\
-        # While weir is stopped or late. What else but a 2xx weir answers is passed on, such as the
-        # 401 for a wrong key.
+        # Applies if weir is stopped or does not respond in time. APISIX returns every other
+        # response of weir that is not a 2xx to the client, for example the 401 for a wrong key.
         allow_degradation: ${onError === 'allow'}${onError === 'allow' ? '' : status}`;
 }

@@ -1,37 +1,43 @@
 /**
- * Caddy 2.6 and later. What `forward_auth` is short for, written out, so that a 200 admits, a 429
- * is passed on as it is, and any other answer is an error like none at all: it is logged, and
- * `handle_errors` ends it as the policy says. Errors of the application come there too, and are
- * told apart by a variable that only an admission sets.
+ * Prints a Caddyfile for Caddy 2.6 or later. It spells out the directive `forward_auth`: a 200
+ * allows, a 429 goes to the client unchanged, and any other response is an error, like no response.
+ * Caddy logs the error, and `handle_errors` applies `onError`. Errors of the application reach
+ * `handle_errors` too; a variable that only an allowed request has tells them apart.
  */
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { dropsUnderscores, identifyingHeaders, identifyingNames, quotaHeaders } from './common.ts';
+import {
+  dropsUnderscores,
+  identifyingHeaders,
+  identifyingNames,
+  indentLines,
+  quotaHeaders,
+} from './common.ts';
 import { CONNECTIONS_MAX, type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
-/** Secrets of the client, and what is long: not for weir, unless its policy looks at one. */
+/** Secret or long headers of the client. weir receives one only if the policy reads it. */
 const REMOVED_HEADERS = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
 
 export function caddy({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   const application = `${upstream.host}:${upstream.port}`;
-  const failing = failureLines(policy, application);
+  const onFailure = failureLines(policy, application);
   const forwarding = applicationProxyLines(application, [
     ...removedQuotaHeaderLines(policy),
     ...trustedProxyLines(policy),
   ]);
   return `\
-# Caddy 2.6 or later, which asks weir about each request by the policy of ${policy.namespace}.
+# For Caddy 2.6 or later: checks each request with the policy ${policy.namespace} of weir.
 # To try it: caddy run --config <this file> --adapter caddyfile
 {
 	admin off
-	# Plain HTTP. Leave this out, and put a host name in place of the port, to serve HTTPS.
+	# Plain HTTP. To serve HTTPS, remove this line and replace the port below by a host name.
 	auto_https off
 	servers {
-		# Weir reads heads of 32 KiB.
+		# weir accepts request heads of up to 32 KiB.
 		max_header_size 24KB
 	}
-	# What handle_errors has dealt with is said at this level only: that weir failed, and how.
+	# Caddy logs errors that handle_errors handles, such as failures of weir, at this level only.
 	log weir {
 		include http.log.error
 		level DEBUG
@@ -39,66 +45,66 @@ export function caddy({ policy, weir, listenPort, upstream }: GatewaySetup): str
 }
 
 :${listenPort} {
-	# A client has no say in what is for weir.
+	# Only weir reads this header: remove a client's.
 	request_header -X-Weir-Key
-	# To WebSocket only: by another protocol a client could ask past weir.
+	# Allow upgrades to WebSocket only: over another protocol a client could bypass weir.
 	@websocket header_regexp Upgrade (?i)^websocket$
 	@otherwise not header_regexp Upgrade (?i)^websocket$
 	request_header @websocket Upgrade websocket
-	request_header @otherwise -Upgrade${block(1, joinRepeatedHeaders(policy))}
+	request_header @otherwise -Upgrade${indentLines('\t', joinRepeatedHeaders(policy))}
 
 	@connect method CONNECT
-	# Of any other target Caddy would ask weir as it came, and not for the policy.
+	# Caddy would send any other request target to weir instead of the path of the policy.
 	@target not expression \`{http.request.uri}.startsWith("/") || {http.request.uri} == "*"\`
 
 	route {
 		respond @connect 405
 		respond @target 400
-		${checkLines(policy, weir).join('\n\t\t')}${block(2, forwarding)}
+		${checkLines(policy, weir).join('\n\t\t')}${indentLines('\t\t', forwarding)}
 	}
 
 	handle_errors {
-		# Weir is not there, or too slow, or did not say what it should. An error of the
-		# application is none of these: it comes when weir has admitted.${block(2, failing)}
+		# weir is stopped, late, or sent an unexpected response. An error of the application is
+		# not matched: it occurs only after weir has allowed the request.${indentLines('\t\t', onFailure)}
 	}
 }
 `;
 }
 
 const KEEPALIVE_LINES = [
-  '# Shorter than the 10 s after which weir closes a connection that is not used.',
+  '# Shorter than the 10 s after which weir closes an idle connection.',
   'keepalive 5s',
   `keepalive_idle_conns_per_host ${CONNECTIONS_MAX}`,
-  "# A flood waits for one of these connections, and that time does not count as weir's.",
+  '# A flood queues for these connections; the timeouts above exclude that wait.',
   `max_conns_per_host ${CONNECTIONS_MAX}`,
 ];
 
-/** What asks weir, and asks once more where it was the application that has answered. */
+/** Checks with weir, and repeats a check that Caddy has sent to the application by mistake. */
 function checkLines(policy: Policy, weir: WeirAddress): string[] {
-  const again = reverseProxyLines(policy, weir, ['keepalive off'], INVALID_RESPONSE_LINES);
+  const retry = reverseProxyLines(policy, weir, ['keepalive off'], INVALID_RESPONSE_LINES);
   return reverseProxyLines(policy, weir, KEEPALIVE_LINES, [
-    '# A busy Caddy (2.6, and many later) may take a connection to the application for one to',
-    '# weir. A connection that is made for this request alone is one to weir.',
+    '# Under load Caddy 2.6 and many later versions may use a connection to the application',
+    '# for a check. Repeat the check on a new connection, which is always to weir.',
     'handle_response {',
-    ...again.map((line) => `\t${line}`),
+    ...retry.map((line) => `\t${line}`),
     '}',
   ]);
 }
 
 const INVALID_RESPONSE_LINES = [
-  '# Answers that weir should not give: logged as errors.',
+  '# Responses without a decision: Caddy logs an error.',
   '@key status 401 403',
   'handle_response @key {',
-  '\terror "weir answered that it does not take this key" 502',
+  '\terror "weir answered that the key is invalid or lacks the permission limit" 502',
   '}',
   'handle_response {',
-  '\terror "weir answered neither yes nor no, as for a policy that is not there" 502',
+  '\terror "weir answered neither 200 nor 429: is there a policy for this namespace?" 502',
   '}',
 ];
 
 /**
- * @param connections how they are kept
- * @param otherwise what becomes of answers that are no decision
+ * @param connections lines that configure connections to weir
+ * @param otherwise lines that handle responses without a decision
  */
 function reverseProxyLines(
   policy: Policy,
@@ -120,29 +126,28 @@ function reverseProxyLines(
       ...connections.map((line) => `\t${line}`),
       '\tcompression off',
       '}',
-      "# Weir's answers have the policy's name here, and no other is one.",
-      '@admitted {',
+      "# Every response of weir has the policy's name in this header.",
+      '@allowed {',
       '\tstatus 200',
       `\theader RateLimit-Policy \`"${policy.namespace}*\``,
       '}',
-      'handle_response @admitted {',
-      '\tvars weir admitted',
-      '\t# For the client.',
+      'handle_response @allowed {',
+      '\tvars weir allowed',
       '\tcopy_response_headers {',
       `\t\tinclude ${quotaHeaders(policy).join(' ')}`,
       '\t}',
       '}',
-      "# Weir's own answer, with Retry-After.",
-      '@refused {',
+      "# The client receives weir's response, with Retry-After.",
+      '@denied {',
       '\tstatus 429',
       `\theader RateLimit-Policy \`"${policy.namespace}*\``,
       '}',
-      'handle_response @refused {',
+      'handle_response @denied {',
       '\tcopy_response',
       '}',
-      "# A head that weir does not take is the client's own doing, and lets nobody in.",
-      '@head status 400 413 431 505',
-      'handle_response @head {',
+      '# weir rejected the request head. The client caused that, so onError does not apply.',
+      '@invalid_head status 400 413 431 505',
+      'handle_response @invalid_head {',
       '\trespond 431',
       '}',
       ...otherwise,
@@ -151,60 +156,52 @@ function reverseProxyLines(
   ];
 }
 
-/** What Caddy says where it was still sending a head when weir had answered and closed. */
+/** Matches the error of Caddy if weir responds and closes while Caddy is still sending the head. */
 const CONNECTION_RESET_EXPRESSION =
   '`{http.error.message}.matches("(write|read).*(broken pipe|connection reset)")`';
 
 function failureLines(policy: Policy, application: string): string[] {
   if (policy.onError === 'allow') {
     return [
-      '@unanswered {',
-      '\tnot vars weir admitted',
+      '@weir_failed {',
+      '\tnot vars weir allowed',
       `\tnot expression ${CONNECTION_RESET_EXPRESSION}`,
       '}',
-      '# Weir has cut off a head that it does not take, as above.',
-      '@cut {',
-      '\tnot vars weir admitted',
+      '# weir rejected the request head, as above, and closed the connection early.',
+      '@closed_early {',
+      '\tnot vars weir allowed',
       `\texpression ${CONNECTION_RESET_EXPRESSION}`,
       '}',
-      'respond @cut 431',
-      '# The request goes on, without a limit.',
-      ...applicationProxyLines(`@unanswered ${application}`, trustedProxyLines(policy)),
+      'respond @closed_early 431',
+      '# onError: allow. The request is allowed without a check.',
+      ...applicationProxyLines(`@weir_failed ${application}`, trustedProxyLines(policy)),
     ];
   }
   return [
-    '@unanswered not vars weir admitted',
-    '# The request is refused.',
-    'header @unanswered Retry-After 1',
-    'header @unanswered Cache-Control no-store',
-    'header @unanswered Content-Type application/problem+json',
-    `respond @unanswered \`${reducedCapacity()}\` 429`,
+    '@weir_failed not vars weir allowed',
+    '# onError: deny.',
+    'header @weir_failed Retry-After 1',
+    'header @weir_failed Cache-Control no-store',
+    'header @weir_failed Content-Type application/problem+json',
+    `respond @weir_failed \`${reducedCapacity()}\` 429`,
   ];
 }
 
-/** Lines of their own, behind the one before. */
-function block(indent: number, ...lines: string[][]): string {
-  return lines
-    .flat()
-    .map((line) => `\n${'\t'.repeat(indent)}${line}`)
-    .join('');
-}
-
-/** What a matcher and a placeholder of Caddy take for the name of a header. */
+/** Header names that Caddy accepts in a matcher and in a placeholder. */
 const PLAIN_NAME = /^[a-z0-9][a-z0-9_-]*$/i;
 
-/** Weir joins several lines of one name, of which an application may look at one. */
+/** weir joins repeated headers; an application may read only one of them. */
 function joinRepeatedHeaders(policy: Policy): string[] {
   const names = identifyingNames(policy, 'header').filter((name) => PLAIN_NAME.test(name));
   const lines = names.flatMap((name, i) => [
-    '# The application gets the very one by which weir counts, in one line.',
-    `@by${i} header ${name} *`,
-    `request_header @by${i} ${name} {http.request.header.${name}}`,
+    '# Send the application the same value that weir counts, in one line.',
+    `@identity${i} header ${name} *`,
+    `request_header @identity${i} ${name} {http.request.header.${name}}`,
   ]);
   if (!dropsUnderscores(policy)) return lines;
   return [
     ...lines,
-    '# Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.',
+    '# Some applications read X_Api_Key as X-Api-Key, which weir would not have counted.',
     'request_header -*_*',
   ];
 }
@@ -216,20 +213,20 @@ function applicationProxyLines(to: string, settings: string[]): string[] {
   return [`reverse_proxy ${to} {`, ...settings.map((line) => `\t${line}`), '}'];
 }
 
-/** The application may say how much is left of something else, by the same headers. */
+/** The application may send the same headers for limits of its own. */
 function removedQuotaHeaderLines(policy: Policy): string[] {
   return [
-    '# What weir says takes the place of what the application does.',
+    '# The quota headers of weir replace those of the application.',
     ...quotaHeaders(policy).map((name) => `header_down -${name}`),
   ];
 }
 
-/** What the application is told of proxies before this one, which is all that they have said. */
+/** Lets the application see what the proxies in front have set. */
 function trustedProxyLines({ trustedHops }: Policy): string[] {
   return trustedHops === 1 ? [] : [ALL_TRUSTED];
 }
 
-/** What weir is told of the caller: headers as they came, and what Caddy itself says. */
+/** Headers of the check: those of the client, and those that Caddy itself sets. */
 function identityLines(policy: Policy): string[] {
   const { identify, trustedHops } = policy;
   const lines: string[] = [];
@@ -238,24 +235,26 @@ function identityLines(policy: Policy): string[] {
   }
   if (identify.includes('path')) lines.push('header_up X-Forwarded-Uri {http.request.uri}');
   if (trustedHops > 1) {
-    lines.push(`# The caller is ${trustedHops} from the right in X-Forwarded-For: what proxies`);
-    lines.push('# before this one have said is kept, and who is connected is added.');
+    lines.push(
+      `# The client is number ${trustedHops} from the right in X-Forwarded-For: keep what the`,
+    );
+    lines.push('# proxies in front have set, and append the address of the connection.');
     lines.push(ALL_TRUSTED);
   }
-  const looksAt = identifyingHeaders(policy);
-  const left = REMOVED_HEADERS.filter((name) => {
-    const [start] = name.toLowerCase().split('*');
-    const isOne = (header: string) =>
-      name.endsWith('*') ? header.startsWith(start) : header === start;
-    return !looksAt.some(isOne);
+  const identifying = identifyingHeaders(policy);
+  const removed = REMOVED_HEADERS.filter((name) => {
+    const [prefix] = name.toLowerCase().split('*');
+    const matches = (header: string) =>
+      name.endsWith('*') ? header.startsWith(prefix) : header === prefix;
+    return !identifying.some(matches);
   });
-  return [...lines, ...left.map((name) => `header_up -${name}`)];
+  return [...lines, ...removed.map((name) => `header_up -${name}`)];
 }
 
 function keyLines(weir: WeirAddress): string[] {
   if (!weir.needsKey) return [];
   return [
-    '# From the environment of Caddy: a key of weir that may limit.',
+    '# From the environment of Caddy: a key of weir with the permission limit.',
     'header_up X-Weir-Key {env.WEIR_KEY}',
   ];
 }

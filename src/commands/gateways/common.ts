@@ -1,50 +1,55 @@
 /**
- * What configurations have in common: which headers say who asks, with which ones weir
- * answers, and where it is asked. Names of headers are tokens of RFC 9110, which end no quotes.
+ * Shared by the templates: the headers that identify a client, the headers of weir's responses, and
+ * the path of a check. Header names are tokens of RFC 9110, so they contain no quotes.
  */
 
 import { StartError } from '../../core/errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 
-/** Names of the headers or cookies that identify, as the policy has them. */
+/** Names of the identifying headers or cookies, spelled as in the policy. */
 export function identifyingNames({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
-  const ofKind = identify.filter((part) => part.startsWith(`${kind}:`));
-  return ofKind.map((part) => part.slice(kind.length + 1));
+  const parts = identify.filter((part) => part.startsWith(`${kind}:`));
+  return parts.map((part) => part.slice(kind.length + 1));
 }
 
-/** What who asks is read from in what the client itself sends: not addresses, methods, paths. */
+/** The client's own headers from which weir reads the identifier, in lower case. */
 export function identifyingHeaders(policy: Policy): string[] {
   const names = identifyingNames(policy, 'header').map((name) => name.toLowerCase());
   if (identifyingNames(policy, 'cookie').length > 0) names.push('cookie');
   return [...new Set(names)];
 }
 
+/** The headers that a gateway of the Envoy family sends to weir, in lower case. */
+export function forwardedHeaders(policy: Policy): string[] {
+  const address = policy.identify.includes('ip') ? ['x-forwarded-for'] : [];
+  return [...address, ...identifyingHeaders(policy)];
+}
+
 /**
- * Whether names with a `_` are kept from the application: by CGI and WSGI it would take `X_Api_Key`
- * for the `X-Api-Key` by which it knows who asks, and by which weir has not counted.
+ * Whether to remove headers whose names contain `_`. Applications behind CGI or WSGI read
+ * `X_Api_Key` as `X-Api-Key`, so a client could send an identifier that weir has not counted.
  */
 export function dropsUnderscores(policy: Policy): boolean {
   const names = identifyingHeaders(policy);
   return names.some((name) => name.includes('-')) && !names.some((name) => name.includes('_'));
 }
 
-/** What an admitted client is told as well as a refused one. */
+/** Headers of both decisions. */
 export function quotaHeaders({ legacyHeaders }: Policy): string[] {
   const legacy = ['X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset'];
   return ['RateLimit-Policy', 'RateLimit', ...(legacyHeaders ? legacy : [])];
 }
 
-/** What a refused client is told. */
+/** Headers of a denial. */
 export function denialHeaders(policy: Policy): string[] {
   return [...quotaHeaders(policy), 'Retry-After', 'Cache-Control', 'Content-Type'];
 }
 
-/** Where a policy is asked for. */
 export function checkPath({ namespace }: Policy): string {
   return `/v1/check/${namespace}`;
 }
 
-/** An address of IPv6 stands in brackets only where it stands in a URL. */
+/** A host without the brackets that an IPv6 address has in a URL. */
 export function bareHost(host: string): string {
   return host.replace(/^\[(.*)\]$/, '$1');
 }
@@ -54,12 +59,20 @@ export function httpUrl(host: string, port: number, path = ''): string {
   return `http://${bare.includes(':') ? `[${bare}]` : bare}:${port}${path}`;
 }
 
-/** Where weir is on a Unix socket, which not every gateway has a way to. */
+/** For gateways that cannot connect to a Unix socket. */
 export function tcpOnlyError(gateway: string): StartError {
-  return new StartError(`${gateway} asks over TCP only: give weir a port by WEIR_GATEWAY_PORT`);
+  return new StartError(`${gateway} cannot connect to a Unix socket: set WEIR_GATEWAY_PORT`);
 }
 
-/** Items of a list in YAML, a line each. */
+/** Lines of text after the line before, each indented; empty lines stay empty. */
+export function indentLines(indent: string, ...lines: string[][]): string {
+  return lines
+    .flat()
+    .map((line) => (line === '' ? '\n' : `\n${indent}${line}`))
+    .join('');
+}
+
+/** A YAML list, one item per line. */
 export function yamlList(items: readonly string[], indent: number): string {
   return items.map((item) => `${' '.repeat(indent)}- ${JSON.stringify(item)}`).join('\n');
 }

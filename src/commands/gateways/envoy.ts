@@ -1,4 +1,4 @@
-/** The configuration of Envoy for a policy: a bootstrap file, with all that it takes to run. */
+/** Prints a complete bootstrap file of Envoy for a policy. */
 
 import { isIP } from 'node:net';
 import type { Policy } from '../../policies/policy.ts';
@@ -7,7 +7,7 @@ import {
   checkPath,
   denialHeaders,
   dropsUnderscores,
-  identifyingHeaders,
+  forwardedHeaders,
   quotaHeaders,
 } from './common.ts';
 import {
@@ -20,7 +20,7 @@ import {
 
 const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
 const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
-/** More than can be answered in time: none of them is a failure before its time is over. */
+/** More requests than weir can answer within the timeout: only the timeout fails a request. */
 const PENDING_REQUESTS_MAX = 100_000;
 
 export function envoy({ policy, weir, listenPort, upstream }: GatewaySetup): string {
@@ -37,18 +37,17 @@ static_resources:
               typed_config:
                 "@type": ${FILTERS}.network.http_connection_manager.v3.HttpConnectionManager
                 stat_prefix: clients
-                # The address of the connection is appended to X-Forwarded-For, behind whatever the
-                # client has put there.
+                # Append the address of the connection to the client's X-Forwarded-For.
                 use_remote_address: true
-                # Proxies in front of this one whose X-Forwarded-For is believed.
+                # Number of proxies in front of Envoy whose X-Forwarded-For is trusted.
                 xff_num_trusted_hops: ${policy.trustedHops - 1}
-                # To WebSocket only: by another protocol a client could ask past weir.
+                # Allow upgrades to WebSocket only: another protocol could bypass weir.
                 upgrade_configs:
                   - upgrade_type: websocket
-                # Bounds the requests of one connection: all of them wait for weir.
+                # Bounds the requests of one connection that wait for weir.
                 http2_protocol_options: { max_concurrent_streams: 100 }
 ${dropsUnderscores(policy) ? UNDERSCORES : ''}                route_config:
-                  # A client's own goes nowhere.
+                  # Only weir reads this header: remove a client's.
                   request_headers_to_remove:
                     - x-weir-key
                   # The quota headers of weir replace those of the application.
@@ -71,16 +70,16 @@ ${requestHeaders(policy)}
                         server_uri:
                           uri: http://weir
                           cluster: weir
-                          # The wait for a connection counts as well, and a flood makes it long.
+                          # Includes the wait for a connection, which a flood makes long.
                           timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
-                        # Before the client's own path, as it came; the method is the client's too.
+                        # Envoy appends the path of the client, unchanged, and uses its method.
                         path_prefix: ${JSON.stringify(checkPath(policy))}${keyHeader(weir)}
                         authorization_response:
-                          # Of a refusal, whose body is passed on.
+                          # Headers of a denial. Envoy also forwards its body to the client.
                           allowed_client_headers:
                             patterns:
 ${exactPatterns(denialHeaders(policy), 30)}
-                          # Of an admission, added to what the application answers.
+                          # Headers of an allowed request, added to the application's response.
                           allowed_client_headers_on_success:
                             patterns:
 ${exactPatterns(quotaHeaders(policy), 30)}
@@ -90,8 +89,8 @@ ${exactPatterns(quotaHeaders(policy), 30)}
   clusters:
     - name: weir
       connect_timeout: ${TIMEOUT_MS / 1_000}s
-      # A flood waits for one of these connections. Envoy's own bound of 1024 waiting requests would
-      # make the others failures of weir, which failure_mode_allow lets through.
+      # A flood queues for these connections. By default Envoy fails requests beyond 1024 queued
+      # ones, and failure_mode_allow would allow them.
       circuit_breakers:
         thresholds:
           - max_connections: ${CONNECTIONS_MAX}
@@ -100,7 +99,7 @@ ${exactPatterns(quotaHeaders(policy), 30)}
       typed_extension_protocol_options:
         envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
           "@type": ${UPSTREAMS}.http.v3.HttpProtocolOptions
-          # weir closes an idle connection after 10 s, and must not be the first to.
+          # weir closes an idle connection after 10 s; Envoy must close it earlier.
           common_http_protocol_options: { idle_timeout: 5s }
           explicit_http_config: { http_protocol_options: {} }
 ${endpoint('weir', weir)}
@@ -111,7 +110,7 @@ ${endpoint('application', upstream)}
 }
 
 const UNDERSCORES = `\
-                # Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.
+                # Some applications read X_Api_Key as X-Api-Key, which weir would not have counted.
                 common_http_protocol_options:
                   headers_with_underscores_action: DROP_HEADER
 `;
@@ -121,29 +120,28 @@ function failureMode({ onError }: Policy): string {
                       status_on_error: { code: 429 }`;
   const isOpen = onError === 'allow';
   return `\
-                      # While weir is stopped, late, or answers with a 5xx. Anything else but a 200
-                      # refuses, such as the 401 for a wrong key.
+                      # Applies if weir is stopped, late, or responds with a 5xx. Every other status
+                      # except 200 denies the request, for example the 401 for a wrong key.
                       failure_mode_allow: ${isOpen}${isOpen ? '' : status}`;
 }
 
-/** What of the client's request reaches weir. */
+/** Which headers of the client Envoy sends to weir. */
 function requestHeaders(policy: Policy): string {
-  const names = identifyingHeaders(policy);
-  if (policy.identify.includes('ip')) names.unshift('x-forwarded-for');
+  const names = forwardedHeaders(policy);
   const allowed = `\
-                      # Of the client's headers no others reach weir, but its Host.
+                      # Envoy sends no other header of the client to weir, except Host.
                       allowed_headers:
                         patterns:
 ${exactPatterns(names, 26)}
 `;
-  // Envoy sends it unasked.
+  // Envoy sends Authorization by default.
   const disallowed = `\
                       disallowed_headers:
                         patterns:
 ${exactPatterns(['authorization'], 26)}
 `;
-  const isItself = names.includes('authorization');
-  return `${names.length > 0 ? allowed : ''}${isItself ? '' : disallowed}`.trimEnd();
+  const isIdentifying = names.includes('authorization');
+  return `${names.length > 0 ? allowed : ''}${isIdentifying ? '' : disallowed}`.trimEnd();
 }
 
 function keyHeader(weir: WeirAddress): string {
@@ -160,7 +158,7 @@ function headerList(names: readonly string[], indent: number): string {
   return names.map((name) => `${' '.repeat(indent)}- ${name.toLowerCase()}`).join('\n');
 }
 
-/** Envoy knows headers in lower case. */
+/** Envoy matches header names in lower case. */
 function exactPatterns(names: readonly string[], indent: number): string {
   return names
     .map((name) => `${' '.repeat(indent)}- exact: ${JSON.stringify(name.toLowerCase())}`)

@@ -1,6 +1,6 @@
 /**
- * weir.lua, by which HAProxy asks weir: what identifies the caller goes there, and what weir says
- * is left in variables, for the rules in haproxy.cfg (`haproxy.ts`).
+ * Prints weir.lua, with which HAProxy checks a request. It sends weir what identifies the client,
+ * and stores the response in variables for the rules of haproxy.cfg (`haproxy.ts`).
  */
 
 import { IDENTITY_PART_MAX_CHARACTERS } from '../../core/constants.ts';
@@ -8,12 +8,12 @@ import type { Policy } from '../../policies/policy.ts';
 import { checkPath, identifyingNames, quotaHeaders } from './common.ts';
 import type { GatewaySetup } from './setup.ts';
 
-/** Of all parts together; to ask with much more HAProxy has no room. */
+/** Bound of all parts together. HAProxy's buffer for the check has no room for much more. */
 const IDENTITY_BYTES_MAX = IDENTITY_PART_MAX_CHARACTERS;
-/** Of all that proxies say of addresses; more than enough for as many as are ever believed. */
+/** Bound of X-Forwarded-For: room for the addresses of TRUSTED_HOPS_MAX proxies. */
 const FORWARDED_FOR_BYTES_MAX = 2_048;
 
-/** Where Lua leaves what weir says in a header. */
+/** The variable that holds a header of weir's response. */
 export function variableName(header: string): string {
   return `txn.weir.${header.toLowerCase().replaceAll('-', '_')}`;
 }
@@ -22,80 +22,82 @@ export function haproxyLua(setup: GatewaySetup): string {
   const { policy, weir } = setup;
   const key = weir.needsKey
     ? `
--- The key by which weir knows HAProxy, from its environment.
+-- The API key of HAProxy at weir, from the environment.
 local key = os.getenv("WEIR_KEY")
 if not key then error("WEIR_KEY is not set") end
 `
     : '';
-  const asked = [
+  const lines = [
     ...identityLines(identityFields(policy), oversizedIdentity(policy)),
     ...addressLines(policy),
   ];
-  const text = asked.join('\n');
+  const text = lines.join('\n');
+  const usesRequestHeaders = text.includes('request_headers');
   const helpers = [
     text.includes('IDENTITY_BYTES_MAX') ? LUA_IDENTITY_LIMIT : '',
     text.includes('CONTROL') ? LUA_CONTROL_PATTERN : '',
-    text.includes('lines') ? LUA_ONE_LINE : '',
+    usesRequestHeaders ? LUA_ONE_LINE : '',
     text.includes('cookies(') ? LUA_COOKIES : '',
   ];
-  asked.push(...emptyHeaderLines(policy));
-  if (weir.needsKey) asked.push('asked["x-weir-key"] = {key}');
-  const said = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
+  lines.push(...emptyHeaderLines(policy));
+  if (weir.needsKey) lines.push('check_headers["x-weir-key"] = {key}');
+  const variables = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
     return `  ["${header.toLowerCase()}"] = "${variableName(header)}",`;
   });
   return `\
--- weir.lua, loaded by haproxy.cfg: asks weir whether a request may pass, by what identifies the
--- caller and nothing else of the request.
+-- weir.lua, loaded by haproxy.cfg. It checks a request with weir, and sends weir only what
+-- identifies the client.
 ${key}
 local URL = "http://" .. os.getenv("WEIR_SECTION") .. "${checkPath(policy)}"
--- How this begins in an answer of weir about this policy, and in no other.
+-- The header RateLimit-Policy begins with this text only in responses of weir for this policy.
 local POLICY = '"${policy.namespace}'
 
--- What weir says, and where haproxy.cfg finds it.
-local SAID = {
-${said.join('\n')}
+-- Headers of weir's response, and the variables in which haproxy.cfg reads them.
+local RESPONSE_VARIABLES = {
+${variables.join('\n')}
 }
 ${helpers.join('')}
 core.register_action("weir", {"http-req"}, function(txn)
-${text.includes('lines') ? '  local lines = txn.http:req_get_headers()\n' : ''}  local asked = {}
-${asked.map((line) => `  ${line}`).join('\n')}
-  local answer = core.httpclient():get{
+${usesRequestHeaders ? LUA_REQUEST_HEADERS : ''}  local check_headers = {}
+${lines.map((line) => `  ${line}`).join('\n')}
+  local response = core.httpclient():get{
     url = URL,
-    headers = asked,
+    headers = check_headers,
   }
-  local policy = answer.headers and answer.headers["ratelimit-policy"]
+  local policy = response.headers and response.headers["ratelimit-policy"]
   if not policy or policy[0]:find(POLICY, 1, true) ~= 1 then
-    -- haproxy.cfg says what becomes of the request.
-    core.Warning("weir answered " .. answer.status)
+    -- Without a decision the rules of haproxy.cfg apply onError.
+    core.Warning("weir answered " .. response.status)
     return
   end
-  txn:set_var("txn.weir.status", answer.status)
-  txn:set_var("txn.weir.body", answer.body)
-  for header, variable in pairs(SAID) do
-    local values = answer.headers[header]
+  txn:set_var("txn.weir.status", response.status)
+  txn:set_var("txn.weir.body", response.body)
+  for header, variable in pairs(RESPONSE_VARIABLES) do
+    local values = response.headers[header]
     if values then txn:set_var(variable, values[0]) end
   end
 end)
 `;
 }
 
+const LUA_REQUEST_HEADERS = '  local request_headers = txn.http:req_get_headers()\n';
+
 const LUA_IDENTITY_LIMIT = `
--- What is longer identifies nobody, for weir either, and is not sent: HAProxy fails to ask with
--- much more, and the request would pass uncounted. What is sent in its place tells weir that there
--- was something.
+-- weir accepts no longer identity. HAProxy's check would fail with a much longer one, and onError
+-- would apply. Send a placeholder instead: weir counts it as an invalid identity.
 local IDENTITY_BYTES_MAX = ${IDENTITY_BYTES_MAX}
 local TOO_LONG = ("x"):rep(IDENTITY_BYTES_MAX + 1)
 `;
 
 const LUA_CONTROL_PATTERN = `
--- weir does not answer a head with control characters in it.
+-- weir does not respond to a request head with control characters.
 local CONTROL = "[\\0-\\8\\10-\\31]"
 `;
 
 const LUA_ONE_LINE = `
--- All lines of a header as one, which the application gets as well: it believes what is counted.
-local function one_line(txn, lines, name)
-  local values = lines[name]
+-- Joins repeated headers into one. The application receives the same value that weir counts.
+local function one_line(txn, request_headers, name)
+  local values = request_headers[name]
   if not values or #values == 0 then return values and values[0] end
   local all = values[0]
   for i = 1, #values do all = all .. (name == "cookie" and "; " or ", ") .. values[i] end
@@ -105,34 +107,34 @@ end
 `;
 
 const LUA_COOKIES = `
--- The cookies of these names, and none of the others. Of one that comes twice, weir counts neither.
--- A name begins with no blank: for a run of blanks the pattern would take all the time there is.
-local function cookies(txn, lines, names)
+-- Only the cookies with these names. weir accepts neither of two cookies with the same name.
+-- The pattern matches no blank in a name: a long run of blanks would take quadratic time.
+local function cookies(txn, request_headers, names)
   local found = {}
-  for pair in (one_line(txn, lines, "cookie") or ""):gmatch("[^;]+") do
+  for pair in (one_line(txn, request_headers, "cookie") or ""):gmatch("[^;]+") do
     if names[pair:match("^[^!-~]*([!-<>-~]+)[^!-~]*=")] then found[#found + 1] = pair end
   end
   return #found > 0 and table.concat(found, ";") or nil
 end
 `;
 
-/** A target that is a URL with nothing behind its host is one for the root. */
+/** An absolute URL without a path is a request for the root. */
 const LUA_PATH_FIELD = '["x-forwarded-uri"] = txn.sf:path():match(".+") or "/",';
 
-/** What a client has chosen by itself, and may have made very long. */
+/** The parts of an identity that the client chooses, and whose length it controls. */
 function identityFields(policy: Policy): string[] {
   const headers = identifyingNames(policy, 'header').map((name) => name.toLowerCase());
-  const words = headers.map((name) => `["${name}"] = one_line(txn, lines, "${name}"),`);
+  const fields = headers.map((name) => `["${name}"] = one_line(txn, request_headers, "${name}"),`);
   const names = identifyingNames(policy, 'cookie').map((name) => `["${name}"] = true`);
   if (names.length > 0 && !headers.includes('cookie')) {
-    words.push(`["cookie"] = cookies(txn, lines, {${names.join(', ')}}),`);
+    fields.push(`["cookie"] = cookies(txn, request_headers, {${names.join(', ')}}),`);
   }
-  if (policy.identify.includes('method')) words.push('["x-forwarded-method"] = txn.sf:method(),');
-  if (policy.identify.includes('path')) words.push(LUA_PATH_FIELD);
-  return words;
+  if (policy.identify.includes('method')) fields.push('["x-forwarded-method"] = txn.sf:method(),');
+  if (policy.identify.includes('path')) fields.push(LUA_PATH_FIELD);
+  return fields;
 }
 
-/** Any of those words, with nothing in it that weir takes for an identity. */
+/** One of these fields, with a value that weir rejects as an identity. */
 function oversizedIdentity(policy: Policy): string {
   const [header] = identifyingNames(policy, 'header');
   if (header !== undefined) return `["${header.toLowerCase()}"] = {TOO_LONG}`;
@@ -141,38 +143,38 @@ function oversizedIdentity(policy: Policy): string {
   return `["x-forwarded-${policy.identify.includes('path') ? 'uri' : 'method'}"] = {TOO_LONG}`;
 }
 
-/** What HAProxy's client says of itself where it is told nothing: that would be the caller's. */
+/** Headers that HAProxy's HTTP client would otherwise send with values of its own. */
 function emptyHeaderLines(policy: Policy): string[] {
-  const own = ['user-agent', 'accept'];
+  const defaults = ['user-agent', 'accept'];
   const names = identifyingNames(policy, 'header').map((name) => name.toLowerCase());
-  return own
+  return defaults
     .filter((name) => names.includes(name))
-    .map((name) => `asked["${name}"] = asked["${name}"] or {""}`);
+    .map((name) => `check_headers["${name}"] = check_headers["${name}"] or {""}`);
 }
 
 function identityLines(fields: readonly string[], oversized: string): string[] {
   if (fields.length === 0) return [];
   return [
-    'local words = {',
-    ...fields.map((word) => `  ${word}`),
+    'local identity = {',
+    ...fields.map((field) => `  ${field}`),
     '}',
     'local bytes, is_text = 0, true',
-    'for name, word in pairs(words) do',
-    '  asked[name] = {word}',
-    '  bytes = bytes + #word',
-    '  is_text = is_text and not word:find(CONTROL)',
+    'for name, value in pairs(identity) do',
+    '  check_headers[name] = {value}',
+    '  bytes = bytes + #value',
+    '  is_text = is_text and not value:find(CONTROL)',
     'end',
-    `if bytes > IDENTITY_BYTES_MAX or not is_text then asked = {${oversized}} end`,
+    `if bytes > IDENTITY_BYTES_MAX or not is_text then check_headers = {${oversized}} end`,
   ];
 }
 
 function addressLines({ identify, trustedHops }: Policy): string[] {
   if (!identify.includes('ip')) return [];
-  if (trustedHops === 1) return ['asked["x-forwarded-for"] = {txn.sf:src()}'];
+  if (trustedHops === 1) return ['check_headers["x-forwarded-for"] = {txn.sf:src()}'];
   return [
-    '-- The address is at the end: nothing that is written in front of it takes it away.',
-    'local chain = one_line(txn, lines, "x-forwarded-for")',
+    '-- Keep the end, which has the trusted addresses: a client controls the length of the rest.',
+    'local chain = one_line(txn, request_headers, "x-forwarded-for")',
     `chain = chain:sub(-${FORWARDED_FOR_BYTES_MAX})`,
-    'asked["x-forwarded-for"] = {(chain:gsub(CONTROL, "_"))}',
+    'check_headers["x-forwarded-for"] = {(chain:gsub(CONTROL, "_"))}',
   ];
 }

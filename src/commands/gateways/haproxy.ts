@@ -1,8 +1,8 @@
 /**
- * haproxy.cfg, which loads weir.lua (`haproxy-lua.ts`). HAProxy asks weir by its own HTTP client,
- * through a section of its own: by itself the client asks up to four times where no answer comes,
- * which may count four times, and tries for seconds where nobody listens. What becomes of a request
- * where weir fails is said by the rules in haproxy.cfg.
+ * Prints haproxy.cfg, which loads weir.lua (`haproxy-lua.ts`). Lua sends checks through a proxy
+ * section of HAProxy: used directly, HAProxy's HTTP client sends a check up to four times if no
+ * response comes, which may count four times, and retries for seconds if weir is stopped. The rules
+ * of haproxy.cfg apply onError.
  */
 
 import type { Policy } from '../../policies/policy.ts';
@@ -11,36 +11,36 @@ import { bareHost, checkPath, dropsUnderscores, quotaHeaders } from './common.ts
 import { variableName } from './haproxy-lua.ts';
 import { CONNECTIONS_MAX, type GatewaySetup, QUEUE_TIMEOUT_MS, TIMEOUT_MS } from './setup.ts';
 
+const PORT_MAX = 65_535;
+
 /**
- * Where the section is through which Lua reaches weir: on a port, for with an abstract socket
- * HAProxy 2.6 breaks down in a reload, and a path would have to be there after a chroot.
+ * The address of the section through which Lua reaches weir, on a port next to `listenPort`. With
+ * an abstract socket a reload of HAProxy 2.6 fails; a path would have to exist inside a chroot.
  */
 function sectionAddress({ listenPort, weir, upstream }: GatewaySetup): string {
-  const taken = [upstream.port, 'port' in weir ? weir.port : 0];
-  const near = [1, 2, 3, -1, -2, -3].map((away) => listenPort + away);
-  const port = near.find((port) => port > 0 && port <= PORT_MAX && !taken.includes(port));
+  const usedPorts = [upstream.port, 'port' in weir ? weir.port : 0];
+  const candidates = [1, 2, 3, -1, -2, -3].map((offset) => listenPort + offset);
+  const port = candidates.find((port) => port > 0 && port <= PORT_MAX && !usedPorts.includes(port));
   return `127.0.0.1:${port}`;
 }
-
-const PORT_MAX = 65_535;
 
 export function haproxy(setup: GatewaySetup): string {
   const { policy, weir, listenPort, upstream } = setup;
   const server = 'socket' in weir ? `unix@${escapeWord(weir.socket)}` : endpoint(weir);
   return `\
-# haproxy.cfg: HAProxy 2.5 or later, which asks weir about each request by the policy of
-# ${policy.namespace}. With it goes weir.lua:
+# haproxy.cfg for HAProxy 2.5 or later: checks each request with the policy ${policy.namespace} of
+# weir. It needs weir.lua:
 #   weir gateway haproxy --namespace ${policy.namespace} --lua > weir.lua
-# To try it: haproxy -f haproxy.cfg, where both are.
+# To try it, in the directory of both files: haproxy -f haproxy.cfg
 
 global
-  # Those of clients, and as many to weir, which must never wait for a client to go. It takes 16 300
-  # descriptors (ulimit -n), without which HAProxy does not start.
+  # Connections of clients, and as many to weir, so that a check never waits for a client. HAProxy
+  # needs 16 300 descriptors (ulimit -n) for them and does not start with fewer.
   maxconn 8000
-  # Where weir.lua asks: the section at the end.
+  # The section at the end, to which weir.lua sends checks.
   setenv WEIR_SECTION ${sectionAddress(setup)}
-  # A Lua state for each thread: with lua-load all threads would wait for one. Give the whole path
-  # where HAProxy starts elsewhere; default-path would be for the first thread only.
+  # One Lua state for each thread: with lua-load all threads would share one lock. Use an absolute
+  # path if HAProxy starts in another directory; default-path applies to the first thread only.
   lua-load-per-thread weir.lua
 
 defaults
@@ -50,26 +50,26 @@ defaults
   timeout server 30s
   timeout http-request 10s
   timeout http-keep-alive 60s
-  # Of a WebSocket on which nothing is said.
+  # For an idle WebSocket.
   timeout tunnel 1h
 
 frontend clients
-  # By HTTP/2 a client would ask a hundred times at once on one connection. With TLS: alpn http/1.1
+  # Over HTTP/2 one connection could send a hundred requests at once. With TLS: alpn http/1.1
   bind :${listenPort} proto h1
   maxconn 3500
-  # Who asks weir is HAProxy, and not its client. Whatever came behind a 2xx for a CONNECT would go
-  # past both.
+  # After a 2xx for a CONNECT, the client's data would bypass HAProxy and weir.
   http-request deny deny_status 405 if METH_CONNECT
+  # Only weir reads this header: remove a client's.
   http-request del-header X-Weir-Key
-  # To WebSocket only: by another protocol a client could ask past weir.
+  # Allow upgrades to WebSocket only: over another protocol a client could bypass weir.
   http-request set-header Upgrade websocket if { req.hdr(upgrade) -i websocket }
   http-request del-header Upgrade unless { req.hdr(upgrade) -i websocket }
 ${forwardedForRule(policy)}${dropsUnderscores(policy) ? UNDERSCORES : ''}
   http-request lua.weir
-  # Refused: what weir has said, as it has said it.
+  # Denied: the client receives weir's response.
   ${RETURN_DENIAL}
 ${failureRule(policy)}
-  # How much is left, on every answer in which there is room for it.
+  # Add the quota headers to every response; non-strict: skip them if the buffer has no room.
   http-after-response strict-mode off
 ${quotaHeaders(policy).map(responseHeaderRule).join('\n')}
   default_backend application
@@ -77,26 +77,26 @@ ${quotaHeaders(policy).map(responseHeaderRule).join('\n')}
 backend application
   server application ${endpoint(upstream)}
 
-# The way to weir, for weir.lua only. Any other port that is free will do, in WEIR_SECTION as well.
+# Forwards checks of weir.lua to weir. To use another free port, change WEIR_SECTION as well.
 listen weir
   bind ${sectionAddress(setup)}
   http-request deny unless { path ${checkPath(policy)} }
-  # Longer than a flood delays an answer on a busy machine.
+  # A flood delays responses on a busy machine by less.
   timeout connect ${TIMEOUT_MS}ms
   timeout server ${TIMEOUT_MS}ms
-  # A flood waits for so long, for one of the connections of the server below.
+  # How long a check of a flood waits for one of the connections of the server below.
   timeout queue ${QUEUE_TIMEOUT_MS}ms
-  # A request that was not answered may have been counted: it is not sent again.
+  # weir may have counted a check that failed: do not repeat it.
   retries 0
-  # Connections are kept, and shared by all threads. Of those that are not needed, half are closed
-  # every second, so that weir, which does it after 10 s, does not come first.
+  # All threads share idle connections. HAProxy closes half of the unused ones every second; weir
+  # closes idle connections after 10 s, and HAProxy must close them earlier.
   http-reuse always
   server weir ${server} maxconn ${CONNECTIONS_MAX} pool-purge-delay 1s
 `;
 }
 
 const UNDERSCORES = `
-  # Some applications take X_Api_Key for X-Api-Key, which weir would not have seen.
+  # Some applications read X_Api_Key as X-Api-Key, which weir would not have counted.
   http-request del-header _ -m sub`;
 
 const RETURN_DENIAL = [
@@ -115,16 +115,16 @@ const DENY_ON_FAILURE = [
 
 function forwardedForRule({ trustedHops }: Policy): string {
   return trustedHops === 1
-    ? `  # The caller's address is the one that HAProxy sees, whatever its client has sent.
+    ? `  # Replace the client's X-Forwarded-For by the address of the connection.
   http-request set-header X-Forwarded-For %[src]`
-    : `  # The address that HAProxy sees comes behind those that the proxies before it have set.
+    : `  # Append the address of the connection to what the proxies in front have set.
   http-request add-header X-Forwarded-For %[src]`;
 }
 
 function failureRule({ onError }: Policy): string {
   return onError === 'allow'
-    ? '  # Whatever else weir answers, or if it does not: the request passes (onError: allow).'
-    : `  # Whatever else weir answers, or if it does not: the request is refused (onError: deny).
+    ? '  # onError: allow. Without a decision of weir the request is allowed.'
+    : `  # onError: deny. Without a decision of weir the request is denied.
   ${DENY_ON_FAILURE}`;
 }
 
@@ -138,7 +138,7 @@ function endpoint({ host, port }: { host: string; port: number }): string {
   return bare.includes(':') ? `[${bare}]:${port}` : `${bare}:${port}`;
 }
 
-/** One word of a configuration, whatever is in it. */
+/** Escapes a text as one word of haproxy.cfg. */
 function escapeWord(text: string): string {
   return text.replace(/[\s#'"\\]/g, '\\$&');
 }

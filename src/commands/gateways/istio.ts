@@ -1,6 +1,6 @@
 /**
- * The configuration of Istio for a policy: four resources, for the Envoys of its ingress gateway.
- * The first belongs to the configuration of the mesh, the others into the cluster.
+ * Prints the configuration of Istio for a policy: four resources for its ingress gateway. The first
+ * is part of the mesh configuration; the others are applied to the cluster.
  */
 
 import { isIP } from 'node:net';
@@ -9,22 +9,22 @@ import {
   bareHost,
   checkPath,
   denialHeaders,
-  identifyingHeaders,
+  forwardedHeaders,
   quotaHeaders,
   tcpOnlyError,
   yamlList,
 } from './common.ts';
 import { CONNECTIONS_MAX, type GatewaySetup, QUEUE_TIMEOUT_MS, TIMEOUT_MS } from './setup.ts';
 
-/** By which Istio knows weir; nobody has to resolve it. */
+/** The host name of weir inside the mesh. The ServiceEntry resolves it, without DNS. */
 const WEIR_HOST = 'weir.internal';
 
-/** @throws StartError where weir is on a Unix socket */
+/** @throws StartError if weir listens for gateways on a Unix socket only */
 export function istio({ policy, weir }: GatewaySetup): string {
   if ('socket' in weir) throw tcpOnlyError('Istio');
   return `# Policy ${policy.namespace} of weir for the ingress gateway of Istio 1.22 or later.
-# The first of these is for istioctl install -f, or to be merged into the mesh's configuration; the
-# others are for kubectl apply -f.
+# Use the first resource with istioctl install -f, or merge it into the configuration of the mesh.
+# Use the others with kubectl apply -f.
 apiVersion: install.istio.io/v1alpha1
 kind: IstioOperator
 spec:
@@ -34,20 +34,20 @@ spec:
         envoyExtAuthzHttp:
           service: ${WEIR_HOST}
           port: ${weir.port}
-          # The wait for a connection counts as well, and a flood makes it long.
+          # Includes the wait for a connection, which a flood makes long.
           timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
-          # Before the client's own path, as it came; the method is the client's too.
+          # Envoy appends the path of the client, unchanged, and uses its method.
           pathPrefix: ${JSON.stringify(checkPath(policy))}
 ${failureMode(policy)}
 ${requestHeaders(policy)}${weir.needsKey ? KEY_HEADER : ''}
-          # Of a refusal, whose body is passed on.
+          # Headers of a denial. Envoy also forwards its body to the client.
           headersToDownstreamOnDeny:
 ${yamlList(denialHeaders(policy), 12)}
-          # Of an admission, added to what the application answers.
+          # Headers of an allowed request, added to the application's response.
           headersToDownstreamOnAllow:
 ${yamlList(quotaHeaders(policy), 12)}
 ---
-# Where weir is${isLoopback(weir.host) ? LOOPBACK_NOTE : '.'}
+# The address of weir${isLoopback(weir.host) ? LOOPBACK_NOTE : '.'}
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata:
@@ -78,14 +78,14 @@ spec:
     connectionPool:
       tcp:
         connectTimeout: ${TIMEOUT_MS / 1_000}s
-        # A flood waits for one of these connections. How many requests may wait has no bound in
-        # Istio, unless http1MaxPendingRequests sets one: those beyond it would be failures of weir.
+        # A flood queues for these connections. Istio does not bound the queue, unless
+        # http1MaxPendingRequests is set: requests beyond it would count as failures of weir.
         maxConnections: ${CONNECTIONS_MAX}
       http:
-        # weir closes an idle connection after 10 s, and must not be the first to.
+        # weir closes an idle connection after 10 s; Envoy must close it earlier.
         idleTimeout: 5s
 ---
-# Every request that comes in at the gateway. Its Service needs externalTrafficPolicy: Local, or
+# Checks every request of the gateway. Its Service needs externalTrafficPolicy: Local; otherwise
 # all clients have the address of a node.
 apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
@@ -104,17 +104,17 @@ spec:
 `;
 }
 
-/** Without it every request would be let through, or refused, by onError. */
-const LOOPBACK_NOTE = `: on the loopback of the ingress gateway's pod, so it has to be a container
-# of that pod. Elsewhere Envoy asks it on WEIR_PORT, with a key.`;
+/** If weir is outside the pod, every check fails and onError decides. */
+const LOOPBACK_NOTE = `: loopback, so weir must be a container in the pod of the ingress gateway.
+# To run weir elsewhere, use WEIR_PORT with a key.`;
 
 function isLoopback(host: string): boolean {
   return /^(127\.|\[?::1\]?$)/.test(host);
 }
 
 const KEY_HEADER = `
-          # The key of weir, which whoever reads the mesh's configuration reads here. A client's own
-          # is overwritten.
+          # The key of weir, readable for all readers of the mesh configuration. It replaces a
+          # client's header.
           includeAdditionalHeadersInCheck:
             X-Weir-Key: "<key>"`;
 
@@ -122,20 +122,19 @@ function failureMode({ onError }: Policy): string {
   const status = `
           statusOnError: "429"`;
   return `\
-          # While weir is stopped, late, or answers with a 5xx. Anything else but a 200 refuses, as
-          # the 401 for a wrong key does.
+          # Applies if weir is stopped, late, or responds with a 5xx. Every other status except 200
+          # denies the request, for example the 401 for a wrong key.
           failOpen: ${onError === 'allow'}${onError === 'allow' ? '' : status}`;
 }
 
-/** What of the client's request reaches weir. */
+/** Which headers of the client Envoy sends to weir. */
 function requestHeaders(policy: Policy): string {
-  const names = identifyingHeaders(policy);
-  if (policy.identify.includes('ip')) names.unshift('x-forwarded-for');
-  const unasked = `\
-          # Of the client's headers no others reach weir, but its Host and its Authorization: Envoy
-          # sends these unasked, and Istio has no setting for that. weir does not read them.`;
-  if (names.length === 0) return unasked;
-  return `${unasked}
+  const names = forwardedHeaders(policy);
+  const comment = `\
+          # Envoy sends no other header of the client to weir, except Host and Authorization: Istio
+          # has no setting to remove these. weir does not read them.`;
+  if (names.length === 0) return comment;
+  return `${comment}
           includeRequestHeadersInCheck:
 ${yamlList(names, 12)}`;
 }

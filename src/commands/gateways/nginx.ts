@@ -1,39 +1,39 @@
 /**
- * nginx 1.22 and later. It asks by `auth_request`, which admits by a 2xx and refuses by a 403, of
- * which `error_page` makes a 429. Where weir is not there or too slow, the 502 or 504 is caught in
- * the location that asks. Any other answer of weir is a 500 of the request itself, which the error
- * log has, and is caught there. Both end as the policy says; but what a client can bring about by
- * its own head refuses: it would let itself in.
+ * Prints nginx.conf for nginx 1.22 or later. `auth_request` allows a request on a 2xx and denies it
+ * on a 403, which `error_page` turns into a 429. If weir is stopped or late, the location of the
+ * check handles the 502 or 504. Any other response of weir makes the request itself a 500, which
+ * nginx logs and `location /` handles. Both cases apply onError. A request head that weir rejects
+ * is always denied: with `onError: allow` a client could otherwise bypass the limit.
  */
 
 import { StartError } from '../../core/errors.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { quotaExceeded, reducedCapacity } from '../../policies/quota.ts';
-import { identifyingHeaders, identifyingNames, quotaHeaders } from './common.ts';
+import { identifyingHeaders, identifyingNames, indentLines, quotaHeaders } from './common.ts';
 import { CONNECTIONS_MAX, type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
-/** What nginx has a variable for of its own, and does not drop for its name. */
+/** Header names for which nginx has a variable and which it does not drop. */
 const PLAIN_NAME = /^[a-z0-9-]+$/i;
-/** The status of the location that asks weir: none where weir was not asked, 20x if it allows. */
+/** Matches the status of the check: empty without a check, 20x if weir allowed the request. */
 const NOT_DENIED = '"^(20.)?$"';
-/** In a header: of a head with one of these weir takes no notice, so that it would not answer. */
+/** weir does not respond to a request head with one of these characters. */
 const CONTROL_CHARACTERS = '[\\x00-\\x08\\x0a-\\x1f]';
 
-/** @throws StartError where the policy looks at a header that nginx drops */
+/** @throws StartError if the policy reads a header that nginx drops */
 export function nginx({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   const { namespace, onError } = policy;
   const names = quotaHeaders(policy);
-  const told = names.map((name) => `add_header ${name} ${responseVariable(name)} always;`);
+  const addHeaders = names.map((name) => `add_header ${name} ${responseVariable(name)} always;`);
   const headers = identifyingHeaders(policy);
   const dropped = headers.find((name) => !PLAIN_NAME.test(name));
   if (dropped !== undefined) {
     throw new StartError(
-      `nginx takes headers whose names are letters, digits and "-", and the policy looks at` +
+      `nginx accepts header names of letters, digits and "-" only; the policy looks at` +
         ` ${JSON.stringify(dropped)}`,
     );
   }
   return `\
-# nginx 1.22 or later, which asks weir about each request by the policy of ${namespace}.
+# For nginx 1.22 or later: checks each request with the policy ${namespace} of weir.
 # To try it: mkdir nginx && nginx -p nginx -c "$PWD/nginx.conf" -g 'daemon off;'
 
 worker_processes auto;
@@ -42,7 +42,7 @@ pid nginx.pid;
 error_log stderr;
 
 events {
-  # A request takes up to three: from the client, to weir, to the application.
+  # A request uses up to three connections: from the client, to weir and to the application.
   worker_connections 8192;
 }
 
@@ -56,20 +56,20 @@ http {
 
   upstream weir {
     server ${weirUpstream(weir)} max_fails=0;
-    # Of each process. A flood that has to connect anew for each check may wait too long.
+    # For each process. With fewer kept connections a flood connects again for each check.
     keepalive ${CONNECTIONS_MAX};
-    # Shorter than the 10 s after which weir closes a connection that is not used.
+    # Shorter than the 10 s after which weir closes an idle connection.
     keepalive_timeout 5s;
   }
 
   upstream application {
     server ${upstream.host}:${upstream.port};
     keepalive 64;
-    # Shorter than the 5 s of Node.js.
+    # Shorter than the 5 s after which Node.js closes an idle connection.
     keepalive_timeout 4s;
   }
 
-  # Of a refusal by weir, and of one because weir did not answer.
+  # For a denial by weir; or, if empty, for a denial because weir has not decided.
   map ${responseVariable('Retry-After')} $retry_after {
     default ${responseVariable('Retry-After')};
     "" 1;
@@ -79,54 +79,54 @@ http {
     "" '${reducedCapacity()}';
   }
 
-  # HTTP/1.0 may come without one, and HTTP/1.1 may not go without.
-  map $http_host $host_asked_for {
+  # A request of HTTP/1.0 may have no Host; one of HTTP/1.1 must have it.
+  map $http_host $request_host {
     default $http_host;
     "" $proxy_host;
   }
 
-  # To WebSocket only: by another protocol a client could ask past weir.
-  map $http_upgrade $protocol {
+  # Allow upgrades to WebSocket only: over another protocol a client could bypass weir.
+  map $http_upgrade $upgrade {
     default "";
     "~*^websocket$" websocket;
   }
-  map $protocol $connection_to_application {
+  map $upgrade $connection_header {
     default "";
     websocket upgrade;
   }
 
   server {
     listen ${listenPort};
-    # A client may send many kilobytes of cookies, but no more than weir reads.
-    large_client_header_buffers 2 15k;${block(4, controlCharacterRules(policy))}
+    # Room for large cookies, but less than the 32 KiB that weir accepts.
+    large_client_header_buffers 2 15k;${indentLines('    ', controlCharacterRules(policy))}
 
-    # What the application gets; the location that asks weir has its own.
+    # Headers for the application; the location of the check has its own.
     proxy_http_version 1.1;
-    proxy_set_header Upgrade $protocol;
-    proxy_set_header Connection $connection_to_application;
-    proxy_set_header Host $host_asked_for;
+    proxy_set_header Upgrade $upgrade;
+    proxy_set_header Connection $connection_header;
+    proxy_set_header Host $request_host;
     proxy_set_header X-Forwarded-For ${forwardedFor(policy)};
     proxy_set_header X-Forwarded-Proto $scheme;
-    proxy_set_header X-Weir-Key "";${block(
-      4,
-      headers.length > 0 ? ['# The very one by which weir has counted.'] : [],
+    proxy_set_header X-Weir-Key "";${indentLines(
+      '    ',
+      headers.length > 0 ? ['# Send the application the same value that weir counts.'] : [],
       headers.map((name) => `proxy_set_header ${name} $http_${variableName(name)};`),
     )}
 
     location / {
-      auth_request /_weir;${block(
-        6,
+      auth_request /_weir;${indentLines(
+        '      ',
         [...names, 'Retry-After'].map((name) => {
           return `auth_request_set ${responseVariable(name)} $upstream_http_${variableName(name)};`;
         }),
         ['auth_request_set $weir_status $status;'],
         names.map((name) => `proxy_hide_header ${name};`),
-        told,
+        addHeaders,
       )}
-      # The application's own answers are not changed.
-      error_page 403 = @limited;
-      # Weir gave an answer that it should not give; the error log says which.
-      error_page 500 = ${onError === 'allow' ? '@unlimited' : '@limited'};
+      # Does not apply to responses of the application.
+      error_page 403 = @denied;
+      # weir sent an unexpected response; the error log has its status.
+      error_page 500 = ${onError === 'allow' ? '@allowed' : '@denied'};
       proxy_pass http://application;
     }
 
@@ -135,117 +135,109 @@ http {
       proxy_pass http://weir/v1/auth-request/${namespace};
       proxy_method HEAD;
       proxy_pass_request_body off;
-      # Of the body that stays here; location / has its own.
+      # The check does not send the body: location / limits its size.
       client_max_body_size 0;
       proxy_set_header Content-Length "";
       proxy_set_header Connection "";
-      # Nothing of the client goes to weir but what identifies it${cookiesComment(policy)}.
-      proxy_pass_request_headers off;${block(6, identityLines(policy), keyLines(weir))}
-      # Longer than a flood delays an answer on a busy machine.
+      # weir receives only what identifies the client${cookiesComment(policy)}.
+      proxy_pass_request_headers off;${indentLines('      ', identityLines(policy), keyLines(weir))}
+      # A flood delays responses on a busy machine by less.
       proxy_connect_timeout ${TIMEOUT_MS}ms;
       proxy_send_timeout ${TIMEOUT_MS}ms;
       proxy_read_timeout ${TIMEOUT_MS}ms;
-      # Weir's answer names the namespace twice for each of up to 8 windows.
+      # A response of weir names the namespace twice for each of up to 8 windows.
       proxy_buffer_size 12k;
-      # What may have been counted is not asked again.
+      # weir may have counted a check that failed: do not repeat it.
       proxy_next_upstream off;
-      # Weir is not there, or too slow.
-      error_page 502 504 = @unanswered;
-      # To auth_request a 401 would be a refusal; it is a wrong key.
+      # weir is stopped or late.
+      error_page 502 504 = @weir_failed;
+      # weir answers 401 to an invalid key; auth_request would return it to the client.
       proxy_intercept_errors on;
-      error_page 401 = @wrong_key;
-      # A head that weir does not take: the client's own doing.
-      error_page 400 413 431 505 = @wrong_head;
+      error_page 401 = @invalid_key;
+      # weir rejected the request head. The client caused that, so onError does not apply.
+      error_page 400 413 431 505 = @invalid_head;
     }
 
-    location @wrong_head {
+    location @invalid_head {
       return 403;
     }
 
-    location @unanswered {
-      # ${onError === 'allow' ? 'The request goes on, without a limit.' : 'The request is refused.'}
+    location @weir_failed {
+      # onError: ${onError}.
       return ${onError === 'allow' ? 204 : 403};
     }
 
-    location @wrong_key {
+    location @invalid_key {
       return 500;
     }
 
-    location @limited {
-      # Weir was not asked or allowed the request: it was denied otherwise, as by "deny all".
+    location @denied {
+      # Without a check, or if weir allowed the request, nginx denied it, for example by "deny all".
       if ($weir_status ~ ${NOT_DENIED}) {
-        # An empty header is not sent, and takes the place of those below.
+        # nginx sends no empty header; this one only replaces the headers below.
         add_header Retry-After "";
         return 403;
       }
       default_type application/problem+json;
       add_header Retry-After $retry_after always;
-      add_header Cache-Control no-store always;${block(6, told)}
+      add_header Cache-Control no-store always;${indentLines('      ', addHeaders)}
       return 429 $problem;
-    }${block(4, onError === 'allow' ? ['', ...UNLIMITED_LOCATION] : [])}
+    }${indentLines('    ', onError === 'allow' ? ['', ...ALLOWED_LOCATION] : [])}
   }
 }
 `;
 }
 
-const UNLIMITED_LOCATION = [
-  'location @unlimited {',
-  '  # Weir did not fail: nginx itself did.',
+const ALLOWED_LOCATION = [
+  'location @allowed {',
+  '  # weir did not fail: nginx itself did.',
   `  if ($weir_status ~ ${NOT_DENIED}) { return 500; }`,
   '  proxy_pass http://application;',
   '}',
 ];
 
-/** Lines of their own, behind the one before. */
-function block(indent: number, ...lines: string[][]): string {
-  return lines
-    .flat()
-    .map((line) => (line === '' ? '\n' : `\n${' '.repeat(indent)}${line}`))
-    .join('');
-}
-
 const variableName = (header: string) => header.toLowerCase().replaceAll('-', '_');
-/** Of weir's answer, as long as the request lasts. */
+/** The variable that holds a header of weir's response. */
 const responseVariable = (header: string) => `$weir_${variableName(header)}`;
 
-/** Of what a client says and weir is told, that it is text. */
+/** Rejects control characters in the headers that the check sends to weir. */
 function controlCharacterRules(policy: Policy): string[] {
   const names = identifyingHeaders(policy);
   if (policy.trustedHops > 1 && policy.identify.includes('ip')) names.push('x-forwarded-for');
   if (names.length === 0) return [];
   return [
-    '# weir does not answer a head with control characters in it.',
+    '# weir does not respond to a request head with control characters.',
     ...names.map(
       (name) => `if ($http_${variableName(name)} ~ "${CONTROL_CHARACTERS}") { return 400; }`,
     ),
   ];
 }
 
-/** The address of who is connected; behind other proxies, at the end of what those say. */
+/** The address of the connection; with proxies in front, appended to what they have set. */
 function forwardedFor({ trustedHops }: Policy): string {
   return trustedHops === 1 ? '$remote_addr' : '$proxy_add_x_forwarded_for';
 }
 
-/** By name nginx finds a cookie whatever its case, and none with a dot. */
+/** nginx cannot select a cookie: its variables ignore the case of a name and exclude dots. */
 function cookiesComment(policy: Policy): string {
   return identifyingNames(policy, 'cookie').length > 0 ? ', and all cookies' : '';
 }
 
-/** What weir is told of the caller; nginx itself says it, so a client cannot. */
+/** Headers of the check that identify the client. */
 function identityLines(policy: Policy): string[] {
   const { identify } = policy;
-  const told = identifyingHeaders(policy).map((name) => `${name} $http_${variableName(name)}`);
-  if (identify.includes('ip')) told.push(`X-Forwarded-For ${forwardedFor(policy)}`);
-  if (identify.includes('method')) told.push('X-Forwarded-Method $request_method');
-  if (identify.includes('path')) told.push('X-Forwarded-Uri $request_uri');
-  return told.map((what) => `proxy_set_header ${what};`);
+  const headers = identifyingHeaders(policy).map((name) => `${name} $http_${variableName(name)}`);
+  if (identify.includes('ip')) headers.push(`X-Forwarded-For ${forwardedFor(policy)}`);
+  if (identify.includes('method')) headers.push('X-Forwarded-Method $request_method');
+  if (identify.includes('path')) headers.push('X-Forwarded-Uri $request_uri');
+  return headers.map((header) => `proxy_set_header ${header};`);
 }
 
 function keyLines(weir: WeirAddress): string[] {
   if (!weir.needsKey) return ['proxy_set_header X-Weir-Key "";'];
   return [
-    '# Put a key of weir that may limit in place of this name, without which nginx does not start,',
-    '# and let nobody else read this file.',
+    '# Replace the variable by a key of weir with the permission limit; otherwise nginx does not',
+    '# start. Allow only nginx to read this file.',
     'proxy_set_header X-Weir-Key "$key_of_weir";',
   ];
 }

@@ -1,6 +1,6 @@
 /**
- * What the modules for express and fastify have in common: how an application asks weir by itself.
- * Where weir fails, its answer is the one that the policy says.
+ * Prints weir.mjs, a middleware for express or a hook for fastify. It checks each request with weir
+ * before any route runs. If weir fails, it applies onError of the policy.
  */
 
 import type { Policy } from '../../policies/policy.ts';
@@ -8,11 +8,53 @@ import { reducedCapacity } from '../../policies/quota.ts';
 import { bareHost, checkPath, identifyingNames, quotaHeaders } from './common.ts';
 import { type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
-/** All but the function that the framework calls. */
-export function weirClientSource({ policy, weir }: GatewaySetup): string {
+export function express(setup: GatewaySetup): string {
+  return `\
+${head(setup, 'express', 'app.use(limit);', "app.set('trust proxy', 1)")}
+${weirClientSource(setup)}
+export async function limit(request, response, next) {
+  const { status, headers, body } = await checkRequest(identity(request));
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  if (status === 200) return next();
+  response.statusCode = status;
+  response.end(body);
+}
+`;
+}
+
+export function fastify(setup: GatewaySetup): string {
+  return `\
+${head(setup, 'fastify', "app.addHook('onRequest', limit);", 'Fastify({ trustProxy: 1 })')}
+${weirClientSource(setup)}
+export async function limit(request, reply) {
+  const { status, headers, body } = await checkRequest(identity(request));
+  reply.headers(headers);
+  // As bytes: fastify would add a charset to the content type of a string.
+  if (status !== 200) return reply.code(status).send(Buffer.from(body));
+}
+`;
+}
+
+/** @param proxySetting the setting with which the framework trusts one proxy */
+function head({ policy }: GatewaySetup, name: string, use: string, proxySetting: string): string {
+  const usesRequestIp = policy.identify.includes('ip') && policy.trustedHops === 1;
+  const proxyNote = `
+//
+// ${name} determines the address of the client. Behind a proxy: ${proxySetting}.`;
+  return `\
+// weir.mjs for ${name}: checks each request with the policy ${policy.namespace} of weir, before any
+// route runs.
+//
+//   import { limit } from "./weir.mjs";
+//   ${use}${usesRequestIp ? proxyNote : ''}
+`;
+}
+
+/** Everything except the function that the framework calls. */
+function weirClientSource({ policy, weir }: GatewaySetup): string {
   const key = weir.needsKey
     ? `
-// The key by which weir knows this application.
+// The API key of this application at weir.
 const KEY = process.env.WEIR_KEY?.trim();
 if (!KEY) throw new Error('WEIR_KEY is not set');
 `
@@ -22,58 +64,59 @@ if (!KEY) throw new Error('WEIR_KEY is not set');
   return `import { Agent, get } from 'node:http';
 
 const WEIR = { ${connectionOptions(weir)}, path: '${checkPath(policy)}' };
-// Connections are kept, and closed after 5 s without a request: weir does it after 10 s. A flood
-// waits for one of so many, and that time does not count as weir's.
+// The agent closes an idle connection after 5 s; weir closes it after 10 s. A flood queues for the
+// connections, and the timeout excludes that wait.
 const agent = new Agent({ keepAlive: true, timeout: 5_000, maxSockets: 64 });
-// On one of them. Longer than a flood delays an answer on a busy machine.
+// A flood delays responses on a busy machine by less.
 const TIMEOUT_MS = ${TIMEOUT_MS};
-// Where so many in a row had no answer, weir hangs: then one request in so long waits for it.
-const HANGS_AFTER = 64;
-const TRIED_EVERY_MS = 1_000;
-let unanswered = 0;
-let isTried = false;
+// After this many checks in a row without a response, only one check per interval waits for weir.
+const FAILURES_MAX = 64;
+const PROBE_INTERVAL_MS = 1_000;
+let failures = 0;
+let isProbeSent = false;
 ${fallbackSource(policy)}
 ${key}
-// How much is left, on every answer; on a refusal, what weir says of it as well.
-const ADMITTED = [
+// Headers of both decisions, and of a denial.
+const ALLOWED_HEADERS = [
 ${quotaHeaders(policy)
   .map((name) => `  ${quoted(name)},`)
   .join('\n')}
 ];
-const REFUSED = [...ADMITTED, 'Retry-After', 'Cache-Control', 'Content-Type'];
+const DENIED_HEADERS = [...ALLOWED_HEADERS, 'Retry-After', 'Cache-Control', 'Content-Type'];
 
-// What identifies the caller, and nothing else of the request. Where it is [], nothing is sent.
+// What identifies the client; weir receives nothing else. Node sends no header for [].
 function identity(request) {
   return {
 ${rows.map((row) => `    ${row}`).join('\n')}
   };
 }
 ${cookieNames(policy).length > 0 ? COOKIES_SOURCE : ''}
-// Of more weir takes no notice: that is the client's own doing, and lets nobody in.
+// weir accepts no longer identity. The client caused that, so onError does not apply.
 const IDENTITY_MAX = 16_384;
 const TOO_LARGE = { status: 431, headers: {}, body: '' };
 
-// A request that was not answered may have been counted: it is not sent again.
-function ask(headers) {
+// Sends each check once: weir may have counted a check without a response.
+function checkRequest(headers) {
   if (Object.values(headers).join().length > IDENTITY_MAX) return TOO_LARGE;
-  const isTrial = unanswered >= HANGS_AFTER;
-  if (isTrial) {
-    if (isTried) return FALL_BACK;
-    isTried = true;
+  const isProbe = failures >= FAILURES_MAX;
+  if (isProbe) {
+    if (isProbeSent) return FALLBACK;
+    isProbeSent = true;
     setTimeout(() => {
-      isTried = false;
-    }, TRIED_EVERY_MS).unref();
+      isProbeSent = false;
+    }, PROBE_INTERVAL_MS).unref();
   }
   return new Promise((resolve) => {
-    const call = get({ ...WEIR, agent, headers });
+    const check = get({ ...WEIR, agent, headers });
     let timer;
-    call.on('socket', () => {
-      // Weir was found to hang while this one waited for a connection.
-      if (!isTrial && unanswered >= HANGS_AFTER) {
-        call.destroy();
+    check.on('socket', () => {
+      // Other checks have failed while this one waited for a connection.
+      if (!isProbe && failures >= FAILURES_MAX) {
+        check.destroy();
         return;
       }
-      // In steps, each in a turn of its own: while this process is busy, no answer is read.
+      // In steps: while this process is busy, it reads no response, and a single timer would fire
+      // first.
       let steps = 5;
       const step = () => {
         timer = steps-- > 0 ? setTimeout(step, TIMEOUT_MS / 5) : setTimeout(giveUp);
@@ -81,8 +124,8 @@ function ask(headers) {
       step();
     });
     const giveUp = () => {
-      unanswered++;
-      call.destroy();
+      failures++;
+      check.destroy();
     };
     const settle = (decision) => {
       clearTimeout(timer);
@@ -90,30 +133,31 @@ function ask(headers) {
     };
     const fail = ({ message }) => {
       process.emitWarning(\`weir has not answered: \${message}\`);
-      settle(FALL_BACK);
+      settle(FALLBACK);
     };
-    call.on('error', fail);
-    call.on('response', (answer) => {
-      unanswered = 0;
+    check.on('error', fail);
+    check.on('response', (response) => {
+      failures = 0;
       let body = '';
-      answer.setEncoding('utf8');
-      answer.on('error', fail);
-      answer.on('data', (text) => {
+      response.setEncoding('utf8');
+      response.on('error', fail);
+      response.on('data', (text) => {
         body += text;
       });
-      answer.on('end', () => settle(decisionOf(answer, body)));
+      response.on('end', () => settle(parseDecision(response, body)));
     });
   });
 }
 
-function decisionOf({ statusCode: status, headers: said }, body) {
+function parseDecision({ statusCode: status, headers: responseHeaders }, body) {
   if (status !== 200 && status !== 429) {
     process.emitWarning(\`weir answered \${status}\`);
-    return FALL_BACK;
+    return FALLBACK;
   }
   const headers = {};
-  for (const name of status === 200 ? ADMITTED : REFUSED) {
-    if (name.toLowerCase() in said) headers[name] = said[name.toLowerCase()];
+  for (const name of status === 200 ? ALLOWED_HEADERS : DENIED_HEADERS) {
+    const key = name.toLowerCase();
+    if (key in responseHeaders) headers[name] = responseHeaders[key];
   }
   return { status, headers, body };
 }
@@ -127,10 +171,10 @@ function connectionOptions(weir: WeirAddress): string {
 
 function fallbackSource({ onError }: Policy): string {
   return onError === 'allow'
-    ? `// Whatever else weir answers, or if it does not: the request passes (onError: allow).
-const FALL_BACK = { status: 200, headers: {}, body: '' };`
-    : `// Whatever else weir answers, or if it does not: the request is refused (onError: deny).
-const FALL_BACK = {
+    ? `// onError: allow. Without a decision of weir the request is allowed.
+const FALLBACK = { status: 200, headers: {}, body: '' };`
+    : `// onError: deny. Without a decision of weir the request is denied.
+const FALLBACK = {
   status: 429,
   headers: {
     'Retry-After': '1',
@@ -141,13 +185,14 @@ const FALL_BACK = {
 };`;
 }
 
-/** Headers to ask with, a line each. */
+/** Headers of a check, one per line. */
 function identityRows(policy: Policy): string[] {
   const { identify } = policy;
   const rows = identify.includes('ip') ? addressRows(policy) : [];
   if (identify.includes('method')) rows.push(`'X-Forwarded-Method': request.method,`);
-  if (identify.includes('path'))
+  if (identify.includes('path')) {
     rows.push(`'X-Forwarded-Uri': request.originalUrl.split('?', 1)[0],`);
+  }
   const headers = identifyingNames(policy, 'header').map((name) => quoted(name.toLowerCase()));
   rows.push(...headers.map((name) => `${name}: request.headers[${name}] ?? [],`));
   const names = cookieNames(policy).map(quoted);
@@ -158,22 +203,22 @@ function identityRows(policy: Policy): string[] {
 function addressRows({ trustedHops }: Policy): string[] {
   if (trustedHops === 1) {
     return [
-      '// Who has gone has no address, and is counted with all whom weir cannot tell apart.',
-      `'X-Forwarded-For': request.ip ?? 'gone',`,
+      '// A client that has disconnected has no address. weir counts it as unidentified.',
+      `'X-Forwarded-For': request.ip ?? 'disconnected',`,
     ];
   }
   return [
-    '// The address of who has connected comes behind those that the proxies before it have set.',
+    '// The value from the proxies in front, with the address of the connection appended.',
     `'X-Forwarded-For': [request.headers['x-forwarded-for'], request.socket.remoteAddress].join(),`,
   ];
 }
 
-/** Of the cookies that identify, unless all of them do. */
+/** The cookies that identify; none if the policy reads the whole header Cookie. */
 function cookieNames(policy: Policy): string[] {
-  const isWhole = identifyingNames(policy, 'header').some(
+  const readsAllCookies = identifyingNames(policy, 'header').some(
     (name) => name.toLowerCase() === 'cookie',
   );
-  return isWhole ? [] : identifyingNames(policy, 'cookie');
+  return readsAllCookies ? [] : identifyingNames(policy, 'cookie');
 }
 
 function quoted(text: string): string {
@@ -181,7 +226,7 @@ function quoted(text: string): string {
 }
 
 const COOKIES_SOURCE = `
-// The cookies of these names, and none of the others.
+// Only the cookies with these names.
 function cookies({ headers }, names) {
   const found = [];
   for (const pair of (headers.cookie ?? '').split(';')) {

@@ -1,30 +1,29 @@
-/** What a configuration is printed for: a policy in force, and where everybody is. */
+/** The input of a template: an active policy, and the addresses of all parties. */
 
 import type { Policy } from '../../policies/policy.ts';
 
-/** Where a gateway asks weir. Without a key it is the listener for gateways. */
+/** The address to which a gateway sends checks. The listener for gateways needs no key. */
 export type WeirAddress =
   | { host: string; port: number; needsKey: boolean }
-  /** A Unix socket, which needs no key. */
   | { socket: string; needsKey?: false };
 
 export interface GatewaySetup {
   policy: Policy;
   weir: WeirAddress;
-  /** Port on which the gateway serves clients. */
+  /** The port on which the gateway serves clients. */
   listenPort: number;
-  /** The application behind it. */
+  /** The application behind the gateway. */
   upstream: { host: string; port: number };
 }
 
 /**
- * How long a gateway waits for an answer of weir, and for a connection. A flood delays answers on
- * the machine that it loads: where a gateway gave up sooner, `onError: allow` would let the flood
- * in. It is also longer than the 1 s after which TCP repeats an attempt to connect that a full
- * queue has dropped. The cost: while weir does not answer, each request waits for so long.
+ * How long a gateway waits for a response of weir, and for a connection. A flood delays responses
+ * on its machine; with a shorter timeout, `onError: allow` would allow the flood. The timeout also
+ * exceeds the 1 s after which TCP repeats a SYN that a full queue has dropped. The cost: while weir
+ * does not respond, each request waits this long.
  */
 export const TIMEOUT_MS = 2_000;
-/** Where the time in which a check waits for a connection counts as well. */
+/** The timeout of gateways that include the wait for a connection to weir. */
 export const QUEUE_TIMEOUT_MS = 5_000;
-/** Connections of a gateway to weir, in which a flood waits: fewer than weir keeps for gateways. */
+/** Connections of a gateway to weir. A flood queues for them; weir reserves more for gateways. */
 export const CONNECTIONS_MAX = 1_024;

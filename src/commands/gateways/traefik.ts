@@ -1,6 +1,6 @@
 /**
- * The configuration of Traefik v3 for a policy: a file of its file provider. Traefik reads it as a
- * template, which takes the key from the environment.
+ * Prints the configuration of Traefik v3 for a policy: a file of its file provider. Traefik reads
+ * it as a template and takes the key from its environment.
  */
 
 import {
@@ -13,48 +13,48 @@ import {
 } from './common.ts';
 import type { GatewaySetup } from './setup.ts';
 
-/** @throws StartError where weir is on a Unix socket */
+/** @throws StartError if weir listens for gateways on a Unix socket only */
 export function traefik({ policy, weir, listenPort, upstream }: GatewaySetup): string {
   if ('socket' in weir) throw tcpOnlyError('Traefik');
   const isBehindProxies = policy.trustedHops > 1;
-  const asked = ['x-forwarded-for', ...identifyingHeaders(policy)];
-  if (weir.needsKey) asked.push('x-weir-key');
+  const checkHeaders = ['x-forwarded-for', ...identifyingHeaders(policy)];
+  if (weir.needsKey) checkHeaders.push('x-weir-key');
   const trusted = isBehindProxies
     ? `
-# and, for the proxies in front of Traefik, from whom alone X-Forwarded-For is kept:
+# and, so that Traefik keeps X-Forwarded-For of the proxies in front of it:
 #     --entryPoints.web.forwardedHeaders.trustedIPs=<their addresses>`
     : '';
   const key = weir.needsKey
-    ? `# From the environment of Traefik; a client's own is overwritten.
+    ? `# From the environment of Traefik. It replaces a client's header.
           X-Weir-Key: '{{ env "WEIR_KEY" }}'`
-    : `# A client's own goes nowhere.
+    : `# Only weir reads this header: remove a client's.
           X-Weir-Key: ""`;
-  const forged = isBehindProxies
+  const removed = isBehindProxies
     ? `
-          # Proxies in front may pass on what the client has put here; without, Traefik sets them.
+          # Proxies in front may forward the client's values; Traefik sets removed ones itself.
           X-Forwarded-Method: ""
           X-Forwarded-Uri: ""`
     : '';
   const address = isBehindProxies
-    ? 'The address of the connection is appended to X-Forwarded-For.'
-    : "X-Forwarded-For is the address of the connection, whatever the client's own says.";
+    ? 'Traefik appends the address of the connection to X-Forwarded-For.'
+    : "Traefik replaces the client's X-Forwarded-For by the address of the connection.";
   return `# Policy ${policy.namespace} of weir for Traefik v3, a file of its file provider:
 #   traefik --entryPoints.web.address=:${listenPort} --providers.file.filename=<this file>${trusted}
 #
 ${failureNote(policy.onError)}
 #
-# Traefik keeps an idle connection to weir for 90 s, longer than weir does: where weir has closed
-# it, Traefik asks again on another. It has no setting for that either.
+# Traefik keeps idle connections to weir for 90 s, and weir closes them after 10 s. If weir has
+# closed a connection, Traefik repeats the check on another one. It has no setting for this either.
 #
-# Before v3.7.13 a client can change to the protocol h2c, where the application takes it, and ask by
-# it past Traefik and weir.
+# Before v3.7.13 a client can upgrade to h2c, if the application supports it, and bypass Traefik and
+# weir.
 http:
   routers:
     application:
       entryPoints:
         - web
       rule: PathPrefix(\`/\`)
-      # In this order.
+      # The order matters.
       middlewares:
         - weir-before
         - weir${weir.needsKey ? '\n        - weir-after' : ''}
@@ -63,17 +63,17 @@ http:
     weir-before:
       headers:
         customRequestHeaders:
-          ${key}${forged}
+          ${key}${removed}
     weir:
       forwardAuth:
         address: ${JSON.stringify(httpUrl(weir.host, weir.port, checkPath(policy)))}
         # ${address}
         trustForwardHeader: ${isBehindProxies}
-        # Of the client's headers no others reach weir. An empty list would mean all of them.
+        # Traefik sends no other header of the client to weir. An empty list would mean all headers.
         authRequestHeaders:
-${yamlList(asked, 10)}
-        # Of an admission these go to the application, which may answer with them: Traefik has no
-        # way for them to the client. A refusal is passed on whole, with its headers and its body.
+${yamlList(checkHeaders, 10)}
+        # For an allowed request Traefik adds these to the request to the application; it cannot
+        # add them to the response. The client receives a denial completely.
         authResponseHeaders:
 ${yamlList(quotaHeaders(policy), 10)}
 ${weir.needsKey ? REMOVE_KEY_MIDDLEWARE : ''}  services:
@@ -88,16 +88,16 @@ const REMOVE_KEY_MIDDLEWARE = `\
     weir-after:
       headers:
         customRequestHeaders:
-          # The application is not to see the key.
+          # Hide the key from the application.
           X-Weir-Key: ""
 `;
 
 function failureNote(onError: 'allow' | 'deny'): string {
-  const [whole, inside] = {
-    allow: ['onError is allow, which Traefik cannot do', 'admitted'],
-    deny: ['onError is deny', 'refused'],
+  const [setting, decision] = {
+    allow: ['onError is allow, which Traefik cannot do', 'allowed'],
+    deny: ['onError is deny', 'denied'],
   }[onError];
-  return `# ${whole}: clients get a 500 while weir is stopped, and
-# while it does not answer, after 30 s, for which there is no setting. Where weir answers, but fails
-# to count, clients are ${inside} by its answer.`;
+  return `# ${setting}: clients receive a 500 if weir is stopped, and
+# after 30 s if it does not respond; Traefik has no setting for either. If weir responds, but cannot
+# count, requests are ${decision}.`;
 }
