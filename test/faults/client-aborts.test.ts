@@ -1,48 +1,43 @@
-/** Clients that go away in the middle of asking, or of being answered. */
+/** Clients that close the connection during a request or a response. */
 
 import { connect, type NetConnectOpts } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { readMetric } from '../support/http.ts';
-import {
-  allowedCheckBytes,
-  countCharged,
-  openConnections,
-  wait,
-} from '../support/http-connections.ts';
+import { allowedCheckBytes, countCharged, openConnections } from '../support/http-connections.ts';
 import { waitUntil } from '../support/server.ts';
 
 const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 
-/** How many clients go away at the same time. */
-const AT_ONCE = 32;
+/** Clients that close at the same time. */
+const CONCURRENCY = 32;
 
-/** Sends what there is and goes away, politely or by a reset. */
+/** Sends bytes, and closes the connection, in order or by a reset. */
 function abortRequest(to: NetConnectOpts, bytes: Uint8Array, byReset: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connect(to, () => {
-      const leave = () => (byReset ? socket.resetAndDestroy() : socket.destroy());
-      if (bytes.length === 0) leave();
-      else socket.write(bytes, leave);
+      const close = () => (byReset ? socket.resetAndDestroy() : socket.destroy());
+      if (bytes.length === 0) close();
+      else socket.write(bytes, close);
     });
     socket.on('error', reject);
     socket.on('close', () => resolve());
   });
 }
 
-/** Sends a whole request, and goes away when so many bytes of the answer are there. */
+/** Sends a request, and closes the connection after so many bytes of the response. */
 function abortResponse(to: NetConnectOpts, bytes: Uint8Array, after: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    let left = after;
+    let remaining = after;
     const socket = connect(to, () => socket.write(bytes));
     socket.on('readable', () => {
       for (;;) {
-        if (left === 0) break;
-        const piece = socket.read(1);
-        if (piece === null) return;
-        left--;
+        if (remaining === 0) break;
+        if (socket.read(1) === null) return;
+        remaining--;
       }
       socket.destroy();
     });
@@ -51,19 +46,19 @@ function abortResponse(to: NetConnectOpts, bytes: Uint8Array, after: number): Pr
   });
 }
 
-/** Tries again where the queue of the Unix socket is full: clients that leave wait for nothing. */
+/** Retries when the backlog of the Unix socket is full. */
 async function retryOnConnectError(one: () => Promise<void>): Promise<void> {
   for (;;) {
     try {
       return await one();
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
-      await wait(1);
+      await sleep(1);
     }
   }
 }
 
-/** Does all of it, some at a time. */
+/** Runs tasks with a bounded concurrency. */
 async function runConcurrently(count: number, one: (i: number) => Promise<void>): Promise<void> {
   let next = 0;
   const client = async () => {
@@ -72,52 +67,52 @@ async function runConcurrently(count: number, one: (i: number) => Promise<void>)
       await retryOnConnectError(() => one(i));
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, client));
+  await Promise.all(Array.from({ length: CONCURRENCY }, client));
 }
 
-test('a client that goes away before its last byte has nothing charged, and after it one check', async () => {
+test('a client that closes before its last byte is not charged, and after it is charged once', async () => {
   const path = join(own.dataDir, 'socket');
   const server = await own.start({
     args: ['--acceptors', '2', '--workers', '1', '--counters', '65536', '--socket', path],
   });
-  const places: NetConnectOpts[] = [{ path }, { host: '127.0.0.1', port: server.port }];
+  const targets: NetConnectOpts[] = [{ path }, { host: '127.0.0.1', port: server.port }];
   const bytes = allowedCheckBytes('cut');
-  // Over TCP by a reset, which leaves no port behind that waits for a minute.
+  // Over TCP by a reset, which leaves no port in TIME_WAIT.
   const rounds = Math.ceil(trialCount(4_000, 520_000) / bytes.length);
   const cuts = rounds * bytes.length;
   await runConcurrently(cuts, (i) => {
     const byReset = i % 4 === 0;
-    return abortRequest(places[byReset ? 1 : 0], bytes.subarray(0, i % bytes.length), byReset);
+    return abortRequest(targets[byReset ? 1 : 0], bytes.subarray(0, i % bytes.length), byReset);
   });
-  await waitUntil('they are gone', async () => {
+  await waitUntil('all connections are closed', async () => {
     return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
   });
   expect(await countCharged(server, 'cut')).toBe(0);
 
   const wholes = trialCount(300, 10_000);
-  await runConcurrently(wholes, () => abortRequest(places[0], allowedCheckBytes('whole'), false));
+  await runConcurrently(wholes, () => abortRequest(targets[0], allowedCheckBytes('whole'), false));
   const [probe] = openConnections(server.port, 1);
-  const answer = await probe.send(allowedCheckBytes('answer'));
+  const response = await probe.send(allowedCheckBytes('response'));
   const size = probe.receivedBytes;
   probe.socket.destroy();
-  expect(answer.status).toBe(200);
-  const answers = Math.ceil(trialCount(600, 20_000) / size) * size;
-  await runConcurrently(answers, (i) =>
-    abortResponse(places[0], allowedCheckBytes('answer'), i % size),
+  expect(response.status).toBe(200);
+  const responses = Math.ceil(trialCount(600, 20_000) / size) * size;
+  await runConcurrently(responses, (i) =>
+    abortResponse(targets[0], allowedCheckBytes('response'), i % size),
   );
-  await waitUntil('they are gone', async () => {
+  await waitUntil('all connections are closed', async () => {
     return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
   });
   recordMeasurement(
     'P3',
-    'gone after every byte',
-    `${cuts} of a request, ${answers} of an answer, ${wholes} right after asking`,
-    `charged ${await countCharged(server, 'cut')}, ${(await countCharged(server, 'answer')) - 1}, ` +
+    'closed after every byte',
+    `${cuts} in a request, ${responses} in a response, ${wholes} right after the request`,
+    `charged ${await countCharged(server, 'cut')}, ${(await countCharged(server, 'response')) - 1}, ` +
       `${await countCharged(server, 'whole')}`,
   );
   expect(await countCharged(server, 'whole')).toBe(wholes);
-  // The probe, and those that left before the first byte of the answer as well.
-  expect(await countCharged(server, 'answer')).toBe(1 + answers);
+  // The probe, and also the clients that closed before the first byte of the response.
+  expect(await countCharged(server, 'response')).toBe(1 + responses);
   expect(server.child.exitCode).toBeNull();
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }, 600_000);

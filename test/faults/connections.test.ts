@@ -1,7 +1,8 @@
-/** More connections than there may be, and connections that are slow: nobody else feels them. */
+/** Connections above the limit, and slow connections: other clients are served as before. */
 
 import { execFileSync, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import {
   BUFFERED_BODY_BYTES_MAX,
@@ -25,7 +26,6 @@ import {
   type HttpConnection,
   openConnections,
   residentMiB,
-  wait,
 } from '../support/http-connections.ts';
 import { callOperationOk } from '../support/operations.ts';
 import { type ServerProcess, waitUntil } from '../support/server.ts';
@@ -36,77 +36,78 @@ const own = useDataDirectory(ARGS);
 const readShedCount = ({ adminUrl }: ServerProcess, reason: string) => {
   return readMetric(adminUrl, `weir_shed_total{reason="${reason}"}`);
 };
-/** Each is answered one check. */
+/** Sends a check on each connection. @returns the number of 200 responses */
 async function countServed(all: readonly HttpConnection[], identifier: string): Promise<number> {
   const answers = await Promise.all(
-    all.map((caller) => caller.send(allowedCheckBytes(identifier))),
+    all.map((connection) => connection.send(allowedCheckBytes(identifier))),
   );
   return answers.filter(({ status }) => status === 200).length;
 }
 
-/** How many were told to come again, and how many had their connection reset before they heard. */
+/** Counts connections that received a 503, and connections that were reset before they did. */
 async function countRejected(all: readonly HttpConnection[]) {
-  const answers = await Promise.all(all.map((caller) => caller.firstResponse()));
-  const told = answers.filter((answer) => answer !== undefined);
-  for (const answer of told) {
-    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
-    expect(errorIn(answer).code).toBe('SERVICE_UNAVAILABLE');
+  const responses = await Promise.all(all.map((connection) => connection.firstResponse()));
+  const rejections = responses.filter((response) => response !== undefined);
+  for (const response of rejections) {
+    expect(response).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+    expect(errorIn(response).code).toBe('SERVICE_UNAVAILABLE');
   }
-  await Promise.all(all.map((caller) => caller.closed));
-  return { told: told.length, reset: all.length - told.length };
+  await Promise.all(all.map((connection) => connection.closed));
+  return { rejected: rejections.length, reset: all.length - rejections.length };
 }
 
-describe('connections beyond the bound', () => {
-  const bound = 100;
-  const start = () => own.start({ args: [...ARGS, '--connections', String(bound)] });
+describe('connections above the limit', () => {
+  const limit = 100;
+  const start = () => own.start({ args: [...ARGS, '--connections', String(limit)] });
 
-  test('are told so and closed; those within it are unharmed, and places are free again', async () => {
+  test('get a 503 and are closed; others are served, and closed connections make room', async () => {
     const server = await start();
-    const within = openConnections(server.port, bound);
-    expect(await countServed(within, 'a')).toBe(bound);
+    const within = openConnections(server.port, limit);
+    expect(await countServed(within, 'a')).toBe(limit);
     const more = trialCount(200, 2_000);
     const silent = await countRejected(openConnections(server.port, more));
     const eager = openConnections(server.port, more);
     for (const { socket } of eager) socket.write(allowedCheckBytes('eager'));
-    const told = await countRejected(eager);
+    const sending = await countRejected(eager);
     expect(await readShedCount(server, 'connections')).toBe(2 * more);
-    expect(await countServed(within, 'a')).toBe(bound);
+    expect(await countServed(within, 'a')).toBe(limit);
     for (const { socket } of within.slice(0, 10)) socket.destroy();
-    await waitUntil('they are gone', async () => {
-      return (await readMetric(server.adminUrl, 'weir_connections')) === bound - 10;
+    await waitUntil('10 connections are closed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === limit - 10;
     });
     expect(await countServed(openConnections(server.port, 10), 'a')).toBe(10);
     for (const { socket } of within) socket.destroy();
-    await waitUntil('all are gone', async () => {
+    await waitUntil('the other connections are closed', async () => {
       return (await readMetric(server.adminUrl, 'weir_connections')) <= 10;
     });
     recordMeasurement(
       'P3',
-      `connections beyond ${bound}`,
+      `connections above the limit of ${limit}`,
       `${2 * more}, half of them sending at once`,
-      `503 read by ${silent.told}, and ${told.told} of those that sent; ${told.reset} reset; ` +
-        `${2 * bound + 10} checks within the bound answered`,
+      `503 read by ${silent.rejected}, and by ${sending.rejected} of those that sent; ` +
+        `${sending.reset} reset; ` +
+        `${2 * limit + 10} checks within the limit answered`,
     );
-    expect(silent).toEqual({ told: more, reset: 0 });
-    expect(await countCharged(server, 'a')).toBe(2 * bound + 10);
+    expect(silent).toEqual({ rejected: more, reset: 0 });
+    expect(await countCharged(server, 'a')).toBe(2 * limit + 10);
     expect(await countCharged(server, 'eager')).toBe(0);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 });
 
-describe('descriptors', () => {
-  test('that are few make the connections fewer, and leave some for everything else', async () => {
-    // 640 and four for each of three threads are kept.
+describe('file descriptors', () => {
+  test('when few, reduce the connection limit and stay available for other uses', async () => {
+    // 640, and four for each of the three threads, are reserved.
     const server = await own.start({ descriptors: 712 });
-    await waitUntil('the log says so', () => {
+    await waitUntil('the log reports the limit', () => {
       return /"connections":60,"asked":10000,"descriptors":712/.test(server.stderr());
     });
     const within = openConnections(server.port, 60);
     expect(await countServed(within, 'a')).toBe(60);
-    expect((await countRejected(openConnections(server.port, 200))).told).toBe(200);
+    expect((await countRejected(openConnections(server.port, 200))).rejected).toBe(200);
     expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
     within[0].socket.destroy();
-    await waitUntil('there is a place', async () => {
+    await waitUntil('a connection is free', async () => {
       return (await readMetric(server.adminUrl, 'weir_connections')) === 59;
     });
     await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
@@ -115,13 +116,13 @@ describe('descriptors', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test('are left for checks and the store while many connections are open to the admin port', async () => {
+  test('stay available for checks and the store while the admin port has many connections', async () => {
     const server = await own.start({ descriptors: 712 });
     const { port } = new URL(server.adminUrl);
     const script = new URL('../support/connection-holder.process.mjs', import.meta.url).pathname;
     const attacker = spawn(process.execPath, [script, port, '1500', '[""]']);
     await new Promise((resolve) => attacker.stdout.once('data', resolve));
-    // Of the 60 that there may be, some are for operations.
+    // 10 of the 60 are free for operations.
     const within = openConnections(server.port, 50);
     for (let i = 0; i < 20; i++) {
       expect(await countServed(within, 'a')).toBe(50);
@@ -133,7 +134,7 @@ describe('descriptors', () => {
           duration: LONGEST_WINDOW_MS,
         },
       });
-      // On a connection of its own: one that is kept may be closed between two requests.
+      // On a new connection: the server may close an idle one between two requests.
       const probe = await sendRequest(Number(port), { path: '/readyz', method: 'GET' });
       expect(probe.status).toBe(200);
     }
@@ -141,16 +142,16 @@ describe('descriptors', () => {
     attacker.stdin.end();
   });
 
-  test('that are too few to serve anybody stop the start, in one sentence', async () => {
+  test('too few for any connection end the start with one message', async () => {
     await expect(own.start({ descriptors: 652 })).rejects.toThrow(
       'the limit of open files (ulimit -n) must be above 652, which weir reserves for itself; got 652',
     );
   });
 
-  /** Descriptors that newcomers still get, beside some that are free now and then. */
+  /** Free descriptors for new connections. More may become free for a moment. */
   const FREE = 5;
 
-  test('that are all in use keep newcomers waiting, and nobody else', async () => {
+  test('when exhausted, delay new connections and no others', async () => {
     const server = await own.start();
     const pid = String(server.child.pid);
     const within = openConnections(server.port, 20);
@@ -164,30 +165,30 @@ describe('descriptors', () => {
     allow(number);
     const late = openConnections(server.port, 50);
     for (const { socket } of late) socket.write(allowedCheckBytes('late'));
-    await wait(200);
-    const taken = late.filter(({ responses }) => responses.length > 0).length;
+    await sleep(200);
+    const accepted = late.filter(({ responses }) => responses.length > 0).length;
     const ticks = () => {
       const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
       return Number(fields[11]) + Number(fields[12]);
     };
-    const before = ticks();
-    await wait(1_000);
-    const busy = ticks() - before;
+    const ticksBefore = ticks();
+    await sleep(1_000);
+    const busy = ticks() - ticksBefore;
     const rounds = trialCount(20, 100);
     for (let round = 0; round < rounds; round++) expect(await countServed(within, 'a')).toBe(20);
-    // Those that were taken are idle meanwhile, and may be closed for that.
+    // Accepted connections are idle meanwhile, so the server may close them.
     const lost = late.filter(({ isClosed, responses }) => isClosed && responses.length === 0);
     expect(lost.length).toBe(0);
     allow(20_000);
-    const answers = await Promise.all(late.map((caller) => caller.firstResponse()));
+    const responses = await Promise.all(late.map((connection) => connection.firstResponse()));
     recordMeasurement(
       'P3',
-      'no descriptor left',
-      `50 newcomers, ${20 * rounds} checks on 20 open connections`,
-      `${taken} newcomers at once, ${50 - taken} later, all answered; ${busy} % of a core meanwhile`,
+      'no free descriptor',
+      `50 new connections, ${20 * rounds} checks on 20 open connections`,
+      `${accepted} accepted at once, ${50 - accepted} later, all answered; ${busy} % of a core meanwhile`,
     );
-    expect(taken).toBeLessThan(50);
-    expect(answers.map((answer) => answer?.status)).toEqual(Array(50).fill(200));
+    expect(accepted).toBeLessThan(50);
+    expect(responses.map((response) => response?.status)).toEqual(Array(50).fill(200));
     expect(await countCharged(server, 'late')).toBe(50);
     for (const { socket } of [...within, ...late]) socket.destroy();
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -195,7 +196,7 @@ describe('descriptors', () => {
 });
 
 describe('slow connections', () => {
-  test('of heads and bodies, a byte a second, are closed, charge nothing and disturb nobody', async () => {
+  test('with one byte per second are closed, charge nothing and delay no other client', async () => {
     const server = await own.start();
     const count = trialCount(200, 5_000);
     const seconds = IS_LONG ? 20 : 2;
@@ -217,29 +218,29 @@ describe('slow connections', () => {
         socket.write(whole.subarray(at, at + 1));
       });
       while (performance.now() - began < (second + 1) * 1_000) {
-        await sendCheck(server.port, allowedCheck('beside'));
+        await sendCheck(server.port, allowedCheck('other'));
         checks++;
       }
     }
-    const moreMiB = residentMiB(server) - startedMiB;
+    const addedMiB = residentMiB(server) - startedMiB;
     const open = slow.filter(({ isClosed }) => !isClosed).length;
     for (const { socket } of slow) socket.destroy();
     recordMeasurement(
       'P3',
-      'a byte a second',
+      'one byte per second',
       `${count} connections for ${seconds} s`,
       `${open} open at the end, the last closed after ${Math.round(lastClosedMs / 1_000)} s;` +
-        ` ${checks} checks beside them, ${Math.round(moreMiB)} MiB more`,
+        ` ${checks} checks of other clients, ${Math.round(addedMiB)} MiB added`,
     );
     if (IS_LONG) expect(open).toBe(0);
     expect(checks).toBeGreaterThan(seconds);
-    expect(moreMiB).toBeLessThan(256);
-    expect(await countCharged(server, 'beside')).toBe(checks);
+    expect(addedMiB).toBeLessThan(256);
+    expect(await countCharged(server, 'other')).toBe(checks);
     expect(await countCharged(server, 'slow')).toBe(0);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   }, 60_000);
 
-  test('of large bodies have a bound together: beyond it a 503, and nothing is charged', async () => {
+  test('with large bodies share a limit: above it they get a 503, and nothing is charged', async () => {
     const server = await own.start({ args: [...ARGS, '--acceptors', '1'] });
     const duration = V2_DURATION_MAX_MS;
     const item = { namespace: 'n', identifier: 'large', limit: 1e12, duration };
@@ -247,50 +248,52 @@ describe('slow connections', () => {
     const body = json.padEnd(MULTI_LIMIT_MAX_BYTES, ' ');
     const whole = requestBytes({ path: '/v2/ratelimit.multiLimit', body });
     const startedMiB = residentMiB(server);
-    // More than fit, in the quick set too.
+    // More than fit, also in the quick set.
     const count = IS_LONG ? 400 : 40;
     const all = openConnections(server.port, count);
     for (const { socket } of all) socket.write(whole.subarray(0, -1));
     const fit = BUFFERED_BODY_BYTES_MAX / MULTI_LIMIT_MAX_BYTES;
-    await waitUntil('as many are told so as do not fit', () => {
+    await waitUntil('the bodies that do not fit are rejected', () => {
       return all.filter(({ isClosed }) => isClosed).length === count - fit;
     });
-    const moreMiB = residentMiB(server) - startedMiB;
-    const told = all.flatMap(({ responses }) => responses);
-    for (const answer of told) {
-      expect(answer).toMatchObject({ status: 503, headers: { connection: 'close' } });
+    const addedMiB = residentMiB(server) - startedMiB;
+    const rejections = all.flatMap(({ responses }) => responses);
+    for (const response of rejections) {
+      expect(response).toMatchObject({ status: 503, headers: { connection: 'close' } });
     }
     expect(await readShedCount(server, 'bodies')).toBe(count - fit);
-    // Who holds back a byte holds up no check, and those that fit are answered when they are whole.
-    await sendCheck(server.port, allowedCheck('beside'));
+    // The incomplete bodies delay no check, and those that fit are answered once complete.
+    await sendCheck(server.port, allowedCheck('other'));
     const held = all.filter(({ isClosed }) => !isClosed);
     const half = held.slice(0, fit / 2);
-    const answers = await Promise.all(half.map((caller) => caller.send(whole.subarray(-1))));
-    expect(answers.map(({ status }) => status)).toEqual(Array(fit / 2).fill(200));
+    const responses = await Promise.all(
+      half.map((connection) => connection.send(whole.subarray(-1))),
+    );
+    expect(responses.map(({ status }) => status)).toEqual(Array(fit / 2).fill(200));
     for (const { socket } of all) socket.destroy();
-    await waitUntil('room is free again', async () => {
-      const pieces = openConnections(server.port, fit);
-      for (const { socket } of pieces) socket.write(whole.subarray(0, 1_000_000));
-      await wait(20);
-      for (const { socket } of pieces) socket.write(whole.subarray(1_000_000));
-      const heard = await Promise.all(pieces.map((caller) => caller.firstResponse()));
-      for (const { socket } of pieces) socket.destroy();
-      return heard.every((answer) => answer?.status === 200);
+    await waitUntil('the memory for bodies is free again', async () => {
+      const next = openConnections(server.port, fit);
+      for (const { socket } of next) socket.write(whole.subarray(0, 1_000_000));
+      await sleep(20);
+      for (const { socket } of next) socket.write(whole.subarray(1_000_000));
+      const first = await Promise.all(next.map((connection) => connection.firstResponse()));
+      for (const { socket } of next) socket.destroy();
+      return first.every((response) => response?.status === 200);
     });
     recordMeasurement(
       'P7',
       'large bodies without their last byte',
       `${count} of 1 MiB`,
-      `${fit} held, ${told.length} told by a 503, ${Math.round(moreMiB)} MiB more`,
+      `${fit} held, ${rejections.length} rejected with 503, ${Math.round(addedMiB)} MiB added`,
     );
-    const answer = await sendRequest(server.port, {
+    const response = await sendRequest(server.port, {
       path: '/v2/ratelimit.limit',
       body: JSON.stringify({ ...item, cost: 0 }),
     });
-    const consumed = 1e12 - JSON.parse(answer.body).data.remaining;
+    const consumed = 1e12 - JSON.parse(response.body).data.remaining;
     expect(consumed % (fit / 2)).toBe(0);
     expect(consumed).toBeLessThanOrEqual(fit / 2 + 20 * fit);
-    expect(moreMiB).toBeLessThan(128);
+    expect(addedMiB).toBeLessThan(128);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 });

@@ -1,5 +1,6 @@
-/** `kill -9` in the middle of changes: nothing acknowledged is lost, nothing half-written is read. */
+/** `kill -9` during changes: no acknowledged change is lost, and no partial write is read. */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { AUDIT_ENTRIES_MAX } from '../../src/core/constants.ts';
 import { type AuditEntryFields, listAuditEntries } from '../support/audit-log.ts';
@@ -17,12 +18,12 @@ import {
 
 const KILLS = trialCount(10, 200);
 const CLIENTS = 6;
-/** Things that each client changes. */
+/** Records that each client changes. */
 const RECORDS_PER_CLIENT = 12;
 
-const DELETED = 'gone';
+const DELETED = 'deleted';
 
-/** What a thing may be after a kill: as it was acknowledged last, or as the request on its way. */
+/** A record's possible states after a kill: the last acknowledged one, or that of a pending request. */
 class ExpectedRecord {
   possibleValues = new Set<string>([DELETED]);
   beginChange(value: string): void {
@@ -36,29 +37,29 @@ class ExpectedRecord {
 const dataDir = temporaryDirectory();
 afterAll(() => removeDirectory(dataDir));
 
-/** By what names it: the texts of an override, or the name of a key. */
+/** By the texts of an override, or the name of a key. */
 const expectedRecords = new Map<string, ExpectedRecord>();
 const expectedRecord = (name: string) => {
   const known = expectedRecords.get(name) ?? new ExpectedRecord();
   expectedRecords.set(name, known);
   return known;
 };
-/** Keys by their names, as they were shown. */
+/** Keys by name, as the server returned them. */
 const createdKeys = new Map<string, { keyId: string; key: string }>();
-/** Changes that were acknowledged since the last look at the audit log, as it tells of them. */
+/** Changes acknowledged since the last reading of the audit log, in the format of its entries. */
 let acknowledgedChanges: string[] = [];
-/** The newest entry at that look. */
+/** The newest entry of that reading. */
 let lastAuditId = 0;
-/** Keys that were revoked since then, for their answers were lost. */
+/** Keys revoked since then because the responses to their creation were lost. */
 let revoked = 0;
-/** So that no override is set to what it is already: that would be no change. */
+/** Makes every override's limit unique: an override set to its current value is no change. */
 let limits = 0;
-/** Namespaces that a change was acknowledged in. */
+/** Namespaces with an acknowledged change. */
 const namespaces = new Set<string>();
 
 /**
- * Changes things one after the other until the server is gone.
- * @param onAcknowledged called for each that is acknowledged
+ * Changes records one after the other until the server is killed.
+ * @param onAcknowledged called for each acknowledged change
  */
 async function changeUntilKilled(
   server: ServerProcess,
@@ -67,10 +68,10 @@ async function changeUntilKilled(
   onAcknowledged: () => void,
 ) {
   for (;;) {
-    const which = below(RECORDS_PER_CLIENT);
-    const at = `${client}_${which}`;
+    const index = below(RECORDS_PER_CLIENT);
+    const at = `${client}_${index}`;
     try {
-      if (which < 2) await changeKey(server, `key ${at}`);
+      if (index < 2) await changeKey(server, `key ${at}`);
       else await changeOverride(server, client, at, below);
       onAcknowledged();
     } catch {
@@ -90,15 +91,15 @@ async function changeKey(server: ServerProcess, name: string) {
     createdKeys.delete(name);
     return;
   }
-  // One whose answer was lost is nobody's; another name keeps them apart.
-  state.beginChange('made');
-  const made = await callOperationOk(server.port, 'keys.create', {
+  // If this response is lost, the key stays without an owner. Names tell such keys apart.
+  state.beginChange('created');
+  const created = await callOperationOk(server.port, 'keys.create', {
     name,
     permissions: ['ratelimit.*.limit'],
   });
-  createdKeys.set(name, made as unknown as { keyId: string; key: string });
-  state.acknowledge('made');
-  acknowledgedChanges.push(`${made.keyId}: made`);
+  createdKeys.set(name, created as unknown as { keyId: string; key: string });
+  state.acknowledge('created');
+  acknowledgedChanges.push(`${created.keyId}: created`);
 }
 
 async function changeOverride(
@@ -109,11 +110,11 @@ async function changeOverride(
 ) {
   const namespaceName = below(3) === 0 ? `kill ${client}*` : `kill ${client}`;
   const identifier = below(2) === 0 ? `user_${at}` : `user_${at}_*`;
-  const of = { namespaceName, identifier };
+  const texts = { namespaceName, identifier };
   const state = expectedRecord(`${namespaceName} ${identifier}`);
   if (below(4) === 0) {
     state.beginChange(DELETED);
-    const { status } = await callOperation(server.port, 'ratelimits.deleteOverride', of);
+    const { status } = await callOperation(server.port, 'ratelimits.deleteOverride', texts);
     if (status !== 200 && status !== 404) throw new Error(`${status}`);
     state.acknowledge(DELETED);
     if (status === 200) acknowledgedChanges.push(`${namespaceName} ${identifier}: ${DELETED}`);
@@ -122,7 +123,7 @@ async function changeOverride(
   const limit = ++limits;
   state.beginChange(String(limit));
   await callOperationOk(server.port, 'ratelimits.setOverride', {
-    ...of,
+    ...texts,
     limit,
     duration: LONGEST_WINDOW_MS,
   });
@@ -149,71 +150,71 @@ async function allPages(
   return items;
 }
 
-/** What an entry tells of, and what became of it. */
+/** The record that an audit entry names, and the record's new state. */
 function describeEntry({ action, target, after }: AuditEntryFields): [string, string] {
   const { keyId, namespace, identifier } = target as Fields;
-  if (action === 'key.create') return [`${keyId}`, 'made'];
+  if (action === 'key.create') return [`${keyId}`, 'created'];
   if (action === 'key.revoke') return [`${keyId}`, DELETED];
-  const became = action === 'override.delete' ? DELETED : `${(after as Fields).limit}`;
-  return [`${namespace} ${identifier}`, became];
+  const state = action === 'override.delete' ? DELETED : `${(after as Fields).limit}`;
+  return [`${namespace} ${identifier}`, state];
 }
 
-/** Every acknowledged change has its entry, and the newest entries tell of what there is. */
-async function verifyAudit(server: ServerProcess, there: ReadonlyMap<string, string>) {
+/** Every acknowledged change has an audit entry, and the newest entries match the records. */
+async function verifyAudit(server: ServerProcess, records: ReadonlyMap<string, string>) {
   const entries = await listAuditEntries(server);
   const changes = entries.filter(({ action }) => action !== 'namespace.create');
-  const lately = changes
+  const recent = changes
     .filter(({ id }) => id > lastAuditId)
     .map((one) => describeEntry(one).join(': '));
   for (const one of acknowledgedChanges) {
-    const at = lately.indexOf(one);
+    const at = recent.indexOf(one);
     expect([one, at >= 0]).toEqual([one, true]);
-    lately.splice(at, 1);
+    recent.splice(at, 1);
   }
-  // Each client has had one change on its way at most.
-  if (lastAuditId > 0) expect(lately.length).toBeLessThanOrEqual(revoked + CLIENTS);
+  // Each client had at most one pending change.
+  if (lastAuditId > 0) expect(recent.length).toBeLessThanOrEqual(revoked + CLIENTS);
   const newest = new Map<string, string>();
   for (const one of changes) {
-    const [what, became] = describeEntry(one);
-    if (!newest.has(what)) newest.set(what, became);
+    const [record, state] = describeEntry(one);
+    if (!newest.has(record)) newest.set(record, state);
   }
-  for (const [what, became] of newest) {
-    expect([what, became]).toEqual([what, there.get(what) ?? DELETED]);
+  for (const [record, state] of newest) {
+    expect([record, state]).toEqual([record, records.get(record) ?? DELETED]);
   }
-  const untold = [...there.keys()].filter((what) => !newest.has(what));
-  if (entries.length < AUDIT_ENTRIES_MAX) expect(untold).toEqual([]);
+  const withoutEntry = [...records.keys()].filter((record) => !newest.has(record));
+  if (entries.length < AUDIT_ENTRIES_MAX) expect(withoutEntry).toEqual([]);
   expect(entries.map(({ id }) => id)).toEqual(entries.map((_, i) => entries[0].id - i));
   acknowledgedChanges = [];
   lastAuditId = entries[0]?.id ?? 0;
 }
 
-/** Compares what there is with what there may be, and goes on from there. */
+/** Compares the records with their possible states, and continues from the records found. */
 async function verifyAfterRestart(server: ServerProcess) {
   const overrides = await allPages(server, 'ratelimits.exportOverrides');
   const keys = await allPages(server, 'keys.list');
   const found = new Map(
     overrides.map((one) => [`${one.namespaceName} ${one.identifier}`, String(one.limit)]),
   );
-  const there = new Map(found);
+  const records = new Map(found);
   for (const { name, keyId } of keys) {
-    if (name !== 'configured root key') there.set(`${keyId}`, 'made');
+    if (name !== 'configured root key') records.set(`${keyId}`, 'created');
   }
-  await verifyAudit(server, there);
-  for (const { name } of keys) if (name !== 'configured root key') found.set(`${name}`, 'made');
+  await verifyAudit(server, records);
+  for (const { name } of keys) if (name !== 'configured root key') found.set(`${name}`, 'created');
   for (const [name, { possibleValues }] of expectedRecords) {
     const value = found.get(name) ?? DELETED;
     expect([name, [...possibleValues]]).toEqual([name, expect.arrayContaining([value])]);
     expectedRecord(name).acknowledge(value);
   }
   expect([...found.keys()].filter((name) => !expectedRecords.has(name))).toEqual([]);
-  // The start says what it loaded.
-  const said = /\{[^\n]*"msg":"loaded"\}/;
-  await waitUntil('it does', () => said.test(server.stderr()));
-  const loaded = JSON.parse(said.exec(server.stderr())![0]);
+  // The start logs the numbers of loaded records.
+  const loadedRecord = /\{[^\n]*"msg":"loaded"\}/;
+  await waitUntil('the start is logged', () => loadedRecord.test(server.stderr()));
+  const loaded = JSON.parse(loadedRecord.exec(server.stderr())![0]);
   expect(loaded.overrides.exact + loaded.overrides.wildcard).toBe(overrides.length);
   expect(loaded.keys).toBe(keys.length);
   expect(loaded.namespaces).toBeGreaterThanOrEqual(namespaces.size);
-  // And what is there is in force.
+  // The loaded overrides are active.
   for (const { namespaceName, identifier, limit } of overrides.slice(0, 3)) {
     if (`${namespaceName}${identifier}`.includes('*')) continue;
     const body = { namespace: namespaceName, identifier, limit: 1, duration: 1_000, cost: 0 };
@@ -228,7 +229,7 @@ async function verifyAfterRestart(server: ServerProcess) {
     const body = JSON.stringify({ identifier: 'a', limit: 1, duration: 1_000, cost: 0 });
     expect((await sendRequest(server.port, { headers, body })).status).not.toBe(401);
   }
-  // A key whose answer was lost is revoked by its name.
+  // A key whose response was lost is found by its name, and revoked.
   revoked = 0;
   for (const { name, keyId } of keys) {
     if (name === 'configured root key' || createdKeys.has(`${name}`)) continue;
@@ -238,7 +239,7 @@ async function verifyAfterRestart(server: ServerProcess) {
   }
 }
 
-test(`nothing acknowledged is lost and nothing half-written is read over ${KILLS} kills`, async () => {
+test(`no acknowledged change is lost and no partial write is read after ${KILLS} kills`, async () => {
   const seed = newSeed();
   const below = seededRandom(seed);
   let acknowledged = 0;
@@ -253,7 +254,7 @@ test(`nothing acknowledged is lost and nothing half-written is read over ${KILLS
       });
     });
     await waitUntil('a change is acknowledged', () => acknowledged > before);
-    await new Promise((resolve) => setTimeout(resolve, below(150)));
+    await sleep(below(150));
     server.child.kill('SIGKILL');
     await server.exited;
     await Promise.all(clients);
@@ -264,7 +265,7 @@ test(`nothing acknowledged is lost and nothing half-written is read over ${KILLS
   const changes = `${acknowledged} changes acknowledged`;
   recordMeasurement(
     'P4',
-    'kill -9 amid changes',
+    'kill -9 during changes',
     `${KILLS} kills`,
     `${changes}, 0 lost; seed ${seed}`,
   );

@@ -1,4 +1,4 @@
-/** Disks that fail a real server, at its start and while it runs: it refuses, and loses nothing. */
+/** Disk failures at the start and at run time: changes are rejected, and nothing is lost. */
 
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
@@ -38,7 +38,7 @@ import {
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
 
 const CUTS = trialCount(3, 50);
-/** At least one of each of the three files. */
+/** A multiple of the three files, so that each is damaged. */
 const DAMAGES = trialCount(3, 120);
 
 let dataDir: string;
@@ -48,21 +48,21 @@ beforeEach(() => {
 afterEach(() => removeDirectory(dataDir));
 
 const setOverride = (server: ServerProcess, identifier: string, fields: Fields = {}) => {
-  const said = {
+  const body = {
     namespaceName: 'disk',
     identifier,
     limit: 5,
     duration: LONGEST_WINDOW_MS,
     ...fields,
   };
-  return callOperation(server.port, 'ratelimits.setOverride', said);
+  return callOperation(server.port, 'ratelimits.setOverride', body);
 };
 const limitOf = async (server: ServerProcess, identifier: string) => {
   const body = { namespace: 'disk', identifier, limit: 1, duration: LONGEST_WINDOW_MS, cost: 0 };
   return (await sendCheck(server.port, body)).limit;
 };
 
-/** A store with a record of each kind, and whole: its log is in it. */
+/** Creates a store with a record of each kind, and an empty write-ahead log. */
 async function fill(directory: string): Promise<void> {
   const server = await startServer(directory, { args: ARGS });
   for (let i = 0; i < 50; i++) expect((await setOverride(server, `user_${i}`)).status).toBe(200);
@@ -71,7 +71,7 @@ async function fill(directory: string): Promise<void> {
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }
 
-/** All that a store has, as the operations tell it. */
+/** The content of a store, read through operations. */
 async function readStoreContents(server: ServerProcess): Promise<unknown[]> {
   const { overrides } = await callOperationOk(server.port, 'ratelimits.exportOverrides', {
     limit: 1_000,
@@ -85,7 +85,7 @@ async function readStoreContents(server: ServerProcess): Promise<unknown[]> {
   ];
 }
 
-/** A server that serves, or the sentence with which it has ended. */
+/** A serving server, or the message of a failed start. */
 async function startOrError(directory: string): Promise<ServerProcess | string> {
   const server = await spawnServer(directory, { args: ARGS, env: { WEIR_ROOT_KEY: ROOT_KEY } });
   await waitUntil('it serves or has ended', () => {
@@ -99,18 +99,18 @@ async function startOrError(directory: string): Promise<ServerProcess | string> 
   return server.stderr().trim();
 }
 
-/** What a start that must not succeed said; the code is that of a start that cannot serve, and nothing was printed. */
+/** The message of a start that must fail. Checks its exit code, and that stdout is empty. */
 async function startError(): Promise<string> {
   const server = await spawnServer(dataDir, { args: ARGS });
   const exit = await server.exited;
   expect([exit, server.stdout()]).toEqual([{ code: EXIT.CANNOT_SERVE, signal: null }, '']);
-  const sentences = server.stderr().trim().split('\n');
-  expect(sentences.length).toBe(1);
-  return sentences[0];
+  const messages = server.stderr().trim().split('\n');
+  expect(messages.length).toBe(1);
+  return messages[0];
 }
 
-describe('a start on a store that is damaged ends with one sentence', () => {
-  test(`emptied, truncated at ${CUTS} places, gone, or a directory`, async () => {
+describe('a start ends with one message if the store', () => {
+  test(`is empty, truncated at ${CUTS} places, missing, or a directory`, async () => {
     await fill(dataDir);
     const path = join(dataDir, 'store.db');
     const whole = readFileSync(path);
@@ -131,24 +131,30 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     const server = await startServer(dataDir, { args: ARGS });
     expect(await limitOf(server, 'user_7')).toBe(5);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    recordMeasurement('P4', 'a store cut, gone, or no file', `${CUTS + 2} starts`, 'each refused');
+    recordMeasurement(
+      'P4',
+      'store truncated, missing, or no file',
+      `${CUTS + 2} starts`,
+      'all rejected',
+    );
   }, 300_000);
 
-  test(`flipped, cut or overwritten in any file, ${DAMAGES} times: refused, or all is there`, async () => {
+  test(`has ${DAMAGES} bit flips, cuts and overwrites in any file: the start fails, or no data is lost`, async () => {
     const seed = newSeed();
     const below = seededRandom(seed);
     await fill(dataDir);
-    // Killed, so that there is a log with something in it.
+    // A kill leaves records in the write-ahead log.
     const server = await startServer(dataDir, { args: ARGS });
     for (let i = 50; i < 60; i++) expect((await setOverride(server, `user_${i}`)).status).toBe(200);
     const before = await readStoreContents(server);
     server.child.kill('SIGKILL');
     await server.exited;
-    // Not those of counters, which no start fails over: see `test/engine/memory/checkpoint/checkpoint.test.ts`.
+    // Files of counters are left out: damage to them fails no start (see
+    // `test/engine/memory/checkpoint/checkpoint.test.ts`).
     const names = readdirSync(dataDir).filter((name) => !name.startsWith('counters-'));
     const files = names.map((name) => join(dataDir, name));
     const whole = new Map(files.map((file) => [file, readFileSync(file)]));
-    let refused = 0;
+    let rejected = 0;
     for (let i = 0; i < DAMAGES; i++) {
       const file = files.filter((one) => whole.get(one)!.length > 0)[i % 3];
       const bytes = Buffer.from(whole.get(file)!);
@@ -160,9 +166,9 @@ describe('a start on a store that is damaged ends with one sentence', () => {
       writeFileSync(file, kind === 2 ? bytes.subarray(0, at) : bytes);
       const found = await startOrError(dataDir);
       if (typeof found === 'string') {
-        refused++;
-        const named = new RegExp(`^weir: (the store|the data directory|${dataDir})`);
-        expect([file, at, kind, found]).toEqual([file, at, kind, expect.stringMatching(named)]);
+        rejected++;
+        const message = new RegExp(`^weir: (the store|the data directory|${dataDir})`);
+        expect([file, at, kind, found]).toEqual([file, at, kind, expect.stringMatching(message)]);
         expect(found).toContain(dataDir);
       } else {
         const after = await readStoreContents(found);
@@ -177,11 +183,11 @@ describe('a start on a store that is damaged ends with one sentence', () => {
       for (const name of readdirSync(dataDir)) rmSync(join(dataDir, name));
       for (const [path, content] of whole) writeFileSync(path, content, { mode: 0o600 });
     }
-    const measured = `${refused} refused, ${DAMAGES - refused} whole, 0 empty; seed ${seed}`;
+    const measured = `${rejected} rejected, ${DAMAGES - rejected} complete, 0 empty; seed ${seed}`;
     recordMeasurement('P4', 'damaged files', `${DAMAGES} starts`, measured);
   }, 900_000);
 
-  test('below a file, or in a place where nothing can be made', async () => {
+  test('is below a file, or in a directory where no file can be created', async () => {
     const file = join(dataDir, 'file');
     writeFileSync(file, '');
     const outer = dataDir;
@@ -194,23 +200,23 @@ describe('a start on a store that is damaged ends with one sentence', () => {
     dataDir = outer;
   });
 
-  test('unreadable', async () => {
+  test('is unreadable', async () => {
     await fill(dataDir);
     const path = join(dataDir, 'store.db');
     chmodSync(path, 0o000);
-    // Root reads whatever it wants, unless that is taken from it.
+    // Root can read every file, unless it drops these capabilities.
     const drop = '--bounding-set=-dac_override,-dac_read_search';
-    const lesser = process.getuid?.() === 0 ? ['setpriv', drop] : [];
+    const unprivileged = process.getuid?.() === 0 ? ['setpriv', drop] : [];
     const args = [CLI_PATH, '--port', '0', '--admin-port', '0', '--data-dir', dataDir, ...ARGS];
-    const [command, ...rest] = [...lesser, process.execPath, ...args];
+    const [command, ...rest] = [...unprivileged, process.execPath, ...args];
     const child = spawn(command, rest, { env: cleanEnvironment() as NodeJS.ProcessEnv });
-    let said = '';
+    let stderr = '';
     child.stderr.on('data', (data) => {
-      said += data;
+      stderr += data;
     });
     const code = await new Promise((resolve) => child.on('close', resolve));
-    expect([code, said.trim().split('\n').length]).toEqual([EXIT.CANNOT_SERVE, 1]);
-    expect(said).toMatch(new RegExp(`^weir: the (store|data directory) ${dataDir}`));
+    expect([code, stderr.trim().split('\n').length]).toEqual([EXIT.CANNOT_SERVE, 1]);
+    expect(stderr).toMatch(new RegExp(`^weir: the (store|data directory) ${dataDir}`));
   });
 });
 
@@ -218,7 +224,7 @@ function mountAt(path: string): void {
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=3m,mode=0700', 'tmpfs', path]);
 }
 
-/** Only root can mount; where nobody may be skipped, the tests fail instead. */
+/** Only root can mount. In CI, where no test may be skipped, the tests fail instead. */
 function isMountUnavailable(): boolean {
   const path = temporaryDirectory();
   try {
@@ -233,7 +239,7 @@ function isMountUnavailable(): boolean {
 }
 const withoutMount = isMountUnavailable();
 
-/** A file system of its own for the data directory. */
+/** Runs a test with its own file system, below the data directory. */
 function withMount(work: (mount: string) => Promise<void>) {
   return async () => {
     const mount = join(dataDir, 'mount');
@@ -247,30 +253,30 @@ function withMount(work: (mount: string) => Promise<void>) {
   };
 }
 
-/** Changes are refused with a 503, nothing of them is there, and checks go on. */
+/** Changes get a 503 and have no effect, and checks are answered. */
 async function expectNoChange(server: ServerProcess): Promise<void> {
   const attempts: [Parameters<typeof callOperation>[1], Fields][] = [
     [
       'ratelimits.setOverride',
-      { namespaceName: 'disk', identifier: 'refused', limit: 9, duration: 1_000 },
+      { namespaceName: 'disk', identifier: 'rejected', limit: 9, duration: 1_000 },
     ],
     [
       'ratelimits.setOverride',
-      { namespaceName: 'disk', identifier: 'kept', limit: 9, duration: 1_000 },
+      { namespaceName: 'disk', identifier: 'existing', limit: 9, duration: 1_000 },
     ],
-    ['ratelimits.deleteOverride', { namespaceName: 'disk', identifier: 'kept' }],
+    ['ratelimits.deleteOverride', { namespaceName: 'disk', identifier: 'existing' }],
     ['keys.create', { name: 'k', permissions: ['*'] }],
   ];
   for (const [operation, fields] of attempts) {
-    const answer = await callOperation(server.port, operation, fields);
-    expect([operation, answer.status]).toEqual([operation, 503]);
-    expect(answer.headers['retry-after']).toBe('1');
-    expect(errorIn(answer).message).toContain('the store cannot be written to at the moment');
+    const response = await callOperation(server.port, operation, fields);
+    expect([operation, response.status]).toEqual([operation, 503]);
+    expect(response.headers['retry-after']).toBe('1');
+    expect(errorIn(response).message).toContain('the store cannot be written to at the moment');
   }
   const missing = { namespaceName: 'disk', identifier: 'missing' };
   expect((await callOperation(server.port, 'ratelimits.deleteOverride', missing)).status).toBe(404);
-  expect([await limitOf(server, 'kept'), await limitOf(server, 'refused')]).toEqual([5, 1]);
-  // A namespace that a check brings counts at once, and is made durable later.
+  expect([await limitOf(server, 'existing'), await limitOf(server, 'rejected')]).toEqual([5, 1]);
+  // A new namespace in a check is counted at once, and becomes durable later.
   const body = { namespace: 'new', identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
   const { remaining } = await sendCheck(server.port, body);
   expect((await sendCheck(server.port, body)).remaining).toBe(remaining - 1);
@@ -278,11 +284,11 @@ async function expectNoChange(server: ServerProcess): Promise<void> {
 }
 
 async function expectRecovery(server: ServerProcess): Promise<void> {
-  await waitUntil('changes are taken again', async () => {
-    return (await setOverride(server, 'refused')).status === 200;
+  await waitUntil('changes are accepted again', async () => {
+    return (await setOverride(server, 'rejected')).status === 200;
   });
-  expect(await limitOf(server, 'refused')).toBe(5);
-  await waitUntil('the namespace of a check is durable', async () => {
+  expect(await limitOf(server, 'rejected')).toBe(5);
+  await waitUntil('the namespace of the check is durable', async () => {
     const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     return (namespaces as Fields[]).some(({ name }) => name === 'new');
   });
@@ -290,17 +296,17 @@ async function expectRecovery(server: ServerProcess): Promise<void> {
 
 const WRITES = 40;
 
-/** Where no strace is installed, or may be attached, its tests are skipped, as above. */
+/** Tests are skipped if strace is missing or may not attach; in CI they fail instead. */
 const withoutTrace =
   spawnSync('strace', ['-qq', '-e', 'trace=none', 'true']).status !== 0 &&
   process.env.CI === undefined;
 
-/** System calls of a server that fail from now on, until it or the trace ends. */
+/** Makes system calls of a server fail until the server or the trace ends. */
 async function injectSyscallFault({ child: { pid } }: ServerProcess, calls: string, fault: string) {
   const options = ['-f', '-qq', '-e', `trace=${calls}`, '-e', `inject=${calls}:${fault}`];
   const trace = spawn('strace', [...options, '-p', String(pid)], { stdio: 'ignore' });
   const ended = new Promise((resolve) => trace.on('close', resolve));
-  await waitUntil('it is traced', () => {
+  await waitUntil('the server is traced', () => {
     return !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   });
   const end = () => {
@@ -310,21 +316,21 @@ async function injectSyscallFault({ child: { pid } }: ServerProcess, calls: stri
   return { ended, end };
 }
 
-describe('a disk that fails while the server runs', () => {
+describe('while the server runs,', () => {
   test.skipIf(withoutMount)(
-    'because it is full: changes get a 503, checks go on, and all is well when there is room',
+    'a full disk makes changes fail with 503; checks go on, and changes work again with free space',
     withMount(async (mount) => {
       const directory = join(mount, 'data');
       const server = await startServer(directory, { args: ARGS });
-      expect((await setOverride(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'existing')).status).toBe(200);
       const filler = join(mount, 'filler');
       const fillUp = () => {
         execFileSync('sh', ['-c', `cat /dev/zero >> ${filler} 2>/dev/null || true`]);
       };
-      // To the last byte, and once more when a change has failed, which empties the log.
+      // Fill it again after a failed change, because that empties the write-ahead log.
       let attempts = 0;
       fillUp();
-      await waitUntil('it is full', async () => {
+      await waitUntil('the disk is full', async () => {
         return (await setOverride(server, `filling_${attempts++}`)).status === 503;
       });
       expect(statSync(join(directory, 'store.db-wal')).size).toBe(0);
@@ -336,18 +342,19 @@ describe('a disk that fails while the server runs', () => {
         expect((await setOverride(server, `after_${i}`)).status).toBe(200);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
       const again = await startServer(directory, { args: ARGS });
-      expect([await limitOf(again, 'kept'), await limitOf(again, `after_${WRITES - 1}`)]).toEqual([
-        5, 5,
-      ]);
+      expect([
+        await limitOf(again, 'existing'),
+        await limitOf(again, `after_${WRITES - 1}`),
+      ]).toEqual([5, 5]);
       expect(await again.stop()).toEqual({ code: 0, signal: null });
     }),
   );
 
   test.skipIf(withoutMount)(
-    'because its files may not grow: the same',
+    'a file size limit makes changes fail with 503, and they work again without it',
     withMount(async (mount) => {
       const server = await startServer(join(mount, 'data'), { args: ARGS });
-      expect((await setOverride(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'existing')).status).toBe(200);
       const limitFiles = (bytes: string) => {
         execFileSync('prlimit', ['--pid', String(server.child.pid), `--fsize=${bytes}`]);
       };
@@ -359,18 +366,21 @@ describe('a disk that fails while the server runs', () => {
     }),
   );
 
-  test.skipIf(withoutTrace)('because it became read-only: the same', async () => {
-    const server = await startServer(dataDir, { args: ARGS });
-    expect((await setOverride(server, 'kept')).status).toBe(200);
-    // Nobody may make a file system so while a file is open for writing, but for the kernel itself.
-    const trace = await injectSyscallFault(server, 'pwrite64,ftruncate', 'error=EROFS');
-    await expectNoChange(server);
-    await trace.end();
-    await expectRecovery(server);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
+  test.skipIf(withoutTrace)(
+    'a read-only disk makes changes fail with 503, and they work again later',
+    async () => {
+      const server = await startServer(dataDir, { args: ARGS });
+      expect((await setOverride(server, 'existing')).status).toBe(200);
+      // A file system with a file open for writing cannot be remounted read-only.
+      const trace = await injectSyscallFault(server, 'pwrite64,ftruncate', 'error=EROFS');
+      await expectNoChange(server);
+      await trace.end();
+      await expectRecovery(server);
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    },
+  );
 
-  test('because it was removed, moved away, or put in another place: nothing is acknowledged', async () => {
+  test('no change to a store that was removed, moved or replaced is acknowledged', async () => {
     const removals: ((directory: string) => void)[] = [
       (directory) => rmSync(directory, { recursive: true }),
       (directory) => renameSync(directory, `${directory}.moved`),
@@ -386,31 +396,31 @@ describe('a disk that fails while the server runs', () => {
     for (const [i, remove] of removals.entries()) {
       const directory = join(dataDir, String(i));
       const server = await startServer(directory, { args: ARGS });
-      expect((await setOverride(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'existing')).status).toBe(200);
       remove(directory);
       await expectNoChange(server);
       expect(server.stderr()).toContain('the store cannot be written to');
       server.child.kill('SIGKILL');
       await server.exited;
     }
-    const tried = `${removals.length} ways`;
+    const trials = `${removals.length} ways`;
     recordMeasurement(
       'P4',
-      'removed while it runs',
-      tried,
+      'store removed at run time',
+      trials,
       'checks answered, changes 503, 0 acknowledged',
     );
   });
 
-  test('because symbolic links replace files of counters: none is followed, each failure counts', async () => {
+  test('symbolic links in place of counter files are not followed, and each failure is counted', async () => {
     const server = await startServer(dataDir, { args: ARGS });
     const target = join(dataDir, 'target');
-    writeFileSync(target, 'precious', { mode: 0o644 });
+    writeFileSync(target, 'original', { mode: 0o644 });
     const paths = Array.from({ length: SHARDS }, (_, shard) => [0, 1].map((n) => `${shard}.${n}`))
       .flat()
       .map((name) => join(dataDir, `counters-${name}`));
     for (const path of paths) {
-      // In one step: a worker would make the file again in between.
+      // Atomically: a worker would create the file again otherwise.
       symlinkSync(target, `${path}.link`);
       renameSync(`${path}.link`, path);
     }
@@ -423,24 +433,26 @@ describe('a disk that fails while the server runs', () => {
     });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     expect([readFileSync(target, 'utf8'), statSync(target).mode & 0o777]).toEqual([
-      'precious',
+      'original',
       0o644,
     ]);
     const again = await startServer(dataDir, { args: ARGS });
-    await waitUntil('the log says so', () => again.stderr().includes('is a symbolic link'));
+    await waitUntil('the log reports the links', () =>
+      again.stderr().includes('is a symbolic link'),
+    );
     expect(await again.stop()).toEqual({ code: 0, signal: null });
-    expect(readFileSync(target, 'utf8')).toBe('precious');
+    expect(readFileSync(target, 'utf8')).toBe('original');
     expect(paths.filter((path) => existsSync(path) && !lstatSync(path).isFile())).toEqual([]);
   });
 
   test.skipIf(withoutTrace)(
-    'to make a change durable: it is refused, and does not come back after a crash',
+    'a change whose fsync fails is rejected, and does not reappear after a crash',
     async () => {
       const server = await startServer(dataDir, { args: ARGS });
-      expect((await setOverride(server, 'kept')).status).toBe(200);
+      expect((await setOverride(server, 'existing')).status).toBe(200);
       const trace = await injectSyscallFault(server, 'fsync,fdatasync', 'error=EIO:when=1');
-      const answer = await setOverride(server, 'kept', { limit: 9 });
-      expect([answer.status, errorIn(answer).message]).toEqual([
+      const response = await setOverride(server, 'existing', { limit: 9 });
+      expect([response.status, errorIn(response).message]).toEqual([
         503,
         expect.stringContaining('nothing was changed'),
       ]);
@@ -448,13 +460,13 @@ describe('a disk that fails while the server runs', () => {
       await server.exited;
       await trace.ended;
       const again = await startServer(dataDir, { args: ARGS });
-      expect(await limitOf(again, 'kept')).toBe(5);
+      expect(await limitOf(again, 'existing')).toBe(5);
       expect(await again.stop()).toEqual({ code: 0, signal: null });
     },
   );
 
   test.skipIf(withoutMount)(
-    'or is read-only at the start, which ends with one sentence',
+    'a start on a read-only disk ends with one message',
     withMount(async (mount) => {
       dataDir = join(mount, 'data');
       await fill(dataDir);

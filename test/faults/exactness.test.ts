@@ -1,4 +1,4 @@
-/** No fault but load: every decision is replayed, and no window admits more or less than it may. */
+/** Load without other faults: every decision is recorded, and every window allows exactly its limit. */
 
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -11,9 +11,9 @@ import { expectCleanStop } from '../support/server-health.ts';
 import { prepareCheck, Traffic } from '../support/traffic.ts';
 
 const CONNECTIONS = 64;
-/** uWebSockets.js takes one request at a time where answers come later. */
-const DEPTH = { 'in-place': 16, worker: 1 } as const;
-/** Whole packets on all connections. */
+/** With shard workers, uWebSockets.js parses one request of a connection at a time. */
+const CHECKS_PER_PACKET = { 'in-place': 16, worker: 1 } as const;
+/** A multiple of the packets on all connections. */
 const CHECKS = {
   'in-place': 16 * 64 * trialCount(98, 9_900),
   worker: 64 * trialCount(1_000, 16_000),
@@ -23,7 +23,7 @@ const COLD = 3_000;
 const DURATION_MS = 2_000;
 const COSTS = [1, 1, 1, 1, 2, 3, 7, 0];
 
-/** So little that the hot ones are exhausted however slow the machine is. */
+/** Low enough that hot identifiers are exhausted on a slow machine too. */
 const HOT_LIMIT = IS_LONG ? 9_000 : 300;
 const limitOf = (id: number) => (id < HOT ? HOT_LIMIT + id : 15 + (id % 11));
 const namespaceOf = (id: number) => id % 3;
@@ -37,27 +37,27 @@ const preparedChecks = Array.from({ length: HOT + COLD }, (_, id) =>
 
 const own = useDataDirectory([]);
 
-describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
-  test(`in ${CHECKS[mode]} checks no window admits more than its limit, none less, and the metrics are the sums of the answers`, async () => {
+describe.each(DECIDE_MODES)('with decisions %s by two acceptors,', (mode) => {
+  test(`in ${CHECKS[mode]} checks every window allows exactly its limit, and metrics match the responses`, async () => {
     const threads = ['--acceptors', '2', '--workers', '2'];
     const server = await own.start({ args: [...threads, '--counters', '65536', '--decide', mode] });
-    // A look into a namespace that is not there yet is counted with those of all others; what an
-    // override has made is known to every acceptor.
+    // Checks in an unknown namespace are counted in a common metric. An override makes the namespace
+    // known to every acceptor.
     for (const i of [0, 1, 2]) {
-      const said = { identifier: 'nobody', limit: 1, duration: 1_000 };
+      const override = { identifier: 'unused', limit: 1, duration: 1_000 };
       await callOperationOk(server.port, 'ratelimits.setOverride', {
         namespaceName: `exact_${i}`,
-        ...said,
+        ...override,
       });
     }
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
-    /** By namespace: decisions and tokens, allowed and denied. */
+    /** By namespace: allowed and denied decisions and tokens. */
     const sums = Array.from({ length: 3 }, () => ({ allowed: [0, 0], denied: [0, 0] }));
     const traffic = new Traffic({
       port: server.port,
       connections: CONNECTIONS,
-      checksPerPacket: DEPTH[mode],
+      checksPerPacket: CHECKS_PER_PACKET[mode],
       seed,
       checks: CHECKS[mode],
       ledger,
@@ -65,8 +65,8 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
         const id = below(3) === 0 ? HOT + below(COLD) : below(HOT);
         return preparedChecks[id][below(COSTS.length)];
       },
-      onDecision: ({ id, cost }, isAllowed) => {
-        const sum = sums[namespaceOf(id)][isAllowed ? 'allowed' : 'denied'];
+      onDecision: ({ id, cost }, allowed) => {
+        const sum = sums[namespaceOf(id)][allowed ? 'allowed' : 'denied'];
         sum[0]++;
         sum[1] += cost;
       },
@@ -76,15 +76,15 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
     await expectCleanStop(server);
 
     const total = CHECKS[mode];
-    const verdict = ledger.report();
-    const tried = `${verdict.decisions} decisions ${mode}, ${verdict.windows} windows`;
+    const report = ledger.report();
+    const trials = `${report.decisions} decisions ${mode}, ${report.windows} windows`;
     recordMeasurement(
       'P1',
       'load',
-      tried,
-      `most beyond a limit: ${verdict.maxExcess}; seed ${seed}`,
+      trials,
+      `largest excess over a limit: ${report.maxExcess}; seed ${seed}`,
     );
-    recordMeasurement('P2', 'load', tried, `${verdict.falseDenials} false refusals`);
+    recordMeasurement('P2', 'load', trials, `${report.falseDenials} false denials`);
     recordMeasurement(
       'P3',
       'load',
@@ -92,8 +92,8 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
       `${traffic.unanswered} unanswered`,
     );
     expect([traffic.sent, traffic.responses, traffic.connectionErrors]).toEqual([total, total, []]);
-    expect(verdict.decisions).toBe(total);
-    expect(verdict).toMatchObject({ maxExcess: 0, falseDenials: 0, violations: [] });
+    expect(report.decisions).toBe(total);
+    expect(report).toMatchObject({ maxExcess: 0, falseDenials: 0, violations: [] });
     expect(server.stderr()).not.toContain('raise WEIR_COUNTERS');
 
     for (const [i, sum] of sums.entries()) {
@@ -107,10 +107,10 @@ describe.each(DECIDE_MODES)('decided %s, by two acceptors:', (mode) => {
     }
     expect(measured.get('weir_check_duration_seconds_count')).toBe(total);
     expect(measured.get('weir_live_evictions_total')).toBe(0);
-    const inPlace = measured.get('weir_queue_full_total')!;
-    const takenBack = measured.get('weir_queue_withdrawn_total')!;
-    const handedOver = measured.get('weir_queue_checks_total')!;
-    expect(handedOver + inPlace).toBe(mode === 'worker' ? total : 0);
-    expect(measured.get('weir_worker_decisions_total')! + takenBack).toBe(handedOver);
+    const queueFull = measured.get('weir_queue_full_total')!;
+    const withdrawn = measured.get('weir_queue_withdrawn_total')!;
+    const queued = measured.get('weir_queue_checks_total')!;
+    expect(queued + queueFull).toBe(mode === 'worker' ? total : 0);
+    expect(measured.get('weir_worker_decisions_total')! + withdrawn).toBe(queued);
   }, 1_200_000);
 });

@@ -1,9 +1,10 @@
 /**
- * Mutated requests, by the thousand: nothing ends the process or makes it fail, what is well-formed
- * HTTP has one answer, a body is taken exactly where JSON.parse and its schema take it, and what is
- * counted is what was answered with a 200.
+ * Thousands of mutated requests: no request ends the process or makes it fail. Every well-formed
+ * request gets one response. A body is accepted exactly if JSON.parse and its schema accept it.
+ * Exactly the checks with a 200 response are charged.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { parseBody } from '../../src/api/common/input.ts';
 import { OPERATION_NAMES, OPERATIONS, operationPath } from '../../src/api/common/operations.ts';
@@ -35,38 +36,38 @@ import { ReconnectingClient } from '../support/reconnecting-client.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import { DECIDE_MODES, type ServerProcess } from '../support/server.ts';
 
-/** Requests of each mode and table. */
+/** Requests for each mode and table. */
 const REQUESTS = trialCount(1_300, 130_000);
-/** Of each connection, between two looks at the whole. */
+/** Requests of each connection between two verifications. */
 const BATCH = 400;
 const CONNECTIONS = 12;
-/** How long a connection is heard on which what was sent may be the beginning of something. */
-const PATIENCE_MS = 40;
+/** How long to wait for a response to bytes that may be an incomplete request. */
+const INCOMPLETE_TIMEOUT_MS = 40;
 
-/** What the answers say is used, by counter. */
+/** Usage by counter, according to the responses. */
 class ExpectedUsage {
   readonly #tokens = new Map<string, number>();
   readonly #touched = new Set<string>();
 
   add(namespace: string, identifier: string, duration: number, cost: number): void {
-    // The others may begin anew meanwhile.
+    // Shorter windows may end meanwhile.
     if (duration < V2_DURATION_MAX_MS) return;
     const key = JSON.stringify([namespace, identifier, duration]);
     this.#tokens.set(key, (this.#tokens.get(key) ?? 0) + cost);
     this.#touched.add(key);
   }
 
-  /** @returns how many counters of which something was said since the last time */
-  async verify(line: ReconnectingClient): Promise<number> {
+  /** @returns the number of counters with usage added since the last call */
+  async verify(client: ReconnectingClient): Promise<number> {
     const { size } = this.#touched;
     for (const key of this.#touched) {
       const [namespace, identifier, duration] = JSON.parse(key);
       const body = { namespace, identifier, limit: AMOUNT_MAX, duration, cost: 0 };
       let used = -1;
-      // Deductions behind answers take some milliseconds.
+      // Deferred deductions take some milliseconds.
       for (let tries = 0; tries < 50 && used !== this.#tokens.get(key); tries++) {
-        if (tries > 0) await new Promise((next) => setTimeout(next, 10));
-        used = AMOUNT_MAX - (await line.check(body)).remaining;
+        if (tries > 0) await sleep(10);
+        used = AMOUNT_MAX - (await client.check(body)).remaining;
       }
       expect([key, used]).toEqual([key, this.#tokens.get(key)]);
     }
@@ -75,21 +76,21 @@ class ExpectedUsage {
   }
 }
 
-/** A kind of request: how its body is made, and what comes of one. */
+/** A kind of request: how to make its body, and the expected outcome. */
 interface RequestKind {
   parts: RequestParts;
   body: (below: RandomBelow) => string;
-  /** Of a body that came whole. */
+  /** Possible statuses for a complete body. */
   statuses: (bytes: Buffer) => number[];
-  /** Notes what a 200 says was used. */
-  recordUsage?: (used: ExpectedUsage, bytes: Buffer, answer: ParsedResponse) => void;
-  /** Whether it is answered in its turn, so that others may follow at once. */
+  /** Records the usage that a 200 response implies. */
+  recordUsage?: (used: ExpectedUsage, bytes: Buffer, response: ParsedResponse) => void;
+  /** Whether it is answered before later requests, so that requests may be pipelined after it. */
   pipelines: boolean;
 }
 
 const isId = (namespace: string | undefined) => namespace?.startsWith('rlns_') ?? false;
 
-/** What JSON.parse and a schema say of a body. */
+/** The result of a parser; undefined if it rejects the body. */
 function parseOrUndefined<T>(work: () => T): T | undefined {
   try {
     return work();
@@ -137,9 +138,9 @@ const CHECKS: RequestKind[] = [
       const body = parsedV1(bytes);
       return [body === undefined || isId(body.namespace) ? 400 : 200];
     },
-    recordUsage: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: json }) => {
       const { namespace = 'default', identifier, duration, cost = 1 } = parsedV1(bytes)!;
-      const { success } = JSON.parse(answer);
+      const { success } = JSON.parse(json);
       if (success) used.add(namespace, identifier, duration, cost);
     },
   },
@@ -152,9 +153,9 @@ const CHECKS: RequestKind[] = [
       if (body === undefined) return [400];
       return [isId(body.namespace) ? 404 : 200];
     },
-    recordUsage: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: json }) => {
       const { namespace, identifier, duration, cost = 1 } = parsedV2(bytes)!;
-      if (JSON.parse(answer).data.success) used.add(namespace, identifier, duration, cost);
+      if (JSON.parse(json).data.success) used.add(namespace, identifier, duration, cost);
     },
   },
   {
@@ -170,8 +171,8 @@ const CHECKS: RequestKind[] = [
       if (items === undefined) return [400];
       return [items.some(({ namespace }) => isId(namespace)) ? 404 : 200];
     },
-    recordUsage: (used, bytes, { body: answer }) => {
-      if (!JSON.parse(answer).data.passed) return;
+    recordUsage: (used, bytes, { body: json }) => {
+      if (!JSON.parse(json).data.passed) return;
       for (const { namespace, identifier, duration, cost = 1 } of parsedMany(bytes)!) {
         used.add(namespace, identifier, duration, cost);
       }
@@ -191,10 +192,10 @@ const CHECKS: RequestKind[] = [
       );
     },
     statuses: (bytes) => (isObject(bytes) ? [200, 400] : [400]),
-    recordUsage: (used, bytes, { body: answer }) => {
+    recordUsage: (used, bytes, { body: json }) => {
       const body = parseBody(bytes) as Record<string, string>;
       const { namespace = 'default', identifier, duration } = body;
-      used.add(namespace, identifier, Number(duration), -JSON.parse(answer).refunded);
+      used.add(namespace, identifier, Number(duration), -JSON.parse(json).refunded);
     },
   },
 ];
@@ -206,7 +207,7 @@ function isObject(bytes: Buffer): boolean {
 
 const namespaceOf = (below: RandomBelow) => pick(below, ['fuzz', 'other', 'fuz*', '*']);
 
-/** All others: what they take is theirs, but for what is no JSON object. */
+/** All other operations. Only a body that is no JSON object has a fixed status. */
 const OTHERS: RequestKind[] = [
   ...[
     ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(operationPath),
@@ -253,7 +254,7 @@ const OTHERS: RequestKind[] = [
   },
 ];
 
-/** Puts a body where a method has it: whatever it is, the request is well-formed. */
+/** Puts a body where its method has it. The request is well-formed for every body. */
 function requestOf({ parts }: RequestKind, body: Buffer): Buffer {
   if (parts.method !== 'GET') return requestBytes({ ...parts, body });
   const query = body
@@ -262,27 +263,27 @@ function requestOf({ parts }: RequestKind, body: Buffer): Buffer {
   return requestBytes({ ...parts, path: `${parts.path}?${query}` });
 }
 
-/** The same body in chunks of some sizes. */
+/** The same body in chunks of random sizes. */
 function chunked(below: RandomBelow, { parts }: RequestKind, body: Buffer): Buffer {
   const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
-  const pieces: Buffer[] = [];
+  const chunks: Buffer[] = [];
   for (let at = 0; at < body.length; ) {
-    const piece = body.subarray(at, at + 1 + below(60));
-    pieces.push(Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from('\r\n'));
-    at += piece.length;
+    const chunk = body.subarray(at, at + 1 + below(60));
+    chunks.push(Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n'));
+    at += chunk.length;
   }
   const head = requestBytes({ ...parts, headers });
-  return Buffer.concat([head, ...pieces, Buffer.from('0\r\n\r\n')]);
+  return Buffer.concat([head, ...chunks, Buffer.from('0\r\n\r\n')]);
 }
 
 interface FuzzCounts {
   sent: number;
   answered: number;
-  /** With a 200. */
+  /** Responses with status 200. */
   accepted: number;
-  /** Requests that nobody has to understand. */
+  /** Requests that a server need not understand. */
   malformed: number;
-  /** Answers 505 of uWebSockets.js itself. */
+  /** Responses with status 505, which uWebSockets.js writes. */
   httpVersionErrors: number;
 }
 
@@ -290,11 +291,11 @@ interface FuzzTarget {
   server: ServerProcess;
   kinds: RequestKind[];
   isPipelined: boolean;
-  /** Where every counter has room, and no override comes between. */
+  /** Undefined if the table is full or overrides change the limits. */
   used?: ExpectedUsage;
 }
 
-/** One connection's share: what it sends depends on its seed alone. */
+/** One connection. Its requests depend on its seed alone. */
 class FuzzConnection {
   readonly counts: FuzzCounts = {
     sent: 0,
@@ -306,16 +307,16 @@ class FuzzConnection {
   readonly #fuzzed: FuzzTarget;
   readonly #number: number;
   readonly #below: RandomBelow;
-  readonly #line: ReconnectingClient;
-  /** Identifiers of requests with a mutated head, and what came of each. */
-  readonly #heads = new Map<string, 'well-formed' | 'broken' | 'taken'>();
+  readonly #client: ReconnectingClient;
+  /** Identifiers of requests with a mutated head, and the outcome of each. */
+  readonly #heads = new Map<string, 'well-formed' | 'malformed' | 'allowed'>();
   #nextHead = 0;
 
   constructor(fuzzed: FuzzTarget, number: number, seed: number) {
     this.#fuzzed = fuzzed;
     this.#number = number;
     this.#below = seededRandom(seed + 7_919 * number);
-    this.#line = new ReconnectingClient(fuzzed.server.port);
+    this.#client = new ReconnectingClient(fuzzed.server.port);
   }
 
   async run(count: number): Promise<void> {
@@ -325,7 +326,7 @@ class FuzzConnection {
       else await this.#bodies();
     }
     if (this.#fuzzed.used !== undefined) await this.#verifyHeads();
-    this.#line.close();
+    this.#client.close();
   }
 
   #body(kind: RequestKind): Buffer {
@@ -334,21 +335,21 @@ class FuzzConnection {
     return below(5) === 0 ? whole : mutate(below, JSON_TOKEN_SET, whole);
   }
 
-  /** One request or several, all of them well-formed HTTP; whole, in chunks, or split. */
+  /** One or several well-formed requests: complete, chunked, or split into two packets. */
   async #bodies(): Promise<void> {
     const below = this.#below;
     const { counts } = this;
-    // What an export weighs lets only a few of them wait.
+    // Exports are large, so only one connection requests them.
     const kinds = this.#fuzzed.kinds.filter(({ parts }) => {
       return this.#number === 0 || !parts.path?.endsWith('exportOverrides');
     });
     const first = pick(below, kinds);
-    const together = kinds.filter(({ pipelines }) => pipelines);
+    const pipelined = kinds.filter(({ pipelines }) => pipelines);
     const depth = first.pipelines && this.#fuzzed.isPipelined ? 1 + below(6) : 1;
     const made = Array.from({ length: depth }, (_, i) => {
-      const one = i === 0 ? first : pick(below, together);
+      const one = i === 0 ? first : pick(below, pipelined);
       const body = this.#body(one);
-      // Behind a chunked body, or none, the connection is closed: nothing may follow.
+      // The connection closes after a chunked or an empty body: no request may follow.
       const isLast = i === depth - 1;
       const isChunked = isLast && one.parts.method !== 'GET' && below(4) === 0;
       return {
@@ -360,43 +361,43 @@ class FuzzConnection {
     const ends = made.findIndex(({ kind, body }) => {
       return kind.parts.method !== 'GET' && body.length === 0;
     });
-    const asked = ends < 0 ? made : made.slice(0, ends + 1);
-    const bytes = Buffer.concat(asked.map((one) => one.bytes));
-    // Behind the first line, in which uWebSockets.js takes no cut: the README says so.
-    const last = bytes.length - asked.at(-1)!.bytes.length;
+    const requests = ends < 0 ? made : made.slice(0, ends + 1);
+    const bytes = Buffer.concat(requests.map((one) => one.bytes));
+    // After the request line: uWebSockets.js does not support a split in it, as the README says.
+    const last = bytes.length - requests.at(-1)!.bytes.length;
     const from = last + bytes.subarray(last).indexOf('\r\n') + 2;
     const cut = from + below(bytes.length - from);
-    const pieces = below(2) === 0 ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
-    counts.sent += asked.length;
-    const answers = await this.#line.send(pieces, asked.length);
-    const said = asked.map((one) => `${one.kind.parts.path} ${one.body}`);
-    expect([said, answers.length]).toEqual([said, asked.length]);
-    for (const [i, { kind, body }] of asked.entries()) this.#judge(kind, body, answers[i]);
+    const packets = below(2) === 0 ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
+    counts.sent += requests.length;
+    const responses = await this.#client.send(packets, requests.length);
+    const context = requests.map((one) => `${one.kind.parts.path} ${one.body}`);
+    expect([context, responses.length]).toEqual([context, requests.length]);
+    for (const [i, { kind, body }] of requests.entries()) this.#judge(kind, body, responses[i]);
   }
 
-  #judge(kind: RequestKind, body: Buffer, answer: ParsedResponse): void {
-    const { status } = answer;
+  #judge(kind: RequestKind, body: Buffer, response: ParsedResponse): void {
+    const { status } = response;
     this.counts.answered++;
     if (status === 200) this.counts.accepted++;
-    // There may be 10 000 namespaces, and 1 000 keys.
-    if (status === 400 && /the maximum of \d+ \w+ .*is reached/.test(answer.body)) return;
-    const said = `${kind.parts.path} ${JSON.stringify(body.toString('latin1'))}`;
-    expect([said, kind.statuses(body), answer.body]).toEqual([
-      said,
+    // The maximum of 10 000 namespaces or 1 000 keys is reached.
+    if (status === 400 && / already, which is the most/.test(response.body)) return;
+    const context = `${kind.parts.path} ${JSON.stringify(body.toString('latin1'))}`;
+    expect([context, kind.statuses(body), response.body]).toEqual([
+      context,
       expect.arrayContaining([status]),
-      answer.body,
+      response.body,
     ]);
     const { used } = this.#fuzzed;
-    if (status === 200 && used !== undefined) kind.recordUsage?.(used, body, answer);
+    if (status === 200 && used !== undefined) kind.recordUsage?.(used, body, response);
   }
 
-  /** One request whose head is mutated, on a connection of its own. */
+  /** One request with a mutated head, on its own connection. */
   async #head(): Promise<void> {
     const below = this.#below;
     const { counts } = this;
     const { server, kinds, used } = this.#fuzzed;
     const identifier = `head_${this.#number}_${this.#nextHead++}`;
-    this.#heads.set(identifier, 'broken');
+    this.#heads.set(identifier, 'malformed');
     const limit = 5;
     const body = JSON.stringify({
       namespace: 'heads',
@@ -414,31 +415,32 @@ class FuzzConnection {
     const isOne = isSingleValidRequest(bytes);
     const cut = below(bytes.length);
     const isSplit = below(4) === 0 && (!isOne || cut > head.indexOf('\r\n') + 1);
-    const pieces = isSplit ? [bytes.subarray(0, cut), bytes.subarray(cut)] : [bytes];
-    const line = new ReconnectingClient(server.port);
+    const packets = isSplit ? [bytes.subarray(0, cut), bytes.subarray(cut)] : [bytes];
+    const client = new ReconnectingClient(server.port);
     counts.sent++;
-    const answers = await line.send(pieces, isOne ? 1 : 2, isOne ? 20_000 : PATIENCE_MS);
-    line.close();
-    const said = JSON.stringify(pieces.map((piece) => piece.toString('latin1')));
-    const statuses = answers.map(({ status }) => status);
+    const timeoutMs = isOne ? 20_000 : INCOMPLETE_TIMEOUT_MS;
+    const responses = await client.send(packets, isOne ? 1 : 2, timeoutMs);
+    client.close();
+    const context = JSON.stringify(packets.map((packet) => packet.toString('latin1')));
+    const statuses = responses.map(({ status }) => status);
     const wrong = statuses.filter((status) => status >= 500 && status !== 505);
-    expect([said, wrong]).toEqual([said, []]);
+    expect([context, wrong]).toEqual([context, []]);
     counts.httpVersionErrors += statuses.filter((status) => status === 505).length;
     if (isOne) {
-      expect([said, statuses]).toEqual([said, [expect.any(Number)]]);
-      expect([said, statuses[0] < 500]).toEqual([said, true]);
+      expect([context, statuses]).toEqual([context, [expect.any(Number)]]);
+      expect([context, statuses[0] < 500]).toEqual([context, true]);
       counts.answered++;
       this.#heads.set(identifier, 'well-formed');
     } else {
       counts.malformed++;
     }
-    if (answers.some(({ body: answer }) => answer.startsWith('{"success":true'))) {
-      this.#heads.set(identifier, 'taken');
+    if (responses.some(({ body: json }) => json.startsWith('{"success":true'))) {
+      this.#heads.set(identifier, 'allowed');
       counts.accepted++;
     }
   }
 
-  /** No request was decided twice; a well-formed one exactly if its answer says so. */
+  /** No request was decided twice. A well-formed request was charged exactly if it was allowed. */
   async #verifyHeads(): Promise<void> {
     for (const [identifier, state] of this.#heads) {
       const body = {
@@ -448,20 +450,20 @@ class FuzzConnection {
         duration: LONGEST_WINDOW_MS,
         cost: 0,
       };
-      const used = 5 - (await this.#line.check(body)).remaining;
-      const most = state === 'well-formed' ? 0 : 1;
-      const least = state === 'taken' ? 1 : 0;
-      expect([identifier, state, used >= least && used <= most]).toEqual([identifier, state, true]);
+      const used = 5 - (await this.#client.check(body)).remaining;
+      const max = state === 'well-formed' ? 0 : 1;
+      const min = state === 'allowed' ? 1 : 0;
+      expect([identifier, state, used >= min && used <= max]).toEqual([identifier, state, true]);
     }
     this.#heads.clear();
   }
 }
 
-/** Mutated requests on some connections, in batches, each followed by what has to hold. */
+/** Sends mutated requests on several connections, in batches. Calls `verify` after each batch. */
 async function runFuzz(
   fuzzed: FuzzTarget,
   seed: number,
-  holds: () => Promise<void>,
+  verify: () => Promise<void>,
 ): Promise<FuzzCounts> {
   const all = Array.from(
     { length: CONNECTIONS },
@@ -470,7 +472,7 @@ async function runFuzz(
   const share = Math.ceil(REQUESTS / CONNECTIONS);
   for (let done = 0; done < share; done += BATCH) {
     await Promise.all(all.map((one) => one.run(Math.min(BATCH, share - done))));
-    await holds();
+    await verify();
   }
   const total: FuzzCounts = {
     sent: 0,
@@ -494,11 +496,11 @@ const errorsOf = async ({ adminUrl }: ServerProcess) => {
   return all.filter(([name, count]) => /^weir_errors_total.*status="5/.test(name) && count > 0);
 };
 
-const wellFormed = ({ sent, malformed, answered }: FuzzCounts) => {
+const responseCounts = ({ sent, malformed, answered }: FuzzCounts) => {
   return `${sent - malformed} well-formed, ${answered} answered`;
 };
-const noFault = ({ httpVersionErrors }: FuzzCounts) => {
-  return `0 exits, 0 5xx of ours (${httpVersionErrors} 505 of uWebSockets.js)`;
+const failureCounts = ({ httpVersionErrors }: FuzzCounts) => {
+  return `0 exits, 0 5xx of weir (${httpVersionErrors} 505 of uWebSockets.js)`;
 };
 
 describe('mutated requests', () => {
@@ -509,35 +511,35 @@ describe('mutated requests', () => {
   };
 
   test.each(DECIDE_MODES)(
-    'are charged as they are answered, deciding %s',
+    'are charged exactly if the response says so, with decisions %s',
     async (mode) => {
       const seed = newSeed();
       const server = await startSmall(mode, 262_144);
       const used = new ExpectedUsage();
-      const line = new ReconnectingClient(server.port);
+      const client = new ReconnectingClient(server.port);
       let counters = 0;
       const isPipelined = mode === 'in-place';
       const counts = await runFuzz({ server, kinds: CHECKS, isPipelined, used }, seed, async () => {
-        counters += await used.verify(line);
+        counters += await used.verify(client);
       });
-      line.close();
+      client.close();
       const fault = `mutated checks, ${mode}; seed ${seed}`;
-      const tried = `${counts.sent} requests`;
-      recordMeasurement('P3', fault, tried, wellFormed(counts));
-      const compared = `${counts.accepted} taken, 0 charged otherwise in ${counters} counters`;
-      recordMeasurement('P3', fault, tried, compared);
-      recordMeasurement('P10', fault, tried, noFault(counts));
+      const trials = `${counts.sent} requests`;
+      recordMeasurement('P3', fault, trials, responseCounts(counts));
+      const compared = `${counts.accepted} accepted, 0 charged wrongly in ${counters} counters`;
+      recordMeasurement('P3', fault, trials, compared);
+      recordMeasurement('P10', fault, trials, failureCounts(counts));
     },
     900_000,
   );
 
   test.each(DECIDE_MODES)(
-    'of every operation upon a full table do no harm, deciding %s',
+    'of every operation do not harm a server with a full table, with decisions %s',
     async (mode) => {
       const seed = newSeed();
       const server = await startSmall(mode, COUNTERS);
       await fill(server.port);
-      const line = new ReconnectingClient(server.port);
+      const client = new ReconnectingClient(server.port);
       const kinds = [...CHECKS, ...OTHERS];
       let number = 0;
       const counts = await runFuzz(
@@ -545,22 +547,22 @@ describe('mutated requests', () => {
         seed,
         async () => {
           const identifier = `after ${number++}`;
-          const said = {
+          const override = {
             namespaceName: 'after',
             identifier,
             limit: 3,
             duration: LONGEST_WINDOW_MS,
           };
-          await callOperationOk(server.port, 'ratelimits.setOverride', said);
+          await callOperationOk(server.port, 'ratelimits.setOverride', override);
           const body = { namespace: 'after', identifier, limit: 9, duration: 1_000 };
-          expect(await line.check(body)).toMatchObject({ limit: 3 });
+          expect(await client.check(body)).toMatchObject({ limit: 3 });
         },
       );
-      line.close();
+      client.close();
       const fault = `mutated requests, full table, ${mode}; seed ${seed}`;
-      const tried = `${counts.sent} requests`;
-      recordMeasurement('P3', fault, tried, wellFormed(counts));
-      recordMeasurement('P10', fault, tried, noFault(counts));
+      const trials = `${counts.sent} requests`;
+      recordMeasurement('P3', fault, trials, responseCounts(counts));
+      recordMeasurement('P10', fault, trials, failureCounts(counts));
     },
     900_000,
   );
@@ -568,18 +570,18 @@ describe('mutated requests', () => {
 
 const COUNTERS = 1_024;
 
-/** More counters than there are slots, each of which refuses in its window: none gives way. */
+/** Creates more counters than slots. Each denies in its window, so none may be evicted. */
 async function fill(port: number): Promise<void> {
   const each = Math.ceil((COUNTERS * SLOTS_PER_COUNTER * 1.2) / CONNECTIONS);
-  const lines = Array.from({ length: CONNECTIONS }, async (_, number) => {
-    const line = new ReconnectingClient(port);
+  const clients = Array.from({ length: CONNECTIONS }, async (_, number) => {
+    const client = new ReconnectingClient(port);
     for (let i = 0; i < each; i++) {
       const identifier = `${number}/${i}`;
       const body = { namespace: 'full', identifier, limit: 1, duration: LONGEST_WINDOW_MS };
-      await line.check(body);
-      expect(await line.check(body)).toMatchObject({ success: false, remaining: 0 });
+      await client.check(body);
+      expect(await client.check(body)).toMatchObject({ success: false, remaining: 0 });
     }
-    line.close();
+    client.close();
   });
-  await Promise.all(lines);
+  await Promise.all(clients);
 }

@@ -1,5 +1,6 @@
-/** More identifiers than there is room for, at full rate: who is forgotten, and what grows. */
+/** More identifiers than slots, at full rate: which counters are evicted, and what grows. */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -11,27 +12,27 @@ import { type PreparedCheck, prepareCheck, Traffic } from '../support/traffic.ts
 
 const COUNTERS = IS_LONG ? 65_536 : 2_048;
 const CONNECTIONS = 32;
-const DEPTH = { 'in-place': 16, worker: 1 } as const;
-/** Clients whose treatment is looked at before and after. */
+const CHECKS_PER_PACKET = { 'in-place': 16, worker: 1 } as const;
+/** Denied clients that are checked again after the flood. */
 const CLIENTS = 100;
 const LIMITS = [1, 1_000];
 
 const own = useDataDirectory([]);
 
-interface SprayOptions {
+interface FloodOptions {
   namespace: (n: number) => string;
   limit: number;
   cost?: number;
-  /** Only so many different ones, for comparison. */
+  /** The number of distinct identifiers. Default: every identifier is new. */
   identifiers?: number;
-  /** How often each identifier asks in a row. */
+  /** Checks in a row for each identifier. */
   times?: number;
-  mode?: keyof typeof DEPTH;
+  mode?: keyof typeof CHECKS_PER_PACKET;
 }
 
 const DIGITS = 9;
 
-/** Makes checks of numbered identifiers, each a copy with another number. */
+/** Prepares checks of numbered identifiers, by writing the number into a copy of a template. */
 function numberedChecks(
   limit: number,
   cost: number,
@@ -56,29 +57,34 @@ function numberedChecks(
   };
 }
 
-/** Asks for so many identifiers that nobody has asked for before. */
-let sprayed = 0;
-async function spray(server: ServerProcess, count: number, spray: SprayOptions): Promise<Traffic> {
-  const { namespace, limit, cost = 1, times = 1, mode = 'in-place' } = spray;
-  const { identifiers = Number.POSITIVE_INFINITY } = spray;
-  const first = sprayed;
-  const askFor = numberedChecks(limit, cost);
-  const asks: PreparedCheck[] = [];
+/** Identifiers used so far by `flood`. */
+let lastIdentifier = 0;
+/** Sends checks of `count` identifiers that no earlier check used. */
+async function flood(
+  server: ServerProcess,
+  count: number,
+  options: FloodOptions,
+): Promise<Traffic> {
+  const { namespace, limit, cost = 1, times = 1, mode = 'in-place' } = options;
+  const { identifiers = Number.POSITIVE_INFINITY } = options;
+  const first = lastIdentifier;
+  const checkOf = numberedChecks(limit, cost);
+  const pending: PreparedCheck[] = [];
   const nextCheck = () => {
-    if (asks.length === 0) {
-      const n = sprayed++;
-      const ask = askFor(namespace(n - first), n % identifiers);
-      for (let i = 0; i < times; i++) asks.push(ask);
+    if (pending.length === 0) {
+      const n = lastIdentifier++;
+      const check = checkOf(namespace(n - first), n % identifiers);
+      for (let i = 0; i < times; i++) pending.push(check);
     }
-    return asks.pop()!;
+    return pending.pop()!;
   };
-  const packets = Math.ceil((count * times) / DEPTH[mode]);
+  const packets = Math.ceil((count * times) / CHECKS_PER_PACKET[mode]);
   const traffic = new Traffic({
     port: server.port,
     connections: CONNECTIONS,
-    checksPerPacket: DEPTH[mode],
+    checksPerPacket: CHECKS_PER_PACKET[mode],
     seed: 1,
-    checks: packets * DEPTH[mode],
+    checks: packets * CHECKS_PER_PACKET[mode],
     nextCheck,
   });
   await traffic.ended;
@@ -86,7 +92,7 @@ async function spray(server: ServerProcess, count: number, spray: SprayOptions):
   return traffic;
 }
 
-/** How long checks of others take meanwhile, one after the other. */
+/** Measures the latency of another client's sequential checks during a load. */
 async function probeDuring(server: ServerProcess, load: () => Promise<unknown>): Promise<string> {
   const body = {
     namespace: 'probe',
@@ -100,137 +106,145 @@ async function probeDuring(server: ServerProcess, load: () => Promise<unknown>):
     workerData,
   });
   await load();
-  const [took]: number[][] = await new Promise((resolve) => {
+  const [latenciesMs]: number[][] = await new Promise((resolve) => {
     worker.on('message', (all) => resolve([all]));
-    worker.postMessage('enough');
+    worker.postMessage('stop');
   });
-  const at = (share: number) => took[Math.floor((took.length - 1) * share)]?.toFixed(1);
+  const at = (share: number) => {
+    return latenciesMs[Math.floor((latenciesMs.length - 1) * share)]?.toFixed(1);
+  };
   return `p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`;
 }
 
-const start = (mode: keyof typeof DEPTH = 'in-place') => {
+const start = (mode: keyof typeof CHECKS_PER_PACKET = 'in-place') => {
   const threads = ['--acceptors', '2', '--workers', '1', '--decide', mode];
   return own.start({ args: [...threads, '--counters', String(COUNTERS)] });
 };
 
 const TEN_TIMES = `${10 * COUNTERS} identifiers for ${COUNTERS} counters`;
 
-/** The table is the same, whoever decides. */
-const SPRAYED = IS_LONG ? DECIDE_MODES : DECIDE_MODES.slice(0, 1);
+/** Both modes use the same table, so the quick set tries one. */
+const FLOODED_MODES = IS_LONG ? DECIDE_MODES : DECIDE_MODES.slice(0, 1);
 
-describe.each(SPRAYED)(
-  'decided %s, sprayed with ten times more identifiers than counters:',
+describe.each(FLOODED_MODES)(
+  'with decisions %s, in a flood of ten times more identifiers than counters,',
   (mode) => {
-    test('who is being refused stays refused, by limits of 1 and of 1 000', async () => {
+    test('a denied client stays denied, with limits of 1 and of 1 000', async () => {
       const server = await start(mode);
-      const refused = LIMITS.flatMap((limit) =>
+      const denied = LIMITS.flatMap((limit) =>
         Array.from({ length: CLIENTS }, (_, i) => ({
-          namespace: i % 2 === 0 ? 'mine' : 'sprayed',
-          identifier: `refused_${limit}_${i}`,
+          namespace: i % 2 === 0 ? 'other' : 'flooded',
+          identifier: `denied_${limit}_${i}`,
           limit,
           duration: LONGEST_WINDOW_MS,
         })),
       );
-      for (const body of refused) {
+      for (const body of denied) {
         expect((await sendCheck(server.port, { ...body, cost: body.limit })).success).toBe(true);
         expect((await sendCheck(server.port, body)).success).toBe(false);
       }
-      const few = { namespace: () => 'sprayed', identifiers: 10, limit: 1e9, mode };
-      const without = await probeDuring(server, () => spray(server, 10 * COUNTERS, few));
-      const beside = await probeDuring(server, async () => {
+      const few = { namespace: () => 'flooded', identifiers: 10, limit: 1e9, mode };
+      const latencyFew = await probeDuring(server, () => flood(server, 10 * COUNTERS, few));
+      const latencyMany = await probeDuring(server, async () => {
         for (const limit of LIMITS) {
-          await spray(server, 5 * COUNTERS, { namespace: () => 'sprayed', limit, mode });
+          await flood(server, 5 * COUNTERS, { namespace: () => 'flooded', limit, mode });
         }
       });
-      let forgotten = 0;
-      for (const body of refused) if ((await sendCheck(server.port, body)).success) forgotten++;
+      let allowedAgain = 0;
+      for (const body of denied) if ((await sendCheck(server.port, body)).success) allowedAgain++;
       const evicted = await readMetric(server.adminUrl, 'weir_live_evictions_total');
-      const fault = `spraying, ${mode}`;
-      const tried = TEN_TIMES;
+      const fault = `identifier flood, ${mode}`;
+      const trials = TEN_TIMES;
       recordMeasurement(
         'P1',
         fault,
-        tried,
-        `${forgotten} of ${refused.length} refused clients let in again`,
+        trials,
+        `${allowedAgain} of ${denied.length} denied clients allowed again`,
       );
-      recordMeasurement('P7', fault, tried, `others: ${beside}; by few identifiers ${without}`);
+      const latency = `other client: ${latencyMany}; with few identifiers ${latencyFew}`;
+      recordMeasurement('P7', fault, trials, latency);
       expect(evicted).toBeGreaterThan(6 * COUNTERS);
-      expect(forgotten).toBe(0);
+      expect(allowedAgain).toBe(0);
       await expectCleanStop(server);
     }, 300_000);
   },
 );
 
-describe('sprayed with ten times more identifiers than counters,', () => {
+describe('in a flood of ten times more identifiers than counters,', () => {
   test.each(LIMITS)(
-    'one namespace cannot make another refuse newcomers: limit %i',
+    'one namespace cannot make another deny new clients: limit %i',
     async (limit) => {
       const server = await start();
-      // All of them are refused once, so that none is forgotten for another of them.
-      const each = { namespace: () => 'crowd', limit, cost: limit, times: 2 };
-      await spray(server, 10 * COUNTERS, each);
+      // Each identifier is denied once, so that no counter of the flood is evicted for another.
+      const each = { namespace: () => 'flooded', limit, cost: limit, times: 2 };
+      await flood(server, 10 * COUNTERS, each);
       const full = 'weir_full_table_decisions_total{decision="deny"}';
       expect(await readMetric(server.adminUrl, full)).toBeGreaterThan(COUNTERS);
-      let lockedOut = 0;
-      const newcomers = trialCount(500, 5_000);
-      for (let i = 0; i < newcomers; i++) {
+      let denied = 0;
+      const newClients = trialCount(500, 5_000);
+      for (let i = 0; i < newClients; i++) {
         const body = {
-          namespace: 'others',
+          namespace: 'other',
           identifier: `new_${i}`,
           limit: 5,
           duration: LONGEST_WINDOW_MS,
         };
-        if (!(await sendCheck(server.port, body)).success) lockedOut++;
+        if (!(await sendCheck(server.port, body)).success) denied++;
       }
-      const tried = `${TEN_TIMES}, limit ${limit}`;
+      const trials = `${TEN_TIMES}, limit ${limit}`;
       recordMeasurement(
         'P2',
         'one namespace fills the table',
-        tried,
-        `${lockedOut} of ${newcomers} newcomers of another refused`,
+        trials,
+        `${denied} of ${newClients} new clients of another namespace denied`,
       );
-      expect(lockedOut).toBe(0);
+      expect(denied).toBe(0);
       await expectCleanStop(server);
     },
     300_000,
   );
 
-  test('whoever stays one token under the limit gets no second budget for less than a full table', async () => {
+  test('a client one token below its limit keeps its usage until exhausted counters fill the table', async () => {
     const server = await start();
     const LIMIT = 1_000;
-    const body = { namespace: 'sly', identifier: 'sly', limit: LIMIT, duration: LONGEST_WINDOW_MS };
+    const body = {
+      namespace: 'near',
+      identifier: 'near',
+      limit: LIMIT,
+      duration: LONGEST_WINDOW_MS,
+    };
     await sendCheck(server.port, { ...body, cost: LIMIT - 1 });
-    const isForgotten = async () => {
+    const isEvicted = async () => {
       return (await sendCheck(server.port, { ...body, cost: 0 })).remaining > 1;
     };
-    // Sprayed counters that have used less go before: whatever their number.
-    await spray(server, 10 * COUNTERS, { namespace: () => 'sly', limit: LIMIT });
-    expect(await isForgotten()).toBe(false);
-    // Those that have used all of a limit of 1 go after it; they have to fill the table first.
+    // Counters with less usage are evicted first, whatever their number.
+    await flood(server, 10 * COUNTERS, { namespace: () => 'near', limit: LIMIT });
+    expect(await isEvicted()).toBe(false);
+    // Counters that exhausted a limit of 1 are evicted later. They must fill the table first.
     const step = COUNTERS / 32;
     let needed = 0;
-    while (!(await isForgotten()) && needed < 10 * COUNTERS) {
-      await spray(server, step, { namespace: () => 'sly', limit: 1 });
+    while (!(await isEvicted()) && needed < 10 * COUNTERS) {
+      await flood(server, step, { namespace: () => 'near', limit: 1 });
       needed += step;
     }
-    const tried = `${TEN_TIMES} of the same limit`;
+    const trials = `${TEN_TIMES} with the same limit`;
     recordMeasurement(
       'P1',
-      'one token under the limit, spraying',
-      tried,
-      `0 second budgets; one of ${LIMIT} for ${needed} exhausted counters of a limit of 1`,
+      'one token below the limit, identifier flood',
+      trials,
+      `0 evictions; one for ${needed} exhausted counters with a limit of 1`,
     );
     expect(needed).toBeGreaterThanOrEqual(COUNTERS);
     await expectCleanStop(server);
   }, 300_000);
 
-  test('a process grows no further', async () => {
+  test('the memory of the process does not grow', async () => {
     const server = await start();
     const rss = async () => {
-      // Of all that is about to be collected something is left, now more, now less.
+      // The least of five readings: the amount of garbage varies.
       let least = Number.POSITIVE_INFINITY;
       for (let i = 0; i < 5; i++) {
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await sleep(100);
         least = Math.min(least, await readMetric(server.adminUrl, 'process_resident_memory_bytes'));
       }
       return least;
@@ -238,14 +252,14 @@ describe('sprayed with ten times more identifiers than counters,', () => {
     const slots = await readMetric(server.adminUrl, 'weir_table_slots');
     const [filled, more] = [trialCount(10, 15) * COUNTERS, trialCount(20, 153) * COUNTERS];
     const namespace = (n: number) => `ns_${n % 7}`;
-    await spray(server, filled, { namespace, limit: 10 });
+    await flood(server, filled, { namespace, limit: 10 });
     const before = await rss();
-    await spray(server, more, { namespace, limit: 10 });
+    await flood(server, more, { namespace, limit: 10 });
     const after = await rss();
     const growth = (100 * (after - before)) / before;
     const mib = (before / 2 ** 20).toFixed(0);
-    const tried = `${filled} identifiers, then ${more} more`;
-    recordMeasurement('P7', 'distinct identifiers', tried, `${growth.toFixed(1)} % on ${mib} MiB`);
+    const trials = `${filled} identifiers, then ${more} more`;
+    recordMeasurement('P7', 'distinct identifiers', trials, `${growth.toFixed(1)} % of ${mib} MiB`);
     expect(await readMetric(server.adminUrl, 'weir_table_slots')).toBe(slots);
     expect(growth).toBeLessThan(IS_LONG ? 2 : 25);
     expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);

@@ -1,9 +1,10 @@
 /**
- * Clients that call once in 9 to 13 s, around the 10 s after which uWebSockets.js closes a
- * connection that is not used. A request that goes out as the close comes in would be lost.
+ * Clients that send a request every 9 to 13 s. uWebSockets.js closes a connection after 10 s without
+ * a request. A request that is sent while the server closes the connection would be lost.
  */
 
 import { Agent, request as httpRequest } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
@@ -16,13 +17,13 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 
-/** Between the calls of a client, each by clients of all kinds. */
+/** Time between the calls of a client. Clients of every kind use each gap. */
 const GAPS_MS = IS_LONG
   ? [9_000, 9_500, 9_900, 10_000, 10_100, 10_500, 11_000, 12_000, 13_000]
   : [9_000, 9_500, 10_000];
 const CALLS = IS_LONG ? 10 : 2;
-/** Of each kind and gap. */
-const CALLERS = 4;
+/** Clients of each kind and gap. */
+const CLIENTS = 4;
 const KINDS = officialClients('').map(({ name }) => name);
 
 const dataDir = temporaryDirectory();
@@ -54,54 +55,54 @@ async function byFetch(url: string): Promise<void> {
 }
 
 /**
- * Would keep its connection for 30 s, where `fetch` does for a few; but it heeds the header
- * Keep-Alive, without which it loses a request in fifty at such gaps.
+ * This agent may keep a connection for 30 s, where `fetch` keeps it for a few. It obeys the header
+ * Keep-Alive. Without that header it loses one request in fifty at such gaps.
  */
 function byAgent(url: string): () => Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1, timeout: 30_000 });
   return () => {
     return new Promise((resolve, reject) => {
       const options = { agent, method: 'POST', headers };
-      const asked = httpRequest(`${url}/v1/ratelimits.limit`, options, (response) => {
+      const request = httpRequest(`${url}/v1/ratelimits.limit`, options, (response) => {
         response.resume();
         response.on('end', resolve);
       });
-      asked.on('error', reject);
-      asked.end(body);
+      request.on('error', reject);
+      request.end(body);
     });
   };
 }
 
-test('no error reaches a caller that calls about as seldom as connections are closed', async () => {
+test('no call fails whose gap is close to the idle timeout of connections', async () => {
   const errors: string[] = [];
   let calls = 0;
-  const caller = async (name: string, gapMs: number, call: () => Promise<void>) => {
+  const client = async (name: string, gapMs: number, call: () => Promise<void>) => {
     for (let i = 0; i < CALLS; i++) {
-      if (i > 0) await new Promise((resolve) => setTimeout(resolve, gapMs));
+      if (i > 0) await sleep(gapMs);
       calls++;
       await call().catch((error: Error) => errors.push(`${name} at ${gapMs} ms: ${error.message}`));
     }
   };
   await Promise.all(
     GAPS_MS.flatMap((gapMs, gap) =>
-      Array.from({ length: CALLERS }, (_, i) => {
-        // Each kind has this address to itself, and so shares its connections with nobody.
+      Array.from({ length: CLIENTS }, (_, i) => {
+        // Each kind has its own address, so it shares no pooled connection with another.
         const at = (kind: number) => `http://127.${1 + gap}.${i}.${1 + kind}:${server.port}`;
         return [
           ...KINDS.map((name, kind) => {
             const { check } = officialClients(at(kind))[kind];
-            return caller(name, gapMs, () => check(`${name} ${gapMs} ${i}`));
+            return client(name, gapMs, () => check(`${name} ${gapMs} ${i}`));
           }),
-          caller('fetch', gapMs, () => byFetch(at(KINDS.length))),
-          caller('node:http', gapMs, byAgent(at(KINDS.length + 1))),
+          client('fetch', gapMs, () => byFetch(at(KINDS.length))),
+          client('node:http', gapMs, byAgent(at(KINDS.length + 1))),
         ];
       }).flat(),
     ),
   );
   const gaps = `${GAPS_MS[0] / 1_000} to ${GAPS_MS[GAPS_MS.length - 1] / 1_000} s apart`;
-  const said = `${calls} calls, ${retries()} retries of v1, ${errors.length} errors`;
-  recordMeasurement('P3', 'calls around the idle close', gaps, said);
-  // A server that ended itself has said why.
+  const measured = `${calls} calls, ${retries()} retries of v1 clients, ${errors.length} errors`;
+  recordMeasurement('P3', 'calls around the idle timeout', gaps, measured);
+  // A server that ends by itself prints the reason.
   expect(server.stderr()).not.toContain('weir: ');
   expect(errors).toEqual([]);
 }, 300_000);

@@ -1,12 +1,13 @@
 /**
- * Who has no key in force gets nothing, on whatever connection; and what a key is stands nowhere
- * but in the one line that shows it.
+ * A request without a valid key gets nothing, on any connection. A key is printed once, and is never
+ * stored or logged.
  */
 
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { OPERATION_NAMES } from '../../src/api/common/operations.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -23,7 +24,7 @@ import { ReconnectingClient } from '../support/reconnecting-client.ts';
 import { ROOT_KEY, type ServerProcess } from '../support/server.ts';
 
 const ACCEPTORS = 3;
-/** So many connections that each acceptor has some, with hardly a doubt. */
+/** Enough that each acceptor almost certainly has some. */
 const CONNECTIONS = 24;
 const REVOCATIONS = trialCount(30, 300);
 const EXPIRIES = trialCount(3, 15);
@@ -41,26 +42,26 @@ interface CreatedKey {
   key: string;
 }
 async function makeKey(server: ServerProcess, fields: Fields = {}): Promise<CreatedKey> {
-  const asked = { name: 'k', permissions: ['*'], ...fields };
-  return (await callOperationOk(server.port, 'keys.create', asked)) as unknown as CreatedKey;
+  const body = { name: 'k', permissions: ['*'], ...fields };
+  return (await callOperationOk(server.port, 'keys.create', body)) as unknown as CreatedKey;
 }
 
-/** Connections that check as fast as they are answered, until `stop`. */
+/** Sends sequential checks on several connections until `stop`. */
 function startLoad(server: ServerProcess, connections: number) {
-  let going = true;
+  let isRunning = true;
   let checks = 0;
   const bytes = checkBytes(ROOT_KEY, 'load', 0);
   const all = Array.from({ length: connections }, async () => {
-    const line = new ReconnectingClient(server.port);
-    while (going) {
-      const [answer] = await line.send([bytes], 1);
-      expect(answer.status).toBe(200);
+    const client = new ReconnectingClient(server.port);
+    while (isRunning) {
+      const [response] = await client.send([bytes], 1);
+      expect(response.status).toBe(200);
       checks++;
     }
-    line.close();
+    client.close();
   });
   const stop = async () => {
-    going = false;
+    isRunning = false;
     await Promise.all(all);
     return checks;
   };
@@ -68,64 +69,64 @@ function startLoad(server: ServerProcess, connections: number) {
 }
 
 describe('a key', () => {
-  test(`that was revoked is so for the next request of every connection, ${REVOCATIONS} times`, async () => {
+  test(`that was revoked is rejected from the next request on every connection, ${REVOCATIONS} times`, async () => {
     const server = await own.start();
     const load = startLoad(server, 6);
-    const lines = Array.from({ length: CONNECTIONS }, () => new ReconnectingClient(server.port));
-    let refused = 0;
+    const clients = Array.from({ length: CONNECTIONS }, () => new ReconnectingClient(server.port));
+    let rejected = 0;
     for (let i = 0; i < REVOCATIONS; i++) {
       const { keyId, key } = await makeKey(server);
       const statuses = async () => {
         const bytes = checkBytes(key, 'revoked', 0);
-        const answers = await Promise.all(lines.map((line) => line.send([bytes], 1)));
-        return answers.map(([answer]) => answer.status);
+        const responses = await Promise.all(clients.map((client) => client.send([bytes], 1)));
+        return responses.map(([response]) => response.status);
       };
-      expect(await statuses()).toEqual(lines.map(() => 200));
+      expect(await statuses()).toEqual(clients.map(() => 200));
       await callOperationOk(server.port, 'keys.revoke', { keyId });
-      expect(await statuses()).toEqual(lines.map(() => 401));
-      refused += lines.length;
+      expect(await statuses()).toEqual(clients.map(() => 401));
+      rejected += clients.length;
     }
-    for (const line of lines) line.close();
+    for (const client of clients) client.close();
     const checks = await load.stop();
-    const tried = `${REVOCATIONS} keys, ${CONNECTIONS} connections`;
-    const measured = `${refused} requests right after, 0 let in; beside ${checks} checks`;
-    recordMeasurement('P5', `revoked under load, ${ACCEPTORS} acceptors`, tried, measured);
-    expect(refused).toBe(REVOCATIONS * CONNECTIONS);
+    const trials = `${REVOCATIONS} keys, ${CONNECTIONS} connections`;
+    const measured = `${rejected} requests after it, 0 allowed; during ${checks} other checks`;
+    recordMeasurement('P5', `revoked under load, ${ACCEPTORS} acceptors`, trials, measured);
+    expect(rejected).toBe(REVOCATIONS * CONNECTIONS);
   }, 300_000);
 
-  test('that expires is good until then on every connection, and never after', async () => {
+  test('that expires is valid on every connection before its time, and never after', async () => {
     const server = await own.start();
-    // Two clocks that are compared ten times a second.
-    const about = 20;
+    // The clocks of test and server, which the server compares ten times a second.
+    const toleranceMs = 20;
     let before = 0;
     let after = 0;
     for (let i = 0; i < EXPIRIES; i++) {
       const expires = Date.now() + 500;
       const { key } = await makeKey(server, { expires });
       const bytes = checkBytes(key, 'expired', 0);
-      const lines = Array.from({ length: CONNECTIONS }, async () => {
-        const line = new ReconnectingClient(server.port);
+      const all = Array.from({ length: CONNECTIONS }, async () => {
+        const client = new ReconnectingClient(server.port);
         for (let sent = 0; sent < expires + 200; ) {
           sent = Date.now();
-          const [{ status }] = await line.send([bytes], 1);
-          if (Date.now() < expires - about) {
+          const [{ status }] = await client.send([bytes], 1);
+          if (Date.now() < expires - toleranceMs) {
             expect(status).toBe(200);
             before++;
-          } else if (sent > expires + about) {
+          } else if (sent > expires + toleranceMs) {
             expect(status).toBe(401);
             after++;
           }
-          await new Promise((next) => setTimeout(next, 10));
+          await sleep(10);
         }
-        line.close();
+        client.close();
       });
-      await Promise.all(lines);
+      await Promise.all(all);
     }
     recordMeasurement(
       'P5',
       'expired',
       `${EXPIRIES} keys`,
-      `${before} let in before, ${after} after: 0 let in`,
+      `${before} allowed before, ${after} after: 0 allowed`,
     );
     expect([before > 0, after > 0]).toEqual([true, true]);
   });
@@ -146,33 +147,33 @@ describe('a key', () => {
         permissions: ['*'],
       };
       const bytes = requestBytes({ path, headers: bearer(key), body: JSON.stringify(fields) });
-      const line = new ReconnectingClient(server.port);
+      const client = new ReconnectingClient(server.port);
       const head = bytes.indexOf('\r\n\r\n') + 8;
-      const early = await line.send([bytes.subarray(0, head)], 1, 50);
+      const early = await client.send([bytes.subarray(0, head)], 1, 50);
       expect([path, early]).toEqual([path, []]);
       await callOperationOk(server.port, 'keys.revoke', { keyId });
-      const [answer] = await line.send([bytes.subarray(head)], 1);
-      expect([path, answer.status]).toEqual([path, 401]);
-      line.close();
+      const [response] = await client.send([bytes.subarray(head)], 1);
+      expect([path, response.status]).toEqual([path, 401]);
+      client.close();
     }
     const { keys } = await callOperationOk(server.port, 'keys.list');
     expect(keys).toHaveLength(1);
-    const [left] = await exchange(server.port, [checkBytes(ROOT_KEY, 'between', 0)]);
-    expect(JSON.parse(left.body)).toMatchObject({ limit: 1_000, remaining: 1_000 });
+    const [response] = await exchange(server.port, [checkBytes(ROOT_KEY, 'between', 0)]);
+    expect(JSON.parse(response.body)).toMatchObject({ limit: 1_000, remaining: 1_000 });
   });
 });
 
-test('the admin port is there for this machine alone, and beside probes tells no page of another name', async () => {
+test('the admin port serves this machine alone, and gives no metrics to pages of other origins', async () => {
   const server = await own.start();
   const { port } = new URL(server.adminUrl);
   const hex = Number(port).toString(16).toUpperCase().padStart(4, '0');
   const sockets = readFileSync('/proc/net/tcp', 'utf8').split('\n');
   const listening = sockets.filter((line) => line.includes(`:${hex} `) && line.includes(' 0A '));
   expect(listening.map((line) => line.trim().split(/\s+/)[1])).toEqual([`0100007F:${hex}`]);
-  const elsewhere = Object.values(networkInterfaces())
+  const external = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
     .filter(({ family, internal }) => family === 'IPv4' && !internal);
-  for (const { address } of [{ address: '127.0.0.2' }, ...elsewhere]) {
+  for (const { address } of [{ address: '127.0.0.2' }, ...external]) {
     await expect(fetch(`http://${address}:${port}/metrics`)).rejects.toThrow();
   }
   const hosts = [
@@ -183,7 +184,7 @@ test('the admin port is there for this machine alone, and beside probes tells no
   ];
   hosts.push('localhost@evil.example', '127.0.0.1 evil.example', '[::1', '0x7f.1', 'localhost.');
   const origins = ['http://evil.example', 'null', `https://127.0.0.1:${port}`, 'http://127.0.0.1'];
-  let refused = 0;
+  let rejected = 0;
   for (const path of ['/', '/nowhere', '/metrics/', '//metrics']) {
     for (const host of hosts) {
       const bytes = requestBytes({ method: 'GET', path, headers: { Host: host } });
@@ -193,7 +194,7 @@ test('the admin port is there for this machine alone, and beside probes tells no
         true,
         false,
       ]);
-      refused++;
+      rejected++;
     }
     for (const origin of origins) {
       const headers = { Host: `127.0.0.1:${port}`, Origin: origin };
@@ -201,27 +202,32 @@ test('the admin port is there for this machine alone, and beside probes tells no
         requestBytes({ method: 'GET', path, headers }),
       ]);
       expect([origin, status]).toEqual([origin, 403]);
-      refused++;
+      rejected++;
     }
   }
-  recordMeasurement('P5', 'foreign to the admin port', `${refused} requests`, '0 told anything');
+  recordMeasurement(
+    'P5',
+    'foreign requests to the admin port',
+    `${rejected} requests`,
+    '0 got metrics',
+  );
 });
 
-/** All files below a directory, and the directories. */
+/** All files and directories below a directory. */
 function filesBelow(directory: string): string[] {
   const names = readdirSync(directory, { recursive: true }) as string[];
   return names.map((name) => join(directory, name));
 }
 
-test('the data directory is for its owner alone, whatever the umask, while it runs and after', async () => {
+test('the data directory is private to its owner with any umask, while the server runs and after', async () => {
   const before = process.umask();
-  let looked = 0;
+  let checked = 0;
   for (const umask of [0o000, 0o022, 0o077, 0o777]) {
     const dataDir = join(own.dataDir, `umask ${umask}`);
     const modes = () => {
       const wrong = [dataDir, ...filesBelow(dataDir)].filter((path) => {
         const stat = statSync(path);
-        looked++;
+        checked++;
         return (stat.mode & 0o777) !== (stat.isDirectory() ? 0o700 : 0o600);
       });
       expect([umask, wrong]).toEqual([umask, []]);
@@ -242,17 +248,17 @@ test('the data directory is for its owner alone, whatever the umask, while it ru
       process.umask(before);
     }
   }
-  recordMeasurement('P11', 'files under any umask', `${looked} modes`, '0 for others');
+  recordMeasurement('P11', 'files with any umask', `${checked} modes`, '0 for others');
 });
 
-/** What somebody could read a key from: its text, and that in the usual encodings. */
+/** The text of a key in common encodings. Each of them would disclose it. */
 function encodingsOf(key: string): Buffer[] {
   const raw = Buffer.from(key.replace(/^weir_/, ''), 'base64url');
   const texts = [key, key.slice(5), raw.toString('hex'), raw.toString('base64')];
   texts.push(Buffer.from(key).toString('hex'), encodeURIComponent(key));
   for (const shift of [0, 1, 2]) {
     const encoded = Buffer.from('x'.repeat(shift) + key).toString('base64');
-    // Its ends depend on what stands beside it.
+    // The first and last characters depend on the neighboring text.
     texts.push(encoded.slice(4, -4), encoded.slice(4, -4).replace(/\+/g, '-').replace(/\//g, '_'));
   }
   return [
@@ -261,41 +267,41 @@ function encodingsOf(key: string): Buffer[] {
   ];
 }
 
-test('a key is in no log, file, metric, answer or process table, however it is used', async () => {
+test('a key is in no log, file, metric, response or process table, however it is used', async () => {
   const args = ['--acceptors', '2', '--counters', '1024', '--log-level', 'debug'];
   const server = await own.start({ args, env: { WEIR_ROOT_KEY: undefined } });
   const root = /weir_[\w-]{43}/.exec(server.stdout())![0];
-  // In the line that exports it, and in the check that works as printed.
+  // Twice: in the line that exports it, and in the example check.
   const shown = server.stdout().split(root).length - 1;
   const secrets = [root];
-  const answers: string[] = [];
-  const say = async (parts: Parameters<typeof sendRequest>[1]) => {
+  const responses: string[] = [];
+  const send = async (parts: Parameters<typeof sendRequest>[1]) => {
     const { body, headers, status } = await sendRequest(server.port, parts);
-    answers.push(JSON.stringify([headers, body]));
+    responses.push(JSON.stringify([headers, body]));
     return status;
   };
   const permissions = [['*'], ['ratelimit.*.limit'], ['keys.read']];
   const ids: string[] = [];
-  for (const granted of permissions) {
-    const made = await callOperationOk(
+  for (const keyPermissions of permissions) {
+    const created = await callOperationOk(
       server.port,
       'keys.create',
-      { name: 'k', permissions: granted },
+      { name: 'k', permissions: keyPermissions },
       root,
     );
-    secrets.push(made.key as string);
-    ids.push(made.keyId as string);
+    secrets.push(created.key as string);
+    ids.push(created.keyId as string);
   }
   const fields = { identifier: 'abc', limit: 5, duration: 60_000, reset: 60_000, cost: 1 };
   const wrongKey = `weir_${'w'.repeat(43)}`;
   secrets.push(wrongKey);
-  let asked = 0;
+  let requests = 0;
   for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATIONS]) {
     if (operation === 'keys.create') continue;
     const { path, method } = pathAndMethodOf(operation);
-    const named = { ...fields, namespace: 'n', namespaceName: 'n', overrides: [], keyId: ids[0] };
+    const body = { ...fields, namespace: 'n', namespaceName: 'n', overrides: [], keyId: ids[0] };
     for (const secret of secrets) {
-      const headers = [
+      const allHeaders = [
         bearer(secret),
         { Authorization: secret },
         { Authorization: `Basic ${secret}` },
@@ -304,27 +310,27 @@ test('a key is in no log, file, metric, answer or process table, however it is u
         { Authorization: '', 'X-Api-Key': secret, Cookie: `key=${secret}` },
         { ...bearer(secret), 'Content-Type': 'text/plain' },
       ];
-      for (const given of headers) {
-        await say({
+      for (const headers of allHeaders) {
+        await send({
           method,
           path,
-          headers: given,
-          body: method === 'POST' ? JSON.stringify(named) : '',
+          headers,
+          body: method === 'POST' ? JSON.stringify(body) : '',
         });
-        asked++;
+        requests++;
       }
-      await say({ method, path: `${path}?key=${secret}`, headers: bearer(secret) });
-      await say({ method: 'PUT', path, headers: bearer(secret) });
+      await send({ method, path: `${path}?key=${secret}`, headers: bearer(secret) });
+      await send({ method: 'PUT', path, headers: bearer(secret) });
     }
   }
-  // Who takes a key for its id is told no more than that there is none.
+  // A key in place of its id gets the response for an unknown id.
   for (const secret of secrets) {
     const body = JSON.stringify({ keyId: secret });
-    expect(await say({ path: '/v1/keys.revoke', headers: bearer(root), body })).toBe(404);
+    expect(await send({ path: '/v1/keys.revoke', headers: bearer(root), body })).toBe(404);
   }
   await callOperation(server.port, 'keys.revoke', { keyId: ids[1] }, root);
   const places = new Map<string, Buffer>();
-  places.set('answers', Buffer.from(answers.join('\n')));
+  places.set('responses', Buffer.from(responses.join('\n')));
   places.set('metrics', Buffer.from(await (await fetch(`${server.adminUrl}/metrics`)).text()));
   for (const name of ['cmdline', 'environ', 'comm', 'status']) {
     places.set(name, readFileSync(`/proc/${server.child.pid}/${name}`));
@@ -340,13 +346,13 @@ test('a key is in no log, file, metric, answer or process table, however it is u
   const found = [...places].flatMap(([place, bytes]) => {
     return forms.some((form) => bytes.includes(form)) ? [place] : [];
   });
-  const tried = `${asked} requests, ${secrets.length} keys`;
-  const looked = `${places.size} places, ${forms.length} forms`;
+  const trials = `${requests} requests, ${secrets.length} keys`;
+  const searched = `${places.size} places, ${forms.length} encodings`;
   recordMeasurement(
     'P11',
-    'used rightly and wrongly',
-    tried,
-    `${looked}: 0 found; shown by the first start only`,
+    'valid and invalid uses of keys',
+    trials,
+    `${searched}: 0 found; printed by the first start only`,
   );
   expect([found, shown, statSync(own.dataDir).isDirectory()]).toEqual([[], 2, true]);
 });

@@ -1,4 +1,4 @@
-/** Ten times as many checks as a small server can answer: all are answered, and it is soon well. */
+/** Ten times the capacity of a small server: every check is answered, and the server recovers. */
 
 import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -12,21 +12,21 @@ import { LONGEST_WINDOW_MS, readMetric, readMetrics, sendRequest } from '../supp
 import { ROOT_KEY, type ServerProcess, waitUntil } from '../support/server.ts';
 
 const run = promisify(execFile);
-/** Where it is not installed the test is skipped, but not where nothing may be. */
+/** Skipped without h2load, except in CI. */
 const noH2load =
   spawnSync('h2load', ['--version']).error !== undefined && process.env.CI === undefined;
 
-/** Of a core. */
+/** Share of a core. */
 const SHARE = 0.1;
 const SECONDS = IS_LONG ? 60 : 2;
 const CONNECTIONS = { some: 32, many: 512 };
 const LOAD_TIMES = 10;
 /**
- * What of its work for a second on a core must be left under load and after it: a server that
- * breaks down does a few percent, or nothing. The quick form has a fifth of a second on a core, of
- * which a collection of garbage or a compilation is a good part.
+ * The share of its normal work per CPU second that a server must do under load and after it. A server
+ * that collapses does a few percent or nothing. The quick form uses a fifth of a CPU second, and
+ * garbage collection and compilation take a large part of that.
  */
-const LEFT = IS_LONG ? 1 / 2 : 1 / 4;
+const MIN_SHARE = IS_LONG ? 1 / 2 : 1 / 4;
 
 const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '65536']);
 
@@ -34,15 +34,15 @@ interface LoadOptions {
   connections: number;
   seconds?: number;
   requests?: number;
-  /** Requests a second of all connections, whether or not they are answered. */
+  /** Requests per second on all connections together, sent without waiting for responses. */
   rate?: number;
 }
 
 interface LoadResult {
   statuses: Record<string, number>;
-  answers: number;
+  responses: number;
   perSecond: number;
-  /** Of the server's time on a core: what others take of the machine does not change it. */
+  /** Responses per second of CPU time. Other processes on the machine do not change it. */
   perCpuSecond: number;
   medianMs: number;
   p99Ms: number;
@@ -57,8 +57,8 @@ async function runH2load(server: ServerProcess, load: LoadOptions): Promise<Load
     JSON.stringify({ identifier: 'a', limit: 1e12, duration: LONGEST_WINDOW_MS }),
   );
   const cpuSeconds = () => readMetric(server.adminUrl, 'process_cpu_seconds_total');
-  const began = performance.now();
-  const beganCpu = await cpuSeconds();
+  const startedMs = performance.now();
+  const startedCpuS = await cpuSeconds();
   await run('h2load', [
     ...['--h1', '-t', '1', '-c', String(connections)],
     ...(requests === undefined ? ['-D', String(seconds)] : ['-n', String(requests)]),
@@ -66,8 +66,8 @@ async function runH2load(server: ServerProcess, load: LoadOptions): Promise<Load
     ...['-H', `Authorization: Bearer ${ROOT_KEY}`, '-d', body, `--log-file=${log}`],
     `${server.url}/v1/ratelimits.limit`,
   ]);
-  const tookS = (performance.now() - began) / 1_000;
-  const tookCpuS = (await cpuSeconds()) - beganCpu;
+  const elapsedS = (performance.now() - startedMs) / 1_000;
+  const usedCpuS = (await cpuSeconds()) - startedCpuS;
   const rows = readFileSync(log, 'latin1').trimEnd().split('\n');
   const statuses: Record<string, number> = {};
   const times = Float64Array.from(rows, (row) => {
@@ -76,11 +76,11 @@ async function runH2load(server: ServerProcess, load: LoadOptions): Promise<Load
     return Number(us) / 1_000;
   }).sort();
   const at = (share: number) => Math.round(times[Math.floor((times.length - 1) * share)] * 10) / 10;
-  const perSecond = Math.round(rows.length / (seconds ?? tookS));
-  const perCpuSecond = Math.round(rows.length / tookCpuS);
+  const perSecond = Math.round(rows.length / (seconds ?? elapsedS));
+  const perCpuSecond = Math.round(rows.length / usedCpuS);
   return {
     statuses,
-    answers: rows.length,
+    responses: rows.length,
     perSecond,
     perCpuSecond,
     medianMs: at(0.5),
@@ -89,72 +89,72 @@ async function runH2load(server: ServerProcess, load: LoadOptions): Promise<Load
 }
 
 test.skipIf(noH2load)(
-  'ten times capacity: all is answered, as much as ever is done, and soon it is as before',
+  'at ten times its capacity a server answers all checks, keeps its throughput, and recovers',
   async () => {
     const server = await own.start();
     const normal = { connections: CONNECTIONS.some, seconds: 1 };
-    // Compiled while it has time.
+    // Lets the JavaScript engine compile the code before the CPU limit.
     await runH2load(server, normal);
-    const quota = limitCpu(server.child, SHARE);
+    const cpuLimit = limitCpu(server.child, SHARE);
     const before = await runH2load(server, normal);
-    // As many connections, each of which waits for its answer: the most that can be done for them.
+    // The maximum throughput for as many connections, each of which waits for its response.
     const peak = await runH2load(server, { connections: CONNECTIONS.many, seconds: 1 });
     const requests = before.perSecond * SECONDS;
     const rate = before.perSecond * LOAD_TIMES;
-    // Somebody else, and a look at the admin port, in the midst of it.
-    let beside = 0;
+    // Another client, and probes of the admin port, during the load.
+    let otherChecks = 0;
     let slowestMs = 0;
-    let over = false;
-    const aside = (async () => {
-      while (!over) {
-        const began = performance.now();
+    let isDone = false;
+    const otherClient = (async () => {
+      while (!isDone) {
+        const startedMs = performance.now();
         const body = JSON.stringify({ identifier: 'b', limit: 1e12, duration: LONGEST_WINDOW_MS });
         expect((await sendRequest(server.port, { body })).status).toBe(200);
         expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
-        slowestMs = Math.max(slowestMs, performance.now() - began);
-        beside++;
+        slowestMs = Math.max(slowestMs, performance.now() - startedMs);
+        otherChecks++;
       }
     })();
     const loaded = await runH2load(server, { connections: CONNECTIONS.many, requests, rate });
-    over = true;
-    await aside;
+    isDone = true;
+    await otherClient;
     const after = await runH2load(server, normal);
 
-    // It is small still, and closes them as it comes to it.
+    // The server is still slow, so it closes connections with a delay.
     await waitUntil('all connections are closed', async () => {
       return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
     });
-    const figures = await readMetrics(server.adminUrl);
+    const metrics = await readMetrics(server.adminUrl);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    quota.remove();
+    cpuLimit.remove();
     const percent = (share: number) => `${Math.round(100 * share)} %`;
     const goodput = percent(loaded.perSecond / peak.perSecond);
     const perCpu = percent(loaded.perCpuSecond / peak.perCpuSecond);
-    const again = percent(after.perSecond / before.perSecond);
+    const recovered = percent(after.perSecond / before.perSecond);
     const fault = `${LOAD_TIMES} times capacity for ${SECONDS} s, ${SHARE} of a core`;
     const counts = JSON.stringify(loaded.statuses);
     recordMeasurement(
       'P3',
       fault,
       `${requests} checks by ${CONNECTIONS.many} connections`,
-      `answered ${loaded.answers} ${counts}, p50 ${loaded.medianMs} ms, p99 ${loaded.p99Ms} ms;` +
-        ` ${beside} beside them, the slowest in ${Math.round(slowestMs)} ms`,
+      `answered ${loaded.responses} ${counts}, p50 ${loaded.medianMs} ms, p99 ${loaded.p99Ms} ms;` +
+        ` ${otherChecks} other checks, the slowest in ${Math.round(slowestMs)} ms`,
     );
     recordMeasurement(
       'P8',
       fault,
-      `small by ${quota.mechanism}: ${before.perSecond} checks/s, p99 ${before.p99Ms} ms`,
-      `under it ${goodput} of ${peak.perSecond} (${perCpu} for its time on a core),` +
-        ` right after it ${again} of ${before.perSecond}, p99 ${after.p99Ms} ms`,
+      `limited by ${cpuLimit.mechanism}: ${before.perSecond} checks/s, p99 ${before.p99Ms} ms`,
+      `under load ${goodput} of ${peak.perSecond} (${perCpu} per CPU second),` +
+        ` after it ${recovered} of ${before.perSecond}, p99 ${after.p99Ms} ms`,
     );
-    expect(loaded.answers).toBe(requests);
+    expect(loaded.responses).toBe(requests);
     expect(
       Object.keys(loaded.statuses).filter((status) => !['200', '503'].includes(status)),
     ).toEqual([]);
-    expect(beside).toBeGreaterThan(0);
-    expect(figures.get('weir_live_evictions_total')).toBe(0);
-    expect(loaded.perCpuSecond).toBeGreaterThan(peak.perCpuSecond * LEFT);
-    expect(after.perCpuSecond).toBeGreaterThan(before.perCpuSecond * LEFT);
+    expect(otherChecks).toBeGreaterThan(0);
+    expect(metrics.get('weir_live_evictions_total')).toBe(0);
+    expect(loaded.perCpuSecond).toBeGreaterThan(peak.perCpuSecond * MIN_SHARE);
+    expect(after.perCpuSecond).toBeGreaterThan(before.perCpuSecond * MIN_SHARE);
   },
   300_000,
 );

@@ -1,9 +1,10 @@
-/** What a restart forgets: every answer is noted with its time, and compared with what is left. */
+/** Usage lost in a restart: every allowed check is recorded, and compared with the usage after it. */
 
 import { execFileSync } from 'node:child_process';
 import { closeSync, constants, existsSync, openSync, renameSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { SHARDS } from '../../src/core/constants.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -22,13 +23,13 @@ import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-fault
 const COUNTERS = 400;
 const CONNECTIONS = 8;
 const LIMIT = 1_000_000_000;
-const EVERY_MS = 300;
-/** A worker without a sign of life for half as long is replaced, unless it waits for the disk. */
+const CHECKPOINT_MS = 300;
+/** Longer than a worker may be without a heartbeat, except while it waits for the disk. */
 const STALL_MS = 1_200;
 
 const ARGS = [
   ...['--acceptors', '2', '--workers', '2', '--counters', '16384'],
-  ...['--checkpoint-ms', String(EVERY_MS), '--drain-ms', '1000'],
+  ...['--checkpoint-ms', String(CHECKPOINT_MS), '--drain-ms', '1000'],
 ];
 const own = useDataDirectory(ARGS);
 
@@ -41,63 +42,64 @@ const requests = Array.from({ length: COUNTERS }, (_, id) => {
   return requestBytes({ body: JSON.stringify(bodyOf(id)) });
 });
 
-/** An admission that was answered. */
+/** An allowed check whose response was received. */
 interface AllowedCheck {
   id: number;
   atMs: number;
 }
 
-/** Asks on one connection, one check after the other, until it ends. @returns what was sent last */
+/** Sends sequential checks until the connection ends. @returns the id of an unanswered check */
 async function sendChecks(
   server: ServerProcess,
   below: (n: number) => number,
-  admit: (id: number) => void,
+  onAllowed: (id: number) => void,
 ): Promise<number | undefined> {
   const socket = connect(server.port, '127.0.0.1');
   socket.setNoDelay(true);
-  let onItsWay: number | undefined;
+  let pendingId: number | undefined;
   const send = () => {
-    onItsWay = below(COUNTERS);
-    socket.write(requests[onItsWay]);
+    pendingId = below(COUNTERS);
+    socket.write(requests[pendingId]);
   };
   socket.on('connect', send);
   socket.on('error', () => {});
   socket.on('data', (data) => {
     if (!data.includes('"success":true')) throw new Error(`${data}`);
-    admit(onItsWay!);
-    onItsWay = undefined;
-    // The last answer of a server that drains says so.
+    onAllowed(pendingId!);
+    pendingId = undefined;
+    // A server that drains announces the last response of a connection.
     if (data.includes('Connection: close') || data.includes('connection: close')) socket.end();
     else send();
   });
   await new Promise((closed) => socket.on('close', closed));
-  return onItsWay;
+  return pendingId;
 }
 
-/** One check of each counter. @returns how many that is */
+/** Sends one check to each counter. @returns the number of responses */
 async function sendAllChecks(server: ServerProcess): Promise<number> {
   return (await exchange(server.port, requests, COUNTERS, true)).length;
 }
 
-/** What is used of each counter, by looks that cost nothing. */
+/** The usage of each counter, by checks without a cost. */
 async function readUsage(server: ServerProcess): Promise<number[]> {
-  const looks = Array.from({ length: COUNTERS }, (_, id) => {
+  const checks = Array.from({ length: COUNTERS }, (_, id) => {
     return requestBytes({ body: JSON.stringify({ ...bodyOf(id), cost: 0 }) });
   });
-  const answers = await exchange(server.port, looks, COUNTERS, true);
-  return answers.map(({ body }) => LIMIT - JSON.parse(body).remaining);
+  const responses = await exchange(server.port, checks, COUNTERS, true);
+  return responses.map(({ body }) => LIMIT - JSON.parse(body).remaining);
 }
 
 interface RestartLoss {
-  admissions: number;
-  /** Tokens of answered admissions that are not counted any more, and the age of the oldest. */
-  forgotten: number;
+  allowed: number;
+  /** Tokens of allowed checks that are not counted after the restart. */
+  lost: number;
+  /** The age of the oldest of them at the end of the server. */
   oldestMs: number;
 }
 
 /**
- * Lets clients ask, ends the server as told, starts another, and counts what it has forgotten.
- * @param start starts the first
+ * Runs clients, ends the server, starts another, and counts the lost usage.
+ * @param start starts the first server
  */
 async function restartUnderLoad(
   mode: (typeof DECIDE_MODES)[number],
@@ -108,39 +110,41 @@ async function restartUnderLoad(
   const options = { args: [...ARGS, '--decide', mode] };
   const first = await start(options);
   const before = await readUsage(first);
-  const admissions: AllowedCheck[] = [];
+  const allowedChecks: AllowedCheck[] = [];
   const clients = Array.from({ length: CONNECTIONS }, () =>
-    sendChecks(first, below, (id) => admissions.push({ id, atMs: performance.now() })),
+    sendChecks(first, below, (id) => allowedChecks.push({ id, atMs: performance.now() })),
   );
-  await new Promise((resolve) => setTimeout(resolve, 2 * EVERY_MS + below(2 * EVERY_MS)));
+  await sleep(2 * CHECKPOINT_MS + below(2 * CHECKPOINT_MS));
   end(first);
   const endedMs = performance.now();
   await first.exited;
-  const onTheirWay = (await Promise.all(clients)).filter((id) => id !== undefined);
+  const pendingIds = (await Promise.all(clients)).filter((id) => id !== undefined);
   const second = await own.start(options);
   const after = await readUsage(second);
   expect(await second.stop()).toEqual({ code: 0, signal: null });
 
-  let forgotten = 0;
+  let lost = 0;
   let oldestMs = 0;
   for (let id = 0; id < COUNTERS; id++) {
-    const answered = admissions.filter((admission) => admission.id === id);
+    const answered = allowedChecks.filter((check) => check.id === id);
     const counted = after[id] - before[id];
-    const unanswered = onTheirWay.filter((sent) => sent === id).length;
-    // What was counted and not answered was on its way when the server ended.
+    const unanswered = pendingIds.filter((sent) => sent === id).length;
+    // A counted check without a response was pending when the server ended.
     expect(counted).toBeLessThanOrEqual(answered.length + unanswered);
-    const lost = Math.max(0, answered.length - counted);
-    forgotten += lost;
-    if (lost > 0) oldestMs = Math.max(oldestMs, endedMs - answered[answered.length - lost].atMs);
+    const missing = Math.max(0, answered.length - counted);
+    lost += missing;
+    if (missing > 0) {
+      oldestMs = Math.max(oldestMs, endedMs - answered[answered.length - missing].atMs);
+    }
   }
-  return { admissions: admissions.length, forgotten, oldestMs };
+  return { allowed: allowedChecks.length, lost, oldestMs };
 }
 
 const sum = (outcomes: RestartLoss[], of: (outcome: RestartLoss) => number) => {
   return outcomes.reduce((total, outcome) => total + of(outcome), 0);
 };
 
-test('kill -9 under load forgets at most one interval of checkpoints and the writing of one', async () => {
+test('kill -9 under load loses at most one checkpoint interval and one checkpoint duration', async () => {
   const kills = trialCount(2, 100);
   const seed = newSeed();
   const below = seededRandom(seed);
@@ -150,23 +154,23 @@ test('kill -9 under load forgets at most one interval of checkpoints and the wri
       child.kill('SIGKILL'),
     );
     outcomes.push(outcome);
-    // A checkpoint of this size is written in some milliseconds; a busy machine may take longer.
-    expect(outcome.oldestMs).toBeLessThan(EVERY_MS + 1_000);
+    // Writing a checkpoint of this size takes a few milliseconds; more on a busy machine.
+    expect(outcome.oldestMs).toBeLessThan(CHECKPOINT_MS + 1_000);
   }
   const ages = outcomes.map(({ oldestMs }) => oldestMs).toSorted((a, b) => a - b);
-  const forgotten = sum(outcomes, (outcome) => outcome.forgotten);
-  const admissions = sum(outcomes, (outcome) => outcome.admissions);
+  const lost = sum(outcomes, (outcome) => outcome.lost);
+  const allowed = sum(outcomes, (outcome) => outcome.allowed);
   recordMeasurement(
     'P6',
-    `kill -9 under load, checkpoints every ${EVERY_MS} ms`,
-    `${kills} kills, ${admissions} admissions`,
-    `${forgotten} forgotten, the oldest ${Math.round(ages.at(-1)!)} ms before` +
+    `kill -9 under load, checkpoints every ${CHECKPOINT_MS} ms`,
+    `${kills} kills, ${allowed} allowed checks`,
+    `${lost} lost, the oldest ${Math.round(ages.at(-1)!)} ms before` +
       ` (median ${Math.round(ages[ages.length >> 1])}); seed ${seed}`,
   );
-  expect(admissions).toBeGreaterThan(kills * 100);
+  expect(allowed).toBeGreaterThan(kills * 100);
 }, 600_000);
 
-test('SIGTERM under load forgets nothing', async () => {
+test('SIGTERM under load loses no usage', async () => {
   const stops = trialCount(1, 50);
   const seed = newSeed();
   const below = seededRandom(seed);
@@ -176,18 +180,18 @@ test('SIGTERM under load forgets nothing', async () => {
       await restartUnderLoad(DECIDE_MODES[stop % 2], below, ({ child }) => child.kill('SIGTERM')),
     );
   }
-  const admissions = sum(outcomes, (outcome) => outcome.admissions);
-  const forgotten = sum(outcomes, (outcome) => outcome.forgotten);
+  const allowed = sum(outcomes, (outcome) => outcome.allowed);
+  const lost = sum(outcomes, (outcome) => outcome.lost);
   recordMeasurement(
     'P6',
     'SIGTERM under load',
-    `${stops} stops, ${admissions} admissions`,
-    `${forgotten} forgotten; seed ${seed}`,
+    `${stops} stops, ${allowed} allowed checks`,
+    `${lost} lost; seed ${seed}`,
   );
-  expect(forgotten).toBe(0);
+  expect(lost).toBe(0);
 }, 600_000);
 
-test('SIGTERM while shard workers die, amid their checkpoints too, forgets nothing', async () => {
+test('SIGTERM while shard workers die, during checkpoints too, loses no usage', async () => {
   const stops = trialCount(1, 20);
   const seed = newSeed();
   const below = seededRandom(seed);
@@ -204,57 +208,49 @@ test('SIGTERM while shard workers die, amid their checkpoints too, forgets nothi
     outcomes.push(await restartUnderLoad('in-place', below, end, start));
     deaths += readWorkerDeaths(faulty!).total;
   }
-  const forgotten = sum(outcomes, (outcome) => outcome.forgotten);
-  const tried = `${stops} stops, ${deaths} deaths`;
-  recordMeasurement(
-    'P6',
-    'SIGTERM while shard workers die',
-    tried,
-    `${forgotten} forgotten; seed ${seed}`,
-  );
+  const lost = sum(outcomes, (outcome) => outcome.lost);
+  const trials = `${stops} stops, ${deaths} deaths`;
+  recordMeasurement('P6', 'SIGTERM while shard workers die', trials, `${lost} lost; seed ${seed}`);
   expect(deaths).toBeGreaterThan(stops);
-  expect(forgotten).toBe(0);
+  expect(lost).toBe(0);
 }, 600_000);
 
-test('a disk that takes no more checkpoints is counted and logged, checks go on, and files come back', async () => {
+test('failed checkpoint writes are counted and logged, checks go on, and writes succeed again', async () => {
   const server = await own.start();
   const limitFiles = (bytes: string) => {
     execFileSync('prlimit', ['--pid', String(server.child.pid), `--fsize=${bytes}`]);
   };
   limitFiles('1:');
   const failures = () => readMetric(server.adminUrl, 'weir_checkpoint_failures_total');
-  await waitUntil('it has failed', async () => {
+  await waitUntil('checkpoints have failed', async () => {
     for (let id = 0; id < 50; id++) await sendCheck(server.port, bodyOf(id));
     return (await failures()) >= SHARDS;
   });
   const failing = 'counters cannot be written; a restart would lose them';
-  await waitUntil('the log says so', () => server.stderr().includes(failing));
+  await waitUntil('the log reports the failures', () => server.stderr().includes(failing));
   expect(server.stderr()).toContain('"error":"EFBIG"');
   limitFiles('unlimited:');
-  await waitUntil('the log says so', () => server.stderr().includes('counters are written again'));
+  await waitUntil('the log reports the recovery', () => {
+    return server.stderr().includes('counters are written again');
+  });
   for (let id = 0; id < 50; id++) await sendCheck(server.port, bodyOf(id));
   const failed = await failures();
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   const again = await own.start();
   const used = await readUsage(again);
   expect([used[0] > 1, used.slice(0, 51)]).toEqual([true, [...Array(50).fill(used[0]), 0]]);
-  const tried = `${failed} writes that failed`;
-  recordMeasurement(
-    'P6',
-    'files that may not grow, and may again',
-    tried,
-    '0 forgotten by the stop behind it',
-  );
+  const trials = `${failed} failed writes`;
+  recordMeasurement('P6', 'file size limit, removed later', trials, '0 lost by the next stop');
 }, 60_000);
 
-test('a disk that stalls for longer than a thread may hang is waited for, and checks go on', async () => {
+test('a disk that stalls longer than a heartbeat may be late replaces no worker, and checks go on', async () => {
   const server = await own.start();
   const paths = [0, 1].map((number) => join(own.dataDir, `counters-0.${number}`));
-  await waitUntil('they are there', async () => {
+  await waitUntil('the checkpoint files exist', async () => {
     await sendAllChecks(server);
     return paths.every((path) => existsSync(path));
   });
-  // Opening such a file for writing waits for a reader.
+  // Opening a FIFO for writing blocks until it has a reader.
   for (const path of paths) {
     execFileSync('mkfifo', [`${path}.pipe`]);
     renameSync(`${path}.pipe`, path);
@@ -271,8 +267,8 @@ test('a disk that stalls for longer than a thread may hang is waited for, and ch
     await sendAllChecks(server);
     return (await readMetric(server.adminUrl, 'weir_workers_running')) === 2;
   });
-  await waitUntil('it is written again', async () => {
-    // The second file is written once something is decided after the first.
+  await waitUntil('both files are written again', async () => {
+    // A worker writes the second file when counters have changed after the first.
     await sendAllChecks(server);
     return paths.every((path) => existsSync(path));
   });

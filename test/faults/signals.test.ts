@@ -1,6 +1,7 @@
-/** The whole process stopped, told to end, or short of a worker, under load. */
+/** Under load: a process that is suspended, one that gets SIGTERM, and one that loses a worker. */
 
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
@@ -12,17 +13,16 @@ import { prepareCheck, Traffic } from '../support/traffic.ts';
 import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-faults.ts';
 
 const IDS = 400;
-const DEPTH = { 'in-place': 16, worker: 1 } as const;
+const CHECKS_PER_PACKET = { 'in-place': 16, worker: 1 } as const;
 const limitOf = (id: number) => (id < 4 ? 3_000 + id : 20 + (id % 5));
 const preparedChecks = Array.from({ length: IDS }, (_, id) =>
   prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 2_000, cost: 1 }),
 );
 const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A rate is measured over so long; what is back within 2 s is measured in the second of them. */
+/** Duration of a measurement of throughput. It starts so long after a fault ends. */
 const RATE_MS = IS_LONG ? 1_000 : 300;
-/** What comes first: it is slower. */
+/** Warm-up before the first measurement. */
 const WARM_MS = IS_LONG ? 4_000 : 300;
 
 const own = useDataDirectory(SIZES);
@@ -30,20 +30,20 @@ const own = useDataDirectory(SIZES);
 function startTraffic(
   { port }: ServerProcess,
   ledger: Ledger,
-  mode: keyof typeof DEPTH,
+  mode: keyof typeof CHECKS_PER_PACKET,
   seed: number,
 ): Traffic {
   return new Traffic({
     port,
     connections: 32,
-    checksPerPacket: DEPTH[mode],
+    checksPerPacket: CHECKS_PER_PACKET[mode],
     seed,
     ledger,
     nextCheck: (below) => preparedChecks[below(3) === 0 ? below(IDS) : below(4)],
   });
 }
 
-/** Every request was answered with a decision, and every decision was right. */
+/** Every request got a decision, and every decision was right. */
 function expectExactAndAnswered(traffic: Traffic, ledger: Ledger): void {
   expect([traffic.unanswered, traffic.connectionErrors, [...traffic.errors]]).toEqual([0, [], []]);
   expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
@@ -53,9 +53,9 @@ function percentOf(after: number, before: number): string {
   return `${Math.round((100 * after) / before)} % of ${Math.round(before)} checks/s`;
 }
 
-describe.each(DECIDE_MODES)('decided %s, under load:', (mode) => {
+describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
   const STOPPED_MS = IS_LONG ? 10_000 : 1_200;
-  test(`a process that was stopped for ${STOPPED_MS} ms goes on as before`, async () => {
+  test(`a process suspended for ${STOPPED_MS} ms continues without an error or a wrong decision`, async () => {
     const server = await own.start({ args: [...SIZES, '--decide', mode] });
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
@@ -70,17 +70,17 @@ describe.each(DECIDE_MODES)('decided %s, under load:', (mode) => {
     await traffic.stop();
     const replaced = await readMetric(server.adminUrl, 'weir_workers_replaced_total');
     const fault = `SIGSTOP, SIGCONT, ${mode}`;
-    const tried = `${STOPPED_MS} ms`;
+    const trials = `${STOPPED_MS} ms`;
     const { maxExcess, falseDenials, decisions } = ledger.report();
     recordMeasurement(
       'P1',
       fault,
       `${decisions} decisions`,
-      `most beyond a limit: ${maxExcess}; seed ${seed}`,
+      `largest excess over a limit: ${maxExcess}; seed ${seed}`,
     );
-    recordMeasurement('P2', fault, `${decisions} decisions`, `${falseDenials} false refusals`);
+    recordMeasurement('P2', fault, `${decisions} decisions`, `${falseDenials} false denials`);
     recordMeasurement('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-    recordMeasurement('P8', fault, tried, `${percentOf(after, before)}, ${RATE_MS} ms later`);
+    recordMeasurement('P8', fault, trials, `${percentOf(after, before)}, ${RATE_MS} ms later`);
     expectExactAndAnswered(traffic, ledger);
     expect(replaced).toBe(0);
     expect(after).toBeGreaterThan(0);
@@ -88,14 +88,14 @@ describe.each(DECIDE_MODES)('decided %s, under load:', (mode) => {
   });
 
   const STOPS = trialCount(2, 50);
-  test(`SIGTERM, ${STOPS} times: what has reached the server is answered, on old connections and new ones`, async () => {
+  test(`after each of ${STOPS} SIGTERMs, requests that reached the server are answered, on old and new connections`, async () => {
     const seed = newSeed();
-    const [kept, opened] = [newTally(), newTally()];
-    // One for all of them: counters outlive a stop.
+    const [keepAlive, opened] = [newTally(), newTally()];
+    // One ledger for all stops, because counters survive them.
     const ledger = new Ledger(limitOf);
     for (let stop = 0; stop < STOPS; stop++) {
       const server = await own.start({ args: [...SIZES, '--decide', mode] });
-      const newcomers = Array.from({ length: 4 }, () => connectRepeatedly(server.port, opened));
+      const newClients = Array.from({ length: 4 }, () => connectRepeatedly(server.port, opened));
       const traffic = new Traffic({
         port: server.port,
         connections: 32,
@@ -107,42 +107,42 @@ describe.each(DECIDE_MODES)('decided %s, under load:', (mode) => {
       await sleep(100 + ((seed + 37 * stop) % 100));
       await expectCleanStop(server);
       await traffic.stop();
-      await Promise.all(newcomers);
-      kept.sent += traffic.sent;
-      kept.lost.push(...traffic.connectionErrors);
+      await Promise.all(newClients);
+      keepAlive.sent += traffic.sent;
+      keepAlive.lost.push(...traffic.connectionErrors);
       expect([...traffic.errors]).toEqual([]);
       expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
     }
-    const inWords = ({ sent, lost }: ArrivalTally) => `${lost.length} of ${sent} lost`;
-    const tried = `${STOPS} stops; seed ${seed}`;
+    const describeTally = ({ sent, lost }: ConnectionTally) => `${lost.length} of ${sent} lost`;
+    const trials = `${STOPS} stops; seed ${seed}`;
     const { decisions, maxExcess } = ledger.report();
     recordMeasurement(
       'P1',
       `SIGTERM and starts, ${mode}`,
       `${decisions} decisions`,
-      `most beyond a limit: ${maxExcess}`,
+      `largest excess over a limit: ${maxExcess}`,
     );
     recordMeasurement(
       'P3',
       `SIGTERM, ${mode}`,
-      tried,
-      `${inWords(kept)} on connections that were there`,
+      trials,
+      `${describeTally(keepAlive)} on keep-alive connections`,
     );
     recordMeasurement(
       'P3',
       `SIGTERM, ${mode}`,
-      tried,
-      `${inWords(opened)} on those opened meanwhile`,
+      trials,
+      `${describeTally(opened)} on connections opened meanwhile`,
     );
-    expect(kept.lost).toEqual([]);
-    // The kernel resets what it has taken and nobody has accepted when listening ends.
+    expect(keepAlive.lost).toEqual([]);
+    // When listening ends, the kernel resets connections that no acceptor has accepted.
     expect(opened.lost.filter((why) => !/ECONNRESET|EPIPE/.test(why))).toEqual([]);
     expect(opened.lost.length).toBeLessThanOrEqual(1 + STOPS / 10);
   }, 300_000);
 });
 
 const DEATHS = trialCount(1, 10);
-test('the rate is back when a shard worker that decides is', async () => {
+test('the throughput recovers after a deciding shard worker dies', async () => {
   const mode = 'worker';
   const lifeMs = WARM_MS + 3 * RATE_MS;
   const server = await startWithWorkerFaults(own.dataDir, [...SIZES, '--decide', mode], lifeMs, [
@@ -183,19 +183,19 @@ test('the rate is back when a shard worker that decides is', async () => {
   await expectCleanStop(server);
 }, 120_000);
 
-interface ArrivalTally {
+interface ConnectionTally {
   sent: number;
-  /** What became of requests that were not answered with a decision. */
+  /** Why requests got no decision. */
   lost: string[];
 }
-const newTally = (): ArrivalTally => ({ sent: 0, lost: [] });
+const newTally = (): ConnectionTally => ({ sent: 0, lost: [] });
 
-/** Opens connections, one after the other, and asks once on each, until no more are taken. */
-async function connectRepeatedly(port: number, tally: ArrivalTally): Promise<void> {
+/** Opens connections one after the other, and sends a check on each, until one is refused. */
+async function connectRepeatedly(port: number, tally: ConnectionTally): Promise<void> {
   const { bytes } = prepareCheck(0, { identifier: 'new', limit: 1e9, duration: 2_000, cost: 1 });
-  let isTaken = true;
-  while (isTaken) {
-    isTaken = await new Promise<boolean>((resolve) => {
+  let isAccepted = true;
+  while (isAccepted) {
+    isAccepted = await new Promise<boolean>((resolve) => {
       let received = '';
       const socket = connect(port, '127.0.0.1', () => {
         tally.sent++;
@@ -205,9 +205,9 @@ async function connectRepeatedly(port: number, tally: ArrivalTally): Promise<voi
       socket.setEncoding('latin1');
       socket.on('data', (data) => {
         received += data;
-        const [answer] = parseResponses(received).answers;
-        if (answer === undefined) return;
-        if (answer.status !== 200) tally.lost.push(`${answer.status}`);
+        const [response] = parseResponses(received).answers;
+        if (response === undefined) return;
+        if (response.status !== 200) tally.lost.push(`${response.status}`);
         socket.destroy();
         resolve(true);
       });
@@ -216,7 +216,7 @@ async function connectRepeatedly(port: number, tally: ArrivalTally): Promise<voi
         resolve(isOpen());
       });
       socket.on('end', () => {
-        tally.lost.push('closed without an answer');
+        tally.lost.push('closed without a response');
         resolve(true);
       });
     });

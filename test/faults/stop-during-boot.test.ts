@@ -1,7 +1,8 @@
-/** Stops while threads are booting: Node can abort the process when such a thread is ended. */
+/** A stop while threads boot. Node can abort the process when a booting thread is terminated. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
 import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { seededRandom } from '../support/seeded-random.ts';
@@ -15,37 +16,37 @@ import {
 } from '../support/server.ts';
 import { expectCleanStop } from '../support/server-health.ts';
 
-const FAULT = new URL('../support/boot-fault.preload.mjs', import.meta.url).pathname;
+const FAULT_PRELOAD = new URL('../support/boot-fault.preload.mjs', import.meta.url).pathname;
 const TIMEOUT_MS = IS_LONG ? 7_200_000 : 120_000;
-/** How many servers are stopped at the same time. */
-const AT_ONCE = 2;
-/** Threads by their ids, which Node gives in turn: the one acceptor is 1. */
+/** Servers that are stopped at the same time. */
+const CONCURRENCY = 2;
+/** Thread ids, which Node assigns in sequence. The only acceptor has id 1. */
 const FIRST_SHARD_THREAD = 2;
 const SECOND_SHARD_THREAD = 3;
-/** In place of the first one that dies, when the thread that compiles overrides runs. */
+/** The first replacement of a shard worker, after the thread that compiles overrides. */
 const REPLACEMENT = 5;
-/** A thread dies so long after it says so: a stop can begin before the thread is replaced. */
+/** Time from a thread's report to its exit: a stop can begin before the thread is replaced. */
 const DEATH_MS = 60;
-/** A stop begins within so long. */
+/** A stop begins within this time. */
 const SPREAD_MS = 140;
-/** Half of all boots take as long as they do, and half so much longer: no stop comes too late. */
-const LONGER_MS = 600;
+/** Delay of every second boot, so that its stop comes early enough. */
+const BOOT_DELAY_MS = 600;
 
-/** How long something is waited for that a server should say. */
-const SAID_MS = 10_000;
+/** How long to wait for output. */
+const OUTPUT_TIMEOUT_MS = 10_000;
 
 const ARGS = ['--counters', '1024', '--acceptors', '1', '--decide', 'worker', '--drain-ms', '0'];
 
-/** What a server is started with. @param fault the variables of boot-fault.mjs */
+/** Options of a server. @param fault variables of boot-fault.preload.mjs */
 function startWithBootFault(dataDir: string, workers: number, fault: Record<string, string>) {
   return {
     args: [...ARGS, '--workers', String(workers)],
-    execArgv: ['--import', FAULT],
+    execArgv: ['--import', FAULT_PRELOAD],
     env: { BOOT_FILE: faultFile(dataDir), DEATH_MS: String(DEATH_MS), ...fault },
   };
 }
 
-const faultFile = (dataDir: string) => join(dataDir, 'strike');
+const faultFile = (dataDir: string) => join(dataDir, 'trigger');
 
 const started = new Set<{ server: ServerProcess; dataDir: string }>();
 afterAll(async () => {
@@ -57,24 +58,24 @@ afterAll(async () => {
 });
 
 /**
- * Resolves at once when a server has said something on standard error so often, or has ended. On a
- * starved machine a thread may be replaced before it is told to die: then it never says so.
+ * Resolves when a server has printed a text so often on standard error, or has ended. It gives up
+ * after a while: on a very busy machine a thread may be replaced before its fault, and reports none.
  */
-function waitForOutput(server: ServerProcess, what: string, times = 1): Promise<void> {
+function waitForOutput(server: ServerProcess, text: string, times = 1): Promise<void> {
   return new Promise((resolve) => {
-    const look = () => {
-      if (server.stderr().split(what).length > times) resolve();
+    const search = () => {
+      if (server.stderr().split(text).length > times) resolve();
     };
-    server.child.stderr?.on('data', look);
+    server.child.stderr?.on('data', search);
     server.exited.then(() => resolve());
-    setTimeout(resolve, SAID_MS);
-    look();
+    setTimeout(resolve, OUTPUT_TIMEOUT_MS);
+    search();
   });
 }
 
-/** The threads that have said something, by their ids. */
-function threadIdsIn(server: ServerProcess, what: string): number[] {
-  const lines = server.stderr().matchAll(new RegExp(`^thread (\\d+) ${what}$`, 'gm'));
+/** The ids of threads that reported an event. */
+function threadIdsIn(server: ServerProcess, event: string): number[] {
+  const lines = server.stderr().matchAll(new RegExp(`^thread (\\d+) ${event}$`, 'gm'));
   return [...lines].map(([, id]) => Number(id)).sort((a, b) => a - b);
 }
 
@@ -87,14 +88,14 @@ interface StopMoment {
 
 const STOP_MOMENTS: StopMoment[] = [
   {
-    name: 'a shard worker is started in place of a dead one',
+    name: 'a shard worker is started to replace a dead one',
     count: trialCount(12, 1_000),
     begin: async (dataDir, bootMs) => {
-      const fault = { DYING: String(FIRST_SHARD_THREAD), BOOT_MS: String(bootMs) };
+      const fault = { EXITING: String(FIRST_SHARD_THREAD), BOOT_MS: String(bootMs) };
       const server = await startServer(dataDir, startWithBootFault(dataDir, 2, fault));
       await waitForOutput(server, 'has booted', 2);
       writeFileSync(faultFile(dataDir), '');
-      await waitForOutput(server, 'dies');
+      await waitForOutput(server, 'exits');
       return server;
     },
   },
@@ -112,24 +113,24 @@ const STOP_MOMENTS: StopMoment[] = [
 
 describe.each(STOP_MOMENTS)('a stop while $name', ({ name, count, begin }) => {
   test(
-    `waits for them and exits with 0, ${count} times`,
+    `waits for the threads and exits with 0, ${count} times`,
     async () => {
       const seed = newSeed();
       const below = seededRandom(seed);
       const failures: string[] = [];
       let longestMs = 0;
-      let left = count;
+      let remaining = count;
       const stopOne = async () => {
         const dataDir = temporaryDirectory();
         const stopMs = below(SPREAD_MS);
-        const bootMs = (left % 2) * LONGER_MS;
+        const bootMs = (remaining % 2) * BOOT_DELAY_MS;
         const server = await begin(dataDir, bootMs);
         const entry = { server, dataDir };
         started.add(entry);
-        await new Promise((resolve) => setTimeout(resolve, stopMs));
-        const since = performance.now();
+        await sleep(stopMs);
+        const startedMs = performance.now();
         const stopped = await server.stop();
-        longestMs = Math.max(longestMs, performance.now() - since);
+        longestMs = Math.max(longestMs, performance.now() - startedMs);
         started.delete(entry);
         removeDirectory(dataDir);
         const booting = threadIdsIn(server, 'boots');
@@ -139,9 +140,9 @@ describe.each(STOP_MOMENTS)('a stop while $name', ({ name, count, begin }) => {
         failures.push(`${moment}: ${JSON.stringify(stopped)}\n${server.stderr().slice(-4_000)}`);
       };
       const stopMany = async () => {
-        while (left-- > 0) await stopOne();
+        while (remaining-- > 0) await stopOne();
       };
-      await Promise.all(Array.from({ length: AT_ONCE }, stopMany));
+      await Promise.all(Array.from({ length: CONCURRENCY }, stopMany));
       expect(failures).toEqual([]);
       const measured = `all exit with 0, after ${Math.round(longestMs)} ms at most`;
       recordMeasurement('P3', `a stop while ${name}`, `${count} stops, seed ${seed}`, measured);
@@ -151,8 +152,8 @@ describe.each(STOP_MOMENTS)('a stop while $name', ({ name, count, begin }) => {
 });
 
 describe('a thread for a shard worker', () => {
-  /** A server whose shard workers die when all threads run. */
-  const startDying = async (workers: number, fault: Record<string, string>) => {
+  /** Starts a server whose shard workers exit when all threads have booted. */
+  const startExiting = async (workers: number, fault: Record<string, string>) => {
     const dataDir = temporaryDirectory();
     const server = await startServer(dataDir, startWithBootFault(dataDir, workers, fault));
     started.add({ server, dataDir });
@@ -161,23 +162,23 @@ describe('a thread for a shard worker', () => {
     return server;
   };
 
-  test('that never ends to boot delays a stop by some seconds, and the log says so', async () => {
-    const hanging = String(REPLACEMENT - 1);
-    const fault = { DYING: String(FIRST_SHARD_THREAD), HANGING: hanging, BOOT_MS: '0' };
-    const server = await startDying(1, fault);
-    await waitForOutput(server, 'hangs');
-    const since = performance.now();
+  test('that never finishes booting delays a stop by some seconds, and the log reports it', async () => {
+    const blocked = String(REPLACEMENT - 1);
+    const fault = { EXITING: String(FIRST_SHARD_THREAD), BLOCKED: blocked, BOOT_MS: '0' };
+    const server = await startExiting(1, fault);
+    await waitForOutput(server, 'blocks');
+    const startedMs = performance.now();
     expect(await server.stop(), server.stderr()).toEqual({ code: 0, signal: null });
-    expect(performance.now() - since).toBeLessThan(15_000);
+    expect(performance.now() - startedMs).toBeLessThan(15_000);
     expect(server.stderr()).toContain(
       '"a thread for a shard worker was ended before it had booted"',
     );
     expect(server.stderr()).toContain('"stopped"');
   });
 
-  test('that is booting is not ended because another one fails while it boots', async () => {
-    const server = await startDying(2, {
-      DYING: [FIRST_SHARD_THREAD, SECOND_SHARD_THREAD].join(),
+  test('that is booting is not terminated when another one fails while it boots', async () => {
+    const server = await startExiting(2, {
+      EXITING: [FIRST_SHARD_THREAD, SECOND_SHARD_THREAD].join(),
       FAILING: String(REPLACEMENT),
       BOOT_MS: '600',
     });

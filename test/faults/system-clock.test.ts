@@ -1,7 +1,8 @@
-/** The system's clock steps, stands or runs too fast while checks are decided by windows of 1 s. */
+/** The system clock jumps, stops or runs too fast while checks are decided in windows of 1 s. */
 
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { IS_LONG, newSeed, recordMeasurement } from '../support/guarantees.ts';
@@ -37,27 +38,26 @@ const FAULTS = IS_LONG
       clockStep('-1 h', -HOUR),
       clockStep('-1 day', -DAY),
       clockRate('frozen', 0),
-      clockRate('twice as fast', 2),
+      clockRate('double rate', 2),
     ]
   : [
       clockStep('+1 h', HOUR),
       clockStep('-1 day', -DAY),
       clockRate('frozen', 0),
-      clockRate('twice as fast', 2),
+      clockRate('double rate', 2),
     ];
-/** How long each lasts: some windows. */
+/** Duration of each fault: several windows. */
 const FAULT_MS = IS_LONG ? 8_500 : 1_200;
-/** How exactly the test knows what the time was when the server looked. */
+/** Uncertainty about the time at which the server read its clock. */
 const NOISE_MS = 100;
-/** How far apart two clocks of whole milliseconds are that show the same. */
-const LEVEL_MS = 3;
+/** Largest difference of two clocks with a resolution of 1 ms that show the same time. */
+const EQUAL_MS = 3;
 
 const own = useDataDirectory([]);
-const elsewhere = temporaryDirectory();
-afterAll(() => removeDirectory(elsewhere));
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const clockDirectory = temporaryDirectory();
+afterAll(() => removeDirectory(clockDirectory));
 
-/** A system's clock for the server, and what it shows now. */
+/** The system clock of the server. */
 class SystemClock {
   readonly path: string;
   #atMs = Date.now();
@@ -81,7 +81,7 @@ class SystemClock {
     this.#write();
   }
 
-  /** How far it is from the true time. */
+  /** Its difference from the true time. */
   get aheadMs(): number {
     return this.now() - Date.now();
   }
@@ -93,32 +93,32 @@ class SystemClock {
   }
 }
 
-/** Which windows were seen since a moment: when each was first seen, by its end. */
+/** The windows in which checks were decided, and the time at which each first appeared. */
 class WindowHistory {
-  readonly #seen = new Map<number, number>();
-  /** By connection, the last end that was answered on it. */
+  readonly #firstSeen = new Map<number, number>();
+  /** By connection, the end of the window of the last response. */
   readonly #last: number[] = [];
-  /** Answers of a window that ended before one that was answered earlier on the connection. */
+  /** Responses whose window ended before the window of an earlier response on the connection. */
   reopened = 0;
 
   record(reset: number, connection: number): void {
     if (reset < (this.#last[connection] ?? 0)) this.reopened++;
     this.#last[connection] = reset;
-    if (!this.#seen.has(reset)) this.#seen.set(reset, performance.now());
+    if (!this.#firstSeen.has(reset)) this.#firstSeen.set(reset, performance.now());
   }
 
-  /** Windows that began since, and the longest time between the beginnings of two. */
-  startedSince(ms: number): { fresh: number; longestMs: number } {
-    const starts = [...this.#seen.values()];
+  /** Windows that began since a time, and the longest time between two beginnings. */
+  startedSince(ms: number): { started: number; longestMs: number } {
+    const starts = [...this.#firstSeen.values()];
     const first = starts.findIndex((at) => at >= ms);
-    if (first < 1) return { fresh: 0, longestMs: performance.now() - (starts.at(-1) ?? 0) };
+    if (first < 1) return { started: 0, longestMs: performance.now() - (starts.at(-1) ?? 0) };
     const gaps = starts.slice(first).map((at, i) => at - starts[first + i - 1]);
-    return { fresh: starts.length - first, longestMs: Math.max(...gaps) };
+    return { started: starts.length - first, longestMs: Math.max(...gaps) };
   }
 }
 
-test('a system clock that steps, stands or runs gives at most one fresh window, keeps nobody waiting and hands no spent window out again', async () => {
-  const clock = new SystemClock(elsewhere);
+test('a system clock that jumps, stops or runs fast opens at most one extra window, delays none, and reopens none', async () => {
+  const clock = new SystemClock(clockDirectory);
   const server = await own.start({
     args: ['--acceptors', '2', '--workers', '1', '--counters', '4096'],
     execArgv: ['--import', CLOCK_FAULT],
@@ -137,60 +137,62 @@ test('a system clock that steps, stands or runs gives at most one fresh window, 
     seed,
     ledger,
     nextCheck: (below) => preparedChecks[below(IDS)],
-    onDecision: (_ask, _admitted, reset, connection) => windows.record(reset, connection),
+    onDecision: (_check, _allowed, reset, connection) => windows.record(reset, connection),
   });
   await sleep(DURATION_MS);
 
-  /** The windows of a phase are those of real time, of the system's, and one that is fresh. */
+  /** A phase has the windows of the faster of both clocks, one in progress, and an extra one. */
   const watch = async (ms: number, name: string) => {
-    const [since, systemBefore] = [performance.now(), clock.now()];
+    const [startedMs, startedClockMs] = [performance.now(), clock.now()];
     await sleep(ms);
-    const elapsedMs = Math.max(performance.now() - since, clock.now() - systemBefore);
-    const { fresh, longestMs } = windows.startedSince(since);
-    const most = Math.floor(elapsedMs / DURATION_MS) + 2;
-    expect([name, fresh, fresh <= most]).toEqual([name, fresh, true]);
+    const elapsedMs = Math.max(performance.now() - startedMs, clock.now() - startedClockMs);
+    const { started, longestMs } = windows.startedSince(startedMs);
+    const max = Math.floor(elapsedMs / DURATION_MS) + 2;
+    expect([name, started, started <= max]).toEqual([name, started, true]);
     expect([name, longestMs, longestMs < 2.1 * DURATION_MS]).toEqual([name, longestMs, true]);
-    return { fresh, longestMs };
+    return { started, longestMs };
   };
 
   for (const { name, stepMs, rate } of FAULTS) {
     const { aheadMs } = clock;
     clock.set(stepMs, rate);
-    const { fresh, longestMs } = await watch(FAULT_MS, name);
+    const { started, longestMs } = await watch(FAULT_MS, name);
 
-    // `reset` is the end of the window that runs, in weir's time.
+    // `reset` is the end of the current window, in weir's time.
     const before = clock.now() + (await offsetMs());
-    const answer = { identifier: 'reset', limit: 1, duration: DURATION_MS, cost: 0 };
-    const { reset } = await sendCheck(server.port, answer);
+    const body = { identifier: 'reset', limit: 1, duration: DURATION_MS, cost: 0 };
+    const { reset } = await sendCheck(server.port, body);
     const after = clock.now() + (await offsetMs());
     expect([name, reset - before > -NOISE_MS]).toEqual([name, true]);
     expect([name, reset - after <= DURATION_MS + NOISE_MS]).toEqual([name, true]);
     const offset = Math.round(await offsetMs());
     if (stepMs < -SECOND) expect([name, offset > -stepMs - FAULT_MS]).toEqual([name, true]);
 
-    // A second is absorbed; what would take hours is put right, as an administrator would.
+    // Weir absorbs a second. The test undoes larger faults, as an administrator would.
     const isUndone = stepMs < -SECOND || rate === 0;
     clock.set(isUndone ? aheadMs - clock.aheadMs : 0, 1);
-    const seen = `${fresh} windows in ${FAULT_MS} ms, the longest ${(longestMs / DURATION_MS).toFixed(2)}`;
+    const measured = `${started} windows in ${FAULT_MS} ms, the longest ${(longestMs / DURATION_MS).toFixed(2)}`;
     recordMeasurement(
       'P1',
       `clock ${name}`,
       `windows of ${DURATION_MS} ms`,
-      `${seen}; ahead by ${offset} ms`,
+      `${measured}; ahead by ${offset} ms`,
     );
-    await waitUntil(`level again after ${name}`, async () => Math.abs(await offsetMs()) < LEVEL_MS);
+    await waitUntil(`the clocks agree after ${name}`, async () => {
+      return Math.abs(await offsetMs()) < EQUAL_MS;
+    });
     await watch(DURATION_MS / 2, `after ${name}`);
   }
   await traffic.stop();
   const { maxExcess, falseDenials, decisions, violations } = ledger.report();
-  const tried = `${FAULTS.length} faults of it, ${decisions} decisions`;
+  const trials = `${FAULTS.length} clock faults, ${decisions} decisions`;
   recordMeasurement(
     'P1',
     'clock',
-    tried,
-    `most beyond a limit: ${maxExcess}, ${windows.reopened} windows again; seed ${seed}`,
+    trials,
+    `largest excess over a limit: ${maxExcess}, ${windows.reopened} windows reopened; seed ${seed}`,
   );
-  recordMeasurement('P2', 'clock', tried, `${falseDenials} false refusals`);
+  recordMeasurement('P2', 'clock', trials, `${falseDenials} false denials`);
   recordMeasurement('P3', 'clock', `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
   expect([traffic.unanswered, traffic.connectionErrors, [...traffic.errors]]).toEqual([0, [], []]);
   expect([falseDenials, violations, windows.reopened]).toEqual([0, [], 0]);

@@ -1,6 +1,7 @@
-/** Clients that ask and do not read what they are told: they cost little, and nobody else. */
+/** Clients that do not read their responses: they use little memory, and affect no other client. */
 
 import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { V2_DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -12,46 +13,45 @@ import {
   type HttpConnection,
   openConnections,
   residentMiB,
-  wait,
 } from '../support/http-connections.ts';
 import { type ServerProcess, waitUntil } from '../support/server.ts';
 
 const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 
 describe('a client that does not read', () => {
-  // What is before the last header makes it rare that a request line is split between packets,
-  // which is answered with a 505.
+  // The long header before the last one makes it rare that a request line is split between packets.
+  // uWebSockets.js answers such a request with 505.
   const get = (path: string) => {
     return Buffer.from(`GET ${path} HTTP/1.1\r\nHost: a\r\nPad: ${'x'.repeat(4_000)}\r\n\r\n`);
   };
   const cases = [
     ['checks', allowedCheckBytes('pipelined'), 20],
-    ['what there is not, without a key', get('/no'), 16],
+    ['unknown paths, without a key', get('/no'), 16],
   ] as const;
   test.each(cases)(
-    'and goes on asking for %s is closed, and takes little memory',
+    'that continues to request %s is closed, and uses little memory',
     async (what, bytes, depth) => {
       const server = await own.start();
       const count = trialCount(2, 40);
       const all = openConnections(server.port, count);
       const packet = Buffer.concat(Array.from({ length: depth }, () => bytes));
       const startedMiB = residentMiB(server);
-      let asked = 0;
-      let mostMiB = 0;
+      let requests = 0;
+      let maxMiB = 0;
       for (const { socket } of all) socket.pause();
       const watch = setInterval(() => {
-        mostMiB = Math.max(mostMiB, residentMiB(server) - startedMiB);
+        maxMiB = Math.max(maxMiB, residentMiB(server) - startedMiB);
       }, 20);
       await Promise.all(
         all.map(async ({ socket }) => {
-          let gone = false;
+          let hasFailed = false;
           socket.on('error', () => {
-            gone = true;
+            hasFailed = true;
           });
-          while (!gone) {
+          while (!hasFailed) {
             await new Promise((resolve) => socket.write(packet, resolve));
-            asked += depth;
-            await wait(1);
+            requests += depth;
+            await sleep(1);
           }
         }),
       );
@@ -68,20 +68,20 @@ describe('a client that does not read', () => {
         'P7',
         `${what}, unread`,
         `${count} connections`,
-        `${unread} closed for it, after ${Math.round(asked / count)} requests each;` +
-          ` ${Math.round(mostMiB)} MiB more`,
+        `${unread} closed for it, after ${Math.round(requests / count)} requests each;` +
+          ` ${Math.round(maxMiB)} MiB added`,
       );
       expect(unread).toBeGreaterThan(0);
-      expect(mostMiB).toBeLessThan(128);
-      expect(await countCharged(server, 'beside')).toBe(0);
+      expect(maxMiB).toBeLessThan(128);
+      expect(await countCharged(server, 'other')).toBe(0);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
     },
     120_000,
   );
 
-  /** What the kernel holds of answers that are not read, in bytes. */
-  function unreadBytes(server: ServerProcess, caller: HttpConnection): number {
-    const ports = [server.port, caller.socket.localPort].map((port) => {
+  /** Bytes of unread responses in the buffers of the kernel. */
+  function unreadBytes(server: ServerProcess, connection: HttpConnection): number {
+    const ports = [server.port, connection.socket.localPort].map((port) => {
       return `0100007F:${port!.toString(16).toUpperCase().padStart(4, '0')}`;
     });
     let sum = 0;
@@ -94,26 +94,26 @@ describe('a client that does not read', () => {
     return sum;
   }
 
-  /** Asks until an answer does not fit what the kernel keeps. @returns how often it has asked */
+  /** Sends requests until a response does not fit the buffers. @returns the number of requests */
   async function fill(server: ServerProcess, late: HttpConnection, bytes: Buffer): Promise<number> {
     await late.send(bytes);
     const size = late.receivedBytes;
     late.socket.pause();
-    let asked = 1;
-    // A client that pauses has taken a piece of the next one all the same.
-    for (let unread = 0, more = 0; asked < 4 || more === size; unread += more) {
+    let requests = 1;
+    // A paused client still reads a part of the next response.
+    for (let unread = 0, more = 0; requests < 4 || more === size; unread += more) {
       late.socket.write(bytes);
-      asked++;
+      requests++;
       let now = -1;
-      await waitUntil('the kernel has what it takes', async () => {
+      await waitUntil('the buffers do not change', async () => {
         const before = now;
-        await wait(50);
+        await sleep(50);
         now = unreadBytes(server, late);
         return now === before;
       });
       more = now - unread;
     }
-    return asked;
+    return requests;
   }
 
   const name = 'x'.repeat(512);
@@ -123,20 +123,22 @@ describe('a client that does not read', () => {
     body: JSON.stringify(Array.from({ length: 100 }, () => item)),
   });
 
-  test('large answers until the kernel has no room gets them whole when it does', async () => {
+  test('of large responses gets all of them completely when it reads again', async () => {
     const server = await own.start();
     const [late] = openConnections(server.port, 1);
-    const asked = await fill(server, late, many);
+    const requests = await fill(server, late, many);
     late.socket.resume();
-    await waitUntil('all is read', () => late.isClosed || late.responses.length === asked);
-    const whole = late.responses.filter(({ body }) => JSON.parse(body).data.limits.length === 100);
+    await waitUntil('all is read', () => late.isClosed || late.responses.length === requests);
+    const complete = late.responses.filter(
+      ({ body }) => JSON.parse(body).data.limits.length === 100,
+    );
     recordMeasurement(
       'P3',
-      'large answers, read late',
-      `${asked} of 100 checks, the last of which the kernel had no room for`,
-      `${whole.length} read whole`,
+      'large responses, read late',
+      `${requests} of 100 checks, the last of which did not fit the buffers`,
+      `${complete.length} received completely`,
     );
-    expect(whole.length).toBe(asked);
+    expect(complete.length).toBe(requests);
     expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}')).toBe(0);
     expect((await late.send(many)).status).toBe(200);
     late.socket.destroy();
@@ -144,16 +146,16 @@ describe('a client that does not read', () => {
   }, 60_000);
 
   test.runIf(IS_LONG)(
-    'a large answer at all is closed after some ten seconds',
+    'of a large response for some ten seconds is closed',
     async () => {
       const server = await own.start();
       const [late] = openConnections(server.port, 1);
       await fill(server, late, many);
-      const began = performance.now();
+      const startedMs = performance.now();
       const open = () => readMetric(server.adminUrl, 'weir_connections');
-      while ((await open()) > 0 && performance.now() - began < 60_000) await wait(100);
-      const seconds = Math.round((performance.now() - began) / 1_000);
-      recordMeasurement('P3', 'a large answer, never read', '1', `closed after ${seconds} s`);
+      while ((await open()) > 0 && performance.now() - startedMs < 60_000) await sleep(100);
+      const seconds = Math.round((performance.now() - startedMs) / 1_000);
+      recordMeasurement('P3', 'a large response, never read', '1', `closed after ${seconds} s`);
       expect(await open()).toBe(0);
       late.socket.destroy();
       expect(await server.stop()).toEqual({ code: 0, signal: null });

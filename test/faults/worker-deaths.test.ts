@@ -1,7 +1,8 @@
-/** Shard workers that die in every way, again and again, under load; what dies with them is told. */
+/** Shard workers that die in every way under load, and the bounded effect of each death. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CHECK_QUEUE_ENTRIES } from '../../src/core/constants.ts';
 import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
@@ -29,7 +30,7 @@ import {
   type WorkerDeaths,
 } from '../support/worker-faults.ts';
 
-/** Of each kind. */
+/** Deaths of each kind. */
 const DEATHS = trialCount(1, 100);
 const TIMEOUT_MS = IS_LONG ? 1_200_000 : 60_000;
 const ACCEPTORS = 2;
@@ -47,16 +48,16 @@ afterEach(async () => {
   removeDirectory(dataDir);
 });
 
-/** Keeps a load up until there were enough deaths of each kind. */
+/** Runs traffic until each kind of death has occurred often enough. */
 async function runUnderDeaths(traffic: Traffic): Promise<WorkerDeaths> {
-  const waitsMost = TIMEOUT_MS / 125;
-  for (let waits = 0; waits < waitsMost; waits++) {
+  const pollsMax = TIMEOUT_MS / 125;
+  for (let polls = 0; polls < pollsMax; polls++) {
     if (Object.values(readWorkerDeaths(server).byKind).every((count) => count >= DEATHS)) break;
     expectHealthy(server);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sleep(100);
   }
   await traffic.stop();
-  await waitUntil('the worker is back', async () => {
+  await waitUntil('the worker runs again', async () => {
     return (await (await fetch(`${server.adminUrl}/readyz`)).text()).includes('"ready"');
   });
   const deaths = readWorkerDeaths(server);
@@ -65,19 +66,19 @@ async function runUnderDeaths(traffic: Traffic): Promise<WorkerDeaths> {
   return deaths;
 }
 
-const summarize = ({ sent, responses, connectionErrors }: Traffic) => ({
+const problemsOf = ({ sent, responses, connectionErrors }: Traffic) => ({
   unanswered: sent - responses,
-  broken: connectionErrors,
+  connectionErrors,
 });
-const WHOLE = { unanswered: 0, broken: [] };
+const NO_PROBLEMS = { unanswered: 0, connectionErrors: [] };
 
 describe('shard workers that die under load', () => {
   test(
-    `decided worker: ${DEATHS} deaths of each kind; every check is answered, nothing is admitted beyond a limit`,
+    `with decisions in workers, after ${DEATHS} deaths of each kind, leave no check unanswered and no limit exceeded`,
     async () => {
       const IDS = 600;
       const limitOf = (id: number) => (id < 5 ? 2_000 + id : 10 + (id % 7));
-      const asks = Array.from({ length: IDS }, (_, id) =>
+      const checks = Array.from({ length: IDS }, (_, id) =>
         prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 3_000, cost: 1 }),
       );
       server = await startWithWorkerFaults(dataDir, [...SIZES, '--decide', 'worker'], 150);
@@ -89,7 +90,7 @@ describe('shard workers that die under load', () => {
         checksPerPacket: 1,
         seed,
         ledger,
-        nextCheck: (below) => asks[below(3) === 0 ? below(IDS) : below(5)],
+        nextCheck: (below) => checks[below(3) === 0 ? below(IDS) : below(5)],
       });
       const deaths = await runUnderDeaths(traffic);
       const measured = await readMetrics(server.adminUrl);
@@ -97,29 +98,30 @@ describe('shard workers that die under load', () => {
       const lost = measured.get('weir_queue_entries_lost_total')!;
       const unavailable = traffic.errors.get(503) ?? 0;
       const { maxExcess, falseDenials, tokensMissing } = ledger.report();
-      const tried = describeDeaths(deaths);
-      const handed = `${repeated} entries repeated, ${lost} lost`;
+      const trials = describeDeaths(deaths);
+      const entries = `${repeated} entries repeated, ${lost} lost`;
       recordMeasurement(
         'P1',
-        'workers die, decided worker',
-        tried,
-        `most beyond a limit: ${maxExcess}; ${handed}`,
+        'workers die, decisions in workers',
+        trials,
+        `largest excess over a limit: ${maxExcess}; ${entries}`,
       );
-      const few = `${falseDenials} windows refused early, by ${tokensMissing} tokens in all`;
-      recordMeasurement('P2', 'workers die, decided worker', `seed ${seed}`, few);
-      const answers = `${traffic.unanswered} unanswered, ${unavailable} with a 503`;
-      recordMeasurement('P3', 'workers die, decided worker', `${traffic.sent} sent`, answers);
+      const early = `${falseDenials} windows denied early, by ${tokensMissing} tokens in all`;
+      recordMeasurement('P2', 'workers die, decisions in workers', `seed ${seed}`, early);
+      const responses = `${traffic.unanswered} unanswered, ${unavailable} with a 503`;
+      const sent = `${traffic.sent} sent`;
+      recordMeasurement('P3', 'workers die, decisions in workers', sent, responses);
 
-      expect(summarize(traffic)).toEqual(WHOLE);
+      expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
       expect([...traffic.errors.keys()].filter((status) => status !== 503)).toEqual([]);
       expect(maxExcess).toBeLessThanOrEqual(0);
-      // What was counted and not admitted: an entry that was repeated, or answered with a 503.
+      // Tokens counted for no allowed check: a repeated entry, or a check answered with a 503.
       expect(tokensMissing).toBeLessThanOrEqual(repeated + unavailable);
       expect(repeated).toBeLessThanOrEqual(deaths.total);
       const name = 'weir_errors_total{status="503",code="SERVICE_UNAVAILABLE"}';
       expect(measured.get(name) ?? 0).toBe(unavailable);
       expect(unavailable).toBeLessThanOrEqual(lost + deaths.total);
-      // One run may throw more than once before it is heard of.
+      // A worker may throw more than once before the supervisor notices.
       expect(measured.get('weir_workers_replaced_total')).toBeGreaterThan(deaths.total * 0.9);
       expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);
       await expectCleanStop(server);
@@ -128,22 +130,22 @@ describe('shard workers that die under load', () => {
   );
 
   test(
-    `decided in place, asynchronous: ${DEATHS} deaths of each kind; every token is deducted once, but for what a dying worker had in hand`,
+    `with asynchronous checks, after ${DEATHS} deaths of each kind, deduct every token once, except for entries in progress`,
     async () => {
       const COSTS = [1, 1, 2, 3];
       const COST_MAX = 3;
-      /** Identifiers with room for all, and a window that does not end: what is used is looked at. */
-      const ROOMY = 200;
-      /** Identifiers with a limit and windows of a second. */
-      const TIGHT = 8;
-      const TIGHT_LIMIT = 2_000;
-      const isRoomy = (id: number) => id < ROOMY;
-      const limitOf = (id: number) => (isRoomy(id) ? 1_000_000_000 : TIGHT_LIMIT);
+      /** Identifiers with a huge limit, whose usage is compared at the end. */
+      const UNLIMITED = 200;
+      /** Identifiers with a limit and windows of 1 s. */
+      const LIMITED = 8;
+      const LIMIT = 2_000;
+      const isUnlimited = (id: number) => id < UNLIMITED;
+      const limitOf = (id: number) => (isUnlimited(id) ? 1_000_000_000 : LIMIT);
       const bodyOf = (id: number) => {
-        const duration = isRoomy(id) ? LONGEST_WINDOW_MS : 1_000;
+        const duration = isUnlimited(id) ? LONGEST_WINDOW_MS : 1_000;
         return { identifier: `id_${id}`, limit: limitOf(id), duration };
       };
-      const asks = Array.from({ length: ROOMY + TIGHT }, (_, id) =>
+      const checks = Array.from({ length: UNLIMITED + LIMITED }, (_, id) =>
         COSTS.map((cost) => prepareCheck(id, { ...bodyOf(id), cost, async: true })),
       );
       server = await startWithWorkerFaults(dataDir, SIZES, 200);
@@ -157,87 +159,87 @@ describe('shard workers that die under load', () => {
         seed,
         ledger,
         nextCheck: (below) => {
-          const id = below(8) === 0 ? ROOMY + below(TIGHT) : below(ROOMY);
-          return asks[id][below(COSTS.length)];
+          const id = below(8) === 0 ? UNLIMITED + below(LIMITED) : below(UNLIMITED);
+          return checks[id][below(COSTS.length)];
         },
-        onDecision: ({ cost }, admitted) => {
-          if (admitted) tokens += cost;
+        onDecision: ({ cost }, allowed) => {
+          if (allowed) tokens += cost;
         },
       });
       const deaths = await runUnderDeaths(traffic);
-      await waitUntil('the rings are empty', async () => {
+      await waitUntil('the queues are empty', async () => {
         return (await readMetric(server.adminUrl, 'weir_queue_entries{worker="0"}')) === 0;
       });
-      // Only now: the figures of one scrape are read one after the other.
+      // After the queues are empty: the metrics of one scrape are not read atomically.
       const measured = await readMetrics(server.adminUrl);
-      const figureOf = (name: string) => measured.get(name)!;
+      const metricOf = (name: string) => measured.get(name)!;
       const [repeated, lost] = ['repeated', 'lost'].map((what) => {
-        return figureOf(`weir_queue_entries_${what}_total`);
+        return metricOf(`weir_queue_entries_${what}_total`);
       });
 
-      // By identifier, what was admitted is what is used, but for entries in the hand of the dead.
+      // Allowed tokens equal used tokens for each identifier, except for entries in progress.
       let extra = 0;
-      for (let id = 0; id < ROOMY; id++) {
+      for (let id = 0; id < UNLIMITED; id++) {
         const { limit, remaining, reset } = await sendCheck(server.port, {
           ...bodyOf(id),
           cost: 0,
         });
         extra += Math.abs(limit - remaining - ledger.tokensAllowed(id, reset));
       }
-      // By all, over window boundaries: what was handed over is what was taken out.
+      // Over all windows, queued tokens equal deducted tokens.
       const outcomes = ['applied', 'window_ended', 'table_full'];
       const sum = (name: string) =>
-        outcomes.reduce((n, outcome) => n + figureOf(`${name}{outcome="${outcome}"}`), 0);
-      const entries = sum('weir_deductions_total') - figureOf('weir_queue_deductions_total');
+        outcomes.reduce((n, outcome) => n + metricOf(`${name}{outcome="${outcome}"}`), 0);
+      const entries = sum('weir_deductions_total') - metricOf('weir_queue_deductions_total');
       const difference =
-        sum('weir_deduction_tokens_total') - figureOf('weir_queue_deduction_tokens_total');
-      // Beyond a limit no more is admitted than the rings hold.
+        sum('weir_deduction_tokens_total') - metricOf('weir_queue_deduction_tokens_total');
+      // The excess over a limit is at most the content of the queues.
       const bound = ACCEPTORS * CHECK_QUEUE_ENTRIES * COST_MAX + lost * COST_MAX;
       const { maxExcess, windows } = ledger.report();
 
       const fault = 'workers die, in place, async';
-      const beyond = `most beyond a limit of ${TIGHT_LIMIT}: ${maxExcess} (bound ${bound})`;
-      const tried = `${describeDeaths(deaths)}; seed ${seed}`;
-      recordMeasurement('P1', fault, tried, `${beyond}, ${windows} windows`);
-      const handed = `${repeated} entries repeated, ${lost} lost`;
+      const excess = `largest excess over a limit of ${LIMIT}: ${maxExcess} (bound ${bound})`;
+      const trials = `${describeDeaths(deaths)}; seed ${seed}`;
+      recordMeasurement('P1', fault, trials, `${excess}, ${windows} windows`);
+      const entryCounts = `${repeated} entries repeated, ${lost} lost`;
       recordMeasurement(
         'P2',
         fault,
         `${tokens} tokens`,
-        `${extra} deducted otherwise than once; ${handed}`,
+        `${extra} not deducted exactly once; ${entryCounts}`,
       );
       recordMeasurement('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-      expect(summarize(traffic)).toEqual(WHOLE);
+      expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
       expect([...traffic.errors]).toEqual([]);
       expect(extra).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
       expect(entries).toBeGreaterThanOrEqual(-lost - repeated);
       expect(entries).toBeLessThanOrEqual(repeated);
       expect(Math.abs(difference)).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
       expect(maxExcess).toBeLessThanOrEqual(bound);
-      expect(windows).toBeGreaterThan(ROOMY + TIGHT);
+      expect(windows).toBeGreaterThan(UNLIMITED + LIMITED);
       expect(repeated + lost).toBeLessThanOrEqual(deaths.total);
-      // A worker that hung left its rings to fill.
-      expect(figureOf('weir_queue_full_total')).toBeGreaterThan(0);
+      // Queues filled up while a worker did not respond.
+      expect(metricOf('weir_queue_full_total')).toBeGreaterThan(0);
       await expectCleanStop(server);
     },
     TIMEOUT_MS,
   );
 });
 
-test('a shard worker that finds its memory damaged ends the process, with one sentence', async () => {
-  server = await startWithWorkerFaults(dataDir, ['--counters', '1024'], 0, ['damage']);
-  writeFileSync(join(dataDir, 'strike'), '');
+test('a shard worker with invalid shared memory ends the process, with one message', async () => {
+  server = await startWithWorkerFaults(dataDir, ['--counters', '1024'], 0, ['corrupt']);
+  writeFileSync(join(dataDir, 'trigger'), '');
   const { code } = await server.exited;
   expect(code === 0).toBe(false);
-  const said = server
+  const messages = server
     .stderr()
     .split('\n')
     .filter((line) => line.startsWith('weir: '));
-  expect(said).toEqual(['weir: shard worker 0 failed: a ring of 1024 holds -5 items']);
+  expect(messages).toEqual(['weir: shard worker 0 failed: a ring of 1024 holds -5 items']);
 });
 
 test(
-  'workers of which one dies are replaced one by one, and SIGTERM finds them all',
+  'dead workers are replaced one by one, and SIGTERM stops all of them',
   async () => {
     const args = ['--acceptors', '1', '--workers', '4', '--counters', '1024', '--decide', 'worker'];
     server = await startWithWorkerFaults(dataDir, args, 400, ['exit', 'throw', 'bootstrap']);

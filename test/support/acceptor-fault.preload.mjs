@@ -1,22 +1,22 @@
 /**
- * Preloaded into every thread of a server under test by `node --import`. In the first acceptor,
- * or that of FAULT_ACCEPTOR, it causes the fault named by FAULT when there is a file FAULT_FILE, and
- * says so on standard error; anywhere else it does nothing. `late` is an acceptor that hears of
- * changes later than one may hang.
+ * Preloaded into every thread of a server under test by `node --import`. When the file FAULT_FILE
+ * exists, it causes the fault FAULT in acceptor FAULT_ACCEPTOR (the first by default) and reports it
+ * on standard error. It does nothing in other threads. The fault `late` needs no file: the acceptor
+ * receives each publication 1.5 s late, later than an acceptor may be unresponsive.
  */
 
 import { existsSync, writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 
-/** Which acceptor it strikes. */
-const STRUCK = Number(process.env.FAULT_ACCEPTOR ?? 0);
+/** The acceptor that gets the fault. */
+const TARGET = Number(process.env.FAULT_ACCEPTOR ?? 0);
 
 const FAULTS = {
   throw: () => {
-    throw new Error('a fault of the test');
+    throw new Error('injected fault');
   },
   reject: () => {
-    Promise.reject(new Error('a fault of the test'));
+    Promise.reject(new Error('injected fault'));
   },
   exit: () => process.exit(3),
   assertion: () => {
@@ -34,14 +34,16 @@ const FAULTS = {
   },
 };
 
-if (workerData?.index === STRUCK && process.env.FAULT === 'late') {
+if (workerData?.index === TARGET && process.env.FAULT === 'late') {
   const on = parentPort.on.bind(parentPort);
-  parentPort.on = (name, hear) =>
-    on(name, (message) => setTimeout(hear, message.kind === 'publication' ? 1_500 : 0, message));
-} else if (workerData?.index === STRUCK) {
-  const looking = setInterval(() => {
+  parentPort.on = (name, listener) =>
+    on(name, (message) =>
+      setTimeout(listener, message.kind === 'publication' ? 1_500 : 0, message),
+    );
+} else if (workerData?.index === TARGET) {
+  const poll = setInterval(() => {
     if (!existsSync(process.env.FAULT_FILE)) return;
-    clearInterval(looking);
+    clearInterval(poll);
     writeSync(2, 'the fault strikes\n');
     FAULTS[process.env.FAULT]();
   }, 10).unref();

@@ -1,4 +1,4 @@
-/** Which acceptors have which connections: told apart by how the ids of their requests begin. */
+/** Finds the acceptor of each connection: request ids begin with the acceptor's own prefix. */
 
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import { requestBytes } from './http.ts';
@@ -13,7 +13,7 @@ export interface AcceptorConnection {
   acceptor: string;
 }
 
-/** Opens a connection that stays open, and has a check answered on it. */
+/** Opens a connection that stays open, and sends one check on it. */
 export function connectAndCheck(to: NetConnectOpts): Promise<AcceptorConnection> {
   return new Promise((resolve, reject) => {
     const socket = connect(to, () => socket.write(CHECK_BYTES));
@@ -28,14 +28,14 @@ export function connectAndCheck(to: NetConnectOpts): Promise<AcceptorConnection>
   });
 }
 
-/** How many of these each acceptor has, most first. */
+/** Number of connections per acceptor, largest first. */
 export function connectionsPerAcceptor(all: readonly AcceptorConnection[]): number[] {
   const counts = new Map<string, number>();
   for (const { acceptor } of all) counts.set(acceptor, (counts.get(acceptor) ?? 0) + 1);
   return [...counts.values()].sort((a, b) => b - a);
 }
 
-/** Opens connections one after the other, and closes them. @returns how many each acceptor had */
+/** Opens connections one after the other, and closes them. @returns connections per acceptor */
 export async function measureSpread(to: readonly NetConnectOpts[]): Promise<number[]> {
   const all: AcceptorConnection[] = [];
   for (const options of to) all.push(await connectAndCheck(options));

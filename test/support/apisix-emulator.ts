@@ -1,9 +1,9 @@
 /**
- * APISIX's forward-auth, after apache/apisix: apisix/plugins/forward-auth.lua,
- * apisix/plugins/serverless/init.lua (whose function runs before all other plugins),
- * apisix/plugins/response-rewrite.lua, apisix/core/request.lua, and t/plugin/forward-auth.t for what
- * of X-Forwarded-* is ignored. How it is written on the wire is ledgetech/lua-resty-http:
- * lib/resty/http.lua, of which api7 has a copy.
+ * Emulates APISIX's forward-auth plugin, after apache/apisix: apisix/plugins/forward-auth.lua,
+ * apisix/plugins/serverless/init.lua (its function runs before all other plugins),
+ * apisix/plugins/response-rewrite.lua and apisix/core/request.lua. t/plugin/forward-auth.t shows
+ * which X-Forwarded-* headers are ignored. The serialization follows ledgetech/lua-resty-http:
+ * lib/resty/http.lua, of which api7 maintains a copy.
  */
 
 import { parse } from 'yaml';
@@ -31,7 +31,7 @@ interface ForwardAuth {
   timeout: number;
 }
 
-/** As ngx.req.get_headers has them: whatever their case, all lines of one name. */
+/** As ngx.req.get_headers returns them: names in lower case, all values of each name. */
 function normalizeHeaders(
   { headers = [] }: ClientRequest,
   firstOnlyNames: string[],
@@ -48,14 +48,14 @@ function normalizeHeaders(
   return header;
 }
 
-/** The names in the function that leaves the first of repeated headers, as it is printed. */
+/** The header names in the printed function that keeps only the first of repeated headers. */
 function firstOnlyHeaderNames(plugins: Record<string, { functions: string[] }>): string[] {
   const [text] = plugins['serverless-pre-function']?.functions ?? [''];
   const [, names = ''] = /ipairs\(\{(.*?)\}\)/.exec(text) ?? [];
   return JSON.parse(`[${names}]`);
 }
 
-/** resty.http_headers: names differ by more than their case. */
+/** resty.http_headers: names that differ only in case are the same header. */
 function setHeader(to: Map<string, [string, string]>, name: string, value: string): void {
   to.set(name.toLowerCase(), [name, value]);
 }
@@ -66,63 +66,66 @@ export function emulateApisix(text: string, options: EmulatorOptions = {}): Gate
   const auth: ForwardAuth = route.plugins['forward-auth'];
   const rewrite = route.plugins['response-rewrite'];
   const removed: string[] = route.plugins['proxy-rewrite'].headers.remove;
-  const once = firstOnlyHeaderNames(route.plugins);
+  const firstOnly = firstOnlyHeaderNames(route.plugins);
   const uri = new URL(auth.uri);
   const checkRequest = (request: ClientRequest) => {
     const from = request.remoteAddress ?? '198.51.100.1';
-    const header = normalizeHeaders(request, once);
-    const own = {
+    const header = normalizeHeaders(request, firstOnly);
+    const forwarded = {
       'X-Forwarded-Proto': 'http',
       'X-Forwarded-Method': request.method ?? 'GET',
       'X-Forwarded-Host': HOST,
       'X-Forwarded-Uri': request.target ?? '/',
       'X-Forwarded-For': from,
     };
-    const asked = new Map<string, [string, string]>();
-    for (const [name, value] of Object.entries(own)) setHeader(asked, name, value);
+    const checkHeaders = new Map<string, [string, string]>();
+    for (const [name, value] of Object.entries(forwarded)) setHeader(checkHeaders, name, value);
     const variables: Record<string, string> = {
       $proxy_add_x_forwarded_for: [...(header.get('x-forwarded-for') ?? []), from].join(', '),
-      // Put in by apisix/core/config_yaml.lua when the file is read.
+      // apisix/core/config_yaml.lua replaces it when it reads the file.
       [`\${{${KEY_VARIABLE}}}`]: key,
     };
     for (const [name, value] of Object.entries(auth.extra_headers ?? {})) {
-      setHeader(asked, name, variables[value] ?? value);
+      setHeader(checkHeaders, name, variables[value] ?? value);
     }
     for (const name of auth.request_headers ?? []) {
-      // core.request.header: the first line of that name.
+      // core.request.header returns the first value of a name.
       const value = header.get(name.toLowerCase())?.[0];
-      if (!Object.hasOwn(own, name) && value !== undefined) setHeader(asked, name, value);
+      if (!Object.hasOwn(forwarded, name) && value !== undefined) {
+        setHeader(checkHeaders, name, value);
+      }
     }
-    setHeader(asked, 'Host', uri.host);
-    setHeader(asked, 'User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
-    return serializeHead(`${auth.request_method} ${uri.pathname} HTTP/1.1`, [...asked.values()]);
+    setHeader(checkHeaders, 'Host', uri.host);
+    setHeader(checkHeaders, 'User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
+    const requestLine = `${auth.request_method} ${uri.pathname} HTTP/1.1`;
+    return serializeHead(requestLine, [...checkHeaders.values()]);
   };
   return {
     checkRequest,
     send: async (request) => {
-      const answer = await sendOnce(
+      const response = await sendOnce(
         uri.hostname,
         Number(uri.port),
         checkRequest(request),
         timeoutFor(auth.timeout, options),
       );
-      const header = normalizeHeaders(request, once);
+      const header = normalizeHeaders(request, firstOnly);
       for (const name of removed) header.delete(name.toLowerCase());
-      if (answer === undefined && !auth.allow_degradation) {
+      if (response === undefined && !auth.allow_degradation) {
         return { status: auth.status_on_error ?? 403, headers: {}, body: '' };
       }
-      if (answer !== undefined && answer.status >= 300) {
+      if (response !== undefined && response.status >= 300) {
         const headers = Object.fromEntries(
           auth.client_headers
             .map((name) => name.toLowerCase())
-            .filter((name) => answer.headers[name] !== undefined)
-            .map((name) => [name, answer.headers[name]]),
+            .filter((name) => response.headers[name] !== undefined)
+            .map((name) => [name, response.headers[name]]),
         );
-        const body = request.method === 'HEAD' ? '' : answer.body;
-        return { status: answer.status, headers, body };
+        const body = request.method === 'HEAD' ? '' : response.body;
+        return { status: response.status, headers, body };
       }
-      for (const name of answer === undefined ? [] : auth.upstream_headers) {
-        const value = answer?.headers[name.toLowerCase()];
+      for (const name of response === undefined ? [] : auth.upstream_headers) {
+        const value = response?.headers[name.toLowerCase()];
         header.delete(name.toLowerCase());
         if (value !== undefined) header.set(name.toLowerCase(), [value]);
       }

@@ -1,7 +1,7 @@
 /**
- * Certificates and their keys, for localhost and 127.0.0.1, signed by themselves. They are fixed, so
- * that no test needs a tool to make them; their keys keep nothing secret. Made with `openssl ca
- * -selfsign`, which takes dates of the past.
+ * Self-signed certificates and their keys, for localhost and 127.0.0.1. They are fixed, so that no
+ * test needs a tool to create them. Their keys protect nothing. They were made with
+ * `openssl ca -selfsign`, which accepts dates in the past.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ export interface CertificatePair {
   key: string;
 }
 
-/** From 2020 to 2120. */
+/** Valid from 2020 to 2120. */
 export const CERTIFICATE_A: CertificatePair = {
   name: 'weir test one',
   cert: `-----BEGIN CERTIFICATE-----
@@ -36,7 +36,7 @@ kbVT6E8nB2T/AjlZiSpnop6TEqBIx4hG7Z7rdfhEIBE53ILpxjerTPbY
 `,
 };
 
-/** Another one. */
+/** Valid from 2020 to 2120 as well. */
 export const CERTIFICATE_B: CertificatePair = {
   name: 'weir test two',
   cert: `-----BEGIN CERTIFICATE-----
@@ -58,7 +58,7 @@ B2kq2L9QdlcMSPtcRbUDmdjr1jTbxpJYm6ijENa+FD/6wKEZ8k3Y5ADi
 `,
 };
 
-/** Until 2021. */
+/** Valid until 2021. */
 export const EXPIRED_CERTIFICATE: CertificatePair = {
   name: 'weir test past',
   cert: `-----BEGIN CERTIFICATE-----
@@ -80,7 +80,7 @@ l4NJ/hWpuPVUpu+6XQ1TjC44fFjaPgR/XFeH/3hn9hsuz8MbaT1eCJqe
 `,
 };
 
-/** From 2119 on. */
+/** Valid from 2119. */
 export const NOT_YET_VALID_CERTIFICATE: CertificatePair = {
   name: 'weir test early',
   cert: `-----BEGIN CERTIFICATE-----
@@ -102,7 +102,7 @@ MJRK3OnI16gT6sfxsJWMraf+YmJou1LulF2qAAMtP3fShm+FTOz+3iVy
 `,
 };
 
-/** On the curve secp256k1, which Node takes and uWebSockets.js does not. */
+/** On the curve secp256k1, which Node accepts and uWebSockets.js rejects. */
 export const SECP256K1_CERTIFICATE: CertificatePair = {
   name: 'weir test koblitz',
   cert: `-----BEGIN CERTIFICATE-----
@@ -124,7 +124,7 @@ JS6Bk/jW8lgWbK4BiL/98+6vBGbvmhZg/dyXcfxU6vvU7rf09phW
 `,
 };
 
-/** That of the first, behind a passphrase. */
+/** The key of CERTIFICATE_A, encrypted with a passphrase. */
 export const ENCRYPTED_KEY = `-----BEGIN ENCRYPTED PRIVATE KEY-----
 MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAihq8gBRwqp6gICCAAw
 DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEPecQBljweB5o7XbxgGBtpoEgZBi
@@ -139,7 +139,7 @@ export interface CertificateFiles {
   key: string;
 }
 
-/** Has the files in a directory hold this pair. */
+/** Writes a certificate and its key to `cert.pem` and `key.pem` in a directory. */
 export function writeCertificate(
   directory: string,
   { cert, key }: { cert: string; key: string },
@@ -150,7 +150,7 @@ export function writeCertificate(
   return files;
 }
 
-/** The settings that name them. */
+/** The environment variables that configure these files. */
 export function tlsEnvironment({ cert, key }: CertificateFiles): Record<string, string> {
   return { WEIR_TLS_CERT: cert, WEIR_TLS_KEY: key };
 }

@@ -1,7 +1,7 @@
 /**
- * Preloaded into every thread of a server under test by `node --import`: the system's clock is what
- * the file CLOCK_FILE says, a JSON of `atMs` (of the true clock), `wallMs` (what it shows then) and
- * `rate` (of the true clock's; 0 is a clock that stands). It is read at every look at the clock.
+ * Preloaded into every thread of a server under test by `node --import`. Replaces the system clock by
+ * the one that the JSON file CLOCK_FILE describes: at the true time `atMs` it shows `wallMs`, and it
+ * runs at `rate` times the true rate (0 stops it). Every read of the clock reads the file.
  */
 
 import { readFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * An attacker of the admin port: holds connections open, and opens a new one for each that is
- * closed. Arguments: the port, how many connections, what each sends (a JSON array, used in turn).
- * Prints a line when all have been open. Ends with its standard input.
+ * closed. Arguments: the port, the number of connections, and a JSON array of the texts to send, used
+ * in turn. Prints a line when all connections have been opened. Ends when its standard input ends.
  */
 
 import { connect } from 'node:net';
@@ -16,7 +16,7 @@ function hold(number) {
     socket.write(sent[number % sent.length]);
     if (++opened === Number(count)) process.stdout.write('holding\n');
   });
-  // What is answered is not read.
+  // The attacker does not read responses.
   socket.on('error', () => {});
   socket.on('close', () => setTimeout(() => hold(number), 1));
 }

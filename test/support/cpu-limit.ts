@@ -1,4 +1,4 @@
-/** Makes a process small: a share of a core, by a control group where one may be made. */
+/** Limits a process to a share of a core: by a cgroup where one can be created, else by signals. */
 
 import type { ChildProcess } from 'node:child_process';
 import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
@@ -6,9 +6,9 @@ import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 const PERIOD_US = 10_000;
 
 export interface CpuLimit {
-  /** By what, for the figures. */
+  /** How the share is enforced, for the measurements. */
   mechanism: string;
-  /** To be called when the process has ended. */
+  /** Call it when the process has ended. */
   remove: () => void;
 }
 
@@ -19,24 +19,24 @@ export function limitCpu(child: ChildProcess, share: number): CpuLimit {
     writeFileSync(`${group}/cpu.cfs_period_us`, String(PERIOD_US));
     writeFileSync(`${group}/cpu.cfs_quota_us`, String(PERIOD_US * share));
     writeFileSync(`${group}/cgroup.procs`, String(child.pid));
-    return { mechanism: 'a control group', remove: () => rmdirSync(group) };
+    return { mechanism: 'a cgroup', remove: () => rmdirSync(group) };
   } catch {
     if (existsSync(group)) rmdirSync(group);
-    return { mechanism: 'stops', remove: alternateStopAndContinue(child, share) };
+    return { mechanism: 'SIGSTOP', remove: alternateStopAndContinue(child, share) };
   }
 }
 
-/** Stopped and let go on in turn, in steps that the timers of this process can make. */
+/** Sends SIGSTOP and SIGCONT in turn, in steps that timers of this process can make. */
 function alternateStopAndContinue(child: ChildProcess, share: number): () => void {
-  const goMs = 5;
+  const runMs = 5;
   let timer: NodeJS.Timeout;
-  const go = () => {
+  const resume = () => {
     child.kill('SIGCONT');
-    timer = setTimeout(stop, goMs);
+    timer = setTimeout(stop, runMs);
   };
   const stop = () => {
     child.kill('SIGSTOP');
-    timer = setTimeout(go, goMs / share - goMs);
+    timer = setTimeout(resume, runMs / share - runMs);
   };
   stop();
   return () => clearTimeout(timer);

@@ -1,4 +1,4 @@
-/** What every test of a file has for itself: a data directory, and the servers that it starts. */
+/** Gives every test of a file its own data directory, and the servers that the test starts. */
 
 import { afterEach, beforeEach } from 'vitest';
 import {
@@ -10,14 +10,14 @@ import {
 } from './server.ts';
 
 /**
- * To be called where tests are described. After each test its servers are killed, if they still
- * run, and its directory is removed.
- * @param defaultArgs what a server is started with, unless the test says otherwise
+ * Call it where tests are described. After each test it kills the servers that still run, and
+ * removes the directory.
+ * @param defaultArgs arguments of a server, unless the test passes others
  */
 export function useDataDirectory(defaultArgs: string[]) {
   const own = {
     dataDir: '',
-    /** Servers to kill; those of `start` are among them. */
+    /** Servers to kill, including those of `start`. */
     started: [] as ServerProcess[],
     start: async (options: ServerOptions = {}): Promise<ServerProcess> => {
       const server = await startServer(own.dataDir, { args: defaultArgs, ...options });

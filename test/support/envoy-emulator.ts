@@ -1,13 +1,12 @@
 /**
- * Envoy's ext_authz with an HTTP service, after envoyproxy/envoy:
+ * Emulates Envoy's ext_authz with an HTTP service, after envoyproxy/envoy:
  * source/common/http/conn_manager_utility.cc for the client's address,
- * source/extensions/filters/common/ext_authz/ext_authz_http_impl.cc for the request and the reading
- * of the answer, source/extensions/filters/http/ext_authz/ext_authz.cc for what becomes of it, and
+ * source/extensions/filters/common/ext_authz/ext_authz_http_impl.cc for the check request and its
+ * response, source/extensions/filters/http/ext_authz/ext_authz.cc for the reaction to it, and
  * api/envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto. Since 1.28
- * (envoy.reloadable_features.ext_authz_http_send_original_xff) X-Forwarded-For is left as it is.
+ * (envoy.reloadable_features.ext_authz_http_send_original_xff) X-Forwarded-For is not changed.
  *
- * What Istio makes of its own configuration is in istio/istio:
- * pilot/pkg/security/authz/builder/extauthz.go.
+ * istio/istio: pilot/pkg/security/authz/builder/extauthz.go turns Istio's configuration into Envoy's.
  */
 
 import { parse, parseAllDocuments } from 'yaml';
@@ -50,12 +49,12 @@ interface ExtAuthz {
 interface EnvoyConfiguration {
   filter: ExtAuthz;
   weir: { host: string; port: number };
-  /** Headers that the application does not get. */
+  /** Headers that are removed from requests to the application. */
   removedHeaders: string[];
   usesRemoteAddress: boolean;
 }
 
-/** The node's own address, which stands for a client on the loopback interface. */
+/** The address of Envoy's host, which replaces a client address on the loopback interface. */
 const LOCAL_ADDRESS = '10.0.0.2';
 
 function matches({ patterns }: HeaderMatchers, name: string): boolean {
@@ -109,20 +108,20 @@ export function parseIstioConfiguration(text: string, key = ''): EnvoyConfigurat
     },
     weir: { host: service.spec.endpoints[0].address, port: provider.port },
     removedHeaders: [],
-    // Of its gateways: pilot/pkg/networking/core/gateway.go.
+    // As in Istio's gateways: pilot/pkg/networking/core/gateway.go.
     usesRemoteAddress: true,
   };
 }
 
-/** Names in lower case, lines of one name in one, and the address of the connection. */
+/** Names in lower case, repeated headers joined, and the address of the connection appended. */
 function normalizeHeaders(
   { headers = [], remoteAddress = '198.51.100.1' }: ClientRequest,
   usesRemoteAddress: boolean,
 ): Map<string, string> {
   const header = new Map<string, string>();
   const append = (name: string, value: string, between: string) => {
-    const before = header.get(name);
-    header.set(name, before === undefined ? value : before + between + value);
+    const current = header.get(name);
+    header.set(name, current === undefined ? value : current + between + value);
   };
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
@@ -142,7 +141,7 @@ export function emulateEnvoy(
   /** RawHttpClientImpl::check */
   const checkRequest = (request: ClientRequest) => {
     const target = service.path_prefix + (request.target ?? '/');
-    const asked: [string, string][] = [
+    const checkHeaders: [string, string][] = [
       ['host', HOST],
       ['content-length', '0'],
     ];
@@ -154,36 +153,36 @@ export function emulateEnvoy(
         name === 'authorization' ||
         (filter.allowed_headers !== undefined && matches(filter.allowed_headers, name));
       const { disallowed_headers = { patterns: [] } } = filter;
-      if (isAllowed && !matches(disallowed_headers, name)) asked.push([name, value]);
+      if (isAllowed && !matches(disallowed_headers, name)) checkHeaders.push([name, value]);
     }
-    asked.push(...added.map(({ key, value }): [string, string] => [key.toLowerCase(), value]));
-    asked.push(['x-envoy-internal', 'true']);
-    asked.push(['x-envoy-expected-rq-timeout-ms', String(timeoutMs)]);
-    return serializeHead(`${request.method ?? 'GET'} ${target} HTTP/1.1`, asked);
+    for (const { key, value } of added) checkHeaders.push([key.toLowerCase(), value]);
+    checkHeaders.push(['x-envoy-internal', 'true']);
+    checkHeaders.push(['x-envoy-expected-rq-timeout-ms', String(timeoutMs)]);
+    return serializeHead(`${request.method ?? 'GET'} ${target} HTTP/1.1`, checkHeaders);
   };
   return {
     checkRequest,
     send: async (request) => {
       const waitMs = timeoutFor(timeoutMs, options);
-      const answer = await sendOnce(weir.host, weir.port, checkRequest(request), waitMs);
+      const response = await sendOnce(weir.host, weir.port, checkRequest(request), waitMs);
       const header = normalizeHeaders(request, usesRemoteAddress);
       for (const name of removedHeaders) header.delete(name);
       const application = Object.fromEntries(header);
       const picked = (matchers: HeaderMatchers) =>
         Object.fromEntries(
-          Object.entries(answer?.headers ?? {}).filter(([name]) => matches(matchers, name)),
+          Object.entries(response?.headers ?? {}).filter(([name]) => matches(matchers, name)),
         );
-      if (answer === undefined || answer.status >= 500) {
+      if (response === undefined || response.status >= 500) {
         if (filter.failure_mode_allow) return applicationResponse(request, application);
         return { status: filter.status_on_error?.code ?? 403, headers: {}, body: '' };
       }
       const { allowed_client_headers, allowed_client_headers_on_success } =
         service.authorization_response;
-      if (answer.status === 200) {
+      if (response.status === 200) {
         return applicationResponse(request, application, picked(allowed_client_headers_on_success));
       }
       const headers = picked(allowed_client_headers);
-      return { status: answer.status, headers, body: answer.body };
+      return { status: response.status, headers, body: response.body };
     },
   };
 }

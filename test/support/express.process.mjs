@@ -1,7 +1,7 @@
 /**
- * An application in express: what the limit lets through it passes on, as a gateway does; /busy keeps it
- * from all else for a while.
- * @param argv the module that weir has printed, the port to listen on, the port of what is behind
+ * An Express application that forwards the allowed requests to an upstream server. A request to
+ * /busy blocks its event loop for 100 ms.
+ * @param argv the printed middleware module, the port to listen on, the port of the upstream server
  */
 
 import { request } from 'node:http';
@@ -12,16 +12,16 @@ const { limit } = await import(path);
 
 const app = express();
 app.use(limit);
-app.use((asked, response) => {
-  const { method, originalUrl, headers } = asked;
+app.use((incoming, response) => {
+  const { method, originalUrl, headers } = incoming;
   if (originalUrl === '/busy') keepBusy();
-  const call = request({ port: Number(upstream), path: originalUrl, method, headers });
-  call.on('response', (answer) => {
-    response.status(answer.statusCode).set(answer.headers);
-    answer.pipe(response);
+  const outgoing = request({ port: Number(upstream), path: originalUrl, method, headers });
+  outgoing.on('response', (upstreamResponse) => {
+    response.status(upstreamResponse.statusCode).set(upstreamResponse.headers);
+    upstreamResponse.pipe(response);
   });
-  call.on('error', () => response.sendStatus(502));
-  asked.pipe(call);
+  outgoing.on('error', () => response.sendStatus(502));
+  incoming.pipe(outgoing);
 });
 app.listen(Number(port), '127.0.0.1');
 

@@ -1,7 +1,7 @@
 /**
- * An application in fastify: what the limit lets through it passes on, as a gateway does; /busy keeps it
- * from all else for a while.
- * @param argv the module that weir has printed, the port to listen on, the port of what is behind
+ * A Fastify application that forwards the allowed requests to an upstream server. A request to
+ * /busy blocks its event loop for 100 ms.
+ * @param argv the printed middleware module, the port to listen on, the port of the upstream server
  */
 
 import { request } from 'node:http';
@@ -12,18 +12,21 @@ const { limit } = await import(path);
 
 const app = Fastify();
 app.addHook('onRequest', limit);
-// Bodies are passed on as they come.
+// Bodies are forwarded unparsed.
 app.removeAllContentTypeParsers();
 app.addContentTypeParser('*', (_request, _body, done) => done());
-app.all('*', (asked, reply) => {
-  const { method, originalUrl, headers } = asked;
+app.all('*', (incoming, reply) => {
+  const { method, originalUrl, headers } = incoming;
   if (originalUrl === '/busy') keepBusy();
-  const call = request({ port: Number(upstream), path: originalUrl, method, headers });
-  call.on('response', (answer) => {
-    reply.code(answer.statusCode).headers(answer.headers).send(answer);
+  const outgoing = request({ port: Number(upstream), path: originalUrl, method, headers });
+  outgoing.on('response', (upstreamResponse) => {
+    reply
+      .code(upstreamResponse.statusCode)
+      .headers(upstreamResponse.headers)
+      .send(upstreamResponse);
   });
-  call.on('error', () => reply.code(502).send());
-  asked.raw.pipe(call);
+  outgoing.on('error', () => reply.code(502).send());
+  incoming.raw.pipe(outgoing);
 });
 await app.listen({ port: Number(port), host: '127.0.0.1' });
 

@@ -1,4 +1,4 @@
-/** Floods of requests through a gateway, by h2load, and what became of them. */
+/** Sends a flood of requests through a gateway with h2load, and counts the responses by status. */
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -14,16 +14,16 @@ export interface FloodOptions {
   port: number;
   requests: number;
   connections: number;
-  /** Requests under way on each connection by HTTP/2 without TLS; by HTTP/1.1 it is one. */
+  /** Concurrent requests on each connection, over HTTP/2 without TLS. Undefined: HTTP/1.1. */
   streams?: number | undefined;
 }
 
 export interface FloodResult {
-  /** Answers with a 2xx. */
+  /** Responses with a 2xx status. */
   allowed: number;
-  /** Answers with a 4xx. */
+  /** Responses with a 4xx status. */
   denied: number;
-  /** Answers with a 5xx, and requests without an answer. */
+  /** Responses with a 5xx status, and requests without a response. */
   failed: number;
 }
 
@@ -35,6 +35,6 @@ export async function runFlood(options: FloodOptions): Promise<FloodResult> {
   const { stdout } = await run('h2load', command, { timeout: FLOOD_TIMEOUT_MS });
   const [, allowed, redirected, denied, broken] =
     /status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx/.exec(stdout)!.map(Number);
-  const answered = allowed + redirected + denied + broken;
-  return { allowed, denied, failed: broken + requests - answered };
+  const responses = allowed + redirected + denied + broken;
+  return { allowed, denied, failed: broken + requests - responses };
 }

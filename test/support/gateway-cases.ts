@@ -7,6 +7,7 @@ import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Agent, type AgentOptions } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import { NAMESPACE_MAX_CHARACTERS, POLICY_WINDOWS_MAX } from '../../src/core/constants.ts';
@@ -152,7 +153,7 @@ export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
           await run();
           return;
         } catch (error) {
-          await new Promise((resolve) => setTimeout(resolve, 50));
+          await sleep(50);
           if (attempt === ATTEMPTS || timeouts().length === length) throw error;
         }
       }

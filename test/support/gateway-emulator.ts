@@ -1,24 +1,24 @@
 /**
- * What gateways that are not installed do with a client's request, replayed from their sources: the
- * bytes of the request they make of it, and what they make of weir's answer. Here is what the
- * replays have in common; each reads the configuration that is printed for it.
+ * Emulation of gateways that are not installed, after their sources: the request that a gateway
+ * sends to weir for a client's request, and its reaction to weir's response. This file holds what the
+ * emulators share. Each emulator reads the configuration that weir prints for its gateway.
  */
 
 import { connect } from 'node:net';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse, parseResponses } from './http.ts';
 
-/** A request as it comes in at a gateway. */
+/** A client's request as it arrives at a gateway. */
 export interface ClientRequest {
   method?: string;
   target?: string;
-  /** Lines, as the client has written them; there is a Host besides. */
+  /** Headers in the client's spelling and order. A Host header is added. */
   headers?: [string, string][];
-  /** The address of its connection. */
+  /** The peer address of the connection. */
   remoteAddress?: string;
 }
 
-/** What the end client gets, and which headers the application got, if it was asked. */
+/** The client's response, and the headers that the application received, if it got the request. */
 export interface EmulatedResponse {
   status: number;
   headers: Record<string, string>;
@@ -26,13 +26,13 @@ export interface EmulatedResponse {
   applicationHeaders?: Record<string, string>;
 }
 
-/** What a replay takes besides the printed text. */
+/** Options besides the printed configuration. */
 export interface EmulatorOptions {
-  /** Of weir, in the environment of the gateway or in the place of its placeholder. */
+  /** Weir's key, from the gateway's environment or in place of the printed placeholder. */
   key?: string;
-  /** Proxies in front, which what a text says of them leaves to whoever sets the gateway up. */
+  /** Proxies in front of the gateway. The printed configuration leaves them to the operator. */
   trustedIPs?: string[];
-  /** Waits for weir as long as the text says; else the busy machine of the tests has its time. */
+  /** Whether to wait for weir as long as configured. Default: longer, for a busy test machine. */
   usesConfiguredTimeout?: boolean;
 }
 
@@ -57,10 +57,10 @@ export function testPolicy(namespace: string, part: Partial<Policy>): Policy {
   };
 }
 
-/** As a client writes it. */
-export function serializeHead(head: string, headers: [string, string][]): Buffer {
+/** Serializes a request line and headers. */
+export function serializeHead(requestLine: string, headers: [string, string][]): Buffer {
   const text = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
-  return Buffer.from(`${head}\r\n${text}\r\n`, 'latin1');
+  return Buffer.from(`${requestLine}\r\n${text}\r\n`, 'latin1');
 }
 
 const GENEROUS_TIMEOUT_MS = 20_000;
@@ -72,7 +72,7 @@ export function timeoutFor(
   return usesConfiguredTimeout ? configuredMs : GENEROUS_TIMEOUT_MS;
 }
 
-/** @returns nothing where there is no whole answer in time */
+/** @returns undefined unless a complete response arrives in time */
 export function sendOnce(
   host: string,
   port: number,
@@ -82,9 +82,9 @@ export function sendOnce(
   return new Promise((resolve) => {
     const socket = connect(port, host);
     let received = '';
-    const finish = (answer?: ParsedResponse) => {
+    const finish = (response?: ParsedResponse) => {
       socket.destroy();
-      resolve(answer);
+      resolve(response);
     };
     const isHead = bytes.subarray(0, 5).toString() === 'HEAD ';
     socket.setTimeout(timeoutMs, () => finish());
@@ -93,18 +93,18 @@ export function sendOnce(
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
       received += data;
-      // To a HEAD there is a length without a body.
+      // The response to HEAD has a content-length, but no body.
       const whole = isHead
         ? received.replace(/content-length: \d+/i, 'content-length: 0')
         : received;
-      const [answer] = parseResponses(whole).answers;
-      if (answer !== undefined) finish(answer);
+      const [response] = parseResponses(whole).answers;
+      if (response !== undefined) finish(response);
     });
     socket.write(bytes);
   });
 }
 
-/** What the application answers, with headers of the gateway's. */
+/** The application's response, with the headers that the gateway adds. */
 export function applicationResponse(
   request: ClientRequest,
   applicationHeaders: Record<string, string>,

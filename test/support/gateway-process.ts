@@ -1,6 +1,6 @@
 /**
- * Gateways as processes on the text that `weir gateway` prints, the application behind them, the
- * wire between them and weir, and clients that ask through them.
+ * Runs gateways as processes with the configuration that `weir gateway` prints. Also the application
+ * behind them, a recording proxy between them and weir, and clients that send requests through them.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
@@ -14,9 +14,9 @@ import type { ParsedResponse, RequestParts } from './http.ts';
 import { cleanEnvironment, removeDirectory, temporaryDirectory, waitUntil } from './server.ts';
 
 const HOST = '127.0.0.1';
-/** By which a server shows that it has understood (RFC 6455). */
+/** A server proves with it that it understood the upgrade request (RFC 6455). */
 const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
-/** A gateway that is asked to end, and does not, is killed. */
+/** A gateway that has not ended this long after SIGTERM is killed. */
 const STOP_TIMEOUT_MS = 2_000;
 
 const children = new Set<ChildProcess>();
@@ -24,7 +24,7 @@ process.once('exit', () => {
   for (const child of children) child.kill('SIGTERM');
 });
 
-/** Whether tests of a program are left out: it is not here, and this is no CI, where it must be. */
+/** Whether to skip tests of a program: it is not installed, and this is not CI. */
 export function isMissing(program: string, ...args: string[]): boolean {
   return spawnSync(program, args).error !== undefined && process.env.CI === undefined;
 }
@@ -32,28 +32,28 @@ export function isMissing(program: string, ...args: string[]): boolean {
 export interface Gateway {
   port: number;
   child: ChildProcess;
-  /** What it has said on both streams. */
+  /** Its standard output and standard error. */
   output: () => string;
   stop: () => Promise<void>;
 }
 
 export interface GatewayOptions {
-  /** The configuration, as it was printed. */
+  /** The printed configuration. */
   configuration: string;
-  /** What the configuration's file is called. */
+  /** The name of the configuration file. */
   fileName: string;
-  /** The port on which the configuration has it serve. */
+  /** The port on which the configuration makes it serve. */
   port: number;
-  /** The program and its arguments, in its directory, where the file is. */
+  /** The command line. It runs in the directory of the configuration file. */
   command: (path: string, directory: string) => string[];
   env?: Record<string, string>;
 }
 
-/** Starts it in a directory of its own, which is its home too, and waits until it listens. */
+/** Starts a gateway in its own directory, which is also its home, and waits until it listens. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { configuration, fileName, port } = options;
   const directory = temporaryDirectory();
-  // Started by root, some serve as somebody else.
+  // Gateways started by root may drop to another user.
   chmodSync(directory, 0o755);
   const path = join(directory, fileName);
   writeFileSync(path, configuration);
@@ -80,10 +80,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     });
   });
   const stop = async () => {
-    const patience = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    const killTimer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
     child.kill('SIGTERM');
     await ended;
-    clearTimeout(patience);
+    clearTimeout(killTimer);
     removeDirectory(directory);
   };
   try {
@@ -109,51 +109,51 @@ function isListening(port: number): Promise<boolean> {
   });
 }
 
-/** A request as it came to the application. */
+/** A request as the application received it. */
 export interface ReceivedRequest {
   method: string;
   url: string;
   headers: IncomingHttpHeaders;
-  /** Names and values in turn, as they came. */
+  /** Names and values in turn, in the order received. */
   rawHeaders: string[];
   body: string;
 }
 
 export interface Application {
   port: number;
-  /** All requests so far, whole ones only. */
+  /** All complete requests so far. */
   requests: ReceivedRequest[];
   stop: () => Promise<void>;
 }
 
 /**
- * Notes what comes, and answers 200 with a header and a body of its own; a path that begins with a
- * status, as /403 does, is answered with that, .../limited with quotas of its own, and /broken not at
- * all. It changes to whatever protocol it is asked for, and connects to whom it is asked to, and says there what it hears.
+ * Records requests, and responds with 200 and a body. Special paths: /403 and the like get that
+ * status, .../limited gets RateLimit headers of the application, and /broken closes the connection.
+ * It accepts any protocol upgrade and any CONNECT, and echoes what it receives there.
  */
 export async function startApplication(): Promise<Application> {
   const requests: ReceivedRequest[] = [];
   const server = createServer(
     { keepAliveTimeout: 60_000, maxHeaderSize: 131_072 },
-    (asked, answer) => {
+    (incoming, response) => {
       const chunks: Buffer[] = [];
-      asked.on('data', (chunk: Buffer) => chunks.push(chunk));
-      asked.on('end', () => {
-        const { method = '', url = '', headers, rawHeaders } = asked;
+      incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+      incoming.on('end', () => {
+        const { method = '', url = '', headers, rawHeaders } = incoming;
         const whole = Buffer.concat(chunks).toString();
         requests.push({ method, url, headers, rawHeaders, body: whole });
         if (url === '/broken') {
-          asked.socket.destroy();
+          incoming.socket.destroy();
           return;
         }
         const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
         const body = 'application';
         if (url.endsWith('/limited')) {
-          answer.setHeader('RateLimit-Policy', '"application";q=9;w=9');
-          answer.setHeader('RateLimit', '"application";r=9;t=9');
+          response.setHeader('RateLimit-Policy', '"application";q=9;w=9');
+          response.setHeader('RateLimit', '"application";r=9;t=9');
         }
-        answer.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
-        answer.end(body);
+        response.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
+        response.end(body);
       });
     },
   );
@@ -162,13 +162,13 @@ export async function startApplication(): Promise<Application> {
     upgraded.add(socket);
     socket.on('error', () => {});
     const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET_GUID}`);
-    const answer = [
+    const response = [
       'HTTP/1.1 101 Switching Protocols',
       'Connection: Upgrade',
       `Upgrade: ${headers.upgrade}`,
       `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
     ];
-    socket.write(`${answer.join('\r\n')}\r\n\r\n`);
+    socket.write(`${response.join('\r\n')}\r\n\r\n`);
     socket.pipe(socket);
   });
   server.on('connect', (_, socket: Duplex) => {
@@ -191,24 +191,24 @@ export async function startApplication(): Promise<Application> {
 
 export interface RecordingProxy {
   port: number;
-  /** How many connections were opened to it so far. */
+  /** Number of connections opened to it so far. */
   connections: () => number;
-  /** All bytes that went to weir, as latin1. */
+  /** All bytes sent to weir, as latin1. */
   bytesToWeir: () => string;
   stop: () => Promise<void>;
 }
 
-/** Stands between a gateway and weir, passes all bytes on, and keeps those that go to weir. */
+/** A proxy between a gateway and weir that records the bytes sent to weir. */
 export async function startRecordingProxy(weirPort: number): Promise<RecordingProxy> {
   const sockets = new Set<Socket>();
   let connections = 0;
   let sent = '';
-  const server = createTcpServer((near) => {
+  const server = createTcpServer((downstream) => {
     connections++;
-    const far = connect(weirPort, HOST);
+    const upstream = connect(weirPort, HOST);
     for (const [socket, other] of [
-      [near, far],
-      [far, near],
+      [downstream, upstream],
+      [upstream, downstream],
     ]) {
       sockets.add(socket);
       socket.setNoDelay(true);
@@ -219,7 +219,7 @@ export async function startRecordingProxy(weirPort: number): Promise<RecordingPr
         sockets.delete(socket);
       });
     }
-    near.on('data', (data: Buffer) => {
+    downstream.on('data', (data: Buffer) => {
       sent += data.toString('latin1');
     });
   });
@@ -235,7 +235,7 @@ export async function startRecordingProxy(weirPort: number): Promise<RecordingPr
   };
 }
 
-/** A GET of / through a gateway, on a connection of its own, unless it is said otherwise. */
+/** Sends a request through a gateway: by default a GET of / on its own connection. */
 export function sendThrough(
   port: number,
   parts: RequestParts = {},
@@ -243,34 +243,34 @@ export function sendThrough(
 ): Promise<ParsedResponse> {
   const { method = 'GET', path = '/', headers = {}, body = '' } = parts;
   return new Promise((resolve, reject) => {
-    const asked = request(
+    const outgoing = request(
       { host: HOST, port, method, path, headers, agent: agent ?? false },
-      (answer) => {
+      (response) => {
         const chunks: Buffer[] = [];
-        answer.on('data', (chunk: Buffer) => chunks.push(chunk));
-        answer.on('error', reject);
-        answer.on('end', () => {
+        response.on('data', (chunk: Buffer) => chunks.push(chunk));
+        response.on('error', reject);
+        response.on('end', () => {
           resolve({
-            status: answer.statusCode ?? 0,
+            status: response.statusCode ?? 0,
             headers: Object.fromEntries(
-              Object.entries(answer.headers).map(([name, value]) => [name, String(value)]),
+              Object.entries(response.headers).map(([name, value]) => [name, String(value)]),
             ),
             body: Buffer.concat(chunks).toString(),
           });
         });
       },
     );
-    asked.on('error', reject);
-    asked.end(body);
+    outgoing.on('error', reject);
+    outgoing.end(body);
   });
 }
 
-/** Asks to change to another protocol, and says something by it. */
+/** Requests an upgrade to another protocol, and sends a word over it. */
 export function upgradeProtocol(
   port: number,
   protocol: string,
   agent: Agent,
-): Promise<{ status: number; heard: string }> {
+): Promise<{ status: number; received: string }> {
   const headers = {
     Connection: 'Upgrade',
     Upgrade: protocol,
@@ -278,37 +278,37 @@ export function upgradeProtocol(
     'Sec-WebSocket-Key': randomBytes(16).toString('base64'),
   };
   return new Promise((resolve, reject) => {
-    const asked = request({ host: HOST, port, headers, agent });
-    asked.on('error', reject);
-    asked.on('response', (answer) => {
-      answer.resume();
-      resolve({ status: answer.statusCode ?? 0, heard: '' });
+    const outgoing = request({ host: HOST, port, headers, agent });
+    outgoing.on('error', reject);
+    outgoing.on('response', (response) => {
+      response.resume();
+      resolve({ status: response.statusCode ?? 0, received: '' });
     });
-    asked.on('upgrade', ({ statusCode = 0 }, socket) => {
+    outgoing.on('upgrade', ({ statusCode = 0 }, socket) => {
       socket.on('error', reject);
       socket.on('data', (data) => {
         socket.destroy();
-        resolve({ status: statusCode, heard: String(data) });
+        resolve({ status: statusCode, received: String(data) });
       });
-      socket.write('said');
+      socket.write('ping');
     });
-    asked.end();
+    outgoing.end();
   });
 }
 
-/** Requests one after the other, each on the connection of the one before. */
+/** Sends requests one after the other on one connection. */
 export async function sendSequentially(
   port: number,
   all: RequestParts[],
   agent = new Agent({ keepAlive: true, maxSockets: 1 }),
 ): Promise<ParsedResponse[]> {
-  const answers: ParsedResponse[] = [];
-  for (const parts of all) answers.push(await sendThrough(port, parts, agent));
+  const responses: ParsedResponse[] = [];
+  for (const parts of all) responses.push(await sendThrough(port, parts, agent));
   agent.destroy();
-  return answers;
+  return responses;
 }
 
-/** So many requests at once, over as many connections as are said. */
+/** Sends requests concurrently over a number of connections. */
 export async function sendConcurrently(
   port: number,
   requestCount: number,
@@ -316,9 +316,9 @@ export async function sendConcurrently(
   parts: RequestParts = {},
 ): Promise<ParsedResponse[]> {
   const agent = new Agent({ keepAlive: true, maxSockets: connections });
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: requestCount }, () => sendThrough(port, parts, agent)),
   );
   agent.destroy();
-  return answers;
+  return responses;
 }

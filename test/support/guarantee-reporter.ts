@@ -1,4 +1,4 @@
-/** Prints the table of promises when all tests have run: each figure, and whether its test passed. */
+/** Prints the table of guarantees after all tests: each measurement, and whether its test passed. */
 
 import type { Reporter, TestModule } from 'vitest/node';
 import { GUARANTEES, type GuaranteeName, type Measurement } from './guarantees.ts';
@@ -7,8 +7,8 @@ interface ReportRow extends Measurement {
   passed: boolean;
 }
 
-const COLUMN_TITLES = ['', 'fault', 'tried', 'measured', ''];
-/** A column is no wider, but for a cell that is longer by itself. */
+const COLUMN_TITLES = ['', 'fault', 'trials', 'measured', ''];
+/** Maximum width of a padded column. A longer cell is printed in full. */
 const COLUMN_WIDTH_MAX = 50;
 
 export default class GuaranteeReporter implements Reporter {
@@ -26,7 +26,7 @@ export default class GuaranteeReporter implements Reporter {
 function formatTable(rows: readonly ReportRow[]): string {
   const names = Object.keys(GUARANTEES) as GuaranteeName[];
   const cells = rows.map(({ fault, trials, measured, passed }) => {
-    return ['', fault, trials, measured, passed ? 'kept' : 'BROKEN'];
+    return ['', fault, trials, measured, passed ? 'held' : 'BROKEN'];
   });
   const widths = COLUMN_TITLES.map((head, column) => {
     if (column === 0) return 3;

@@ -1,34 +1,33 @@
 /**
- * The promises that the README makes, by the names that the tests give them, and what those tests
- * have measured of each. Figures go with the result of their test to `reporter.ts`, which prints
- * the table.
+ * The guarantees of the README by label, and the measurements that tests record for them. A
+ * measurement is part of the result of its test. `guarantee-reporter.ts` prints the table.
  */
 
 import { TestRunner } from 'vitest';
 import { scaledCount } from './test-scale.ts';
 
 export const GUARANTEES = {
-  P1: 'no window admits more than its limit',
-  P2: 'nothing is refused that fits',
-  P3: 'every request has one answer',
-  P4: 'what was acknowledged is kept',
-  P5: 'nobody without a valid, permitted key gets anything',
-  P6: 'what a restart forgets is bounded',
+  P1: 'no window allows more than its limit',
+  P2: 'no check within the limit is denied',
+  P3: 'every request gets exactly one response',
+  P4: 'every acknowledged change is durable',
+  P5: 'a request without a valid, permitted key gets nothing',
+  P6: 'the usage lost in a restart is bounded',
   P7: 'memory is bounded',
-  P8: 'the former rate is back when a fault is gone',
-  P10: 'no input ends the process, or makes it fail',
-  P11: 'no secret gets out',
+  P8: 'the former throughput returns when a fault ends',
+  P10: 'no input ends the process or makes it fail',
+  P11: 'no secret is disclosed',
 } as const;
 
 export type GuaranteeName = keyof typeof GUARANTEES;
 
-/** One figure of one promise under one fault. */
+/** One measurement for one guarantee under one fault. */
 export interface Measurement {
   guarantee: GuaranteeName;
   fault: string;
-  /** How often it was tried: 200 kills, 10 000 000 decisions. */
+  /** Number of trials, with their unit: 200 kills, 10 000 000 decisions. */
   trials: string;
-  /** What came of it, with the seed where it was random. */
+  /** The result, with the seed of a randomized test. */
   measured: string;
 }
 
@@ -38,7 +37,7 @@ declare module 'vitest' {
   }
 }
 
-/** Notes what the running test has measured of a promise. It is for the test to fail where due. */
+/** Records a measurement of the running test. The test itself asserts the guarantee. */
 export function recordMeasurement(
   guarantee: GuaranteeName,
   fault: string,
@@ -52,12 +51,12 @@ export function recordMeasurement(
 
 export const IS_LONG = process.env.WEIR_FAULTS === 'long';
 
-/** How often something is tried: in the long set, and in the quick one that belongs to all tests. */
+/** Number of trials: `long` in the long set, `quick` in the set that runs with all tests. */
 export function trialCount(quick: number, long: number): number {
   return IS_LONG ? long : scaledCount(quick);
 }
 
-/** The seed of what is random in a test; WEIR_SEED repeats a run. To be shown in a figure. */
+/** The seed of a randomized test. WEIR_SEED repeats a run. Show it in a measurement. */
 export function newSeed(): number {
   return Number(process.env.WEIR_SEED ?? Math.floor(Math.random() * 2 ** 31));
 }

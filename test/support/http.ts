@@ -1,10 +1,10 @@
-/** HTTP as bytes, for what `fetch` would not send, and checks in one line. */
+/** Requests and responses as bytes, for what `fetch` cannot send, and one-line checks. */
 
 import { connect, type Socket } from 'node:net';
 import { DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { ROOT_KEY } from './server.ts';
 
-/** The longest window: it ends in 2070, and not between two lines of a test. */
+/** The longest duration. Such a window does not end while a test runs: it ends in 2070. */
 export const LONGEST_WINDOW_MS = DURATION_MAX_MS;
 
 export interface ParsedResponse {
@@ -27,7 +27,7 @@ export interface RequestParts {
   body?: string | Uint8Array;
 }
 
-/** A request with a key and a JSON body, as bytes. A header given as '' is left out. */
+/** A request with a key and a JSON body, as bytes. A header with the value '' is omitted. */
 export function requestBytes(parts: RequestParts): Buffer {
   const body = Buffer.from((parts.body ?? '') as string);
   const headers: Record<string, string> = {
@@ -45,8 +45,8 @@ export function requestBytes(parts: RequestParts): Buffer {
 }
 
 /**
- * Takes whole answers from the front of what has arrived.
- * @param methods of the requests, for HEAD: its answers have a length, and no body
+ * Parses the complete responses at the start of the received text.
+ * @param methods of the requests; a response to HEAD has a content-length, but no body
  */
 export function parseResponses(
   received: string,
@@ -76,10 +76,10 @@ export function parseResponses(
 }
 
 /**
- * Sends pieces on one connection, each in a packet of its own, and waits for so many answers.
- * @param target a port, or a connection that begins
- * @param isSequential each piece is a request, and goes out when the one before is answered
- * @param methods of the requests, where one of them is HEAD
+ * Sends packets on one connection, and waits for a number of responses.
+ * @param target a port, or a connection that is being established
+ * @param isSequential each packet is a request, sent after the response to the one before
+ * @param methods of the requests; required if one of them is HEAD
  */
 export function exchange(
   target: number | Socket,
@@ -91,7 +91,7 @@ export function exchange(
   return new Promise((resolve, reject) => {
     const socket = typeof target === 'number' ? connect(target, '127.0.0.1') : target;
     socket.setNoDelay(true);
-    socket.setTimeout(20_000, () => finish(new Error('no answer within 20 s')));
+    socket.setTimeout(20_000, () => finish(new Error('no response within 20 s')));
     let received = '';
     const answers: ParsedResponse[] = [];
     const finish = (error?: Error) => {
@@ -101,20 +101,20 @@ export function exchange(
     };
     socket.on('error', finish);
     socket.on('close', () =>
-      finish(new Error(`closed after ${answers.length} answers: ${received}`)),
+      finish(new Error(`closed after ${answers.length} responses: ${received}`)),
     );
-    // Characters are bytes, until an answer is whole.
+    // One character is one byte until a response is complete.
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
-      const taken = parseResponses(received + data, methods.slice(answers.length));
-      received = taken.rest;
-      answers.push(...taken.answers);
+      const parsed = parseResponses(received + data, methods.slice(answers.length));
+      received = parsed.rest;
+      answers.push(...parsed.answers);
       if (answers.length >= responseCount) finish();
       else if (isSequential) socket.write(packets[answers.length]);
     });
     const send = async () => {
-      for (const piece of isSequential ? packets.slice(0, 1) : packets) {
-        await new Promise<void>((sent) => socket.write(piece, () => sent()));
+      for (const packet of isSequential ? packets.slice(0, 1) : packets) {
+        await new Promise<void>((sent) => socket.write(packet, () => sent()));
         if (packets.length > 1) await new Promise((next) => setImmediate(next));
       }
     };
@@ -128,7 +128,7 @@ export async function sendRequest(port: number, parts: RequestParts): Promise<Pa
   return answer;
 }
 
-/** One check; fails unless it was answered with a 200. */
+/** Sends one check. Rejects unless the status is 200. */
 export async function sendCheck(port: number, body: object): Promise<LimitResponse> {
   const answer = await sendRequest(port, { body: JSON.stringify(body) });
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
@@ -146,7 +146,7 @@ export function errorIn(answer: ParsedResponse): ErrorBody {
   return JSON.parse(answer.body).error;
 }
 
-/** Everything at /metrics, by name and labels. */
+/** All metrics, by name with labels. */
 export async function readMetrics(adminUrl: string): Promise<Map<string, number>> {
   const text = await (await fetch(`${adminUrl}/metrics`)).text();
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
@@ -158,9 +158,9 @@ export async function readMetrics(adminUrl: string): Promise<Map<string, number>
   );
 }
 
-/** One figure at /metrics; fails when there is none of that name. */
+/** One metric. Rejects when it does not exist. */
 export async function readMetric(adminUrl: string, name: string): Promise<number> {
   const value = (await readMetrics(adminUrl)).get(name);
-  if (value === undefined) throw new Error(`there is no metric ${name}`);
+  if (value === undefined) throw new Error(`the metric ${name} does not exist`);
   return value;
 }

@@ -1,14 +1,14 @@
 /**
- * A client on a thread of its own, so that what loads the test delays no reading of its clock: one
- * check after the other on one connection, until it hears anything; then it tells how long each
- * took, in ms, shortest first.
+ * A client on its own thread, so that load in the test does not delay its clock readings. It sends
+ * checks one after the other on one connection. On a message it replies with all latencies in ms,
+ * sorted ascending, and exits.
  */
 
 import { connect } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
 
 const { port, bytes } = workerData;
-const took = [];
+const latenciesMs = [];
 let sentAt = 0;
 const socket = connect(port, '127.0.0.1');
 const send = () => {
@@ -18,10 +18,10 @@ const send = () => {
 socket.setNoDelay(true);
 socket.on('connect', send);
 socket.on('data', () => {
-  took.push(performance.now() - sentAt);
+  latenciesMs.push(performance.now() - sentAt);
   setTimeout(send, 1);
 });
 parentPort.on('message', () => {
-  parentPort.postMessage(took.sort((a, b) => a - b));
+  parentPort.postMessage(latenciesMs.sort((a, b) => a - b));
   process.exit();
 });

@@ -1,26 +1,26 @@
 /**
- * What a server has answered, and what it may have answered: every decision is noted by its counter
- * and window, and the sums are held against the limits. A refusal of a cost was right when the
- * window had not so much left, and so has not at its end either.
+ * Compares a server's decisions with the limits. It sums the decisions by counter and window. A
+ * denial of a cost was right if the window had less than that cost left. The window then still has
+ * less than that left at its end, so the final sums are enough.
  */
 
 export interface WindowTotals {
-  /** Tokens admitted. */
+  /** Tokens allowed. */
   allowed: number;
-  /** The smallest cost that was refused; infinity where none was. */
+  /** The smallest denied cost; infinity if no check was denied. */
   smallestDenied: number;
 }
 
 export interface LedgerReport {
   decisions: number;
   windows: number;
-  /** The most that a window has admitted beyond its limit; at most 0 where P1 holds. */
+  /** The largest excess of a window over its limit; at most 0 if P1 holds. */
   maxExcess: number;
-  /** Windows that refused what would have fitted: 0 where P2 holds. */
+  /** Windows that denied a cost within the limit: 0 if P2 holds. */
   falseDenials: number;
-  /** Tokens that these windows had left. */
+  /** Tokens that these windows could still have allowed. */
   tokensMissing: number;
-  /** A few of what is wrong, in words. */
+  /** Descriptions of the first few violations. */
   violations: string[];
 }
 
@@ -28,11 +28,11 @@ const VIOLATIONS_SHOWN = 5;
 
 export class Ledger {
   decisions = 0;
-  /** By reset, and by id. */
+  /** By reset, then by counter id. */
   readonly #windows = new Map<number, Map<number, WindowTotals>>();
   readonly #limitOf: (id: number) => number;
 
-  /** @param limitOf the limit of each counter */
+  /** @param limitOf returns the limit of a counter */
   constructor(limitOf: (id: number) => number) {
     this.#limitOf = limitOf;
   }
@@ -53,7 +53,7 @@ export class Ledger {
     else window.smallestDenied = Math.min(window.smallestDenied, cost);
   }
 
-  /** What was admitted of a counter in a window. */
+  /** Tokens that a counter allowed in a window. */
   tokensAllowed(id: number, reset: number): number {
     return this.#windows.get(reset)?.get(id)?.allowed ?? 0;
   }
@@ -70,11 +70,11 @@ export class Ledger {
         const limit = this.#limitOf(id);
         const name = `${id}/${reset}`;
         maxExcess = Math.max(maxExcess, allowed - limit);
-        if (allowed > limit) wrong.push(`${name}: ${allowed} of ${limit} admitted`);
+        if (allowed > limit) wrong.push(`${name}: allowed ${allowed} of ${limit}`);
         if (allowed + smallestDenied > limit) continue;
         falseDenials++;
         tokensMissing += limit - allowed;
-        wrong.push(`${name}: ${smallestDenied} refused at ${allowed} of ${limit}`);
+        wrong.push(`${name}: denied ${smallestDenied} after ${allowed} of ${limit}`);
       }
     }
     const { decisions } = this;

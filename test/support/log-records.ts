@@ -1,10 +1,10 @@
-/** The log of a server, as records. */
+/** The records of a server's log. */
 
 import type { ServerProcess } from './server.ts';
 
 export type LogRecord = Record<string, unknown>;
 
-/** Of the records so far, those with a message. */
+/** The records so far with this message. */
 export function logRecords(server: ServerProcess, message: string): LogRecord[] {
   return server
     .stderr()

@@ -1,7 +1,8 @@
-/** Memory control groups in which the tests start servers: made by root, in either version. */
+/** Memory cgroups for servers under test, in version 1 or 2. Creating one requires root. */
 
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 const ROOT = '/sys/fs/cgroup';
 const FILES = {
@@ -10,19 +11,19 @@ const FILES = {
 } as const;
 
 export interface MemoryGroup {
-  /** A command that runs another one in the group. */
+  /** Words before a command that make it run in the group. */
   commandPrefix: string[];
   limitFile: string;
   /** What cannot be reclaimed: anonymous and kernel memory. */
   unreclaimableMiB: () => number;
-  /** How many processes the kernel has killed in it. */
+  /** Number of processes in the group that the kernel killed. */
   oomKills: () => number;
   remove: () => Promise<void>;
 }
 
 let serial = 0;
 
-/** @returns undefined where no group can be made */
+/** @returns undefined if no group can be created */
 export function createMemoryGroup(limitMiB: number | undefined): MemoryGroup | undefined {
   const version = existsSync(join(FILES.v1.at, FILES.v1.limit)) ? 'v1' : 'v2';
   const files = FILES[version];
@@ -56,13 +57,13 @@ export function createMemoryGroup(limitMiB: number | undefined): MemoryGroup | u
     unreclaimableMiB: () => used[version]() / 2 ** 20,
     oomKills: () => figure(files.kills, 'oom_kill'),
     remove: async () => {
-      // Processes that have just ended are in it for a moment.
+      // A process stays in the group for a moment after it ends.
       for (let i = 0; i < 100; i++) {
         try {
           rmdirSync(path);
           return;
         } catch {
-          await new Promise((resolve) => setTimeout(resolve, 50));
+          await sleep(50);
         }
       }
       throw new Error(`${path} cannot be removed`);

@@ -1,11 +1,11 @@
-/** Bytes that somebody might send on purpose: known ones, changed a little, from a seed. */
+/** Hostile bytes: known attacks, and random mutations of them from a seed. */
 
 export type RandomBelow = (below: number) => number;
 
 export const pick = <T>(below: RandomBelow, values: readonly T[]): T =>
   values[below(values.length)];
 
-/** Texts that have broken other services. All are well-formed. */
+/** Texts that have broken other services. All are well-formed Unicode. */
 export const HOSTILE_STRINGS: readonly string[] = [
   '',
   ' ',
@@ -74,7 +74,7 @@ export const HOSTILE_STRINGS: readonly string[] = [
   'x'.repeat(512),
 ];
 
-/** Pieces of JSON, in order and not. */
+/** JSON tokens, valid and invalid. */
 const JSON_TOKENS: readonly string[] = [
   '{',
   '}',
@@ -137,7 +137,7 @@ const JSON_TOKENS: readonly string[] = [
   ...HOSTILE_STRINGS.slice(0, 40),
 ];
 
-/** Bytes that are no UTF-8: overlong, surrogates, cut, beyond the last code point, and never. */
+/** Invalid UTF-8: overlong, surrogates, truncated, above U+10FFFF, and bytes that never occur. */
 const INVALID_UTF8: readonly Uint8Array[] = [
   [0xc0, 0x80],
   [0xc1, 0xbf],
@@ -154,7 +154,7 @@ const INVALID_UTF8: readonly Uint8Array[] = [
   [0x00],
 ].map((bytes) => Uint8Array.from(bytes));
 
-/** Pieces of the head of a request, in order and not. */
+/** Pieces of a request head, valid and invalid. */
 const HEAD_TOKENS: readonly string[] = [
   '\r\n',
   '\n',
@@ -209,7 +209,7 @@ const encodeTexts = (texts: readonly string[]) => texts.map((text) => Buffer.fro
 export const JSON_TOKEN_SET: TokenSet = { tokens: [...encodeTexts(JSON_TOKENS), ...INVALID_UTF8] };
 export const HEAD_TOKEN_SET: TokenSet = { tokens: encodeTexts(HEAD_TOKENS) };
 
-/** Some bits flipped, bytes replaced, cut out, doubled or exchanged, pieces put in, or the end off. */
+/** Flips, replaces, cuts, copies and inserts bytes, or truncates, one to three times. */
 export function mutate(below: RandomBelow, { tokens }: TokenSet, bytes: Uint8Array): Buffer {
   let result = Buffer.from(bytes);
   const put = (at: number, skip: number, piece: Uint8Array) => {
@@ -250,7 +250,7 @@ export function mutate(below: RandomBelow, { tokens }: TokenSet, bytes: Uint8Arr
   return result;
 }
 
-/** The lines of a head, in another order or doubled; the first stays. */
+/** Swaps two lines of a head, or repeats one. The first line stays. */
 export function shuffleLines(below: RandomBelow, head: string): string {
   const [first, ...lines] = head.split('\r\n');
   const [a, b] = [below(lines.length), below(lines.length)];
@@ -263,8 +263,8 @@ const REQUEST_LINE = /^[A-Z]{1,20} \/[\x21-\x7e]* HTTP\/1\.1$/;
 const HEADER_LINE = /^[\w!#$%&'*+.^`|~-]+:[ \t]*[\x20-\x7e\t]*$/;
 
 /**
- * Whether bytes are one whole request about whose end nobody can be in doubt. It is stricter than
- * HTTP, so that whoever serves HTTP has to answer what it takes.
+ * Whether bytes are exactly one request with an unambiguous end. It is stricter than HTTP: every
+ * HTTP server has to respond to a request that it accepts.
  */
 export function isSingleValidRequest(bytes: Buffer): boolean {
   const text = bytes.toString('latin1');

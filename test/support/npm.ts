@@ -1,4 +1,4 @@
-/** What tests fetch by npm: other versions of Node; and clones in which they run it. */
+/** Other versions of Node, fetched by npm, and copies of the repository to run npm in. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync } from 'node:fs';
@@ -8,8 +8,8 @@ const ROOT = new URL('../../', import.meta.url).pathname;
 const REGISTRY_MS = 20_000;
 
 /**
- * Whether packages can be fetched; where not, tests are skipped for it.
- * @throws where they cannot in CI
+ * Whether packages can be fetched. Tests that need them are skipped otherwise.
+ * @throws in CI, if packages cannot be fetched
  */
 export function isRegistryReachable(): boolean {
   const args = ['view', 'uws-pack@20.0.8', 'version', '--fetch-retries=0'];
@@ -20,13 +20,13 @@ export function isRegistryReachable(): boolean {
   return status === 0;
 }
 
-/** The path of the executable of a version of Node, fetched where it is not there. */
+/** The path of the executable of a Node version, fetched if necessary. */
 export function fetchNode(version: string): string {
   const args = ['-y', '-p', `node@${version}`, '--', 'node', '-p', 'process.execPath'];
   return execFileSync('npx', args, { encoding: 'utf8' }).trim();
 }
 
-/** Copies what a clone of the repository has, as it is at hand. */
+/** Copies all files of the working tree that git does not ignore. */
 export function copyWorkingTree(directory: string): void {
   const tracked = ['ls-files', '--cached', '--others', '--exclude-standard'];
   const files = execFileSync('git', tracked, { cwd: ROOT, encoding: 'utf8' });

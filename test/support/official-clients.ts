@@ -1,4 +1,4 @@
-/** The official clients, unchanged and with the retries that they bring, behind one way to call. */
+/** The unmodified official clients, with their own retries, behind one interface. */
 
 import { Unkey } from '@unkey/api';
 import { Ratelimit } from '@unkey/ratelimit';
@@ -7,21 +7,21 @@ import { Ratelimit as RatelimitV2 } from 'unkey-ratelimit-v2';
 import { afterEach, beforeEach, vi } from 'vitest';
 import { ROOT_KEY } from './server.ts';
 
-/** Never reached: whoever is refused was not answered by weir. */
+/** No test reaches it. A denial therefore does not come from weir. */
 const LIMIT = 1_000_000_000;
 const DURATION_MS = 2_592_000_000;
 const NAMESPACE = 'official';
 
-/** Tries 6 times, 10, 27, 74, 201 and 546 ms after one another. */
+/** Retries 5 times, after 10, 27, 74, 201 and 546 ms. */
 const V1_RETRY_MS = 850;
-/** Tries once a second or more often, for 10 s; `Ratelimit` waits for 5 of them. */
+/** Retries at least once a second, for 10 s. `Ratelimit` waits for 5 s of them. */
 const V2_RETRY_MS = 3_500;
 
 export interface OfficialClient {
   name: string;
-  /** How long it goes on trying, at least, while nobody answers. */
+  /** How long it retries at least without a response. */
   retryMs: number;
-  /** Rejects where a caller would see an error, or a refusal that weir did not mean. */
+  /** Rejects if the caller would see an error, or a denial that does not come from weir. */
   check: (identifier: string) => Promise<void>;
 }
 
@@ -30,15 +30,15 @@ interface ClientDecision {
   limit: number;
 }
 
-function expectAllowed(answer: ClientDecision | undefined, why: unknown): void {
-  if (answer?.success && answer.limit === LIMIT) return;
-  throw new Error(`not admitted: ${JSON.stringify(answer)} ${JSON.stringify(why)}`);
+function expectAllowed(decision: ClientDecision | undefined, error: unknown): void {
+  if (decision?.success && decision.limit === LIMIT) return;
+  throw new Error(`not allowed: ${JSON.stringify(decision)} ${JSON.stringify(error)}`);
 }
 
 export function officialClients(baseUrl: string): OfficialClient[] {
   const rootKey = ROOT_KEY;
-  const said = { limit: LIMIT, duration: DURATION_MS };
-  const config = { rootKey, baseUrl, namespace: NAMESPACE, ...said };
+  const parameters = { limit: LIMIT, duration: DURATION_MS };
+  const config = { rootKey, baseUrl, namespace: NAMESPACE, ...parameters };
   const apiV1 = new Unkey({ rootKey, baseUrl });
   const ratelimitV1 = new Ratelimit(config);
   const apiV2 = new UnkeyV2({ serverURL: baseUrl, rootKey });
@@ -48,7 +48,7 @@ export function officialClients(baseUrl: string): OfficialClient[] {
       name: '@unkey/api 0.38.0',
       retryMs: V1_RETRY_MS,
       check: async (identifier) => {
-        const request = { namespace: NAMESPACE, identifier, ...said };
+        const request = { namespace: NAMESPACE, identifier, ...parameters };
         const { result, error } = await apiV1.ratelimits.limit(request);
         expectAllowed(result, error);
       },
@@ -62,7 +62,7 @@ export function officialClients(baseUrl: string): OfficialClient[] {
       name: '@unkey/api 2.5.1',
       retryMs: V2_RETRY_MS,
       check: async (identifier) => {
-        const request = { namespace: NAMESPACE, identifier, ...said };
+        const request = { namespace: NAMESPACE, identifier, ...parameters };
         expectAllowed((await apiV2.ratelimit.limit(request)).data, '');
       },
     },
@@ -75,8 +75,9 @@ export function officialClients(baseUrl: string): OfficialClient[] {
 }
 
 /**
- * Clients of v1 say on the console when they try again. To be called where tests are described.
- * @returns how often they did in the test that runs
+ * Counts retries of the v1 clients, which log each retry with console.debug. Call it where tests
+ * are described.
+ * @returns a function that returns the retries so far in the running test
  */
 export function useRetryCount(): () => number {
   let retries = 0;

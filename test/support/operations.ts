@@ -1,4 +1,4 @@
-/** The operations, each in one line. */
+/** Calls API operations. */
 
 import { OPERATIONS, type OperationName, operationPath } from '../../src/api/common/operations.ts';
 import { type ParsedResponse, sendRequest } from './http.ts';
@@ -6,7 +6,7 @@ import { ROOT_KEY } from './server.ts';
 
 export type Fields = Record<string, unknown>;
 
-/** What acceptors do themselves. */
+/** Operations that acceptors execute themselves. */
 const COUNTER_PATHS = {
   'ratelimits.limit': '/v1/ratelimits.limit',
   'ratelimits.refund': '/v1/ratelimits.refund',
@@ -27,7 +27,7 @@ export function pathAndMethodOf(operation: Operation): { path: string; method: '
   return { path: operationPath(operation), method: OPERATIONS[operation].method };
 }
 
-/** The fields go into the body of a POST, or the query of a GET. */
+/** Sends the fields in the body of a POST, or in the query of a GET. */
 export function callOperation(
   port: number,
   operation: Operation,
@@ -42,7 +42,7 @@ export function callOperation(
   return sendRequest(port, { method, path: `${path}?${query}`, headers });
 }
 
-/** The answer's body; fails unless it was a 200. */
+/** Returns the response body. Rejects unless the status is 200. */
 export async function callOperationOk(
   port: number,
   operation: Operation,

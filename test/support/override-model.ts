@@ -1,6 +1,6 @@
 /**
- * What patterns mean, in the simplest words: a matcher that fills a table of all prefixes, and the
- * order of precedence as it is written down. Slow, and nothing of it shared with the product.
+ * A simple, slow model of override patterns: a matcher that fills a table of all prefixes, and the
+ * documented order of precedence. It shares no code with the product's matcher.
  */
 
 import { Hasher } from '../../src/core/hash.ts';
@@ -12,7 +12,7 @@ import {
 } from '../../src/overrides/active.ts';
 import type { OverrideEntry } from '../../src/overrides/sets.ts';
 
-/** Whether a pattern matches the whole of a text, by characters. */
+/** Whether a pattern matches a whole text, compared by Unicode characters. */
 export function matches(pattern: string, text: string): boolean {
   const p = [...pattern];
   const t = [...text];
@@ -27,14 +27,14 @@ export function matches(pattern: string, text: string): boolean {
   return row[t.length];
 }
 
-/** An id like those of overrides. */
+/** An override id in the product's format. */
 export function overrideId(number: number): string {
   return `rlor_${number.toString(16).padStart(24, '0')}`;
 }
 
 type PatternTexts = Pick<OverrideEntry, 'namespace' | 'isNamespacePattern' | 'identifier'>;
 
-/** What decides, first difference first; of each, the smaller comes first. */
+/** Sort keys in order of precedence: the first difference decides, the smaller value wins. */
 function precedenceKeys({
   namespace,
   isNamespacePattern,
@@ -42,7 +42,7 @@ function precedenceKeys({
 }: PatternTexts): (number | number[])[] {
   return [namespace, identifier].flatMap((text, i) => {
     const characters = [...text];
-    // A name is a text without wildcards, whatever is in it.
+    // In a plain namespace name, `*` is an ordinary character.
     const isName = i === 0 && !isNamespacePattern;
     const star = isName ? -1 : characters.indexOf('*');
     return [
@@ -69,7 +69,7 @@ function compareLists(a: number[], b: number[]): number {
   return b[at] === undefined ? 1 : a[at] - b[at];
 }
 
-/** The override that governs a check, by looking at all of them. */
+/** The override that applies to a check, found by a scan of all overrides. */
 export function findOverride<T extends PatternTexts>(
   overrides: readonly T[],
   namespace: string,
@@ -91,7 +91,7 @@ export const HASH_KEY = Buffer.from('0123456789abcdef');
 /** No override has this limit. */
 const OWN_LIMIT = -1;
 
-/** Resolves the overrides of checks from published tables. */
+/** Resolves limits by published override tables. */
 export class OverrideResolver {
   readonly overrides = new ActiveOverrides();
   readonly #hasher = new Hasher(HASH_KEY);

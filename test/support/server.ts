@@ -1,18 +1,19 @@
-/** Starts the built server as its own process, on free ports and a directory of its own. */
+/** Starts the built server as its own process, on free ports and with its own data directory. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 export const CLI_PATH = new URL('../../dist/cli.js', import.meta.url).pathname;
 export const ROOT_KEY = 'root-key-of-the-tests';
 
-/** The two ways to decide a check: whatever is promised of checks holds in both. */
+/** The two modes of deciding checks. Every guarantee about checks holds in both. */
 export const DECIDE_MODES = ['in-place', 'worker'] as const;
 
-/** Loads `uws-pack` where the tests run on it, though this platform has a package of its own. */
+/** Makes the server load `uws-pack` although this platform has its own package. */
 const PRELOAD = new URL('./uws-pack.preload.cjs', import.meta.url).pathname;
 const PRELOAD_ARGS = process.env.WEIR_TEST_UWS === 'uws-pack' ? ['--require', PRELOAD] : [];
 
@@ -34,22 +35,22 @@ export interface ServerProcess {
   stdout: () => string;
   stderr: () => string;
   exited: Promise<ExitStatus>;
-  /** SIGTERM, and what became of it. */
+  /** Sends SIGTERM. */
   stop: () => Promise<ExitStatus>;
 }
 
 export interface ServerOptions {
-  /** What to start instead of the build at hand, and what by instead of this Node. */
+  /** The server and the Node to start instead of this build and this Node. */
   main?: string;
   node?: string;
-  /** A command that starts the server in its own place: its words, before those of the server. */
+  /** Words before the server's command line. They must replace themselves by the server. */
   commandPrefix?: string[];
   args?: string[];
-  /** Besides what every process has; a variable that is undefined is left out. */
+  /** Variables besides those of every process. A variable that is undefined is removed. */
   env?: Record<string, string | undefined>;
-  /** Node's own flags, for faults that a preloaded file brings into the threads. */
+  /** Flags of Node, for example to preload a fault into every thread. */
   execArgv?: string[];
-  /** How many files it may open, where not as many as the tests themselves. */
+  /** The limit of open files, if not the limit of the tests. */
   descriptors?: number;
 }
 
@@ -62,14 +63,14 @@ export function removeDirectory(path: string): void {
 }
 
 /**
- * Below those that the kernel gives to clients, so that none of them takes a port meanwhile; of
- * three files that run at once each has a third.
+ * Below the ephemeral ports that the kernel gives to clients, so that no client takes a port between
+ * its choice and its use. Each of three test files that run in parallel has a third of the range.
  */
 const PORT_RANGE_INDEX = Number(process.env.VITEST_POOL_ID ?? 0) % 3;
 const PORTS = { first: 20_000 + 4_000 * PORT_RANGE_INDEX, count: 4_000 };
 let nextPort = Math.floor(Math.random() * PORTS.count);
 
-/** A port that nobody listens on, and another each time. */
+/** A port that no process listens on; another one on each call. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = PORTS.first + (nextPort++ % PORTS.count);
@@ -84,7 +85,7 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** The environment of a newcomer: nothing of weir's in it. */
+/** The environment of this process without weir's variables. */
 export function cleanEnvironment(): Record<string, string | undefined> {
   return Object.fromEntries(
     Object.entries(process.env).filter(
@@ -111,7 +112,7 @@ export async function spawnServer(
   const command = [...(options.commandPrefix ?? []), options.node ?? process.execPath, ...args];
   if (descriptors !== undefined) command.unshift('prlimit', `--nofile=${descriptors}`);
   const child = spawn(command[0], command.slice(1), { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  // A test that fails before it stops its server leaves none behind.
+  // A test may fail before it stops its server.
   children.add(child);
   child.once('exit', () => children.delete(child));
   let stdout = '';
@@ -146,12 +147,12 @@ export async function waitUntil(
 ): Promise<void> {
   for (let i = 0; i < 1_000; i++) {
     if (await condition()) return;
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await sleep(10);
   }
-  throw new Error(`waited in vain until ${description}`);
+  throw new Error(`timed out waiting until ${description}`);
 }
 
-/** Starts a server and waits until it serves; a root key is set unless the test says otherwise. */
+/** Starts a server and waits until it serves. It has a root key unless `env` removes it. */
 export async function startServer(
   dataDir: string,
   options: ServerOptions = {},

@@ -1,7 +1,7 @@
 /**
- * Run in a network of its own, whose connections have small buffers: starts a server with the
- * arguments given, has some clients ask it for a large answer each, which they begin to read a
- * little later, and prints what they got of it.
+ * Runs in its own network namespace, where connections have small buffers. Starts a server with the
+ * given arguments. Some clients request a large response each, and begin to read it after a delay.
+ * Prints what each client received.
  */
 
 import { spawn } from 'node:child_process';
@@ -43,8 +43,8 @@ const request = (connection) => {
   ].join('\r\n');
 };
 
-/** Resolves with what came, when it is whole or the connection ends. */
-function ask(waitMs, connection) {
+/** Resolves with the response body when it is complete or the connection ends. */
+function requestLimits(waitMs, connection) {
   const at = { host: '127.0.0.1', port: Number(port), rejectUnauthorized: false };
   const socket = tls.length > 0 ? connectTls(at) : connect(at);
   return new Promise((resolve) => {
@@ -70,7 +70,7 @@ function ask(waitMs, connection) {
   });
 }
 
-/** How many checks an answer has, 0 where it is not whole. */
+/** The number of checks in a response; 0 if the response is incomplete. */
 function limitsOf(text) {
   try {
     return JSON.parse(text).data.limits.length;
@@ -79,11 +79,11 @@ function limitsOf(text) {
   }
 }
 
-const answers = await Promise.all(
+const bodies = await Promise.all(
   ['keep-alive', 'close'].flatMap((connection) => {
-    return waits.split(',').map((waitMs) => ask(Number(waitMs), connection));
+    return waits.split(',').map((waitMs) => requestLimits(Number(waitMs), connection));
   }),
 );
 server.kill('SIGTERM');
 const code = await new Promise((resolve) => server.once('exit', resolve));
-console.log(JSON.stringify({ code, limits: answers.map(limitsOf) }));
+console.log(JSON.stringify({ code, limits: bodies.map(limitsOf) }));

@@ -1,6 +1,6 @@
 /**
- * A store of version 2, the file `store.db` as a weir of that version has left it: a key, the
- * namespaces `login` (of a policy) and `api`, an override in `api` and one of a pattern.
+ * A store in format version 2, as a weir of that version wrote it. It holds a key, the namespaces
+ * `login` (of a policy) and `api`, an override in `api` and an override of a namespace pattern.
  */
 
 import { writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Puts records into the store of a stopped server. */
+/** Reads and writes the store of a stopped server. */
 
 import { type KeyRecord, makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
@@ -32,19 +32,19 @@ export function addRecords<T extends TableName>(
   store.commit(changes as unknown as Change[]);
 }
 
-/** The records of a table, without their rows. */
+/** The records of a table, without their row numbers. */
 export function readRecords<T extends TableName>(store: Store, table: T): RecordTypes[T][] {
   return store.read(table).map(({ row: _, ...record }) => record as unknown as RecordTypes[T]);
 }
 
-/** Adds a key that differs from a root key as given, and returns its text. */
+/** Adds a root key with the given changes, and returns its text. */
 export function addKey(store: Store, changes: Partial<KeyRecord>): string {
   const key = makeKey();
   addRecords(store, 'keys', [keyRecord(key, changes)]);
   return key;
 }
 
-/** Fills the store with keys that nobody has, up to so many. */
+/** Adds random keys until the store has `count` keys. */
 export function fillWithKeys(store: Store, count: number): void {
   const missing = count - store.read('keys').length;
   const records = Array.from({ length: missing }, (_, i) => keyRecord(makeKey(), { name: `${i}` }));

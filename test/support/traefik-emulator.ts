@@ -1,8 +1,8 @@
 /**
- * Traefik's forwardAuth, after traefik/traefik: pkg/middlewares/forwardedheaders/
+ * Emulates Traefik's forwardAuth, after traefik/traefik: pkg/middlewares/forwardedheaders/
  * forwarded_header.go for the entry point, pkg/middlewares/headers/header.go, and
- * pkg/middlewares/auth/forward.go, which 3.7 has changed. How it is written on the wire is
- * golang/go: src/net/http/request.go and header.go.
+ * pkg/middlewares/auth/forward.go, which changed in 3.7. The serialization follows golang/go:
+ * src/net/http/request.go and header.go.
  */
 
 import { parse } from 'yaml';
@@ -63,7 +63,7 @@ function normalizeHeaders({ headers = [] }: ClientRequest): HeaderValues {
   return header;
 }
 
-/** @param trustedIPs of the static configuration: the proxies in front */
+/** @param trustedIPs the proxies in front, from the static configuration */
 function applyEntryPoint(header: HeaderValues, from: string, trustedIPs: string[]): void {
   if (!trustedIPs.includes(from))
     for (const name of [...X_FORWARDED_HEADERS, 'X-Real-Ip']) header.delete(name);
@@ -88,7 +88,7 @@ function applyCustomHeaders(header: HeaderValues, middleware: Middleware): void 
   }
 }
 
-/** Before 3.7 a value of the client's is overwritten, and kept where it is trusted. */
+/** Before 3.7 Traefik overwrites a client's value, and keeps it if the client is trusted. */
 function buildAuthHeaders(
   request: ClientRequest,
   from: string,
@@ -100,12 +100,12 @@ function buildAuthHeaders(
   const allowed = (auth.authRequestHeaders ?? []).map(canonicalHeaderName);
   const isFiltered = allowed.length > 0;
   if (version === '3.7' && isTrusted && isFiltered) allowed.push(...X_FORWARDED_HEADERS);
-  const left = [...header].filter(([name]) => {
+  const forwarded = [...header].filter(([name]) => {
     if (HOP_BY_HOP_HEADERS.includes(name)) return false;
     if (version === '3.7' && !isTrusted && X_FORWARDED_HEADERS.includes(name)) return false;
     return !isFiltered || allowed.includes(name);
   });
-  const out: HeaderValues = new Map(left);
+  const out: HeaderValues = new Map(forwarded);
   const prior = isTrusted ? (header.get('X-Forwarded-For') ?? []) : [];
   out.set('X-Forwarded-For', [[...prior, from].join(', ')]);
   const own: [string, string][] = [
@@ -119,19 +119,19 @@ function buildAuthHeaders(
   return out;
 }
 
-/** net/http: the names in order, and what the transport adds at the end. */
+/** net/http writes sorted names; the transport appends its own headers. */
 function serializeRequest(address: URL, header: HeaderValues): Buffer {
   const agent = header.get('User-Agent')?.[0] ?? 'Go-http-client/1.1';
   const others = [...header]
     .filter(([name]) => !['User-Agent', 'Content-Length', 'Host'].includes(name))
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .flatMap(([name, values]) => values.map((value): [string, string] => [name, value]));
-  const asked = [['Host', address.host] as [string, string], ['User-Agent', agent], ...others];
-  if (!header.has('Accept-Encoding')) asked.push(['Accept-Encoding', 'gzip']);
-  return serializeHead(`GET ${address.pathname} HTTP/1.1`, asked as [string, string][]);
+  const headers = [['Host', address.host] as [string, string], ['User-Agent', agent], ...others];
+  if (!header.has('Accept-Encoding')) headers.push(['Accept-Encoding', 'gzip']);
+  return serializeHead(`GET ${address.pathname} HTTP/1.1`, headers as [string, string][]);
 }
 
-/** @param text as it is printed; the template in it is Traefik's own */
+/** @param text the printed configuration, which contains a template of Traefik */
 export function emulateTraefik(
   text: string,
   { key = '', trustedIPs = [] }: EmulatorOptions = {},
@@ -142,14 +142,14 @@ export function emulateTraefik(
   const chain: Middleware[] = http.routers.application.middlewares.map(
     (name: string) => http.middlewares[name],
   );
-  const turn = chain.findIndex(({ forwardAuth }) => forwardAuth !== undefined);
-  const auth = chain[turn].forwardAuth!;
+  const authIndex = chain.findIndex(({ forwardAuth }) => forwardAuth !== undefined);
+  const auth = chain[authIndex].forwardAuth!;
   const address = new URL(auth.address);
   const prepare = (request: ClientRequest) => {
     const from = request.remoteAddress ?? '198.51.100.1';
     const header = normalizeHeaders(request);
     applyEntryPoint(header, from, trustedIPs);
-    for (const before of chain.slice(0, turn)) applyCustomHeaders(header, before);
+    for (const earlier of chain.slice(0, authIndex)) applyCustomHeaders(header, earlier);
     return {
       header,
       bytes: serializeRequest(address, buildAuthHeaders(request, from, header, auth, version)),
@@ -160,21 +160,21 @@ export function emulateTraefik(
     send: async (request) => {
       const { header, bytes } = prepare(request);
       const { hostname, port } = address;
-      const answer = await sendOnce(hostname, Number(port), bytes, TIMEOUT_MS);
-      if (answer === undefined) return { status: 500, headers: {}, body: '' };
-      if (answer.status < 200 || answer.status >= 300) {
-        const relayed = Object.entries(answer.headers).filter(([name]) => {
+      const response = await sendOnce(hostname, Number(port), bytes, TIMEOUT_MS);
+      if (response === undefined) return { status: 500, headers: {}, body: '' };
+      if (response.status < 200 || response.status >= 300) {
+        const relayed = Object.entries(response.headers).filter(([name]) => {
           return !HOP_BY_HOP_HEADERS.includes(canonicalHeaderName(name));
         });
-        const body = request.method === 'HEAD' ? '' : answer.body;
-        return { status: answer.status, headers: Object.fromEntries(relayed), body };
+        const body = request.method === 'HEAD' ? '' : response.body;
+        return { status: response.status, headers: Object.fromEntries(relayed), body };
       }
       for (const name of auth.authResponseHeaders) {
         header.delete(canonicalHeaderName(name));
-        const value = answer.headers[name.toLowerCase()];
+        const value = response.headers[name.toLowerCase()];
         if (value !== undefined) header.set(canonicalHeaderName(name), [value]);
       }
-      for (const behind of chain.slice(turn + 1)) applyCustomHeaders(header, behind);
+      for (const later of chain.slice(authIndex + 1)) applyCustomHeaders(header, later);
       const application = [...header].map(([name, values]) => {
         return [name.toLowerCase(), values.join(', ')];
       });

@@ -1,18 +1,19 @@
 /**
- * Checks from many connections at once, without an end until they are told to stop. Every request
- * is counted when it is sent, and every answer goes into a ledger; so a test can say of a fault
- * that nothing was left unanswered, admitted beyond a limit or refused without need.
+ * Sends checks on many connections until it is stopped. It counts requests when they are sent, and
+ * records every decision in a ledger. A test can then assert that under a fault no request stayed
+ * unanswered and no decision was wrong.
  *
- * A client is to take less than the server does: requests are bytes made beforehand, and of an
- * answer no more is read than what the ledger wants.
+ * The client must use less CPU than the server. Requests are prepared bytes, and of a response it
+ * reads only what the ledger needs.
  */
 
 import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { requestBytes } from './http.ts';
 import type { Ledger } from './ledger.ts';
 import { seededRandom } from './seeded-random.ts';
 
-/** A request made beforehand. */
+/** A check as prepared bytes. */
 export interface PreparedCheck {
   id: number;
   cost: number;
@@ -29,33 +30,33 @@ export function prepareCheck(
 export interface TrafficOptions {
   port: number;
   connections: number;
-  /** Checks in a packet; 1 where another thread decides, which does not take more at once. */
+  /** Checks in a packet; 1 if shard workers decide, because acceptors then take one at a time. */
   checksPerPacket: number;
   seed: number;
-  /** What is asked next, by chance. */
+  /** Chooses the next check. */
   nextCheck: (below: (n: number) => number) => PreparedCheck;
   ledger?: Ledger;
-  /** How many checks there are in all, in whole packets; without an end otherwise. */
+  /** The total number of checks, a multiple of `checksPerPacket`. Default: no end. */
   checks?: number;
-  /** Hears of every decision besides the ledger. */
-  onDecision?: (ask: PreparedCheck, allowed: boolean, reset: number, connection: number) => void;
+  /** Called for every decision. */
+  onDecision?: (check: PreparedCheck, allowed: boolean, reset: number, connection: number) => void;
 }
 
 const [OPEN, CLOSE, COLON, ZERO, T, E] = [...'{}:0te'].map((sign) => sign.charCodeAt(0));
-/** How far behind the brace of an answer its first word begins, and the value of `success`. */
+/** Offsets from the opening brace of a response body: its first key, and the value of `success`. */
 const FIRST_KEY_OFFSET = 2;
 const SUCCESS_OFFSET = '{"success":'.length;
 const CONNECTION_CLOSE = Buffer.from('onnection: close');
 
-/** Without an answer for so long, a connection's requests count as unanswered. */
+/** After this time without a response, the requests of a connection count as unanswered. */
 const RESPONSE_TIMEOUT_MS = 15_000;
 
 export class Traffic {
   sent = 0;
   responses = 0;
-  /** Of these, those that were no decision, by status. */
+  /** Responses that were no decisions, by status. */
   readonly errors = new Map<number, number>();
-  /** Connections that ended, though nobody had told them to, and what was left unanswered then. */
+  /** Connections that ended unexpectedly, with the number of unanswered requests. */
   readonly connectionErrors: string[] = [];
   /** Resolves when all connections are closed. */
   readonly ended: Promise<void>;
@@ -66,24 +67,26 @@ export class Traffic {
   constructor(options: TrafficOptions) {
     this.#options = options;
     this.#checksLeft = options.checks ?? Number.POSITIVE_INFINITY;
-    const lines = Array.from({ length: options.connections }, (_, i) => this.#runConnection(i));
-    this.ended = Promise.all(lines).then(() => {});
+    const connections = Array.from({ length: options.connections }, (_, i) =>
+      this.#runConnection(i),
+    );
+    this.ended = Promise.all(connections).then(() => {});
   }
 
   get unanswered(): number {
     return this.sent - this.responses;
   }
 
-  /** Sends no more, and waits for all answers that are due. */
+  /** Stops sending, and waits for the outstanding responses. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.ended;
   }
 
-  /** Answers a second, over so long from now on. */
+  /** Responses per second, measured over `ms` from now. */
   async rate(ms: number): Promise<number> {
     const [since, before] = [performance.now(), this.responses];
-    await new Promise((resolve) => setTimeout(resolve, ms));
+    await sleep(ms);
     return ((this.responses - before) / (performance.now() - since)) * 1e3;
   }
 
@@ -106,16 +109,16 @@ export class Traffic {
         waiting = checksPerPacket;
         this.sent += checksPerPacket;
         socket.write(
-          checksPerPacket === 1 ? batch[0].bytes : Buffer.concat(batch.map((ask) => ask.bytes)),
+          checksPerPacket === 1 ? batch[0].bytes : Buffer.concat(batch.map((check) => check.bytes)),
         );
       };
       socket.setNoDelay(true);
-      socket.setTimeout(RESPONSE_TIMEOUT_MS, () => socket.destroy(new Error('no answer')));
+      socket.setTimeout(RESPONSE_TIMEOUT_MS, () => socket.destroy(new Error('no response')));
       socket.on('connect', send);
       socket.on('error', (error) => this.connectionErrors.push(error.message));
       socket.on('close', () => {
         if (waiting > 0)
-          this.connectionErrors.push(`closed before ${waiting} of ${checksPerPacket} answers`);
+          this.connectionErrors.push(`closed before ${waiting} of ${checksPerPacket} responses`);
         resolve();
       });
       socket.on('data', (data) => {
@@ -128,17 +131,17 @@ export class Traffic {
           at = end;
         }
         if (waiting === 0 && at < bytes.length)
-          this.connectionErrors.push('more answers than requests');
+          this.connectionErrors.push('more responses than requests');
         rest = at < bytes.length ? bytes.subarray(at) : undefined;
-        // The last answer of a connection says so.
+        // The server announces the last response of a connection.
         isToClose ||= bytes.includes(CONNECTION_CLOSE);
         if (waiting === 0) send();
       });
     });
   }
 
-  /** Takes one answer. @returns where it ends, -1 where not all of it is there */
-  #parseResponse(bytes: Buffer, at: number, ask: PreparedCheck, connection: number): number {
+  /** Parses one response. @returns its end; -1 if it is incomplete */
+  #parseResponse(bytes: Buffer, at: number, check: PreparedCheck, connection: number): number {
     const open = bytes.indexOf(OPEN, at);
     if (open < 0) return -1;
     if (bytes[open + FIRST_KEY_OFFSET] === E) return this.#parseError(bytes, at, open);
@@ -147,10 +150,10 @@ export class Traffic {
     let reset = 0;
     for (let i = bytes.lastIndexOf(COLON, close) + 1; i < close; i++)
       reset = reset * 10 + bytes[i] - ZERO;
-    const admitted = bytes[open + SUCCESS_OFFSET] === T;
+    const allowed = bytes[open + SUCCESS_OFFSET] === T;
     this.responses++;
-    this.#options.ledger?.record(ask.id, reset, ask.cost, admitted);
-    this.#options.onDecision?.(ask, admitted, reset, connection);
+    this.#options.ledger?.record(check.id, reset, check.cost, allowed);
+    this.#options.onDecision?.(check, allowed, reset, connection);
     return close + 1;
   }
 

@@ -1,14 +1,14 @@
-/** Which uWebSockets.js the servers of the tests load, and what its binaries are. */
+/** The build of uWebSockets.js that servers under test load, and the hashes of its binaries. */
 
 import { platformPackage } from '../../src/server/binary.ts';
 
-/** Whether they load `uws-pack`, whose parser is older than that of the platform packages. */
+/** Whether they load `uws-pack`. Its HTTP parser is older than that of the platform packages. */
 export const hasOldParser =
   process.env.WEIR_TEST_UWS === 'uws-pack' || platformPackage() === undefined;
 
 /**
- * SHA-256 of the Linux binaries of uWebSockets.js, by path below node_modules: they are repacks by
- * third parties.
+ * SHA-256 of the Linux binaries of uWebSockets.js, by path below node_modules. The packages are
+ * third-party repacks, so an unexpected change must be noticed.
  */
 export const BINARY_SHA256: Readonly<Record<string, string>> = {
   '@uwsjs/linux-x64-20/uws.node':

@@ -1,6 +1,6 @@
 /**
- * Preloaded into a server: hides the platform packages of uWebSockets.js, so that it loads
- * `uws-pack`, as on a platform that has no package of its own.
+ * Preloaded into a server: hides the platform packages of uWebSockets.js. The server then loads
+ * `uws-pack`, as it does on a platform without a package of its own.
  */
 
 const Module = require('node:module');

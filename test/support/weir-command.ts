@@ -1,4 +1,4 @@
-/** The command `weir` as its own process, with the environment of somebody who has set it up. */
+/** Runs the command `weir` as its own process, with WEIR_URL and WEIR_KEY set. */
 
 import { execFile } from 'node:child_process';
 import { expect } from 'vitest';
@@ -11,7 +11,7 @@ export interface CommandResult {
 }
 
 export interface CommandOptions {
-  /** A variable that is undefined is left out. */
+  /** A variable that is undefined is removed. */
   env?: Record<string, string | undefined>;
   cwd?: string;
   input?: string;
@@ -37,7 +37,7 @@ export function runWeir(
   });
 }
 
-/** What a command printed as JSON, line by line; fails unless it ended with 0. */
+/** The JSON lines that a command printed. Fails unless the exit code is 0. */
 export async function jsonLines(
   url: string,
   args: readonly string[],

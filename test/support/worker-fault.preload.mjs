@@ -1,13 +1,12 @@
 /**
- * Preloaded into every thread of a server under test by `node --import`. In each thread of the
- * shard workers' pool it causes a fault, a little after its run has begun, at whatever access to
- * shared memory comes then; or the thread cannot even start. WORKER_FAULTS names the kinds to
- * draw from, WORKER_FAULT_MS how long a run lives about. It says on standard error what it does,
- * and when a run has begun.
+ * Preloaded into every thread of a server under test by `node --import`. In each shard worker it
+ * causes a fault at an access to shared memory, about WORKER_FAULT_MS after the worker's run began.
+ * The fault `bootstrap` prevents the start of the thread. WORKER_FAULTS lists the kinds to use in
+ * turn. Each fault and each beginning of a run is reported on standard error.
  *
- * `orphan` is another thing: the first thread ends when it has just claimed an entry, and none that
- * comes after it can start. And `damage` writes where nobody should, when there is a file
- * WORKER_FAULT_FILE.
+ * `no-restart` is different: the first thread exits after it has claimed its first entry, and no
+ * later thread can start. `corrupt` writes an invalid queue position when the file
+ * WORKER_FAULT_FILE exists.
  */
 
 import { existsSync, writeSync } from 'node:fs';
@@ -15,7 +14,7 @@ import { isMainThread, threadId, workerData } from 'node:worker_threads';
 
 const FAULTS = {
   throw: () => {
-    throw new Error('a fault of the test');
+    throw new Error('injected fault');
   },
   exit: () => process.exit(3),
   memory: () => {
@@ -28,9 +27,9 @@ const FAULTS = {
 
 const kinds = (process.env.WORKER_FAULTS ?? '').split(',');
 const lifeMs = Number(process.env.WORKER_FAULT_MS ?? 100);
-const say = (event) => writeSync(2, `fault ${JSON.stringify({ ...event, at: Date.now() })}\n`);
+const report = (event) => writeSync(2, `fault ${JSON.stringify({ ...event, at: Date.now() })}\n`);
 
-/** Of what a thread id makes, as if by chance, and the same again. */
+/** Pseudo-random numbers, seeded with the thread id, so that they repeat. */
 let state = (threadId * 2_654_435_761) | 0;
 const next = (below) => {
   state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
@@ -39,8 +38,8 @@ const next = (below) => {
 
 const isShardWorker =
   !isMainThread && workerData?.channels !== undefined && !('index' in workerData);
-if (isShardWorker && kinds[0] === 'orphan') {
-  if (threadId > Number(process.env.WORKER_FIRST)) throw new Error('a fault of the test');
+if (isShardWorker && kinds[0] === 'no-restart') {
+  if (threadId > Number(process.env.WORKER_FIRST)) throw new Error('injected fault');
   const original = Atomics.compareExchange;
   const [QUEUED, CLAIMED] = [1, 2];
   Atomics.compareExchange = (...args) => {
@@ -48,7 +47,7 @@ if (isShardWorker && kinds[0] === 'orphan') {
     if (was === QUEUED && args[2] === QUEUED && args[3] === CLAIMED) process.exit(3);
     return was;
   };
-} else if (isShardWorker && kinds[0] === 'damage') {
+} else if (isShardWorker && kinds[0] === 'corrupt') {
   const heads = new Int32Array(workerData.channels[0][0]);
   const original = Atomics.wait;
   Atomics.wait = (...args) => {
@@ -56,14 +55,14 @@ if (isShardWorker && kinds[0] === 'orphan') {
     return original(...args);
   };
 } else if (isShardWorker) {
-  let strikes = 0;
-  /** Kinds in turn: threads are numbered, and one that only threw goes on to the next. */
-  const kindNow = () => kinds[(threadId + strikes) % kinds.length];
+  let faults = 0;
+  /** Kinds in turn. A thread that survived a `throw` continues with the next kind. */
+  const kindNow = () => kinds[(threadId + faults) % kinds.length];
   if (kindNow() === 'bootstrap') {
-    say({ kind: 'bootstrap' });
-    throw new Error('a fault of the test');
+    report({ kind: 'bootstrap' });
+    throw new Error('injected fault');
   }
-  let strikesAt = Number.POSITIVE_INFINITY;
+  let faultAtMs = Number.POSITIVE_INFINITY;
   let accessesLeft = 0;
   let hasBegun = false;
   for (const name of ['load', 'store', 'compareExchange', 'exchange', 'wait']) {
@@ -71,16 +70,16 @@ if (isShardWorker && kinds[0] === 'orphan') {
     Atomics[name] = (...args) => {
       if (!hasBegun) {
         hasBegun = true;
-        say({ kind: 'begun' });
-        strikesAt = performance.now() + lifeMs / 2 + next(lifeMs);
+        report({ kind: 'begun' });
+        faultAtMs = performance.now() + lifeMs / 2 + next(lifeMs);
         accessesLeft = next(40);
       }
-      if (performance.now() > strikesAt && accessesLeft-- === 0) {
+      if (performance.now() > faultAtMs && accessesLeft-- === 0) {
         hasBegun = false;
-        strikesAt = Number.POSITIVE_INFINITY;
+        faultAtMs = Number.POSITIVE_INFINITY;
         const kind = kindNow() === 'bootstrap' ? 'throw' : kindNow();
-        strikes++;
-        say({ kind });
+        faults++;
+        report({ kind });
         FAULTS[kind]();
       }
       return original(...args);

@@ -1,4 +1,4 @@
-/** A server whose shard workers die again and again: see `test/support/worker-fault.preload.mjs`. */
+/** Servers whose shard workers fail repeatedly: see `test/support/worker-fault.preload.mjs`. */
 
 import { join } from 'node:path';
 import { type ServerProcess, startServer } from './server.ts';
@@ -8,8 +8,8 @@ const FAULT_PRELOAD = new URL('./worker-fault.preload.mjs', import.meta.url).pat
 export const FAULT_KINDS = ['throw', 'exit', 'memory', 'loop', 'bootstrap'];
 
 /**
- * @param lifeMs how long a run lives about
- * @param kinds `damage` strikes when there is a file `strike` in the data directory
+ * @param lifeMs how long a worker's run lasts on average before its fault
+ * @param kinds `corrupt` waits for the file `trigger` in the data directory
  */
 export function startWithWorkerFaults(
   dataDir: string,
@@ -23,28 +23,28 @@ export function startWithWorkerFaults(
     env: {
       WORKER_FAULTS: kinds.join(),
       WORKER_FAULT_MS: String(lifeMs),
-      WORKER_FAULT_FILE: join(dataDir, 'strike'),
+      WORKER_FAULT_FILE: join(dataDir, 'trigger'),
     },
   });
 }
 
-/** The one worker dies over its first entry, and no other can start. It has one acceptor. */
+/** The only worker dies after it claimed its first entry, and no other can start. One acceptor. */
 export function startWithoutWorkerRestart(dataDir: string, args: string[]): Promise<ServerProcess> {
   return startServer(dataDir, {
     args: [...args, '--acceptors', '1', '--workers', '1'],
     execArgv: ['--import', FAULT_PRELOAD],
-    env: { WORKER_FAULTS: 'orphan', WORKER_FIRST: '2' },
+    env: { WORKER_FAULTS: 'no-restart', WORKER_FIRST: '2' },
   });
 }
 
 export interface WorkerDeaths {
   byKind: Record<string, number>;
   total: number;
-  /** From each death to the next run of the one worker, in ms, shortest first. */
+  /** Time from each death to the next run of the only worker, in ms, ascending. */
   recoveryMs: number[];
 }
 
-/** What the faults said of themselves. */
+/** The deaths that the faults reported. */
 export function readWorkerDeaths(server: ServerProcess): WorkerDeaths {
   const byKind: Record<string, number> = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0]));
   const recoveryMs: number[] = [];
@@ -67,7 +67,7 @@ export function describeDeaths({ byKind, total, recoveryMs }: WorkerDeaths): str
   const kinds = FAULT_KINDS.map((kind) => `${byKind[kind]} ${kind}`).join(', ');
   const at = (share: number) => recoveryMs[Math.floor((recoveryMs.length - 1) * share)];
   return (
-    `${total} deaths (${kinds}), back after ${at(0.5)} ms (median),` +
-    ` ${at(0.9)} (p90), ${at(1)} (most)`
+    `${total} deaths (${kinds}), recovery ${at(0.5)} ms (median),` +
+    ` ${at(0.9)} ms (p90), ${at(1)} ms (max)`
   );
 }
