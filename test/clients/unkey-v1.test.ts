@@ -1,4 +1,4 @@
-/** The public clients of this API, unchanged, against the running server. */
+/** The unmodified public clients of v1 against a running server. */
 
 import { Unkey } from '@unkey/api';
 import { Ratelimit } from '@unkey/ratelimit';
@@ -13,7 +13,7 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 
-describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('with decisions %s:', (mode) => {
   const dataDir = temporaryDirectory();
   let server: ServerProcess;
   beforeAll(async () => {
@@ -31,7 +31,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       new Unkey({ rootKey: ROOT_KEY, baseUrl: server.url, ...changes });
     const body = (identifier: string) => ({ identifier, limit: 5, duration: LONGEST_WINDOW_MS });
 
-    test('admitted, and refused when all is used', async () => {
+    test('is allowed up to the limit, and then denied', async () => {
       const unkey = client();
       for (let remaining = 4; remaining >= 0; remaining--) {
         const { result, error } = await unkey.ratelimits.limit(body('api'));
@@ -43,7 +43,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(result).toMatchObject({ success: false, limit: 5, remaining: 0 });
     });
 
-    test('cost, cost 0, async, a namespace, meta and resources', async () => {
+    test('cost, cost 0, async, a namespace, meta and resources are supported', async () => {
       const unkey = client();
       const request = { ...body('api-cost'), namespace: 'email.send' };
       const send = async (changes: object) => {
@@ -59,19 +59,19 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('setOverride, getOverride, listOverrides and deleteOverride', async () => {
+    test('setOverride, getOverride, listOverrides and deleteOverride work', async () => {
       const { ratelimits } = client();
-      const of = { namespaceName: 'sdk', identifier: 'user_*' };
-      const said = { limit: 3, duration: LONGEST_WINDOW_MS };
-      const set = await ratelimits.setOverride({ ...of, ...said });
+      const texts = { namespaceName: 'sdk', identifier: 'user_*' };
+      const limits = { limit: 3, duration: LONGEST_WINDOW_MS };
+      const set = await ratelimits.setOverride({ ...texts, ...limits });
       expect(set.error).toBeUndefined();
       const { overrideId } = set.result!;
       expect(overrideId).toMatch(/^rlor_/);
       const check = { ...body('user_é 1'), namespace: 'sdk' };
       expect((await ratelimits.limit(check)).result).toMatchObject({ limit: 3, remaining: 2 });
-      const override = { id: overrideId, identifier: 'user_*', ...said, async: false };
-      expect((await ratelimits.getOverride(of)).result).toEqual(override);
-      const exact = { namespaceName: 'sdk', identifier: 'user_é 1', ...said, async: true };
+      const override = { id: overrideId, identifier: 'user_*', ...limits, async: false };
+      expect((await ratelimits.getOverride(texts)).result).toEqual(override);
+      const exact = { namespaceName: 'sdk', identifier: 'user_é 1', ...limits, async: true };
       const second = await ratelimits.setOverride(exact);
       const pages: unknown[] = [];
       let cursor: string | undefined;
@@ -90,32 +90,32 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const { namespaceName: _, ...listed } = exact;
       expect(pages).toEqual([override, { id: second.result!.overrideId, ...listed }]);
       expect((await ratelimits.setOverride({ ...exact, limit: 4 })).result).toEqual(second.result);
-      for (const identifier of [of.identifier, exact.identifier]) {
+      for (const identifier of [texts.identifier, exact.identifier]) {
         const deleted = await ratelimits.deleteOverride({ namespaceName: 'sdk', identifier });
         expect([deleted.error, deleted.result]).toEqual([undefined, {}]);
       }
-      const gone = await ratelimits.getOverride(of);
-      expect(gone.error).toMatchObject({ code: 'NOT_FOUND' });
+      const missing = await ratelimits.getOverride(texts);
+      expect(missing.error).toMatchObject({ code: 'NOT_FOUND' });
       expect((await ratelimits.limit(check)).result).toMatchObject({ limit: 5 });
-      const bad = await ratelimits.setOverride({ identifier: 'user_*', ...said });
+      const bad = await ratelimits.setOverride({ identifier: 'user_*', ...limits });
       expect(bad.error?.message).toContain('"namespaceId" or "namespaceName"');
     });
 
-    test('a base URL with a slash at its end', async () => {
+    test('a base URL may end with a slash', async () => {
       const { result } = await client({ baseUrl: `${server.url}/` }).ratelimits.limit(
         body('slash'),
       );
       expect(result).toMatchObject({ success: true, remaining: 4 });
     });
 
-    test('a bad key is an error with our code, and not tried again', async () => {
+    test('an unknown key returns an error with its code, without a retry', async () => {
       const { result, error } = await client({ rootKey: 'wrong' }).ratelimits.limit(body('key'));
       expect(result).toBeUndefined();
       expect(error).toMatchObject({ code: 'UNAUTHORIZED' });
       expect(error?.requestId).toMatch(/^req_/);
     });
 
-    test('a bad body is an error that names the field', async () => {
+    test('an invalid body returns an error that names the field', async () => {
       const { error } = await client().ratelimits.limit({ ...body('bad'), duration: 5 });
       expect(error).toMatchObject({ code: 'BAD_REQUEST' });
       expect(error?.message).toContain(
@@ -136,7 +136,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         ...changes,
       });
 
-    test('admitted, and refused when all is used', async () => {
+    test('is allowed up to the limit, and then denied', async () => {
       const ratelimit = limiter();
       for (let remaining = 2; remaining >= 0; remaining--) {
         expect(await ratelimit.limit('user')).toMatchObject({ success: true, limit: 3, remaining });
@@ -148,7 +148,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('cost, cost 0, async, meta and resources', async () => {
+    test('cost, cost 0, async, meta and resources are supported', async () => {
       const ratelimit = limiter();
       expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({
         success: true,
@@ -169,7 +169,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('a bad key and a bad body are errors that say why', async () => {
+    test('an unknown key and an invalid body throw errors with the reason', async () => {
       await expect(limiter({ rootKey: 'wrong' }).limit('user')).rejects.toThrow(
         /UNAUTHORIZED - req_.*the API key is not known here/,
       );

@@ -1,4 +1,4 @@
-/** The public clients of v2, unchanged, against the running server; and what they do not show. */
+/** The unmodified public clients of v2 against a running server, and v2 over plain HTTP. */
 
 import { Unkey } from 'unkey-api-v2';
 import type { V2RatelimitLimitRequestBody } from 'unkey-api-v2/models/components';
@@ -23,11 +23,11 @@ import {
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
-/** The longest window of v2. */
-const LASTING_MS = V2_DURATION_MAX_MS;
+/** The longest duration of v2. */
+const LONGEST_V2_MS = V2_DURATION_MAX_MS;
 const STORED = { id: 'rlns_stored', name: 'stored' };
-/** Whatever a text may hold that JSON escapes, or that has a meaning elsewhere. */
-const ODD_TEXTS = [
+/** Texts with characters that JSON escapes, or that have a special meaning in other formats. */
+const SPECIAL_TEXTS = [
   'a "quoted" \\ name',
   "'); DROP TABLE \u00e9 \u044f \u6f22",
   '\u0000\b\t\n\f\r\u001b\u001f\u007f\u2028\u2029\ufeff\uffff',
@@ -36,20 +36,20 @@ const ODD_TEXTS = [
   '</script>',
 ];
 
-/** The error of a request that fails; fails itself when there is none, or of another class. */
+/** The error of a failing request. Rejects if it succeeds, or fails with another class. */
 async function rejectionOf<E extends Error>(
-  kind: new (...parts: never[]) => E,
+  kind: new (...args: never[]) => E,
   failing: Promise<unknown>,
 ): Promise<E> {
   const error = await failing.then(
-    () => new Error('it was answered'),
+    () => new Error('the request succeeded'),
     (reason: unknown) => reason,
   );
   if (error instanceof kind) return error;
   throw new Error(`not a ${kind.name}: ${error}`, { cause: error });
 }
 
-describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+describe.each(DECIDE_MODES)('with decisions %s:', (mode) => {
   const dataDir = temporaryDirectory();
   const keys = { reader: '', ofStored: '' };
   let server: ServerProcess;
@@ -69,7 +69,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 
   const checkOf = (identifier: string, changes: Partial<V2RatelimitLimitRequestBody> = {}) => ({
-    ...{ namespace: 'api', identifier, limit: 5, duration: LASTING_MS },
+    ...{ namespace: 'api', identifier, limit: 5, duration: LONGEST_V2_MS },
     ...changes,
   });
 
@@ -83,24 +83,24 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     const multiLimit = async (checks: V2RatelimitLimitRequestBody[]) => {
       return (await client().multiLimit(checks)).data;
     };
-    /** What is left to an identifier, which costs nothing to ask. */
-    const left = async (...[identifier, changes]: Parameters<typeof checkOf>) => {
+    /** The remaining tokens of an identifier, by a check without a cost. */
+    const remainingOf = async (...[identifier, changes]: Parameters<typeof checkOf>) => {
       return (await limit(identifier, { ...changes, cost: 0 })).remaining;
     };
 
     describe('limit', () => {
-      test('admits until all is used, and then refuses', async () => {
+      test('allows checks up to the limit, and then denies', async () => {
         for (let remaining = 4; remaining >= 0; remaining--) {
           const data = await limit('user');
           expect(data).toEqual({ success: true, limit: 5, remaining, reset: data.reset });
-          expect(data.reset % LASTING_MS).toBe(0);
+          expect(data.reset % LONGEST_V2_MS).toBe(0);
         }
         for (let i = 0; i < 2; i++) {
           expect(await limit('user')).toMatchObject({ success: false, limit: 5, remaining: 0 });
         }
       });
 
-      test('takes its cost if admitted, nothing if refused; what is free passes', async () => {
+      test('charges the cost if allowed and nothing if denied; cost 0 is always allowed', async () => {
         expect(await limit('cost', { cost: 3 })).toMatchObject({ success: true, remaining: 2 });
         expect(await limit('cost', { cost: 3 })).toMatchObject({ success: false, remaining: 0 });
         expect(await limit('cost', { cost: 0 })).toMatchObject({ success: true, remaining: 2 });
@@ -108,18 +108,18 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         expect(await limit('cost', { cost: 0 })).toMatchObject({ success: true, remaining: 0 });
       });
 
-      test('counts the same by the name and by the id of a namespace', async () => {
-        const used = [
+      test('uses one counter for the name and the id of a namespace', async () => {
+        const results = [
           await limit('named', { namespace: STORED.name }),
           await limit('named', { namespace: STORED.id }),
           await limit('named', { namespace: STORED.name }),
           await limit('named'),
         ];
-        expect(used.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 4]);
+        expect(results.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 4]);
       });
 
-      test('tells texts apart exactly, in namespaces and identifiers', async () => {
-        for (const text of ODD_TEXTS) {
+      test('distinguishes namespaces and identifiers exactly', async () => {
+        for (const text of SPECIAL_TEXTS) {
           expect(await limit(text, { namespace: text })).toMatchObject({ remaining: 4 });
           expect(await limit(text, { namespace: text })).toMatchObject({ remaining: 3 });
         }
@@ -131,7 +131,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         return limits.map(({ passed, remaining }) => [passed, remaining]);
       };
 
-      test('consumes all when all pass, and shows each in its order', async () => {
+      test('charges all checks if all pass, and returns each in order', async () => {
         const checks = [
           checkOf('all', { cost: 2 }),
           checkOf('all', { namespace: 'other', limit: 9 }),
@@ -145,26 +145,27 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
           { ...identityFields(checks[1]), limit: 9, remaining: 8, reset, passed: true },
           { ...identityFields(checks[2]), limit: 5, remaining: 5, reset, passed: true },
         ]);
-        expect(await left('all')).toBe(3);
-        expect(await left('all', { namespace: 'other', limit: 9 })).toBe(8);
+        expect(await remainingOf('all')).toBe(3);
+        expect(await remainingOf('all', { namespace: 'other', limit: 9 })).toBe(8);
       });
 
-      test('consumes none when one fails, and shows the state as it stays', async () => {
+      test('charges no check if one fails, and returns the unchanged state', async () => {
         await limit('full', { cost: 5 });
         await limit('one', { cost: 2 });
         const checks = [checkOf('one'), checkOf('full'), checkOf('new')];
-        const refused = await multiLimit(checks);
-        expect(refused.passed).toBe(false);
-        expect(refused.limits.map(({ identifier }) => identifier)).toEqual(['one', 'full', 'new']);
-        expect(summary(refused)).toEqual([
+        const denied = await multiLimit(checks);
+        expect(denied.passed).toBe(false);
+        expect(denied.limits.map(({ identifier }) => identifier)).toEqual(['one', 'full', 'new']);
+        expect(summary(denied)).toEqual([
           [true, 3],
           [false, 0],
           [true, 5],
         ]);
-        expect([await left('one'), await left('full'), await left('new')]).toEqual([3, 0, 5]);
+        const remaining = [await remainingOf('one'), await remainingOf('full')];
+        expect([...remaining, await remainingOf('new')]).toEqual([3, 0, 5]);
       });
 
-      test('judges checks of the same counter on what those before them leave', async () => {
+      test('decides checks of the same counter in sequence', async () => {
         const checks = [
           checkOf('same', { namespace: STORED.name, cost: 2 }),
           checkOf('same', { namespace: STORED.id, cost: 3 }),
@@ -176,22 +177,22 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         ]);
         expect(passed.limits.map(({ namespace }) => namespace)).toEqual([STORED.name, STORED.id]);
         const tooMuch = [checkOf('twice', { cost: 3 }), checkOf('twice', { cost: 3 })];
-        const refused = await multiLimit(tooMuch);
-        expect(refused.passed).toBe(false);
-        expect(summary(refused)).toEqual([
+        const denied = await multiLimit(tooMuch);
+        expect(denied.passed).toBe(false);
+        expect(summary(denied)).toEqual([
           [true, 5],
           [false, 0],
         ]);
-        expect(await left('twice')).toBe(5);
+        expect(await remainingOf('twice')).toBe(5);
       });
 
-      test('takes 1 to 100 checks', async () => {
+      test('accepts 1 to 100 checks', async () => {
         const checks = Array.from({ length: MULTI_LIMIT_MAX }, (_, i) => {
           return checkOf(`many_${i % 99}`, { cost: (i % 3) + 1 });
         });
         const { passed, limits } = await multiLimit(checks);
         expect(passed).toBe(true);
-        // The last is the first again, which cost 1: and so does it.
+        // The last check has the same identifier as the first, and both cost 1.
         expect(limits.map(({ identifier, remaining }) => ({ identifier, remaining }))).toEqual(
           checks.map(({ identifier, cost }, i) => {
             return { identifier, remaining: i === MULTI_LIMIT_MAX - 1 ? 3 : 5 - cost! };
@@ -203,10 +204,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
           expect(error.errors).toMatchObject([{ location: 'body' }]);
           expect(error.detail).toContain(`an array of 1 to ${MULTI_LIMIT_MAX} checks`);
         }
-        expect(await left('many_0')).toBe(3);
+        expect(await remainingOf('many_0')).toBe(3);
       });
 
-      test('takes 100 checks of the longest texts there are', async () => {
+      test('accepts 100 checks with the longest texts', async () => {
         const namespace = '\u0000'.repeat(512);
         const checks = Array.from({ length: MULTI_LIMIT_MAX }, (_, i) => {
           return checkOf(String.fromCodePoint(0x20000 + i) + '\u0001'.repeat(511), { namespace });
@@ -216,9 +217,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         expect(limits.map(identityFields)).toEqual(checks.map(identityFields));
       });
 
-      test('shows namespaces and identifiers exactly as they were asked', async () => {
-        const checks = ODD_TEXTS.flatMap((namespace) => {
-          return ODD_TEXTS.map((identifier) => checkOf(identifier, { namespace }));
+      test('returns namespaces and identifiers unchanged', async () => {
+        const checks = SPECIAL_TEXTS.flatMap((namespace) => {
+          return SPECIAL_TEXTS.map((identifier) => checkOf(identifier, { namespace }));
         });
         const { limits } = await multiLimit(checks);
         expect(limits.map(identityFields)).toEqual(checks.map(identityFields));
@@ -226,12 +227,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
 
     describe('overrides', () => {
-      const said = { limit: 3, duration: 60_000 };
+      const limits = { limit: 3, duration: 60_000 };
       const setOverride = async (changes: { namespace: string; identifier: string }, limit = 3) => {
-        return (await client().setOverride({ ...said, limit, ...changes })).data.overrideId;
+        return (await client().setOverride({ ...limits, limit, ...changes })).data.overrideId;
       };
 
-      test('hold, by name of the identifier and by pattern, and are named in answers', async () => {
+      test('apply by identifier and by pattern, and responses contain their ids', async () => {
         const exact = await setOverride({ namespace: 'tiers', identifier: 'user_1' }, 7);
         const pattern = await setOverride({ namespace: 'tiers', identifier: 'user_*' });
         expect(new Set([exact, pattern]).size).toBe(2);
@@ -242,68 +243,68 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         const ofPattern = { limit: 3, remaining: 2, overrideId: pattern };
         expect(await limit('user_\u00e9 2', { namespace })).toMatchObject(ofPattern);
         expect((await limit('other', { namespace })).overrideId).toBeUndefined();
-        const { limits } = await multiLimit([
+        const { limits: results } = await multiLimit([
           checkOf('user_1', { namespace }),
           checkOf('user_3', { namespace }),
           checkOf('other', { namespace }),
         ]);
-        expect(limits).toMatchObject([
+        expect(results).toMatchObject([
           { limit: 7, remaining: 5, overrideId: exact },
           { limit: 3, remaining: 2, overrideId: pattern },
           { limit: 5, remaining: 3 },
         ]);
-        expect(limits[2].overrideId).toBeUndefined();
+        expect(results[2].overrideId).toBeUndefined();
       });
 
-      test('hold in all namespaces that a pattern matches, those that come later too', async () => {
-        const of = { namespace: 'tenant_*', identifier: 'burst' };
-        const overrideId = await setOverride(of);
+      test('apply in all namespaces that match a pattern, including later ones', async () => {
+        const texts = { namespace: 'tenant_*', identifier: 'burst' };
+        const overrideId = await setOverride(texts);
         expect(await limit('burst', { namespace: 'tenant_1' })).toMatchObject({
           ...{ limit: 3, remaining: 2, overrideId },
         });
-        expect((await client().getOverride(of)).data).toMatchObject({ overrideId });
+        expect((await client().getOverride(texts)).data).toMatchObject({ overrideId });
       });
 
-      test('of limit 0 refuse, which is no error', async () => {
+      test('with limit 0 deny, which is no error', async () => {
         const overrideId = await setOverride({ namespace: 'blocked', identifier: 'spammer' }, 0);
         const blocked = { limit: 0, remaining: 0, overrideId };
         const check = checkOf('spammer', { namespace: 'blocked' });
         const { data } = await client().limit(check);
         expect(data).toMatchObject({ ...blocked, success: false });
-        const { passed, limits } = await multiLimit([checkOf('beside'), check]);
+        const { passed, limits: results } = await multiLimit([checkOf('other'), check]);
         expect(passed).toBe(false);
-        expect(limits[1]).toMatchObject({ ...blocked, passed: false });
-        expect(await left('beside')).toBe(5);
+        expect(results[1]).toMatchObject({ ...blocked, passed: false });
+        expect(await remainingOf('other')).toBe(5);
       });
 
-      test('are read and set again under one id; deleted they hold no more', async () => {
-        const of = { namespace: 'sdk', identifier: 'user_*' };
-        const { namespace, identifier } = of;
-        const overrideId = await setOverride(of);
-        const got = await client().getOverride(of);
-        expect(got.data).toEqual({ overrideId, identifier, ...said });
-        expect(await setOverride(of, 4)).toBe(overrideId);
-        expect((await client().getOverride(of)).data).toMatchObject({ overrideId, limit: 4 });
+      test('keep their id when set again, and do not apply after deletion', async () => {
+        const texts = { namespace: 'sdk', identifier: 'user_*' };
+        const { namespace, identifier } = texts;
+        const overrideId = await setOverride(texts);
+        const got = await client().getOverride(texts);
+        expect(got.data).toEqual({ overrideId, identifier, ...limits });
+        expect(await setOverride(texts, 4)).toBe(overrideId);
+        expect((await client().getOverride(texts)).data).toMatchObject({ overrideId, limit: 4 });
         expect(await limit('user_1', { namespace })).toMatchObject({ limit: 4, overrideId });
-        expect((await client().deleteOverride(of)).data).toEqual({});
+        expect((await client().deleteOverride(texts)).data).toEqual({});
         for (let i = 0; i < 5; i++) {
-          const { limit: asked, overrideId: none } = await limit(`user_${i}`, { namespace });
-          expect([asked, none]).toEqual([5, undefined]);
+          const data = await limit(`user_${i}`, { namespace });
+          expect([data.limit, data.overrideId]).toEqual([5, undefined]);
         }
         for (const operation of ['getOverride', 'deleteOverride'] as const) {
-          const { error } = await rejectionOf(NotFoundErrorResponse, client()[operation](of));
+          const { error } = await rejectionOf(NotFoundErrorResponse, client()[operation](texts));
           expect(error.detail).toContain('"user_*"');
         }
-        expect(await setOverride(of)).not.toBe(overrideId);
+        expect(await setOverride(texts)).not.toBe(overrideId);
       });
 
-      test('are listed in pages, the last of which says so', async () => {
+      test('are listed in pages, and the last page has no next one', async () => {
         const namespace = 'listed';
         const identifiers = ['user_1', 'a*', '*', 'quoted " \\', '\u00e9 \n'];
         const overrides = [];
         for (const identifier of identifiers) {
           const overrideId = await setOverride({ namespace, identifier });
-          overrides.push({ overrideId, identifier, ...said });
+          overrides.push({ overrideId, identifier, ...limits });
         }
         const pagesOf = async () => {
           const pages = [];
@@ -327,7 +328,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         const again = await client().listOverrides(from);
         expect(again.result.data).toEqual(second.data);
         expect((await again.next())?.result.data).toEqual(third.data);
-        // A last page that is full is the last one all the same.
+        // A full last page has no next one either.
         await client().deleteOverride({ namespace, identifier: '*' });
         expect((await pagesOf()).map(({ data, pagination }) => [data.length, pagination])).toEqual([
           [2, { hasMore: true, cursor }],
@@ -340,10 +341,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('each answer has a request id of its own', async () => {
+    test('each response has its own request id', async () => {
       const of = { namespace: 'ids', identifier: 'user' };
       const unkey = client();
-      const answers = [
+      const responses = [
         await unkey.setOverride({ ...of, limit: 1, duration: 1_000 }),
         await unkey.getOverride(of),
         (await unkey.listOverrides({ namespace: 'ids' })).result,
@@ -353,9 +354,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         await rejectionOf(NotFoundErrorResponse, unkey.getOverride(of)),
         ...(await Promise.all(Array.from({ length: 50 }, () => unkey.limit(checkOf('ids'))))),
       ];
-      const ids = answers.map(({ meta }) => meta.requestId);
+      const ids = responses.map(({ meta }) => meta.requestId);
       for (const id of ids) expect(id).toMatch(/^req_/);
-      expect(new Set(ids).size).toBe(answers.length);
+      expect(new Set(ids).size).toBe(responses.length);
     });
 
     test('a server URL may end with a slash', async () => {
@@ -365,7 +366,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
 
     describe('errors', () => {
-      /** What all errors have, whatever their class. */
+      /** Checks the fields that all errors have. */
       const expectError = async (
         { error, meta, headers }: UnauthorizedErrorResponse | BadRequestErrorResponse,
         status: number,
@@ -379,27 +380,30 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       test.each([
         { what: 'no', field: 'limit', changes: { limit: 0 } },
         { what: 'too short a', field: 'duration', changes: { duration: 999 } },
-        { what: 'too long a', field: 'duration', changes: { duration: LASTING_MS + 1 } },
+        { what: 'too long a', field: 'duration', changes: { duration: LONGEST_V2_MS + 1 } },
         { what: 'a negative', field: 'cost', changes: { cost: -1 } },
         { what: 'an empty', field: 'identifier', changes: { identifier: '' } },
         { what: 'too long an', field: 'identifier', changes: { identifier: 'i'.repeat(513) } },
         { what: 'an empty', field: 'namespace', changes: { namespace: '' } },
-      ])('a check with $what $field is a bad request there', async ({ field, changes }) => {
-        const wrong = checkOf('bad', changes);
-        const one = await rejectionOf(BadRequestErrorResponse, client().limit(wrong));
-        await expectError(one, 400, 'Bad Request');
-        const message = expect.stringContaining(`"${field}" must be `);
-        expect(one.error.errors).toEqual([
-          { location: `body.${field}`, message, fix: expect.stringMatching(/^give /) },
-        ]);
-        expect(one.error.detail).toEqual(message);
-        const many = client().multiLimit([checkOf('bad'), wrong]);
-        const second = await rejectionOf(BadRequestErrorResponse, many);
-        expect(second.error.errors).toMatchObject([{ location: `body[1].${field}`, message }]);
-        expect(await left('bad')).toBe(5);
-      });
+      ])(
+        'a check with $what $field is a bad request that names the field',
+        async ({ field, changes }) => {
+          const wrong = checkOf('bad', changes);
+          const one = await rejectionOf(BadRequestErrorResponse, client().limit(wrong));
+          await expectError(one, 400, 'Bad Request');
+          const message = expect.stringContaining(`"${field}" must be `);
+          expect(one.error.errors).toEqual([
+            { location: `body.${field}`, message, fix: expect.stringMatching(/^give /) },
+          ]);
+          expect(one.error.detail).toEqual(message);
+          const many = client().multiLimit([checkOf('bad'), wrong]);
+          const second = await rejectionOf(BadRequestErrorResponse, many);
+          expect(second.error.errors).toMatchObject([{ location: `body[1].${field}`, message }]);
+          expect(await remainingOf('bad')).toBe(5);
+        },
+      );
 
-      test('an override that cannot be is a bad request at its field', async () => {
+      test('an invalid override is a bad request that names the field', async () => {
         const override = { namespace: 'bad', identifier: 'user', limit: 1, duration: 1_000 };
         for (const [changes, location] of [
           [{ limit: -1 }, 'body.limit'],
@@ -429,17 +433,17 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         expect(missing.error.errors).toMatchObject([{ location: 'header.authorization' }]);
       });
 
-      test('a key without the permission is forbidden, and told what it lacks', async () => {
+      test('a key without the permission is forbidden, and the error names the permission', async () => {
         const reader = client(keys.reader);
-        const of = { namespace: STORED.id, identifier: 'user' };
-        expect((await reader.listOverrides(of)).result.data).toEqual([]);
-        for (const [action, ask] of [
-          ['limit', () => reader.limit(checkOf('forbidden', of))],
-          ['limit', () => reader.multiLimit([checkOf('forbidden', of)])],
-          ['set_override', () => reader.setOverride({ ...of, limit: 1, duration: 1_000 })],
-          ['delete_override', () => reader.deleteOverride(of)],
+        const texts = { namespace: STORED.id, identifier: 'user' };
+        expect((await reader.listOverrides(texts)).result.data).toEqual([]);
+        for (const [action, send] of [
+          ['limit', () => reader.limit(checkOf('forbidden', texts))],
+          ['limit', () => reader.multiLimit([checkOf('forbidden', texts)])],
+          ['set_override', () => reader.setOverride({ ...texts, limit: 1, duration: 1_000 })],
+          ['delete_override', () => reader.deleteOverride(texts)],
         ] as const) {
-          const forbidden = await rejectionOf(ForbiddenErrorResponse, ask());
+          const forbidden = await rejectionOf(ForbiddenErrorResponse, send());
           await expectError(forbidden, 403, 'Forbidden');
           for (const where of ['*', STORED.id]) {
             expect(forbidden.error.detail).toContain(`"ratelimit.${where}.${action}"`);
@@ -447,57 +451,57 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         }
       });
 
-      test('checks of which one is forbidden consume nothing', async () => {
+      test('a multiLimit with a forbidden check charges nothing', async () => {
         const checks = [checkOf('part', { namespace: STORED.id }), checkOf('part')];
         const unkey = client(keys.ofStored);
         const { error } = await rejectionOf(ForbiddenErrorResponse, unkey.multiLimit(checks));
         expect(error.detail).toContain('"ratelimit.*.limit"');
         const { data } = await unkey.multiLimit(checks.slice(0, 1));
         expect(data.limits).toMatchObject([{ namespace: STORED.id, passed: true, remaining: 4 }]);
-        expect(await left('part')).toBe(5);
+        expect(await remainingOf('part')).toBe(5);
       });
 
-      test('what is asked for by name and is not there is not found', async () => {
+      test('an unknown namespace or override is not found', async () => {
         const namespace = 'rlns_unknown';
-        const of = { namespace: STORED.name, identifier: 'nobody' };
+        const texts = { namespace: STORED.name, identifier: 'unknown' };
         const unkey = client();
-        for (const [named, ask] of [
-          ['nobody', () => unkey.getOverride(of)],
-          ['nobody', () => unkey.deleteOverride(of)],
+        for (const [name, send] of [
+          ['unknown', () => unkey.getOverride(texts)],
+          ['unknown', () => unkey.deleteOverride(texts)],
           [namespace, () => unkey.limit(checkOf('lost', { namespace }))],
           [namespace, () => unkey.multiLimit([checkOf('lost'), checkOf('lost', { namespace })])],
-          [namespace, () => unkey.setOverride({ ...of, namespace, limit: 1, duration: 1_000 })],
-          [namespace, () => unkey.getOverride({ ...of, namespace })],
+          [namespace, () => unkey.setOverride({ ...texts, namespace, limit: 1, duration: 1_000 })],
+          [namespace, () => unkey.getOverride({ ...texts, namespace })],
           [namespace, () => unkey.listOverrides({ namespace })],
           ['no such name', () => unkey.listOverrides({ namespace: 'no such name' })],
         ] as const) {
-          const missing = await rejectionOf(NotFoundErrorResponse, ask());
+          const missing = await rejectionOf(NotFoundErrorResponse, send());
           await expectError(missing, 404, 'Not Found');
-          expect(missing.error.detail).toContain(`"${named}"`);
+          expect(missing.error.detail).toContain(`"${name}"`);
         }
-        expect(await left('lost')).toBe(5);
+        expect(await remainingOf('lost')).toBe(5);
       });
     });
   });
 
   describe('@unkey/ratelimit 2.1.4', () => {
     const timedOut: string[] = [];
-    const refusal = { success: false, limit: -1, remaining: 0, reset: 0 };
+    const fallback = { success: false, limit: -1, remaining: 0, reset: 0 };
     const limiter = (changes: Partial<ConstructorParameters<typeof Ratelimit>[0]> = {}) => {
       return new Ratelimit({
         ...{ rootKey: ROOT_KEY, baseUrl: server.url, namespace: 'client', limit: 3 },
-        duration: `${LASTING_MS / 86_400_000}d`,
+        duration: `${LONGEST_V2_MS / 86_400_000}d`,
         timeout: {
           ms: '5s',
           fallback: (identifier) => {
             timedOut.push(identifier);
-            return refusal;
+            return fallback;
           },
         },
         ...changes,
       });
     };
-    /** How many checks the server has decided; of a new namespace it would count later. */
+    /** Checks decided so far in a stored namespace. A new namespace would be counted later. */
     const decidedInStored = async () => {
       const [allowed, denied] = await Promise.all(
         ['allowed', 'denied'].map((outcome) => {
@@ -511,39 +515,39 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(timedOut).toEqual([]);
     });
 
-    test('admits until all is used, and then refuses', async () => {
+    test('is allowed up to the limit, and then denied', async () => {
       const ratelimit = limiter();
       for (let remaining = 2; remaining >= 0; remaining--) {
-        const answer = await ratelimit.limit('user');
-        expect(answer).toMatchObject({ success: true, limit: 3, remaining });
-        expect(answer.reset % LASTING_MS).toBe(0);
+        const decision = await ratelimit.limit('user');
+        expect(decision).toMatchObject({ success: true, limit: 3, remaining });
+        expect(decision.reset % LONGEST_V2_MS).toBe(0);
       }
-      const refused = { success: false, limit: 3, remaining: 0 };
-      expect(await ratelimit.limit('user')).toMatchObject(refused);
+      const denied = { success: false, limit: 3, remaining: 0 };
+      expect(await ratelimit.limit('user')).toMatchObject(denied);
     });
 
-    test('takes what a check costs', async () => {
-      const admitted = (remaining: number) => ({ success: true, limit: 3, remaining });
+    test('supports a cost', async () => {
+      const allowed = (remaining: number) => ({ success: true, limit: 3, remaining });
       const ratelimit = limiter();
-      expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject(admitted(1));
+      expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject(allowed(1));
       expect(await ratelimit.limit('cost', { cost: 2 })).toMatchObject({ success: false });
-      // Others, which have no denial in mind.
-      expect(await limiter().limit('cost', { cost: 0 })).toMatchObject(admitted(1));
-      expect(await limiter().limit('cost', { cost: 1 })).toMatchObject(admitted(0));
+      // New clients, which remember no denial.
+      expect(await limiter().limit('cost', { cost: 0 })).toMatchObject(allowed(1));
+      expect(await limiter().limit('cost', { cost: 1 })).toMatchObject(allowed(0));
     });
 
-    test('takes another limit and window for one call', async () => {
+    test('supports another limit and window in one call', async () => {
       const ratelimit = limiter();
       await ratelimit.limit('own', { cost: 3 });
-      const more = { limit: { limit: 5, duration: LASTING_MS } };
+      const more = { limit: { limit: 5, duration: LONGEST_V2_MS } };
       expect(await ratelimit.limit('own', more)).toMatchObject({ limit: 5, remaining: 1 });
-      // The counters of two windows have nothing to do with each other.
+      // Windows of different lengths have separate counters.
       const shorter = { limit: { limit: 4, duration: '29 d' as const } };
       expect(await ratelimit.limit('own', shorter)).toMatchObject({ limit: 4, remaining: 3 });
       expect(await ratelimit.limit('own')).toMatchObject({ success: false, limit: 3 });
     });
 
-    test('remembers a denial, and asks no more', async () => {
+    test('remembers a denial, and sends no further check', async () => {
       const ratelimit = limiter({ namespace: STORED.name });
       await ratelimit.limit('naughty', { cost: 3 });
       const denial = await ratelimit.limit('naughty');
@@ -555,32 +559,32 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await decidedInStored()).toBe(before + 1);
     });
 
-    test('is told a reset after which an identifier that was denied is admitted', async () => {
+    test('gets a reset after which a denied identifier is allowed', async () => {
       const ratelimit = limiter({ namespace: STORED.name, limit: 10, duration: '1s' });
       expect(await ratelimit.limit('short', { cost: 10 })).toMatchObject({ success: true });
-      // All of it again: that is too much in the window after as well, should it have begun.
+      // The whole limit again, which is too much in the next window as well.
       const denial = await ratelimit.limit('short', { cost: 10 });
       expect(denial).toMatchObject({ success: false, remaining: 0 });
       await waitUntil('the denial is over', () => Date.now() > denial.reset + 20);
       const before = await decidedInStored();
-      // What was used in the window before weighs less by then, if only by one.
-      const admitted = await ratelimit.limit('short');
-      expect(admitted.success).toBe(true);
-      expect(admitted.reset).toBeGreaterThan(denial.reset);
+      // The usage of the previous window has a smaller weight by then.
+      const decision = await ratelimit.limit('short');
+      expect(decision.success).toBe(true);
+      expect(decision.reset).toBeGreaterThan(denial.reset);
       expect(await decidedInStored()).toBe(before + 1);
     });
 
-    test('hands errors to onError with their reason, and throws them without', async () => {
-      const heard: [string, string][] = [];
+    test('passes errors with their reason to onError, and throws them without it', async () => {
+      const errors: [string, string][] = [];
       const onError = (error: Error, identifier: string) => {
-        heard.push([identifier, error.message]);
-        return { ...refusal, limit: 99 };
+        errors.push([identifier, error.message]);
+        return { ...fallback, limit: 99 };
       };
       const wrong = { rootKey: 'wrong' };
-      const answer = await limiter({ ...wrong, onError }).limit('user');
-      expect(answer).toMatchObject({ success: false, limit: 99 });
+      const decision = await limiter({ ...wrong, onError }).limit('user');
+      expect(decision).toMatchObject({ success: false, limit: 99 });
       await limiter({ duration: 5, onError }).limit('user');
-      expect(heard).toEqual([
+      expect(errors).toEqual([
         ['user', expect.stringContaining('the API key is not known here')],
         [
           'user',
@@ -592,114 +596,117 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       await expect(limiter(wrong).limit('user')).rejects.toThrow('the API key is not known here');
     });
 
-    test('Overrides: sets, gets, lists and deletes', async () => {
+    test('Overrides sets, gets, lists and deletes', async () => {
       const overrides = new Overrides({ rootKey: ROOT_KEY, baseUrl: server.url });
       const namespace = 'client-overrides';
-      const of = { namespace, identifier: 'vip_*' };
-      const said = { limit: 8, duration: LASTING_MS };
-      const set = await overrides.setOverride({ ...of, ...said });
+      const texts = { namespace, identifier: 'vip_*' };
+      const limits = { limit: 8, duration: LONGEST_V2_MS };
+      const set = await overrides.setOverride({ ...texts, ...limits });
       const { overrideId } = set.data;
-      const answer = { success: true, limit: 8, remaining: 7, overrideId };
-      expect(await limiter({ namespace }).limit('vip_1')).toMatchObject(answer);
-      const override = { overrideId, identifier: of.identifier, ...said };
-      expect((await overrides.getOverride(of)).data).toEqual(override);
+      const decision = { success: true, limit: 8, remaining: 7, overrideId };
+      expect(await limiter({ namespace }).limit('vip_1')).toMatchObject(decision);
+      const override = { overrideId, identifier: texts.identifier, ...limits };
+      expect((await overrides.getOverride(texts)).data).toEqual(override);
       const listed = await overrides.listOverrides({ namespace });
       expect(listed).toMatchObject({ data: [override], pagination: { hasMore: false } });
-      expect((await overrides.deleteOverride(of)).data).toEqual({});
+      expect((await overrides.deleteOverride(texts)).data).toEqual({});
       expect((await overrides.listOverrides({ namespace })).data).toEqual([]);
-      await expect(overrides.getOverride(of)).rejects.toThrow('there is no override');
+      await expect(overrides.getOverride(texts)).rejects.toThrow('there is no override');
       const without = await limiter({ namespace }).limit('vip_1');
       expect([without.limit, without.overrideId]).toEqual([3, undefined]);
     });
   });
 
-  describe('as HTTP,', () => {
+  describe('over plain HTTP,', () => {
     const path = '/v2/ratelimit.limit';
     const send = async (parts: RequestParts) => {
       const { status, headers, body } = await sendRequest(server.port, { path, ...parts });
-      return { status, headers, answer: JSON.parse(body) as Record<string, unknown> };
+      return { status, headers, json: JSON.parse(body) as Record<string, unknown> };
     };
     const meta = { requestId: expect.stringMatching(/^req_/) };
 
-    test('answers hold meta and data, and nothing else', async () => {
-      const override = { namespace: 'http', identifier: 'user', limit: 5, duration: LASTING_MS };
+    test('responses contain meta and data, and nothing else', async () => {
+      const override = { namespace: 'http', identifier: 'user', limit: 5, duration: LONGEST_V2_MS };
       const { namespace, identifier } = override;
-      const of = { namespace, identifier };
+      const texts = { namespace, identifier };
       const overrideId = expect.stringMatching(/^rlor_/);
       const reset = expect.any(Number);
       const decision = { limit: 5, remaining: 4, reset, overrideId };
-      const listed = [{ overrideId, identifier, limit: 5, duration: LASTING_MS }];
-      const many = [{ ...of, ...decision, remaining: 3, passed: true }];
-      for (const [operation, body, answer] of [
+      const listed = [{ overrideId, identifier, limit: 5, duration: LONGEST_V2_MS }];
+      const many = [{ ...texts, ...decision, remaining: 3, passed: true }];
+      for (const [operation, body, expected] of [
         ['setOverride', override, { data: { overrideId } }],
-        ['getOverride', of, { data: listed[0] }],
+        ['getOverride', texts, { data: listed[0] }],
         ['listOverrides', { namespace }, { data: listed, pagination: { hasMore: false } }],
         ['limit', override, { data: { ...decision, success: true } }],
         ['multiLimit', [override], { data: { passed: true, limits: many } }],
-        ['deleteOverride', of, { data: {} }],
+        ['deleteOverride', texts, { data: {} }],
       ] as const) {
         const parts = { path: `/v2/ratelimit.${operation}`, body: JSON.stringify(body) };
-        const { status, headers, answer: answered } = await send(parts);
-        expect([operation, status, answered]).toEqual([operation, 200, { meta, ...answer }]);
+        const { status, headers, json } = await send(parts);
+        expect([operation, status, json]).toEqual([operation, 200, { meta, ...expected }]);
         expect(headers['content-type']).toBe('application/json');
       }
     });
 
-    test('a key of the body that is not known is named, and refused', async () => {
-      const stranger = { colour: 'red' };
-      const check = checkOf('strange');
+    test('an unknown field of a body is rejected, and the error names it', async () => {
+      const unknown = { colour: 'red' };
+      const check = checkOf('unknown');
       for (const [operation, body, location] of [
-        ['limit', { ...check, ...stranger }, 'body.colour'],
-        ['multiLimit', [check, { ...check, ...stranger }], 'body[1].colour'],
-        ['setOverride', { ...check, ...stranger }, 'body.colour'],
-        ['getOverride', { ...identityFields(check), ...stranger }, 'body.colour'],
-        ['listOverrides', { namespace: 'api', ...stranger }, 'body.colour'],
-        ['deleteOverride', { ...identityFields(check), ...stranger }, 'body.colour'],
+        ['limit', { ...check, ...unknown }, 'body.colour'],
+        ['multiLimit', [check, { ...check, ...unknown }], 'body[1].colour'],
+        ['setOverride', { ...check, ...unknown }, 'body.colour'],
+        ['getOverride', { ...identityFields(check), ...unknown }, 'body.colour'],
+        ['listOverrides', { namespace: 'api', ...unknown }, 'body.colour'],
+        ['deleteOverride', { ...identityFields(check), ...unknown }, 'body.colour'],
       ] as const) {
         const parts = { path: `/v2/ratelimit.${operation}`, body: JSON.stringify(body) };
-        const { status, answer } = await send(parts);
+        const { status, json } = await send(parts);
         expect([operation, status]).toEqual([operation, 400]);
         const message = expect.stringContaining('"colour"');
-        const place = { location, message };
-        expect(answer).toMatchObject({ meta, error: { detail: message, errors: [place] } });
+        const fault = { location, message };
+        expect(json).toMatchObject({ meta, error: { detail: message, errors: [fault] } });
       }
-      // Names that every object has are no fields either.
+      // Property names of every JavaScript object are unknown fields as well.
       for (const name of ['__proto__', 'constructor']) {
         const body = JSON.stringify(check).replace('{', `{"${name}":1,`);
-        const { status, answer } = await send({ body });
+        const { status, json } = await send({ body });
         expect([name, status]).toEqual([name, 400]);
-        expect(answer).toMatchObject({ error: { errors: [{ location: `body.${name}` }] } });
+        expect(json).toMatchObject({ error: { errors: [{ location: `body.${name}` }] } });
       }
     });
 
-    const fine = JSON.stringify(checkOf('http'));
-    const withKey = (Authorization: string) => ({ headers: { Authorization }, body: fine });
-    const asText = { headers: { 'Content-Type': 'text/plain' }, body: fine };
+    const valid = JSON.stringify(checkOf('http'));
+    const withKey = (Authorization: string) => ({ headers: { Authorization }, body: valid });
+    const asText = { headers: { 'Content-Type': 'text/plain' }, body: valid };
     test.each<[string, number, string, RequestParts]>([
       ['no JSON', 400, 'Bad Request', { body: '{' }],
       ['no object', 400, 'Bad Request', { body: '[]' }],
       ['no key', 400, 'Bad Request', withKey('')],
       ['a key without its scheme', 400, 'Bad Request', withKey(ROOT_KEY)],
       ['an unknown key', 401, 'Unauthorized', withKey('Bearer wrong')],
-      ['an unknown path', 404, 'Not Found', { path: '/v2/ratelimit.nothing', body: fine }],
+      ['an unknown path', 404, 'Not Found', { path: '/v2/ratelimit.nothing', body: valid }],
       ['another method', 405, 'Method Not Allowed', { method: 'GET' }],
       ['a large body', 413, 'Payload Too Large', { body: ' '.repeat(BODY_MAX_BYTES + 1) }],
       ['another type', 415, 'Unsupported Media Type', asText],
-    ])('%s: %i, in JSON, its request id in a header too', async (_, status, title, parts) => {
-      const { headers, answer, ...rest } = await send(parts);
-      expect(rest.status).toBe(status);
-      expect(headers['content-type']).toBe('application/json');
-      const error = { status, title, detail: expect.any(String), type: expect.any(String) };
-      const errors = [{ location: expect.any(String), message: expect.any(String) }];
-      const { error: answered } = answer;
-      expect(answer).toEqual({ meta: { requestId: headers['x-request-id'] }, error: answered });
-      expect(headers['x-request-id']).toMatch(/^req_/);
-      expect(answered).toMatchObject(status === 400 ? { ...error, errors } : error);
-    });
+    ])(
+      '%s gets %i in JSON, with the request id in a header too',
+      async (_, status, title, parts) => {
+        const { headers, json, ...rest } = await send(parts);
+        expect(rest.status).toBe(status);
+        expect(headers['content-type']).toBe('application/json');
+        const error = { status, title, detail: expect.any(String), type: expect.any(String) };
+        const errors = [{ location: expect.any(String), message: expect.any(String) }];
+        const { error: received } = json;
+        expect(json).toEqual({ meta: { requestId: headers['x-request-id'] }, error: received });
+        expect(headers['x-request-id']).toMatch(/^req_/);
+        expect(received).toMatchObject(status === 400 ? { ...error, errors } : error);
+      },
+    );
   });
 });
 
-/** What an item of a multiLimit says of what it asks. */
+/** The fields of a check that an item of a multiLimit response repeats. */
 function identityFields({ namespace, identifier }: { namespace: string; identifier: string }) {
   return { namespace, identifier };
 }

@@ -399,7 +399,9 @@ describe('while the server runs,', () => {
       expect((await setOverride(server, 'existing')).status).toBe(200);
       remove(directory);
       await expectNoChange(server);
-      expect(server.stderr()).toContain('the store cannot be written to');
+      await waitUntil('the log reports the failure', () => {
+        return server.stderr().includes('the store cannot be written to');
+      });
       server.child.kill('SIGKILL');
       await server.exited;
     }

@@ -1,4 +1,4 @@
-/** A real Envoy on the configuration that weir prints for it. */
+/** A real Envoy with the configuration that weir prints for it. */
 
 import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from 'node:http2';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicies } from '../../src/policies/policy.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { type Application, type Gateway, startApplication } from '../support/gateway-process.ts';
-import { LONGEST_WINDOW_MS } from '../support/http.ts';
+import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
 import { writeConfig } from '../support/policy-config.ts';
 import { realEnvoy } from '../support/real-gateways.ts';
 import {
@@ -24,38 +24,37 @@ describe.skipIf(isMissing)('Envoy', () => {
   defineGatewayTests({ ...envoy, isProxy: true, joinsHeaders: true });
 });
 
-const of = { gateway: 'envoy', limit: 2, duration: LONGEST_WINDOW_MS } as const;
+const COMMON = { gateway: 'envoy', limit: 2, duration: LONGEST_WINDOW_MS } as const;
 const POLICIES = {
-  addresses: of,
-  keys: { ...of, identify: ['header:x-api-key'] },
-  cookies: { ...of, identify: ['cookie:session'] },
+  addresses: COMMON,
+  keys: { ...COMMON, identify: ['header:x-api-key'] },
+  cookies: { ...COMMON, identify: ['cookie:session'] },
 };
 
-interface Answer {
-  status: number;
-  headers: Record<string, unknown>;
-  body: string;
-}
+type Response = Pick<ParsedResponse, 'status' | 'body'> & { headers: Record<string, unknown> };
 
-function askByHttp2(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<Answer> {
+function sendOverHttp2(
+  session: ClientHttp2Session,
+  headers: OutgoingHttpHeaders,
+): Promise<Response> {
   return new Promise((resolve, reject) => {
     const stream = session.request({ ':path': '/', ...headers });
-    let answer: Answer;
+    let response: Response;
     let body = '';
     stream.setEncoding('utf8');
     stream.on('response', ({ ':status': status = 0, ...rest }) => {
-      answer = { status, headers: rest, body: '' };
+      response = { status, headers: rest, body: '' };
     });
     stream.on('data', (text) => {
       body += text;
     });
     stream.on('error', reject);
-    stream.on('end', () => resolve({ ...answer, body }));
+    stream.on('end', () => resolve({ ...response, body }));
     stream.end();
   });
 }
 
-describe.skipIf(isMissing)('Envoy by HTTP/2 without TLS', () => {
+describe.skipIf(isMissing)('Envoy over HTTP/2 without TLS', () => {
   const directory = temporaryDirectory();
   let application: Application;
   let weir: ServerProcess;
@@ -89,46 +88,47 @@ describe.skipIf(isMissing)('Envoy by HTTP/2 without TLS', () => {
     return session;
   }
 
-  test('as many as the limit come to the application, others get a 429 and why', async () => {
+  test('allows as many requests as the limit, and the others get a 429 with its reason', async () => {
     const session = await connectTo('addresses');
-    const requests = Array.from({ length: 50 }, () => askByHttp2(session, {}));
-    const answers = await Promise.all(requests);
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
+    const requests = Array.from({ length: 50 }, () => sendOverHttp2(session, {}));
+    const responses = await Promise.all(requests);
+    expect(responses.filter(({ status }) => status === 200)).toHaveLength(2);
     expect(application.requests).toHaveLength(2);
-    const refused = answers.filter(({ status }) => status === 429);
-    expect(refused).toHaveLength(48);
-    expect(refused[0].headers).toMatchObject({
+    const denied = responses.filter(({ status }) => status === 429);
+    expect(denied).toHaveLength(48);
+    expect(denied[0].headers).toMatchObject({
       'ratelimit-policy': `"addresses";q=2;w=${LONGEST_WINDOW_MS / 1_000}`,
       'cache-control': 'no-store',
       'content-type': 'application/problem+json',
       'retry-after': expect.stringMatching(/^[1-9]/),
     });
-    expect(JSON.parse(refused[0].body)).toMatchObject({ status: 429 });
+    expect(JSON.parse(denied[0].body)).toMatchObject({ status: 429 });
   });
 
-  test('a connection has at most 100 requests under way', async () => {
+  test('a connection has at most 100 concurrent requests', async () => {
     const session = await connectTo('addresses');
-    await askByHttp2(session, {});
+    await sendOverHttp2(session, {});
     expect(session.remoteSettings.maxConcurrentStreams).toBe(100);
   });
 
-  test('a repeated header is no way around the limit', async () => {
+  test('a repeated header does not circumvent the limit', async () => {
     const session = await connectTo('keys');
     const before = application.requests.length;
     for (let i = 0; i < 6; i++) {
-      await askByHttp2(session, { 'x-api-key': i < 3 ? ['good', `${i}`] : [`${i}`, 'good'] });
+      await sendOverHttp2(session, { 'x-api-key': i < 3 ? ['good', `${i}`] : [`${i}`, 'good'] });
     }
-    const believed = application.requests.slice(before).filter(({ rawHeaders }) => {
+    const withGood = application.requests.slice(before).filter(({ rawHeaders }) => {
       return rawHeaders.includes('good');
     });
-    expect(believed.length).toBeLessThanOrEqual(2);
+    expect(withGood.length).toBeLessThanOrEqual(2);
   });
 
-  test('cookies that HTTP/2 has split are put together, and one of them says who asks', async () => {
+  test('cookies that HTTP/2 has split are joined, and one of them identifies the client', async () => {
     const session = await connectTo('cookies');
-    const ask = (who: string) => askByHttp2(session, { cookie: ['a=b', `session=${who}`, 'c=d'] });
+    const send = (name: string) =>
+      sendOverHttp2(session, { cookie: ['a=b', `session=${name}`, 'c=d'] });
     const statuses: number[] = [];
-    for (const who of ['one', 'one', 'one', 'two']) statuses.push((await ask(who)).status);
+    for (const name of ['one', 'one', 'one', 'two']) statuses.push((await send(name)).status);
     expect(statuses).toEqual([200, 200, 429, 200]);
     expect(application.requests.at(-1)?.headers.cookie).toBe('a=b; session=two; c=d');
   });

@@ -1,6 +1,6 @@
 /**
- * The two commands of the README in a clone of its own, and old versions of Node: what an operator
- * sees of a first start.
+ * The output of a first start: the two commands of the README in a fresh clone, and old versions of
+ * Node.
  */
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
@@ -26,13 +26,13 @@ interface CommandResult {
   stderr: string;
 }
 
-/** The environment of a shell of its own, in which `node` is this one. */
+/** The environment of a new shell in which `node` is the given one. */
 function environmentWith(node: string): NodeJS.ProcessEnv {
   const own = Object.entries(cleanEnvironment()).filter(([name]) => !name.startsWith('npm_'));
   return { ...Object.fromEntries(own), PATH: `${dirname(node)}:${process.env.PATH}` };
 }
 
-/** What npm says of the user's own configuration is not ours. */
+/** Removes npm's warnings about the configuration of the user who runs the tests. */
 function withoutUserConfig(stderr: string): string {
   return stderr.replace(/^npm warn Unknown (user|env) config .*\n/gim, '');
 }
@@ -43,7 +43,7 @@ function runCommand(node: string, cwd: string, command: string, args: string[]):
   return { code: status, stdout, stderr: withoutUserConfig(stderr) };
 }
 
-/** The processes below one, by their command lines. */
+/** The command lines of all descendants of a process. */
 function descendantsOf(pid: number): string[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
   return children.split(' ').flatMap((child) => {
@@ -53,7 +53,7 @@ function descendantsOf(pid: number): string[] {
   });
 }
 
-/** Those that have not ended: a test that fails leaves no server behind. */
+/** Servers to kill if a test fails. */
 const running = new Set<ChildProcess>();
 afterAll(() => {
   for (const { pid } of running) process.kill(-pid!, 'SIGKILL');
@@ -66,7 +66,7 @@ async function startByNpm(node: string, cwd: string) {
     cwd,
     env: environmentWith(node),
     stdio: ['ignore', 'pipe', 'pipe'],
-    // As a group of its own, npm and what it starts can be ended at once.
+    // In its own process group, so that npm and its children can be killed together.
     detached: true,
   });
   running.add(child);
@@ -109,13 +109,13 @@ describe.skipIf(!isRegistryReachable())('in a fresh clone on Node 22', () => {
   }, 10 * MINUTE);
   afterAll(() => removeDirectory(clone));
 
-  test('npm ci and npm start print no warning; npm start builds and serves', async () => {
+  test('npm ci and npm start print no warning, and npm start builds and serves', async () => {
     expect(installed).toMatchObject({ code: 0, stderr: '' });
     expect(installed.stdout).not.toMatch(/warn/i);
     expect(existsSync(join(clone, 'dist'))).toBe(false);
     const server = await startByNpm(node, clone);
     expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
-    // npm and the server, and no process between or beside them.
+    // npm and the server, without another process.
     if (process.platform === 'linux') {
       expect(descendantsOf(server.pid)).toEqual([
         expect.stringMatching(/^node src\/start\/npm\.mjs --port/),
@@ -130,7 +130,7 @@ describe.skipIf(!isRegistryReachable())('in a fresh clone on Node 22', () => {
     expect(code).toBe(0);
   });
 
-  test('npm start serves the sources as they are now', () => {
+  test('npm start serves the current sources', () => {
     const path = join(clone, 'src/commands/run.ts');
     const source = readFileSync(path, 'utf8');
     const help = () => runCommand(node, clone, 'npm', ['start', '--', 'help']).stdout;
@@ -154,7 +154,7 @@ describe.skipIf(!isRegistryReachable())('after npm ci --omit=dev', () => {
   }, 10 * MINUTE);
   afterAll(() => removeDirectory(clone));
 
-  test('npm start says in one sentence what to do where there is no build', () => {
+  test('npm start without a build prints one message with the command to run', () => {
     const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['start']);
     expect([code, stderr]).toEqual([
       5,
@@ -162,7 +162,7 @@ describe.skipIf(!isRegistryReachable())('after npm ci --omit=dev', () => {
     ]);
   });
 
-  test('npm start serves the build that is there, and SIGTERM to npm drains it', async () => {
+  test('npm start serves an existing build, and SIGTERM to npm drains the server', async () => {
     cpSync(dirname(CLI_PATH), join(clone, 'dist'), {
       recursive: true,
       filter: (path) => !path.includes('threads'),
@@ -175,13 +175,13 @@ describe.skipIf(!isRegistryReachable())('after npm ci --omit=dev', () => {
   });
 });
 
-describe.skipIf(!isRegistryReachable())('on a Node that is not supported', () => {
+describe.skipIf(!isRegistryReachable())('on an unsupported Node,', () => {
   const directory = temporaryDirectory();
   const clone = join(directory, 'clone');
   beforeAll(() => copyWorkingTree(clone));
   afterAll(() => removeDirectory(directory));
 
-  /** With the npm that came with it. */
+  /** With the version of npm that was released with it. */
   test.each([
     ['16', '8'],
     ['18', '10'],
@@ -189,25 +189,25 @@ describe.skipIf(!isRegistryReachable())('on a Node that is not supported', () =>
     ['22.10', '10'],
     ['23', '10'],
   ])(
-    '%s every command and npm start say which are, in one sentence',
+    '%s, every command and npm start print one message with the supported versions',
     (version, npm) => {
       const node = fetchNode(version);
       const full = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim().slice(1);
-      const sentence =
+      const message =
         `weir: this is Node ${full}, and weir needs Node 20.20.2, 22.22.2, 24.14.1 or 26.0.0, or a` +
         ' later release of one of these major versions; Node 22 is recommended\n';
-      const refused = { code: 5, stdout: '', stderr: sentence };
+      const failure = { code: 5, stdout: '', stderr: message };
       const commands = [[], ['--help'], ['help'], ['--port', '0'], ['keys', 'list'], ['nonsense']];
       for (const args of commands) {
         expect([args, runCommand(node, directory, node, [CLI_PATH, ...args])]).toEqual([
           args,
-          refused,
+          failure,
         ]);
       }
       expect(readdirSync(directory)).toEqual(['clone']);
       const start = ['-y', '-p', `node@${version}`, '-p', `npm@${npm}`, '--', 'npm', 'start'];
       const { code, stderr } = runCommand(process.execPath, clone, 'npx', start);
-      expect([code, stderr]).toEqual([5, expect.stringContaining(sentence)]);
+      expect([code, stderr]).toEqual([5, expect.stringContaining(message)]);
       expect(stderr).not.toMatch(/ at |Error/);
     },
     5 * MINUTE,

@@ -1,7 +1,7 @@
 /**
- * Floods through real gateways on the text that weir prints for them. They fail openly, so a flood
- * that a gateway takes for a failure of weir would pass the limit. `npm test` has a flood for each;
- * `npm run test:outside` has those of the table in the README.
+ * Floods through real gateways with the configuration that weir prints. They fail open, so a gateway
+ * that mistakes a flood for a failure of weir would exceed the limit. `npm test` runs one flood for
+ * each gateway; `npm run test:outside` runs those of the table in the README.
  */
 
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ const GATEWAYS: (RealGateway & { shapes: FloodShape[] })[] = [
   { ...envoy, shapes: IS_OUTSIDE_LONG ? [...BY_HTTP_2, ...BY_HTTP_1] : BY_HTTP_2 },
 ];
 
-/** Each flood has a policy, so a counter, of its own. */
+/** Each flood has its own policy, and therefore its own counter. */
 const policyName = (gateway: string, i: number) => `${gateway}-${i}`;
 const floodsOf = ({ shapes }: { shapes: FloodShape[] }) => {
   return shapes.flatMap((shape) => REQUESTS.map((requests) => ({ ...shape, requests })));
@@ -71,7 +71,7 @@ const policies = Object.fromEntries(
   }),
 );
 
-describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () => {
+describe.skipIf(!hasH2load)('with onError: allow, a flood does not exceed the limit', () => {
   const directory = temporaryDirectory();
   let application: Application;
   let weir: ServerProcess;
@@ -92,7 +92,7 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () =
   async function start(gateway: RealGateway, namespace: string): Promise<Gateway> {
     const [policy] = readPolicies({ [namespace]: policies[namespace] });
     const listenPort = await freePort();
-    // HAProxy takes the port beside its own as well.
+    // HAProxy also uses the next port.
     await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
     const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
@@ -100,7 +100,7 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () =
   }
 
   for (const gateway of GATEWAYS) {
-    describe.skipIf(gateway.isMissing)(`of ${gateway.name}:`, () => {
+    describe.skipIf(gateway.isMissing)(`through ${gateway.name}:`, () => {
       for (const [i, { requests, connections, streams }] of floodsOf(gateway).entries()) {
         const size = `${requests} on ${connections}${streams === undefined ? '' : ` x ${streams}`}`;
         test(size, { timeout: 180_000 }, async () => {
@@ -110,7 +110,7 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood passes no limit', () =
           const measured = `${outcome.allowed} allowed of ${LIMIT}`;
           recordMeasurement('P1', `a flood through ${gateway.name}`, size, measured);
           expect(outcome.allowed).toBe(LIMIT);
-          // A busy application may not take every connection; nobody who is cut off is allowed.
+          // A busy application may refuse connections. Such requests count as failed, not as allowed.
           expect(outcome.denied).toBeGreaterThan(requests * 0.9);
         });
       }

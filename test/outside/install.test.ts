@@ -1,4 +1,4 @@
-/** What npm installs of uWebSockets.js: on each Node, by each npm, and for another platform. */
+/** The packages of uWebSockets.js that npm installs, by Node, npm and platform. */
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,7 +15,7 @@ const ROOT = new URL('../../', import.meta.url).pathname;
 const INSTALL_MS = 300_000;
 const isLinux = process.platform === 'linux' && process.arch === 'x64';
 
-/** Runs a command of npm in a directory, on a Node. */
+/** Runs an npm command in a directory, with a given Node. */
 function npm(directory: string, node: string, version: string | undefined, args: string[]): void {
   const command = version === undefined ? ['npm'] : ['npx', '-y', `npm@${version}`];
   const env = { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
@@ -23,7 +23,7 @@ function npm(directory: string, node: string, version: string | undefined, args:
   execFileSync(file, [...before, ...args], { cwd: directory, env, stdio: 'pipe' });
 }
 
-/** Installs what the server needs, and returns the packages of uWebSockets.js that are there. */
+/** Installs the server's dependencies. @returns the installed packages of uWebSockets.js */
 function install(node: string, version: string | undefined, args: string[]): string[] {
   const directory = temporaryDirectory();
   try {
@@ -44,7 +44,7 @@ function install(node: string, version: string | undefined, args: string[]): str
   }
 }
 
-describe.skipIf(!isRegistryReachable())('npm ci, where the registry can be reached,', () => {
+describe.skipIf(!isRegistryReachable())('npm ci', () => {
   test('installs the platform package of this Node, which loads, and uws-pack', {
     timeout: INSTALL_MS,
   }, () => {
@@ -60,19 +60,20 @@ describe.skipIf(!isRegistryReachable())('npm ci, where the registry can be reach
     expect(install(process.execPath, undefined, args)).toEqual(['uWebSockets.js']);
   });
 
-  const long = ['20.20.2', '22.22.2'].flatMap((node) => ['10', '11'].map((by) => [node, by]));
+  const long = ['20.20.2', '22.22.2'].flatMap((node) => ['10', '11'].map((npm) => [node, npm]));
   test.runIf(IS_OUTSIDE_LONG && isLinux).each(long)(
-    'on Node %s by npm %s installs the same, and uws-pack alone for another platform',
+    'on Node %s with npm %s installs the same, and uws-pack alone for another platform',
     { timeout: INSTALL_MS },
-    (version, by) => {
+    (version, npmVersion) => {
       const node = fetchNode(version);
       const platform = `@uwsjs/linux-x64-${version.split('.')[0]}`;
-      expect(install(node, by, [])).toEqual([platform, 'uWebSockets.js']);
-      expect(install(node, by, ['--os=darwin', '--cpu=arm64'])).toEqual(['uWebSockets.js']);
+      expect(install(node, npmVersion, [])).toEqual([platform, 'uWebSockets.js']);
+      const other = install(node, npmVersion, ['--os=darwin', '--cpu=arm64']);
+      expect(other).toEqual(['uWebSockets.js']);
     },
   );
 
-  test('gets binaries of the platform packages that are the reviewed ones', {
+  test('downloads the reviewed binaries of the platform packages', {
     timeout: INSTALL_MS,
   }, () => {
     const directory = temporaryDirectory();

@@ -1,11 +1,12 @@
 /**
- * Real memory limits, by control groups: more identifiers than counters, with default settings.
- * The server runs on a copy of Node that the group has made, so that its pages count, as those of
- * a container's image do. `npm run test:outside` has the table of the README.
+ * More identifiers than counters under real memory limits, enforced by cgroups, with default settings.
+ * The server runs on a copy of Node that the cgroup created. The pages of the executable then count
+ * for the cgroup, as in a container. `npm run test:outside` runs the table of the README.
  */
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { COUNTERS_DEFAULT_MIN } from '../../src/core/constants.ts';
 import { recordMeasurement } from '../support/guarantees.ts';
@@ -24,7 +25,7 @@ import { prepareCheck, Traffic } from '../support/traffic.ts';
 
 const IDENTIFIERS = IS_OUTSIDE_LONG ? 1_000_000 : 200_000;
 const NONE = undefined;
-/** Without seconds they come as fast as they are answered. */
+/** Without `seconds`, checks are sent as fast as they are answered. */
 type MemoryCase = [limitMiB: number | undefined, connections: number, seconds?: number];
 const CASES: MemoryCase[] = IS_OUTSIDE_LONG
   ? [
@@ -37,12 +38,13 @@ const CASES: MemoryCase[] = IS_OUTSIDE_LONG
       [NONE, 64],
     ]
   : [[128, 64]];
-/** One thread of each kind, as on this machine's cores by default or with one or two CPUs. */
+/** One thread of each kind, which is the default with one or two CPUs. */
 const THREADS = ['--acceptors', '1', '--workers', '1'];
-const DEPTH = 4;
-const PLENTY = 1_000;
+const CHECKS_PER_PACKET = 4;
+const LIMIT = 1_000;
 
-const COPIED = 'cp "$1" "$0" && sync "$0" && shift && exec "$0" "$@"';
+/** Copies Node into the cgroup, and replaces the shell by it. */
+const COPY_AND_EXEC = 'cp "$1" "$0" && sync "$0" && shift && exec "$0" "$@"';
 
 interface MeasuredServer {
   counters: number;
@@ -50,16 +52,13 @@ interface MeasuredServer {
   memoryAtFullUseMiB: number;
 }
 
-/** A line of the log, which may come behind the line that says where it serves. */
-async function waitForRecords(
-  server: ServerProcess,
-  msg: string,
-): Promise<Record<string, unknown>> {
+/** Waits for a record of the log. It may be written after the server's line on stdout. */
+async function waitForRecord(server: ServerProcess, msg: string): Promise<Record<string, unknown>> {
   const find = () => {
     const lines = server.stderr().split('\n').slice(0, -1);
     return lines.find((text) => text.includes(`"msg":"${msg}"`));
   };
-  await waitUntil(`the log says ${msg}`, () => find() !== undefined);
+  await waitUntil(`the log contains ${msg}`, () => find() !== undefined);
   return JSON.parse(find()!);
 }
 
@@ -69,7 +68,7 @@ async function sendDistinct(
   seconds = 1,
 ): Promise<void> {
   let sent = 0;
-  const body = { identifier: 'id_########', cost: 1, limit: PLENTY, duration: LONGEST_WINDOW_MS };
+  const body = { identifier: 'id_########', cost: 1, limit: LIMIT, duration: LONGEST_WINDOW_MS };
   const template = prepareCheck(0, body);
   const at = template.bytes.indexOf('#');
   const nextCheck = () => {
@@ -77,15 +76,15 @@ async function sendDistinct(
     bytes.write(String(sent++).padStart(8, '0'), at, 'latin1');
     return { ...template, bytes };
   };
-  // Whole pipelines.
-  const checks = Math.ceil(IDENTIFIERS / seconds / DEPTH) * DEPTH;
+  // A multiple of the checks in a packet.
+  const checks = Math.ceil(IDENTIFIERS / seconds / CHECKS_PER_PACKET) * CHECKS_PER_PACKET;
   const { port } = server;
   for (let second = 0; second < seconds; second++) {
-    const over = new Promise((resolve) => setTimeout(resolve, seconds === 1 ? 0 : 1_000));
+    const secondEnded = sleep(seconds === 1 ? 0 : 1_000);
     const traffic = new Traffic({
       port,
       connections,
-      checksPerPacket: DEPTH,
+      checksPerPacket: CHECKS_PER_PACKET,
       seed: 1,
       checks,
       nextCheck,
@@ -96,11 +95,11 @@ async function sendDistinct(
       [],
       [],
     ]);
-    await over;
+    await secondEnded;
   }
 }
 
-describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`, () => {
+describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers fit a memory limit`, () => {
   test.each(CASES)(
     'of %s MiB, on %i connections',
     async (limitMiB, connections, seconds) => {
@@ -108,7 +107,8 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
       const directory = temporaryDirectory();
       const dataDir = join(directory, 'data');
       mkdirSync(dataDir);
-      const commandPrefix = [...group.commandPrefix, 'sh', '-c', COPIED, join(directory, 'node')];
+      const copy = ['sh', '-c', COPY_AND_EXEC, join(directory, 'node')];
+      const commandPrefix = [...group.commandPrefix, ...copy];
       const options: ServerOptions = { commandPrefix, args: THREADS };
       const started: ServerProcess[] = [];
       const start = async () => {
@@ -118,28 +118,31 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
       };
       try {
         const server = await start();
-        const served = (await waitForRecords(server, 'serving')) as unknown as MeasuredServer;
-        if (limitMiB !== undefined) expect(served.memoryLimitMiB).toBe(limitMiB);
-        const { counters } = served;
+        const measuredServer = (await waitForRecord(
+          server,
+          'serving',
+        )) as unknown as MeasuredServer;
+        if (limitMiB !== undefined) expect(measuredServer.memoryLimitMiB).toBe(limitMiB);
+        const { counters, memoryAtFullUseMiB, memoryLimitMiB } = measuredServer;
         expect(counters).toBeGreaterThan(COUNTERS_DEFAULT_MIN);
-        expect(served.memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * served.memoryLimitMiB);
-        const restMiB = group.unreclaimableMiB();
+        expect(memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * memoryLimitMiB);
+        const idleMiB = group.unreclaimableMiB();
         await sendDistinct(server, connections, seconds);
         const fullMiB = group.unreclaimableMiB();
-        expect(fullMiB).toBeLessThanOrEqual(served.memoryAtFullUseMiB + 16);
+        expect(fullMiB).toBeLessThanOrEqual(memoryAtFullUseMiB + 16);
         const body = { identifier: 'one more', limit: 10, duration: LONGEST_WINDOW_MS };
         expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining: 9 });
         expect(await server.stop()).toEqual({ code: 0, signal: null });
         const again = await start();
-        const { counters: restored } = await waitForRecords(again, 'loaded');
+        const { counters: restored } = await waitForRecord(again, 'loaded');
         expect(restored).toBeGreaterThan(Math.min(counters, IDENTIFIERS) * 0.9);
         expect(await sendCheck(again.port, body)).toMatchObject({ success: true, remaining: 8 });
         expect(await again.stop()).toEqual({ code: 0, signal: null });
         expect(group.oomKills()).toBe(0);
-        const measured = `${restMiB.toFixed(0)} MiB at rest, ${fullMiB.toFixed(0)} MiB after`;
+        const measured = `${idleMiB.toFixed(0)} MiB idle, ${fullMiB.toFixed(0)} MiB after`;
         const pace = seconds === undefined ? '' : ` in ${seconds} s`;
-        const tried = `${IDENTIFIERS} identifiers${pace}, ${counters} counters`;
-        recordMeasurement('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, tried, measured);
+        const trials = `${IDENTIFIERS} identifiers${pace}, ${counters} counters`;
+        recordMeasurement('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, trials, measured);
       } finally {
         for (const { child, exited } of started) {
           child.kill('SIGKILL');
@@ -152,12 +155,12 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers in a memory limit`
     240_000,
   );
 
-  test('a number of counters that cannot fit is refused at the start', async () => {
+  test('a start with more counters than fit the memory limit fails', async () => {
     const group = createMemoryGroup(128)!;
     const directory = temporaryDirectory();
     try {
-      const options = { runner: group.commandPrefix, args: [...THREADS, '--counters', '1048576'] };
-      const ended = startServer(directory, options);
+      const args = [...THREADS, '--counters', '1048576'];
+      const ended = startServer(directory, { commandPrefix: group.commandPrefix, args });
       await expect(ended).rejects.toThrow(/it ended: weir: --counters is 1048576, .*128 MiB/);
       await expect(ended).rejects.toThrow(`(${group.limitFile}): set at most `);
       expect(group.oomKills()).toBe(0);

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The first day of an operator, on loopback: installs the package, starts it, checks, protects an
-# application by nginx, breaks the configuration in ten ways, rotates the key, reloads, reads the
-# metrics by the name of a service, restarts and stops. Every command is one from the documentation.
+# A session of a new operator on loopback: installs the package, starts it, sends checks, protects an
+# application with nginx, tries ten invalid configurations, rotates the key, reloads, reads the
+# metrics by a service name, restarts and stops. Every command comes from the documentation.
 #
-# operator.sh <package.tgz> <port> <admin port> <gateway port> <nginx port> <application port>
+# operator-session.sh <package.tgz> <port> <admin port> <gateway port> <nginx port> <application port>
 #
-# Works in the current directory, which must be empty. Ends with 0, or says which step failed.
+# Works in the current directory, which must be empty. Exits with 0, or prints the step that failed.
 set -euo pipefail
 package=$1 port=$2 admin=$3 gateway=$4 front=$5 application=$6
 started=()
@@ -14,16 +14,16 @@ trap 'for pid in "${started[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
 fail() { echo "FAILED: $*" >&2; echo "--- log" >&2; tail -20 log >&2 || true; exit 1; }
 step() { echo "== $*"; }
 weir() { node_modules/.bin/weir "$@"; }
-# expect CODE COMMAND...: runs it, keeps both outputs in the variable `output`.
+# expect CODE COMMAND...: runs a command, checks its exit code, and stores its output in `output`.
 expect() {
   local wanted=$1 code=0
   shift
   output=$("$@" 2>&1) || code=$?
   echo "\$ $* -> $code: ${output:0:300}"
-  [ "$code" -eq "$wanted" ] || fail "\"$*\" ended with $code, not $wanted: $output"
+  [ "$code" -eq "$wanted" ] || fail "\"$*\" exited with $code, not $wanted: $output"
 }
 has() { grep -qF -- "$1" <<<"$output" || fail "\"$1\" is not in: $output"; }
-until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return; sleep 0.05; done; fail "never: $*"; }
+until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return; sleep 0.05; done; fail "timeout: $*"; }
 lines_with() { grep -cF -- "$1" log || true; }
 start_weir() {
   node_modules/.bin/weir --config weir.json --port "$port" --admin-port "$admin" \
@@ -36,16 +36,16 @@ stop_weir() {
   local code=0
   kill -TERM "$server"
   wait "$server" || code=$?
-  [ "$code" -eq 0 ] || fail "SIGTERM ended weir with $code"
+  [ "$code" -eq 0 ] || fail "SIGTERM: weir exited with $code"
 }
-# reload TEXT: SIGHUP, until the log has one more line with the text.
+# reload TEXT: sends SIGHUP, and waits until the log has one more line with the text.
 reload() {
   local before
   before=$(lines_with "$1")
   kill -HUP "$server"
   until_true eval "[ \$(lines_with '$1') -gt $before ]"
 }
-# through_nginx COUNT: the statuses of so many requests in turn.
+# through_nginx COUNT: prints the statuses of sequential requests.
 through_nginx() {
   local statuses=""
   for _ in $(seq "$1"); do
@@ -65,8 +65,8 @@ has WEIR_ADMIN_HOSTS
 step start
 echo '{ "policies": {} }' >weir.json
 start_weir
-grep -q "$admin" out || fail "the start does not name the admin address: $(cat out)"
-line=$(grep '^curl' out) || fail "the start prints no curl line: $(cat out)"
+grep -q "$admin" out || fail "the start does not print the admin address: $(cat out)"
+line=$(grep '^curl' out) || fail "the start prints no curl command: $(cat out)"
 expect 0 bash -c "$line"
 has '"success":true'
 eval "$(grep '^export WEIR_KEY=' out)"
@@ -88,7 +88,7 @@ has '--duration is required'
 expect 2 weir check "" --limit 2 --duration 1h
 has --empty-identifier
 
-step protect an application by nginx
+step protect an application with nginx
 node -e "require('http').createServer((_, res) => res.end('application')).listen($application, '127.0.0.1')" >/dev/null 2>&1 &
 started+=("$!")
 cat >weir.json <<EOF
@@ -110,9 +110,9 @@ expect 0 weir reset --namespace login 127.0.0.1
 expect 0 through_nginx 4
 has '200 200 200 429'
 
-step break the configuration in ten ways
+step try ten invalid configurations
 cp weir.json right.json
-# broken TEXT FILE: what the check of the file has to say. The running server keeps what it has.
+# broken TEXT FILE: the check of the file must print the text; the server keeps its configuration.
 broken() {
   echo "$2" >weir.json
   expect 2 weir config check weir.json
@@ -137,8 +137,8 @@ expect 0 through_nginx 1
 has 429
 code=0
 weir --config weir.json --port "$((port + 1))" >/dev/null 2>start.log || code=$?
-[ "$code" -eq 2 ] || fail "a start with a broken file ended with $code: $(cat start.log)"
-[ "$(wc -l <start.log)" -eq 1 ] || fail "a refused start says more than a line: $(cat start.log)"
+[ "$code" -eq 2 ] || fail "a start with an invalid file exited with $code: $(cat start.log)"
+[ "$(wc -l <start.log)" -eq 1 ] || fail "a failed start prints more than one line: $(cat start.log)"
 
 step rotate the key
 first=$WEIR_KEY
@@ -161,7 +161,7 @@ reload 'the policies were reloaded'
 expect 0 through_nginx 3
 has '200 200 429'
 
-step read the metrics by the name of a service
+step read the metrics by a service name
 expect 0 curl -sf --resolve "weir:$admin:127.0.0.1" "http://weir:$admin/metrics"
 has 'weir_build_info{'
 expect 0 curl -sf --http1.0 -H 'Host:' "http://127.0.0.1:$admin/readyz?verbose"
@@ -173,7 +173,7 @@ step restart
 stop_weir
 expect 3 weir namespaces list
 start_weir
-! grep -q Bearer out || fail 'a second start prints a key'
+! grep -q Bearer out || fail 'the second start prints a key'
 expect 1 weir check x --limit 2 --duration 1h --namespace shop
 expect 0 through_nginx 1
 has 429
@@ -181,4 +181,4 @@ has 429
 step stop
 stop_weir
 expect 7 curl -s "http://127.0.0.1:$admin/livez"
-echo 'the session went as it should'
+echo 'the session succeeded'

@@ -1,4 +1,4 @@
-/** The session of a new operator, command by command, on the package as npm installs it. */
+/** The session of a new operator, command by command, with the package as npm installs it. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -20,13 +20,13 @@ const isLacking =
   isMissing('nginx', '-v') || isMissing('curl', '--version') || !isRegistryReachable();
 
 test.skipIf(isLacking)(
-  'a new operator installs, protects nginx, breaks ten configurations, rotates a key and restarts',
+  'a new operator can install, protect nginx, recover from ten invalid configurations, rotate a key and restart',
   async () => {
     const directory = temporaryDirectory();
     const packed = temporaryDirectory();
     const env = cleanEnvironment() as NodeJS.ProcessEnv;
     try {
-      // The build is there; to make it anew would take it from tests that run beside this one.
+      // Without scripts: a new build would remove files that other tests use at the same time.
       const pack = ['pack', '--silent', '--ignore-scripts', '--pack-destination', packed];
       const name = execFileSync('npm', pack, { cwd: ROOT, env, encoding: 'utf8' }).trim();
       const ports: string[] = [];
@@ -38,7 +38,7 @@ test.skipIf(isLacking)(
         timeout: SESSION_MS,
       });
       expect(`${stdout.split('\n').slice(-8).join('\n')}${stderr}`).toContain(
-        'the session went as it should',
+        'the session succeeded',
       );
       expect([status, stdout.match(/^== /gm)?.length]).toEqual([0, 10]);
     } finally {

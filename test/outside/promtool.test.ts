@@ -1,4 +1,4 @@
-/** The metrics, read by Prometheus' own `promtool`. */
+/** Checks the metrics with `promtool` of Prometheus. */
 
 import { spawnSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -19,14 +19,14 @@ const NAMES = ['plain', 'a "quoted" name', 'back\\slash', 'two\nlines', '{a="b"}
 
 describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', () => {
   const own = useDataDirectory(['--counters', '1024']);
-  const place = temporaryDirectory();
-  afterAll(() => removeDirectory(place));
+  const directory = temporaryDirectory();
+  afterAll(() => removeDirectory(directory));
 
-  test.each(DECIDE_MODES)('finds nothing to say of /metrics after traffic (%s)', async (mode) => {
+  test.each(DECIDE_MODES)('finds no problem in /metrics after traffic (%s)', async (mode) => {
     const gatewayPort = await freePort();
-    const config = writeConfig(place, { login: { limit: 1, onError: 'deny' } });
-    const places = ['--config', config, '--gateway-port', `${gatewayPort}`];
-    const args = ['--counters', '1024', '--acceptors', '2', '--decide', mode, ...places];
+    const config = writeConfig(directory, { login: { limit: 1, onError: 'deny' } });
+    const gatewayArgs = ['--config', config, '--gateway-port', `${gatewayPort}`];
+    const args = ['--counters', '1024', '--acceptors', '2', '--decide', mode, ...gatewayArgs];
     const server = await own.start({ args: [...args, '--checkpoint-ms', '100'] });
     for (const namespace of NAMES) {
       const body = { namespace, identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS };
@@ -43,7 +43,7 @@ describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', ()
       duration: LONGEST_WINDOW_MS,
     };
     await callOperationOk(server.port, 'ratelimits.setOverride', override);
-    await waitUntil('there are metrics of checkpoints and of every namespace', async () => {
+    await waitUntil('metrics of checkpoints and of every namespace exist', async () => {
       const names = [...(await readMetrics(server.adminUrl)).keys()].join();
       return names.includes('weir_checkpoint_age_seconds') && names.includes('é€😀');
     });
@@ -55,7 +55,7 @@ describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', ()
     expect([error, status, stdout + stderr]).toEqual([undefined, 0, '']);
   });
 
-  test('finds a name that its rules forbid', () => {
+  test('finds a metric name that violates its rules', () => {
     const input = '# HELP weir_counter_slots Slots.\n# TYPE weir_counter_slots gauge\n';
     const text = `${input}weir_counter_slots 1\n`;
     const { status, stderr } = spawnSync('promtool', ['check', 'metrics'], {

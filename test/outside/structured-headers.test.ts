@@ -1,6 +1,6 @@
 /**
- * `RateLimit-Policy` and `RateLimit` of every kind of answer to a gateway, read by a parser of
- * structured fields (RFC 9651) that is not weir's.
+ * `RateLimit-Policy` and `RateLimit` of every kind of gateway response, read by an independent parser
+ * of structured fields (RFC 9651).
  */
 
 import { writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ import {
   waitUntil,
 } from '../support/server.ts';
 
-const LASTING_S = LONGEST_WINDOW_MS / 1_000;
+const LONGEST_WINDOW_S = LONGEST_WINDOW_MS / 1_000;
 /** The largest integer of a structured field. */
 const INTEGER_MAX = 999_999_999_999_999;
 const SPECIAL = 'aZ09._~:@-';
@@ -50,10 +50,10 @@ const POLICIES: Record<string, PolicySettings> = {
   denying: { limit: 2, onError: 'deny' },
 };
 
-/** A member of a list: a string, and its parameters. */
+/** A list member: a string, and its parameters. */
 type StructuredMember = [name: string, parameters: Record<string, BareItem>];
 
-/** @throws where the header is not a list of strings with parameters */
+/** @throws if the header is not a list of strings with parameters */
 function membersOf({ headers }: ParsedResponse, name: string): StructuredMember[] {
   return parseList(headers[name]).map(([value, parameters]) => {
     if (typeof value !== 'string') throw new Error(`${name} has an item that is no string`);
@@ -61,10 +61,10 @@ function membersOf({ headers }: ParsedResponse, name: string): StructuredMember[
   });
 }
 
-/** What both headers say, window by window. */
-function quotasOf(answer: ParsedResponse) {
-  const policies = membersOf(answer, 'ratelimit-policy');
-  const limits = membersOf(answer, 'ratelimit');
+/** The quotas in both headers, by window. */
+function quotasOf(response: ParsedResponse) {
+  const policies = membersOf(response, 'ratelimit-policy');
+  const limits = membersOf(response, 'ratelimit');
   expect(limits.map(([name]) => name)).toEqual(policies.map(([name]) => name));
   return policies.map(([name, { q, w, ...other }], i) => {
     const [, { r, t, ...others }] = limits[i];
@@ -76,64 +76,64 @@ function quotasOf(answer: ParsedResponse) {
   });
 }
 
-describe.each(DECIDE_MODES)('decided %s, a parser of structured fields reads', (mode) => {
+describe.each(DECIDE_MODES)('with decisions %s, an RFC 9651 parser reads', (mode) => {
   const dataDir = temporaryDirectory();
-  const place = temporaryDirectory();
-  const strike = join(place, 'strike');
+  const directory = temporaryDirectory();
+  const faultFile = join(directory, 'fault');
   let server: ServerProcess;
   let port = 0;
   beforeAll(async () => {
     port = await freePort();
     const fault = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
-    const config = ['--config', writeConfig(place, POLICIES), '--gateway-port', `${port}`];
+    const config = ['--config', writeConfig(directory, POLICIES), '--gateway-port', `${port}`];
     server = await startServer(dataDir, {
       args: ['--counters', '1024', '--acceptors', '1', '--decide', mode, ...config],
       execArgv: ['--import', fault],
-      env: { FAULT: 'address', FAULT_FILE: strike },
+      env: { FAULT: 'address', FAULT_FILE: faultFile },
     });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    for (const path of [dataDir, place]) removeDirectory(path);
+    for (const path of [dataDir, directory]) removeDirectory(path);
   });
 
-  const ask = (namespace: string, method = 'GET', route = 'check') => {
+  const send = (namespace: string, method = 'GET', route = 'check') => {
     return sendGatewayCheck(port, `/v1/${route}/${namespace}`, forwardedFor('10.0.0.1'), method);
   };
 
   test.each(['one', SPECIAL, LONG])(
-    'what is left of an allowed and of a denied check under %s',
+    'the remaining tokens of an allowed and of a denied check under %s',
     async (name) => {
-      const window = { name, q: 2, w: LASTING_S };
+      const window = { name, q: 2, w: LONGEST_WINDOW_S };
       for (const [status, r] of [
         [200, 1],
         [200, 0],
         [429, 0],
       ]) {
-        const answer = await ask(name);
-        expect([answer.status, quotasOf(answer)]).toEqual([status, [{ ...window, r }]]);
+        const response = await send(name);
+        expect([response.status, quotasOf(response)]).toEqual([status, [{ ...window, r }]]);
       }
-      const others = [await ask(name, 'HEAD'), await ask(name, 'GET', 'auth-request')];
+      const others = [await send(name, 'HEAD'), await send(name, 'GET', 'auth-request')];
       expect(others.map(({ status }) => status)).toEqual([429, 403]);
-      for (const answer of others) expect(quotasOf(answer)).toEqual([{ ...window, r: 0 }]);
+      for (const response of others) expect(quotasOf(response)).toEqual([{ ...window, r: 0 }]);
     },
   );
 
-  test('each of several windows, by a name of its own', async () => {
+  test('each of several windows, under its own name', async () => {
     const windows = [
       { name: 'windows-1d', q: 1, w: 86_400 },
-      { name: `windows-${LONGEST_WINDOW_MS / 86_400_000}d`, q: 5, w: LASTING_S },
+      { name: `windows-${LONGEST_WINDOW_MS / 86_400_000}d`, q: 5, w: LONGEST_WINDOW_S },
       { name: 'windows-3600001ms', q: 7, w: 3_601 },
     ];
-    const left = (all: number[]) => windows.map((window, i) => ({ ...window, r: all[i] }));
-    const allowed = await ask('windows');
-    expect([allowed.status, quotasOf(allowed)]).toEqual([200, left([0, 4, 6])]);
-    const denied = await ask('windows');
-    expect([denied.status, quotasOf(denied)]).toEqual([429, left([0, 4, 6])]);
+    const withRemaining = (all: number[]) => windows.map((window, i) => ({ ...window, r: all[i] }));
+    const allowed = await send('windows');
+    expect([allowed.status, quotasOf(allowed)]).toEqual([200, withRemaining([0, 4, 6])]);
+    const denied = await send('windows');
+    expect([denied.status, quotasOf(denied)]).toEqual([429, withRemaining([0, 4, 6])]);
   });
 
-  test('the largest limit as the largest integer that a structured field has', async () => {
-    const [quota] = quotasOf(await ask('largest'));
+  test('the largest limit as the largest integer of a structured field', async () => {
+    const [quota] = quotasOf(await send('largest'));
     expect([quota.q, quota.r]).toEqual([INTEGER_MAX, INTEGER_MAX]);
   });
 
@@ -142,31 +142,31 @@ describe.each(DECIDE_MODES)('decided %s, a parser of structured fields reads', (
     const fields = { namespaceName: 'overridden', ...override };
     await callOperationOk(server.port, 'ratelimits.setOverride', fields);
     const expected = { name: 'overridden', q: 9, w: 86_400, r: 8 };
-    expect(quotasOf(await ask('overridden'))).toEqual([expected]);
+    expect(quotasOf(await send('overridden'))).toEqual([expected]);
   });
 
-  test('a check without an identity, and one that is denied in shadow', async () => {
-    const window = { q: 2, w: LASTING_S };
-    const refused = await ask('unidentified');
+  test('a check without an identifier, and a check that is denied in shadow mode', async () => {
+    const window = { q: 2, w: LONGEST_WINDOW_S };
+    const denied = await send('unidentified');
     const expected = [{ ...window, name: 'unidentified', r: 0 }];
-    expect([refused.status, quotasOf(refused)]).toEqual([429, expected]);
-    expect(quotasOf(await ask('admitted'))).toEqual([{ ...window, name: 'admitted', r: 2 }]);
-    const shadow = { name: 'shadow', q: 1, w: LASTING_S, r: 0 };
-    for (let i = 0; i < 2; i++) expect(quotasOf(await ask('shadow'))).toEqual([shadow]);
+    expect([denied.status, quotasOf(denied)]).toEqual([429, expected]);
+    expect(quotasOf(await send('allowed'))).toEqual([{ ...window, name: 'allowed', r: 2 }]);
+    const shadow = { name: 'shadow', q: 1, w: LONGEST_WINDOW_S, r: 0 };
+    for (let i = 0; i < 2; i++) expect(quotasOf(await send('shadow'))).toEqual([shadow]);
   });
 
-  test('the policy where weir has failed, and no RateLimit', async () => {
-    writeFileSync(strike, '');
+  test('the policy after an internal error, without RateLimit', async () => {
+    writeFileSync(faultFile, '');
     await waitUntil('weir fails', () => server.stderr().includes('the fault strikes'));
     for (const [name, status] of [
       ['allowing', 200],
       ['denying', 429],
     ] as const) {
-      const answer = await ask(name);
-      expect(answer.status).toBe(status);
-      const policy: StructuredMember = [name, { q: 2, w: LASTING_S }];
-      expect(membersOf(answer, 'ratelimit-policy')).toEqual([policy]);
-      expect(answer.headers).not.toHaveProperty('ratelimit');
+      const response = await send(name);
+      expect(response.status).toBe(status);
+      const policy: StructuredMember = [name, { q: 2, w: LONGEST_WINDOW_S }];
+      expect(membersOf(response, 'ratelimit-policy')).toEqual([policy]);
+      expect(response.headers).not.toHaveProperty('ratelimit');
     }
   });
 });

@@ -1,7 +1,7 @@
-"""Calls unkey.py 0.9.0, which speaks v1, as it is told on standard input, and writes the results.
+"""Calls unkey.py 0.9.0, which speaks v1, for each line of standard input, and prints the results.
 
 Arguments: the URL and the key. Each line of the input is a JSON array of an operation and its
-arguments; each line of the output is the body of the answer, or the exception.
+arguments; each line of the output is the result, or the exception.
 """
 
 import json
@@ -22,14 +22,14 @@ OPERATIONS = {
 for line in sys.stdin:
     operation, fields = json.loads(line)
     try:
-        answer = OPERATIONS[operation](fields).object
-        if hasattr(answer, "model_dump"):
-            answer = answer.model_dump(by_alias=True, exclude_none=True)
-        result = {"answer": answer}
+        response = OPERATIONS[operation](fields).object
+        if hasattr(response, "model_dump"):
+            response = response.model_dump(by_alias=True, exclude_none=True)
+        outcome = {"result": response}
     except Exception as error:
         data = getattr(error, "data", None)
-        result = {
+        outcome = {
             "exception": type(error).__name__,
             "message": data.error.message if data else str(error),
         }
-    print(json.dumps(result), flush=True)
+    print(json.dumps(outcome), flush=True)

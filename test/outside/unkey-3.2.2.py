@@ -1,7 +1,7 @@
-"""Calls unkey.py 3.2.2, which speaks v2, as it is told on standard input, and writes the results.
+"""Calls unkey.py 3.2.2, which speaks v2, for each line of standard input, and prints the results.
 
 Arguments: the URL and the key. Each line of the input is a JSON array of an operation and its
-arguments; each line of the output is the body of the answer, or the exception.
+arguments; each line of the output is the result, or the exception.
 """
 
 import json
@@ -14,7 +14,7 @@ client = Unkey(root_key=key, server_url=url)
 
 
 def pages(fields):
-    """All pages of a list, as the client itself goes from one to the next."""
+    """All pages of a list, by the pagination of the client itself."""
     found = []
     page = client.ratelimit.list_overrides(**fields)
     while page is not None:
@@ -33,20 +33,20 @@ OPERATIONS = {
 }
 
 
-def shown(answer):
-    if isinstance(answer, list):
-        return [shown(item) for item in answer]
-    return answer.model_dump(by_alias=True, exclude_none=True)
+def to_json(response):
+    if isinstance(response, list):
+        return [to_json(item) for item in response]
+    return response.model_dump(by_alias=True, exclude_none=True)
 
 
 for line in sys.stdin:
     operation, fields = json.loads(line)
     try:
-        result = {"answer": shown(OPERATIONS[operation](fields))}
+        outcome = {"result": to_json(OPERATIONS[operation](fields))}
     except Exception as error:
         data = getattr(error, "data", None)
-        result = {
+        outcome = {
             "exception": type(error).__name__,
             "message": data.error.detail if data else str(error),
         }
-    print(json.dumps(result), flush=True)
+    print(json.dumps(outcome), flush=True)

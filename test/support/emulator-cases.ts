@@ -1,6 +1,6 @@
 /**
- * What has to hold behind every gateway, tried on the real server: the replay of the gateway reads
- * the configuration that is printed for it, and asks as it is told there.
+ * Tests for every emulated gateway with a real weir. The emulator reads the configuration that weir
+ * prints for the gateway, and sends checks as configured there.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -33,11 +33,11 @@ export interface EmulatedGateway {
   gateway: Gateway;
   print: (setup: GatewaySetup) => string;
   emulate: (text: string, options: EmulatorOptions) => GatewayEmulator;
-  /** Whether an admitted client is told what it has left. */
+  /** Whether an allowed client gets the RateLimit headers. */
   sendsHeadersWhenAllowed: boolean;
-  /** Whether it can let clients in while weir is stopped. */
+  /** Whether it can allow requests while weir is stopped. */
   failsOpen: boolean;
-  /** What a client gets that is refused while weir is stopped. */
+  /** The status of a denied request while weir is stopped. */
   statusWithoutWeir: number;
 }
 
@@ -55,11 +55,11 @@ const POLICIES: Record<string, Partial<Policy>> = {
   '~a.B:c@d-e': { identify: ["header:X-!#$%&'*+.^_`|~-0"] },
   'with-key': { identify: ['header:x-api-key'] },
   'without-key': {},
-  'in-turn': { windows: [{ limit: 3, duration: LONGEST_WINDOW_MS }] },
+  sequential: { windows: [{ limit: 3, duration: LONGEST_WINDOW_MS }] },
   denying: { onError: 'deny' },
 };
 
-/** Files that make a fault strike, when they are there. */
+/** Number of the next file that triggers a fault. */
 let nextFaultFile = 0;
 const FAULT_PRELOAD = new URL('./acceptor-fault.preload.mjs', import.meta.url).pathname;
 
@@ -68,15 +68,15 @@ const LONG_COOKIES = `a=${'x'.repeat(9_000)}; session=`;
 const UPSTREAM = { host: '127.0.0.1', port: 3_000 };
 
 /**
- * A weir for all tests of where this is called.
- * @returns its port for gateways, which needs no key, and the policies in force
+ * Starts a weir for all tests of a describe block.
+ * @returns its gateway port, which needs no key, and its active policies
  */
 export function useWeir(
   gateway: Gateway,
-  parts: Record<string, Partial<Policy>>,
+  settings: Record<string, Partial<Policy>>,
   env: Record<string, string> = {},
 ) {
-  const policies = Object.entries(parts).map(([namespace, part]) => {
+  const policies = Object.entries(settings).map(([namespace, part]) => {
     return testPolicy(namespace, { gateway, ...part });
   });
   const started = {
@@ -105,8 +105,8 @@ export function useWeir(
 }
 
 /**
- * @param response what every request gets from what stands where weir would: nothing, or a status
- * line without its version, headers and a body
+ * @param response the response to every request in place of weir's: empty for none, or a status line
+ * without its version, headers and a body
  */
 export async function withFakeWeir<T>(
   response: string,
@@ -131,15 +131,18 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     listenPort: 8_080,
     upstream: UPSTREAM,
   });
-  const behind = (namespace: string, options: EmulatorOptions = {}) =>
+  const gatewayFor = (namespace: string, options: EmulatorOptions = {}) =>
     emulate(print(setup(namespace)), options);
 
-  /** Each is admitted once, by a counter of its own, and refused then. */
-  async function expectOneEach(client: GatewayEmulator, requests: ClientRequest[]): Promise<void> {
+  /** Each request has its own counter: it is allowed once, and then denied. */
+  async function expectOneEach(
+    emulator: GatewayEmulator,
+    requests: ClientRequest[],
+  ): Promise<void> {
     for (const status of [200, 429]) {
       for (const request of requests) {
-        const seen = await client.send(request);
-        expect([request.method, request.target, request.headers, seen.status]).toEqual([
+        const response = await emulator.send(request);
+        expect([request.method, request.target, request.headers, response.status]).toEqual([
           request.method,
           request.target,
           request.headers,
@@ -149,22 +152,22 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     }
   }
 
-  test('an admitted client gets what the application answers', async () => {
-    const { status, body, headers, applicationHeaders } = await behind('plain').send({});
+  test('an allowed client gets the response of the application', async () => {
+    const { status, body, headers, applicationHeaders } = await gatewayFor('plain').send({});
     expect([status, body]).toEqual([200, APPLICATION_BODY]);
-    const told = gatewayUnderTest.sendsHeadersWhenAllowed ? headers : applicationHeaders!;
-    expect(told['ratelimit-policy']).toBe(`"plain";q=1;w=${LONGEST_WINDOW_MS / 1_000}`);
-    expect(told.ratelimit).toMatch(/^"plain";r=0;t=\d+$/);
+    const quotas = gatewayUnderTest.sendsHeadersWhenAllowed ? headers : applicationHeaders!;
+    expect(quotas['ratelimit-policy']).toBe(`"plain";q=1;w=${LONGEST_WINDOW_MS / 1_000}`);
+    expect(quotas.ratelimit).toMatch(/^"plain";r=0;t=\d+$/);
   });
 
-  test('a refused one gets 429, when to come back, and why', async () => {
-    const client = behind('legacy');
-    const admitted = await client.send({});
-    const told = gatewayUnderTest.sendsHeadersWhenAllowed
-      ? admitted.headers
-      : admitted.applicationHeaders!;
-    expect(told).toMatchObject({ 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0' });
-    const { status, headers, body, applicationHeaders } = await client.send({});
+  test('a denied client gets 429, when to retry, and why', async () => {
+    const emulator = gatewayFor('legacy');
+    const allowed = await emulator.send({});
+    const quotas = gatewayUnderTest.sendsHeadersWhenAllowed
+      ? allowed.headers
+      : allowed.applicationHeaders!;
+    expect(quotas).toMatchObject({ 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0' });
+    const { status, headers, body, applicationHeaders } = await emulator.send({});
     expect([status, applicationHeaders]).toEqual([429, undefined]);
     expect(headers).toMatchObject({
       'ratelimit-policy': `"legacy";q=1;w=${LONGEST_WINDOW_MS / 1_000}`,
@@ -179,32 +182,32 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     expect(JSON.parse(body)).toMatchObject({ status: 429 });
   });
 
-  test('a method is its own, with a body or without', async () => {
+  test('each method has its own counter, with a body or without', async () => {
     const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'];
     const requests = methods.map((method): ClientRequest => {
       const hasBody = ['POST', 'PUT', 'PATCH'].includes(method);
       return { method, headers: hasBody ? [['Content-Length', '5']] : [] };
     });
-    await expectOneEach(behind('by-method'), requests);
-    const refused = await behind('by-method').send({ method: 'HEAD' });
-    expect([refused.status, refused.body]).toEqual([429, '']);
+    await expectOneEach(gatewayFor('by-method'), requests);
+    const denied = await gatewayFor('by-method').send({ method: 'HEAD' });
+    expect([denied.status, denied.body]).toEqual([429, '']);
   });
 
-  test('a path has a counter of its own, and one only, however it is spelt', async () => {
-    const client = behind('by-path');
+  test('all spellings of a path share one counter', async () => {
+    const emulator = gatewayFor('by-path');
     const long = `/${'long/'.repeat(400)}`;
     const targets = ['/', '/a/b', '/a%2Fb', '/a/b/', '/A/b', long];
     await expectOneEach(
-      client,
+      emulator,
       targets.map((target) => ({ target })),
     );
     for (const target of ['//', '/a//b', '/x/../a/b', '/%61/b?c', '/a%2fb', '/./A/b']) {
-      expect([target, (await client.send({ target })).status]).toEqual([target, 429]);
+      expect([target, (await emulator.send({ target })).status]).toEqual([target, 429]);
     }
   });
 
-  test('a client cannot say who it is', async () => {
-    const client = behind('by-ip');
+  test('a client cannot forge its address', async () => {
+    const emulator = gatewayFor('by-ip');
     const forged = (address: string): [string, string][] => [
       ['X-Forwarded-For', address],
       ['X-Forwarded-For', `${address}, ${address}`],
@@ -218,15 +221,15 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     const requests = ['198.51.100.7', '198.51.100.8', '2001:db8::1'].map((remoteAddress) => ({
       remoteAddress,
     }));
-    await expectOneEach(client, requests);
+    await expectOneEach(emulator, requests);
     for (const [i, { remoteAddress }] of requests.entries()) {
-      const { status } = await client.send({ remoteAddress, headers: forged(`192.0.2.${i}`) });
+      const { status } = await emulator.send({ remoteAddress, headers: forged(`192.0.2.${i}`) });
       expect([remoteAddress, status]).toEqual([remoteAddress, 429]);
     }
   });
 
-  test('behind a proxy that is believed the client is who the proxy says', async () => {
-    const client = behind('by-hop', { trustedIPs: [PROXY_ADDRESS] });
+  test('behind a trusted proxy the client is the one that the proxy names', async () => {
+    const emulator = gatewayFor('by-hop', { trustedIPs: [PROXY_ADDRESS] });
     const through = (...chain: string[]): ClientRequest => ({
       remoteAddress: PROXY_ADDRESS,
       headers: [
@@ -234,11 +237,11 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
         ['X-Forwarded-Method', 'GET'],
       ],
     });
-    await expectOneEach(client, [through('192.0.2.1'), through('192.0.2.2')]);
-    const { status } = await client.send(through('192.0.2.77', '192.0.2.2'));
+    await expectOneEach(emulator, [through('192.0.2.1'), through('192.0.2.2')]);
+    const { status } = await emulator.send(through('192.0.2.77', '192.0.2.2'));
     expect(status).toBe(429);
-    // What the proxy passes on of the client's is no word of the proxy's.
-    const all = behind('by-hop-and-all', { trustedIPs: [PROXY_ADDRESS] });
+    // A header that the proxy forwards from its client is not trusted.
+    const all = gatewayFor('by-hop-and-all', { trustedIPs: [PROXY_ADDRESS] });
     const passedOn = (word: string): ClientRequest => ({
       remoteAddress: PROXY_ADDRESS,
       headers: [
@@ -251,24 +254,24 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     expect((await all.send(passedOn('two'))).status).toBe(429);
   });
 
-  test('odd names are printed as they are', async () => {
+  test('special characters in names are printed correctly', async () => {
     const name = "X-!#$%&'*+.^_`|~-0";
-    const client = behind('~a.B:c@d-e');
+    const emulator = gatewayFor('~a.B:c@d-e');
     const headers = (value: string): [string, string][] => [[name, value]];
-    await expectOneEach(client, [{ headers: headers('one') }, { headers: headers('two') }]);
+    await expectOneEach(emulator, [{ headers: headers('one') }, { headers: headers('two') }]);
   });
 
-  test('a header and a cookie say who it is, also among 9 KB of cookies', async () => {
+  test('a header or a cookie identifies the client, also among 9 KB of cookies', async () => {
     const headers = (name: string, value: string): [string, string][] => [[name, value]];
-    await expectOneEach(behind('by-header'), [
+    await expectOneEach(gatewayFor('by-header'), [
       { headers: headers('x-api-key', 'one') },
       { headers: headers('X-API-KEY', 'two') },
     ]);
-    await expectOneEach(behind('by-cookie'), [
+    await expectOneEach(gatewayFor('by-cookie'), [
       { headers: headers('Cookie', `${LONG_COOKIES}one`) },
       { headers: headers('cookie', `${LONG_COOKIES}two`) },
     ]);
-    await expectOneEach(behind('by-all'), [
+    await expectOneEach(gatewayFor('by-all'), [
       { remoteAddress: '198.51.100.7', headers: headers('x-api-key', 'one') },
       { remoteAddress: '198.51.100.7', headers: headers('x-api-key', 'two') },
       { remoteAddress: '198.51.100.8', headers: headers('x-api-key', 'two') },
@@ -280,23 +283,23 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     ['by-header', 'X-Api-Key', 'good', 'other'],
     ['by-cookie', 'Cookie', 'session=good', 'session=other'],
   ])(
-    'under %s a repeated %s header is no way around the limit',
+    'under %s a repeated %s header does not circumvent the limit',
     async (policy, name, one, other) => {
-      const client = behind(policy);
+      const emulator = gatewayFor(policy);
       let believed = 0;
       for (let i = 0; i < 6; i++) {
         const next = `${other}${policy}${i}; a=b`;
         const values = i < 3 ? [one, next] : [next, one];
         const headers = values.map((value): [string, string] => [name, value]);
-        const { applicationHeaders } = await client.send({ headers });
-        // The application may believe any of the headers that it gets.
+        const { applicationHeaders } = await emulator.send({ headers });
+        // The application may use any of the headers that it gets.
         if (/\bgood\b/.test(applicationHeaders?.[name.toLowerCase()] ?? '')) believed++;
       }
       expect(believed).toBeLessThanOrEqual(1);
     },
   );
 
-  test('of what a client sends, weir gets only what says who it is', () => {
+  test('weir gets only the client headers that identify the client', () => {
     const headers: [string, string][] = [
       ['Authorization', 'Bearer of the end user'],
       ['X-Api-Key', 'one'],
@@ -304,14 +307,14 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
       ['Content-Length', '5'],
       ['Accept', 'x-secret'],
     ];
-    const asked = behind('by-header').checkRequest({ method: 'POST', headers }).toString();
-    expect(asked).toMatch(/x-api-key: one/i);
-    expect(asked).not.toMatch(/secret|content-length: 5/i);
-    // Istio has no setting that leaves it out.
-    if (gateway !== 'istio') expect(asked).not.toMatch(/bearer/i);
+    const bytes = gatewayFor('by-header').checkRequest({ method: 'POST', headers });
+    expect(bytes.toString()).toMatch(/x-api-key: one/i);
+    expect(bytes.toString()).not.toMatch(/secret|content-length: 5/i);
+    // Istio has no setting that removes it.
+    if (gateway !== 'istio') expect(bytes.toString()).not.toMatch(/bearer/i);
   });
 
-  test('the key of weir is the gateway’s, and a client’s own goes nowhere', async () => {
+  test('weir gets the key of the gateway, and a key of the client is not forwarded', async () => {
     const printed = print(setup('with-key', weir.server!.port, true));
     expect(printed).not.toContain(ROOT_KEY);
     const request = (key: string): ClientRequest => ({
@@ -321,33 +324,33 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
       ],
     });
     const keyed = emulate(printed, { key: ROOT_KEY });
-    const admitted = await keyed.send(request('of the client'));
-    expect(admitted.status).toBe(200);
-    // Istio has no part in what else of its gateway's requests goes to the application.
-    if (gateway !== 'istio') expect(admitted.applicationHeaders).not.toHaveProperty('x-weir-key');
+    const allowed = await keyed.send(request('of the client'));
+    expect(allowed.status).toBe(200);
+    // Istio's configuration does not change other headers of requests to the application.
+    if (gateway !== 'istio') expect(allowed.applicationHeaders).not.toHaveProperty('x-weir-key');
     expect((await keyed.send(request('of the client'))).status).toBe(429);
     const wrong = await emulate(printed, { key: 'wrong' }).send(request(ROOT_KEY));
     expect(wrong.status).toBeGreaterThanOrEqual(400);
     expect(wrong.applicationHeaders).toBe(undefined);
-    const without = behind('without-key');
+    const without = gatewayFor('without-key');
     expect(without.checkRequest(request(ROOT_KEY)).toString()).not.toMatch(/x-weir-key/i);
     const { applicationHeaders } = await without.send(request(ROOT_KEY));
     if (gateway !== 'istio') expect(applicationHeaders).not.toHaveProperty('x-weir-key');
   });
 
-  test('several in turn are asked about on one connection', async () => {
-    const client = behind('in-turn');
-    const asked = ['GET', 'HEAD', 'POST', 'HEAD', 'GET'].map((method) =>
-      client.checkRequest({ method }),
+  test('sequential checks share one connection', async () => {
+    const emulator = gatewayFor('sequential');
+    const checks = ['GET', 'HEAD', 'POST', 'HEAD', 'GET'].map((method) =>
+      emulator.checkRequest({ method }),
     );
-    const methods = asked.map((bytes) => bytes.toString('latin1').split(' ')[0]);
-    const answers = await exchange(weir.port, asked, asked.length, true, methods);
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429]);
-    expect(answers.map(({ headers }) => headers.connection)).not.toContain('close');
-    for (const answer of answers.slice(0, 3)) expect(answer.body).toBe('');
+    const methods = checks.map((bytes) => bytes.toString('latin1').split(' ')[0]);
+    const responses = await exchange(weir.port, checks, checks.length, true, methods);
+    expect(responses.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429]);
+    expect(responses.map(({ headers }) => headers.connection)).not.toContain('close');
+    for (const response of responses.slice(0, 3)) expect(response.body).toBe('');
   });
 
-  describe('without weir', () => {
+  describe('without weir,', () => {
     const outcome = async (port: number, namespace: string) => {
       const { status } = await emulate(print(setup(namespace, port)), {
         usesConfiguredTimeout: true,
@@ -357,15 +360,15 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     const { failsOpen, statusWithoutWeir } = gatewayUnderTest;
     const open = failsOpen ? 200 : statusWithoutWeir;
 
-    test('that is stopped, the policy says what becomes of clients', async () => {
+    test('onError decides if weir is stopped', async () => {
       const port = await freePort();
       expect(await outcome(port, 'plain')).toBe(open);
       expect(await outcome(port, 'denying')).toBe(statusWithoutWeir);
     });
 
-    // Traefik waits for 30 s, for which it has no setting.
+    // Traefik waits for 30 s, and has no setting for it.
     if (!failsOpen) return;
-    test('that is slow, the policy says it too', async () => {
+    test('onError decides if weir is slow', async () => {
       const statuses = await withFakeWeir('', (port) =>
         Promise.all([outcome(port, 'plain'), outcome(port, 'denying')]),
       );
@@ -373,36 +376,36 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
     });
   });
 
-  describe('where weir itself fails', () => {
-    const strike = join(tmpdir(), `weir-strike-${process.pid}-${nextFaultFile++}`);
+  describe('after an internal error of weir,', () => {
+    const faultFile = join(tmpdir(), `weir-fault-${process.pid}-${nextFaultFile++}`);
     const policies = { allowed: {}, denied: { onError: 'deny' } } as const;
-    const failing = useWeir(gateway, policies, { FAULT: 'address', FAULT_FILE: strike });
-    afterAll(() => removeDirectory(strike));
+    const failing = useWeir(gateway, policies, { FAULT: 'address', FAULT_FILE: faultFile });
+    afterAll(() => removeDirectory(faultFile));
 
-    test('its answer is what the policy says', async () => {
+    test('onError decides', async () => {
       const { server, port } = failing;
-      const client = (namespace: string) => {
+      const emulator = (namespace: string) => {
         const policy = failing.policies.get(namespace)!;
-        const place = { host: '127.0.0.1', port, needsKey: false };
-        return emulate(print({ ...setup(namespace), policy, weir: place }), {});
+        const address = { host: '127.0.0.1', port, needsKey: false };
+        return emulate(print({ ...setup(namespace), policy, weir: address }), {});
       };
-      writeFileSync(strike, '');
-      await waitUntil('it strikes', () => server!.stderr().includes('the fault strikes'));
+      writeFileSync(faultFile, '');
+      await waitUntil('the fault occurs', () => server!.stderr().includes('the fault strikes'));
       for (let i = 0; i < 2; i++) {
-        expect(await client('allowed').send({})).toMatchObject({
+        expect(await emulator('allowed').send({})).toMatchObject({
           status: 200,
           body: APPLICATION_BODY,
         });
-        const denied = await client('denied').send({});
+        const denied = await emulator('denied').send({});
         expect([denied.status, denied.headers['retry-after']]).toEqual([429, '1']);
         expect(JSON.parse(denied.body).status).toBe(429);
       }
     });
   });
 
-  test('of a policy that is not there nobody is admitted', async () => {
-    const seen = await emulate(print(setup('nowhere')), {}).send({});
-    expect(seen.status).toBeGreaterThanOrEqual(400);
-    expect(seen.applicationHeaders).toBe(undefined);
+  test('a gateway with an unknown policy allows no request', async () => {
+    const response = await emulate(print(setup('nowhere')), {}).send({});
+    expect(response.status).toBeGreaterThanOrEqual(400);
+    expect(response.applicationHeaders).toBe(undefined);
   });
 }
