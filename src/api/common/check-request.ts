@@ -4,6 +4,7 @@
  * copied.
  */
 
+import { type AlgorithmFields, requireValidBurst } from '../../core/algorithm.ts';
 import { Bytes } from '../../core/bytes.ts';
 import { copyCheck } from '../../core/check.ts';
 import {
@@ -13,7 +14,7 @@ import {
 } from '../../core/constants.ts';
 import { newIdentity } from '../../core/hash.ts';
 import type { Namespace } from '../../core/namespace.ts';
-import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
+import { NO_BURST, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { OverridableCheck } from '../../overrides/active.ts';
 import { type BodyScanner, FIELD } from './body-scanner.ts';
 
@@ -27,7 +28,7 @@ export interface CheckRules {
 }
 
 /** A valid body of either version. */
-export interface CheckBody {
+export interface CheckBody extends AlgorithmFields {
   identifier: string;
   limit: number;
   duration: number;
@@ -123,14 +124,16 @@ export class CheckRequest implements OverridableCheck {
    * Reads a parsed body.
    * @param identifierOffset where to write its identifier
    * @returns the offset after it
+   * @throws ApiError (400) for a burst that the other fields do not allow
    */
   setFromBody(body: CheckBody, identifierOffset: number): number {
+    requireValidBurst(body);
     this.namespaceIdOrName = body.namespace ?? DEFAULT_NAMESPACE;
     this.limit = body.limit;
     this.durationMs = body.duration;
     this.cost = body.cost ?? DEFAULT_COST;
-    this.rule = this.#defaultRule;
-    this.burst = NO_BURST;
+    this.rule = body.algorithm === undefined ? this.#defaultRule : RULE[body.algorithm];
+    this.burst = body.burst ?? NO_BURST;
     this.isAsync = body.async === true;
     this.overrideId = undefined;
     this.identifierFrom = identifierOffset;

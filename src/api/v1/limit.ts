@@ -1,11 +1,13 @@
 /**
- * POST /v1/ratelimits.limit, a check by the fixed window: reads a body to a valid check, and writes
- * the body of the response from its decision. Nothing is counted unless the whole body is valid and
- * the key has the permission. Failures are ApiErrors, in the order 400, 403, 404.
+ * POST /v1/ratelimits.limit, a check by a fixed window unless the body names another algorithm:
+ * reads a body to a valid check, and writes the body of the response from its decision. Nothing is
+ * counted unless the whole body is valid and the key has the permission. Failures are ApiErrors, in
+ * the order 400, 403, 404.
  */
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
+import { algorithmFields } from '../../core/algorithm.ts';
 import type { Check } from '../../core/check.ts';
 import {
   AMOUNT_MAX,
@@ -44,6 +46,7 @@ export const limitValidator = createValidator(
       namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
       cost: Type.Optional(integer(0, AMOUNT_MAX)),
       async: Type.Optional(flag()),
+      ...algorithmFields,
       meta: Type.Optional(Type.Object({}, { accepts: 'an object' })),
       resources: Type.Optional(
         Type.Array(

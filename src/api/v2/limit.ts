@@ -1,12 +1,14 @@
 /**
- * POST /v2/ratelimit.limit and /v2/ratelimit.multiLimit, one check by the sliding window or a batch
- * of them: reads a body to valid checks, and writes the body of the response from their decisions.
- * Nothing is counted, and no namespace is created, unless the whole body is valid and the key has
- * the permissions. Failures are ApiErrors, in the order 400, 403, 404.
+ * POST /v2/ratelimit.limit and /v2/ratelimit.multiLimit, one check or a batch of them, by a sliding
+ * window unless the body names another algorithm: reads a body to valid checks, and writes the body
+ * of the response from their decisions. Nothing is counted, and no namespace is created, unless the
+ * whole body is valid and the key has the permissions. Failures are ApiErrors, in the order 400,
+ * 403, 404.
  */
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
+import { algorithmFields } from '../../core/algorithm.ts';
 import type { Check } from '../../core/check.ts';
 import {
   AMOUNT_MAX,
@@ -43,6 +45,7 @@ const CheckSchema = Type.Object(
     limit: integer(1, AMOUNT_MAX),
     duration: milliseconds(DURATION_MIN_MS, V2_DURATION_MAX_MS),
     cost: Type.Optional(integer(0, AMOUNT_MAX)),
+    ...algorithmFields,
   },
   JSON_OBJECT,
 );

@@ -10,8 +10,10 @@ import {
   limitValidator as readerV2,
 } from '../../../src/api/v2/limit.ts';
 import { Permissions } from '../../../src/auth/permissions.ts';
+import { requireValidBurst } from '../../../src/core/algorithm.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { Hasher } from '../../../src/core/hash.ts';
+import { NO_BURST, RULE, type RuleNumber } from '../../../src/core/window-rules.ts';
 import { KnownNamespaces } from '../../../src/registry/known-namespaces.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
@@ -48,13 +50,21 @@ function outcome(checks: () => readonly (readonly unknown[])[]): string {
 }
 
 function fieldsOfRead(check: CheckRequest): readonly unknown[] {
-  const { namespaceIdOrName, identifier, limit, durationMs, cost, isAsync } = check;
-  return [namespaceIdOrName, identifier, limit, durationMs, cost, isAsync];
+  const { namespaceIdOrName, identifier, limit, durationMs, cost, isAsync, rule, burst } = check;
+  return [namespaceIdOrName, identifier, limit, durationMs, cost, isAsync, rule, String(burst)];
 }
 
-function fieldsOfParsed(body: CheckBody): readonly unknown[] {
+/** @param defaultRule the window rule of a body that names no algorithm */
+function fieldsOfParsed(body: CheckBody, defaultRule: RuleNumber): readonly unknown[] {
   const { namespace = 'default', identifier, limit, duration, cost = 1, async = false } = body;
-  return [namespace, identifier, limit, duration, cost, async];
+  const { algorithm, burst = NO_BURST } = body;
+  const rule = algorithm === undefined ? defaultRule : RULE[algorithm];
+  return [namespace, identifier, limit, duration, cost, async, rule, String(burst)];
+}
+
+function validateBurst(body: CheckBody): CheckBody {
+  requireValidBurst(body);
+  return body;
 }
 
 /** A version's operation: its reader, and what `JSON.parse` and the schema say of the same body. */
@@ -63,6 +73,7 @@ interface Operation {
   /** How many bodies are tried. */
   bodies: number;
   isList: boolean;
+  defaultRule: RuleNumber;
   reader(): (bytes: Uint8Array) => readonly CheckRequest[];
   parsed(bytes: Uint8Array): readonly CheckBody[];
 }
@@ -72,26 +83,29 @@ const operations: Operation[] = [
     name: 'v1, one check',
     bodies: trialCount(130_000, 650_000),
     isList: false,
+    defaultRule: RULE.fixed,
     reader: () => {
       const reader = new CheckReaderV1(scan, newNamespaceFinder());
       return (bytes) => [reader.read(key, bytes)];
     },
-    parsed: (bytes) => [readerV1.validate(parseBody(bytes))],
+    parsed: (bytes) => [validateBurst(readerV1.validate(parseBody(bytes)))],
   },
   {
     name: 'v2, one check',
     bodies: trialCount(70_000, 350_000),
     isList: false,
+    defaultRule: RULE.sliding,
     reader: () => {
       const reader = new CheckReaderV2(scan, newNamespaceFinder());
       return (bytes) => [reader.read(key, bytes)];
     },
-    parsed: (bytes) => [readerV2.validate(parseBody(bytes))],
+    parsed: (bytes) => [validateBurst(readerV2.validate(parseBody(bytes)))],
   },
   {
     name: 'v2, many checks',
     bodies: trialCount(10_000, 50_000),
     isList: true,
+    defaultRule: RULE.sliding,
     reader: () => {
       const reader = new CheckReaderV2(scan, newNamespaceFinder());
       return (bytes) => reader.readMany(key, bytes);
@@ -103,7 +117,7 @@ const operations: Operation[] = [
       }
       return items.map((item, at) => {
         try {
-          return itemValidator.validate(item);
+          return validateBurst(itemValidator.validate(item));
         } catch (error) {
           throw error instanceof ApiError ? error.forListItem('', at) : error;
         }
@@ -111,6 +125,10 @@ const operations: Operation[] = [
     },
   },
 ];
+
+function parsedFields({ parsed, defaultRule }: Operation, bytes: Uint8Array) {
+  return parsed(bytes).map((body) => fieldsOfParsed(body, defaultRule));
+}
 
 type RandomBelow = (below: number) => number;
 
@@ -133,6 +151,8 @@ const NUMBERS = ['0', '1', '10', '999', '1000', '60000', '1000000', '2592000000'
 NUMBERS.push('3155760000000', '3155760000001', '999999999999999', '1000000000000000');
 NUMBERS.push('9007199254740991', '9007199254740992', '-1', '-0', '0.5', '1.0', '1e3', '1E+2', '01');
 NUMBERS.push('+1', '.5', '1.', '0x10', 'null', 'true', '"1"', '4294967296', '2147483648', '1e400');
+const ALGORITHMS = ['"fixed"', '"sliding"', '"gcra"'];
+const ODD_ALGORITHMS = ['"GCRA"', '"token"', '""', '"constructor"', '"gcra "', 'null', '2', '[]'];
 const FLAGS = ['true', 'false', 'null', '1', '"true"', 'True', 'tru', 'truee', 'false '];
 const OTHERS = ['"meta":{}', '"meta":{"identifier":"b","limit":3}', '"resources":[]', '"x":1'];
 OTHERS.push(
@@ -160,6 +180,11 @@ function randomObject(below: RandomBelow): string {
   ];
   if (below(2) === 0) fields.push(`"cost":${value(['1', '0', '5'], NUMBERS)}`);
   if (below(4) === 0) fields.push(`"async":${value(['true', 'false'], FLAGS)}`);
+  if (below(8) === 0) {
+    const usesGcra = below(2) === 0;
+    fields.push(`"algorithm":${usesGcra ? '"gcra"' : value(ALGORITHMS, ODD_ALGORITHMS)}`);
+    if (usesGcra || isOdd) fields.push(`"burst":${value(['1', '5', '10'], NUMBERS)}`);
+  }
   if (isOdd && below(3) === 0) fields.push(pick(below, OTHERS));
   if (isOdd && below(6) === 0) fields.push(pick(below, fields));
   if (isOdd && below(6) === 0) fields.splice(below(fields.length), 1);
@@ -242,7 +267,7 @@ describe('the reader of checks', () => {
       if (i % PER_READER === 0) read = operation.reader();
       const whole = randomBody(below, operation.isList);
       const bytes = below(3) === 0 ? mutateBytes(below, whole) : whole;
-      const wanted = outcome(() => operation.parsed(bytes).map(fieldsOfParsed));
+      const wanted = outcome(() => parsedFields(operation, bytes));
       const parsedBefore = parses;
       const got = outcome(() => read(bytes).map(fieldsOfRead));
       const isScanned = parses === parsedBefore;
@@ -277,6 +302,12 @@ describe('the reader of checks', () => {
     const read = (text: string) => fieldsOfRead(reader.read(key, Buffer.from(text)));
     read('{"namespace":"n","identifier":"a","limit":9,"duration":9000,"cost":7,"async":true}');
     const plain = read('{"identifier":"b","limit":10,"duration":60000}');
-    expect(plain).toEqual(['default', 'b', 10, 60_000, 1, false]);
+    expect(plain).toEqual(['default', 'b', 10, 60_000, 1, false, RULE.fixed, 'Infinity']);
+    // A check that names an algorithm is parsed, one without an algorithm is scanned.
+    read('{"identifier":"b","limit":10,"duration":60000,"algorithm":"gcra","burst":3}');
+    expect(read('{"identifier":"b","limit":10,"duration":60000}')).toEqual(plain);
+    // An unusual body without an algorithm is parsed as well.
+    read('{"identifier":"b","limit":10,"duration":60000,"algorithm":"sliding"}');
+    expect(read('{"identifier":"b","limit":10,"duration":60000,"meta":{}}')).toEqual(plain);
   });
 });

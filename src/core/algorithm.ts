@@ -1,0 +1,52 @@
+/**
+ * The fields "algorithm" and "burst" of checks and of the windows of policies. A schema cannot
+ * compare fields, so a function rejects a burst without GCRA and a burst above the limit.
+ */
+
+import Type from 'typebox';
+import { AMOUNT_MAX } from './constants.ts';
+import { formatValue } from './describe.ts';
+import { ApiError } from './errors.ts';
+import { integer } from './schema.ts';
+import { RULE, type RuleName } from './window-rules.ts';
+
+export const ALGORITHMS = Object.keys(RULE) as RuleName[];
+/** As error messages and help texts list them. */
+export const ALGORITHM_NAMES = 'fixed, sliding or gcra';
+
+export function algorithm() {
+  return Type.Enum([...ALGORITHMS], { accepts: ALGORITHM_NAMES });
+}
+
+export const algorithmFields = {
+  algorithm: Type.Optional(algorithm()),
+  burst: Type.Optional(integer(1, AMOUNT_MAX)),
+};
+
+/** What clients and policies may set of the window rule. */
+export interface AlgorithmFields {
+  algorithm?: RuleName;
+  burst?: number;
+}
+
+/** @throws ApiError (400) for a burst that the algorithm or the limit does not allow */
+export function requireValidBurst(fields: AlgorithmFields & { limit: number }): void {
+  const { limit, algorithm, burst } = fields;
+  if (burst === undefined) return;
+  const location = 'body.burst';
+  if (algorithm !== 'gcra') {
+    const takes = '"burst" must be left out unless "algorithm" is "gcra"';
+    const which =
+      algorithm === undefined ? 'without an algorithm' : `with ${formatValue(algorithm)}`;
+    throw new ApiError('BAD_REQUEST', `${takes}; got ${burst} ${which}`, {
+      location,
+      fix: 'leave "burst" out, or set "algorithm" to "gcra"',
+    });
+  }
+  if (burst <= limit) return;
+  const takes = `an integer from 1 to the limit, which is ${limit}`;
+  throw new ApiError('BAD_REQUEST', `"burst" must be ${takes}; got ${burst}`, {
+    location,
+    fix: `give ${takes}`,
+  });
+}

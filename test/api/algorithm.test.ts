@@ -1,0 +1,268 @@
+/** The fields `algorithm` and `burst` of checks, in both versions and in batches, over HTTP. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { errorIn, sendCheck } from '../support/http.ts';
+import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
+import {
+  DECIDE_MODES,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+
+/** The longest duration of v2: of 10 tokens, none comes back during a test. */
+const MONTH_MS = 2_592_000_000;
+const LIMIT = 10;
+const TOKEN_MS = MONTH_MS / LIMIT;
+
+describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+  const dataDir = temporaryDirectory();
+  let server: ServerProcess;
+  beforeAll(async () => {
+    const args = ['--acceptors', '2', '--counters', '4096', '--decide', mode];
+    server = await startServer(dataDir, { args });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  let serial = 0;
+  /** A check of a new identifier that both versions accept. */
+  const newCheck = (changes: Fields = {}): Fields => {
+    const identifier = `user_${serial++}`;
+    return { namespace: 'rules', identifier, limit: LIMIT, duration: MONTH_MS, ...changes };
+  };
+  const gcra = (changes: Fields = {}) => newCheck({ algorithm: 'gcra', ...changes });
+  const limitV1 = (fields: Fields) => sendCheck(server.port, fields);
+  const limitV2 = async (fields: Fields) => {
+    const { data } = await callOperationOk(server.port, 'ratelimit.limit', fields);
+    return data as Awaited<ReturnType<typeof limitV1>>;
+  };
+  const multiLimit = async (checks: Fields[]) => {
+    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', checks);
+    return data as { passed: boolean; limits: Fields[] };
+  };
+  const versions = { v1: limitV1, v2: limitV2 };
+
+  describe.each(['v1', 'v2'] as const)('GCRA in %s', (version) => {
+    const limit = versions[version];
+    const remaining = async (fields: Fields) => (await limit({ ...fields, cost: 0 })).remaining;
+
+    test('lets the burst pass at once, and no more', async () => {
+      const fields = gcra({ burst: 3 });
+      const answers = [];
+      for (let i = 0; i < 5; i++) answers.push(await limit(fields));
+      expect(answers.map(({ success }) => success)).toEqual([true, true, true, false, false]);
+      expect(answers.map(({ remaining }) => remaining)).toEqual([2, 1, 0, 0, 0]);
+      expect(new Set(answers.map(({ limit }) => limit))).toEqual(new Set([LIMIT]));
+    });
+
+    test('has a burst of the whole limit unless the check gives one', async () => {
+      const fields = gcra();
+      expect(await limit({ ...fields, cost: LIMIT })).toMatchObject({
+        success: true,
+        remaining: 0,
+      });
+      expect(await limit(fields)).toMatchObject({ success: false });
+    });
+
+    test('denies a cost above the burst, and counts none of it', async () => {
+      const fields = gcra({ burst: 3 });
+      expect(await limit({ ...fields, cost: 4 })).toMatchObject({ success: false, remaining: 3 });
+      expect(await limit({ ...fields, cost: 3 })).toMatchObject({ success: true, remaining: 0 });
+    });
+
+    test('answers when the bucket is full, or after a denial when the cost would pass', async () => {
+      const fields = gcra({ burst: 4 });
+      const startMs = Date.now();
+      const tokensUntil = async (cost: number) => {
+        const { reset } = await limit({ ...fields, cost });
+        return Math.round((reset - startMs) / TOKEN_MS);
+      };
+      expect(await tokensUntil(0)).toBe(0);
+      expect([await tokensUntil(1), await tokensUntil(2), await tokensUntil(1)]).toEqual([1, 3, 4]);
+      expect([await tokensUntil(1), await tokensUntil(3), await tokensUntil(0)]).toEqual([1, 3, 4]);
+    });
+
+    test('lets the limit pass in each duration in the long run, one token at each reset', async () => {
+      const fields = gcra({ limit: 20, duration: 1_000, burst: 2 });
+      const startMs = Date.now();
+      let allowed = 0;
+      let isDue = true;
+      while (allowed < 30) {
+        const { success, reset } = await limit(fields);
+        if (isDue) expect(success).toBe(true);
+        if (success) allowed++;
+        isDue = !success;
+        // The server's clock and that of the test may differ by some ms.
+        if (isDue) await sleep(Math.max(0, reset - Date.now()) + 20);
+      }
+      const elapsedMs = Date.now() - startMs;
+      expect(allowed).toBeLessThanOrEqual(2 + Math.ceil((20 * (elapsedMs + 20)) / 1_000));
+    });
+
+    test('counts apart from the windows of the same identifier and duration', async () => {
+      const fields = newCheck();
+      await limit({ ...fields, algorithm: 'fixed', cost: 4 });
+      await limit({ ...fields, algorithm: 'gcra', cost: 3 });
+      await limit({ ...fields, algorithm: 'sliding', cost: 2 });
+      // The two windows share a counter.
+      expect(await remaining({ ...fields, algorithm: 'fixed' })).toBe(4);
+      expect(await remaining({ ...fields, algorithm: 'sliding' })).toBe(4);
+      expect(await remaining({ ...fields, algorithm: 'gcra' })).toBe(7);
+    });
+
+    test('has its burst lowered, never raised, by the limit of an override', async () => {
+      const allowedOf = async (limitOfOverride: number, burst?: number) => {
+        const fields = gcra(burst === undefined ? {} : { burst });
+        const { namespace, identifier, duration } = fields;
+        const override = { namespace, identifier, limit: limitOfOverride, duration };
+        await callOperationOk(server.port, 'ratelimit.setOverride', override);
+        let allowed = 0;
+        for (; ; allowed++) {
+          const { success, limit: answeredLimit } = await limit(fields);
+          expect(answeredLimit).toBe(limitOfOverride);
+          if (!success) return allowed;
+        }
+      };
+      expect(await allowedOf(2, 5)).toBe(2);
+      expect(await allowedOf(20, 5)).toBe(5);
+      expect(await allowedOf(12)).toBe(12);
+      expect(await allowedOf(0, 5)).toBe(0);
+    });
+  });
+
+  test('an identifier has one GCRA counter of a duration in both versions and in batches', async () => {
+    const fields = gcra({ burst: 6 });
+    expect(await limitV1(fields)).toMatchObject({ remaining: 5 });
+    expect(await limitV2(fields)).toMatchObject({ remaining: 4 });
+    expect((await multiLimit([fields])).limits).toMatchObject([{ remaining: 3 }]);
+  });
+
+  test('an asynchronous check by GCRA is deducted after its answer', async () => {
+    const fields = gcra({ burst: 5 });
+    const isFull = (await limitV1({ ...fields, async: true })).success;
+    expect(isFull).toBe(true);
+    await waitUntil('it is deducted', async () => {
+      return (await limitV1({ ...fields, cost: 0 })).remaining === 4;
+    });
+  });
+
+  test('each version takes the other window, and has its own without one', async () => {
+    // A denial tells them apart: a fixed window then says what is left, a sliding one 0.
+    const remainingOf = async (limit: typeof limitV1, changes: Fields) => {
+      const fields = newCheck({ limit: 3, cost: 2, ...changes });
+      await limit(fields);
+      const { success, remaining } = await limit(fields);
+      expect(success).toBe(false);
+      return remaining;
+    };
+    for (const [limit, standard] of [
+      [limitV1, 1],
+      [limitV2, 0],
+    ] as const) {
+      expect(await remainingOf(limit, {})).toBe(standard);
+      expect(await remainingOf(limit, { algorithm: 'fixed' })).toBe(1);
+      expect(await remainingOf(limit, { algorithm: 'sliding' })).toBe(0);
+    }
+  });
+
+  describe('a batch', () => {
+    test('with GCRA checks is all or nothing, also on one counter', async () => {
+      const fields = gcra({ burst: 3, cost: 2 });
+      const other = newCheck();
+      const failed = await multiLimit([other, fields, fields]);
+      expect(failed.passed).toBe(false);
+      expect(failed.limits.map(({ passed }) => passed)).toEqual([true, true, false]);
+      expect(failed.limits.map(({ remaining }) => remaining)).toEqual([LIMIT, 3, 1]);
+      const passed = await multiLimit([other, fields, { ...fields, cost: 1 }]);
+      expect(passed.passed).toBe(true);
+      expect(passed.limits.map(({ remaining }) => remaining)).toEqual([LIMIT - 1, 1, 0]);
+    });
+
+    test('has different counters for GCRA and a window of one identifier and duration', async () => {
+      const fields = newCheck({ cost: 6 });
+      const { passed, limits } = await multiLimit([fields, { ...fields, algorithm: 'gcra' }]);
+      expect([passed, limits.map(({ remaining }) => remaining)]).toEqual([true, [4, 4]]);
+    });
+  });
+
+  const faults: [string, Fields, string, string][] = [
+    [
+      'an unknown algorithm',
+      { algorithm: 'token' },
+      'algorithm',
+      '"algorithm" must be fixed, sliding or gcra; got "token"',
+    ],
+    [
+      'an algorithm in capitals',
+      { algorithm: 'GCRA' },
+      'algorithm',
+      '"algorithm" must be fixed, sliding or gcra; got "GCRA"',
+    ],
+    [
+      'null as the algorithm',
+      { algorithm: null },
+      'algorithm',
+      '"algorithm" must be fixed, sliding or gcra; got null',
+    ],
+    [
+      'a burst without an algorithm',
+      { burst: 5 },
+      'burst',
+      '"burst" must be left out unless "algorithm" is "gcra"; got 5 without an algorithm',
+    ],
+    [
+      'a burst of a window',
+      { algorithm: 'sliding', burst: 5 },
+      'burst',
+      '"burst" must be left out unless "algorithm" is "gcra"; got 5 with "sliding"',
+    ],
+    [
+      'a burst above the limit',
+      { algorithm: 'gcra', burst: 11 },
+      'burst',
+      '"burst" must be an integer from 1 to the limit, which is 10; got 11',
+    ],
+    [
+      'a burst of 0',
+      { algorithm: 'gcra', burst: 0 },
+      'burst',
+      '"burst" must be an integer from 1 to 9007199254740991; got 0',
+    ],
+    [
+      'a text as the burst',
+      { algorithm: 'gcra', burst: '5' },
+      'burst',
+      '"burst" must be an integer from 1 to 9007199254740991; got "5"',
+    ],
+  ];
+  test.each(faults)(
+    '%s is a 400 that says what is accepted, and counts nothing',
+    async (...row) => {
+      const [, changes, field, message] = row;
+      const valid = gcra();
+      const invalid = { ...newCheck(), identifier: valid.identifier, ...changes };
+      const v1 = await callOperation(server.port, 'ratelimits.limit', invalid);
+      expect([v1.status, errorIn(v1)]).toMatchObject([400, { code: 'BAD_REQUEST', message }]);
+      const v2 = await callOperation(server.port, 'ratelimit.limit', invalid);
+      expect([v2.status, errorIn(v2)]).toMatchObject([
+        400,
+        { detail: message, errors: [{ location: `body.${field}`, message }] },
+      ]);
+      const batch = await callOperation(server.port, 'ratelimit.multiLimit', [valid, invalid]);
+      expect([batch.status, errorIn(batch)]).toMatchObject([
+        400,
+        { detail: `[1]: ${message}`, errors: [{ location: `body[1].${field}` }] },
+      ]);
+      expect((await limitV1({ ...valid, cost: 0 })).remaining).toBe(LIMIT);
+    },
+  );
+});
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
