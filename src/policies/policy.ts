@@ -5,6 +5,7 @@
  */
 
 import Type, { type Static } from 'typebox';
+import { algorithmFields, requireValidBurst } from '../core/algorithm.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -46,7 +47,7 @@ const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 
 const WINDOW_DESCRIPTION = 'an object with limit and duration';
 const WindowSchema = Type.Object(
-  { limit: tokens(), duration: duration() },
+  { limit: tokens(), duration: duration(), ...algorithmFields },
   { accepts: WINDOW_DESCRIPTION },
 );
 
@@ -56,6 +57,7 @@ const PolicySchema = Type.Object(
     gateway: oneOf(GATEWAYS),
     limit: Type.Optional(tokens()),
     duration: Type.Optional(duration()),
+    ...algorithmFields,
     windows: Type.Optional(
       Type.Array(Type.Unknown(), {
         minItems: 1,
@@ -91,8 +93,8 @@ const MISSING_ACTIONS = {
   refuse: 'deny',
 } as const;
 
-/** Tokens, and a duration in ms. */
-type PolicyWindow = Static<typeof WindowSchema>;
+/** Tokens per duration in ms, by a fixed window unless it names another algorithm. */
+export type PolicyWindow = Static<typeof WindowSchema>;
 
 /** A policy with its defaults. */
 export interface Policy {
@@ -164,20 +166,20 @@ function readPolicy(namespace: string, input: unknown): Policy {
   }
   requireKnownFields(input, POLICY_FIELDS, 'a policy');
   const policy = policyReader.validate(input);
-  const { limit, duration, windows, identify, ...rest } = policy;
+  const { limit, duration, algorithm, burst, windows, identify, ...rest } = policy;
   const read: Policy = {
     ...POLICY_DEFAULTS,
     ...rest,
     namespace,
-    windows: readWindows(limit, duration, windows),
+    windows: readWindows(policy),
     identify: readIdentityParts(identify),
     missing: MISSING_ACTIONS[policy.missing ?? POLICY_DEFAULTS.missing],
   };
   // A shadow policy denies no request, also if weir fails or is not reachable.
   if (read.shadow) read.onError = 'allow';
-  const least = Math.min(...read.windows.map((window) => window.limit));
+  const least = Math.min(...read.windows.map(({ limit, burst = limit }) => burst));
   if (read.cost > least) {
-    const rule = `"cost" must be at most the smallest limit, which is ${least}`;
+    const rule = `"cost" must be at most the smallest limit or burst, which is ${least}`;
     throw policyError(`${rule}; got ${read.cost}`, 'cost');
   }
   return read;
@@ -208,31 +210,44 @@ function requireKnownFields(input: unknown, fields: readonly string[], whole: st
   throw policyError(`${formatValue(unknown)} is no field of ${whole}; ${hint}`, unknown);
 }
 
-/** Either from `limit` and `duration`, or from `windows`. */
-function readWindows(
-  limit: number | undefined,
-  duration: number | undefined,
-  windows: unknown[] | undefined,
-): PolicyWindow[] {
+/** The windows of a policy: those in `windows`, or one from its own fields. */
+function readWindows(policy: Static<typeof PolicySchema>): PolicyWindow[] {
+  const { limit, duration, algorithm, burst, windows } = policy;
   if (windows === undefined) {
-    if (limit !== undefined && duration !== undefined) return [{ limit, duration }];
-    const missing = limit === undefined ? 'limit' : 'duration';
-    throw policyError(
-      `"${missing}" is required: a policy has "limit" and "duration", or "windows"`,
-    );
+    if (limit === undefined || duration === undefined) {
+      const missing = limit === undefined ? 'limit' : 'duration';
+      throw policyError(
+        `"${missing}" is required: a policy has "limit" and "duration", or "windows"`,
+      );
+    }
+    // The audit log compares policies: a field that is not given must not be there as undefined.
+    const window: PolicyWindow = { limit, duration };
+    if (algorithm !== undefined) window.algorithm = algorithm;
+    if (burst !== undefined) window.burst = burst;
+    requireValidBurst(window);
+    return [window];
   }
   if (limit !== undefined || duration !== undefined) {
     throw policyError('"windows" cannot be combined with "limit" or "duration"', 'windows');
   }
+  const field = algorithm === undefined ? 'burst' : 'algorithm';
+  if (policy[field] !== undefined) {
+    throw policyError(
+      `"${field}" must be left out where there are "windows": each window may have its own`,
+      field,
+    );
+  }
   const read = windows.map((window, index) => {
     try {
       requireKnownFields(window, WINDOW_FIELDS, 'a window');
-      return windowReader.validate(window);
+      const valid = windowReader.validate(window);
+      requireValidBurst(valid);
+      return valid;
     } catch (error) {
       throw error instanceof ApiError ? error.forListItem('windows', index) : error;
     }
   });
-  // Windows of the same duration would share one counter.
+  // Windows of the same duration would share a name in headers, fixed and sliding ones a counter.
   if (new Set(read.map((window) => window.duration)).size < read.length) {
     throw policyError('"windows" must differ in their duration', 'windows');
   }

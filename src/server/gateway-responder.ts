@@ -77,9 +77,12 @@ export class GatewayResponder {
 
   /** The quotas of a request that is not counted. */
   quotasWithoutCheck(nowMs: number, isAllowed: boolean): QuotaState {
-    const quotas = this.#policy.windows.map(({ limit, duration }, window): Quota => {
-      const reset = (Math.floor(nowMs / duration) + 1) * duration;
-      const remaining = isAllowed ? limit : 0;
+    const quotas = this.#policy.windows.map((fields, window): Quota => {
+      const { limit, duration, algorithm, burst = limit } = fields;
+      const windowEnd = (Math.floor(nowMs / duration) + 1) * duration;
+      // An unused GCRA counter is full now.
+      const reset = algorithm === 'gcra' && isAllowed ? nowMs : windowEnd;
+      const remaining = isAllowed ? burst : 0;
       return {
         name: this.quotaName(window),
         limit,

@@ -131,9 +131,9 @@ export class GatewayCheckHandler {
       () => responder.isDraining,
     );
     const identity = newIdentity();
-    const checks = policy.windows.map(({ limit, duration }): WindowCheck => {
-      const rule = { rule: RULE.fixed, burst: NO_BURST };
-      const terms = { limit, durationMs: duration, cost, ...rule, isAsync: false };
+    const checks = policy.windows.map((window): WindowCheck => {
+      const { limit, duration: durationMs, algorithm = 'fixed', burst = NO_BURST } = window;
+      const terms = { limit, durationMs, cost, rule: RULE[algorithm], burst, isAsync: false };
       const override = { overrideId: undefined, needsOverrideId: false };
       return { namespace, identity, identifier: '', ...terms, ...override };
     });

@@ -23,6 +23,7 @@ beforeAll(async () => {
     a: { limit: 1, duration: 1_000 },
     b: { limit: 2, duration: 2_000, gateway: 'envoy' },
     c: { limit: 3, duration: 3_000, missing: 'refuse' },
+    d: { limit: 4, duration: 4_000, algorithm: 'gcra', burst: 2 },
   });
   const args = ['--config', config, '--gateway-port', '0', '--counters', '1024'];
   server = await startServer(dataDir, { args });
@@ -44,7 +45,7 @@ const list = (fields = {}, key?: string) => {
 
 test('policies in force are listed with all that they leave out, and where gateways ask', async () => {
   const { policies, gateway, total, cursor } = await list();
-  expect([total, cursor]).toEqual([3, undefined]);
+  expect([total, cursor]).toEqual([4, undefined]);
   expect(policies[0]).toEqual({
     namespace: 'a',
     gateway: 'nginx',
@@ -60,6 +61,10 @@ test('policies in force are listed with all that they leave out, and where gatew
   });
   // By the word that it has now, whatever the file calls it.
   expect(policies[2]).toMatchObject({ namespace: 'c', missing: 'deny' });
+  expect(policies[3]).toMatchObject({
+    namespace: 'd',
+    windows: [{ limit: 4, duration: 4_000, algorithm: 'gcra', burst: 2 }],
+  });
   // The port that was free, at which there is an answer.
   expect(gateway.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
   expect((await fetch(`${gateway.url}/v1/check/a`)).status).toBe(200);
@@ -69,7 +74,7 @@ test('policies are listed in pages, and only to whom they may be', async () => {
   const first = await list({ limit: 2 });
   expect(first.policies.map(({ namespace }) => namespace)).toEqual(['a', 'b']);
   const { policies, cursor } = await list({ limit: 2, cursor: first.cursor });
-  expect([policies.map(({ namespace }) => namespace), cursor]).toEqual([['c'], undefined]);
+  expect([policies.map(({ namespace }) => namespace), cursor]).toEqual([['c', 'd'], undefined]);
   const theirs = await list({}, keyOfB);
   expect(theirs.policies.map(({ namespace }) => namespace)).toEqual(['b']);
   const wrong = await callOperation(server.port, 'ratelimits.listPolicies', { limit: 0 });
@@ -79,5 +84,5 @@ test('policies are listed in pages, and only to whom they may be', async () => {
 test('namespaces of policies are there before the first check', async () => {
   const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
   const names = (namespaces as { name: string }[]).map(({ name }) => name);
-  expect(names.sort()).toEqual(['a', 'b', 'c']);
+  expect(names.sort()).toEqual(['a', 'b', 'c', 'd']);
 });

@@ -129,6 +129,28 @@ describe('weir config check of an invalid file', () => {
     ]);
   });
 
+  test('names the window whose algorithm or burst is wrong', async () => {
+    const wrong = writeConfigFile(`{
+  "policies": {
+    "a": { "gateway": "nginx", "limit": 1, "duration": 60000, "burst": 1 },
+    "b": { "gateway": "nginx", "windows": [
+      { "limit": 9, "duration": 60000, "algorithm": "gcra", "burst": 9 },
+      { "limit": 9, "duration": 1000, "algorithm": "gcra", "burst": 10 }
+    ] }
+  }
+}
+`);
+    const { code, stderr } = await checkConfig([wrong]);
+    expect(code).toBe(2);
+    expect(stderr.split('\n')).toEqual([
+      `weir: in ${wrong}, line 3, column 63: policy "a": "burst" must be left out unless` +
+        ' "algorithm" is "gcra"; got 1 without an algorithm',
+      `weir: in ${wrong}, line 6, column 60: policy "b": windows[1]: "burst" must be an integer` +
+        ' from 1 to the limit, which is 9; got 10',
+      '',
+    ]);
+  });
+
   test('prints only the errors and their positions with --json', async () => {
     const wrong = writeConfigFile('{\n  "port": 1,,\n}');
     const { code, stdout, stderr } = await checkConfig(['--json', wrong], { WEIR_PORT: 'x' });

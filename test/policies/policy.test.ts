@@ -38,6 +38,29 @@ describe('a policy', () => {
     expect(readPolicies({ api: all })).toEqual([{ namespace: 'api', ...all }]);
   });
 
+  test('may name the algorithm and the burst of each window', () => {
+    const windows = [
+      { limit: 5, duration: 1_000, algorithm: 'sliding' },
+      { limit: 100, duration: 3_600_000, algorithm: 'gcra', burst: 20 },
+      { limit: 100, duration: 60_000, algorithm: 'gcra' },
+      { limit: 9, duration: 5_000, algorithm: 'fixed' },
+    ];
+    const [policy] = readPolicies({ api: { gateway: 'nginx', windows } });
+    expect(policy.windows).toEqual(windows);
+    const own = { algorithm: 'gcra', burst: 7 };
+    expect(read(own).windows).toEqual([{ limit: 100, duration: 60_000, ...own }]);
+    // A field that is not given is absent: the audit log compares policies with stored ones.
+    expect(Object.keys(read({}).windows[0])).toEqual(['limit', 'duration']);
+  });
+
+  test('may cost its whole burst, and no more', () => {
+    const gcra = { algorithm: 'gcra', burst: 7 };
+    expect(read({ ...gcra, cost: 7 }).cost).toBe(7);
+    expect(() => read({ ...gcra, cost: 8 })).toThrow(
+      '"cost" must be at most the smallest limit or burst, which is 7; got 8',
+    );
+  });
+
   test('accepts the values of "missing" in older files', () => {
     const values = ['share', 'allow', 'deny', 'admit', 'refuse'];
     const actions = values.map((missing) => read({ missing }).missing);
@@ -69,7 +92,28 @@ describe('a policy', () => {
       '"duration" must be an integer number of milliseconds from 1000 to',
     ],
     ['a cost of 0', { cost: 0 }, '"cost" must be an integer from 1'],
-    ['a large cost', { cost: 101 }, '"cost" must be at most the smallest limit, which is 100'],
+    [
+      'a large cost',
+      { cost: 101 },
+      '"cost" must be at most the smallest limit or burst, which is 100',
+    ],
+    [
+      'an unknown algorithm',
+      { algorithm: 'leaky' },
+      '"algorithm" must be fixed, sliding or gcra; got "leaky"',
+    ],
+    ['a burst alone', { burst: 5 }, '"algorithm" is "gcra"; got 5 without an algorithm'],
+    [
+      'a burst of a window',
+      { algorithm: 'fixed', burst: 5 },
+      '"burst" must be left out unless "algorithm" is "gcra"; got 5 with "fixed"',
+    ],
+    [
+      'a burst above the limit',
+      { algorithm: 'gcra', burst: 101 },
+      '"burst" must be an integer from 1 to the limit, which is 100; got 101',
+    ],
+    ['a burst of 0', { algorithm: 'gcra', burst: 0 }, '"burst" must be an integer from 1 to'],
     ['a word as a limit', { limit: '100' }, '"limit" must be an integer from 1'],
     ['windows too', { windows: [MINIMAL] }, '"windows" cannot be combined with "limit"'],
     ['a misspelled field', { limitt: 1 }, '"limitt" is no field of a policy; is it "limit"?'],
@@ -123,8 +167,38 @@ describe('a policy', () => {
       ],
       '"windows" must differ in their duration',
     ],
+    [
+      [{ limit: 1, duration: 1_000, algorithm: 'gcr' }],
+      'windows[0]: "algorithm" must be fixed, sliding or gcra; got "gcr"',
+    ],
+    [
+      [
+        { limit: 1, duration: 1_000 },
+        { limit: 9, duration: 2_000, burst: 3 },
+      ],
+      'windows[1]: "burst" must be left out unless "algorithm" is "gcra"; got 3 without an',
+    ],
+    [
+      [{ limit: 9, duration: 2_000, algorithm: 'gcra', burst: 10 }],
+      'windows[0]: "burst" must be an integer from 1 to the limit, which is 9; got 10',
+    ],
+    [
+      [
+        { limit: 1, duration: 1_000 },
+        { limit: 2, duration: 1_000, algorithm: 'gcra' },
+      ],
+      '"windows" must differ in their duration',
+    ],
   ])('with the windows %j is rejected with the name of the field', (windows, message) => {
     expect(() => readPolicies({ login: { gateway: 'nginx', windows } })).toThrow(message);
+  });
+
+  test.each(['algorithm', 'burst'])('with windows has no %s of its own', (field) => {
+    const windows = [{ limit: 9, duration: 1_000 }];
+    const fields = { gateway: 'nginx', windows, [field]: field === 'burst' ? 3 : 'gcra' };
+    expect(() => readPolicies({ login: fields })).toThrow(
+      `"${field}" must be left out where there are "windows": each window may have its own`,
+    );
   });
 
   test.each(['', '.', '-a', ':a', 'a/b', 'a b', 'é', 'a%2F', 'rlns_a', 'x'.repeat(513), 'a"b'])(
@@ -148,6 +222,8 @@ describe('a policy', () => {
       f: { gateway: 'nginx' },
       '/': MINIMAL,
       g: { ...MINIMAL, identify: 'IP' },
+      h: { ...MINIMAL, burst: 5 },
+      i: { gateway: 'nginx', windows: [{ limit: 9, duration: 1_000, burst: 5 }] },
     };
     const paths: string[][] = [];
     const policies = readPolicies(input, (path) => paths.push(path));
@@ -159,6 +235,8 @@ describe('a policy', () => {
       ['f'],
       ['/'],
       ['g', 'identify'],
+      ['h', 'burst'],
+      ['i', 'windows', '0', 'burst'],
     ]);
   });
 

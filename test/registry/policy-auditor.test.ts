@@ -86,6 +86,28 @@ test('a reload records each policy that was added, changed or removed, and no ot
   expect(server.stderr().match(/"by":"configuration file".*"msg":"audit"/g)?.length).toBe(6);
 });
 
+test('an entry names the algorithm and the burst of a window, which are changes of a policy', async () => {
+  const server = await start({ a: { limit: 9 } });
+  const windowsIn = (fields: unknown) => (fields as { windows: object[] }).windows;
+  const window = { limit: 9, duration: LONGEST_WINDOW_MS };
+  const algorithm = 'gcra';
+  await reload(server, configText({ a: { limit: 9, algorithm } }), RELOADED);
+  await reload(server, configText({ a: { limit: 9, algorithm, burst: 4 } }), RELOADED);
+  const [last, first] = await listAuditEntries(server);
+  expect([windowsIn(first.before), windowsIn(first.after)]).toEqual([
+    [window],
+    [{ ...window, algorithm }],
+  ]);
+  expect([windowsIn(last.before), windowsIn(last.after)]).toEqual([
+    [{ ...window, algorithm }],
+    [{ ...window, algorithm, burst: 4 }],
+  ]);
+  // A restart finds what was stored, and no difference.
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  const again = await start({ a: { limit: 9, algorithm, burst: 4 } });
+  expect((await listPolicyChanges(again)).length).toBe(3);
+});
+
 test('a start records changes that were made while no server ran, also after kill -9', async () => {
   const first = await start({ a: { limit: 1 }, b: { limit: 2 } });
   first.child.kill('SIGKILL');

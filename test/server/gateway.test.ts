@@ -57,6 +57,14 @@ const POLICIES: Record<string, PolicySettings> = {
   network: { limit: 1, ipv6Prefix: 56 },
   cookie: { limit: 1, identify: 'cookie:session' },
   path: { gateway: 'envoy', limit: 1, identify: ['method', 'path'] },
+  gcra: { limit: 100, algorithm: 'gcra', burst: 2, identify: 'header:x-key', missing: 'allow' },
+  mixed: {
+    windows: [
+      { limit: 5, duration: 3_155_760_000_000 },
+      { limit: 100, duration: 31_536_000_000, algorithm: 'gcra', burst: 2 },
+    ],
+  },
+  lowered: { limit: 100, algorithm: 'gcra', burst: 3 },
 };
 
 describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
@@ -291,6 +299,54 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(JSON.parse(refused.body)['violated-policies']).toEqual(['many-1d']);
     const name = 'weir_decisions_total{namespace="many",outcome="denied"}';
     expect(await readMetric(server.adminUrl, name)).toBe(3);
+  });
+
+  test('counts by GCRA: the burst passes at once, and the headers have limit and duration', async () => {
+    const asking = () => ask('/v1/check/gcra', { 'X-Key': 'a' });
+    const first = await asking();
+    expect([first.status, first.headers['ratelimit-policy']]).toEqual([
+      200,
+      '"gcra";q=100;w=3155760000',
+    ]);
+    expect(first.headers.ratelimit).toMatch(/^"gcra";r=1;t=\d+$/);
+    expect(await statuses(3, asking)).toEqual([200, 429, 429]);
+    const { headers } = await asking();
+    expect(headers.ratelimit).toMatch(/^"gcra";r=0;t=\d+$/);
+    // One token comes back in a hundredth of the duration.
+    expect(Number(headers['retry-after'])).toBeGreaterThan(31_557_500);
+    expect(Number(headers['retry-after'])).toBeLessThanOrEqual(31_557_600);
+    // A request without identity is not counted, so its bucket is full now.
+    const unidentified = await ask('/v1/check/gcra');
+    expect([unidentified.status, unidentified.headers.ratelimit]).toEqual([200, '"gcra";r=2;t=0']);
+  });
+
+  test('has a window and GCRA counted all or not at all', async () => {
+    const asking = () => ask('/v1/check/mixed', forwardedFor('10.0.0.15'));
+    const first = await asking();
+    expect(first.headers['ratelimit-policy']).toBe(
+      '"mixed-36525d";q=5;w=3155760000, "mixed-365d";q=100;w=31536000',
+    );
+    expect(await statuses(3, asking)).toEqual([200, 429, 429]);
+    const denied = await asking();
+    expect(denied.headers.ratelimit).toMatch(/^"mixed-36525d";r=3;t=\d+, "mixed-365d";r=0;t=\d+$/);
+    expect(JSON.parse(denied.body)['violated-policies']).toEqual(['mixed-365d']);
+  });
+
+  test('has its burst lowered by an override, and restored when that is deleted', async () => {
+    const asking = () => ask('/v1/check/lowered', forwardedFor('10.0.0.16'));
+    const override = {
+      namespace: 'lowered',
+      identifier: '10.0.0.16',
+      limit: 1,
+      duration: 2_592_000_000,
+    };
+    await callOperationOk(server.port, 'ratelimit.setOverride', override);
+    expect(await statuses(2, asking)).toEqual([200, 429]);
+    await callOperationOk(server.port, 'ratelimit.deleteOverride', {
+      namespace: 'lowered',
+      identifier: '10.0.0.16',
+    });
+    expect(await statuses(4, asking)).toEqual([200, 200, 200, 429]);
   });
 
   test('is answered under an override, in place of all windows', async () => {

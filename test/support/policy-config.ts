@@ -2,16 +2,18 @@
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { AlgorithmFields } from '../../src/core/algorithm.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from './http.ts';
 
 /** A policy's settings in the configuration file. */
-export type PolicySettings = Partial<Omit<Policy, 'identify' | 'missing' | 'namespace'>> & {
-  limit?: number;
-  duration?: number;
-  identify?: string | string[];
-  missing?: string;
-};
+export type PolicySettings = Partial<Omit<Policy, 'identify' | 'missing' | 'namespace'>> &
+  AlgorithmFields & {
+    limit?: number;
+    duration?: number;
+    identify?: string | string[];
+    missing?: string;
+  };
 
 /** Policies by namespace. Defaults: the gateway nginx, and the longest window. */
 export function configText(policies: Record<string, PolicySettings>): string {
