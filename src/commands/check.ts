@@ -1,9 +1,14 @@
 /** `weir check`: one check on a running server. */
 
+import { ALGORITHM_NAMES } from '../core/algorithm.ts';
+import { StartError } from '../core/errors.ts';
 import { DECISION_MEANINGS, EXIT } from '../core/exit.ts';
+import type { RuleName } from '../core/window-rules.ts';
 import { isoTime, systemMs } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import {
+  ALGORITHM_OPTION,
+  parseAlgorithm,
   parseDuration,
   parseInteger,
   required,
@@ -21,6 +26,15 @@ interface LimitResponse {
 const OPTIONS = {
   limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; at least 1' },
   duration: WINDOW_OPTION,
+  algorithm: {
+    ...ALGORITHM_OPTION,
+    help: `window rule: ${ALGORITHM_NAMES}; default: fixed`,
+  },
+  burst: {
+    type: 'string',
+    value: '<tokens>',
+    help: 'with gcra: tokens that may pass at once; default: the limit',
+  },
   namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
   cost: {
     type: 'string',
@@ -30,6 +44,24 @@ const OPTIONS = {
   async: { type: 'boolean', help: 'return the decision first and deduct afterwards' },
   'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
 } as const;
+
+/** @throws StartError for a burst without GCRA, or above the limit */
+function parseWindowRule(
+  { algorithm: name, burst }: { algorithm?: string; burst?: string },
+  limit: number,
+) {
+  const algorithm = name === undefined ? undefined : parseAlgorithm(name);
+  if (burst === undefined) return { algorithm };
+  if (algorithm === 'gcra') return { algorithm, burst: parseInteger('burst', burst, 1, limit) };
+  const which = algorithm === undefined ? 'no --algorithm' : `--algorithm ${algorithm}`;
+  throw new StartError(`--burst must be left out unless there is --algorithm gcra; got ${which}`);
+}
+
+/** What the time in "reset" is for. */
+function resetLabel(algorithm: RuleName | undefined, isAllowed: boolean): string {
+  if (algorithm !== 'gcra') return 'resets at';
+  return isAllowed ? 'full at' : 'retry at';
+}
 
 export const check: Command = {
   subcommands: {
@@ -48,15 +80,18 @@ export const check: Command = {
           cost: cost === undefined ? undefined : parseInteger('cost', cost),
           async,
         };
+        const rule = parseWindowRule(values, fields.limit);
         const server = call.server();
-        const response = await server.post<LimitResponse>('ratelimits.limit', fields);
+        const request = { ...fields, ...rule };
+        const response = await server.post<LimitResponse>('ratelimits.limit', request);
         const { success, remaining, limit, reset } = response;
         const isValid = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
         if (!isValid) throw server.unexpectedResponseError(200);
         call.print(response, () => {
           const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
           const decision = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
-          return `${decision} ${remaining}, resets at ${isoTime(reset)} (in ${seconds} s)`;
+          const label = resetLabel(rule.algorithm, success);
+          return `${decision} ${remaining}, ${label} ${isoTime(reset)} (in ${seconds} s)`;
         });
         return success ? EXIT.OK : EXIT.DENIED;
       },
@@ -66,6 +101,7 @@ export const check: Command = {
   examples: [
     'weir check user_1 --limit 10 --duration 60s',
     'weir check user_1 --limit 10 --duration 60s --cost 0',
+    'weir check user_1 --limit 100 --duration 60s --algorithm gcra --burst 20',
     'weir check --limit 10 --duration 60s -- -user',
   ],
   exitCodes: [EXIT.OK, EXIT.DENIED, ...CLIENT_EXIT_CODES.slice(1)],

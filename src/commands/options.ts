@@ -4,6 +4,7 @@
  */
 
 import { isNamespaceId } from '../api/common/namespace-reference.ts';
+import { ALGORITHM_NAMES, ALGORITHMS } from '../core/algorithm.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -12,6 +13,7 @@ import {
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
+import type { RuleName } from '../core/window-rules.ts';
 import { systemMs } from '../shared-memory/clock.ts';
 
 /** `--duration` of a check and of an override. */
@@ -20,6 +22,15 @@ export const WINDOW_OPTION = {
   value: '<duration>',
   help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
 } as const;
+
+/** `--algorithm` of a check and of a reset. */
+export const ALGORITHM_OPTION = { type: 'string', value: '<name>' } as const;
+
+export function parseAlgorithm(value: string): RuleName {
+  const name = ALGORITHMS.find((known) => known === value);
+  if (name !== undefined) return name;
+  throw new StartError(`--algorithm must be ${ALGORITHM_NAMES}; got ${formatValue(value)}`);
+}
 
 /** @throws StartError if the option is missing */
 export function required<T>(option: string, value: T | undefined): T {

@@ -34,6 +34,8 @@ const FLAG_BY_FIELD: Readonly<Record<string, string>> = {
   keyId: '<keyId>',
   limit: '--limit',
   duration: '--duration',
+  algorithm: '--algorithm',
+  burst: '--burst',
   cost: '--cost',
   namespace: '--namespace',
   namespaceName: '--namespace',

@@ -63,6 +63,24 @@ describe('weir check', () => {
     expect(JSON.parse(denied.stdout)).toEqual({ ...unchanged, success: false });
   });
 
+  test('with GCRA says when the bucket is full, or when to retry', async () => {
+    const rule = ['--algorithm', 'gcra', '--burst', '2'];
+    const args = ['check', 'gcra_1', '--limit', '10', '--duration', '30d', ...rule];
+    const answers = [await weir(args), await weir(args), await weir(args)];
+    expect(answers.map(({ code }) => code)).toEqual([EXIT.OK, EXIT.OK, EXIT.DENIED]);
+    const [allowed, , denied] = answers.map(({ stdout }) => stdout);
+    expect(allowed).toMatch(/^allowed: limit 10, remaining 1, full at .* \(in 259\d{3} s\)\n$/);
+    expect(denied).toMatch(/^denied: limit 10, remaining 0, retry at .* \(in 25\d{4} s\)\n$/);
+  });
+
+  test('takes the algorithm of a window', async () => {
+    const args = ['check', 'sliding_1', '--limit', '3', '--duration', '30d', '--cost', '2'];
+    await weir(args);
+    const { stdout } = await weir([...args, '--algorithm', 'sliding']);
+    expect(stdout).toMatch(/^denied: limit 3, remaining 0, resets at /);
+    expect((await weir([...args, '--algorithm', 'fixed'])).stdout).toContain('remaining 1,');
+  });
+
   const valid = ['a', '--limit', '1', '--duration', '1s'];
   const faults: [string, string[], Record<string, string | undefined>, number, string][] = [
     ['no key', valid, { WEIR_KEY: undefined }, EXIT.USAGE, 'WEIR_KEY is not set: set it to an API'],
@@ -89,6 +107,34 @@ describe('weir check', () => {
       {},
       EXIT.USAGE,
       '"b" is one argument too many',
+    ],
+    [
+      'an unknown algorithm',
+      [...valid, '--algorithm', 'GCRA'],
+      {},
+      EXIT.USAGE,
+      '--algorithm must be fixed, sliding or gcra; got "GCRA"',
+    ],
+    [
+      'a burst without an algorithm',
+      [...valid, '--burst', '1'],
+      {},
+      EXIT.USAGE,
+      '--burst must be left out unless there is --algorithm gcra; got no --algorithm',
+    ],
+    [
+      'a burst of a window',
+      [...valid, '--algorithm', 'fixed', '--burst', '1'],
+      {},
+      EXIT.USAGE,
+      '--burst must be left out unless there is --algorithm gcra; got --algorithm fixed',
+    ],
+    [
+      'a burst above the limit',
+      [...valid, '--algorithm', 'gcra', '--burst', '2'],
+      {},
+      EXIT.USAGE,
+      '--burst must be an integer from 1 to 1; got "2"',
     ],
     ['no limit', ['a', '--duration', '1s'], {}, EXIT.USAGE, '--limit is required'],
     ['no duration', ['a', '--limit', '1'], {}, EXIT.USAGE, '--duration is required'],
