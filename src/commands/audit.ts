@@ -52,7 +52,7 @@ function entryRow({ at, id, action, keyId, by, target, ...rest }: Fields): strin
   ];
 }
 
-/** Format the target. The key is the first word of the action, before the dot. */
+/** Formatters of targets, by the first word of the action (before the dot). */
 const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | undefined>> = {
   key: ({ name, keyId }) => {
     return areStrings(name, keyId) ? `${valueCell(name)} ${valueCell(keyId)}` : undefined;

@@ -1,9 +1,12 @@
 /** `weir overrides`: manages overrides on a running server, imports and exports them. */
 
+import { isUtf8 } from 'node:buffer';
+import { readFileSync } from 'node:fs';
 import { IMPORT_MAX_BYTES } from '../core/constants.ts';
+import { describeFileError } from '../core/errno.ts';
 import { StartError } from '../core/errors.ts';
+import { findJsonSyntaxError } from '../core/json-text.ts';
 import { CLIENT_EXIT_CODES, type Command, printLines, subcommand } from './command.ts';
-import { readJsonLines } from './json-lines.ts';
 import {
   formatDuration,
   parseDuration,
@@ -163,6 +166,40 @@ const importOverrides = subcommand({
     return undefined;
   },
 });
+
+/**
+ * Reads a file with one JSON value per line.
+ * @param path `-` is standard input
+ * @returns the values, and the line number of each; empty lines are skipped
+ * @throws StartError with the line and column of a syntax error
+ */
+function readJsonLines(path: string): { items: unknown[]; lines: number[] } {
+  const name = path === '-' ? 'standard input' : path;
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(path === '-' ? 0 : path);
+  } catch (error) {
+    throw new StartError(`${name} cannot be read: ${describeFileError(error)}`);
+  }
+  if (!isUtf8(bytes)) throw new StartError(`${name} must be UTF-8; got bytes that are not`);
+  const items: unknown[] = [];
+  const lines: number[] = [];
+  const text = bytes.toString().replace(/^\ufeff/, '');
+  for (const [i, line] of text.split('\n').entries()) {
+    if (line.trim() === '') continue;
+    try {
+      items.push(JSON.parse(line));
+    } catch {
+      const { column, reason } = findJsonSyntaxError(line) ?? {
+        column: 1,
+        reason: 'nested too deeply',
+      };
+      throw new StartError(`${name}, line ${i + 1}, column ${column}: not JSON: ${reason}`);
+    }
+    lines.push(i + 1);
+  }
+  return { items, lines };
+}
 
 const exportOverrides = subcommand({
   usage: '> <file>',
