@@ -581,7 +581,7 @@ describe('weir overrides', () => {
       [
         `\n${line({ namespaceName: undefined })}`,
         EXIT.SERVER_ERROR,
-        'BAD_REQUEST: line 2: one of "namespaceId"',
+        'BAD_REQUEST: line 2: "namespaceId" or "namespaceName" is required',
       ],
       ['5\n', EXIT.SERVER_ERROR, 'BAD_REQUEST: line 1: an override must be a JSON object; got 5'],
       [`${line({})}\nxyz\n`, EXIT.USAGE, `${input} 2, column 1: not JSON: a value`],
