@@ -9,20 +9,19 @@ import { helpText } from './config/help.ts';
 import { type LoadedSettings, loadSettings } from './config/load.ts';
 import { OverrideTables } from './overrides/tables.ts';
 import { logAudit } from './registry/audit-entries.ts';
-import { initialPublication } from './registry/publication.ts';
 import { DataDirectory } from './registry/store/directory.ts';
 import { SqliteStore } from './registry/store/sqlite.ts';
 import { Acceptors } from './runtime/acceptors.ts';
-import { openAdminPort, ReservedAddresses } from './runtime/addresses.ts';
-import { descriptorLimit, fitConnections } from './runtime/descriptors.ts';
+import { reserveListeners } from './runtime/addresses.ts';
+import { planConnections } from './runtime/descriptors.ts';
+import { acceptorData } from './runtime/foundation.ts';
 import { closeInspector } from './runtime/inspector.ts';
 import { Lifecycle } from './runtime/lifecycle.ts';
 import { prepareProcess } from './runtime/process-setup.ts';
 import { loadRecords } from './runtime/records.ts';
 import { restoreSharedState } from './runtime/shared-state.ts';
 import { logStartup, warnAboutMemory } from './runtime/startup-log.ts';
-import { listenerUrls, printStartupMessage } from './runtime/startup-message.ts';
-import { TlsCertificate } from './runtime/tls.ts';
+import { printStartupMessage } from './runtime/startup-message.ts';
 
 /** @param args flags. Resolves at once for `--help`; a server runs until a signal ends it. */
 export async function main(args: readonly string[]): Promise<void> {
@@ -50,85 +49,49 @@ interface RunningServer {
 
 async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Promise<RunningServer> {
   const uws = await prepareProcess();
-  const descriptors = descriptorLimit();
-  const threads = settings.acceptors + settings.workers;
-  const connectionsMax = fitConnections(descriptors, settings.connections, threads);
-
-  const tls = TlsCertificate.open(settings);
-  const reserved = await ReservedAddresses.reserve(settings);
-  const { addresses } = reserved;
-  const { admin, adminPort } = await openAdminPort(settings);
-  const scheme = tls === undefined ? 'http' : 'https';
-  const checkUrls = listenerUrls(scheme, addresses.host, addresses.port, settings.publicUrl);
-  const adminUrls = listenerUrls('http', settings.adminHost, adminPort);
-
+  const connections = planConnections(settings);
+  const listeners = await reserveListeners(settings);
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
   const state = restoreSharedState(settings, directory.path, store.hashKey);
   const records = loadRecords(settings, store, state.clock.nowMs());
-  const { registry, policies, firstKey } = records;
   await warnAboutMemory(settings);
+  const prepared = { settings, uws, connections, listeners, directory, store, state, records };
 
   const compileTask = new URL('./compile.js', import.meta.url);
-  const overrides = new OverrideTables(store.hashKey, compileTask, (err) => {
-    const message = 'the task that compiles overrides failed; the main thread compiled them';
-    services.log.error({ err }, message);
-  });
+  const overrides = new OverrideTables(store.hashKey, compileTask, (err) =>
+    services.logCompileFailure(err),
+  );
   const acceptors = new Acceptors(state.control);
   lifecycle.threadsStarting();
-  acceptors.start({
-    addresses,
-    tls: tls?.files,
-    connectionsMax,
-    url: checkUrls.clientUrl ?? '',
-    control: state.controlBuffer,
-    engine: {
-      decide: settings.decide,
-      fullTablePolicy: settings.onFull,
-      tables: state.tables,
-      channels: state.channels,
-    },
-    hashKey: store.hashKey,
-    isReportingErrors: settings.logLevel === 'debug',
-    activePublication: { ...initialPublication(registry, overrides), policies: policies.all },
-  });
+  acceptors.start(acceptorData(prepared, overrides));
   // Loaded while the acceptors load.
   const { Services } = await import('./runtime/services.ts');
-  const services = new Services({
-    ...{ settings, tls, addresses, connectionsMax, store, state, records, overrides, acceptors },
-    ...{ admin, uws },
-  });
-  const { log } = services;
+  const services = new Services(prepared, overrides, acceptors);
   await acceptors.listen(services.handlers);
-  reserved.openSockets();
+  listeners.reserved.openSockets();
 
-  // The key is printed before it is stored, so that a start that fails in between locks out no one.
-  const selfSignedCert = tls?.isSelfSigned ? tls.files.cert : undefined;
-  const { socket } = addresses;
-  printStartupMessage({ checkUrls, adminUrls, socket, firstKey, selfSignedCert });
-  if (firstKey !== undefined) logAudit(log, registry.commit(store));
+  // A first key is stored after it was printed: a start that fails in between locks out no client.
+  printStartupMessage(listeners, records.firstKey);
+  const { registry, policies } = records;
+  if (records.firstKey !== undefined) logAudit(services.log, registry.commit(store));
   await services.auditor.recordChanges(policies.all);
-  admin.state = 'ready';
+  listeners.admin.state = 'ready';
   closeInspector();
   overrides.warmUp();
-  const { exposure } = directory;
-  const { restored } = state;
-  logStartup(log, {
-    ...{ settings, descriptors, connectionsMax, exposure, records, restored, addresses },
-    ...{ checkUrls, adminUrls, uws },
-  });
+  logStartup(services.log, prepared);
 
   const drain = async () => {
-    admin.state = 'draining';
-    log.info('draining');
-    reserved.removeSockets();
+    listeners.admin.state = 'draining';
+    services.log.info('draining');
+    listeners.reserved.removeSockets();
     await acceptors.drain(settings.drainMs);
     await services.stop();
     await overrides.close();
     store.close();
     directory.close();
-    admin.close();
-    log.info('stopped');
+    listeners.admin.close();
+    services.log.info('stopped');
   };
   return { reload: () => services.reloader.run(), drain };
 }

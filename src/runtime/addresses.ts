@@ -1,8 +1,8 @@
 /**
  * The addresses that weir listens on, reserved before anything is written: the port of the checks,
- * the port for gateways, Unix sockets and the admin port. The acceptors listen on them at the end
- * of the start, the admin port at once. An address that is not available is a StartError that names
- * its setting.
+ * the port for gateways, Unix sockets and the admin port. The acceptors listen at the end of the
+ * start; the admin port listens at once, and is not ready until then. An address that is not
+ * available is a StartError that names its setting.
  */
 
 import type { Settings } from '../config/schema.ts';
@@ -10,7 +10,9 @@ import { parseHostNames } from '../config/validators.ts';
 import { StartError } from '../core/errors.ts';
 import { AdminServer } from '../observe/admin.ts';
 import type { ListenAddresses } from '../server/listener.ts';
+import { type ListenerUrls, listenerUrls } from './listener-urls.ts';
 import { reservePort } from './port.ts';
+import { TlsCertificate } from './tls.ts';
 import { UnixSocket } from './unix-socket.ts';
 
 /** What error codes of the system mean for a listener. */
@@ -27,7 +29,7 @@ interface ReservedSocket {
   mode: string;
 }
 
-export class ReservedAddresses {
+class ReservedAddresses {
   readonly addresses: ListenAddresses;
   readonly #sockets: readonly ReservedSocket[];
 
@@ -75,8 +77,31 @@ export class ReservedAddresses {
   }
 }
 
-/** Opens the admin port, which is not ready yet. @throws StartError */
-export async function openAdminPort(
+export interface Listeners {
+  tls: TlsCertificate | undefined;
+  reserved: ReservedAddresses;
+  admin: AdminServer;
+  checkUrls: ListenerUrls;
+  adminUrls: ListenerUrls;
+}
+
+/** Validates the certificate, reserves the addresses, opens the admin port. @throws StartError */
+export async function reserveListeners(settings: Settings): Promise<Listeners> {
+  const tls = TlsCertificate.open(settings);
+  const reserved = await ReservedAddresses.reserve(settings);
+  const { host, port } = reserved.addresses;
+  const scheme = tls === undefined ? 'http' : 'https';
+  const { admin, adminPort } = await openAdminPort(settings);
+  return {
+    tls,
+    reserved,
+    admin,
+    checkUrls: listenerUrls(scheme, host, port, settings.publicUrl),
+    adminUrls: listenerUrls('http', settings.adminHost, adminPort),
+  };
+}
+
+async function openAdminPort(
   settings: Settings,
 ): Promise<{ admin: AdminServer; adminPort: number }> {
   const { adminHost, adminHosts } = settings;

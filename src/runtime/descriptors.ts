@@ -5,8 +5,26 @@
  */
 
 import { readFileSync } from 'node:fs';
+import type { Settings } from '../config/schema.ts';
 import { RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS_PER_THREAD } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
+
+export interface ConnectionPlan {
+  /** The limit of open files; undefined where the system does not show it. */
+  descriptors: number | undefined;
+  /** The connections that may be open at once. */
+  connectionsMax: number;
+}
+
+/** @throws StartError when no descriptor is left for a connection */
+export function planConnections(settings: Settings): ConnectionPlan {
+  const descriptors = descriptorLimit();
+  const threads = settings.acceptors + settings.workers;
+  return {
+    descriptors,
+    connectionsMax: fitConnections(descriptors, settings.connections, threads),
+  };
+}
 
 /**
  * The soft limit of open files, which Node raises to the hard limit when it starts.

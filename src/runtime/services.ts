@@ -5,11 +5,9 @@
  */
 
 import { Service } from '../api/service.ts';
-import type { LoadedSettings } from '../config/load.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
 import { ShardWorkerSupervisor } from '../engine/worker/supervisor.ts';
-import type { AdminServer } from '../observe/admin.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
@@ -18,29 +16,10 @@ import { Metrics } from '../observe/metrics.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
 import { createPublisher } from '../registry/publication.ts';
-import type { SqliteStore } from '../registry/store/sqlite.ts';
 import { Writer } from '../registry/writer.ts';
-import type { ListenAddresses } from '../server/listener.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
-import type { InitialRecords } from './records.ts';
+import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
-import type { SharedState } from './shared-state.ts';
-import type { TlsCertificate } from './tls.ts';
-
-export interface ServiceDependencies {
-  settings: LoadedSettings;
-  tls: TlsCertificate | undefined;
-  addresses: ListenAddresses;
-  connectionsMax: number;
-  store: SqliteStore;
-  state: SharedState;
-  records: InitialRecords;
-  overrides: OverrideTables;
-  acceptors: Acceptors;
-  admin: AdminServer;
-  /** The package that uWebSockets.js comes from, with its version. */
-  uws: string;
-}
 
 export class Services {
   readonly log: Log;
@@ -53,19 +32,9 @@ export class Services {
   readonly #clockTimer: NodeJS.Timeout;
 
   /** Starts the shard workers. */
-  constructor({
-    settings,
-    tls,
-    addresses,
-    connectionsMax,
-    store,
-    state,
-    records,
-    overrides,
-    acceptors,
-    admin,
-    uws,
-  }: ServiceDependencies) {
+  constructor(foundation: Foundation, overrides: OverrideTables, acceptors: Acceptors) {
+    const { settings, uws, connections, listeners, store, state, records } = foundation;
+    const { tls, reserved, admin } = listeners;
     const { registry, policies } = records;
     const { control, clock, clockPublisher, tables, channels, checkpointPlan } = state;
     const nowMs = () => clock.nowMs();
@@ -77,7 +46,7 @@ export class Services {
       acceptors.publish(publication),
     );
     const writer = new Writer(registry, store, publish, log, nowMs);
-    const gateways = { policies: () => policies.all, addresses: addresses.gateway };
+    const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
     const service = new Service(registry, writer, gateways, store, nowMs);
     this.log = log;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
@@ -108,7 +77,7 @@ export class Services {
       clock: clockPublisher,
       registry,
       writer,
-      connectionsMax,
+      connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
       slots: state.slots,
       fullTablePolicy,
@@ -119,6 +88,11 @@ export class Services {
       new CapacityWatch(control, settings.counters, log),
       new CheckpointWatch(control, checkpointPlan.directory, checkpointPlan.intervalMs, log),
     ];
+  }
+
+  /** Logs why a set of overrides was not compiled by its task. */
+  logCompileFailure(err: Error): void {
+    this.log.error({ err }, 'the task that compiles overrides failed; done on the main thread');
   }
 
   /** Drains the queues, writes the last checkpoint and the changes that wait. */

@@ -3,11 +3,7 @@
 import type { LoadedSettings } from '../config/load.ts';
 import { memoryLogFields } from '../config/memory-plan.ts';
 import type { Log } from '../core/log.ts';
-import type { DirectoryExposure } from '../core/ownership.ts';
-import type { RestoreResult } from '../engine/memory/checkpoint/loader.ts';
-import type { ListenAddresses } from '../server/listener.ts';
-import type { InitialRecords } from './records.ts';
-import type { ListenerUrls } from './startup-message.ts';
+import type { Foundation } from './foundation.ts';
 
 /**
  * Warns where memory at full use is near the limit. It is logged before the threads start, since
@@ -25,25 +21,13 @@ export async function warnAboutMemory(settings: LoadedSettings): Promise<void> {
   );
 }
 
-export interface StartupFacts {
-  settings: LoadedSettings;
-  /** The limit of open files, where it is known, and the connections that it allows. */
-  descriptors: number | undefined;
-  connectionsMax: number;
-  exposure: DirectoryExposure | undefined;
-  records: InitialRecords;
-  restored: RestoreResult;
-  addresses: ListenAddresses;
-  checkUrls: ListenerUrls;
-  adminUrls: ListenerUrls;
-  /** The package that uWebSockets.js comes from, with its version. */
-  uws: string;
-}
-
-export function logStartup(log: Log, facts: StartupFacts): void {
-  warnAboutEnvironment(log, facts);
-  const { settings, records, restored, addresses, checkUrls, adminUrls, uws } = facts;
+export function logStartup(log: Log, foundation: Foundation): void {
+  warnAboutEnvironment(log, foundation);
+  const { settings, uws, listeners, records } = foundation;
+  const { restored } = foundation.state;
   const { registry, policies } = records;
+  const { checkUrls, adminUrls } = listeners;
+  const { socket, gateway } = listeners.reserved.addresses;
   for (const sentence of restored.damageMessages) log.warn(sentence);
   if (restored.lostCounters > 0) {
     const { lostCounters } = restored;
@@ -58,7 +42,6 @@ export function logStartup(log: Log, facts: StartupFacts): void {
     },
     'loaded',
   );
-  const { socket, gateway } = addresses;
   log.info(
     {
       url: checkUrls.clientUrl ?? checkUrls.listenUrl,
@@ -79,8 +62,9 @@ export function logStartup(log: Log, facts: StartupFacts): void {
   );
 }
 
-function warnAboutEnvironment(log: Log, facts: StartupFacts): void {
-  const { settings, connectionsMax, descriptors, exposure } = facts;
+function warnAboutEnvironment(log: Log, { settings, connections, directory }: Foundation): void {
+  const { connectionsMax, descriptors } = connections;
+  const { exposure } = directory;
   if (connectionsMax < settings.connections) {
     log.warn(
       { connections: connectionsMax, requested: settings.connections, descriptors },

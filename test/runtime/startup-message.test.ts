@@ -3,7 +3,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { listenerUrls } from '../../src/runtime/startup-message.ts';
+import { listenerUrls } from '../../src/runtime/listener-urls.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { errorIn, sendRequest } from '../support/http.ts';
 import { logRecords } from '../support/log-records.ts';

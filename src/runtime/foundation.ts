@@ -1,0 +1,50 @@
+/**
+ * What a start has prepared when its first thread starts. Each part is a step of `main.ts`.
+ */
+
+import type { LoadedSettings } from '../config/load.ts';
+import type { OverrideTables } from '../overrides/tables.ts';
+import { initialPublication } from '../registry/publication.ts';
+import type { DataDirectory } from '../registry/store/directory.ts';
+import type { SqliteStore } from '../registry/store/sqlite.ts';
+import type { AcceptorData } from '../server/messages.ts';
+import type { Listeners } from './addresses.ts';
+import type { ConnectionPlan } from './descriptors.ts';
+import type { InitialRecords } from './records.ts';
+import type { SharedState } from './shared-state.ts';
+
+export interface Foundation {
+  settings: LoadedSettings;
+  /** The package that uWebSockets.js comes from, with its version. */
+  uws: string;
+  connections: ConnectionPlan;
+  listeners: Listeners;
+  directory: DataDirectory;
+  store: SqliteStore;
+  state: SharedState;
+  records: InitialRecords;
+}
+
+/** The data that every acceptor is started with. */
+export function acceptorData(
+  { settings, connections, listeners, store, state, records }: Foundation,
+  overrides: OverrideTables,
+): Omit<AcceptorData, 'index'> {
+  const { registry, policies } = records;
+  return {
+    addresses: listeners.reserved.addresses,
+    tls: listeners.tls?.files,
+    connectionsMax: connections.connectionsMax,
+    url: listeners.checkUrls.clientUrl ?? '',
+    control: state.controlBuffer,
+    engine: {
+      decide: settings.decide,
+      fullTablePolicy: settings.onFull,
+      tables: state.tables,
+      channels: state.channels,
+    },
+    hashKey: store.hashKey,
+    isReportingErrors: settings.logLevel === 'debug',
+    activePublication: { ...initialPublication(registry, overrides), policies: policies.all },
+  };
+}
