@@ -128,8 +128,8 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   describe('an acceptor', () => {
     const DEATHS = trialCount(1, 10);
     test.each([
-      ['throw', 'acceptor 0 failed: Error: a fault of the test'],
-      ['reject', 'acceptor 0 failed: Error: a fault of the test'],
+      ['throw', 'acceptor 0 failed: Error: injected fault'],
+      ['reject', 'acceptor 0 failed: Error: injected fault'],
       ['exit', 'acceptor 0 ended by itself, with code 3'],
       ['hang', 'acceptor 0 is unresponsive: no heartbeat for 1000 ms'],
     ])(
