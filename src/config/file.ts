@@ -1,7 +1,7 @@
 /**
- * The configuration file: settings, which hold until the next start, and the policies of gateways,
- * which are read again on SIGHUP. It is in order as a whole, or it is refused, with the line and
- * the column of the fault. A message never quotes what is not JSON: there may be a key in it.
+ * The configuration file: settings, which apply from the next start on, and policies of gateways,
+ * which are read again on SIGHUP. A file with any fault is rejected, with the line and the column
+ * of the fault. A message never quotes text that is not JSON, because it may contain a key.
  */
 
 import { formatValue } from '../core/describe.ts';
@@ -25,21 +25,21 @@ import {
 
 export interface ConfigFile {
   path: string;
-  /** How its author has named it. */
+  /** The name of the setting that gave the path, for messages. */
   source: string;
   settings: SettingsLayer;
   policies: Policy[];
 }
 
 const POLICIES_KEY = 'policies';
-/** By which editors know what the file may hold; of no meaning here. */
+/** Tells an editor the schema of the file; ignored here. */
 const SCHEMA_KEY = '$schema';
 const FILE_SETTING_NAMES = SETTING_NAMES.filter((name) => name !== 'config');
 
 /**
- * @param source by which the path was given
- * @param onFault is told of each fault; where it returns, what is in order is returned
- * @throws StartError where the file cannot be read, or is no JSON object
+ * @param source the flag or variable that gave the path
+ * @param onFault called with each fault; if it returns, the valid part of the file is returned
+ * @throws StartError if the file cannot be read or is not a JSON object
  */
 export function readConfigFile(path: string, source: string, onFault: FaultHandler): ConfigFile {
   const text = readText(source, path).replace(/^\ufeff/, '');
@@ -69,15 +69,16 @@ function parseObject(path: string, text: string): object {
     content = JSON.parse(text);
   } catch {
     const fault = findJsonSyntaxError(text);
-    if (fault === undefined) throw new StartError(`${path} is not JSON, and nested too deeply`);
-    const { reason, ...place } = fault;
-    throw new FileError(path, place, `this is not JSON: ${reason}`);
+    if (fault === undefined)
+      throw new StartError(`${path} is not JSON, and it is nested too deeply`);
+    const { reason, ...position } = fault;
+    throw new FileError(path, position, `this is not JSON: ${reason}`);
   }
   if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content;
   throw new StartError(`${path} must hold one JSON object; got ${formatValue(content)}`);
 }
 
-/** What is wrong with a setting. */
+/** @returns a sentence; undefined for a valid setting */
 function describeInvalidMember(key: string, value: unknown): string | undefined {
   if (key === SCHEMA_KEY) {
     return typeof value === 'string'
@@ -90,28 +91,28 @@ function describeInvalidMember(key: string, value: unknown): string | undefined 
     : describeFault(name, `"${key}"`, value);
 }
 
-/** Where a name is repeated, as in: "limit" is there twice in "policies.login". */
+/** For example: "limit" is repeated in "policies.login". */
 function describeRepeatedName({ name, path }: DuplicateName): string {
-  const around = path.reduce((whole, step) => {
+  const parent = path.reduce((whole, step) => {
     if (/^\d+$/.test(step)) return `${whole}[${step}]`;
     return whole === '' ? step : `${whole}.${step}`;
   }, '');
-  const where = around === '' ? '' : ` in ${formatValue(around)}`;
-  return `${formatValue(name)} is there twice${where}`;
+  const where = parent === '' ? '' : ` in ${formatValue(parent)}`;
+  return `${formatValue(name)} is repeated${where}`;
 }
 
 function parsePolicies(
   path: string,
-  given: unknown,
+  value: unknown,
   members: JsonMembers,
   onFault: FaultHandler,
 ): Policy[] {
-  return readPolicies(given, (steps, message) => {
+  return readPolicies(value, (steps, message) => {
     onFault(new FileError(path, members.positionOf([POLICIES_KEY, ...steps]), message));
   });
 }
 
-/** Settings that the file gives otherwise than before: they wait for the next start. */
+/** The settings that differ between two versions of the file. */
 export function changedSettings(before: ConfigFile, after: ConfigFile): string[] {
   return FILE_SETTING_NAMES.filter((name) => {
     return before.settings.get(name)?.value !== after.settings.get(name)?.value;

@@ -7,9 +7,9 @@ const INTRODUCTION = `Usage:
   weir [serve] [settings]
   npm start -- [settings]     in a clone
 
-Serves checks. A setting is taken from its flag, else from its environment variable, else from the
-JSON file of --config, else it has its default, in brackets below. The cores allowed are those that
-weir may run on, or fewer where its control group, as that of a container, has a limit of CPU time.
+Serves checks. A setting comes from its flag, else from its environment variable, else from the JSON
+file of --config. Defaults are in brackets. "Available cores" are the cores that weir may run on, or
+fewer if its control group, for example a container, has a CPU limit.
 `;
 
 const EXAMPLES = `Examples:
@@ -20,10 +20,10 @@ const EXAMPLES = `Examples:
 
 export function helpText(): string {
   const rows = SETTING_NAMES.map((name) => {
-    const { accepts, meaning, default: initial, secret } = annotations(name);
+    const { accepts, description, default: initial, secret } = annotations(name);
     const value = initial === undefined ? '' : ` [${initial}]`;
     const names = secret ? environmentName(name) : `${flagName(name)}, ${environmentName(name)}`;
-    return `  ${names}\n      ${meaning}: ${accepts}${value}\n`;
+    return `  ${names}\n      ${description}: ${accepts}${value}\n`;
   });
   const options = `Options:\n${rows.join('')}  -h, --help\n      print this help\n`;
   const codes = exitSection([EXIT.OK, EXIT.USAGE, EXIT.CANNOT_SERVE]);

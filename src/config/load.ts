@@ -1,14 +1,15 @@
 /**
- * The settings in force: flags, then environment, then the JSON file, then defaults. An unknown or
- * wrong one stops the start with one sentence that names the key, what it got and what it takes.
+ * Loads the settings from flags, the environment, the JSON file and defaults, in this order of
+ * precedence. An unknown or invalid setting stops the start with one sentence that names the
+ * setting, the received value and the accepted values.
  */
 
 import { parseArgs } from 'node:util';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
-import { memoryLimit } from './memory-limit.ts';
 import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
+import { memoryLimit } from './resources.ts';
 import {
   annotations,
   environmentName,
@@ -28,25 +29,25 @@ import {
   throwFault,
 } from './setting-value.ts';
 
-/** Made by Kubernetes in every container, for each service whose name is or begins with `weir`. */
+/** Kubernetes sets these in every container, for each service whose name begins with `weir`. */
 const KUBERNETES_VARIABLE = /^WEIR_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT_\d+_.*)$/;
 const KUBERNETES_PORT_VARIABLE = { name: /_PORT$/, value: /^(tcp|udp|sctp):\/\// };
-/** For whoever calls weir: a shell that has them may start one too. */
+/** Variables of the client commands. A shell that has them may also start a server. */
 const CLIENT_VARIABLES = ['WEIR_URL', 'WEIR_KEY'];
 
-/** The settings, and the file of some of them, which has the policies too. */
 export interface LoadedSettings extends Settings {
+  /** Also contains the policies. */
   file: ConfigFile | undefined;
   /** The source of each setting: a flag, a variable, the file, or `default`. */
   sources: Map<SettingName, string>;
-  /** What the counters take, and of how much. */
+  /** The memory that the counters need, and the limit. */
   memory: MemoryPlan;
 }
 
 /**
- * @param limit the memory that this process may have
- * @param onFault is told of each fault; where it returns, the others are looked for
- * @returns undefined when the arguments ask for help
+ * @param limit the memory that this process may use
+ * @param onFault called with each fault; if it returns, the search for faults continues
+ * @returns undefined if the arguments request help
  */
 export function loadSettings(
   args: readonly string[],
@@ -66,21 +67,22 @@ export function loadSettings(
 
   const settings: Record<string, unknown> = {};
   const sources = new Map<SettingName, string>();
-  const givenFor = (name: SettingName) => {
+  const configured = (name: SettingName) => {
     return flags.get(name) ?? variables.get(name) ?? file?.settings.get(name);
   };
   for (const name of SETTING_NAMES) {
-    const given = givenFor(name);
-    const taken = given && attempt(onFault, () => requireValid(name, given));
-    const value = taken ?? annotations(name).default;
+    const setting = configured(name);
+    const validValue = setting && attempt(onFault, () => requireValid(name, setting));
+    const value = validValue ?? annotations(name).default;
     if (value === undefined) continue;
     settings[name] = value;
-    sources.set(name, taken === undefined || given === undefined ? 'default' : given.source);
+    const isDefault = validValue === undefined || setting === undefined;
+    sources.set(name, isDefault ? 'default' : setting.source);
   }
   const isSet = (name: SettingName) => sources.get(name) !== 'default';
   const threads = fitThreads(settings as Settings, isSet, limit);
-  const plan = (given?: SettingValue) => planMemory(given, threads, limit);
-  const counters = isSet('counters') ? givenFor('counters') : undefined;
+  const plan = (counters?: SettingValue) => planMemory(counters, threads, limit);
+  const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
   const loaded: LoadedSettings = { ...planned, file, sources, memory };
@@ -88,7 +90,7 @@ export function loadSettings(
   return loaded;
 }
 
-/** What must hold of several settings. */
+/** Rules that concern several settings. */
 const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
   (loaded) => {
     if (loaded.rootKeyFile === undefined) return;
@@ -103,7 +105,7 @@ const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
   (loaded) => {
     if ((loaded.tlsCert === undefined) === (loaded.tlsKey === undefined)) return;
     const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
-    throw new StartError(`WEIR_TLS_${set} needs WEIR_TLS_${missing} beside it, which is not set`);
+    throw new StartError(`WEIR_TLS_${set} requires WEIR_TLS_${missing}, which is not set`);
   },
   (loaded) => requireDifferent('port', 'adminPort', loaded),
   (loaded) => requireDifferent('port', 'gatewayPort', loaded),
@@ -113,7 +115,7 @@ const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
 
 function requireDifferent(one: SettingName, other: SettingName, settings: Settings): void {
   const value = settings[one];
-  // Port 0 is another one each time.
+  // Port 0 selects a different port each time.
   if (value === undefined || value === 0 || value !== settings[other]) return;
   const names = `${environmentName(one)} and ${environmentName(other)}`;
   throw new StartError(`${names} are both ${value}: they must differ`);
@@ -140,10 +142,10 @@ function readFlags(args: readonly string[]): SettingsLayer {
       i++;
     }
     if (value === undefined) {
-      // What begins with a dash is taken for a flag, unless it is a negative number.
-      const after = args[token.index + 1];
-      if (after !== undefined && /^-\d/.test(after))
-        requireValid(name, { source: token.rawName, value: after });
+      // A negative number is parsed as a flag. Report it as the value.
+      const following = args[token.index + 1];
+      if (following !== undefined && /^-\d/.test(following))
+        requireValid(name, { source: token.rawName, value: following });
       throw new StartError(`${token.rawName} must be ${annotations(name).accepts}; got nothing`);
     }
     layer.set(name, { source: token.rawName, value: parseText(name, value) });
@@ -172,7 +174,7 @@ function readEnvironment(
   return layer;
 }
 
-/** Text stands for a number where a number is due; anything else stays as it is, to be refused. */
+/** Converts the digits of an integer setting. Other texts stay unchanged and fail validation. */
 function parseText(name: SettingName, value: string): unknown {
   return annotations(name).type === 'integer' && /^\d+$/.test(value) ? Number(value) : value;
 }

@@ -1,6 +1,6 @@
 /**
- * The policies in force, on the main thread, which tells the acceptors. Read from the configuration
- * file at the start, and again on SIGHUP: then all of them change at once, or none.
+ * The active policies, on the main thread, which publishes them to the acceptors. They are read
+ * from the configuration file at the start and again on SIGHUP. A reload replaces all or none.
  */
 
 import { statSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { throwFault } from './setting-value.ts';
 export class Policies {
   #file: ConfigFile | undefined;
 
-  /** @param file undefined where there is none, and so no policy */
+  /** @param file undefined for no file and no policies */
   constructor(file: ConfigFile | undefined) {
     this.#file = file;
   }
@@ -26,14 +26,14 @@ export class Policies {
   }
 
   /**
-   * Takes over what is in the file now.
-   * @param publish resolves when every acceptor has them in force
-   * @returns settings that have changed in the file, and wait for the next start
-   * @throws StartError that says what is wrong in the file; then nothing has changed
+   * Reads the file again and activates its policies.
+   * @param publish resolves when every acceptor has activated the policies
+   * @returns settings that have changed in the file and require a restart
+   * @throws StartError for a fault in the file; then nothing has changed
    */
   async reload(publish: (policies: readonly Policy[]) => Promise<void>): Promise<string[]> {
     const before = this.#file!;
-    // One that waits for a writer would keep this thread from all else.
+    // Reading a named pipe without a writer would block this thread.
     if (statSync(before.path, { throwIfNoEntry: false })?.isFile() === false) {
       throw new StartError(`${before.path} is no regular file`);
     }

@@ -1,7 +1,6 @@
 /**
- * Every setting, once: the type and bounds it takes, its default and its meaning. Flags,
- * environment variables, the keys of the JSON file and the text of --help are all made from this
- * schema.
+ * The only declaration of each setting: type, bounds, default and description. Flags, environment
+ * variables, the names in the JSON file and the text of --help are all derived from it.
  */
 
 import Type, { type Static } from 'typebox';
@@ -19,76 +18,82 @@ import {
   SOCKET_PATH_MAX_BYTES,
   WORKERS_MAX,
 } from '../core/constants.ts';
-import { availableCores } from './cores.ts';
+import { availableCores } from './resources.ts';
 
 const cores = availableCores();
 
-const text = (accepts: string, meaning: string) => Type.String({ minLength: 1, accepts, meaning });
-const integer = (minimum: number, maximum: number, initial: number, meaning: string) =>
+const text = (accepts: string, description: string) =>
+  Type.String({ minLength: 1, accepts, description });
+const integer = (minimum: number, maximum: number, initial: number, description: string) =>
   Type.Integer({
     minimum,
     maximum,
     default: initial,
     accepts: `an integer from ${minimum} to ${maximum}`,
-    meaning,
+    description,
   });
-const socketPath = (meaning: string) =>
+const socketPath = (description: string) =>
   Type.Optional(
     Type.String({
       pattern: '^[^\\0]+$',
       accepts: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
-      meaning,
+      description,
     }),
   );
-const socketMode = (meaning: string) =>
+const socketMode = (description: string) =>
   Type.String({
     pattern: '^0?[0-7]{3}$',
     default: '0660',
     accepts: 'three octal digits, as in 0660',
-    meaning,
+    description,
   });
-const choice = <T extends string>(choices: T[], initial: T, meaning: string) =>
+const choice = <T extends string>(choices: T[], initial: T, description: string) =>
   Type.Enum(choices, {
     default: initial,
     accepts: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
-    meaning,
+    description,
   });
 
 export const Settings = Type.Object({
-  config: Type.Optional(text('a path', 'JSON file with settings, by these names in camelCase')),
+  config: Type.Optional(
+    text('a path', 'JSON file with settings in camelCase, and with the policies of gateways'),
+  ),
   host: Type.String({
     minLength: 1,
     default: '127.0.0.1',
     accepts: 'an address or a host name',
-    meaning: 'where checks are served',
+    description: 'address for checks',
   }),
-  port: integer(0, 65_535, 7070, 'port of the checks; 0 takes a free one'),
+  port: integer(0, 65_535, 7070, 'port for checks; 0 selects a free port'),
   publicUrl: Type.Optional(
     text(
       'an http or https URL without credentials, query and fragment, as in https://weir.example',
-      'base URL by which clients reach that port, for links in errors and in the log',
+      'base URL of the port for checks as clients see it, for links in errors and in the log',
     ),
   ),
-  socket: socketPath('Unix socket on which checks are served as well'),
-  socketMode: socketMode('who may connect to WEIR_SOCKET: owner, group, others'),
+  socket: socketPath('additional Unix socket for checks'),
+  socketMode: socketMode('permissions of WEIR_SOCKET: owner, group, others'),
   gatewayHost: Type.String({
     pattern: '^(127(\\.\\d{1,3}){3}|::1)$',
     default: '127.0.0.1',
     accepts: '127.x.x.x or ::1',
-    meaning: 'loopback address for checks of gateways, which need no key there',
+    description: 'loopback address for gateway checks, without a key',
   }),
   gatewayPort: Type.Optional(
     Type.Integer({
       minimum: 0,
       maximum: 65_535,
       accepts: 'an integer from 0 to 65535',
-      meaning: 'port for checks of gateways; 0 takes a free one',
+      description: 'port for gateway checks, without a key; 0 selects a free port',
     }),
   ),
-  gatewaySocket: socketPath('Unix socket for checks of gateways, without a key'),
-  gatewaySocketMode: socketMode('who may connect to WEIR_GATEWAY_SOCKET: owner, group, others'),
+  gatewaySocket: socketPath('Unix socket for gateway checks, without a key'),
+  gatewaySocketMode: socketMode('permissions of WEIR_GATEWAY_SOCKET: owner, group, others'),
   tlsCert: Type.Optional(
-    text('a path', 'certificate and its chain in PEM: TLS on WEIR_PORT; read again on SIGHUP'),
+    text(
+      'a path',
+      'certificate chain in PEM, which enables TLS on WEIR_PORT; read again on SIGHUP',
+    ),
   ),
   tlsKey: Type.Optional(
     text('a path', 'private key of the certificate in PEM, without a passphrase'),
@@ -97,9 +102,9 @@ export const Settings = Type.Object({
     minLength: 1,
     default: '127.0.0.1',
     accepts: 'an address or a host name',
-    meaning: 'where health and metrics are served',
+    description: 'address for health and metrics',
   }),
-  adminPort: integer(0, 65_535, 7071, 'port of health and metrics; 0 takes a free one'),
+  adminPort: integer(0, 65_535, 7071, 'port for health and metrics; 0 selects a free port'),
   adminHosts: Type.Optional(
     text(
       'host names without ports, separated by commas',
@@ -111,7 +116,8 @@ export const Settings = Type.Object({
     minLength: 1,
     default: './weir-data',
     accepts: 'a path',
-    meaning: 'directory of the store and the counters; created if missing, locked by one weir',
+    description:
+      'directory of the store and the counters; created if missing, used by one process only',
   }),
   rootKey: Type.Optional(
     Type.String({
@@ -120,40 +126,40 @@ export const Settings = Type.Object({
         `${ROOT_KEY_MIN_CHARACTERS} to ${KEY_MAX_CHARACTERS} visible ASCII characters ` +
         'without spaces' +
         ' (openssl rand -hex 32 makes a good key)',
-      meaning: 'a root key accepted besides the stored ones',
+      description: 'root key, in addition to the stored keys',
       secret: true,
     }),
   ),
   rootKeyFile: Type.Optional(
-    text('a path', 'file with the root key; /dev/stdin reads standard input'),
+    text('a path', 'file that contains the root key; /dev/stdin reads standard input'),
   ),
   acceptors: integer(
     1,
     ACCEPTORS_MAX,
     Math.min(8, Math.max(1, Math.floor(cores / 2))),
-    'threads that answer checks (default: half of the cores allowed, at most 8, or fewer where' +
-      ' the memory limit is low)',
+    'threads that answer checks (default: half of the available cores, at most 8, fewer with a' +
+      ' low memory limit)',
   ),
   workers: integer(
     1,
     WORKERS_MAX,
     Math.min(4, Math.max(1, Math.floor(cores / 4))),
-    'threads that look after the counters (default: a quarter of the cores allowed, at most' +
-      ' 4, or fewer where the memory limit is low)',
+    'threads that maintain the counters (default: a quarter of the available cores, at most 4,' +
+      ' fewer with a low memory limit)',
   ),
   connections: integer(
     1,
     CONNECTIONS_MAX,
     10_000,
-    'connections open at once, or fewer where the limit of open files is lower',
+    'maximum number of open connections; lower if the limit of open files requires it',
   ),
   decide: choice(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
   counters: integer(
     COUNTERS_MIN,
     COUNTERS_MAX,
     COUNTERS_DEFAULT_MAX,
-    'live counters held without evicting one; 128 bytes each (default: fewer where the memory' +
-      ' limit is lower)',
+    'live counters stored without eviction, 128 bytes each (default: fewer with a low memory' +
+      ' limit)',
   ),
   onFull: choice(
     ['deny', 'allow'],
@@ -164,15 +170,20 @@ export const Settings = Type.Object({
     CHECKPOINT_INTERVAL_MIN_MS,
     CHECKPOINT_INTERVAL_MAX_MS,
     1_000,
-    'how often counters are written to files, from which the next start takes them, ms',
+    'interval in ms between checkpoints of the counters, which the next start loads',
   ),
-  drainMs: integer(0, DRAIN_MAX_MS, 250, 'how long SIGTERM goes on answering, ms'),
+  drainMs: integer(
+    0,
+    DRAIN_MAX_MS,
+    250,
+    'time in ms after SIGTERM during which requests are still answered',
+  ),
   logLevel: choice(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
     'info',
-    'how much is logged on standard error',
+    'lowest level that is logged on standard error',
   ),
-  logFormat: choice(['json', 'text'], 'json', 'JSON lines, or lines for people'),
+  logFormat: choice(['json', 'text'], 'json', 'format of log lines'),
 });
 
 export type Settings = Static<typeof Settings>;
@@ -180,22 +191,23 @@ export type SettingName = keyof typeof Settings.properties;
 
 export const SETTING_NAMES = Object.keys(Settings.properties) as SettingName[];
 
-/** `rootKeyFile` is WEIR_ROOT_KEY_FILE in the environment ... */
+/** For `rootKeyFile`: WEIR_ROOT_KEY_FILE. */
 export function environmentName(name: SettingName): string {
   return `WEIR_${name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
 }
 
-/** ... and --root-key-file as a flag. */
+/** For `rootKeyFile`: --root-key-file. */
 export function flagName(name: SettingName): string {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** What the schema says beside the type of a setting. */
-export interface Annotations {
+/** The options of a setting in the schema. */
+interface Annotations {
+  /** The accepted values, for messages. */
   accepts: string;
-  meaning: string;
+  description: string;
   default?: string | number;
-  /** A secret is never taken from a flag, where every user of the machine could read it. */
+  /** A secret has no flag: every user of the machine could read it. */
   secret?: boolean;
   type: string;
 }

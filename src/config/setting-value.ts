@@ -1,6 +1,6 @@
 /**
- * What a setting was given, and by which name its author knows it: the checks that flags, the
- * environment and the file have in common, and what becomes of a fault.
+ * The value and the source of a setting, its validation for flags, environment and file, and the
+ * handling of faults.
  */
 
 import { readFileSync } from 'node:fs';
@@ -14,29 +14,30 @@ import { annotations, type SettingName, Settings } from './schema.ts';
 import { describeInvalidValue } from './validators.ts';
 
 export interface SettingValue {
+  /** A flag, a variable, or a name in the file, as in messages. */
   source: string;
   value: unknown;
 }
 export type SettingsLayer = Map<SettingName, SettingValue>;
 
-/** A fault in a file, at a place that its message names. */
+/** A fault at a position in a file. */
 export class FileError extends StartError {
   readonly position: TextPosition;
 
-  constructor(path: string, place: TextPosition, message: string) {
-    super(`in ${path}, line ${place.line}, column ${place.column}: ${message}`);
-    this.position = place;
+  constructor(path: string, position: TextPosition, message: string) {
+    super(`in ${path}, line ${position.line}, column ${position.column}: ${message}`);
+    this.position = position;
   }
 }
 
-/** What becomes of a fault: a start throws the first, `weir config check` collects all. */
+/** Handles a fault: a start throws the first one, `weir config check` collects all. */
 export type FaultHandler = (fault: StartError) => void;
 
 export function throwFault(fault: StartError): never {
   throw fault;
 }
 
-/** @returns undefined where the action threw a StartError, which goes to `onFault` */
+/** @returns undefined if the action threw a StartError, which is passed to `onFault` */
 export function attempt<T>(onFault: FaultHandler, action: () => T): T | undefined {
   try {
     return action();
@@ -47,14 +48,14 @@ export function attempt<T>(onFault: FaultHandler, action: () => T): T | undefine
   }
 }
 
-/** @returns the value. @throws StartError that names the setting, what it got and what it takes */
+/** @returns the value. @throws StartError */
 export function requireValid(name: SettingName, { source, value }: SettingValue): unknown {
   const fault = describeFault(name, source, value);
   if (fault !== undefined) throw new StartError(fault);
   return value;
 }
 
-/** @returns a sentence, undefined where the value is in order */
+/** @returns a sentence; undefined for a valid value */
 export function describeFault(
   name: SettingName,
   source: string,
@@ -70,7 +71,7 @@ function describeValue(name: SettingName, value: unknown): string {
   return annotations(name).secret ? describeSecret(value) : formatValue(value);
 }
 
-/** Says enough to find the fault, and nothing of the text. */
+/** Describes an invalid secret without revealing it. */
 function describeSecret(value: unknown): string {
   if (typeof value !== 'string') return 'a value that is not a text';
   return value === '' ? 'nothing' : `a text of ${[...value].length} characters`;

@@ -1,4 +1,4 @@
-/** What is wrong with a value whose type is right: of settings that a schema alone cannot check. */
+/** Validates settings whose rules the schema cannot express. */
 
 import { formatValue } from '../core/describe.ts';
 import type { SettingName } from './schema.ts';
@@ -25,13 +25,13 @@ export function withoutTrailingSlash(url: string): string {
 }
 
 function describeInvalidUrl(text: string): string | undefined {
-  // A password is secret, and may stand before an @ also where the rest is no such URL.
+  // An invalid URL may still contain a password before an @.
   const shown = text.includes('@') ? 'one with "@"' : formatValue(text);
   if (!URL.canParse(text)) return shown;
   const { protocol, username, password, search, hash } = new URL(text);
   if (username !== '' || password !== '') return 'one with a user name or a password';
   if (!['http:', 'https:'].includes(protocol)) return shown;
-  // An empty query or fragment is not in `search` and `hash`.
+  // `search` and `hash` are also empty for an empty query or fragment.
   return search !== '' || hash !== '' || /[?#]/.test(text) ? shown : undefined;
 }
 
@@ -40,7 +40,7 @@ const VALIDATORS: Partial<Record<SettingName, (value: string) => string | undefi
   publicUrl: describeInvalidUrl,
 };
 
-/** @returns what the setting got instead of what it takes; undefined where the value is right */
+/** @param value of the right type. @returns a description of the invalid part, if there is one */
 export function describeInvalidValue(name: SettingName, value: unknown): string | undefined {
   return VALIDATORS[name]?.(value as string);
 }

@@ -118,7 +118,7 @@ describe('weir config check of an invalid file', () => {
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr.split('\n')).toEqual([
       'weir: WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?',
-      `weir: in ${wrong}, line 4, column 3: "port" is there twice; remove one`,
+      `weir: in ${wrong}, line 4, column 3: "port" is repeated; remove one`,
       `weir: in ${wrong}, line 2, column 3: prot is no setting of weir; is it port?`,
       `weir: in ${wrong}, line 6, column 48: policy "login": "duration" must be an integer` +
         ' number of milliseconds from 1000 to 3155760000000; got 60',

@@ -62,12 +62,12 @@ describe('settings', () => {
     });
   });
 
-  test('may stand beside the schema by which an editor knows them', () => {
+  test('may be in a file that names a schema for editors', () => {
     const path = writeConfigFile('{"$schema": "./weir.schema.json", "port": 1}');
     expect(loadSettings(['--config', path], {})).toMatchObject({ port: 1 });
   });
 
-  test('ignore what Kubernetes makes for a service of the same name, and what clients use', () => {
+  test('ignore the variables of Kubernetes services and of the client commands', () => {
     const env = {
       WEIR_PORT: 'tcp://10.0.0.1:7070',
       WEIR_PORT_7070_TCP: 'tcp://10.0.0.1:7070',
@@ -85,30 +85,30 @@ describe('settings', () => {
     expect(loadSettings([], env)).toEqual(loadSettings([], {}));
   });
 
-  test('say of each where it comes from', () => {
+  test('have the source of each value', () => {
     const path = writeConfigFile('{"port": 1, "rootKey": "root-key-of-the-file"}');
-    const of = (args: string[], env: Record<string, string>) => {
+    const sourcesOf = (args: string[], env: Record<string, string>) => {
       const { sources } = loadSettings(args, env)!;
       return (['host', 'port', 'drainMs', 'rootKey', 'socket'] as const).map((name) => {
         return sources.get(name);
       });
     };
     const keyFile = writeConfigFile('root-key-of-a-file');
-    expect(of(['--drain-ms', '1'], { WEIR_HOST: '::1', WEIR_ROOT_KEY_FILE: keyFile })).toEqual([
-      ...['WEIR_HOST', 'default', '--drain-ms', `the key in ${keyFile}`, undefined],
-    ]);
-    expect(of(['--config', path, '--host=a'], { WEIR_DRAIN_MS: '1' })).toEqual([
+    expect(
+      sourcesOf(['--drain-ms', '1'], { WEIR_HOST: '::1', WEIR_ROOT_KEY_FILE: keyFile }),
+    ).toEqual([...['WEIR_HOST', 'default', '--drain-ms', `the key in ${keyFile}`, undefined]]);
+    expect(sourcesOf(['--config', path, '--host=a'], { WEIR_DRAIN_MS: '1' })).toEqual([
       ...['--host', `"port" in ${path}`, 'WEIR_DRAIN_MS', `"rootKey" in ${path}`, undefined],
     ]);
   });
 
-  test('take names of the admin host without ports, separated by commas', () => {
+  test('accept host names for the admin port without ports, separated by commas', () => {
     for (const value of ['weir', 'weir,weir.default.svc', 'a-b.C_d.9, x', '_x.y', 'x'.repeat(63)]) {
       expect(loadSettings(['--admin-hosts', value], {})?.adminHosts).toBe(value);
     }
-    const takes = 'must be host names without ports, separated by commas; got';
+    const rule = 'must be host names without ports, separated by commas; got';
     const long = Array(64).fill('abc').join('.');
-    for (const [value, wrong] of [
+    for (const [value, invalid] of [
       ['weir:7071', '"weir:7071"'],
       ['weir,', '""'],
       ['a,,b', '""'],
@@ -123,12 +123,12 @@ describe('settings', () => {
       const load = () => loadSettings([], { WEIR_ADMIN_HOSTS: value });
       expect([value, errorMessage(load)]).toEqual([
         value,
-        expect.stringContaining(`WEIR_ADMIN_HOSTS ${takes} ${wrong}`),
+        expect.stringContaining(`WEIR_ADMIN_HOSTS ${rule} ${invalid}`),
       ]);
     }
   });
 
-  test('take a public URL that links can begin with', () => {
+  test('accept a public URL that can be the prefix of links', () => {
     for (const value of [
       ...['http://weir', 'https://weir.example:8443', 'https://weir.example/limits/'],
       ...['http://[::1]:1', 'HTTPS://Weir.Example'],
@@ -146,19 +146,19 @@ describe('settings', () => {
     }
     const secret = () => loadSettings([], { WEIR_PUBLIC_URL: 'https://me:secret@weir' });
     expect(errorMessage(secret)).toMatch(/got one with a user name or a password$/);
-    for (const wrong of ['htps://me:secret@weir', 'me:secret@weir', 'https://weir/@?me:secret']) {
-      const load = () => loadSettings([], { WEIR_PUBLIC_URL: wrong });
-      expect([wrong, errorMessage(load)]).toEqual([wrong, expect.not.stringContaining('secret')]);
+    for (const value of ['htps://me:secret@weir', 'me:secret@weir', 'https://weir/@?me:secret']) {
+      const load = () => loadSettings([], { WEIR_PUBLIC_URL: value });
+      expect([value, errorMessage(load)]).toEqual([value, expect.not.stringContaining('secret')]);
     }
   });
 
-  test('ask for help with --help or -h, wherever it stands', () => {
+  test('request help with --help or -h at any position', () => {
     expect(loadSettings(['--help'], {})).toBeUndefined();
     expect(loadSettings(['--port', '1', '-h'], {})).toBeUndefined();
     expect(loadSettings(['serve', '--bogus', '--help'], {})).toBeUndefined();
   });
 
-  test('take the root key from the environment, a file or a JSON file, never from a flag', () => {
+  test('accept the root key from the environment, a file or a JSON file, not from a flag', () => {
     const key = 'k'.repeat(16);
     expect(loadSettings([], { WEIR_ROOT_KEY: key })?.rootKey).toBe(key);
     expect(loadSettings(['--root-key-file', writeConfigFile(` ${key}\n`)], {})?.rootKey).toBe(key);
@@ -169,25 +169,25 @@ describe('settings', () => {
   });
 });
 
-const ROOT_KEY_TAKES =
+const ROOT_KEY_RULE =
   'must be 16 to 512 visible ASCII characters without spaces (openssl rand -hex 32 makes a good key)';
 describe('a configuration file', () => {
-  const accepts = (content: string) => {
+  const readHost = (content: string) => {
     try {
       return { value: loadSettings(['--config', writeConfigFile(content)], {})?.host };
     } catch (error) {
-      return (error as Error).message.includes('not JSON') ? 'no JSON' : 'no settings';
+      return (error as Error).message.includes('not JSON') ? 'not JSON' : 'not settings';
     }
   };
-  const model = (content: string) => {
+  const parseHost = (content: string) => {
     try {
       return { value: JSON.parse(content).host };
     } catch {
-      return 'no JSON';
+      return 'not JSON';
     }
   };
 
-  test('is what JSON.parse takes, and means the same', () => {
+  test('is accepted exactly if JSON.parse accepts it, with the same values', () => {
     const blank = fc.constantFrom('', ' ', '\t', '\r\n', '\n ', '\u00a0', '\f', '//\n', '/**/');
     const name = fc.constantFrom('"host"', '"h\\u006fst"', 'host', "'host'");
     const value = fc.oneof(
@@ -196,17 +196,17 @@ describe('a configuration file', () => {
     );
     fc.assert(
       fc.property(fc.tuple(blank, name, blank, blank, value, blank), (parts) => {
-        const [before, key, behind, between, text, end] = parts;
-        const content = `${before}{${key}${behind}:${between}${text}${end}}`;
-        expect([content, accepts(content)]).toEqual([content, model(content)]);
+        const [before, key, afterKey, beforeValue, text, end] = parts;
+        const content = `${before}{${key}${afterKey}:${beforeValue}${text}${end}}`;
+        expect([content, readHost(content)]).toEqual([content, parseHost(content)]);
       }),
       { numRuns: scaledCount(2_000) },
     );
   });
 });
 
-describe('a wrong setting stops the start, naming the key, what it got and what it takes', () => {
-  const wrong: [string[], Record<string, string>, string][] = [
+describe('an invalid setting gives an error with its name, its value and the accepted values', () => {
+  const cases: [string[], Record<string, string>, string][] = [
     [['--port', '70000'], {}, '--port must be an integer from 0 to 65535; got 70000'],
     [['--port'], {}, '--port must be an integer from 0 to 65535; got nothing'],
     [['--port', '--host', 'x'], {}, '--port must be an integer from 0 to 65535; got nothing'],
@@ -231,22 +231,22 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       'must be a path of at most 107 bytes; got',
     ],
     [['--config='], {}, '--config must be a path; got ""'],
-    [[], { WEIR_ROOT_KEY: '' }, `${ROOT_KEY_TAKES}; got nothing`],
-    [[], { WEIR_ROOT_KEY: 'fifteen-letters' }, `${ROOT_KEY_TAKES}; got a text of 15 characters`],
+    [[], { WEIR_ROOT_KEY: '' }, `${ROOT_KEY_RULE}; got nothing`],
+    [[], { WEIR_ROOT_KEY: 'fifteen-letters' }, `${ROOT_KEY_RULE}; got a text of 15 characters`],
     [
       [],
       { WEIR_ROOT_KEY_FILE: writeConfigFile('fifteen-letters\n') },
-      `${ROOT_KEY_TAKES}; got a text of 15 characters`,
+      `${ROOT_KEY_RULE}; got a text of 15 characters`,
     ],
     [
       ['--config', writeConfigFile('{"rootKey":"fifteen-letters"}')],
       {},
-      `${ROOT_KEY_TAKES}; got a text of 15 characters`,
+      `${ROOT_KEY_RULE}; got a text of 15 characters`,
     ],
     [
       ['--config', writeConfigFile('{"rootKey":1234567890123456}')],
       {},
-      `${ROOT_KEY_TAKES}; got a value that is not a text`,
+      `${ROOT_KEY_RULE}; got a value that is not a text`,
     ],
     [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
     [['--frobnicate'], {}, '--frobnicate is no setting of weir; see weir help serve'],
@@ -257,7 +257,7 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [
       [],
       { WEIR_ROOT_KEY: 'some words with spaces' },
-      `${ROOT_KEY_TAKES}; got a text of 22 characters`,
+      `${ROOT_KEY_RULE}; got a text of 22 characters`,
     ],
     [[], { WEIR_ROOT_KEY: 'a'.repeat(16), WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
     [
@@ -292,7 +292,7 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
       {},
       '.json, line 3, column 1: this is not JSON: a name in double quotes is expected',
     ],
-    // A value without its quotes, or none at all: of these Node itself does not say where.
+    // A value without quotes, and a missing value: Node reports no position for these.
     [
       ['--config', writeConfigFile('{\n "port": 1,\n "host": a\n}')],
       {},
@@ -311,17 +311,17 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [
       ['--config', writeConfigFile('{"port":1,\n"port":1}')],
       {},
-      '.json, line 2, column 1: "port" is there twice; remove one',
+      '.json, line 2, column 1: "port" is repeated; remove one',
     ],
     [
       ['--config', writeConfigFile('{"policies": {\n  "login": {},\n  "log\\u0069n": {}\n}}')],
       {},
-      '.json, line 3, column 3: "login" is there twice in "policies"; remove one',
+      '.json, line 3, column 3: "login" is repeated in "policies"; remove one',
     ],
     [
       ['--config', writeConfigFile('{"policies":{"a":{"windows":[{},{"limit":1,"limit":1}]}}}')],
       {},
-      'column 44: "limit" is there twice in "policies.a.windows[1]"; remove one',
+      'column 44: "limit" is repeated in "policies.a.windows[1]"; remove one',
     ],
     [
       [
@@ -334,7 +334,7 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     [
       ['--config', writeConfigFile(`{"host":${'['.repeat(100_000)}`)],
       {},
-      '.json is not JSON, and nested too deeply',
+      '.json is not JSON, and it is nested too deeply',
     ],
     [
       ['--config', writeConfigFile(`{"host":${'['.repeat(100_000)}${']'.repeat(100_000)}}`)],
@@ -390,18 +390,18 @@ describe('a wrong setting stops the start, naming the key, what it got and what 
     ],
     [['--config', writeConfigFile('{"config":"x"}')], {}, 'is no setting of weir'],
   ];
-  test.each(wrong)('%j %j', (args, env, sentence) => {
-    expect(() => loadSettings(args, env)).toThrow(sentence);
+  test.each(cases)('%j %j', (args, env, message) => {
+    expect(() => loadSettings(args, env)).toThrow(message);
     expect(() => loadSettings(args, env)).not.toThrow('\n');
   });
 
-  test('and a wrong key is not shown', () => {
+  test('the error does not contain an invalid key', () => {
     const path = writeConfigFile(`{"rootKey":'secret-key'}`);
     expect(() => loadSettings(['--config', path], {})).toThrow('is not JSON');
     expect(() => loadSettings(['--config', path], {})).not.toThrow('secret');
-    const twice = writeConfigFile('{"rootKey":"secret-key","rootKey":"secret-key"}');
-    expect(() => loadSettings(['--config', twice], {})).toThrow('"rootKey" is there twice; remove');
-    expect(() => loadSettings(['--config', twice], {})).not.toThrow('secret');
+    const repeated = writeConfigFile('{"rootKey":"secret-key","rootKey":"secret-key"}');
+    expect(() => loadSettings(['--config', repeated], {})).toThrow('"rootKey" is repeated; remove');
+    expect(() => loadSettings(['--config', repeated], {})).not.toThrow('secret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'too-short' })).not.toThrow('too-short');
   });

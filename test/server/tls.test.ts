@@ -197,10 +197,10 @@ describe('a start with TLS', () => {
   test('needs both files', async () => {
     const { WEIR_TLS_CERT, WEIR_TLS_KEY } = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
     expect(await refused({ WEIR_TLS_CERT })).toBe(
-      'weir: WEIR_TLS_CERT needs WEIR_TLS_KEY beside it, which is not set',
+      'weir: WEIR_TLS_CERT requires WEIR_TLS_KEY, which is not set',
     );
     expect(await refused({ WEIR_TLS_KEY })).toBe(
-      'weir: WEIR_TLS_KEY needs WEIR_TLS_CERT beside it, which is not set',
+      'weir: WEIR_TLS_KEY requires WEIR_TLS_CERT, which is not set',
     );
   });
 

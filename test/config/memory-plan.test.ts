@@ -1,0 +1,137 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import { loadSettings } from '../../src/config/load.ts';
+import { fitThreads, planMemory } from '../../src/config/memory-plan.ts';
+import {
+  ACCEPTORS_MAX,
+  COUNTERS_DEFAULT_MAX,
+  COUNTERS_DEFAULT_MIN,
+  COUNTERS_MAX,
+  COUNTERS_MIN,
+  WORKERS_MAX,
+} from '../../src/core/constants.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { scaledCount } from '../support/test-scale.ts';
+
+const MIB = 2 ** 20;
+const MACHINE = 16 * 1_024 * MIB;
+
+const directory = temporaryDirectory();
+afterAll(() => removeDirectory(directory));
+
+const limit = (mib: number) => ({ bytes: mib * MIB, source: '/group/memory.max' });
+const anyThreads = fc.record({
+  acceptors: fc.integer({ min: 1, max: ACCEPTORS_MAX }),
+  workers: fc.integer({ min: 1, max: WORKERS_MAX }),
+});
+const anyMiB = fc.oneof(fc.integer({ min: 1, max: 1_024 }), fc.integer({ min: 1, max: 65_536 }));
+const options = { numRuns: scaledCount(1_000) };
+
+describe('the default number of counters', () => {
+  test('is the largest number whose full use leaves a quarter of the limit free', () => {
+    const property = fc.property(anyMiB, anyThreads, (mib, threads) => {
+      const { counters, fullUseBytes, isNearLimit } = planMemory(undefined, threads, limit(mib));
+      const share = 0.75 * mib * MIB;
+      expect(counters).toBeLessThanOrEqual(COUNTERS_DEFAULT_MAX);
+      expect(isNearLimit).toBe(fullUseBytes > share);
+      if (isNearLimit) expect(counters).toBe(COUNTERS_DEFAULT_MIN);
+      if (counters < COUNTERS_DEFAULT_MAX) {
+        const value = counters + COUNTERS_DEFAULT_MIN;
+        const larger = planMemory({ source: 'test', value }, threads, limit(MACHINE));
+        expect(larger.fullUseBytes).toBeGreaterThan(share);
+      }
+    });
+    fc.assert(property, options);
+  });
+
+  test('does not decrease with a higher limit, nor increase with more threads', () => {
+    const property = fc.property(anyMiB, anyMiB, anyThreads, (mib, addedMiB, threads) => {
+      const { acceptors } = threads;
+      const counters = (mib: number, threads: { acceptors: number; workers: number }) => {
+        return planMemory(undefined, threads, limit(mib)).counters;
+      };
+      const initial = counters(mib, threads);
+      expect(counters(mib + addedMiB, threads)).toBeGreaterThanOrEqual(initial);
+      expect(counters(mib, { ...threads, acceptors: acceptors + 1 })).toBeLessThanOrEqual(initial);
+    });
+    fc.assert(property, options);
+  });
+
+  test('depends on the configured number of threads', () => {
+    const counters = (acceptors: number) => {
+      const threads = ['--acceptors', String(acceptors), '--workers', '1'];
+      return loadSettings(threads, {}, limit(192))?.counters;
+    };
+    expect(counters(1)).toBeGreaterThan(counters(2)!);
+    expect(counters(8)).toBe(COUNTERS_DEFAULT_MIN);
+  });
+});
+
+describe('the default numbers of threads', () => {
+  const none = () => false;
+
+  test('need at most half of the limit, unless there is only one thread of each kind', () => {
+    const property = fc.property(anyMiB, anyThreads, (mib, initial) => {
+      const threads = fitThreads(initial, none, limit(mib));
+      expect(threads.acceptors).toBeLessThanOrEqual(initial.acceptors);
+      expect(threads.workers).toBeLessThanOrEqual(initial.workers);
+      const bytesOf = (counts: typeof threads) => {
+        const smallest = { source: 'test', value: COUNTERS_MIN };
+        return planMemory(smallest, counts, limit(MACHINE)).fullUseBytes;
+      };
+      // Without the smallest table.
+      const tableBytes = 2 * MIB;
+      const isMinimal = threads.acceptors === 1 && threads.workers === 1;
+      if (!isMinimal) expect(bytesOf(threads) - tableBytes).toBeLessThanOrEqual((mib * MIB) / 2);
+      if (bytesOf(initial) <= (mib * MIB) / 2) expect(threads).toEqual(initial);
+    });
+    fc.assert(property, options);
+  });
+
+  test('are not changed if they are configured', () => {
+    const property = fc.property(anyMiB, anyThreads, (mib, initial) => {
+      expect(fitThreads(initial, () => true, limit(mib))).toEqual(initial);
+      const one = fitThreads(initial, (name) => name === 'acceptors', limit(mib));
+      expect(one.acceptors).toBe(initial.acceptors);
+    });
+    fc.assert(property, options);
+    const args = ['--acceptors', '8'];
+    expect(loadSettings(args, {}, limit(128))).toMatchObject({ acceptors: 8, workers: 1 });
+  });
+});
+
+describe('a configured number of counters', () => {
+  test('is used if it fits and rejected if it does not', () => {
+    const anyCounters = fc.integer({ min: COUNTERS_MIN, max: COUNTERS_MAX });
+    const property = fc.property(anyMiB, anyThreads, anyCounters, (mib, threads, value) => {
+      const configured = { source: 'WEIR_COUNTERS', value };
+      const full = planMemory(configured, threads, limit(MACHINE)).fullUseBytes;
+      const plan = () => planMemory(configured, threads, limit(mib));
+      if (full > mib * MIB && value > COUNTERS_DEFAULT_MIN) expect(plan).toThrow('WEIR_COUNTERS');
+      else expect(plan()).toMatchObject({ counters: value, isNearLimit: full > 0.75 * mib * MIB });
+    });
+    fc.assert(property, options);
+  });
+
+  test('is rejected with its source, the largest number that fits and the source of the limit', () => {
+    const threads = { WEIR_ACCEPTORS: '1', WEIR_WORKERS: '1' };
+    const path = join(directory, 'weir.json');
+    writeFileSync(path, '{"counters": 1048576}');
+    const fitting = loadSettings([], threads, limit(128))!.counters;
+    const message = (source: string) => {
+      return new RegExp(
+        `^${source} is 1048576, which takes 129 MiB beside \\d+ MiB for the process, and the` +
+          ` memory limit is 128 MiB \\(/group/memory.max\\): set at most ${fitting}, or raise` +
+          ' the limit$',
+      );
+    };
+    const load = (args: string[], env = {}) => {
+      return () => loadSettings(args, { ...threads, ...env }, limit(128));
+    };
+    expect(load([], { WEIR_COUNTERS: '1048576' })).toThrow(message('WEIR_COUNTERS'));
+    expect(load(['--counters', '1048576'])).toThrow(message('--counters'));
+    expect(load(['--config', path])).toThrow(message(`"counters" in ${path}`));
+  });
+});
