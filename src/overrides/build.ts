@@ -1,7 +1,7 @@
 /**
  * Builds the trie of wildcard overrides. Texts are sorted, so a node is a range of texts, and the
- * common prefix of the first and the last text is the common prefix of the whole range. Without
- * recursion, in time linear in the length of the texts, except for the sort.
+ * common prefix of the first and the last text is the common prefix of the whole range. There is
+ * no recursion. Except for the sort, the time is linear in the length of the texts.
  */
 
 import { reuseMemory, writeHeader } from '../shared-memory/block.ts';
@@ -26,9 +26,9 @@ import {
 export interface SerializedWildcards {
   /** Namespace, identifier, namespace, identifier ... */
   text: string;
-  /** Of each of these texts. */
+  /** The lengths of these texts. */
   lengths: Int32Array;
-  /** In the layout of a trie. */
+  /** The values, in the layout of a trie. */
   values: Float64Array;
 }
 
@@ -47,7 +47,7 @@ export function encodeValues(overrides: readonly OverrideValue[]): Float64Array 
 
 interface Pattern {
   text: string;
-  /** As NODE.match. */
+  /** See NODE.match. */
   match: number;
 }
 
@@ -78,9 +78,9 @@ export function writeTrie(
 
 /** The patterns with the same text before their first star. A match of 0 is none. */
 interface PrefixEntry {
-  /** Of the pattern without a star. */
+  /** The match of the pattern without a star. */
   match: number;
-  /** Of the pattern whose only star is its last character. */
+  /** The match of the pattern whose only star is its last character. */
   starMatch: number;
   /** The other patterns, by the reversed text after their last star. */
   suffixes: Map<string, SuffixEntry> | undefined;
@@ -88,9 +88,9 @@ interface PrefixEntry {
 
 /** The patterns with the same prefix and the same suffix. */
 interface SuffixEntry {
-  /** Of the pattern with one star. */
+  /** The match of the pattern with one star. */
   match: number;
-  /** Of the patterns with several stars. */
+  /** The infixes of the patterns with several stars. */
   infixes: Infix[];
 }
 

@@ -1,13 +1,13 @@
 /**
- * Chooses the fragments by which many infixes with the same prefix and suffix are searched. Part of
- * building the trie.
+ * Chooses the fragments by which many infixes with the same prefix and suffix are searched. Only
+ * the builder of the trie uses it.
  */
 
 /** A pattern between its first star and its last star. */
 export interface Infix {
   /** The texts between stars. */
   segments: string[];
-  /** As NODE.match. */
+  /** See NODE.match. */
   match: number;
 }
 

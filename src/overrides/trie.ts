@@ -11,7 +11,7 @@
  *      their fragments at each position, then the infixes whose fragment was found. Each segment
  *      is searched leftmost first (Knuth-Morris-Pratt).
  *
- * The work is bounded by a few steps for each unit of the text and each node or infix, without a
+ * A match takes at most a few steps for each unit of the text and each node or infix, and needs no
  * stack. Units are UTF-16. Texts are well-formed, so a star never splits a character.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Reads the client address from `X-Forwarded-For` and writes it in canonical form. Without one form
- * for each address, a client could spread its requests over many counters. Pure.
+ * for each address, a client could spread its requests over many counters.
  */
 
 import { isIPv4, isIPv6 } from 'node:net';

@@ -1,7 +1,7 @@
 /**
  * Normalizes the path of a request, as part of an identifier. Paths that are equivalent by RFC 3986
  * (6.2.2), or that differ only in repeated slashes, get one form. Otherwise a client could reach
- * one page under many counters. An application may treat more paths as equal (`/A`, `/a/`). Pure.
+ * one page under many counters. An application may treat more paths as equal (`/A`, `/a/`).
  */
 
 import { IDENTIFIER_MAX_CHARACTERS } from '../core/constants.ts';

@@ -1,7 +1,7 @@
 /**
  * Formats quotas for the client of a gateway: the headers `RateLimit-Policy` and `RateLimit` of
  * draft-ietf-httpapi-ratelimit-headers-11 (lists of strings with parameters in seconds), the older
- * `X-RateLimit-*`, and for a denied request `Retry-After` and a problem document (RFC 9457). Pure.
+ * `X-RateLimit-*`, and for a denied request `Retry-After` and a problem document (RFC 9457).
  */
 
 /** The state after a check of one window of a policy, or of the override that replaces it. */

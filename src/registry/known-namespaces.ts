@@ -1,7 +1,7 @@
 /**
  * The namespaces that one acceptor knows. The first check in a new namespace is decided at once, by
  * name. The main thread registers the namespace after the response and sends its id to every
- * acceptor. No response contains the id before that. Owned by the acceptor's thread.
+ * acceptor. No response contains the id before that. The acceptor's thread owns this state.
  */
 
 import { NAMESPACES_MAX } from '../core/constants.ts';
@@ -13,7 +13,7 @@ import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts
 export interface RegisteredNamespace {
   id: string;
   name: string;
-  /** Its row in each acceptor's stats block; namespaces without an own row share the last one. */
+  /** Its row in each acceptor's stats block; namespaces without an own row share one row. */
   statsRow: number;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Turns changes of the registry into publications for acceptors: tables of overrides, keys and
- * namespaces. On the main thread.
+ * namespaces. It runs on the main thread.
  */
 
 import type { KeyChanges } from '../auth/keyring.ts';

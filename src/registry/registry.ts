@@ -1,8 +1,8 @@
 /**
- * The contents of the store except the audit log, in memory, with indexes. On the main thread. A
- * change is applied here first and appended to a journal, followed by its audit entry. If the store
- * cannot commit the journal, its changes are rolled back, so that the registry never contains
- * what the store does not have.
+ * The registry holds the contents of the store, except the audit log, in memory with indexes. The
+ * main thread owns it. A change is applied here first and appended to a journal, followed by its
+ * audit entry. If the store cannot commit the journal, its changes are rolled back, so that the
+ * registry never contains changes that the store does not have.
  */
 
 import type { KeyRecord } from '../auth/keys.ts';
