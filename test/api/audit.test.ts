@@ -1,4 +1,4 @@
-/** The audit log as clients and readers of the server's log see it, of real servers. */
+/** The audit log in the API and in the log of the server. */
 
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ import { addRecords, withStore } from '../support/store.ts';
 const own = useDataDirectory(['--acceptors', '2', '--counters', '1024']);
 const STORE = () => join(own.dataDir, 'store.db');
 
-/** The lines of the server's log that tell of changes. */
+/** The records of changes in the log of the server. */
 const loggedEntries = (server: ServerProcess): AuditEntryFields[] => {
   const lines = server.stderr().split('\n');
   const audit = lines.filter((line) => line.endsWith('"msg":"audit"}'));
@@ -37,7 +37,7 @@ const rootId = async (server: ServerProcess) => {
 const setOverride = (namespaceName: string, identifier: string, limit: number) => {
   return { namespaceName, identifier, limit, duration: 60_000 };
 };
-/** Nobody can write to the store until the connection is closed. */
+/** No other process can write to the store until the connection is closed. */
 const lockStore = () => {
   const other = new Database(STORE());
   other.exec('BEGIN IMMEDIATE');
@@ -45,7 +45,7 @@ const lockStore = () => {
 };
 
 describe('the audit log', () => {
-  test('tells of every change: who made it, and what it was before and is after', async () => {
+  test('records every change: the key, the values before and the values after', async () => {
     const server = await own.start();
     const root = await rootId(server);
     const from = Date.now();
@@ -99,20 +99,20 @@ describe('the audit log', () => {
       at: expect.any(Number),
       ...entry,
     })) as AuditEntryFields[];
-    const answer = await callOperation(server.port, 'audit.list');
-    expect(JSON.parse(answer.body)).toEqual({ entries: expected, total: expected.length });
+    const response = await callOperation(server.port, 'audit.list');
+    expect(JSON.parse(response.body)).toEqual({ entries: expected, total: expected.length });
     for (const { at } of await listAuditEntries(server)) {
       expect(at).toBeGreaterThanOrEqual(from - 1_000);
       expect(at).toBeLessThanOrEqual(Date.now() + 1_000);
     }
-    // The same in the server's log, and the text of no key in either.
+    // The log of the server has the same entries, and neither contains a key.
     const lines = loggedEntries(server);
     expect(lines).toMatchObject(expected);
     expect(lines.map(({ level }) => level)).toEqual(expected.map(() => 30));
-    for (const text of [answer.body, server.stderr()]) expect(text).not.toContain(key.key);
+    for (const text of [response.body, server.stderr()]) expect(text).not.toContain(key.key);
   });
 
-  test('has no entry for what was refused, and for what changed nothing', async () => {
+  test('has no entry for a rejected request, nor for one that changes nothing', async () => {
     const server = await own.start();
     const made = await callOperationOk(server.port, 'keys.create', {
       name: 'k',
@@ -128,7 +128,7 @@ describe('the audit log', () => {
     await callOperationOk(server.port, 'ratelimits.importOverrides', imports);
     const other = { overrides: [setOverride('other', 'abc', 5)] };
     await callOperationOk(server.port, 'ratelimits.importOverrides', { ...other, dryRun: true });
-    const refused: [Operation, Fields | Fields[], string | undefined, number][] = [
+    const rejected: [Operation, Fields | Fields[], string | undefined, number][] = [
       ['ratelimits.setOverride', setOverride('n', 'abc', 0), undefined, 400],
       ['ratelimits.setOverride', setOverride('new', 'abc', 1), key, 404],
       ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'abc' }, key, 403],
@@ -143,10 +143,10 @@ describe('the audit log', () => {
         404,
       ],
     ];
-    for (const [operation, fields, asked, status] of refused) {
-      expect((await callOperation(server.port, operation, fields, asked)).status).toBe(status);
+    for (const [operation, fields, requestKey, status] of rejected) {
+      expect((await callOperation(server.port, operation, fields, requestKey)).status).toBe(status);
     }
-    // Nor for a namespace that a check has made.
+    // Nor for a namespace that a check has created.
     const body = { namespace: 'checked', identifier: 'a', limit: 1, duration: 60_000 };
     expect((await sendRequest(server.port, { body: JSON.stringify(body) })).status).toBe(200);
     expect(await listAuditEntries(server)).toEqual(before);
@@ -181,7 +181,7 @@ describe('the audit log', () => {
     expect(loggedEntries(server).length).toBe(2);
   });
 
-  test('cuts a long list of permissions, and counts them', async () => {
+  test('cuts a long list of permissions, and has their number', async () => {
     const namespaces = Array.from({ length: AUDIT_PERMISSIONS_MAX }, (_, i) => {
       return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
     });
@@ -198,7 +198,7 @@ describe('the audit log', () => {
     });
   });
 
-  test('is listed in pages, the newest first, to keys that may read it', async () => {
+  test('is listed in pages, newest first, for keys with the permission', async () => {
     withStore(own.dataDir, (store) => {
       const entries = Array.from({ length: AUDIT_ENTRIES_MAX }, (_, i) => {
         const action = 'key.create' as const;
@@ -223,7 +223,7 @@ describe('the audit log', () => {
     await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['read_audit'] });
     const second = await page({ cursor: first.cursor, limit: 3, unknown: 'x' });
     expect(ids(second)).toEqual([newest - 100, newest - 101, newest - 102]);
-    // The oldest two have made room.
+    // The oldest two were removed for new entries.
     const last = await page({ cursor: '4', limit: 100 });
     expect([ids(last), last.cursor, last.total]).toEqual([[3], undefined, AUDIT_ENTRIES_MAX]);
     expect(await page({ cursor: '3' })).toMatchObject({ entries: [] });
@@ -235,14 +235,14 @@ describe('the audit log', () => {
       name: 'other',
       permissions: ['keys.read'],
     });
-    const refused = await callOperation(server.port, 'audit.list', {}, other as string);
-    expect([refused.status, errorIn(refused).message]).toEqual([
+    const rejected = await callOperation(server.port, 'audit.list', {}, other as string);
+    expect([rejected.status, errorIn(rejected).message]).toEqual([
       403,
       'the API key lacks the permission "read_audit"',
     ]);
   });
 
-  test('names the configured root key by one id at every start', async () => {
+  test('identifies the configured root key by the same id at every start', async () => {
     const ids: string[] = [];
     for (let i = 0; i < 2; i++) {
       const server = await own.start();
@@ -263,7 +263,7 @@ describe('the audit log', () => {
     expect((keys as Fields[])[0].keyId).not.toBe(ids[0]);
   });
 
-  test('tells of the first root key, and of keys that the command line makes', async () => {
+  test('records the first root key, and keys that the command line creates', async () => {
     const first = await own.start({ env: { WEIR_ROOT_KEY: undefined } });
     const target = { name: 'first root key', keyId: expect.stringMatching(/^key_/) };
     await waitUntil('it is logged', () => loggedEntries(first).length === 1);
@@ -308,7 +308,7 @@ describe('the audit log', () => {
     expect((await callOperation(server.port, 'audit.list')).body).not.toContain(key);
   });
 
-  test('has no entry, and no gap, for changes that the store could not take', async () => {
+  test('has no entry and no gap for changes that the store could not write', async () => {
     const server = await own.start();
     await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', 1));
     const before = await listAuditEntries(server);
@@ -337,7 +337,7 @@ describe('the audit log', () => {
     );
   });
 
-  test('says so where an entry is damaged, and everything else goes on', async () => {
+  test('reports a damaged entry, and everything else continues', async () => {
     const first = await own.start();
     for (const limit of [1, 2, 3]) {
       await callOperationOk(first.port, 'ratelimits.setOverride', setOverride('n', 'abc', limit));

@@ -44,11 +44,11 @@ const revoke = (keyId: string, key?: string) => {
 };
 const checkWith = async (key: string) => {
   const body = JSON.stringify({ identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS, cost: 0 });
-  const answer = await sendRequest(server.port, {
+  const response = await sendRequest(server.port, {
     headers: { Authorization: `Bearer ${key}` },
     body,
   });
-  return answer.status;
+  return response.status;
 };
 const list = async () => {
   const { keys } = await callOperationOk(server.port, 'keys.list');
@@ -62,7 +62,7 @@ const namespaceOf = async (namespaceName: string) => {
 };
 
 describe('a key', () => {
-  test('is shown once, works on every acceptor at once, and can be listed without its text', async () => {
+  test('is shown once, is active on every acceptor at once, and is listed without the key itself', async () => {
     const expires = Date.now() + 3_600_000;
     const { keyId, key } = await create(['ratelimit.*.limit', 'ratelimit.*.create_namespace'], {
       name: 'gateway 😀',
@@ -71,8 +71,8 @@ describe('a key', () => {
     expect(keyId).toMatch(/^key_[0-9a-f]{24}$/);
     expect(key).toMatch(/^weir_[\w-]{43}$/);
     for (let i = 0; i < 20; i++) expect(await checkWith(key)).toBe(200);
-    const answer = await callOperation(server.port, 'keys.list');
-    expect(answer.body).not.toContain(key);
+    const response = await callOperation(server.port, 'keys.list');
+    expect(response.body).not.toContain(key);
     expect((await list()).find((one) => one.keyId === keyId)).toMatchObject({
       keyId,
       name: 'gateway 😀',
@@ -83,10 +83,10 @@ describe('a key', () => {
     expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(403);
   });
 
-  test('that is revoked is refused on every acceptor from the answer on, time and again', async () => {
+  test('that is revoked is rejected on every acceptor as soon as the response arrives', async () => {
     for (let i = 0; i < scaledCount(200); i++) {
       const { keyId, key } = await create(['*']);
-      // Remembered as verified where they were seen.
+      // The acceptors have cached the headers as verified.
       await Promise.all(Array.from({ length: 4 }, () => checkWith(key)));
       expect((await revoke(keyId)).status).toBe(200);
       const after = await Promise.all(Array.from({ length: 6 }, () => checkWith(key)));
@@ -95,7 +95,7 @@ describe('a key', () => {
     }
   });
 
-  test('that was created or revoked is so after a restart', async () => {
+  test('that was created or revoked stays so after a restart', async () => {
     const kept = await create(['*'], { name: 'kept' });
     const gone = await create(['*'], { name: 'gone' });
     await revoke(gone.keyId);
@@ -104,7 +104,7 @@ describe('a key', () => {
     expect([await checkWith(kept.key), await checkWith(gone.key)]).toEqual([200, 401]);
   });
 
-  test('grants only what it has', async () => {
+  test('can create only keys with its own permissions', async () => {
     const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
     expect(namespaces).toEqual([]);
     const { id } = await namespaceOf('n');
@@ -119,8 +119,8 @@ describe('a key', () => {
     }
     for (const permission of ['*', 'keys.read', 'ratelimit.*.reset', `ratelimit.${id}.refund`]) {
       const fields = { name: 'k', permissions: ['keys.create', permission] };
-      const answer = await callOperation(server.port, 'keys.create', fields, maker.key);
-      expect([answer.status, errorIn(answer).message]).toEqual([
+      const response = await callOperation(server.port, 'keys.create', fields, maker.key);
+      expect([response.status, errorIn(response).message]).toEqual([
         403,
         `the API key lacks the permission "${permission}"`,
       ]);
@@ -128,7 +128,7 @@ describe('a key', () => {
   });
 
   test.each(['is revoked', 'expires'])(
-    'that %s in the middle of a request lets nothing in, and makes nothing',
+    'that %s during a request counts nothing, and creates nothing',
     async (what) => {
       const fields = what === 'expires' ? { expires: Date.now() + 1_500 } : {};
       const permissions = ['ratelimit.*.limit', 'ratelimit.*.create_namespace', 'keys.create'];
@@ -152,7 +152,7 @@ describe('a key', () => {
         socket.write(bytes.subarray(0, bytes.length - 10));
         return { socket, received, rest: bytes.subarray(bytes.length - 10) };
       });
-      // The heads are there when other requests after them are answered.
+      // The server has read the heads when it responds to later requests.
       for (let i = 0; i < 20; i++) await checkWith(key);
       if (what === 'is revoked') expect((await revoke(keyId)).status).toBe(200);
       else await waitUntil('it has expired', async () => (await checkWith(key)) === 401);
@@ -173,36 +173,39 @@ describe('a key', () => {
     expect(made?.permissions).toEqual(['keys.read', 'keys.create']);
   });
 
-  test('without a permission learns nothing of a namespace, not even whether there is one', async () => {
+  test('without a permission gets no information on a namespace, not even whether it exists', async () => {
     const { id } = await namespaceOf('there');
     const { key } = await create(['keys.read']);
-    const messages = async (name: string, asked: string) => {
+    const messages = async (name: string, requestKey: string) => {
       const fields = { identifier: 'abc', limit: 5, duration: 1_000 };
       const body = JSON.stringify({ ...fields, namespace: name });
-      const answers = [
-        await sendRequest(server.port, { headers: { Authorization: `Bearer ${asked}` }, body }),
+      const responses = [
+        await sendRequest(server.port, {
+          headers: { Authorization: `Bearer ${requestKey}` },
+          body,
+        }),
         await callOperation(
           server.port,
           'ratelimits.setOverride',
           { ...fields, namespaceName: name },
-          asked,
+          requestKey,
         ),
         await callOperation(
           server.port,
           'ratelimits.getOverride',
           { identifier: 'abc', namespaceName: name },
-          asked,
+          requestKey,
         ),
       ];
-      return answers.map((answer) => [answer.status, errorIn(answer).message]);
+      return responses.map((response) => [response.status, errorIn(response).message]);
     };
-    const told = await messages('there', key);
-    expect(told).toEqual(await messages('nowhere', key));
-    expect(told[0]).toEqual([
+    const errors = await messages('there', key);
+    expect(errors).toEqual(await messages('nowhere', key));
+    expect(errors[0]).toEqual([
       403,
       'the API key lacks the permission "ratelimit.*.limit" or "ratelimit.<namespaceId>.limit"',
     ]);
-    // Whoever may read it is told the permission to ask for.
+    // A key that may read the namespace gets the missing permission in the error.
     const reader = await create([`ratelimit.${id}.read_namespace`]);
     expect((await messages('there', reader.key))[0][1]).toContain(`"ratelimit.${id}.limit"`);
   });
@@ -214,7 +217,7 @@ describe('a key', () => {
   });
 });
 
-/** What an error says that a permission may be. */
+/** The permissions that an error lists as accepted. */
 const PERMISSIONS =
   '"*", "keys.create", "keys.read", "keys.revoke", "read_audit", "ratelimit.*.<action>" or' +
   ' "ratelimit.<namespaceId>.<action>", where <action> is limit, read_namespace, set_override,' +
@@ -232,33 +235,33 @@ test.each([
   ['ratelimit.rlns_0.create_namespace', undefined],
   ['nothing', undefined],
 ])('the permission "%s" is refused with the nearest, if any', async (permission, near) => {
-  const answer = await callOperation(server.port, 'keys.create', {
+  const response = await callOperation(server.port, 'keys.create', {
     name: 'k',
     permissions: [permission],
   });
-  expect([answer.status, errorIn(answer).message]).toEqual([
+  expect([response.status, errorIn(response).message]).toEqual([
     400,
     `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${near ? `: did you mean ${near}?` : ''}`,
   ]);
 });
 
-describe('a bad request for a key', () => {
+describe('an invalid request for a key', () => {
   const name = 'k';
   const permissions = ['*'];
-  const faults: [string, Fields, number, string][] = [
+  const invalid: [string, Fields, number, string][] = [
     ['no name', { permissions }, 400, '"name" is required: a text of 1 to 256'],
     ['an empty name', { name: '', permissions }, 400, '"name" must be'],
     ['no permissions', { name }, 400, '"permissions" is required: an array of 1 to 1000 permis'],
     ['an empty array', { name, permissions: [] }, 400, 'an array of 1 to 1000 permissions'],
-    ['no text', { name, permissions: [5] }, 400, '"permissions[0]" must be a permission; got 5'],
+    ['not a text', { name, permissions: [5] }, 400, '"permissions[0]" must be a permission; got 5'],
     [
-      'no permission',
+      'not a permission',
       { name, permissions: ['*', 'keys.*'] },
       400,
       `"permissions[1]" must be ${PERMISSIONS}; got "keys.*"`,
     ],
     [
-      'a time past',
+      'a time in the past',
       { name, permissions, expires: 1 },
       400,
       '"expires" must be a Unix time in ms, in the future; got 1, which is 1970-01-01T00:00:00',
@@ -276,18 +279,18 @@ describe('a bad request for a key', () => {
       'there is no namespace with the id "rlns_no"',
     ],
   ];
-  test.each(faults)('is told so: %s', async (_what, fields, status, message) => {
-    const answer = await callOperation(server.port, 'keys.create', fields);
-    expect(answer.status).toBe(status);
-    expect(errorIn(answer).message).toContain(message);
+  test.each(invalid)('gets an error: %s', async (_what, fields, status, message) => {
+    const response = await callOperation(server.port, 'keys.create', fields);
+    expect(response.status).toBe(status);
+    expect(errorIn(response).message).toContain(message);
   });
 });
 
 describe('a permission that names a namespace by its name', () => {
-  const refused = async (permission: string, key?: string) => {
+  const rejectionOf = async (permission: string, key?: string) => {
     const fields = { name: 'k', permissions: [permission] };
-    const answer = await callOperation(server.port, 'keys.create', fields, key);
-    return [answer.status, errorIn(answer).message];
+    const response = await callOperation(server.port, 'keys.create', fields, key);
+    return [response.status, errorIn(response).message];
   };
   const messageOf = (permission: string, hint: string) => {
     return `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${hint}`;
@@ -295,15 +298,15 @@ describe('a permission that names a namespace by its name', () => {
   const RULE = ': a namespace is named by its id, which begins with "rlns_"';
   const LIST = ' (weir namespaces list shows the ids)';
 
-  test('is told the id, where the caller may read the namespace', async () => {
+  test('gets the id, if the key may read the namespace', async () => {
     const ids = new Map<string, string>();
     for (const name of ['by.name', 'other']) ids.set(name, (await namespaceOf(name)).id);
     const permission = 'ratelimit.by.name.limit';
-    const told = [
+    const expected = [
       400,
       messageOf(permission, `${RULE}; the id of "by.name" is "${ids.get('by.name')}"`),
     ];
-    expect(await refused(permission)).toEqual(told);
+    expect(await rejectionOf(permission)).toEqual(expected);
     const readers = [
       ['keys.create', `ratelimit.${ids.get('by.name')}.read_namespace`],
       ['keys.create', `ratelimit.${ids.get('other')}.read_namespace`],
@@ -311,21 +314,21 @@ describe('a permission that names a namespace by its name', () => {
     ];
     for (const [i, granted] of readers.entries()) {
       const { key } = await create(granted);
-      const untold = [400, messageOf(permission, RULE + LIST)];
-      expect(await refused(permission, key)).toEqual(i === 0 ? told : untold);
+      const withoutId = [400, messageOf(permission, RULE + LIST)];
+      expect(await rejectionOf(permission, key)).toEqual(i === 0 ? expected : withoutId);
     }
   });
 
-  test('is told how to find the id, where there is no such namespace', async () => {
+  test('gets a hint how to find the id, if the namespace does not exist', async () => {
     for (const name of ['nobody', 'a.b', 'no"body', '']) {
       const permission = `ratelimit.${name}.limit`;
-      const [status, message] = await refused(permission);
+      const [status, message] = await rejectionOf(permission);
       const hint = name === '' ? '' : RULE + LIST;
       const got = permission.replace('"', '\\"');
       expect([status, message]).toEqual([400, messageOf(got, hint)]);
     }
     for (const permission of ['ratelimit.nobody.nothing', 'ratelimit.*.nothing', 'nobody.limit']) {
-      expect(await refused(permission)).toEqual([400, messageOf(permission, '')]);
+      expect(await rejectionOf(permission)).toEqual([400, messageOf(permission, '')]);
     }
   });
 });
@@ -341,14 +344,14 @@ describe('the last key with "*"', () => {
     own = await create(['*'], { name: 'own' });
   });
 
-  test('cannot be revoked, unless another one is there', async () => {
+  test('cannot be revoked, unless another one exists', async () => {
     await stop();
-    // Without the configured one, the key of its own is the last.
+    // Without the configured key, the stored key is the last one.
     await start({ WEIR_ROOT_KEY: undefined });
     await create(['keys.create', 'keys.revoke'], { name: 'lesser' }, own.key);
-    const refused = await revoke(own.keyId, own.key);
-    expect([refused.status, errorIn(refused).code]).toEqual([409, 'CONFLICT']);
-    expect(errorIn(refused).message).toContain('is the last key with the permission "*"');
+    const rejected = await revoke(own.keyId, own.key);
+    expect([rejected.status, errorIn(rejected).code]).toEqual([409, 'CONFLICT']);
+    expect(errorIn(rejected).message).toContain('is the last key with the permission "*"');
     const other = await create(['*'], {}, own.key);
     expect((await revoke(own.keyId, own.key)).status).toBe(200);
     expect((await revoke(other.keyId, other.key)).status).toBe(409);
@@ -356,23 +359,23 @@ describe('the last key with "*"', () => {
     await start();
   });
 
-  test('cannot be revoked either while the others expire before', async () => {
+  test('cannot be revoked while all others expire earlier', async () => {
     await stop();
     await start({ WEIR_ROOT_KEY: undefined });
     const soon = await create(['*'], { expires: Date.now() + 3_600_000 }, own.key);
-    const refused = await revoke(own.keyId, own.key);
-    expect(refused.status).toBe(409);
-    expect(errorIn(refused).message).toContain('is the last key with "*" that lasts so long');
+    const rejected = await revoke(own.keyId, own.key);
+    expect(rejected.status).toBe(409);
+    expect(errorIn(rejected).message).toContain('is the last key with "*" that lasts so long');
     expect((await revoke(soon.keyId, own.key)).status).toBe(200);
     await stop();
     await start();
   });
 
-  test('may be the configured one, which only its setting can take away', async () => {
+  test('may be the configured key, which only its setting removes', async () => {
     expect((await revoke(own.keyId)).status).toBe(200);
     const [{ keyId }] = await list();
-    const answer = await revoke(keyId);
-    expect([answer.status, errorIn(answer).message]).toEqual([
+    const response = await revoke(keyId);
+    expect([response.status, errorIn(response).message]).toEqual([
       409,
       `${keyId} is the key of WEIR_ROOT_KEY: remove the setting and restart`,
     ]);
@@ -380,13 +383,16 @@ describe('the last key with "*"', () => {
   });
 });
 
-test('there are at most so many keys', async () => {
+test('the number of keys is limited', async () => {
   await stop();
   withStore(dataDir, (store) => fillWithKeys(store, KEYS_MAX - 1));
   await start();
   const last = await create(['*']);
-  const answer = await callOperation(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
-  expect([answer.status, errorIn(answer).message]).toEqual([
+  const response = await callOperation(server.port, 'keys.create', {
+    name: 'k',
+    permissions: ['*'],
+  });
+  expect([response.status, errorIn(response).message]).toEqual([
     400,
     `the maximum of ${KEYS_MAX} keys is reached: revoke one`,
   ]);

@@ -50,7 +50,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     removeDirectory(dataDir);
   });
 
-  /** A body in order, with changes. `undefined` leaves a field out. */
+  /** A valid body with changes; `undefined` removes a field. */
   const valid = { identifier: 'user', limit: 10, duration: LONGEST_WINDOW_MS };
   const bodyWith = (changes: object) => JSON.stringify({ ...valid, ...changes });
   let serial = 0;
@@ -64,7 +64,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   };
 
   describe('a check', () => {
-    test('counts down, refuses with a 200 and consumes nothing by it', async () => {
+    test('counts down, is denied with a 200, and a denied check consumes nothing', async () => {
       const identifier = fresh();
       const now = Date.now();
       const first = await sendCheck(server.port, {
@@ -90,11 +90,11 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('answers JSON with exactly the four fields', async () => {
-      const answer = await send(bodyWith({ identifier: fresh() }));
-      expect(answer.status).toBe(200);
-      expect(answer.headers['content-type']).toBe('application/json');
-      expect(Object.keys(JSON.parse(answer.body))).toEqual([
+    test('gets JSON with exactly the four fields', async () => {
+      const response = await send(bodyWith({ identifier: fresh() }));
+      expect(response.status).toBe(200);
+      expect(response.headers['content-type']).toBe('application/json');
+      expect(Object.keys(JSON.parse(response.body))).toEqual([
         'success',
         'limit',
         'remaining',
@@ -102,21 +102,21 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ]);
     });
 
-    test('uses the namespace "default" and a cost of 1 unless told otherwise', async () => {
+    test('uses the namespace "default" and a cost of 1 by default', async () => {
       const identifier = fresh();
       await send(bodyWith({ identifier }));
-      const answer = await sendCheck(server.port, {
+      const response = await sendCheck(server.port, {
         ...valid,
         identifier,
         namespace: 'default',
         cost: 0,
       });
-      expect(answer.remaining).toBe(9);
+      expect(response.remaining).toBe(9);
       const other = await sendCheck(server.port, { ...valid, identifier, namespace: 'other' });
       expect(other.remaining).toBe(9);
     });
 
-    test('with async: true is decided like any other, by what is deducted so far', async () => {
+    test('with async: true is decided by the deductions so far', async () => {
       const body = { ...valid, identifier: fresh(), async: true };
       expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining: 9 });
       await waitUntil('it is deducted', async () => {
@@ -130,7 +130,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     const accepted: [string, string][] = [
       ['limit 1.0, 1e3', `{"identifier":"a","limit":1.0,"duration":1e3}`],
       [
-        'the largest of everything',
+        'the largest values',
         bodyWith({
           limit: AMOUNT_MAX,
           cost: AMOUNT_MAX,
@@ -142,9 +142,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['512 characters outside the BMP', bodyWith({ identifier: '😀'.repeat(512) })],
       ['a namespace of 512 characters', bodyWith({ namespace: 'n'.repeat(512) })],
       ['any text', bodyWith({ identifier: '\u0000 \n"\\ \u2028 ​ é' })],
-      ['unknown keys', bodyWith({ unknown: null, constructor: 1, toString: 2 })],
+      ['unknown fields', bodyWith({ unknown: null, constructor: 1, toString: 2 })],
       [
-        '__proto__ as a key, inert',
+        '__proto__ as a field, without effect',
         `{"__proto__":{"limit":1},"identifier":"p","limit":5,"duration":1000}`,
       ],
       ['any object for meta', bodyWith({ meta: { a: [null, { b: 1.5 }], '': '😀' } })],
@@ -155,21 +155,18 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['an empty resource', bodyWith({ resources: [{}] })],
       ['no resource', bodyWith({ resources: [] })],
       ['white space around', ` \t\r\n${bodyWith({})} `],
-      [
-        'escapes for surrogates in pairs',
-        `{"identifier":"\\ud83d\\ude00","limit":5,"duration":1000}`,
-      ],
+      ['escapes of surrogate pairs', `{"identifier":"\\ud83d\\ude00","limit":5,"duration":1000}`],
     ];
     test.each(accepted)('%s', async (_what, body) => {
       expect(await send(body)).toMatchObject({ status: 200 });
     });
 
-    test('and the last of duplicate keys wins', async () => {
-      const answer = await send('{"identifier":"d","limit":0,"duration":1000,"limit":7}');
-      expect(JSON.parse(answer.body)).toMatchObject({ success: true, limit: 7 });
+    test('and the last of duplicate fields counts', async () => {
+      const response = await send('{"identifier":"d","limit":0,"duration":1000,"limit":7}');
+      expect(JSON.parse(response.body)).toMatchObject({ success: true, limit: 7 });
     });
 
-    test('and an identifier is the same however it is escaped, and never folded or trimmed', async () => {
+    test('and an identifier is the same with any escapes, and never normalized or trimmed', async () => {
       const texts = ['É1', 'é1', 'E\u03011', ' é1', 'é1 '];
       for (const identifier of texts) {
         expect((await sendCheck(server.port, { ...valid, identifier })).remaining).toBe(9);
@@ -181,9 +178,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
-  describe('a field at fault is named, with what it must be and what it was', () => {
+  describe('an error names the invalid field, the values accepted and the value received', () => {
     const integers = (name: string, bounds: string, kind = 'an integer') => {
-      const faults: [unknown, string][] = [
+      const invalid: [unknown, string][] = [
         [-1, '-1'],
         [1.5, '1.5'],
         ['5', '"5"'],
@@ -193,12 +190,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         [{}, 'an object'],
         [2 ** 53, '9007199254740992'],
       ];
-      return faults.map(([value, shown]): [string, string] => {
+      return invalid.map(([value, shown]): [string, string] => {
         return [bodyWith({ [name]: value }), `"${name}" must be ${kind} ${bounds}; got ${shown}`];
       });
     };
     const text = (max: number, min = 0) => `a text of ${min} to ${max} characters`;
-    const faults: [string, string][] = [
+    const invalid: [string, string][] = [
       ...integers('limit', `from 1 to ${AMOUNT_MAX}`),
       ...integers(
         'duration',
@@ -207,7 +204,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ),
       ...integers('cost', `from 0 to ${AMOUNT_MAX}`),
       [bodyWith({ limit: 0 }), `"limit" must be an integer from 1 to ${AMOUNT_MAX}; got 0`],
-      // As seconds, which is a common mistake.
+      // Seconds, a common mistake.
       [
         bodyWith({ duration: 60 }),
         `"duration" must be an integer number of milliseconds from 1000 to ${DURATION_MAX_MS}; got 60`,
@@ -282,14 +279,14 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         '"resources[0].id" must be well-formed Unicode',
       ],
     ];
-    test.each(faults)('%s', async (body, message) => {
-      const answer = await send(body);
-      expect(answer.status).toBe(400);
-      expect(errorIn(answer)).toMatchObject({ code: 'BAD_REQUEST' });
-      expect(errorIn(answer).message).toContain(message);
+    test.each(invalid)('%s', async (body, message) => {
+      const response = await send(body);
+      expect(response.status).toBe(400);
+      expect(errorIn(response)).toMatchObject({ code: 'BAD_REQUEST' });
+      expect(errorIn(response).message).toContain(message);
     });
 
-    test('invalid UTF-8 of every kind is refused, not read as some other text', async () => {
+    test('invalid UTF-8 of every kind is rejected, not read as other text', async () => {
       const kinds = [
         [0x80],
         [0xff],
@@ -304,13 +301,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
           Buffer.from(bytes),
           Buffer.from('","limit":5,"duration":1000}'),
         ]);
-        const answer = await send(body);
-        expect(answer.status).toBe(400);
-        expect(errorIn(answer).message).toBe('the body is not valid UTF-8');
+        const response = await send(body);
+        expect(response.status).toBe(400);
+        expect(errorIn(response).message).toBe('the body is not valid UTF-8');
       }
     });
 
-    test('60 000 nested arrays, and 60 000 nested arrays with an escape, are no trouble', async () => {
+    test('60 000 nested arrays, also with an escape, are rejected', async () => {
       const nested = '['.repeat(30_000) + ']'.repeat(30_000);
       expect(
         (
@@ -330,20 +327,20 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect((await send('['.repeat(60_000))).status).toBe(400);
     });
 
-    test('20 000 wrong items in an array that takes 32 are one fault, and cheap to find', async () => {
+    test('20 000 invalid items in an array of at most 32 are one error, found at low cost', async () => {
       const resources = Array.from({ length: 20_000 }, () => 1);
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         Array.from({ length: 50 }, () => send(bodyWith({ resources }))),
       );
-      for (const answer of answers) {
-        expect(answer.status).toBe(400);
-        expect(errorIn(answer).message).toContain('"resources');
+      for (const response of responses) {
+        expect(response.status).toBe(400);
+        expect(errorIn(response).message).toContain('"resources');
       }
       const many = await send(bodyWith({ resources: Array.from({ length: 20_000 }, () => ({})) }));
       expect(errorIn(many).message).toContain('got an array of 20000');
     });
 
-    test('a fault charges nothing', async () => {
+    test('an invalid body counts nothing', async () => {
       const identifier = fresh();
       await send(bodyWith({ identifier, meta: 5 }));
       await send(`${bodyWith({ identifier })},`);
@@ -353,31 +350,31 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
 
   describe('the errors', () => {
     function expectError(
-      answer: ParsedResponse,
+      response: ParsedResponse,
       status: number,
       code: string,
       ...parts: string[]
     ): void {
-      expect(answer.status).toBe(status);
-      expect(answer.headers['content-type']).toBe('application/json');
-      const error = errorIn(answer);
+      expect(response.status).toBe(status);
+      expect(response.headers['content-type']).toBe('application/json');
+      const error = errorIn(response);
       expect(Object.keys(error)).toEqual(['code', 'docs', 'message', 'requestId']);
       expect(error.code).toBe(code);
       expect(error.requestId).toMatch(/^req_[0-9a-f]{24}_\d+$/);
-      expect(answer.headers['x-request-id']).toBe(error.requestId);
+      expect(response.headers['x-request-id']).toBe(error.requestId);
       expect(error.docs).toBe(`${server.url}/docs/errors/${code}`);
       for (const part of parts) expect(error.message).toContain(part);
     }
 
     test('link to a page that is served without a key', async () => {
-      const answer = await sendRequest(server.port, { path: '/nowhere' });
-      const page = await fetch(errorIn(answer).docs);
+      const response = await sendRequest(server.port, { path: '/nowhere' });
+      const page = await fetch(errorIn(response).docs);
       expect(page.status).toBe(200);
       expect(page.headers.get('content-type')).toContain('text/html');
       expect(await page.text()).toContain('NOT_FOUND');
     });
 
-    test('404: an unknown path, by method and path, key or no key', async () => {
+    test('404: an unknown path, with method and path, with and without a key', async () => {
       for (const path of [
         '/',
         '/v1/',
@@ -399,9 +396,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
 
     test('405: a known path with another method, with Allow', async () => {
       for (const method of ['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'ODD']) {
-        const answer = await sendRequest(server.port, { method, headers: { Authorization: '' } });
-        expectError(answer, 405, 'METHOD_NOT_ALLOWED', 'accepts the method POST');
-        expect(answer.headers.allow).toBe('POST');
+        const response = await sendRequest(server.port, { method, headers: { Authorization: '' } });
+        expectError(response, 405, 'METHOD_NOT_ALLOWED', 'accepts the method POST');
+        expect(response.headers.allow).toBe('POST');
       }
       const head = await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'HEAD' });
       expect([head.status, head.headers.get('allow'), await head.text()]).toEqual([
@@ -416,7 +413,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect([page.status, await page.text()]).toEqual([200, '']);
     });
 
-    test('401: no key, no Bearer, an unknown one, an expired one; never the key itself', async () => {
+    test('401: no key, no Bearer, an unknown key, an expired key; never the key itself', async () => {
       const cases: [string, string][] = [
         ['', 'is missing'],
         ['root-key-of-the-tests', 'not of the form'],
@@ -429,25 +426,25 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ];
       for (const [authorization, message] of cases) {
         const headers = { Authorization: authorization };
-        const answer = await sendRequest(server.port, { headers, body: bodyWith({}) });
-        expectError(answer, 401, 'UNAUTHORIZED', message);
-        expect(answer.body).not.toContain('root-key');
-        expect(answer.body).not.toContain('weir_');
+        const response = await sendRequest(server.port, { headers, body: bodyWith({}) });
+        expectError(response, 401, 'UNAUTHORIZED', message);
+        expect(response.body).not.toContain('root-key');
+        expect(response.body).not.toContain('weir_');
       }
     });
 
-    test('the scheme is case-insensitive, and a key that expires later is good', async () => {
+    test('the scheme is case-insensitive, and a key that expires later is valid', async () => {
       for (const scheme of ['bearer', 'BEARER', 'Bearer ']) {
         const headers = { Authorization: `${scheme} ${keys.expiring}` };
         expect((await sendRequest(server.port, { headers, body: bodyWith({}) })).status).toBe(200);
       }
     });
 
-    test('415: a content type other than JSON; none is fine', async () => {
+    test('415: a content type other than JSON; none is accepted', async () => {
       for (const type of ['text/plain', 'application/jsonp', 'application/x-www-form-urlencoded']) {
         const headers = { 'Content-Type': type };
-        const answer = await sendRequest(server.port, { headers, body: bodyWith({}) });
-        expectError(answer, 415, 'UNSUPPORTED_MEDIA_TYPE', 'application/json');
+        const response = await sendRequest(server.port, { headers, body: bodyWith({}) });
+        expectError(response, 415, 'UNSUPPORTED_MEDIA_TYPE', 'application/json');
       }
       for (const type of ['', 'application/json;charset=utf-8', 'Application/JSON\t; a=b']) {
         const headers = { 'Content-Type': type };
@@ -455,7 +452,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('413: a body over 64 KiB; one of exactly 64 KiB is read', async () => {
+    test('413: a body over 64 KiB; one of exactly 64 KiB is accepted', async () => {
       const sized = (bytes: number) => {
         const body = bodyWith({ identifier: 'sized', meta: { pad: '' } });
         return body.replace('""', `"${'x'.repeat(bytes - body.length)}"`);
@@ -463,8 +460,8 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(sized(BODY_MAX_BYTES).length).toBe(65_536);
       expect((await send(sized(BODY_MAX_BYTES - 1))).status).toBe(200);
       expect((await send(sized(BODY_MAX_BYTES))).status).toBe(200);
-      const answer = await send(sized(BODY_MAX_BYTES + 1));
-      expectError(answer, 413, 'PAYLOAD_TOO_LARGE', '65536 bytes');
+      const response = await send(sized(BODY_MAX_BYTES + 1));
+      expectError(response, 413, 'PAYLOAD_TOO_LARGE', '65536 bytes');
       const fetched = await fetch(`${server.url}/v1/ratelimits.limit`, {
         method: 'POST',
         headers: { Authorization: `Bearer ${keys.creator}`, 'Content-Type': 'application/json' },
@@ -476,7 +473,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ).toBe(8);
     });
 
-    test('403: a key without the permission, naming those that would do', async () => {
+    test('403: a key without the permission, with the permissions that allow the request', async () => {
       const nothing = await sendAs(keys.nothing, {});
       expectError(nothing, 403, 'FORBIDDEN', '"ratelimit.*.limit"');
       const stored = await sendAs(keys.nothing, { namespace: 'stored' });
@@ -493,8 +490,8 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
 
     test('404: an unknown namespace that the key may not create', async () => {
-      const answer = await sendAs(keys.limitOnly, { namespace: 'nobody"s' });
-      expectError(answer, 404, 'NOT_FOUND', '"nobody\\"s"', '"ratelimit.*.create_namespace"');
+      const response = await sendAs(keys.limitOnly, { namespace: 'nobody"s' });
+      expectError(response, 404, 'NOT_FOUND', '"nobody\\"s"', '"ratelimit.*.create_namespace"');
       expectError(
         await sendAs(keys.limitOnly, { namespace: 'nobody"s', cost: 0 }),
         404,
@@ -503,7 +500,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect((await sendAs(keys.creator, { namespace: 'nobody"s' })).status).toBe(200);
     });
 
-    test('come in their order: path, method, key, type, size, body, permission, what is named', async () => {
+    test('have an order: path, method, key, type, size, body, permission, existence', async () => {
       const large = 'x'.repeat(BODY_MAX_BYTES + 1);
       const wrong = { Authorization: 'Bearer wrong', 'Content-Type': 'text/plain' };
       const steps: [Parameters<typeof sendRequest>[1], number][] = [

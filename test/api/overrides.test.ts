@@ -53,9 +53,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     return callOperation(server.port, 'ratelimits.setOverride', { ...defaults, ...fields }, key);
   };
   const setDone = async (fields: Fields): Promise<string> => {
-    const answer = await set(fields);
-    if (answer.status !== 200) throw new Error(answer.body);
-    return JSON.parse(answer.body).overrideId;
+    const response = await set(fields);
+    if (response.status !== 200) throw new Error(response.body);
+    return JSON.parse(response.body).overrideId;
   };
   const limitOf = async (namespace: string, identifier: string, fields: Fields = {}) => {
     const body = {
@@ -70,15 +70,15 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   };
 
   describe('setOverride', () => {
-    test('answers an id, and the next check has its limit and window', async () => {
-      const answer = await set({ namespaceName: 'a', identifier: 'user_1', duration: DAY_MS });
-      expect(answer.status).toBe(200);
-      expect(Object.keys(JSON.parse(answer.body))).toEqual(['overrideId']);
-      expect(JSON.parse(answer.body).overrideId).toMatch(/^rlor_[0-9a-f]{24}$/);
+    test('returns an id, and the next check has its limit and window', async () => {
+      const response = await set({ namespaceName: 'a', identifier: 'user_1', duration: DAY_MS });
+      expect(response.status).toBe(200);
+      expect(Object.keys(JSON.parse(response.body))).toEqual(['overrideId']);
+      expect(JSON.parse(response.body).overrideId).toMatch(/^rlor_[0-9a-f]{24}$/);
       const body = { namespace: 'a', identifier: 'user_1', limit: 1_000, duration: 1_000 };
-      const answered = await sendCheck(server.port, { ...body, cost: 2 });
-      expect(answered).toMatchObject({ success: true, limit: 5, remaining: 3 });
-      expect(answered.reset % DAY_MS).toBe(0);
+      const responded = await sendCheck(server.port, { ...body, cost: 2 });
+      expect(responded).toMatchObject({ success: true, limit: 5, remaining: 3 });
+      expect(responded.reset % DAY_MS).toBe(0);
       expect(await sendCheck(server.port, { ...body, cost: 4 })).toMatchObject({
         success: false,
         limit: 5,
@@ -86,7 +86,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('replaces what it said, under the same id; after a delete the id is new', async () => {
+    test('replaces the values under the same id; after a delete the id is new', async () => {
       const of = { namespaceName: 'a', identifier: 'again' };
       const id = await setDone({ ...of, limit: 5 });
       expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
@@ -104,7 +104,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await setDone(of)).not.toBe(id);
     });
 
-    test('keeps what is used: the limit is no part of a counter, the duration is', async () => {
+    test('keeps the usage when the limit changes; another duration has another counter', async () => {
       const body = { namespace: 'a', identifier: 'used', limit: 10, duration: LONGEST_WINDOW_MS };
       await sendCheck(server.port, { ...body, cost: 4 });
       await setDone({ namespaceName: 'a', identifier: 'used', limit: 6 });
@@ -123,19 +123,19 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(made.map(({ name }) => name)).toEqual(['made by an override']);
       await setDone({ namespaceId: made[0].id, identifier: 'by id' });
       expect(await limitOf('made by an override', 'by id')).toBe(5);
-      // A namespace that comes later is matched.
+      // A namespace that is created later matches.
       expect(await limitOf('later.on', 'abc', { cost: 1 })).toBe(5);
       expect(await limitOf('later.on', 'abc')).toBe(5);
       expect(await limitOf('never', 'abc')).toBe(1_000);
     });
 
-    test('lets the id decide where both are given', async () => {
+    test('uses the id if the request has both', async () => {
       await setDone({ namespaceId: 'rlns_1', namespaceName: 'other', identifier: 'both' });
       expect(await limitOf('stored', 'both')).toBe(5);
       expect(await limitOf('other', 'both')).toBe(1_000);
     });
 
-    test('by id is of that namespace alone, also where its name looks like a pattern', async () => {
+    test('by id applies to that namespace only, also if its name looks like a pattern', async () => {
       await sendCheck(server.port, { namespace: 'v*', identifier: 'a', limit: 1, duration: 1_000 });
       const name = 'v*';
       let id = '';
@@ -163,7 +163,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         await limitOf('victim', 'bob_1'),
       ];
       expect(await limits()).toEqual([7, 8, 1_000, 1_000]);
-      // The pattern of the same text is another one, behind the names.
+      // The pattern with the same text is another override, with less precedence than names.
       await setDone({ namespaceName: name, identifier: star, limit: 9 });
       expect(await limits()).toEqual([7, 8, 1_000, 9]);
       const exported = await callOperationOk(server.port, 'ratelimits.exportOverrides', {
@@ -183,7 +183,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await limits()).toEqual([7, 1_000, 1_000, 1_000]);
     });
 
-    test('gives each identifier under a pattern its own counter', async () => {
+    test('has a counter for each identifier that matches a pattern', async () => {
       await setDone({ namespaceName: 'a', identifier: 'each_*', limit: 2 });
       const body = { namespace: 'a', limit: 1_000, duration: LONGEST_WINDOW_MS };
       for (const identifier of ['each_1', 'each_2']) {
@@ -191,7 +191,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('follows the order of precedence, and deleting goes back along it', async () => {
+    test('follows the order of precedence, also when overrides are deleted', async () => {
       const order: [namespaceName: string, identifier: string][] = [
         ['order', 'user_12'],
         ['order', 'user_1*'],
@@ -202,7 +202,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         ['o*der', '***'],
         ['*', 'user_12'],
       ];
-      // From the last to the first, so that each takes over.
+      // From the last to the first, so that each replaces the one before.
       for (const [i, [namespaceName, identifier]] of [...order.entries()].reverse()) {
         await setDone({ namespaceName, identifier, limit: 10 + i });
         expect(await limitOf('order', 'user_12')).toBe(10 + i);
@@ -217,7 +217,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await limitOf('order', 'user_12')).toBe(1_000);
     });
 
-    test('compares texts as they are', async () => {
+    test('compares texts exactly', async () => {
       await setDone({ namespaceName: 'a', identifier: 'É😀x' });
       expect(await limitOf('a', 'É😀x')).toBe(5);
       for (const other of ['é😀x', 'E\u0301😀x', 'É😀x ', 'É😃x']) {
@@ -225,9 +225,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('makes the checks that it governs asynchronous, and no others', async () => {
+    test('makes the checks that it applies to asynchronous, and no others', async () => {
       const figure = () => readMetric(server.adminUrl, 'weir_queue_deductions_total');
-      // Where the worker decides, it does so at once, whatever is said.
+      // A worker decides every check at once, asynchronous or not.
       const handed = mode === 'in-place' ? 1 : 0;
       const of = { namespaceName: 'async', identifier: 'later_*', limit: 100 };
       const body = { namespace: 'async', limit: 1, duration: LONGEST_WINDOW_MS };
@@ -244,12 +244,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await deductions('now_2', { async: true })).toBe(handed);
       await setDone({ ...of, async: false });
       expect(await deductions('later_2')).toBe(0);
-      // Either of the two may say so.
+      // Either the check or the override makes it asynchronous.
       expect(await deductions('later_3', { async: true })).toBe(handed);
     });
 
     const bounds = (most: number) => `from 1 to ${most}`;
-    const faults: [string, Fields, string][] = [
+    const invalid: [string, Fields, string][] = [
       ['no identifier', { identifier: undefined }, '"identifier" is required: a text of 3 to 512'],
       ['no limit', { limit: undefined }, '"limit" is required: an integer from 1 to'],
       ['a short one', { identifier: 'ab' }, '"identifier" must be a text of 3 to 512'],
@@ -283,19 +283,23 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['an empty name', { namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
       ['an id for a name', { namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
       [
-        'stars',
+        'too many wildcards',
         { identifier: 'a*'.repeat(WILDCARDS_PER_TEXT_MAX + 1) },
         `at most ${WILDCARDS_PER_TEXT_MAX} wildcards`,
       ],
-      ['stars there', { namespaceName: '*'.repeat(17) }, '"namespaceName" must have at most 16'],
+      [
+        'too many in a name',
+        { namespaceName: '*'.repeat(17) },
+        '"namespaceName" must have at most 16',
+      ],
     ];
-    test.each(faults)('names the field at fault: %s', async (_what, fields, message) => {
-      const answer = await set({ namespaceName: 'a', ...fields });
-      expect([answer.status, errorIn(answer).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorIn(answer).message).toContain(message);
+    test.each(invalid)('names the invalid field: %s', async (_what, fields, message) => {
+      const response = await set({ namespaceName: 'a', ...fields });
+      expect([response.status, errorIn(response).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorIn(response).message).toContain(message);
     });
 
-    test('takes the longest texts and the most stars', async () => {
+    test('accepts the longest texts and the most wildcards', async () => {
       const identifier = `${'*a'.repeat(WILDCARDS_PER_TEXT_MAX)}${'😀'.repeat(512 - 2 * WILDCARDS_PER_TEXT_MAX)}`;
       const namespaceName = `${'*b'.repeat(WILDCARDS_PER_TEXT_MAX)}${'n'.repeat(512 - 2 * WILDCARDS_PER_TEXT_MAX)}`;
       await setDone({ identifier, namespaceName, limit: AMOUNT_MAX });
@@ -308,7 +312,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       });
     });
 
-    test('answers 404 for an unknown id, and for a name that the key may not create', async () => {
+    test('responds 404 for an unknown id, and for a name that the key may not create', async () => {
       const unknown = await set({ namespaceId: 'rlns_nowhere' });
       expect([unknown.status, errorIn(unknown).message]).toEqual([
         404,
@@ -320,13 +324,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect((await set({ namespaceName: 'stored' }, keys.setter)).status).toBe(200);
     });
 
-    test('answers 403 with the permissions that would do; a pattern needs that of all', async () => {
+    test('responds 403 with the permissions that allow it; a pattern needs the one for all namespaces', async () => {
       expect((await set({ namespaceId: 'rlns_1' }, keys.ofOne)).status).toBe(200);
       expect((await set({ namespaceName: 'stored' }, keys.ofOne)).status).toBe(200);
       for (const namespaceName of ['sto*', 'other']) {
-        const answer = await set({ namespaceName }, keys.ofOne);
-        expect(answer.status).toBe(403);
-        expect(errorIn(answer).message).toContain('"ratelimit.*.set_override"');
+        const response = await set({ namespaceName }, keys.ofOne);
+        expect(response.status).toBe(403);
+        expect(errorIn(response).message).toContain('"ratelimit.*.set_override"');
       }
     });
   });
@@ -345,61 +349,63 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         });
         await callOperationOk(server.port, 'ratelimits.deleteOverride', fields);
         for (const operation of ['getOverride', 'deleteOverride'] as const) {
-          const answer = await callOperation(server.port, `ratelimits.${operation}`, fields);
-          expect([answer.status, errorIn(answer).code]).toEqual([404, 'NOT_FOUND']);
+          const response = await callOperation(server.port, `ratelimits.${operation}`, fields);
+          expect([response.status, errorIn(response).code]).toEqual([404, 'NOT_FOUND']);
         }
       }
     });
 
-    test('answer 404 for an unknown namespace, 400 without one or without an identifier', async () => {
+    test('respond 404 for an unknown namespace, 400 without one or without an identifier', async () => {
       for (const operation of ['ratelimits.getOverride', 'ratelimits.deleteOverride'] as const) {
-        const ask = async (fields: Fields) => {
-          const answer = await callOperation(server.port, operation, fields);
-          return [answer.status, errorIn(answer).message];
+        const request = async (fields: Fields) => {
+          const response = await callOperation(server.port, operation, fields);
+          return [response.status, errorIn(response).message];
         };
-        expect(await ask({ namespaceName: 'nowhere', identifier: 'abc' })).toEqual([
+        expect(await request({ namespaceName: 'nowhere', identifier: 'abc' })).toEqual([
           404,
           'there is no namespace "nowhere"',
         ]);
-        expect(await ask({ identifier: 'abc' })).toEqual([
+        expect(await request({ identifier: 'abc' })).toEqual([
           400,
           '"namespaceId" or "namespaceName" is required',
         ]);
-        expect((await ask({ namespaceName: 'a' }))[1]).toContain('"identifier" is required: ');
+        expect((await request({ namespaceName: 'a' }))[1]).toContain('"identifier" is required: ');
       }
     });
 
-    test('read a query strictly', async () => {
-      const ask = async (query: string) => {
+    test('validate a query strictly', async () => {
+      const request = async (query: string) => {
         const path = `/v1/ratelimits.listOverrides?${query}`;
-        const answer = await sendRequest(server.port, { method: 'GET', path });
-        return [answer.status, answer.status === 200 ? '' : errorIn(answer).message];
+        const response = await sendRequest(server.port, { method: 'GET', path });
+        return [response.status, response.status === 200 ? '' : errorIn(response).message];
       };
-      expect(await ask('namespaceName=%ff')).toEqual([
+      expect(await request('namespaceName=%ff')).toEqual([
         400,
         'the query must be percent-encoded UTF-8',
       ]);
-      expect((await ask('namespaceName=a&limit=0'))[1]).toContain('from 1 to 100; got 0');
-      expect((await ask('namespaceName=a&limit=101'))[1]).toContain('from 1 to 100; got 101');
-      expect((await ask('namespaceName=a&limit=x'))[1]).toContain('from 1 to 100; got "x"');
-      expect((await ask('namespaceName=a&cursor=x'))[1]).toContain('"cursor" must be the cursor');
-      expect(await ask('namespaceName=b&namespaceName=a&&__proto__=1&x')).toEqual([200, '']);
-      expect(await ask('')).toEqual([400, '"namespaceId" or "namespaceName" is required']);
+      expect((await request('namespaceName=a&limit=0'))[1]).toContain('from 1 to 100; got 0');
+      expect((await request('namespaceName=a&limit=101'))[1]).toContain('from 1 to 100; got 101');
+      expect((await request('namespaceName=a&limit=x'))[1]).toContain('from 1 to 100; got "x"');
+      expect((await request('namespaceName=a&cursor=x'))[1]).toContain(
+        '"cursor" must be the cursor',
+      );
+      expect(await request('namespaceName=b&namespaceName=a&&__proto__=1&x')).toEqual([200, '']);
+      expect(await request('')).toEqual([400, '"namespaceId" or "namespaceName" is required']);
     });
   });
 
   describe('a query', () => {
-    /** The query goes out byte by byte, as latin1. */
+    /** Sends the query as latin1, one byte per character. */
     const get = async (identifier: string) => {
       const path = `/v1/ratelimits.getOverride?namespaceName=utf8&identifier=${identifier}`;
       const lines = [`GET ${path} HTTP/1.1`, 'Host: h', `Authorization: Bearer ${ROOT_KEY}`];
       const bytes = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
-      const [answer] = await exchange(server.port, [bytes]);
-      return answer;
+      const [response] = await exchange(server.port, [bytes]);
+      return response;
     };
     const latin1 = (text: string) => Buffer.from(text).toString('latin1');
 
-    test('with bytes that are not UTF-8 is a 400, and finds no override of an identifier with U+FFFD', async () => {
+    test('with bytes that are not UTF-8 gets a 400, and finds no override of an identifier with U+FFFD', async () => {
       for (const identifier of ['a\ufffdb', 'a\ufffd\ufffd\ufffdb']) {
         await setDone({ namespaceName: 'utf8', identifier });
       }
@@ -407,31 +413,31 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       for (const bytes of illFormed) {
         const encoded = [...bytes].map((byte) => `%${byte.charCodeAt(0).toString(16)}`).join('');
         for (const identifier of [`a${bytes}b`, `a${encoded}b`]) {
-          const answer = await get(identifier);
-          expect([identifier, answer.status, errorIn(answer).code]).toEqual([
+          const response = await get(identifier);
+          expect([identifier, response.status, errorIn(response).code]).toEqual([
             identifier,
             400,
             'BAD_REQUEST',
           ]);
-          expect(errorIn(answer).message).toMatch(/^the query must be .*UTF-8/);
+          expect(errorIn(response).message).toMatch(/^the query must be .*UTF-8/);
         }
       }
     });
 
-    test('in UTF-8 is read, raw and percent-encoded; U+FFFD only percent-encoded', async () => {
+    test('in UTF-8 is accepted, raw and percent-encoded; U+FFFD only percent-encoded', async () => {
       for (const identifier of ['a\ufffdb', 'é€😀']) {
         await setDone({ namespaceName: 'utf8', identifier });
-        const answer = await get(encodeURIComponent(identifier));
-        expect([answer.status, JSON.parse(answer.body).identifier]).toEqual([200, identifier]);
+        const response = await get(encodeURIComponent(identifier));
+        expect([response.status, JSON.parse(response.body).identifier]).toEqual([200, identifier]);
       }
       expect(JSON.parse((await get(latin1('é€😀'))).body).identifier).toBe('é€😀');
-      // uWebSockets.js does not tell it from an ill-formed byte.
+      // uWebSockets.js gives the same text for it and for an ill-formed byte.
       expect((await get(latin1('a\ufffdb'))).status).toBe(400);
     });
   });
 
   describe('listOverrides and listNamespaces', () => {
-    test('give pages in a stable order, each item once, while others come and go', async () => {
+    test('return pages in a stable order, each item once, while others are added and removed', async () => {
       const total = 25;
       const name = (i: number) => `listed_${i}`;
       for (let i = 0; i < total; i++) {
@@ -459,7 +465,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         pages++;
         if (pages === 1) {
           expect([overrides.length, page.total]).toEqual([10, total]);
-          // One that was seen goes, one changes, one comes.
+          // One of a returned page is removed, one changes, one is added.
           const first = { namespaceName: 'listed', identifier: name(0) };
           await callOperationOk(server.port, 'ratelimits.deleteOverride', first);
           await setDone({ namespaceName: 'listed', identifier: name(1), limit: 9 });
@@ -470,7 +476,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(seen).toEqual(Array.from({ length: total + 1 }, (_, i) => name(i)));
     });
 
-    test('have no cursor on the last page, nor on an empty one', async () => {
+    test('have no cursor on the last page or on an empty one', async () => {
       const { namespaces, total, cursor } = await callOperationOk(
         server.port,
         'ratelimits.listNamespaces',
@@ -508,7 +514,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       return callOperation(server.port, 'ratelimits.importOverrides', { overrides, dryRun });
     };
 
-    test('set all, or say what they would, and give the same back', async () => {
+    test('set all overrides, or count them in a dry run, and export the same', async () => {
       const lines = Array.from({ length: 50 }, (_, i) => line(i));
       const dry = await send(lines, true);
       expect(JSON.parse(dry.body)).toEqual({ created: 50, updated: 0, unchanged: 0, dryRun: true });
@@ -539,7 +545,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(ours).toEqual(lines);
     });
 
-    test('set nothing where one is at fault, and name it', async () => {
+    test('set nothing if one override is invalid, and name its index', async () => {
       const before = await callOperationOk(server.port, 'ratelimits.exportOverrides', { limit: 1 });
       const cases: [unknown, number, string][] = [
         [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
@@ -548,9 +554,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         [line(61, { namespaceName: undefined, namespaceId: 'rlns_x' }), 404, 'overrides[1]: there'],
       ];
       for (const [fault, status, message] of cases) {
-        const answer = await send([line(60, { namespaceName: 'never made' }), fault]);
-        expect(answer.status).toBe(status);
-        expect(errorIn(answer).message).toContain(message);
+        const response = await send([line(60, { namespaceName: 'never made' }), fault]);
+        expect(response.status).toBe(status);
+        expect(errorIn(response).message).toContain(message);
       }
       expect(await limitOf('never made', 'i60_x')).toBe(1_000);
       const after = await callOperationOk(server.port, 'ratelimits.exportOverrides', { limit: 1 });
@@ -564,8 +570,8 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 });
 
-describe('the bounds of overrides', () => {
-  test('are named, with and without a wildcard; what is there can still be changed', async () => {
+describe('the maximum of overrides', () => {
+  test('is in the error, with and without a wildcard; existing overrides can still be changed', async () => {
     const dataDir = temporaryDirectory();
     const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
     withStore(dataDir, (store) => {
@@ -592,9 +598,9 @@ describe('the bounds of overrides', () => {
     ];
     for (const [last, more, message] of cases) {
       expect((await set(last)).status).toBe(200);
-      const answer = await set(more);
-      expect([answer.status, errorIn(answer).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorIn(answer).message).toContain(message);
+      const response = await set(more);
+      expect([response.status, errorIn(response).code]).toEqual([400, 'BAD_REQUEST']);
+      expect(errorIn(response).message).toContain(message);
       expect((await set(last)).status).toBe(200);
     }
     for (const [identifier, limit] of [

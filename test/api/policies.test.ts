@@ -11,7 +11,7 @@ import {
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
 const dataDir = temporaryDirectory();
-const place = temporaryDirectory();
+const directory = temporaryDirectory();
 let server: ServerProcess;
 let keyOfB: string;
 beforeAll(async () => {
@@ -19,7 +19,7 @@ beforeAll(async () => {
     addRecords(store, 'namespaces', [{ id: 'rlns_b', name: 'b', createdMs: 1 }]);
     keyOfB = addKey(store, { permissions: ['ratelimit.rlns_b.read_namespace'] });
   });
-  const config = writeConfig(place, {
+  const config = writeConfig(directory, {
     a: { limit: 1, duration: 1_000 },
     b: { limit: 2, duration: 2_000, gateway: 'envoy' },
     c: { limit: 3, duration: 3_000, missing: 'refuse' },
@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   removeDirectory(dataDir);
-  removeDirectory(place);
+  removeDirectory(directory);
 });
 
 const list = (fields = {}, key?: string) => {
@@ -43,7 +43,7 @@ const list = (fields = {}, key?: string) => {
   }>;
 };
 
-test('policies in force are listed with all that they leave out, and where gateways ask', async () => {
+test('active policies are listed with all defaults, and with the listener for gateways', async () => {
   const { policies, gateway, total, cursor } = await list();
   expect([total, cursor]).toEqual([4, undefined]);
   expect(policies[0]).toEqual({
@@ -59,7 +59,7 @@ test('policies in force are listed with all that they leave out, and where gatew
     shadow: false,
     legacyHeaders: false,
   });
-  // By the word that it has now, whatever the file calls it.
+  // By the current word, also if the file has a former one.
   expect(policies[2]).toMatchObject({ namespace: 'c', missing: 'deny' });
   expect(policies[3]).toMatchObject({
     namespace: 'd',
@@ -70,18 +70,18 @@ test('policies in force are listed with all that they leave out, and where gatew
   expect((await fetch(`${gateway.url}/v1/check/a`)).status).toBe(200);
 });
 
-test('policies are listed in pages, and only to whom they may be', async () => {
+test('policies are listed in pages, and only for keys with the permission', async () => {
   const first = await list({ limit: 2 });
   expect(first.policies.map(({ namespace }) => namespace)).toEqual(['a', 'b']);
   const { policies, cursor } = await list({ limit: 2, cursor: first.cursor });
   expect([policies.map(({ namespace }) => namespace), cursor]).toEqual([['c', 'd'], undefined]);
   const theirs = await list({}, keyOfB);
   expect(theirs.policies.map(({ namespace }) => namespace)).toEqual(['b']);
-  const wrong = await callOperation(server.port, 'ratelimits.listPolicies', { limit: 0 });
-  expect(errorIn(wrong).message).toContain('"limit" must be an integer from 1 to 100');
+  const invalid = await callOperation(server.port, 'ratelimits.listPolicies', { limit: 0 });
+  expect(errorIn(invalid).message).toContain('"limit" must be an integer from 1 to 100');
 });
 
-test('namespaces of policies are there before the first check', async () => {
+test('namespaces of policies exist before the first check', async () => {
   const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
   const names = (namespaces as { name: string }[]).map(({ name }) => name);
   expect(names.sort()).toEqual(['a', 'b', 'c', 'd']);

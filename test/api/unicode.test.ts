@@ -1,6 +1,6 @@
 /**
- * Text that is not well-formed Unicode. As bytes it is a 400 wherever it stands in a body. As an
- * escape of a lone surrogate it is a 400 in every field that the service reads, and nowhere else.
+ * Text that is not well-formed Unicode. As bytes it gets a 400 anywhere in a body. As an escape of a
+ * lone surrogate it gets a 400 in every field that the service reads, and only there.
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -13,7 +13,7 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 
-/** Stands in a body where something else is put as it is. */
+/** A placeholder in a body, which raw bytes replace. */
 const HERE = 'HERE';
 
 const check = { namespace: 'n', identifier: 'i', limit: 5, duration: 60_000 };
@@ -21,7 +21,7 @@ const counted = { namespace: 'n', identifier: 'i', duration: LONGEST_WINDOW_MS }
 const one = { namespaceName: 'n', identifier: 'abc' };
 const terms = { limit: 5, duration: 60_000 };
 
-/** An operation, where in its body the text stands, and how an error calls that place. */
+/** An operation, a body with the text, and the location in its error. */
 type FieldLocation = [operation: Operation, body: Fields | Fields[], location: string];
 
 const READ: FieldLocation[] = [
@@ -59,9 +59,9 @@ const READ: FieldLocation[] = [
 
 const NOT_READ: [name: string, operation: Operation, body: Fields][] = [
   ['a text in "meta"', 'ratelimits.limit', { ...check, meta: { a: [{ b: HERE }] } }],
-  ['a key in "meta"', 'ratelimits.limit', { ...check, meta: { a: [{ [HERE]: 1 }] } }],
-  ['a key that is ignored', 'ratelimits.limit', { ...check, [HERE]: 1 }],
-  ['the value of such a key', 'ratelimits.limit', { ...check, unknown: [HERE] }],
+  ['a field name in "meta"', 'ratelimits.limit', { ...check, meta: { a: [{ [HERE]: 1 }] } }],
+  ['an unknown field name', 'ratelimits.limit', { ...check, [HERE]: 1 }],
+  ['the value of an unknown field', 'ratelimits.limit', { ...check, unknown: [HERE] }],
   ['the same in a resource', 'ratelimits.limit', { ...check, resources: [{ other: HERE }] }],
   ['the same in a reset', 'ratelimits.reset', { ...counted, [HERE]: HERE }],
   ['the same in an override', 'ratelimits.setOverride', { ...one, ...terms, [HERE]: HERE }],
@@ -86,7 +86,7 @@ describe('text that is not well-formed Unicode', () => {
     removeDirectory(dataDir);
   });
 
-  /** Sends a body with these bytes in each place of `HERE`. */
+  /** Sends a body with these bytes in place of each `HERE`. */
   function send(
     operation: Operation,
     fields: Fields | Fields[],
@@ -97,11 +97,11 @@ describe('text that is not well-formed Unicode', () => {
     return sendRequest(server.port, { path, body: Buffer.from(text, 'latin1') });
   }
 
-  test.each(READ)('as an escape is a 400 in %s %j', async (operation, body, location) => {
+  test.each(READ)('as an escape gets a 400 in %s %j', async (operation, body, location) => {
     for (const lone of LONE_SURROGATES) {
-      const answer = await send(operation, body, Buffer.from(lone));
-      expect([lone, answer.status]).toEqual([lone, 400]);
-      const { message = '', detail = '' } = JSON.parse(answer.body).error;
+      const response = await send(operation, body, Buffer.from(lone));
+      expect([lone, response.status]).toEqual([lone, 400]);
+      const { message = '', detail = '' } = JSON.parse(response.body).error;
       const quote = location.includes('"') ? '' : '"';
       const expected = `${quote}${location}" must be well-formed Unicode; got a lone surrogate`;
       expect(message + detail).toBe(expected);
@@ -110,21 +110,21 @@ describe('text that is not well-formed Unicode', () => {
 
   test.each(NOT_READ)('as an escape is accepted in %s', async (_, operation, body) => {
     for (const lone of LONE_SURROGATES) {
-      const answer = await send(operation, body, Buffer.from(lone));
-      expect([lone, answer.status, answer.body]).toEqual([lone, 200, answer.body]);
+      const response = await send(operation, body, Buffer.from(lone));
+      expect([lone, response.status, response.body]).toEqual([lone, 200, response.body]);
     }
   });
 
-  test('as bytes is a 400 in all of these places', async () => {
+  test('as bytes gets a 400 in all of these fields', async () => {
     const places = [
       ...READ,
       ...NOT_READ.map(([, operation, body]): FieldLocation => [operation, body, '']),
     ];
     for (const [operation, body] of places) {
       for (const bytes of ILL_FORMED) {
-        const answer = await send(operation, body, Buffer.from(bytes));
-        expect([operation, body, answer.status]).toEqual([operation, body, 400]);
-        expect(answer.body).toContain('the body is not valid UTF-8');
+        const response = await send(operation, body, Buffer.from(bytes));
+        expect([operation, body, response.status]).toEqual([operation, body, 400]);
+        expect(response.body).toContain('the body is not valid UTF-8');
       }
     }
   });

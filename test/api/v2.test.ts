@@ -1,4 +1,4 @@
-/** The v2 surface, as bytes: its envelope, its errors, its strictness, and that it is one service with v1. */
+/** v2 as bytes: its envelope, its errors, its strictness, and that it shares its state with v1. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -31,7 +31,7 @@ import {
 } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
-/** The longest window that v2 takes; it ends every 30 days. */
+/** The longest window of v2; it ends every 30 days. */
 const MONTH_MS = 2_592_000_000;
 
 interface V2Error {
@@ -82,19 +82,19 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   };
 
   function expectError(
-    answer: ParsedResponse,
+    response: ParsedResponse,
     status: number,
     detail: string,
     location?: string,
   ): void {
-    const body: V2Error = JSON.parse(answer.body);
-    expect([answer.status, body.error.detail]).toEqual([status, expect.stringContaining(detail)]);
-    expect(answer.headers['content-type']).toBe('application/json');
+    const body: V2Error = JSON.parse(response.body);
+    expect([response.status, body.error.detail]).toEqual([status, expect.stringContaining(detail)]);
+    expect(response.headers['content-type']).toBe('application/json');
     expect(Object.keys(body)).toEqual(['meta', 'error']);
     expect(body.meta.requestId).toMatch(/^req_/);
-    expect(answer.headers['x-request-id']).toBe(body.meta.requestId);
-    const { title, status: said, type, errors } = body.error;
-    expect([typeof title, said]).toEqual(['string', status]);
+    expect(response.headers['x-request-id']).toBe(body.meta.requestId);
+    const { title, status: bodyStatus, type, errors } = body.error;
+    expect([typeof title, bodyStatus]).toEqual(['string', status]);
     expect(type.startsWith(`${server.url}/docs/errors/`)).toBe(true);
     if (status !== 400) expect(errors).toBeUndefined();
     else expect(errors).toEqual([expect.objectContaining({ message: body.error.detail })]);
@@ -102,12 +102,15 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   }
 
   describe('a check', () => {
-    test('counts down to a refusal, which is a 200, and says exactly what it says', async () => {
+    test('counts down to a denial, which is a 200, with exactly these fields', async () => {
       const fields = item({ limit: 2, cost: 2 });
-      const answer = await callOperation(server.port, 'ratelimit.limit', fields);
-      expect([answer.status, answer.headers['content-type']]).toEqual([200, 'application/json']);
-      const { meta, data } = JSON.parse(answer.body);
-      expect(Object.keys(JSON.parse(answer.body))).toEqual(['meta', 'data']);
+      const response = await callOperation(server.port, 'ratelimit.limit', fields);
+      expect([response.status, response.headers['content-type']]).toEqual([
+        200,
+        'application/json',
+      ]);
+      const { meta, data } = JSON.parse(response.body);
+      expect(Object.keys(JSON.parse(response.body))).toEqual(['meta', 'data']);
       expect(meta).toEqual({ requestId: expect.stringMatching(/^req_/) });
       expect(data).toEqual({ limit: 2, remaining: 0, reset: expect.any(Number), success: true });
       expect(data.reset % MONTH_MS).toBe(0);
@@ -115,17 +118,17 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await limit({ ...fields, cost: 0 })).toEqual(data);
     });
 
-    test('costs 1 unless told otherwise, and is told nothing left when it is refused', async () => {
+    test('costs 1 by default, and a denied one has 0 remaining', async () => {
       const fields = item();
       expect(await limit(fields)).toMatchObject({ remaining: 9 });
       expect(await limit({ ...fields, cost: 10 })).toMatchObject({ success: false, remaining: 0 });
       expect(await left(fields)).toBe(9);
     });
 
-    test('has the counter that v1 has, each judging it by its own window', async () => {
+    test('shares its counter with v1, and each version decides by its own window rule', async () => {
       const fields = item({ duration: 2_000 });
       for (let tries = 0; ; tries++) {
-        // The whole limit in one window; and a look at it in the next.
+        // The whole limit in one window, and a check of cost 0 in the next.
         const { reset } = await sendCheck(server.port, { ...fields, cost: 10 });
         await new Promise((resolve) => setTimeout(resolve, Math.max(0, reset - Date.now()) + 20));
         const sliding = await limit({ ...fields, cost: 0 });
@@ -140,7 +143,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('names its namespace by name or by id, and makes one that is new', async () => {
+    test('names its namespace by name or by id, and creates a new one', async () => {
       const fields = item({ namespace: 'stored' });
       expect(await left(fields)).toBe(10);
       await limit({ ...fields, namespace: 'rlns_1', cost: 3 });
@@ -156,7 +159,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       await expect.poll(names).toContain(namespace);
     });
 
-    test('says which override governs it, exact or by a wildcard, and is refused by a limit of 0', async () => {
+    test('has the id of its override, exact or with a wildcard, and is denied by a limit of 0', async () => {
       const namespace = `governed ${mode}`;
       const set = async (identifier: string, max: number) => {
         const fields = { namespace, identifier, limit: max, duration: MONTH_MS };
@@ -166,12 +169,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const wildcard = await set('u*', 5);
       const exact = await set('u', 7);
       const zero = await set('none*', 0);
-      const ask = (identifier: string) => limit(item({ namespace, identifier }));
-      expect(await ask('u')).toMatchObject({ limit: 7, remaining: 6, overrideId: exact });
-      expect(await ask('u1')).toMatchObject({ limit: 5, remaining: 4, overrideId: wildcard });
-      expect(await ask('other')).not.toHaveProperty('overrideId');
-      const refusal = { success: false, limit: 0, remaining: 0, overrideId: zero };
-      expect(await ask('none_1')).toMatchObject(refusal);
+      const call = (identifier: string) => limit(item({ namespace, identifier }));
+      expect(await call('u')).toMatchObject({ limit: 7, remaining: 6, overrideId: exact });
+      expect(await call('u1')).toMatchObject({ limit: 5, remaining: 4, overrideId: wildcard });
+      expect(await call('other')).not.toHaveProperty('overrideId');
+      const denial = { success: false, limit: 0, remaining: 0, overrideId: zero };
+      expect(await call('none_1')).toMatchObject(denial);
       const { limits, passed } = await many([
         item({ namespace, identifier: 'u' }),
         item({ namespace, identifier: 'free' }),
@@ -180,12 +183,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(passed).toBe(false);
       expect(limits.map(({ overrideId }) => overrideId)).toEqual([exact, undefined, zero]);
       expect(limits.map((one) => one.passed)).toEqual([true, true, false]);
-      // v1 has no limit of 0, and yet its checks are governed by it.
+      // v1 cannot set a limit of 0, but such an override applies to its checks.
       const v1 = { namespace, identifier: 'none_1', limit: 9, duration: MONTH_MS };
       expect(await sendCheck(server.port, v1)).toMatchObject({ success: false, limit: 0 });
     });
 
-    test('governed by an asynchronous override of v1 is deducted behind its answer', async () => {
+    test('with an asynchronous override of v1 is deducted after its response', async () => {
       const namespace = `async ${mode}`;
       const fields = { namespaceName: namespace, identifier: 'abc', limit: 5, duration: MONTH_MS };
       await callOperationOk(server.port, 'ratelimits.setOverride', { ...fields, async: true });
@@ -195,22 +198,22 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
-  describe('many checks', () => {
-    test('all pass and all are counted, in their order where they name one counter', async () => {
+  describe('a batch of checks', () => {
+    test('is counted if all pass, in order for checks of one counter', async () => {
       const [a, b] = [item({ limit: 6, cost: 2 }), item({ cost: 0 })];
       const { passed, limits } = await many([a, b, a, { ...a, limit: 9 }]);
       expect(passed).toBe(true);
-      const said = { namespace: 'v2', reset: expect.any(Number), passed: true };
+      const values = { namespace: 'v2', reset: expect.any(Number), passed: true };
       expect(limits).toEqual([
-        { ...said, identifier: a.identifier, limit: 6, remaining: 4 },
-        { ...said, identifier: b.identifier, limit: 10, remaining: 10 },
-        { ...said, identifier: a.identifier, limit: 6, remaining: 2 },
-        { ...said, identifier: a.identifier, limit: 9, remaining: 3 },
+        { ...values, identifier: a.identifier, limit: 6, remaining: 4 },
+        { ...values, identifier: b.identifier, limit: 10, remaining: 10 },
+        { ...values, identifier: a.identifier, limit: 6, remaining: 2 },
+        { ...values, identifier: a.identifier, limit: 9, remaining: 3 },
       ]);
       expect([await left(a), await left(b)]).toEqual([0, 10]);
     });
 
-    test('of which one fails consume nothing, and say what there was before, or 0 where refused', async () => {
+    test('with one denied check consumes nothing, and has the remaining tokens before, or 0 if denied', async () => {
       const [a, b, c] = [item({ cost: 4 }), item({ limit: 1 }), item({ cost: 3 })];
       await limit(b);
       await limit(c);
@@ -227,7 +230,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect([await left(a), await left(b), await left(c)]).toEqual([10, 0, 7]);
     });
 
-    test('echo their texts as they came', async () => {
+    test('returns its texts unchanged', async () => {
       const texts = [
         '"quoted"',
         'back\\slash',
@@ -246,12 +249,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('are 1 to 100, in up to 1 MiB', async () => {
+    test('has 1 to 100 checks, in up to 1 MiB', async () => {
       const path = '/v2/ratelimit.multiLimit';
       const items = Array.from({ length: 101 }, () => item());
-      const takes = 'the body must be an array of 1 to 100 checks';
+      const accepted = 'the body must be an array of 1 to 100 checks';
       for (const body of [items, [], {}, 5, null, 'text', items[0]]) {
-        expectError(await send(path, JSON.stringify(body)), 400, takes, 'body');
+        expectError(await send(path, JSON.stringify(body)), 400, accepted, 'body');
       }
       expect((await many(items.slice(1))).limits).toHaveLength(100);
       expect(await left(items[0])).toBe(10);
@@ -262,10 +265,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expectError(await send(path, `${padded} `), 413, `at most ${MULTI_LIMIT_MAX_BYTES} bytes`);
     });
 
-    test('of which one is at fault are not counted, and make no namespace', async () => {
+    test('with one invalid check is not counted, and creates no namespace', async () => {
       const namespace = `not made ${mode}`;
       const good = item({ namespace });
-      const faults: [unknown, string, string][] = [
+      const invalid: [unknown, string, string][] = [
         [item({ limit: 0 }), '[1]: "limit" must be an integer from 1', 'body[1].limit'],
         [item({ cost: undefined, identifier: 5 }), '[1]: "identifier"', 'body[1].identifier'],
         ['text', '[1]: a check must be a JSON object', 'body[1]'],
@@ -273,13 +276,16 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         [[good], '[1]: a check must be a JSON object', 'body[1]'],
         [item({ more: 1 }), '[1]: "more" is not a field', 'body[1].more'],
       ];
-      for (const [fault, detail, location] of faults) {
-        const answer = await send('/v2/ratelimit.multiLimit', JSON.stringify([good, fault, good]));
-        expectError(answer, 400, detail, location);
+      for (const [check, detail, location] of invalid) {
+        const response = await send(
+          '/v2/ratelimit.multiLimit',
+          JSON.stringify([good, check, good]),
+        );
+        expectError(response, 400, detail, location);
       }
       const unknown = item({ namespace: 'rlns_unknown' });
-      const answer = await callOperation(server.port, 'ratelimit.multiLimit', [good, unknown]);
-      expectError(answer, 404, '[1]: there is no namespace with the id "rlns_unknown"');
+      const response = await callOperation(server.port, 'ratelimit.multiLimit', [good, unknown]);
+      expectError(response, 404, '[1]: there is no namespace with the id "rlns_unknown"');
       const both = [item({ namespace: 'stored' }), good];
       const forbidden = await callOperation(
         server.port,
@@ -311,7 +317,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain(namespace);
     });
 
-    test('are each a decision in the metrics, admitted only where all were', async () => {
+    test('is one decision per check in the metrics, allowed only if all are', async () => {
       const namespace = `counted ${mode}`;
       const figure = (name: string, outcome: string) => {
         return `${name}{namespace="${namespace}",outcome="${outcome}"}`;
@@ -332,26 +338,26 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
 
   describe('overrides', () => {
     const namespace = `overrides ${mode}`;
-    const said = { limit: 3, duration: 60_000 };
-    const ask = (operation: Operation, fields: Fields) => {
+    const values = { limit: 3, duration: 60_000 };
+    const call = (operation: Operation, fields: Fields) => {
       return callOperationOk(server.port, operation, { namespace, ...fields });
     };
 
-    test('are set, got, listed and deleted, and are those of v1', async () => {
-      const { data } = await ask('ratelimit.setOverride', { identifier: 'a', ...said });
+    test('are set, read, listed and deleted, and are those of v1', async () => {
+      const { data } = await call('ratelimit.setOverride', { identifier: 'a', ...values });
       const { overrideId } = data as { overrideId: string };
-      const shown = { overrideId, identifier: 'a', ...said };
-      expect((await ask('ratelimit.getOverride', { identifier: 'a' })).data).toEqual(shown);
+      const shown = { overrideId, identifier: 'a', ...values };
+      expect((await call('ratelimit.getOverride', { identifier: 'a' })).data).toEqual(shown);
       const v1 = { namespaceName: namespace, identifier: 'a' };
       expect(await callOperationOk(server.port, 'ratelimits.getOverride', v1)).toEqual({
-        ...{ id: overrideId, identifier: 'a', ...said },
+        ...{ id: overrideId, identifier: 'a', ...values },
         async: false,
       });
-      const again = await ask('ratelimit.setOverride', { identifier: 'a', ...said, limit: 4 });
+      const again = await call('ratelimit.setOverride', { identifier: 'a', ...values, limit: 4 });
       expect(again.data).toEqual({ overrideId });
-      const { data: listed, pagination } = await ask('ratelimit.listOverrides', {});
+      const { data: listed, pagination } = await call('ratelimit.listOverrides', {});
       expect([listed, pagination]).toEqual([[{ ...shown, limit: 4 }], { hasMore: false }]);
-      expect((await ask('ratelimit.deleteOverride', { identifier: 'a' })).data).toEqual({});
+      expect((await call('ratelimit.deleteOverride', { identifier: 'a' })).data).toEqual({});
       const gone = await callOperation(server.port, 'ratelimit.getOverride', {
         namespace,
         identifier: 'a',
@@ -359,7 +365,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expectError(gone, 404, 'there is no override of "a"');
     });
 
-    test('are listed in pages of 50 unless told otherwise, each once', async () => {
+    test('are listed in pages of 50 by default, each once', async () => {
       const list = `pages ${mode}`;
       const overrides = Array.from({ length: 103 }, (_, i) => {
         return { namespaceName: list, identifier: `u${i}`, limit: 1, duration: 1_000 };
@@ -386,7 +392,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('take patterns of namespaces, short identifiers and a limit of 0, and export all', async () => {
+    test('accept patterns of namespaces, short identifiers and a limit of 0, and export all', async () => {
       const pattern = `over*${mode} x`;
       const fields = { namespace: pattern, identifier: '*', limit: 0, duration: 60_000 };
       const { data } = await callOperationOk(server.port, 'ratelimit.setOverride', fields);
@@ -404,10 +410,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await limit(one)).toMatchObject({ success: true });
     });
 
-    test('that v2 sets are not asynchronous, whatever they were', async () => {
-      const v1 = { namespaceName: namespace, identifier: 'was async', ...said };
+    test('that v2 sets are synchronous, also if they were not before', async () => {
+      const v1 = { namespaceName: namespace, identifier: 'was async', ...values };
       await callOperationOk(server.port, 'ratelimits.setOverride', { ...v1, async: true });
-      await ask('ratelimit.setOverride', { identifier: 'was async', ...said });
+      await call('ratelimit.setOverride', { identifier: 'was async', ...values });
       const shown = await callOperationOk(server.port, 'ratelimits.getOverride', {
         namespaceName: namespace,
         identifier: 'was async',
@@ -416,7 +422,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
-  describe('a field at fault is named, with what it takes', () => {
+  describe('an error names the invalid field and the values accepted', () => {
     const good: Record<string, Fields> = {
       'ratelimit.limit': item(),
       'ratelimit.setOverride': { namespace: 'n', identifier: 'i', limit: 1, duration: 1_000 },
@@ -425,7 +431,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       'ratelimit.listOverrides': { namespace: 'n' },
     };
     const long = 'x'.repeat(513);
-    const faults: [Operation, string, unknown[]][] = [
+    const invalid: [Operation, string, unknown[]][] = [
       ['ratelimit.limit', 'namespace', [undefined, '', long, 5, null]],
       ['ratelimit.limit', 'identifier', [undefined, '', long, {}, null]],
       ['ratelimit.limit', 'limit', [undefined, 0, -1, 1.5, '1', null, 2 ** 53]],
@@ -440,25 +446,25 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['ratelimit.listOverrides', 'limit', [0, 101, '5', 1.5]],
       ['ratelimit.listOverrides', 'cursor', ['', 'x', 5]],
     ];
-    test.each(faults)('%s: %s', async (operation, field, values) => {
+    test.each(invalid)('%s: %s', async (operation, field, values) => {
       for (const value of values) {
         const fields = { ...good[operation], [field]: value };
-        const answer = await callOperation(server.port, operation, fields);
-        const fault = value === undefined ? 'is required: ' : 'must ';
-        expectError(answer, 400, `"${field}" ${fault}`, `body.${field}`);
+        const response = await callOperation(server.port, operation, fields);
+        const message = value === undefined ? 'is required: ' : 'must ';
+        expectError(response, 400, `"${field}" ${message}`, `body.${field}`);
       }
     });
 
-    test('a missing field and a duration in seconds, with place and fix', async () => {
+    test('a missing field and a duration in seconds, with location and fix', async () => {
       const { limit: _, ...without } = item();
-      const takes = `an integer from 1 to ${AMOUNT_MAX}`;
+      const accepted = `an integer from 1 to ${AMOUNT_MAX}`;
       const ms = `an integer number of milliseconds from 1000 to ${MONTH_MS}`;
       for (const [body, message, location, fix] of [
-        [without, `"limit" is required: ${takes}`, 'body.limit', takes],
+        [without, `"limit" is required: ${accepted}`, 'body.limit', accepted],
         [item({ duration: 60 }), `"duration" must be ${ms}; got 60`, 'body.duration', ms],
       ] as const) {
-        const answer = await callOperation(server.port, 'ratelimit.limit', body);
-        const { detail, errors } = JSON.parse(answer.body).error;
+        const response = await callOperation(server.port, 'ratelimit.limit', body);
+        const { detail, errors } = JSON.parse(response.body).error;
         expect(detail).toBe(message);
         expect(errors).toEqual([{ location, message, fix: `give ${fix}` }]);
         const many = await callOperation(server.port, 'ratelimit.multiLimit', [item(), body]);
@@ -469,11 +475,11 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test.each(Object.keys(good))('%s: a field that it does not have', async (name) => {
+    test.each(Object.keys(good))('%s: an unknown field', async (name) => {
       const operation = name as Operation;
       for (const field of ['async', 'Limit', '', 'é', 'namespaceId', 'toString']) {
-        const answer = await callOperation(server.port, operation, { ...good[name], [field]: 1 });
-        expectError(answer, 400, `${JSON.stringify(field)} is not a field`, `body.${field}`);
+        const response = await callOperation(server.port, operation, { ...good[name], [field]: 1 });
+        expectError(response, 400, `${JSON.stringify(field)} is not a field`, `body.${field}`);
       }
       const long = { ...good[name], ['x'.repeat(10_000)]: 1 };
       const cut = await callOperation(server.port, operation, long);
@@ -484,7 +490,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expectError(await send(path, body), 400, '"__proto__" is not a field', 'body.__proto__');
     });
 
-    test('negative zero, a body that is no object, no JSON, no UTF-8, or empty', async () => {
+    test('negative zero, and a body that is not an object, JSON or UTF-8, or is empty', async () => {
       const path = '/v2/ratelimit.limit';
       const text = JSON.stringify(item({ cost: 7 }));
       const negative = await send(path, text.replace('7', '-0'));
@@ -505,7 +511,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expectError(set, 400, '"limit" must be an integer from 0', 'body.limit');
     });
 
-    test('the largest of everything is taken', async () => {
+    test('the largest values are accepted', async () => {
       const most = { limit: AMOUNT_MAX, cost: AMOUNT_MAX, namespace: '😀'.repeat(512) };
       expect(await limit(item(most))).toMatchObject({ success: true, remaining: 0 });
     });
@@ -514,7 +520,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   describe('the errors', () => {
     const path = '/v2/ratelimit.limit';
 
-    test('of a path or a method are in the words of v2, key or no key', async () => {
+    test('of a path or a method have the format of v2, with and without a key', async () => {
       const headers = { Authorization: '' };
       for (const unknown of ['/v2/', '/v2/ratelimits.limit', '/v2/ratelimit.limits', '//v2/x']) {
         expectError(
@@ -526,13 +532,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const get = await sendRequest(server.port, { method: 'GET', path, headers });
       expectError(get, 405, 'accepts the method POST');
       expect(get.headers.allow).toBe('POST');
-      // And a doubled slash leads to the same operation.
+      // A path with a doubled slash is the same operation.
       const doubled = await send(`/${path}`, JSON.stringify(item()));
       expect([doubled.status, JSON.parse(doubled.body).data.remaining]).toEqual([200, 9]);
       expectError(await send(`/${path}`, '{'), 400, 'the body is not JSON', 'body');
     });
 
-    test('of the header are 400, and those of the key 401', async () => {
+    test('of the header are 400, and of the key 401', async () => {
       const body = JSON.stringify(item());
       for (const [authorization, detail] of [
         ['', 'is missing'],
@@ -540,9 +546,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         [`Basic ${ROOT_KEY}`, 'not of the form'],
         ['Bearer', 'not of the form'],
       ]) {
-        const answer = await send(path, body, { Authorization: authorization });
-        expectError(answer, 400, detail, 'header.authorization');
-        expect(answer.body).not.toContain(ROOT_KEY);
+        const response = await send(path, body, { Authorization: authorization });
+        expectError(response, 400, detail, 'header.authorization');
+        expect(response.body).not.toContain(ROOT_KEY);
       }
       for (const [key, detail] of [
         ['wrong', 'is not known here'],
@@ -552,7 +558,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('come in their order: key, content type, size, body, permission, what is named', async () => {
+    test('have an order: key, content type, size, body, permission, existence', async () => {
       const huge = ' '.repeat(BODY_MAX_BYTES + 1);
       const text = { 'Content-Type': 'text/plain' };
       const limited = { Authorization: `Bearer ${keys.limitOnly}` };
@@ -573,32 +579,32 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const counted = () =>
         readMetric(server.adminUrl, 'weir_errors_total{status="404",code="NOT_FOUND"}');
       const before = await counted();
-      const answer = await sendRequest(server.port, { path: '/v2/nowhere' });
-      const { type }: V2Error['error'] = JSON.parse(answer.body).error;
+      const response = await sendRequest(server.port, { path: '/v2/nowhere' });
+      const { type }: V2Error['error'] = JSON.parse(response.body).error;
       expect((await fetch(type)).status).toBe(200);
       expect(await counted()).toBe(before + 1);
     });
 
-    test('of v1 paths are as they were', async () => {
-      const answer = await sendRequest(server.port, { path: '/v1/nowhere' });
-      expect(Object.keys(JSON.parse(answer.body).error)).toEqual([
+    test('of paths of v1 have the format of v1', async () => {
+      const response = await sendRequest(server.port, { path: '/v1/nowhere' });
+      expect(Object.keys(JSON.parse(response.body).error)).toEqual([
         ...['code', 'docs', 'message', 'requestId'],
       ]);
     });
   });
 
   test('no two requests have the same id', async () => {
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 60 }, (_, i) => {
         return callOperation(server.port, 'ratelimit.limit', i % 2 === 0 ? item() : {});
       }),
     );
-    const ids = answers.map(({ body }) => JSON.parse(body).meta.requestId);
+    const ids = responses.map(({ body }) => JSON.parse(body).meta.requestId);
     expect(new Set(ids).size).toBe(60);
   });
 });
 
-test('many checks for whose namespaces there is no room make none of them', async () => {
+test('a batch with more new namespaces than the maximum allows creates none of them', async () => {
   const dataDir = temporaryDirectory();
   withStore(dataDir, (store) => {
     const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
@@ -614,14 +620,14 @@ test('many checks for whose namespaces there is no room make none of them', asyn
   };
   const count = async () => (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
   const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
-  const answer = await callOperation(server.port, 'ratelimit.multiLimit', items);
-  expect(answer.status).toBe(400);
-  expect(JSON.parse(answer.body).error.detail).toContain(
+  const response = await callOperation(server.port, 'ratelimit.multiLimit', items);
+  expect(response.status).toBe(400);
+  expect(JSON.parse(response.body).error.detail).toContain(
     '[5]: the maximum of 10000 namespaces is reached',
   );
   expect(await count()).toBe(NAMESPACES_MAX - 3);
-  const looks = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
-  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', looks);
+  const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
+  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', queries);
   expect((data as Fields).passed).toBe(true);
   await expect.poll(count).toBe(NAMESPACES_MAX);
   server.child.kill('SIGKILL');

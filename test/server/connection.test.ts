@@ -43,13 +43,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   }
 
   describe('a connection', () => {
-    test('serves one request after another, on paths with doubled slashes too', async () => {
+    test('serves one request after another, also on paths with doubled slashes', async () => {
       const paths = ['/v1/ratelimits.limit', '//v1/ratelimits.limit', '//v1///ratelimits.limit'];
-      const pieces = [...paths, ...paths].map((path) =>
+      const packets = [...paths, ...paths].map((path) =>
         requestBytes({ path, body: body('slashes') }),
       );
-      const answers = await exchange(server.port, pieces, 6, true);
-      expect(answers.map((answer) => remainingOf(answer.body))).toEqual([
+      const responses = await exchange(server.port, packets, 6, true);
+      expect(responses.map((response) => remainingOf(response.body))).toEqual([
         999, 998, 997, 996, 995, 994,
       ]);
       const query = requestBytes({ path: '/v1/ratelimits.limit?a=b', body: body('slashes') });
@@ -58,117 +58,117 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 
   describe('a body', () => {
-    test('split at every byte gives the same answer', async () => {
+    test('split at any byte gets the same response', async () => {
       const text = body('split-é-😀');
       const whole = requestBytes({ body: text });
       const start = whole.length - Buffer.byteLength(text);
       let expected = 1_000;
       for (let at = start; at <= whole.length; at++) {
-        const pieces = [whole.subarray(0, at), whole.subarray(at)].filter(
-          (piece) => piece.length > 0,
+        const packets = [whole.subarray(0, at), whole.subarray(at)].filter(
+          (packet) => packet.length > 0,
         );
-        const [answer] = await exchange(server.port, pieces);
+        const [response] = await exchange(server.port, packets);
         expected--;
-        expect([answer.status, remainingOf(answer.body)]).toEqual([200, expected]);
+        expect([response.status, remainingOf(response.body)]).toEqual([200, expected]);
       }
     });
 
-    test('that comes in a packet for each byte gives the same answer', async () => {
+    test('in packets of one byte gets the same response', async () => {
       const text = body('bytewise');
       const whole = requestBytes({ body: text });
       const start = whole.length - text.length;
-      const pieces = [
+      const packets = [
         whole.subarray(0, start),
         ...[...whole.subarray(start)].map((byte) => Buffer.of(byte)),
       ];
-      const [answer] = await exchange(server.port, pieces);
-      expect(remainingOf(answer.body)).toBe(999);
+      const [response] = await exchange(server.port, packets);
+      expect(remainingOf(response.body)).toBe(999);
     });
 
-    test('that is chunked, a byte a chunk, in one packet or many, gives the same answer', async () => {
+    test('in chunks of one byte, in one packet or several, gets the same response', async () => {
       const whole = chunked(body('chunked-é'));
       const head = whole.indexOf('\r\n\r\n') + 4;
       expect(remainingOf((await exchange(server.port, [whole]))[0].body)).toBe(999);
       for (let at = head, expected = 998; at < whole.length; at += 7, expected--) {
-        const [answer] = await exchange(server.port, [whole.subarray(0, at), whole.subarray(at)]);
-        expect([answer.status, remainingOf(answer.body)]).toEqual([200, expected]);
+        const [response] = await exchange(server.port, [whole.subarray(0, at), whole.subarray(at)]);
+        expect([response.status, remainingOf(response.body)]).toEqual([200, expected]);
       }
     });
 
-    test('of no length is answered, wherever its head is split behind the first line', async () => {
+    test('of length 0 gets a response, wherever its head is split after the request line', async () => {
       const empty = requestBytes({ body: '' });
       for (let at = empty.indexOf('\r\n') + 2; at <= empty.length; at++) {
-        const pieces = [empty.subarray(0, at), empty.subarray(at)];
-        const [answer] = await exchange(server.port, pieces);
-        expect([at, answer.status]).toEqual([at, 400]);
-        expect(answer.body).toContain('it is empty');
+        const packets = [empty.subarray(0, at), empty.subarray(at)];
+        const [response] = await exchange(server.port, packets);
+        expect([at, response.status]).toEqual([at, 400]);
+        expect(response.body).toContain('it is empty');
       }
     });
 
-    test('that is chunked and too large is answered with a 413', async () => {
+    test('that is chunked and too large gets a 413', async () => {
       const text = JSON.stringify({
         identifier: 'large',
         limit: 1,
         duration: 1_000,
         meta: { pad: 'x'.repeat(70_000) },
       });
-      const [answer] = await exchange(server.port, [chunked(text)]);
-      expect(answer.status).toBe(413);
-      expect(answer.headers.connection).toBe('close');
+      const [response] = await exchange(server.port, [chunked(text)]);
+      expect(response.status).toBe(413);
+      expect(response.headers.connection).toBe('close');
     });
 
-    test('that does not come whole charges nothing', async () => {
+    test('that is incomplete counts nothing', async () => {
       const whole = requestBytes({ body: body('aborted') });
       for (const cut of [1, 10, 30]) {
         const half = exchange(server.port, [whole.subarray(0, whole.length - cut)]);
         const late = new Promise((resolve) => setTimeout(() => resolve('none'), 150));
         expect(await Promise.race([half.catch(() => 'none'), late])).toBe('none');
       }
-      const [answer] = await exchange(server.port, [whole]);
-      expect(remainingOf(answer.body)).toBe(999);
+      const [response] = await exchange(server.port, [whole]);
+      expect(remainingOf(response.body)).toBe(999);
     });
   });
 
-  test('bodies that come at the same time, in pieces, or never whole, are kept apart', async () => {
-    // On 300 connections, of which every third ends before its body does, and of the
-    // others every fifth is too large. Which piece comes when is as it happens.
+  test('concurrent bodies in chunks, complete or not, are not mixed up', async () => {
+    // Every third of 300 connections ends before its body, and every fifth of the others is too
+    // large. The order of the packets is not fixed.
     const texts = Array.from({ length: 300 }, (_, i) => {
       return i % 15 === 1 ? body('x'.repeat(70_000)) : body(`beside_${i}`, 1_000 + i);
     });
-    const answered = texts.map(async (text, i) => {
+    const responded = texts.map(async (text, i) => {
       const bytes = requestBytes({ body: text });
       const head = bytes.indexOf('\r\n\r\n') + 4;
       const end = i % 3 === 0 ? bytes.length - 1 - (i % 40) : bytes.length;
       const length = Math.ceil(text.length / (2 + (i % 7)));
-      const pieces = [bytes.subarray(0, head)];
+      const packets = [bytes.subarray(0, head)];
       for (let at = head; at < end; at += length) {
-        pieces.push(bytes.subarray(at, Math.min(at + length, end)));
+        packets.push(bytes.subarray(at, Math.min(at + length, end)));
       }
-      if (i % 3 !== 0) return (await exchange(server.port, pieces))[0];
+      if (i % 3 !== 0) return (await exchange(server.port, packets))[0];
       const socket = connect(server.port, '127.0.0.1');
       socket.on('error', () => {});
-      for (const one of pieces) {
+      for (const one of packets) {
         await new Promise((sent) => socket.write(one, sent));
         await new Promise((next) => setImmediate(next));
       }
       socket.destroy();
       return undefined;
     });
-    const answers = await Promise.all(answered);
-    for (const [i, answer] of answers.entries()) {
+    const responses = await Promise.all(responded);
+    for (const [i, response] of responses.entries()) {
       if (i % 3 === 0) continue;
-      expect([i, answer?.status]).toEqual([i, i % 15 === 1 ? 413 : 200]);
-      if (i % 15 !== 1) expect(remainingOf(answer?.body ?? '')).toBe(1_000 + i - 1);
+      expect([i, response?.status]).toEqual([i, i % 15 === 1 ? 413 : 200]);
+      if (i % 15 !== 1) expect(remainingOf(response?.body ?? '')).toBe(1_000 + i - 1);
     }
-    // Nothing of those that were cut off was counted.
+    // No incomplete body was counted.
     for (let i = 0; i < 300; i += 3) {
-      const [answer] = await exchange(server.port, [requestBytes({ body: texts[i] })]);
-      expect(remainingOf(answer.body)).toBe(1_000 + i - 1);
+      const [response] = await exchange(server.port, [requestBytes({ body: texts[i] })]);
+      expect(remainingOf(response.body)).toBe(1_000 + i - 1);
     }
   });
 
-  describe('bodies in pieces of one byte', () => {
-    test.runIf(process.platform === 'linux')('take no more memory than they are long', async () => {
+  describe('bodies in chunks of one byte', () => {
+    test.runIf(process.platform === 'linux')('take no more memory than their length', async () => {
       const rss = () => {
         const status = readFileSync(`/proc/${server.child.pid}/status`, 'utf8');
         return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
@@ -176,14 +176,14 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const head = requestBytes({
         headers: { 'Content-Length': '', 'Transfer-Encoding': 'chunked' },
       });
-      const pieces = Buffer.from('1\r\n{\r\n'.repeat(65_000));
+      const packets = Buffer.from('1\r\n{\r\n'.repeat(65_000));
       const before = rss();
       const sockets = Array.from({ length: 20 }, () => connect(server.port, '127.0.0.1'));
       for (const socket of sockets) {
         socket.on('error', () => {});
-        socket.write(Buffer.concat([head, pieces]));
+        socket.write(Buffer.concat([head, packets]));
       }
-      // When all of it was read, a check on each connection's acceptor is answered.
+      // Each acceptor responds to a check only after it has read the bodies before.
       await Promise.all(sockets.map((socket) => once(socket, 'drain').catch(() => {})));
       for (let i = 0; i < 20; i++)
         await exchange(server.port, [requestBytes({ body: body('beside') })]);
@@ -193,32 +193,32 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 
   describe('a head', () => {
-    test('split at any byte gets the same answer; uws-pack may answer 505 at eleven of them', async () => {
+    test('split at any byte gets the same response; uws-pack may send a 505 for eleven of them', async () => {
       const whole = requestBytes({ body: body('head') });
       const end = whole.indexOf('\r\n\r\n') + 4;
-      const refused: number[] = [];
+      const rejected: number[] = [];
       let expected = 1_000;
       for (let at = 1; at < end; at++) {
-        const [answer] = await exchange(server.port, [whole.subarray(0, at), whole.subarray(at)]);
-        if (answer.status === 505) {
-          refused.push(at);
+        const [response] = await exchange(server.port, [whole.subarray(0, at), whole.subarray(at)]);
+        if (response.status === 505) {
+          rejected.push(at);
           continue;
         }
         expected--;
-        expect([at, answer.status, remainingOf(answer.body)]).toEqual([at, 200, expected]);
+        expect([at, response.status, remainingOf(response.body)]).toEqual([at, 200, expected]);
       }
-      // Behind "POST ", and inside " HTTP/1.1\r"; nothing was charged.
+      // After "POST " and inside " HTTP/1.1\r"; nothing was counted.
       const version = whole.indexOf(' HTTP/1.1');
       const known = [5, ...Array.from({ length: 10 }, (_, i) => version + 1 + i)];
-      expect(refused.filter((at) => !hasOldParser || !known.includes(at))).toEqual([]);
+      expect(rejected.filter((at) => !hasOldParser || !known.includes(at))).toEqual([]);
     });
 
-    test('with 16 KiB of cookies is read', async () => {
+    test('with 16 KiB of cookies is accepted', async () => {
       const headers = { Cookie: 'c'.repeat(16_384) };
-      const [answer] = await exchange(server.port, [
+      const [response] = await exchange(server.port, [
         requestBytes({ headers, body: body('cookies') }),
       ]);
-      expect(answer.status).toBe(200);
+      expect(response.status).toBe(200);
     });
   });
 });

@@ -1,4 +1,4 @@
-/** No request is decided as two, and nothing is served after the last request of a connection. */
+/** No request is read as two, and no request is served after the last one of a connection. */
 
 import { connect } from 'node:net';
 import { join } from 'node:path';
@@ -30,11 +30,11 @@ const limited = (identifier: string) => ({ identifier, limit: LIMIT, duration: L
 const body = (identifier: string) => JSON.stringify(limited(identifier));
 const chunks = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n0\r\n`;
 
-/** A check, with its headers changed; one given as '' is left out. */
+/** A check with other headers; a header with the value '' is omitted. */
 const checkBytes = (identifier: string, headers: Record<string, string> = {}, text?: string) => {
   return requestBytes({ headers, body: text ?? body(identifier) }).toString('latin1');
 };
-/** A chunked check, with this behind its last chunk. */
+/** A chunked check, and bytes after its last chunk. */
 const chunkedCheck = (identifier: string, after: string, headers: Record<string, string> = {}) => {
   const chunked = { 'Content-Length': '', 'Transfer-Encoding': 'chunked', ...headers };
   return checkBytes(identifier, chunked, chunks(body(identifier))) + after;
@@ -44,12 +44,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   let server: ServerProcess;
   let gatewayPort: number;
   const dataDir = temporaryDirectory();
-  const place = temporaryDirectory();
-  const socketPath = join(place, 'weir.sock');
+  const directory = temporaryDirectory();
+  const socketPath = join(directory, 'weir.sock');
 
   beforeAll(async () => {
     gatewayPort = await freePort();
-    const config = writeConfig(place, { gw: { limit: LIMIT } });
+    const config = writeConfig(directory, { gw: { limit: LIMIT } });
     const gateway = ['--config', config, '--gateway-port', `${gatewayPort}`];
     server = await startServer(dataDir, {
       args: ['--counters', '1024', '--decide', mode, '--socket', socketPath, ...gateway],
@@ -58,7 +58,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
     removeDirectory(dataDir);
-    removeDirectory(place);
+    removeDirectory(directory);
   });
 
   const used = async (identifier: string, namespace = 'default') => {
@@ -103,7 +103,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ],
     ];
     test.each(routes)(
-      'is answered once and told that it closes: %s',
+      'gets one response, which announces the close: %s',
       async (_name, bytes, status) => {
         const { text, statuses, isClosed } = await sendUntilClosed(server.port, [bytes], 5_000);
         expect([statuses, isClosed]).toEqual([[status], true]);
@@ -112,7 +112,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       },
     );
 
-    test('has nothing behind it decided or answered, in the same packet or the next', async () => {
+    test('is the last that is decided or answered, in its packet and in the next', async () => {
       for (const [i, packet] of [true, false].entries()) {
         for (const [j, first] of [
           checkBytes(`first ${i} 0`, { Connection: 'close' }),
@@ -120,23 +120,23 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
           checkBytes('', { Connection: 'close' }, 'nonsense'),
           `GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`,
         ].entries()) {
-          const behind = Array.from({ length: 5 }, () => checkBytes(`behind ${i} ${j}`));
-          const pieces = packet ? [first + behind.join('')] : [first, ...behind];
-          const { statuses, isClosed } = await sendUntilClosed(server.port, pieces, 5_000);
+          const later = Array.from({ length: 5 }, () => checkBytes(`behind ${i} ${j}`));
+          const packets = packet ? [first + later.join('')] : [first, ...later];
+          const { statuses, isClosed } = await sendUntilClosed(server.port, packets, 5_000);
           expect([isClosed, statuses.length <= 1]).toEqual([true, true]);
           expect([i, j, await used(`behind ${i} ${j}`)]).toEqual([i, j, 0]);
         }
       }
     });
 
-    test('has nothing behind it decided while its client is slow to read a large answer', async () => {
+    test('is the last that is decided, also while its client reads a large response slowly', async () => {
       const one = { ...limited(''), namespace: 'default', duration: 60_000 };
       const identifiers = Array.from({ length: 100 }, (_, i) => `${'\u0001'.repeat(505)}${i}`);
       const many = JSON.stringify(identifiers.map((identifier) => ({ ...one, identifier })));
       const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
       const path = '/v2/ratelimit.multiLimit';
       const first = requestBytes({ path, headers, body: chunks(many) });
-      // Of an answer of 300 KB a Unix socket takes a part, until the client reads.
+      // A Unix socket accepts only a part of a response of 300 KB until the client reads.
       const socket = connect(socketPath);
       socket.pause();
       socket.write(first);
@@ -146,25 +146,28 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const { statuses, isClosed } = await sendUntilClosed(socket, [], 5_000);
       expect([statuses, isClosed]).toEqual([[200], true]);
       expect(await used('slow')).toBe(0);
-      // Without a request behind it the client gets all of it, however late it reads.
+      // Without a later request the client gets the whole response, however late it reads.
       const alone = connect(socketPath);
       alone.pause();
       alone.write(first);
       await new Promise((next) => setTimeout(next, 300));
-      const heard = await sendUntilClosed(alone, [], 5_000);
-      const answer = parseResponses(heard.text).answers[0];
-      expect([JSON.parse(answer.body).data.limits.length, heard.isClosed]).toEqual([100, true]);
+      const received = await sendUntilClosed(alone, [], 5_000);
+      const response = parseResponses(received.text).answers[0];
+      expect([JSON.parse(response.body).data.limits.length, received.isClosed]).toEqual([
+        100,
+        true,
+      ]);
     });
 
-    test('of a gateway has nothing behind it decided, whatever it says that it brings', async () => {
+    test('of a gateway is the last that is decided, with any announced body', async () => {
       const closing: Record<string, string>[] = [
         { Connection: 'close' },
         { 'Transfer-Encoding': 'chunked' },
         { 'Content-Length': '5' },
       ];
       for (const [i, headers] of closing.entries()) {
-        const brought = ['', '0\r\n\r\n', 'hello'][i];
-        const one = gatewayCheck(`192.0.2.${i}`, headers) + brought;
+        const body = ['', '0\r\n\r\n', 'hello'][i];
+        const one = gatewayCheck(`192.0.2.${i}`, headers) + body;
         const alone = await sendUntilClosed(gatewayPort, [one], 5_000);
         expect([i, alone.statuses, alone.isClosed]).toEqual([i, [200], true]);
         const { isClosed } = await sendUntilClosed(
@@ -177,42 +180,42 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
-  test('a connection stays open behind ordinary requests', async () => {
-    const ordinary = [
+  test('a connection stays open after usual requests', async () => {
+    const usual = [
       checkBytes('open'),
       checkBytes('open', { Connection: 'keep-alive' }),
       'GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
       checkBytes('open'),
     ];
-    const { statuses, isClosed } = await sendUntilClosed(server.port, [ordinary.join('')], 300);
-    // A worker's decision comes later, and uWebSockets.js closes where another request is behind.
+    const { statuses, isClosed } = await sendUntilClosed(server.port, [usual.join('')], 300);
+    // uWebSockets.js closes a connection with a request after one that a worker has not decided.
     if (mode === 'in-place') expect([statuses, isClosed]).toEqual([[200, 200, 200, 200], false]);
     const checks = [
       gatewayCheck('203.0.113.1'),
       gatewayCheck('203.0.113.1', { 'Content-Length': '0' }, 'HEAD'),
     ];
     for (const one of checks) {
-      const heard = await sendUntilClosed(gatewayPort, [one], 300);
-      expect([heard.statuses, heard.isClosed]).toEqual([[200], false]);
+      const received = await sendUntilClosed(gatewayPort, [one], 300);
+      expect([received.statuses, received.isClosed]).toEqual([[200], false]);
     }
   });
 
   test('trailers are not served as a second request, on any listener', async () => {
     const check = requestBytes({ body: body('trailed') }).toString('latin1');
     const gateway = gatewayCheck('203.0.113.2');
-    // uWebSockets.js skips two bytes behind the last chunk, and reads on.
+    // uWebSockets.js skips two bytes after the last chunk, and reads on.
     for (const trailer of [`X-${check}`, `X-P:${check.slice(1)}`, `X-${gateway}`]) {
       const onPort = await sendUntilClosed(server.port, [chunkedCheck('trailing', trailer)], 5_000);
       expect([onPort.isClosed, onPort.statuses.length <= 1]).toEqual([true, true]);
       const chunked = { 'Transfer-Encoding': 'chunked' };
       const atGateway = `${gatewayCheck('203.0.113.3', chunked, 'POST')}0\r\n${trailer}`;
-      const heard = await sendUntilClosed(gatewayPort, [atGateway], 5_000);
-      expect([heard.isClosed, heard.statuses.length <= 1]).toEqual([true, true]);
+      const received = await sendUntilClosed(gatewayPort, [atGateway], 5_000);
+      expect([received.isClosed, received.statuses.length <= 1]).toEqual([true, true]);
     }
     expect([await used('trailed'), await usedAtGateway('203.0.113.2')]).toEqual([0, 0]);
   });
 
-  test('a length of 0 in front of another, or hidden by a line without a name, is not two requests', async () => {
+  test('a length of 0 before another, or hidden by a header without a name, does not make two requests', async () => {
     const hidden = checkBytes('hidden');
     const head = `POST /v1/ratelimits.limit HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\n`;
     const openings = [
@@ -228,39 +231,42 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 
   const ambiguous: [string, Record<string, string>][] = [
-    ['two lengths, of which the first is 0', { 'Content-Length': '0', 'content-length': '7' }],
-    ['a length that is no number', { 'Content-Length': 'x' }],
+    ['two lengths, the first of which is 0', { 'Content-Length': '0', 'content-length': '7' }],
+    ['a length that is not a number', { 'Content-Length': 'x' }],
     ['a length with a sign', { 'Content-Length': '+5' }],
-    ['two lengths in one line', { 'Content-Length': '5, 5' }],
+    ['two lengths in one header', { 'Content-Length': '5, 5' }],
     ['an encoding besides chunked', { 'Content-Length': '', 'Transfer-Encoding': 'gzip, chunked' }],
     ['an encoding other than chunked', { 'Content-Length': '', 'Transfer-Encoding': 'identity' }],
     [
-      'two lines of encodings',
+      'two headers of encodings',
       { 'Content-Length': '', 'Transfer-Encoding': 'chunked', 'transfer-encoding': 'chunked' },
     ],
   ];
-  test.each(ambiguous)('a head with %s is a 400, undecided, and closes', async (name, headers) => {
-    const onPort = await sendUntilClosed(server.port, [checkBytes(name, headers, '')], 5_000);
-    expect([onPort.text.slice(9, 12), onPort.isClosed]).toEqual(['400', true]);
-    expect(await used(name)).toBe(0);
-    const address = '203.0.113.9';
-    const atGateway = await sendUntilClosed(
-      gatewayPort,
-      [gatewayCheck(address, headers, 'POST')],
-      5_000,
-    );
-    expect([atGateway.text.slice(9, 12), atGateway.isClosed]).toEqual(['400', true]);
-    expect(await usedAtGateway(address)).toBe(0);
-  });
+  test.each(ambiguous)(
+    'a head with %s gets a 400, counts nothing and closes',
+    async (name, headers) => {
+      const onPort = await sendUntilClosed(server.port, [checkBytes(name, headers, '')], 5_000);
+      expect([onPort.text.slice(9, 12), onPort.isClosed]).toEqual(['400', true]);
+      expect(await used(name)).toBe(0);
+      const address = '203.0.113.9';
+      const atGateway = await sendUntilClosed(
+        gatewayPort,
+        [gatewayCheck(address, headers, 'POST')],
+        5_000,
+      );
+      expect([atGateway.text.slice(9, 12), atGateway.isClosed]).toEqual(['400', true]);
+      expect(await usedAtGateway(address)).toBe(0);
+    },
+  );
 
-  test('HEAD with an ambiguous length is a 400 without a body', async () => {
+  test('HEAD with an ambiguous length gets a 400 without a body', async () => {
     const head = 'HEAD /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n';
     const lengths = 'Content-Length: 0\r\nContent-Length: 0\r\n\r\n';
     const { text, isClosed } = await sendUntilClosed(server.port, [head + lengths], 5_000);
     expect([text.slice(9, 12), text.split('\r\n\r\n')[1], isClosed]).toEqual(['400', '', true]);
   });
 
-  test('an error of framing names the header, what was received and what is accepted', async () => {
+  test('an error of framing names the header, the values accepted and the value received', async () => {
     const twice = { 'Content-Length': '0', 'content-length': '0' };
     expect(errorIn(await sendRequest(server.port, { headers: twice })).message).toBe(
       'the header Content-Length must be a decimal number of bytes, in one header; got 2 headers',
@@ -268,10 +274,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 });
 
-test('behind TLS nothing is served behind a request that closes its connection', async () => {
+test('with TLS no request is served after one that closes its connection', async () => {
   const dataDir = temporaryDirectory();
-  const place = temporaryDirectory();
-  const files = writeCertificate(place, CERTIFICATE_A);
+  const directory = temporaryDirectory();
+  const files = writeCertificate(directory, CERTIFICATE_A);
   const server = await startServer(dataDir, {
     args: ['--counters', '1024'],
     env: tlsEnvironment(files),
@@ -282,17 +288,17 @@ test('behind TLS nothing is served behind a request that closes its connection',
     statuses: [200],
     isClosed: true,
   });
-  const both = await sendUntilClosed(secure(), [first + checkBytes('behind')], 5_000, 200);
-  expect([both.isClosed, both.statuses.length <= 1]).toEqual([true, true]);
-  const look = { ...limited('behind'), cost: 0 };
+  const transcript = await sendUntilClosed(secure(), [first + checkBytes('behind')], 5_000, 200);
+  expect([transcript.isClosed, transcript.statuses.length <= 1]).toEqual([true, true]);
+  const query = { ...limited('behind'), cost: 0 };
   const { text } = await sendUntilClosed(
     secure(),
-    [checkBytes('', { Connection: 'close' }, JSON.stringify(look))],
+    [checkBytes('', { Connection: 'close' }, JSON.stringify(query))],
     5_000,
     200,
   );
   expect(text).toContain(`"remaining":${LIMIT}`);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
   removeDirectory(dataDir);
-  removeDirectory(place);
+  removeDirectory(directory);
 });

@@ -1,4 +1,4 @@
-/** HEAD: the head of the answer to GET, with its Content-Length, and no body. */
+/** HEAD gets the head of the response to GET, with its Content-Length, and no body. */
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -19,14 +19,14 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 
-/** The name of each answer, its path, and what else its request has. */
+/** The name of each response, the path and the headers of its request. */
 const WITH_BODY: [string, string, Record<string, string>?][] = [
   ['a documentation page', '/docs/errors/NOT_FOUND'],
-  ['a documentation page, by a path with two slashes', '//docs/errors/NOT_FOUND'],
+  ['a documentation page, by a path with doubled slashes', '//docs/errors/NOT_FOUND'],
   ['an unknown path', '/nowhere'],
   ['an unknown path of v2', '/v2/nowhere'],
-  ['a path of another method', '/v1/ratelimits.limit'],
-  ['a path of another method of v2', '/v2/ratelimit.limit'],
+  ['a path that accepts another method', '/v1/ratelimits.limit'],
+  ['a path of v2 that accepts another method', '/v2/ratelimit.limit'],
   ['a check of a gateway without a key', '/v1/check/denied', forwardedFor('10.0.0.1')],
   ['a check of an unknown policy', '/v1/check/unknown', { 'X-Weir-Key': ROOT_KEY }],
   [
@@ -45,41 +45,41 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
   let server: ServerProcess;
   let gatewayPort = 0;
   const dataDir = temporaryDirectory();
-  const place = temporaryDirectory();
+  const directory = temporaryDirectory();
   beforeAll(async () => {
     gatewayPort = await freePort();
-    const config = writeConfig(place, { denied: { limit: 1 }, allowed: { limit: 1_000 } });
+    const config = writeConfig(directory, { denied: { limit: 1 }, allowed: { limit: 1_000 } });
     const args = ['--counters', '1024', '--decide', mode, '--config', config];
     server = await startServer(dataDir, { args: [...args, '--gateway-port', `${gatewayPort}`] });
-    // From here on each check of this address under the policy "denied" is denied.
+    // From now on, the policy "denied" denies every check of this address.
     await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    for (const path of [dataDir, place]) removeDirectory(path);
+    for (const path of [dataDir, directory]) removeDirectory(path);
   });
 
-  /** Answers to HEAD, GET and HEAD on one connection: in one packet, or each after the last. */
-  async function headAndGet(path: string, headers: Record<string, string>, inTurn: boolean) {
+  /** The responses to HEAD, GET and HEAD on one connection: in one packet, or one by one. */
+  async function headAndGet(path: string, headers: Record<string, string>, isSequential: boolean) {
     const methods = ['HEAD', 'GET', 'HEAD'];
     const requests = methods.map((method) => gatewayRequestBytes(path, headers, method));
-    const pieces = inTurn ? requests : [Buffer.concat(requests)];
-    return exchange(server.port, pieces, 3, inTurn, methods);
+    const packets = isSequential ? requests : [Buffer.concat(requests)];
+    return exchange(server.port, packets, 3, isSequential, methods);
   }
 
-  /** The id of a request may be a digit longer than that of the one before. */
+  /** A request id may be a digit longer than the one before. */
   const lengthWithoutId = ({ headers }: ParsedResponse) => {
     return Number(headers['content-length']) - (headers['x-request-id'] ?? '').length;
   };
 
   test.each(WITH_BODY)(
-    '%s has the Content-Length of GET, and the next request its own answer',
+    '%s has the Content-Length of GET, and the next request gets its own response',
     async (_, path, headers = {}) => {
-      // In mode "worker" uWebSockets.js closes a connection whose check is not yet answered.
+      // uWebSockets.js closes a connection that sends a request before a worker has decided.
       const isDecided = path === '/v1/check/denied' && headers['X-Weir-Key'] !== undefined;
       const orders = mode === 'worker' && isDecided ? [true] : [false, true];
-      for (const inTurn of orders) {
-        const [head, get, again] = await headAndGet(path, headers, inTurn);
+      for (const isSequential of orders) {
+        const [head, get, again] = await headAndGet(path, headers, isSequential);
         expect(get.body).not.toBe('');
         for (const { status, headers } of [head, again]) {
           expect([status, headers['content-type']]).toEqual([
@@ -93,7 +93,7 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
     },
   );
 
-  test.each(WITHOUT_BODY)('%s has the Content-Length 0, as GET has', async (_, path) => {
+  test.each(WITHOUT_BODY)('%s has the Content-Length 0, as for GET', async (_, path) => {
     for (const method of ['HEAD', 'GET']) {
       const { headers } = await sendGatewayCheck(
         gatewayPort,
@@ -105,7 +105,7 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
     }
   });
 
-  test('a denied check that announces a body has the Content-Length, and is closed', async () => {
+  test('a denied check that announces a body has the Content-Length, and closes', async () => {
     const get = await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
     const announced = { ...forwardedFor('10.0.0.1'), 'Content-Length': '5' };
     const received = await untilClosed(gatewayRequestBytes('/v1/check/denied', announced, 'HEAD'));
@@ -117,13 +117,13 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
     expect(received.endsWith('\r\n\r\n')).toBe(true);
   });
 
-  test('an unknown path on a connection that the client closes is closed', async () => {
+  test('an unknown path with "Connection: close" closes', async () => {
     const headers = { Connection: 'close' };
     const received = await untilClosed(gatewayRequestBytes('/nowhere', headers, 'HEAD'));
     expect(received).toMatch(/^HTTP\/1\.1 404 [\s\S]*Content-Length: [1-9]\d+\r\n\r\n$/);
   });
 
-  /** All that the server sends before it closes the connection, which is to be at once. */
+  /** Everything that the server sends before it closes the connection, within 3 s. */
   function untilClosed(bytes: Uint8Array): Promise<string> {
     return new Promise((resolve, reject) => {
       const socket = connect(gatewayPort, '127.0.0.1', () => socket.write(bytes));

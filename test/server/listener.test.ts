@@ -1,4 +1,4 @@
-/** How connections spread over the acceptors, which one of them listens for. */
+/** One acceptor listens, and distributes the connections to all acceptors. */
 
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ const targets = (server: ServerProcess, count: number) => {
 };
 
 describe('connections', () => {
-  test('go to all acceptors in turn, however few they are', async () => {
+  test('are distributed to all acceptors in turn, also when they are few', async () => {
     const server = await own.start();
     for (let i = 0; i < 20; i++) {
       expect(await measureSpread(targets(server, 2))).toEqual([1, 1]);
@@ -39,13 +39,13 @@ describe('connections', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test('go to the only acceptor where there is one', async () => {
+  test('go to a single acceptor', async () => {
     const server = await own.start({ args: args(1) });
     expect(await measureSpread(targets(server, 4))).toEqual([4]);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test('that come in a flood are all answered, and counted where they are', async () => {
+  test('that arrive in a flood all get a response, and are counted', async () => {
     const server = await own.start();
     const all = await Promise.all(targets(server, 500).map(connectAndCheck));
     expect(await readMetric(server.adminUrl, 'weir_connections')).toBe(500);
@@ -54,9 +54,9 @@ describe('connections', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test('cannot be taken away by another listener on the port', async () => {
+  test('cannot be taken by another listener on the port', async () => {
     const server = await own.start();
-    // It asks for SO_REUSEPORT, and would get its share had the server asked for it too.
+    // With SO_REUSEPORT on both sides the other listener would get a share of the connections.
     const platform = platformPackage();
     const load =
       platform === undefined
@@ -73,10 +73,10 @@ describe('connections', () => {
 
 const BODY = `{"identifier":"a","limit":10,"duration":${LONGEST_WINDOW_MS}}`;
 
-/** Clients that come again and again, each for one check. @returns what ends them */
+/** Clients that reconnect for each check. @returns a function that stops them */
 async function openManyConnections(server: ServerProcess): Promise<() => Promise<void>> {
   const bytes = requestBytes({ body: BODY });
-  let answered = 0;
+  let responded = 0;
   let going = true;
   const one = () => {
     return new Promise<void>((resolve) => {
@@ -89,7 +89,7 @@ async function openManyConnections(server: ServerProcess): Promise<() => Promise
       });
       socket.on('error', () => socket.destroy());
       socket.on('close', () => {
-        answered += parseResponses(received).answers.length;
+        responded += parseResponses(received).answers.length;
         resolve();
       });
     });
@@ -98,15 +98,15 @@ async function openManyConnections(server: ServerProcess): Promise<() => Promise
     while (going) await one();
   };
   const clients = Array.from({ length: 16 }, client);
-  await waitUntil('clients are served', () => answered > 200);
+  await waitUntil('clients are served', () => responded > 200);
   return async () => {
     going = false;
     await Promise.all(clients);
   };
 }
 
-describe('while connections come in,', () => {
-  test.each([0, 200])('a stop ends in peace, drained for %i ms', async (drainMs) => {
+describe('while connections arrive,', () => {
+  test.each([0, 200])('a stop with a drain of %i ms exits with 0', async (drainMs) => {
     for (let round = 0; round < trialCount(2, 8); round++) {
       const server = await own.start({ args: [...args(4), '--drain-ms', String(drainMs)] });
       const leave = await openManyConnections(server);
@@ -117,7 +117,7 @@ describe('while connections come in,', () => {
   });
 
   test.each([0, 1])(
-    'acceptor %i that ends by itself ends the process, and says so',
+    'acceptor %i that ends by itself ends the process with one message',
     async (index) => {
       const file = join(own.dataDir, 'strike');
       const env = { FAULT: 'exit', FAULT_FILE: file, FAULT_ACCEPTOR: String(index) };

@@ -1,4 +1,4 @@
-/** Operations that wait for the main thread: bounded, and in nobody's way. */
+/** Operations that wait for the main thread are bounded, and do not delay other requests. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
@@ -28,10 +28,10 @@ describe('operations', () => {
     removeDirectory(dataDir);
   });
 
-  test('of any key, however many and large, keep neither memory nor the main thread', async () => {
+  test('of any key, however many and large, block neither the memory nor the main thread', async () => {
     const rss = () => readMetric(server.adminUrl, 'process_resident_memory_bytes');
     const before = await rss();
-    // The most values for their bytes.
+    // As many values as possible for their bytes.
     const items = '{},'.repeat((IMPORT_MAX_BYTES - 100) / 3);
     const body = `{"overrides":[${items}{}]}`;
     const headers = { Authorization: `Bearer ${key}` };
@@ -44,11 +44,11 @@ describe('operations', () => {
         const all = Array.from({ length: 60 }, () =>
           sendRequest(server.port, { path, headers, body }),
         );
-        for (const answer of await Promise.all(all)) {
-          statuses.push(answer.status);
-          if (answer.status !== 503) continue;
-          expect(answer.headers['retry-after']).toBe('1');
-          expect(errorIn(answer).message).toContain('too many operations are queued');
+        for (const response of await Promise.all(all)) {
+          statuses.push(response.status);
+          if (response.status !== 503) continue;
+          expect(response.headers['retry-after']).toBe('1');
+          expect(errorIn(response).message).toContain('too many operations are queued');
         }
       }
       going = false;
@@ -63,7 +63,7 @@ describe('operations', () => {
     }
     const statuses = await flood;
     console.info(`operations: ${Math.round((most - before) / 2 ** 20)} MiB more, ${looks} looks`);
-    // What there was room for was read, and is wrong.
+    // The accepted operations were read, and are invalid.
     expect(new Set(statuses)).toEqual(new Set([400, 503]));
     expect(looks).toBeGreaterThan(rounds.length);
     expect(most - before).toBeLessThan(800 * 2 ** 20);
@@ -71,7 +71,7 @@ describe('operations', () => {
     expect((await callOperation(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
   });
 
-  test('beyond those that may wait are refused, and all others done', async () => {
+  test('over the bound are rejected, and all others are executed', async () => {
     const statuses = await Promise.all(
       Array.from({ length: 600 }, async (_, i) => {
         const fields = { namespaceName: 'one', identifier: `user_${i}`, limit: 5, duration: 1_000 };
@@ -81,7 +81,7 @@ describe('operations', () => {
     const done = statuses.filter((status) => status === 200).length;
     expect(statuses.filter((status) => status === 503).length).toBe(600 - done);
     expect(done).toBeGreaterThanOrEqual(200);
-    // One more from the test before.
+    // One is from the test before.
     expect(await readMetric(server.adminUrl, 'weir_overrides{kind="exact"}')).toBe(done + 1);
   });
 });

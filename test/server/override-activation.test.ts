@@ -1,4 +1,4 @@
-/** Acknowledged means in force: on every acceptor, for the next check, and never half. */
+/** An acknowledged override is active on every acceptor for the next check, and never in part. */
 
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -16,16 +16,16 @@ import {
 import { addRecords, withStore } from '../support/store.ts';
 
 const ACCEPTORS = 3;
-/** So many connections that each acceptor has some, with hardly a doubt. */
+/** Enough connections that each acceptor has some of them. */
 const CONNECTIONS = 24;
 
-/** A connection that asks one thing at a time. */
+/** A connection that sends one request at a time. */
 class SequentialConnection {
   readonly #socket: Socket;
   #received = '';
   #bodies: string[] = [];
   #wanted = 0;
-  #answered: ((bodies: string[]) => void) | undefined;
+  #responded: ((bodies: string[]) => void) | undefined;
 
   constructor(port: number) {
     this.#socket = connect(port, '127.0.0.1');
@@ -35,7 +35,7 @@ class SequentialConnection {
       const { answers, rest } = parseResponses(this.#received + data);
       this.#received = rest;
       this.#bodies.push(...answers.map(({ body }) => body));
-      if (this.#bodies.length === this.#wanted) this.#answered?.(this.#bodies);
+      if (this.#bodies.length === this.#wanted) this.#responded?.(this.#bodies);
     });
   }
 
@@ -44,12 +44,12 @@ class SequentialConnection {
     return body;
   }
 
-  /** Several in one packet, which an acceptor answers in one turn of its loop. */
+  /** Several requests in one packet, which an acceptor serves in one turn of its loop. */
   sendAll(requests: Buffer[]): Promise<string[]> {
     return new Promise((resolve) => {
       this.#bodies = [];
       this.#wanted = requests.length;
-      this.#answered = resolve;
+      this.#responded = resolve;
       this.#socket.write(Buffer.concat(requests));
     });
   }
@@ -67,7 +67,7 @@ const setOverrideBytes = (namespaceName: string, identifier: string, limit: numb
   const body = { namespaceName, identifier, limit, duration: LONGEST_WINDOW_MS };
   return requestBytes({ path: '/v1/ratelimits.setOverride', body: JSON.stringify(body) });
 };
-const limitIn = (answer: string): number => JSON.parse(answer).limit;
+const limitIn = (response: string): number => JSON.parse(response).limit;
 
 describe('an acknowledged override', () => {
   const dataDir = temporaryDirectory();
@@ -87,17 +87,17 @@ describe('an acknowledged override', () => {
 
   const CHANGES = trialCount(500, 1_000);
 
-  test(`governs the next check on every connection, ${CONNECTIONS * CHANGES} times`, async () => {
+  test(`applies to the next check on every connection, ${CONNECTIONS * CHANGES} times`, async () => {
     const admin = new SequentialConnection(server.port);
     const below = seededRandom(4);
     let checks = 0;
     for (let i = 1; i <= CHANGES; i++) {
-      // Exact and with a star, by name and by pattern.
+      // Exact and with a wildcard, by name and by pattern.
       const kind = below(4);
       const namespace = kind < 2 ? 'exact' : 'patt*';
       const identifier = kind % 2 === 0 ? `user_${i}` : `user_${i}*`;
-      const answer = await admin.send(setOverrideBytes(namespace, identifier, i));
-      expect(JSON.parse(answer).overrideId).toMatch(/^rlor_/);
+      const response = await admin.send(setOverrideBytes(namespace, identifier, i));
+      expect(JSON.parse(response).overrideId).toMatch(/^rlor_/);
       const bytes = checkBytes(kind < 2 ? 'exact' : 'pattern', `user_${i}`);
       const limits = (await Promise.all(lines.map((line) => line.send(bytes)))).map(limitIn);
       expect(limits).toEqual(lines.map(() => i));
@@ -111,8 +111,8 @@ describe('an acknowledged override', () => {
 
   const VERSIONS = trialCount(200, 800);
 
-  test('is never mixed with another version while changes go on', async () => {
-    // Each version gives both identifiers, an exact one and one with a star, the same limit.
+  test('is never mixed with another version while changes continue', async () => {
+    // Each version has the same limit for an exact identifier and for a pattern.
     const set = (limit: number) => {
       const override = (identifier: string) => ({
         namespaceName: 'mixed',
@@ -140,7 +140,7 @@ describe('an acknowledged override', () => {
       while (going) {
         const before = published;
         const [first, second] = (await line.sendAll(both)).map(limitIn);
-        // One version; at least what was acknowledged, at most what is on its way; never back.
+        // One version: at least the acknowledged one, at most the pending one, and never an older.
         expect(second).toBe(first);
         expect(first).toBeGreaterThanOrEqual(Math.max(before, last));
         expect(first).toBeLessThanOrEqual(published + 1);
@@ -153,7 +153,7 @@ describe('an acknowledged override', () => {
     expect(pairs).toBeGreaterThan(VERSIONS);
   });
 
-  test('governs the first check on a server that nobody asked anything, one round a change', async () => {
+  test('applies to the first check on an idle server, with one round per change', async () => {
     const before = await readMetric(server.adminUrl, 'weir_write_transactions_total');
     for (let i = 1; i <= 20; i++) {
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -170,15 +170,15 @@ describe('an acknowledged override', () => {
     expect((await readMetric(server.adminUrl, 'weir_write_transactions_total')) - before).toBe(20);
   });
 
-  test('shares its round with all that come at the same time', async () => {
+  test('shares its round with all concurrent changes', async () => {
     const figure = () => readMetric(server.adminUrl, 'weir_write_transactions_total');
     const before = await figure();
     const admins = Array.from({ length: 200 }, () => new SequentialConnection(server.port));
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       admins.map((line, i) => line.send(setOverrideBytes('shared', `user_${i}`, i + 1))),
     );
     for (const line of admins) line.close();
-    expect(new Set(answers).size).toBe(200);
+    expect(new Set(responses).size).toBe(200);
     expect((await figure()) - before).toBeLessThan(100);
     const { total } = await callOperationOk(server.port, 'ratelimits.listOverrides', {
       namespaceName: 'shared',
@@ -186,7 +186,7 @@ describe('an acknowledged override', () => {
     expect(total).toBe(200);
   });
 
-  test('is counted where it governs a check', async () => {
+  test('is counted when it applies to a check', async () => {
     const figure = () => readMetric(server.adminUrl, 'weir_overridden_checks_total');
     await lines[0].send(setOverrideBytes('counted', 'governed', 5));
     const before = await figure();
@@ -198,10 +198,10 @@ describe('an acknowledged override', () => {
 
 describe('publications with 100 000 overrides', () => {
   const PUBLICATIONS = trialCount(1_000, 10_000);
-  /** A few publications that nobody reuses are more than either. */
+  /** A few publications whose buffers are not reused would exceed both. */
   const GROWTH_MOST = IS_LONG ? 1.1 : 1.3;
 
-  test(`leave the memory of the process where it is, after ${PUBLICATIONS} of them`, async () => {
+  test(`do not grow the memory of the process, after ${PUBLICATIONS} of them`, async () => {
     const dataDir = temporaryDirectory();
     const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
     withStore(dataDir, (store) => {
@@ -221,11 +221,11 @@ describe('publications with 100 000 overrides', () => {
     const publish = async (from: number, to: number) => {
       for (let i = from; i < to; i++) {
         const identifier = i % 10 === 0 ? `user_${98_000 + (i % 1_000)}_*` : `user_${i}`;
-        const answer = await admin.send(setOverrideBytes('many', identifier, 10 + i));
-        expect(answer).toContain('rlor_');
+        const response = await admin.send(setOverrideBytes('many', identifier, 10 + i));
+        expect(response).toContain('rlor_');
       }
     };
-    // The heap grows to what it needs first.
+    // The heap grows to its usual size first.
     const tenth = Math.floor(PUBLICATIONS / 10);
     await publish(0, 2 * tenth);
     const before = await rss();

@@ -1,4 +1,4 @@
-/** Several requests in one packet, which are decided in the request's own turn, or not. */
+/** Several requests in one packet, decided in place or by a worker. */
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -32,17 +32,17 @@ describe('decided in place, a connection', () => {
     removeDirectory(dataDir);
   });
 
-  test('with 100 requests in one packet gets 100 answers, in order', async () => {
+  test('with 100 requests in one packet gets 100 responses in order', async () => {
     const all = Buffer.concat(
       Array.from({ length: 100 }, () => requestBytes({ body: body('pipelined') })),
     );
-    const answers = await exchange(server.port, [all], 100);
-    expect(answers.map((answer) => remainingOf(answer.body))).toEqual(
+    const responses = await exchange(server.port, [all], 100);
+    expect(responses.map((response) => remainingOf(response.body))).toEqual(
       Array.from({ length: 100 }, (_, i) => 999 - i),
     );
   });
 
-  test('with good and bad requests in one packet gets each its answer, and stays open', async () => {
+  test('with valid and invalid requests in one packet gets all responses, and stays open', async () => {
     const parts = [
       { body: body('mixed') },
       { body: 'nonsense' },
@@ -70,9 +70,9 @@ describe('decided by a worker, a connection', () => {
     removeDirectory(dataDir);
   });
 
-  test('that sends a second check before the first is answered is closed by uWebSockets.js', async () => {
+  test('that sends a second check before the first is decided is closed by uWebSockets.js', async () => {
     const two = Buffer.concat([0, 1].map(() => requestBytes({ body: body('two') })));
-    const heard = await new Promise<string>((resolve) => {
+    const received = await new Promise<string>((resolve) => {
       let text = '';
       const socket = connect(server.port, '127.0.0.1', () => socket.write(two));
       socket.on('data', (data) => {
@@ -81,15 +81,15 @@ describe('decided by a worker, a connection', () => {
       socket.on('error', () => {});
       socket.on('close', () => resolve(text));
     });
-    expect(heard).toBe('');
-    // The first was whole, so it was counted; the second was never seen.
+    expect(received).toBe('');
+    // The first check was complete, so it was counted; the second reached no handler.
     const look = { identifier: 'two', limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
     expect(await sendCheck(server.port, look)).toMatchObject({ remaining: 999 });
   });
 
-  test('gets errors in order, as many as it sends in one packet: they need no worker', async () => {
+  test('gets all errors of one packet in order: they need no worker', async () => {
     const bad = Buffer.concat([0, 1, 2].map(() => requestBytes({ body: 'nonsense' })));
-    const answers = await exchange(server.port, [bad], 3);
-    expect(answers.map(({ status }) => status)).toEqual([400, 400, 400]);
+    const responses = await exchange(server.port, [bad], 3);
+    expect(responses.map(({ status }) => status)).toEqual([400, 400, 400]);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * The behaviour of uWebSockets.js that weir cannot change, pinned for the package that the server has
- * loaded. The README states it.
+ * The behaviour of uWebSockets.js that weir cannot change, pinned for the package that the server
+ * has loaded. The README documents it.
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -34,62 +34,62 @@ const remaining = async (identifier: string) => {
   return (await sendCheck(server.port, { ...checkFields(identifier), cost: 0 })).remaining;
 };
 
-/** Writes pieces, one every `everyMs`, and listens until the server closes, or for `waitMs`. */
-const sendAndListen = (pieces: (Buffer | string)[], waitMs: number, everyMs = 1) => {
-  return sendUntilClosed(server.port, pieces, waitMs, everyMs);
+/** Writes a packet every `everyMs`, and reads until the server closes, or for `waitMs`. */
+const sendAndListen = (packets: (Buffer | string)[], waitMs: number, everyMs = 1) => {
+  return sendUntilClosed(server.port, packets, waitMs, everyMs);
 };
 
-/** A chunked check, with this behind the head. */
+/** A chunked check, with these bytes after the head. */
 const chunkedRequest = (after: string) => {
   const headers = { 'Content-Length': '', 'Transfer-Encoding': 'chunked' };
   return `${requestBytes({ headers })}${after}`;
 };
 const formatChunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
-describe('uWebSockets.js by itself', () => {
-  const refused: [string, string, Buffer | string][] = [
+describe('uWebSockets.js itself', () => {
+  const rejected: [string, string, Buffer | string][] = [
     [
       'Content-Length and Transfer-Encoding together',
       '400',
-      requestBytes({ headers: { 'Transfer-Encoding': 'chunked' }, body: body('refused') }),
+      requestBytes({ headers: { 'Transfer-Encoding': 'chunked' }, body: body('rejected') }),
     ],
-    ['no Host', '400', requestBytes({ headers: { Host: '' }, body: body('refused') })],
+    ['no Host', '400', requestBytes({ headers: { Host: '' }, body: body('rejected') })],
     [
-      'a Content-Length that is no number',
+      'a Content-Length that is not a number',
       '400',
-      requestBytes({ headers: { 'Content-Length': 'abc' }, body: body('refused') }),
+      requestBytes({ headers: { 'Content-Length': 'abc' }, body: body('rejected') }),
     ],
     [
       'a negative Content-Length',
       '400',
-      requestBytes({ headers: { 'Content-Length': '-5' }, body: body('refused') }),
+      requestBytes({ headers: { 'Content-Length': '-5' }, body: body('rejected') }),
     ],
     [
       'a chunk without a size',
       '400',
       `${requestBytes({
         headers: { 'Content-Length': '', 'Transfer-Encoding': 'chunked' },
-      })}zz\r\n${body('refused')}`,
+      })}zz\r\n${body('rejected')}`,
     ],
     ['HTTP/1.0', '505', 'GET / HTTP/1.0\r\nHost: a\r\n\r\n'],
     ['the preface of HTTP/2', '505', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
     [
       'a head of more than 32 KiB',
       '431',
-      requestBytes({ headers: { Cookie: 'c'.repeat(33_000) }, body: body('refused') }),
+      requestBytes({ headers: { Cookie: 'c'.repeat(33_000) }, body: body('rejected') }),
     ],
   ];
-  test.each(refused)(
-    'refuses %s with a %s of its own, and closes',
+  test.each(rejected)(
+    'rejects %s with a %s of its own, and closes',
     async (_what, status, bytes) => {
       const { text, isClosed } = await sendAndListen([bytes], 5_000);
       expect([text.slice(9, 12), isClosed]).toEqual([status, true]);
       expect(text).not.toContain('X-Request-Id');
-      expect(await remaining('refused')).toBe(10);
+      expect(await remaining('rejected')).toBe(10);
     },
   );
 
-  test('takes the first of two Content-Lengths, where it begins with 1 to 9', async () => {
+  test('uses the first of two Content-Lengths if it begins with 1 to 9', async () => {
     const text = body('two lengths');
     const right = String(text.length);
     const both = (first: string, second: string) => {
@@ -101,15 +101,15 @@ describe('uWebSockets.js by itself', () => {
     expect(await remaining('two lengths')).toBe(9);
   });
 
-  test('hides all headers behind a line without a name', async () => {
+  test('hides all headers after one without a name', async () => {
     const hidden = requestBytes({ body: body('hidden') });
-    // A GET has no body unless it says so: its hidden length cannot be told from none.
+    // A GET without a length has no body, so a hidden length looks like none.
     const get = `GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\n: x\r\nContent-Length: ${hidden.length}\r\n\r\n`;
     expect((await sendAndListen([get + hidden], 500)).statuses).toEqual([200, 200]);
     expect(await remaining('hidden')).toBe(9);
   });
 
-  test('accepts two Host lines, and never answers a blank before a colon, in uws-pack only', async () => {
+  test('of uws-pack only: accepts two Host headers, and never responds to a blank before a colon', async () => {
     const hosts = requestBytes({ headers: { host: 'b' }, body: body('hosts') });
     const blank = requestBytes({ headers: { 'X ': 'y' }, body: body('blank') });
     const [two, one] = [await sendAndListen([hosts], 500), await sendAndListen([blank], 500)];
@@ -123,7 +123,7 @@ describe('uWebSockets.js by itself', () => {
     ]);
   });
 
-  test('accepts and ignores the preamble of the PROXY protocol, version 2, but not version 1', async () => {
+  test('accepts and ignores a preamble of the PROXY protocol version 2, but not version 1', async () => {
     const v2 = '\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\x04\xd2\x1f\x90';
     const v1 = 'PROXY TCP4 127.0.0.1 127.0.0.1 1234 7070\r\n';
     const request = requestBytes({ body: body('proxied') }).toString('latin1');
@@ -132,7 +132,7 @@ describe('uWebSockets.js by itself', () => {
     expect(await remaining('proxied')).toBe(9);
   });
 
-  test('takes bytes beyond ASCII at the ends of a header for blanks', async () => {
+  test('reads bytes outside ASCII at both ends of a header as blanks', async () => {
     const key = (before: string, after: string) => {
       const head = requestBytes({ body: body('bytes') }).toString('latin1');
       return Buffer.from(head.replace(/(Bearer )(\S+)/, `${before}$1$2${after}`), 'latin1');
@@ -146,55 +146,59 @@ describe('uWebSockets.js by itself', () => {
     expect((await sendAndListen([key('', '\xe9x')], 500)).text.slice(9, 12)).toBe('401');
   });
 
-  test('answers whole requests in front of a broken one, but in uws-pack', async () => {
-    const answered = hasOldParser ? [505, true] : [200, false];
+  test('responds to complete requests before a broken one, except in uws-pack', async () => {
+    const responded = hasOldParser ? [505, true] : [200, false];
     for (const [i, tail] of ['POST /v1/ratelimits.limit HTT', 'POST '].entries()) {
       const packet = `${requestBytes({ body: body(`dropped ${i}`) })}${tail}`;
       const { text, isClosed } = await sendAndListen([packet], 500);
-      expect([Number(text.slice(9, 12)), isClosed]).toEqual(answered);
-      // It was decided and counted before the rest of the packet was looked at.
+      expect([Number(text.slice(9, 12)), isClosed]).toEqual(responded);
+      // It was decided and counted before the rest of the packet was parsed.
       expect(await remaining(`dropped ${i}`)).toBe(9);
     }
   });
 
-  test('drops the answers of whole requests in front of one of HTTP/1.0', async () => {
+  test('drops the responses to complete requests before one of HTTP/1.0', async () => {
     const packet = `${requestBytes({ body: body('before') })}GET / HTTP/1.0\r\nHost: a\r\n\r\n`;
     const { text, isClosed } = await sendAndListen([packet], 5_000);
     expect([text.slice(9, 12), text.includes('200 OK'), isClosed]).toEqual(['505', false, true]);
     expect(await remaining('before')).toBe(9);
   });
 
-  // The older parser answers 505 where the end of a packet splits a request line.
-  test.runIf(!hasOldParser)('answers every request of a pipeline of 1 MiB', async () => {
+  // The older parser sends a 505 when the end of a packet splits a request line.
+  test.runIf(!hasOldParser)('responds to every request of a pipeline of 1 MiB', async () => {
     const one = requestBytes({ body: body('pipeline') });
     const count = Math.ceil(2 ** 20 / one.length);
     const answersOf = async () => {
       const { text } = await sendAndListen([Buffer.concat(Array(count).fill(one))], 3_000);
       return text.split('HTTP/1.1 200 OK').length - 1;
     };
-    const answers = [await answersOf(), await answersOf(), await answersOf()];
-    expect(answers).toEqual([count, count, count]);
+    const responses = [await answersOf(), await answersOf(), await answersOf()];
+    expect(responses).toEqual([count, count, count]);
   });
 
   const sizes: [string, string, number][] = [
     [
-      'text behind the size of a chunk',
+      'text after the size of a chunk',
       `${formatChunk(body('text')).replace('\r', ' hello\r')}0\r\n\r\n`,
       200,
     ],
-    ['other bytes where a chunk ends', `${formatChunk(body('ends')).slice(0, -2)}XX0\r\n\r\n`, 200],
+    [
+      'other bytes at the end of a chunk',
+      `${formatChunk(body('ends')).slice(0, -2)}XX0\r\n\r\n`,
+      200,
+    ],
     ['an empty line as a size of 0', `\r\n${body('empty')}`, 400],
-    ['a body whose last line has not come', `${formatChunk(body('last'))}0\r\n`, 200],
+    ['a body without its last line', `${formatChunk(body('last'))}0\r\n`, 200],
   ];
   test.each(sizes)(
-    'accepts %s in a chunked body; the connection is closed',
+    'accepts %s in a chunked body; the connection closes',
     async (_what, bytes, status) => {
       const { statuses, isClosed } = await sendAndListen([chunkedRequest(bytes)], 5_000);
       expect([statuses, isClosed]).toEqual([[status], true]);
     },
   );
 
-  test('takes g for a hexadecimal digit of 16 in the size of a chunk', async () => {
+  test('reads g as a hexadecimal digit of value 16 in the size of a chunk', async () => {
     const text = body('sixteen').padEnd(16 * 16 + 16);
     expect(
       (await sendAndListen([chunkedRequest(`gg\r\n${text}\r\n0\r\n\r\n`)], 500)).statuses,
@@ -202,16 +206,16 @@ describe('uWebSockets.js by itself', () => {
     expect(await remaining('sixteen')).toBe(9);
   });
 
-  test('answers trailers with a 505 behind a check that was counted', async () => {
-    const heard = await sendAndListen(
+  test('responds to trailers with a 505 after the check was counted', async () => {
+    const received = await sendAndListen(
       [chunkedRequest(`${formatChunk(body('trailers'))}0\r\nX: y\r\n\r\n`)],
       500,
     );
-    expect(heard.text.slice(9, 12)).toBe('505');
+    expect(received.text.slice(9, 12)).toBe('505');
     expect(await remaining('trailers')).toBe(9);
   });
 
-  test('closes what is idle or slow after about 10 s, and nothing is charged', async () => {
+  test('closes idle and slow connections after about 10 s, and counts nothing', async () => {
     const whole = requestBytes({ body: body('slow') });
     const cut = whole.length - 60;
     const slowly = [whole.subarray(0, cut), ...[...whole.subarray(cut)].map((b) => Buffer.of(b))];

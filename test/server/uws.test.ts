@@ -13,7 +13,7 @@ const MODULES = new URL('../../node_modules/', import.meta.url).pathname;
 const { node } = process.versions;
 const nodeError = (code: string, message: string) => Object.assign(new Error(message), { code });
 
-test('the installed Linux binaries of uWebSockets.js are the ones that were reviewed', () => {
+test('the installed Linux binaries of uWebSockets.js are the reviewed ones', () => {
   const installed = Object.entries(BINARY_SHA256).filter(([path]) => existsSync(MODULES + path));
   expect(installed.length).toBeGreaterThan(0);
   for (const [path, hash] of installed) {
@@ -24,7 +24,7 @@ test('the installed Linux binaries of uWebSockets.js are the ones that were revi
   }
 });
 
-test('package.json pins the platform packages that the server looks for, and engines allows them', () => {
+test('package.json pins the platform packages that the server loads, and engines allows their Node', () => {
   const { optionalDependencies, engines } = JSON.parse(
     readFileSync(`${MODULES}../package.json`, 'utf8'),
   );
@@ -47,7 +47,7 @@ test('the log names the package that was loaded, with its version', async () => 
   expect(server.stderr()).toContain(`"uWebSockets":"${name}"`);
 });
 
-test('a Node without a binary gets one sentence that says what to install', () => {
+test('the error on a Node without a binary says what to install', () => {
   const missing = missingBinaryMessage(nodeError('MODULE_NOT_FOUND', 'Cannot find module'));
   expect(missing).toBe(
     `uWebSockets.js has no binary for Node ${node} on ${process.platform}-${process.arch}: ` +

@@ -18,7 +18,7 @@ import { KnownNamespaces } from '../../../src/registry/known-namespaces.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 
-/** A namespace that is read is known from then on, and there may be 10 000. */
+/** Reading a check creates its namespace; the maximum is 10 000. */
 const PER_READER = 5_000;
 
 const key = {
@@ -39,7 +39,7 @@ function newNamespaceFinder(): NamespaceFinder {
   return new NamespaceFinder(known);
 }
 
-/** What comes of a body, as text: the checks, or the error. */
+/** The result of a body as text: the checks or the error. */
 function outcome(checks: () => readonly (readonly unknown[])[]): string {
   try {
     return JSON.stringify(checks());
@@ -67,10 +67,10 @@ function validateBurst(body: CheckBody): CheckBody {
   return body;
 }
 
-/** A version's operation: its reader, and what `JSON.parse` and the schema say of the same body. */
+/** An operation of a version: its reader, and `JSON.parse` with the schema for the same body. */
 interface Operation {
   name: string;
-  /** How many bodies are tried. */
+  /** Number of bodies. */
   bodies: number;
   isList: boolean;
   defaultRule: RuleNumber;
@@ -166,7 +166,7 @@ OTHERS.push(
 OTHERS.push('"\\u006cimit":4', '"limit" :4', '"meta":[]', '"resources":[{"id":"a"}]');
 OTHERS.push('"meta":{"\\udead":"\\ud800"}', '"\\ud800":1', '"resources":[{"id":"\\ud800"}]');
 
-/** An object of the fields in some order, mostly in order. */
+/** An object with the fields, mostly in their usual order. */
 function randomObject(below: RandomBelow): string {
   const isOdd = below(4) === 0;
   const value = (usual: readonly string[], odd: readonly string[]) => {
@@ -213,7 +213,7 @@ const BYTES = [
   0xff,
 ];
 
-/** Some bytes changed, left out, put in, doubled or cut off. */
+/** Changes, removes, inserts, repeats or cuts off some bytes. */
 function mutateBytes(below: RandomBelow, bytes: Uint8Array): Uint8Array {
   let list = [...bytes];
   for (let changes = 1 + below(3); changes > 0; changes--) {
@@ -242,7 +242,7 @@ function mutateBytes(below: RandomBelow, bytes: Uint8Array): Uint8Array {
   return Uint8Array.from(list, (byte) => byte ?? 0x20);
 }
 
-/** How often `JSON.parse` was called: what a reader takes without it, it has scanned. */
+/** Calls of `JSON.parse`: a body that is read without one was scanned. */
 let parses = 0;
 const { parse } = JSON;
 beforeAll(() => {
@@ -256,7 +256,7 @@ afterAll(() => {
 });
 
 describe('the reader of checks', () => {
-  test.each(operations)('reads what JSON.parse and the schema do: $name', (operation) => {
+  test.each(operations)('gets the same result as JSON.parse and the schema: $name', (operation) => {
     const seed = Date.now() % 1_000_000;
     const below = seededRandom(seed);
     const count = operation.bodies;
@@ -272,13 +272,13 @@ describe('the reader of checks', () => {
       const got = outcome(() => read(bytes).map(fieldsOfRead));
       const isScanned = parses === parsedBefore;
       if (!wanted.startsWith('[[')) {
-        // The sentence about what is no list is not the schema's.
+        // The error for a body that is not an array is not from the schema.
         const isError = !got.startsWith('[[');
         if (isError && (got === wanted || wanted.includes('no list'))) continue;
       } else {
         inOrder++;
         if (isScanned) scanned++;
-        // An id that there is not: found out by the look-up, behind the reader.
+        // The id does not exist, which the look-up after the reader finds out.
         if (got === wanted || (wanted.includes('rlns_') && !got.startsWith('[['))) continue;
       }
       expect.fail(`seed ${seed}, body ${i}: ${Buffer.from(bytes)}\n${wanted}\n${got}`);
@@ -288,7 +288,7 @@ describe('the reader of checks', () => {
     console.info(`${operation.name}: ${count} bodies, ${inOrder} in order, ${scanned} scanned`);
   });
 
-  test('reads no further than a body goes, whatever one before it left behind', () => {
+  test('reads no bytes of an earlier, longer body', () => {
     const reader = new CheckReaderV1(scan, newNamespaceFinder());
     const whole = Buffer.from('{"identifier":"user_1","limit":10,"duration":60000}');
     for (let cut = 0; cut < whole.length; cut++) {
@@ -297,7 +297,7 @@ describe('the reader of checks', () => {
     }
   });
 
-  test('has nothing of the check before in a check that leaves it out', () => {
+  test('uses no field of an earlier check for an absent field', () => {
     const reader = new CheckReaderV1(scan, newNamespaceFinder());
     const read = (text: string) => fieldsOfRead(reader.read(key, Buffer.from(text)));
     read('{"namespace":"n","identifier":"a","limit":9,"duration":9000,"cost":7,"async":true}');

@@ -14,7 +14,7 @@ const amount = fc.oneof(
   fc.constant(Number.MAX_SAFE_INTEGER),
 );
 
-/** What may be written, and what it is as text. */
+/** A write, and the text that it produces. */
 const part = fc.oneof(
   text.map((value) => ({ write: () => writer.writeFragment(encodeFragment(value)), is: value })),
   text.map((value) => ({ write: () => writer.writeJsonText(value), is: JSON.stringify(value) })),
@@ -28,7 +28,7 @@ const part = fc.oneof(
     .map((value) => ({ write: () => writer.writeAscii(value), is: value })),
 );
 
-test('an answer is what was written, part by part, whatever one before it left behind', () => {
+test('a body is the sequence of its writes, after any earlier body', () => {
   fc.assert(
     fc.property(
       fc.array(part, { maxLength: 12 }),
@@ -38,7 +38,7 @@ test('an answer is what was written, part by part, whatever one before it left b
         for (const { write } of all) write();
         const whole = all.map(({ is }) => is).join('');
         expect(writer.finish().toString()).toBe(whole);
-        // What stands before a place stays, and what is behind it is written anew.
+        // The bytes before a position stay, and those after it are written again.
         const length = Buffer.byteLength(whole);
         writer.seek(length);
         for (const { write } of more) write();

@@ -13,7 +13,7 @@ test('a long body may contain so many values, counted by opening brackets and co
   for (const json of invalid) expect(() => parseBody(longBody(json), 5)).toThrow(MESSAGE);
 });
 
-test('brackets and commas inside a string are not counted, whatever it escapes', () => {
+test('brackets and commas inside a string are not counted, also next to escapes', () => {
   for (const text of ['[[[[[[[', ',,,,,,,', '"[,[,[,[', '\\"[,[,[,[', '\\', '\\\\"{{{{{{{']) {
     expect(parseBody(longBody(JSON.stringify([text, text])), 5)).toEqual([text, text]);
     const values = [text, [[[[text]]]]];
