@@ -1,4 +1,4 @@
-/** Refund and reset: what is given back, what is cleared, and that both come behind the rings. */
+/** Refund and reset: the tokens returned, the counters removed, and the order after queued work. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../src/core/constants.ts';
@@ -55,7 +55,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const reset = (fields: Fields) => callOperationOk(server.port, 'ratelimits.reset', fields);
 
   describe('a refund', () => {
-    test('gives tokens back to the window of its check, which may be used again', async () => {
+    test('returns tokens to the window of its check, which can be used again', async () => {
       const identifier = fresh();
       const { reset } = await use(identifier, 10);
       expect(await use(identifier, 1)).toMatchObject({ success: false });
@@ -64,7 +64,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await use(identifier, 4)).toMatchObject({ success: true, remaining: 0 });
     });
 
-    test('gives back no more than was used, however often it is asked', async () => {
+    test('returns no more tokens than were used, however often it is repeated', async () => {
       const identifier = fresh();
       const { reset } = await use(identifier, 3);
       expect(await refund({ identifier, reset, cost: AMOUNT_MAX })).toEqual({ refunded: 3 });
@@ -72,7 +72,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await left(identifier)).toBe(10);
     });
 
-    test('of nothing, or to a counter that there is not, is none', async () => {
+    test('of a cost of 0, or for a counter that does not exist, returns 0', async () => {
       const identifier = fresh();
       const { reset } = await use(identifier, 3);
       expect(await refund({ identifier, reset, cost: 0 })).toEqual({ refunded: 0 });
@@ -84,7 +84,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain('never used');
     });
 
-    test('comes too late when the window is past, and too early before it', async () => {
+    test('returns nothing for a past or a future window', async () => {
       const identifier = fresh();
       const short = { duration: 1_000 };
       const { reset: past } = await use(identifier, 3, short);
@@ -98,7 +98,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       }
     });
 
-    test('finds the counter of a check that an override gave another window', async () => {
+    test('finds the counter of a check whose window an override changed', async () => {
       const identifier = fresh();
       const namespace = `refunds ${mode}`;
       const override = {
@@ -119,10 +119,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await refund(its)).toEqual({ refunded: 1 });
     });
 
-    test('is seen by v2 as well, and takes a namespace by its id', async () => {
+    test('is visible to v2 as well, and accepts the id of a namespace', async () => {
       const identifier = fresh();
       const namespace = `ids ${mode}`;
-      // Acknowledged, so that its id is known on every acceptor.
+      // Acknowledged, so every acceptor knows its id.
       const said = { namespaceName: namespace, identifier: 'nobody', limit: 1, duration: 1_000 };
       await callOperationOk(server.port, 'ratelimits.setOverride', said);
       const { reset } = await use(identifier, 6, { namespace, duration: 3_600_000 });
@@ -171,7 +171,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(errorIn(answer).message).toContain(fault);
     });
 
-    test('of a cost of -0 is refused', async () => {
+    test('of a cost of -0 is rejected', async () => {
       const text = `{"identifier":"a","duration":${LONGEST_WINDOW_MS},"reset":${LONGEST_WINDOW_MS},"cost":-0}`;
       const bytes = requestBytes({ path: '/v1/ratelimits.refund', body: text });
       const [answer] = await exchange(server.port, [bytes]);
@@ -180,7 +180,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 
   describe('a reset', () => {
-    test('clears the counters of an identifier, of all windows or of one, and of no other', async () => {
+    test('removes the counters of one identifier, for all durations or for one', async () => {
       const [identifier, other] = [fresh(), fresh()];
       const durations = [LONGEST_WINDOW_MS, LONGEST_WINDOW_MS - 1, LONGEST_WINDOW_MS - 2];
       const useAll = async () => {
@@ -200,7 +200,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await left(identifier, { namespace: 'elsewhere' })).toBe(10);
     });
 
-    test('clears what a check with that duration counts in, where an override has another', async () => {
+    test('removes the counter of a check with that duration, also if an override changes it', async () => {
       const identifier = fresh();
       const namespace = `resets ${mode}`;
       await use(identifier, 3, { namespace });
@@ -217,7 +217,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await left(identifier, { namespace })).toBe(5);
     });
 
-    test('lets in again who was refused, in both versions', async () => {
+    test('allows a denied identifier again, in both versions', async () => {
       const identifier = fresh();
       const v2 = { namespace: 'default', identifier, limit: 2, duration: 2_592_000_000 };
       const ask = async () => {
@@ -228,7 +228,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect([await ask(), await ask(), await ask()]).toEqual([true, true, false]);
     });
 
-    test('is for those who may, as a refund is', async () => {
+    test('requires its permission, as a refund does', async () => {
       const fields = {
         identifier: 'a',
         duration: LONGEST_WINDOW_MS,
@@ -244,11 +244,11 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
-  test('both come behind the deductions of checks that were answered before, from any thread', async () => {
+  test('both run after the deductions of earlier checks, of any acceptor', async () => {
     const after: number[] = [];
     for (let i = 0; i < 150; i++) {
       const identifier = fresh();
-      // Each request on a connection of its own, and so on any of the acceptors.
+      // Each request has a connection of its own, and so reaches any acceptor.
       const { reset: end } = await use(identifier, 6, { async: true });
       if (i % 2 === 0) {
         const refunded = await refund({ identifier, reset: end, cost: 6 });
@@ -261,7 +261,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     expect(new Set(after)).toEqual(new Set([10]));
   });
 
-  test('both may be pipelined with checks where nothing lies in the rings', async () => {
+  test('both can be pipelined with checks while the queues are empty', async () => {
     const identifier = fresh();
     const { reset: end } = await use(identifier, 5);
     const bytes = (path: string, fields: object) => {
@@ -279,7 +279,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 });
 
-test('behind a deduction that nobody makes, a correction is a 503 and does nothing', async () => {
+test('a correction after a deduction that no worker makes gets a 503 and changes nothing', async () => {
   const dataDir = temporaryDirectory();
   const server = await startWithoutWorkerRestart(dataDir, ['--counters', '1024']);
   const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
@@ -292,7 +292,7 @@ test('behind a deduction that nobody makes, a correction is a 503 and does nothi
     callOperation(server.port, 'ratelimits.reset', { identifier: 'a' }),
   ];
   const revoked = callOperation(server.port, 'ratelimits.reset', { identifier: 'a' }, String(key));
-  // Behind it on the same loop, so that it waits by then.
+  // A later request of the same loop, so the correction waits by then.
   await sendCheck(server.port, { ...body, cost: 0 });
   await callOperationOk(server.port, 'keys.revoke', { keyId });
   expect(errorIn(await revoked)).toMatchObject({ code: 'UNAUTHORIZED' });

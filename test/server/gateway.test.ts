@@ -1,4 +1,4 @@
-/** What gateways are answered, over real connections: the contract that all of them rely on. */
+/** The responses to checks of gateways over real connections: the contract for all gateways. */
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -104,7 +104,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     return answers;
   };
 
-  test('is told of an admission by a 200 without a body, and of what is left', async () => {
+  test('gets a 200 without a body for an allowed request, with the remaining quota', async () => {
     const answer = await ask('/v1/check/login', forwardedFor('10.0.0.1'));
     expect([answer.status, answer.body, answer.headers['content-length']]).toEqual([200, '', '0']);
     expect(answer.headers['ratelimit-policy']).toMatch(/^"login";q=3;w=3155760000$/);
@@ -113,7 +113,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(answer.headers).not.toHaveProperty('x-ratelimit-limit');
   });
 
-  test('is told of a refusal by a 429 with a problem, when to come back, and not to keep it', async () => {
+  test('gets a 429 with a problem for a denied request, with Retry-After and no-store', async () => {
     const asking = () => ask('/v1/check/login', forwardedFor('10.0.0.2'));
     expect(await statuses(3, asking)).toEqual([200, 200, 200]);
     const { status, headers, body } = await asking();
@@ -124,14 +124,14 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(Number(t));
     const head = await ask('/v1/check/login', forwardedFor('10.0.0.2'), 'HEAD');
     expect([head.status, head.body, head.headers['retry-after'] > '0']).toEqual([429, '', true]);
-    // Counted by the same counter, and said in the one way that nginx takes.
+    // The same counter, with the one status that nginx accepts.
     const other = await ask('/v1/auth-request/login', forwardedFor('10.0.0.2'));
     expect([other.status, other.body, other.headers['content-length']]).toEqual([403, '', '0']);
     expect(other.headers.ratelimit).toContain('"login";r=0;t=');
     expect(other.headers).not.toHaveProperty('content-type');
   });
 
-  test('asks by any method, with anything behind the namespace', async () => {
+  test('may use any method, and any path after the namespace', async () => {
     const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'PROPFIND', 'X-Y'];
     for (const [i, method] of methods.entries()) {
       for (const tail of ['', '/', '/a/b?limit=1&identifier=x', '//../%2F']) {
@@ -144,7 +144,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await ask('/v1/auth-request/login/x', forwardedFor('10.1.9.9'))).status).toBe(404);
   });
 
-  test('keeps its connection, over whatever comes, but where a body is announced', async () => {
+  test('keeps its connection after any request without an announced body', async () => {
     const bytes = (method: string, headers = {}) => {
       return gatewayRequestBytes(
         '/v1/check/five',
@@ -165,7 +165,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     ];
     for (const [i, [body, headers]] of bodies.entries()) {
       const first = bytes('POST', { ...headers, ...forwardedFor(`10.2.0.${i}`) });
-      // What comes behind may be a body or a request: nobody can say, so that nothing is read.
+      // The next bytes may be a body or a request, so none of them are read.
       const answered = await responseText(
         port,
         Buffer.concat([first, Buffer.from(body)]),
@@ -176,7 +176,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     }
   });
 
-  test('charges what the policy says, and cannot be told otherwise by a client', async () => {
+  test('uses the cost of the policy, which a client cannot change', async () => {
     const forged = {
       'X-Forwarded-Host': 'other',
       'X-Real-Ip': '1.1.1.1',
@@ -190,7 +190,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await asking()).headers.ratelimit).toContain('"five";r=1;');
   });
 
-  test('is believed in its own line of addresses, the last one, and as many as are trusted', async () => {
+  test('is trusted for the last X-Forwarded-For header, and for the configured number of proxies', async () => {
     const lines = (...addresses: string[]) => {
       const head = gatewayRequestBytes('/v1/check/hops').toString().trimEnd();
       const more = addresses.map((address) => `\r\nX-Forwarded-For: ${address}`).join('');
@@ -202,14 +202,14 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await lines('10.0.0.6', '10.9.9.8'))[0].status).toBe(200);
   });
 
-  test('tells networks of IPv6 apart by the prefix of the policy', async () => {
+  test('separates IPv6 networks by the prefix of the policy', async () => {
     const asking = (address: string) => ask('/v1/check/network', forwardedFor(address));
     expect((await asking('2001:db8:1:ff00::1')).status).toBe(200);
     expect((await asking('2001:DB8:1:ffab:1:2:3:4')).status).toBe(429);
     expect((await asking('2001:db8:1:fe00::1')).status).toBe(200);
   });
 
-  test('forwards a head with 9 KB of cookies, in several lines', async () => {
+  test('forwards a head with 9 KB of cookies in several headers', async () => {
     const filler = 'x'.repeat(3_000);
     const asking = (session: string) => {
       const head = gatewayRequestBytes('/v1/check/cookie').toString().trimEnd();
@@ -222,7 +222,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await asking('two'))[0].status).toBe(200);
   });
 
-  test('is asked as nobody by who has two values for what identifies it', async () => {
+  test('gets no identity for a client with two values in its identity', async () => {
     const lines = (...keys: string[]) => {
       const head = gatewayRequestBytes('/v1/check/refusing', forwardedFor('10.0.0.14'))
         .toString()
@@ -235,7 +235,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await lines('one'))[0].status).toBe(200);
   });
 
-  test('that asks with the path of the request behind its own is taken at that', async () => {
+  test('may append the path of the request, which then identifies it', async () => {
     const asking = (method: string, tail: string) => {
       const forged = { 'X-Forwarded-Uri': '/forged', 'X-Forwarded-Method': 'GET' };
       return ask(`/v1/check/path${tail}`, forged, method);
@@ -247,7 +247,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await asking('PUT', '/A')).status).toBe(200);
   });
 
-  test('has callers without identity share a counter, or admitted, or refused, and counted', async () => {
+  test('has clients without an identity share a counter, allowed or denied, and counts them', async () => {
     const unidentified = (name: string) => {
       return readMetric(server.adminUrl, `weir_unidentified_checks_total{namespace="${name}"}`);
     };
@@ -257,7 +257,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(await unidentified('shared')).toBe(4);
     expect(await statuses(3, () => ask('/v1/check/admitting'))).toEqual([200, 200, 200]);
     expect((await ask('/v1/check/admitting')).headers.ratelimit).toContain('r=1;');
-    // What is there, and is no identity, is not left out.
+    // An invalid identity is not an absent one.
     const long = { 'X-Key': 'x'.repeat(9_000) };
     expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
     expect((await ask('/v1/check/admitting')).status).toBe(200);
@@ -272,7 +272,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(await readMetric(server.adminUrl, name)).toBeGreaterThanOrEqual(2);
   });
 
-  test('refuses nobody under a policy that only tries, and its refusals are counted', async () => {
+  test('denies no request under a shadow policy, and counts its denials', async () => {
     const asking = () => ask('/v1/check/shadow', forwardedFor('10.0.0.8'));
     expect(await statuses(3, asking)).toEqual([200, 200, 200]);
     const answer = await asking();
@@ -285,7 +285,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(await figure('weir_shadow_denials_total{namespace="shadowed"}')).toBe(1);
   });
 
-  test('has several windows counted all or not at all', async () => {
+  test('has several windows counted, either all or none', async () => {
     const asking = () => ask('/v1/check/many', forwardedFor('10.0.0.9'));
     const first = await asking();
     expect(first.headers['ratelimit-policy']).toBe(
@@ -294,7 +294,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(first.headers.ratelimit).toMatch(/^"many-1d";r=1;t=\d+, "many-365d";r=4;t=\d+$/);
     expect(await statuses(3, asking)).toEqual([200, 429, 429]);
     const refused = await asking();
-    // What one window refuses, the other has not counted.
+    // A request that one window denies is not counted in the other.
     expect(refused.headers.ratelimit).toMatch(/^"many-1d";r=0;t=\d+, "many-365d";r=3;t=\d+$/);
     expect(JSON.parse(refused.body)['violated-policies']).toEqual(['many-1d']);
     const name = 'weir_decisions_total{namespace="many",outcome="denied"}';
@@ -349,7 +349,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect(await statuses(4, asking)).toEqual([200, 200, 200, 429]);
   });
 
-  test('is answered under an override, in place of all windows', async () => {
+  test('gets the limit of an override, which replaces all windows', async () => {
     const set = (namespaceName: string, identifier: string, limit: number) => {
       const fields = { namespace: namespaceName, identifier, limit, duration: 3_155_760_000_000 };
       return callOperationOk(server.port, 'ratelimit.setOverride', fields);
@@ -376,7 +376,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     });
   });
 
-  test('of older clients is told in their headers too', async () => {
+  test('gets legacy headers as well, if the policy has them', async () => {
     const { headers } = await ask('/v1/check/old', forwardedFor('10.0.0.11'));
     expect(headers).toMatchObject({
       'x-ratelimit-limit': '3',
@@ -385,7 +385,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     });
   });
 
-  test('asks without a key where it is alone, by a Unix socket too, and for nothing else', async () => {
+  test('needs no key on its own listener, also a Unix socket, which serves nothing else', async () => {
     const [answer] = await exchange(connect(socket), [
       gatewayRequestBytes('/v1/check/login', forwardedFor('10.0.0.12')),
     ]);
@@ -407,7 +407,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     }
   });
 
-  test('needs a key on the port of the checks, which its own header holds', async () => {
+  test('needs a key on the port, in a header of its own', async () => {
     const asking = (key: string, name = 'login') => {
       const headers: Record<string, string> = key === '' ? {} : { 'X-Weir-Key': key };
       return sendGatewayCheck(server.port, `/v1/check/${name}`, {
@@ -426,7 +426,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await sendGatewayCheck(server.port, '/v1/check/login', byUser)).status).toBe(401);
     expect(errorIn(await asking(keys.other)).message).toContain('"ratelimit.*.limit"');
     expect((await asking(keys.limit, 'five')).status).toBe(403);
-    // Who may not ask is not told what there is.
+    // Without the permission, a client does not learn whether a policy exists.
     expect((await asking(keys.other, 'nobody')).status).toBe(403);
     expect((await asking(ROOT_KEY, 'nobody')).status).toBe(404);
     const head = { ...forwardedFor('10.0.0.13'), 'X-Weir-Key': 'wrong' };
@@ -448,7 +448,7 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
   });
 });
 
-/** All that a server sends until it closes, where more comes when it has begun to answer. */
+/** Everything that a server sends until it closes, with more bytes after its first response. */
 function responseText(port: number, bytes: Uint8Array, more: Uint8Array): Promise<string> {
   return new Promise((resolve, reject) => {
     const client = connect(port, '127.0.0.1', () => client.write(bytes));
@@ -472,10 +472,12 @@ describe('policies', () => {
     return { port, server: await own.start({ args, ...options }) };
   };
 
-  test('are replaced on SIGHUP, all at once, under load; what is wrong changes nothing', async () => {
+  test('are replaced on SIGHUP, all at once, under load; an invalid file changes nothing', async () => {
     const config = writeConfig(place, { a: { limit: 10_000 }, b: { limit: 5 } });
     const { port, server } = await start(config, ['--acceptors', '2']);
-    await waitUntil('it says how many', () => /"policies":2,.*"serving"/.test(server.stderr()));
+    await waitUntil('the log has their number', () =>
+      /"policies":2,.*"serving"/.test(server.stderr()),
+    );
     const reload = async (text: string, said: string) => {
       const before = server.stderr().length;
       writeFileSync(config, text);
@@ -518,12 +520,12 @@ describe('policies', () => {
     server.child.kill('SIGHUP');
     await waitUntil('it is told', () => server.stderr().includes('is no regular file'));
     rmSync(config);
-    // A counter outlives the policy that it was counted under.
+    // A counter outlives the policy that counted it.
     const { headers } = await sendGatewayCheck(port, '/v1/check/b', forwardedFor('10.0.0.1'));
     expect(headers.ratelimit).toContain('"b";r=3;');
     isLoaded = false;
     await Promise.all(load);
-    // Never a mixture of the two: each limit with its own window.
+    // Never a mixture of two versions: each limit has its own window.
     const policies = ['200 "a";q=10000;w=3155760000', '200 "a";q=9000;w=31557600'];
     expect([...seen].sort()).toEqual(policies);
     await reload('{"counters":2048}', 'take effect at the next start');
@@ -534,7 +536,7 @@ describe('policies', () => {
     expect(total).toBe(3);
   });
 
-  test('that are wrong stop the start with a sentence', async () => {
+  test('that are invalid stop the start with an error', async () => {
     const config = writeConfig(place, { a: { limit: 1, identify: 'header:x-real-ip' } });
     await expect(start(config)).rejects.toThrow('policy "a": "identify" must be ip');
     const outside = ['--gateway-host', '0.0.0.0'];
@@ -543,7 +545,7 @@ describe('policies', () => {
     );
   });
 
-  test('are asked for by gateways while the port of the checks is full of connections', async () => {
+  test('serve gateways while the port has its maximum of connections', async () => {
     const config = writeConfig(place, { a: { limit: 100 } });
     const { port, server } = await start(config, ['--acceptors', '1', '--connections', '16']);
     const idle = Array.from({ length: 40 }, () => connect(server.port, '127.0.0.1').resume());
@@ -557,7 +559,7 @@ describe('policies', () => {
     for (const socket of idle) socket.destroy();
   });
 
-  test('say what is answered when weir itself fails, never with a 5xx', async () => {
+  test('decide the response when weir fails, which is never a 5xx', async () => {
     const strike = join(place, 'strike');
     const config = writeConfig(place, {
       allowed: { limit: 1 },
@@ -587,7 +589,7 @@ describe('policies', () => {
     await waitUntil('the log says why', () => server.stderr().includes('an internal detail'));
   });
 
-  test('say it too where a worker dies with a check in hand', async () => {
+  test('decide it as well when a worker dies while it decides a check', async () => {
     const port = await freePort();
     const config = writeConfig(place, { denied: { limit: 9, onError: 'deny' } });
     const server = await startWithoutWorkerRestart(own.dataDir, [

@@ -1,4 +1,4 @@
-/** multiLimit over HTTP, from many connections to several acceptors, beside single checks. */
+/** multiLimit over HTTP: many connections to several acceptors, concurrent with single checks. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WILDCARD_OVERRIDES_MAX } from '../../src/core/constants.ts';
@@ -55,7 +55,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     };
   };
 
-  test('what was answered is what was consumed, to the last token', async () => {
+  test('the responses account for every consumed token', async () => {
     const consumed = new Array<number>(IDENTIFIERS).fill(0);
     const verdicts = { passed: 0, failed: 0, items: 0 };
     const client = async (seed: number) => {
@@ -95,12 +95,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   });
 });
 
-test('a thread that reads 100 checks under the worst patterns known is not taken for hung', async () => {
+test('a thread that reads 100 checks under the worst known patterns counts as responsive', async () => {
   const dataDir = temporaryDirectory();
   withStore(dataDir, (store) => {
     addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'many', createdMs: 1 }]);
     const said = { limit: 1, durationMs: 1_000, isAsync: false, createdMs: 1, scope: 'rlns_1' };
-    // They share head, tail and needles, and the text has nearly all of each.
+    // They share prefix, suffix and infixes, and the text has nearly all of each.
     const overrides = Array.from({ length: WILDCARD_OVERRIDES_MAX }, (_, i) => {
       const identifier = `*${'a'.repeat(50 + (i % 100))}ba${'a'.repeat(i / 100)}*`;
       return { id: overrideId(i), identifier, ...said };
