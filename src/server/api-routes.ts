@@ -47,7 +47,7 @@ export function apiRoutes(
     const handle: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       if (method === 'GET') {
-        // Undefined for a URL without `?`, whatever the types say.
+        // Undefined for a URL without `?`, against the declared type.
         operations.get(res, name, key, req.getQuery() ?? '');
         return;
       }

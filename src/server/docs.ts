@@ -1,4 +1,4 @@
-/** The pages behind the `docs` link of every error, one for each code, served without a key. */
+/** The pages that the `docs` links of errors refer to, one for each code, served without a key. */
 
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import type { Responder } from './responder.ts';

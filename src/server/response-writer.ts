@@ -102,10 +102,10 @@ export class ResponseWriter {
       return;
     }
     let isOpen = true;
-    let held = 0;
+    let buffered = 0;
     res.onAborted(() => {
       isOpen = false;
-      this.#bufferedBytes -= held;
+      this.#bufferedBytes -= buffered;
     });
     const sendRest = (): void => {
       const sent = res.getWriteOffset();
@@ -123,8 +123,8 @@ export class ResponseWriter {
       res.close();
       return;
     }
-    held = size;
-    this.#bufferedBytes += held;
+    buffered = size;
+    this.#bufferedBytes += buffered;
     res.onWritable(() => {
       sendRest();
       return true;
@@ -132,15 +132,15 @@ export class ResponseWriter {
   }
 
   /**
-   * Ends the answer to a HEAD request. `Content-Length` is that of the body that a GET would get,
-   * and no body follows. An answer without a body does not tell whether the kernel took it.
+   * Ends the response to a HEAD request: the `Content-Length` of the body for GET, and no body. Its
+   * backpressure cannot be checked.
    *
-   * Older versions of uWebSockets.js leave an answer open after `endWithoutBody`, so that the next
-   * request closes the connection. There two calls of `tryEnd` write the same head and end the
-   * answer. They close only behind an answer of length 0, so a closing one stays open and is closed
-   * here; more requests in the same packet close it at once.
+   * Older versions of uWebSockets.js do not end the response in `endWithoutBody`, so the next
+   * request closes the connection. With them, two calls of `tryEnd` write the same head and end the
+   * response. `tryEnd` closes the connection only after a response of length 0, so this method
+   * closes it otherwise; another request in the same packet closes it at once.
    *
-   * @param contentLength of the body of a GET
+   * @param contentLength of the body for GET
    */
   #endWithoutBody(res: HttpResponse, contentLength: number, close: boolean): void {
     if (contentLength === 0) {
@@ -167,8 +167,9 @@ export class ResponseWriter {
   }
 
   /**
+   * Sends a response after which the connection may stay open.
    * @param body copied before this returns
-   * @param close with this answer, while the server drains: requests in the same packet are served
+   * @param close while the service drains; later requests in the same packet are still served
    */
   end(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
     if (body.length >= LARGE_RESPONSE_BYTES || ++this.#responses % BACKPRESSURE_CHECK_EVERY === 0) {
@@ -185,25 +186,25 @@ export class ResponseWriter {
     }
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     const size = bytes.length;
-    const [taken, done] = res.tryEnd(bytes, size);
-    if (taken || done) return;
+    const [isSent, isDone] = res.tryEnd(bytes, size);
+    if (isSent || isDone) return;
     const sent = res.getWriteOffset();
-    const held = size - sent;
+    const unsent = size - sent;
     const isUnread = sent === 0 && size < LARGE_RESPONSE_BYTES;
-    if (isUnread || this.#bufferedBytes + held > UNSENT_RESPONSE_BYTES_MAX) {
+    if (isUnread || this.#bufferedBytes + unsent > UNSENT_RESPONSE_BYTES_MAX) {
       this.#stats.increment(ACCEPTOR_STAT.shedUnreadResponses);
       res.close();
       return;
     }
     const rest = new Uint8Array(bytes.subarray(sent));
-    this.#bufferedBytes += held;
-    // Another request before all is sent closes the connection, which is an abort as well.
+    this.#bufferedBytes += unsent;
+    // A request before the rest is sent closes the connection, which is an abort as well.
     res.onAborted(() => {
-      this.#bufferedBytes -= held;
+      this.#bufferedBytes -= unsent;
     });
     res.onWritable((offset) => {
-      const [, done] = res.tryEnd(rest.subarray(offset - sent), size);
-      if (done) this.#bufferedBytes -= held;
+      const [, isDone] = res.tryEnd(rest.subarray(offset - sent), size);
+      if (isDone) this.#bufferedBytes -= unsent;
       return true;
     });
   }

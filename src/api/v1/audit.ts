@@ -12,7 +12,7 @@ import { pageFields } from '../common/pages.ts';
 
 const validator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
 
-/** The newest entries first; a cursor is the id of the last entry of the page before. */
+/** The newest entries first; a cursor is the row of the last entry of the previous page. */
 export const listAudit: OperationHandler = ({ permissions, auditLog }, input) => {
   const { limit = PAGE_MAX, cursor } = validator.validate(input);
   permissions.requireGlobal('read_audit');
