@@ -1,11 +1,10 @@
 /**
- * `npm run bench`: what each step of a check costs, how decisions scale to two threads, the ring to
- * a shard worker and back, HTTP load on weir and on what it is measured against, in several shapes,
- * garbage, one check and many in a request, overrides, a Unix socket, an open loop, how accurate
- * both windows are, how connections spread, and what is taken at rest. Prints tables, and writes
- * result.json and result.svg beside this file's source.
- * With names of parts, as in `npm run bench -- accuracy`, it runs those only, and writes nothing.
- * The long ones are run only so; `npm run bench -- distinct 1000000` says of how many as well.
+ * `npm run bench` measures the steps of a check, scaling to two threads, the queue to a shard
+ * worker and back, HTTP load on weir and on its baselines, load in other shapes, garbage, batches
+ * of checks, overrides, a Unix socket, an open loop, the accuracy of both windows, the spread of
+ * connections, and start and idle costs. It prints tables, and writes bench/results/result.json and
+ * result.svg. With names of parts, as in `npm run bench -- accuracy`, it runs only those and writes
+ * nothing. Long parts run only by name. `npm run bench -- distinct 1000000` also gives the amount.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -69,7 +68,7 @@ async function measureSteps(subjects: readonly BenchSubject[]): Promise<StepResu
     if (result?.state !== 'completed' || subject === undefined) {
       throw new Error(`${task?.name}: ${result?.state}`);
     }
-    // Latencies are in ms, for all that one run does.
+    // Latencies are in ms, for all iterations of one run.
     const nanoseconds = (ms: number) => (ms * 1e6) / subject.count;
     const { p50, p99 } = result.latency;
     const step = { name: subject.name, medianNs: nanoseconds(p50), p99Ns: nanoseconds(p99) };
@@ -83,24 +82,24 @@ async function measureSteps(subjects: readonly BenchSubject[]): Promise<StepResu
   return results;
 }
 
-// As the server does, in the threads of the benchmarks too.
+// As the server does; it applies to the threads of the benchmarks too.
 raiseInliningLimits();
 
 const [cpu] = cpus();
 const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`;
 
-/** What can be run: each part prints its table, and returns what it has found. */
+/** The parts: each prints its table, and returns its results. */
 const PARTS = {
   steps: async () => {
     printLine('');
     const steps = await measureSteps(stepSubjects());
-    const ring = startQueueBench();
-    steps.push(...(await measureSteps(ring.subjects)));
-    await ring.stop();
+    const queue = startQueueBench();
+    steps.push(...(await measureSteps(queue.subjects)));
+    await queue.stop();
     return steps;
   },
   scaling: async () => {
-    printLine('\nhash + decide, decisions a second:');
+    printLine('\nhash + decide, decisions per second:');
     showProgress('two threads');
     const scaling = await measureScaling();
     for (const { name, one, two } of scaling) {
@@ -109,13 +108,13 @@ const PARTS = {
       printLine(`${name.padEnd(40)} ${both}   ratio ${(two / one).toFixed(2)}`);
     }
     showProgress('more threads than cores');
-    const crowd = await measureOversubscription();
-    printLine('\nhow long one takes with more threads than cores:');
-    for (const { name, medianUs, p999Us, mostUs } of crowd) {
-      const tail = `p99.9 ${p999Us.toFixed(1)} us   most ${(mostUs / 1_000).toFixed(1)} ms`;
+    const oversubscription = await measureOversubscription();
+    printLine('\nduration of a decision with more threads than cores:');
+    for (const { name, medianUs, p999Us, maxUs } of oversubscription) {
+      const tail = `p99.9 ${p999Us.toFixed(1)} us   max ${(maxUs / 1_000).toFixed(1)} ms`;
       printLine(`${name.padEnd(40)} median ${medianUs.toFixed(2)} us   ${tail}`);
     }
-    return { scaling, crowd };
+    return { scaling, oversubscription };
   },
   load: async () => {
     const load = await measureLoad(await startServers(), showProgress);
@@ -139,59 +138,59 @@ const PARTS = {
   },
   many: async () => {
     const many = await measureBatches(showProgress);
-    printLine('\nmany checks in a request, one acceptor, 64 connections:');
+    printLine('\nbatches of checks, one acceptor, 64 connections:');
     showBatches(many);
     return many;
   },
   overrides: async () => {
     const overrides = await measureOverrides(showProgress);
-    printLine('\noverrides at their bounds, 100,000 exact and 10,000 with a wildcard:');
+    printLine('\noverrides at their limits, 100,000 exact and 10,000 with a wildcard:');
     for (const { what, median, p99, unit } of overrides.figures) {
       const tail = p99 === undefined ? '' : `   p99 ${p99.toFixed(1).padStart(7)} ${unit}`;
       printLine(`${what.padEnd(52)} median ${median.toFixed(1).padStart(7)} ${unit}${tail}`);
     }
-    printLine('\nHTTP with overrides; ratios to the server that has none, in the same round:');
+    printLine('\nHTTP with overrides; ratios to the server without any, in the same round:');
     showLoad(overrides.load);
     return overrides;
   },
   unix: async () => {
     const unix = hasH2load ? await measureUnix(showProgress) : undefined;
-    printLine('\nUnix socket beside loopback TCP, one identifier, by h2load:');
+    printLine('\nUnix socket and loopback TCP, one identifier, by h2load:');
     if (unix === undefined)
-      printLine('skipped: weir serves no Unix socket here, or there is no h2load');
+      printLine('skipped: weir serves no Unix socket here, or h2load is not installed');
     else showLoad(unix);
     return unix;
   },
   open: async () => {
     const open = await measureOpenLoop(showProgress);
-    printLine(`\nopen loop, ${formatInteger(open.rate)} requests a second, 64 connections:`);
+    printLine(`\nopen loop, ${formatInteger(open.rate)} requests per second, 64 connections:`);
     showOpenLoop(open);
     return open;
   },
   accuracy: async () => {
     showProgress('accuracy');
     const accuracy = measureAccuracy();
-    printLine('\nboth windows beside an exact log, 100 in 60 s; asked and most are in limits:');
+    printLine('\nboth windows and an exact log, 100 in 60 s; demand and maximum are in limits:');
     for (const line of accuracyTable(accuracy)) printLine(line);
     return accuracy;
   },
   spread: async () => {
     const spread = await measureSpread(showProgress);
-    printLine('\nshare of the busiest acceptor, of connections that stay:');
-    for (const { acceptors, connections, meanShare, mostShare } of spread) {
-      const [mean, most] = [meanShare, mostShare].map((share) => formatInteger(100 * share));
-      const shares = `mean ${mean} %   most ${most} %`;
+    printLine('\nshare of the busiest acceptor, with long-lived connections:');
+    for (const { acceptors, connections, meanShare, maxShare } of spread) {
+      const [mean, max] = [meanShare, maxShare].map((share) => formatInteger(100 * share));
+      const shares = `mean ${mean} %   max ${max} %`;
       printLine(`${acceptors} acceptors, ${connections} connections   ${shares}`);
     }
     return spread;
   },
   rest: async () => {
     const rest = await measureStartAndIdle(showProgress);
-    printLine('\nfrom the start of the process to its first answer, and at rest:');
-    for (const { what, medianMs, mostMs } of rest.starts) {
+    printLine('\nfrom the start of the process to its first response, and when idle:');
+    for (const { what, medianMs, maxMs } of rest.starts) {
       printLine(
         `${what.padEnd(32)} median ${formatInteger(medianMs)} ms` +
-          `   most ${formatInteger(mostMs)} ms`,
+          `   max ${formatInteger(maxMs)} ms`,
       );
     }
     for (const { counters, residentMiB, cpuShare } of rest.rests) {
@@ -222,16 +221,16 @@ async function runAll(): Promise<void> {
     spread: await PARTS.spread(),
     rest: await PARTS.rest(),
   };
-  const beside = (name: string) => new URL(`../../bench/results/${name}`, import.meta.url);
-  writeFileSync(beside('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);
+  const resultUrl = (name: string) => new URL(`../../bench/results/${name}`, import.meta.url);
+  writeFileSync(resultUrl('result.json'), `${JSON.stringify(result, undefined, 2)}\n`);
   writeFileSync(
-    beside('result.svg'),
+    resultUrl('result.svg'),
     loadChart(result.load, `${machine}, ${GENERATOR} on the same machine`),
   );
-  printLine('\nbench/result.json and bench/results/result.svg are written');
+  printLine('\nbench/results/result.json and bench/results/result.svg are written');
 }
 
-/** What runs for minutes, and only when it is asked for; a number behind the name says how much. */
+/** Parts that run for minutes, and only by name; a number after the name is the amount. */
 const LONG_PARTS = {
   distinct: async (identifiers = DISTINCT_DEFAULT) => {
     printLine(
@@ -241,14 +240,11 @@ const LONG_PARTS = {
     const tenths = await measureDistinct(identifiers, (tenth) =>
       printLine(formatDistinctTenth(tenth)),
     );
-    const behindFirst = tenths.slice(1);
-    const memory = relativeRangePercent(behindFirst.map(({ residentMiB }) => residentMiB)).toFixed(
-      1,
-    );
-    const rate = relativeRangePercent(
-      behindFirst.map(({ checksPerSecond }) => checksPerSecond),
-    ).toFixed(1);
-    printLine(`from the second on memory is within ${memory} %, the rate within ${rate} %`);
+    const afterFirst = tenths.slice(1);
+    const range = (values: number[]) => relativeRangePercent(values).toFixed(1);
+    const memory = range(afterFirst.map(({ residentMiB }) => residentMiB));
+    const rate = range(afterFirst.map(({ checksPerSecond }) => checksPerSecond));
+    printLine(`after the first tenth memory is within ${memory} %, the rate within ${rate} %`);
   },
   checkpoints: async () => {
     const rows = await measureCheckpoints(showProgress);
@@ -257,8 +253,8 @@ const LONG_PARTS = {
   },
   gateway: async () => {
     const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;
-    printLine('\nbehind nginx; ratios to the one without a limiter, in the same round:');
-    if (rows === undefined) printLine('skipped: there is no nginx, or no wrk');
+    printLine('\nbehind nginx; ratios to nginx without a limiter, in the same round:');
+    if (rows === undefined) printLine('skipped: nginx or wrk is not installed');
     else showGateway(rows);
   },
   soak: async (minutes = SOAK_MINUTES) => {
@@ -270,7 +266,7 @@ const LONG_PARTS = {
 const isPart = (name: string): name is keyof typeof PARTS => Object.hasOwn(PARTS, name);
 const isLongPart = (name: string): name is keyof typeof LONG_PARTS =>
   Object.hasOwn(LONG_PARTS, name);
-/** Behind the name of a long one. */
+/** An amount follows the name of a long part. */
 const isAmount = (text: string, i: number) => {
   return /^[1-9]\d*$/.test(text) && i > 0 && isLongPart(requestedParts[i - 1]);
 };
@@ -281,7 +277,7 @@ const unknownPart = requestedParts.find(
 );
 if (unknownPart !== undefined) {
   const names = [...Object.keys(PARTS), ...Object.keys(LONG_PARTS)];
-  console.error(`there is no "${unknownPart}"; there are ${names.join(', ')}`);
+  console.error(`unknown part "${unknownPart}"; the parts are ${names.join(', ')}`);
   process.exitCode = 2;
 } else {
   printLine(machine);

@@ -1,7 +1,7 @@
 /**
- * Many checks in one request: what a check costs by itself, in both versions of the API, and among
- * 10 and 100 in a request; beside a bare server that parses the largest of these requests and
- * answers a constant, which is what there is to lose.
+ * The cost of a check alone, in both versions of the API, and in batches of 10 and 100. The
+ * baseline is a bare server that parses the largest of these requests and sends a constant
+ * response.
  */
 
 import { batchWorkload, CHECK_V2_WORKLOAD } from '../support/load-generator.ts';
@@ -23,20 +23,20 @@ export interface BatchResult {
 }
 
 export async function measureBatches(progress: (what: string) => void): Promise<BatchResult[]> {
-  const of = (name: string, checks: number, server: Promise<BenchServer>) => ({
+  const batchCase = (name: string, checks: number, server: Promise<BenchServer>) => ({
     name,
     checks,
     server,
   });
   const many = (count: number) => {
     const name = `${count} in a request`;
-    return of(name, count, startWeir(name, 'in-place', { workload: batchWorkload(count) }));
+    return batchCase(name, count, startWeir(name, 'in-place', { workload: batchWorkload(count) }));
   };
   const cases = [
-    of('v1, one', 1, startWeir('v1, one')),
-    of('v2, one', 1, startWeir('v2, one', 'in-place', { workload: CHECK_V2_WORKLOAD })),
+    batchCase('v1, one', 1, startWeir('v1, one')),
+    batchCase('v2, one', 1, startWeir('v2, one', 'in-place', { workload: CHECK_V2_WORKLOAD })),
     ...[1, 10, MAX_CHECKS].map(many),
-    of(
+    batchCase(
       'bare, parses 100',
       MAX_CHECKS,
       startBareServer('bare, parses 100', 'parse', { workload: batchWorkload(MAX_CHECKS) }),

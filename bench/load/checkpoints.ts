@@ -1,7 +1,7 @@
 /**
- * What checkpoints cost: weir that writes them every second beside one that writes none, each with
- * as many live counters, at half of what it can do (by h2load, where it is installed) and as fast
- * as it goes. Checks go to 10 000 identifiers of many shards, so that each checkpoint is a whole
+ * The cost of checkpoints: a weir that writes them every second and one that writes none, with the
+ * same number of live counters. The load is half of the maximum (by h2load, if it is installed),
+ * and the maximum. Checks use 10 000 identifiers in many shards, so that each checkpoint is a full
  * one.
  */
 
@@ -27,10 +27,13 @@ export async function measureCheckpoints(
 ): Promise<CheckpointRow[]> {
   const rows: CheckpointRow[] = [];
   for (const live of LIVE) {
-    const every = (name: string, ms: number) => {
+    const withInterval = (name: string, ms: number) => {
       return startWeir(name, 'in-place', { args: ['--checkpoint-ms', String(ms)] });
     };
-    const servers = await Promise.all([every('none', 3_600_000), every('every second', 1_000)]);
+    const servers = await Promise.all([
+      withInterval('none', 3_600_000),
+      withInterval('every second', 1_000),
+    ]);
     try {
       for (const server of servers) {
         progress(`${live} counters, ${server.name}`);
@@ -49,14 +52,14 @@ async function measureAt(
   servers: readonly BenchServer[],
   progress: (what: string) => void,
 ): Promise<CheckpointRow[]> {
-  const asked = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
-  const fast = (port: number) => runLoad({ ...asked, port });
+  const options = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
+  const fast = (port: number) => runLoad({ ...options, port });
   const { requests, seconds } = await fast(servers[0].port);
   const rate = Math.round(requests / seconds / 2);
-  const loads = [{ name: 'as fast as it goes', run: fast }];
+  const loads = [{ name: 'maximum', run: fast }];
   if (hasH2load) {
-    const half = (port: number) => runH2load({ ...asked, target: port, rate });
-    loads.push({ name: `${rate} a second`, run: half });
+    const half = (port: number) => runH2load({ ...options, target: port, rate });
+    loads.push({ name: `${rate} per second`, run: half });
   }
   const rows: CheckpointRow[] = [];
   for (const { name, run } of loads) {

@@ -1,19 +1,27 @@
-/** How few connections that stay are spread over the acceptors: what share the busiest one has. */
+/** The spread of a few long-lived connections over acceptors: the share of the busiest acceptor. */
 
-import { connect, type Socket } from 'node:net';
+import {
+  type AcceptorConnection,
+  connectAndCheck,
+  connectionsPerAcceptor,
+} from '../support/acceptor-connection.ts';
 import { requestText } from '../support/load-generator.ts';
 import { startWeir } from '../support/servers.ts';
 
 const ACCEPTORS = [2, 4];
 const CONNECTIONS = [2, 4, 8];
 const TRIALS = 20;
+const CHECK = requestText(
+  '/v2/ratelimit.limit',
+  '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}',
+);
 
 export interface SpreadResult {
   acceptors: number;
   connections: number;
-  /** Of the connections, in the acceptor that has most: the mean of the trials, and the largest. */
+  /** Share of the connections on the busiest acceptor: mean and maximum of the trials. */
   meanShare: number;
-  mostShare: number;
+  maxShare: number;
 }
 
 export async function measureSpread(progress: (what: string) => void): Promise<SpreadResult[]> {
@@ -27,7 +35,7 @@ export async function measureSpread(progress: (what: string) => void): Promise<S
       const shares: number[] = [];
       for (let i = 0; i < TRIALS; i++) shares.push(await busiestShare(server.port, connections));
       const meanShare = shares.reduce((sum, share) => sum + share, 0) / TRIALS;
-      results.push({ acceptors, connections, meanShare, mostShare: Math.max(...shares) });
+      results.push({ acceptors, connections, meanShare, maxShare: Math.max(...shares) });
     }
     await server.stop();
   }
@@ -35,31 +43,10 @@ export async function measureSpread(progress: (what: string) => void): Promise<S
 }
 
 async function busiestShare(port: number, connections: number): Promise<number> {
-  const counts = new Map<string, number>();
-  const sockets: Socket[] = [];
+  const all: AcceptorConnection[] = [];
   for (let i = 0; i < connections; i++) {
-    const { socket, acceptor } = await connectAndCheck(port);
-    sockets.push(socket);
-    counts.set(acceptor, (counts.get(acceptor) ?? 0) + 1);
+    all.push(await connectAndCheck({ host: '127.0.0.1', port }, CHECK));
   }
-  for (const socket of sockets) socket.destroy();
-  return Math.max(...counts.values()) / connections;
-}
-
-/** A connection on which a check was answered, and by whom: the ids of its requests begin alike. */
-function connectAndCheck(port: number): Promise<{ socket: Socket; acceptor: string }> {
-  const body = '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}';
-  return new Promise((resolve, reject) => {
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.write(requestText('/v2/ratelimit.limit', body));
-    });
-    let received = '';
-    socket.on('error', reject);
-    socket.on('close', () => reject(new Error(`closed after: ${received}`)));
-    socket.on('data', (data) => {
-      received += data;
-      const acceptor = /"req_([0-9a-f]+)_/.exec(received)?.[1];
-      if (acceptor !== undefined) resolve({ socket, acceptor });
-    });
-  });
+  for (const { socket } of all) socket.destroy();
+  return connectionsPerAcceptor(all)[0] / connections;
 }

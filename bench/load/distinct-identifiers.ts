@@ -1,9 +1,9 @@
 /**
- * A table that turns over: checks of identifiers that never come again, a hundred in a request, by
- * far more than the table holds, in a window that does not end. So from the first million on every
- * newcomer evicts one. At each tenth it says rate, CPU, and resident memory; the first one fills
- * the table, and those behind it should be flat. Requests are made by putting numbers of one length
- * into prepared bytes, on sockets of our own, since wrk cannot be told how many.
+ * Constant eviction: batches of 100 checks of ever new identifiers, far more than the table holds,
+ * in a window that does not end. After about the first million, every new counter evicts another.
+ * Each tenth reports rate, CPU and resident memory. The first tenth fills the table; the others
+ * should not differ. Numbers of equal length are written into prepared requests on the benchmark's
+ * own sockets, because wrk cannot send a given number of requests.
  */
 
 import { connect } from 'node:net';
@@ -54,23 +54,23 @@ export async function measureDistinct(
   }
 }
 
-/** How far the most of these is from the least, in per cent of the least. */
+/** The difference between maximum and minimum, in percent of the minimum. */
 export function relativeRangePercent(values: readonly number[]): number {
   return (Math.max(...values) / Math.min(...values) - 1) * 100;
 }
 
-/** So many requests from this number on, by all connections together. */
+/** Sends requests numbered from `first`, over all connections together. */
 export async function sendDistinct(
   server: BenchServer,
   first: number,
   requests: number,
 ): Promise<void> {
-  let following = first;
-  const next = () => (following < first + requests ? following++ : undefined);
+  let nextNumber = first;
+  const next = () => (nextNumber < first + requests ? nextNumber++ : undefined);
   await Promise.all(Array.from({ length: CONNECTIONS }, () => runConnection(server.port, next)));
 }
 
-/** One request after the other until there is none. */
+/** Sends one request after the other until `next` returns undefined. */
 function runConnection(port: number, next: () => number | undefined): Promise<void> {
   const { bytes, places } = prepareRequest();
   return new Promise((resolve, reject) => {
@@ -98,7 +98,7 @@ function runConnection(port: number, next: () => number | undefined): Promise<vo
       const length = /content-length: (\d+)/i.exec(received);
       if (received.length < bodyAt + Number(length?.[1])) return;
       if (!received.includes('"passed":true')) {
-        socket.destroy(new Error(`refused: ${received.slice(0, 400)}`));
+        socket.destroy(new Error(`denied: ${received.slice(0, 400)}`));
         return;
       }
       received = '';
@@ -107,7 +107,7 @@ function runConnection(port: number, next: () => number | undefined): Promise<vo
   });
 }
 
-/** A request whose marks are to be written over by its number. */
+/** A request with placeholders, and their positions. */
 function prepareRequest(): { bytes: Buffer; places: number[] } {
   const { path, body } = batchWorkload(PER_REQUEST, { limit: 1_000_000, duration: 2_592_000_000 });
   const text = JSON.stringify(body(PLACEHOLDER));

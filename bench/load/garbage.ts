@@ -1,20 +1,18 @@
 /**
- * What a check leaves to the garbage collector, of the whole server under load: `--trace-gc` makes
- * V8 say of every collection in every thread how large the heap was before and after it. What was
- * allocated between two collections of a thread is the heap before the second less the heap after
- * the first. So the bytes are those of all objects in the heaps of all threads, whether or not they
- * survived; memory outside of the heaps, as the body of a request in uWebSockets.js, is not in it.
- * V8 says sizes to 0.1 MB; what that is wrong by goes both ways, and little is left of it over the
- * hundred collections of a run.
- * Of the load only what lies between a thread's first and last collection counts, by its clock; a
- * thread that collects but a few times in it allocates too little to matter, and in too short a
- * while to say how much. Beside weir the bare server that parses.
+ * Bytes that a check allocates in the heaps of the server under load. With `--trace-gc` V8 prints
+ * the heap size before and after every collection in every thread. The bytes allocated between two
+ * collections are the size before the second less the size after the first, whether or not objects
+ * survive. Memory outside of the heaps is not included, such as request bodies in uWebSockets.js.
+ * V8 prints sizes with a resolution of 0.1 MB; these errors mostly cancel out over the about
+ * hundred collections of a run. Only the time between a thread's first and last collection counts,
+ * by the thread's clock. A thread with few collections allocates too little to matter. The baseline
+ * is the bare server that parses.
  */
 
 import { type LoadMeasurement, runLoad } from '../support/load-generator.ts';
 import { type BenchServer, startBareServer, startWeir } from '../support/servers.ts';
 
-/** Until all that matters is compiled: what V8 makes meanwhile is no garbage of a check. */
+/** Until the hot code is compiled: allocations by the compiler are not those of checks. */
 const WARM_UP_SECONDS = 3;
 const SECONDS = 6;
 const CONNECTIONS = 64;
@@ -25,12 +23,12 @@ export interface GarbageResult {
   bytesPerCheck: number;
   collectionsPerSecond: number;
   longestPauseMs: number;
-  /** Share of the time in which some thread stood still, in per cent. */
+  /** Share of the time in which a thread was paused, in percent. */
   pausedPercent: number;
 }
 
 interface Collection {
-  /** By the clock of its thread. */
+  /** By the clock of the thread. */
   atMs: number;
   before: number;
   after: number;
@@ -57,10 +55,10 @@ export async function measureGarbage(progress: (what: string) => void): Promise<
     const results: GarbageResult[] = [];
     for (const server of servers) {
       progress(`garbage: ${server.name}`);
-      const wanted = { port: server.port, connections: CONNECTIONS, workload: server.workload };
-      await runLoad({ ...wanted, seconds: WARM_UP_SECONDS });
+      const options = { port: server.port, connections: CONNECTIONS, workload: server.workload };
+      await runLoad({ ...options, seconds: WARM_UP_SECONDS });
       const { traced, figures } = await traceDuring(server, () => {
-        return runLoad({ ...wanted, seconds: SECONDS });
+        return runLoad({ ...options, seconds: SECONDS });
       });
       results.push({ server: server.name, ...summarize(traced, figures) });
     }
@@ -97,7 +95,7 @@ function summarize(
     });
   }
   const all = [...threads.values()].flat();
-  if (all.length === 0) throw new Error('V8 has traced no collection');
+  if (all.length === 0) throw new Error('V8 printed no collection');
   const bytesPerSecond = [...threads.values()].reduce((sum, of) => sum + allocationRate(of), 0);
   const pausedMs = all.reduce((sum, { pauseMs }) => sum + pauseMs, 0);
   return {
@@ -108,7 +106,7 @@ function summarize(
   };
 }
 
-/** In bytes a second. */
+/** In bytes per second. */
 function allocationRate(collections: readonly Collection[]): number {
   if (collections.length < COLLECTIONS_MIN) return 0;
   const bytes = collections.slice(1).reduce((sum, { before }, i) => {

@@ -1,7 +1,7 @@
 /**
- * What a limiter costs behind nginx: the configuration that weir prints, beside the same without a
- * limiter and with nginx's own `limit_req`, all before one application, which is an nginx that
- * answers a constant. Nobody is refused. In the same rounds weir is asked without nginx before it.
+ * The cost of a limiter behind nginx: the configuration that weir prints, the same without a
+ * limiter, and the same with nginx's `limit_req`. All are in front of one application, an nginx
+ * with a constant response. No request is denied. The same rounds also measure weir without nginx.
  */
 
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,9 +11,9 @@ import { nginx as printed } from '../../src/commands/gateways/nginx.ts';
 import type { WeirAddress } from '../../src/commands/gateways/setup.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import { runGetLoad } from '../support/load-generator.ts';
-import { freePort, startNginx } from '../support/nginx.ts';
+import { startNginx } from '../support/nginx.ts';
 import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
-import { startWeir } from '../support/servers.ts';
+import { freePort, startWeir } from '../support/servers.ts';
 
 const ROUNDS = 7;
 const SECONDS = 2;
@@ -25,7 +25,7 @@ export interface GatewayRow extends ContestantFigures {
   connections: number;
 }
 
-/** What takes too long is a refusal, and so an error of the measurement. */
+/** With `deny` a timeout becomes a denial, and thereby an error of the measurement. */
 const POLICY: Policy = {
   namespace: 'bench',
   gateway: 'nginx',
@@ -60,7 +60,7 @@ export async function measureGateway(progress: (what: string) => void): Promise<
     writeFileSync(config, JSON.stringify({ policies: { [namespace]: policy } }));
     const gatewayPort = await freePort();
     const socket = join(directory, 'weir.sock');
-    // nginx serves as somebody else than who has started it.
+    // nginx may serve as another user than the one that starts it.
     chmodSync(directory, 0o755);
     const sockets = ['--gateway-socket', socket, '--gateway-socket-mode', '0666'];
     const args = ['--config', config, '--gateway-port', String(gatewayPort), ...sockets];
@@ -71,12 +71,12 @@ export async function measureGateway(progress: (what: string) => void): Promise<
       const upstream = { host: HOST, ...application };
       return printed({ policy: POLICY, weir: at, listenPort, upstream });
     };
-    const none = await started(startNginx((_, port) => removeWeir(text(port))));
-    const own = await started(startNginx((_, port) => useLimitReq(text(port))));
-    const asking = await started(startNginx((_, port) => text(port)));
-    const bySocket = await started(startNginx((_, port) => text(port, { socket })));
+    const noLimiter = await started(startNginx((_, port) => removeWeir(text(port))));
+    const limitReq = await started(startNginx((_, port) => useLimitReq(text(port))));
+    const overTcp = await started(startNginx((_, port) => text(port)));
+    const overUnix = await started(startNginx((_, port) => text(port, { socket })));
 
-    const of = (name: string, port: number, pids: readonly number[], path = '/') => {
+    const contestant = (name: string, port: number, pids: readonly number[], path = '/') => {
       const headers = { 'X-Forwarded-For': '192.0.2.1' };
       return (connections: number) => ({
         name,
@@ -85,11 +85,11 @@ export async function measureGateway(progress: (what: string) => void): Promise<
       });
     };
     const contestants = [
-      of('nginx, no limiter', none.port, none.pids),
-      of('nginx, limit_req', own.port, own.pids),
-      of('nginx, weir', asking.port, [...asking.pids, ...limiter.pids]),
-      of('nginx, weir, Unix', bySocket.port, [...bySocket.pids, ...limiter.pids]),
-      of('weir alone', gatewayPort, limiter.pids, `/v1/check/${namespace}`),
+      contestant('nginx, no limiter', noLimiter.port, noLimiter.pids),
+      contestant('nginx, limit_req', limitReq.port, limitReq.pids),
+      contestant('nginx, weir', overTcp.port, [...overTcp.pids, ...limiter.pids]),
+      contestant('nginx, weir, Unix', overUnix.port, [...overUnix.pids, ...limiter.pids]),
+      contestant('weir alone', gatewayPort, limiter.pids, `/v1/check/${namespace}`),
     ];
     const rows: GatewayRow[] = [];
     for (const connections of CONNECTIONS) {
@@ -109,14 +109,14 @@ export async function measureGateway(progress: (what: string) => void): Promise<
 
 const AUTH_REQUEST_LINE = 'auth_request /_weir;';
 
-/** Without what is done about weir for each request; its variables are never set. */
-function removeWeir(text: string, instead = ''): string {
-  if (!text.includes(AUTH_REQUEST_LINE)) throw new Error('the configuration does not ask weir');
-  return text.replace(AUTH_REQUEST_LINE, instead).replaceAll(/^ *add_header .*\n/gm, '');
+/** Removes the check from a configuration, and the headers that come from its response. */
+function removeWeir(text: string, replacement = ''): string {
+  if (!text.includes(AUTH_REQUEST_LINE)) throw new Error('the configuration has no check');
+  return text.replace(AUTH_REQUEST_LINE, replacement).replaceAll(/^ *add_header .*\n/gm, '');
 }
 
 function useLimitReq(text: string): string {
   const zone = 'limit_req_zone $binary_remote_addr zone=own:16m rate=1000000r/s;\n';
-  const instead = 'limit_req zone=own burst=1000000 nodelay;';
-  return removeWeir(text, instead).replace('  server {\n', `  ${zone}  server {\n`);
+  const limit = 'limit_req zone=own burst=1000000 nodelay;';
+  return removeWeir(text, limit).replace('  server {\n', `  ${zone}  server {\n`);
 }

@@ -1,7 +1,6 @@
 /**
- * The HTTP load: this server in its modes beside the yardsticks, which are two bare servers and,
- * where it is installed, nginx; or whatever servers are given. A scenario is what is asked of which
- * server, and how.
+ * HTTP load on weir in its modes and on the baselines: two bare servers and, if it is installed,
+ * nginx; or on other given servers. A scenario is a server with the load that it gets.
  */
 
 import {
@@ -38,11 +37,11 @@ export function scenarioContestant(scenario: LoadScenario): Contestant {
   return { name, pids, run: () => runScenario(scenario) };
 }
 
-export function runScenario({ server, ...wanted }: LoadScenario): Promise<LoadMeasurement> {
-  return runLoad({ ...wanted, port: server.port });
+export function runScenario({ server, ...options }: LoadScenario): Promise<LoadMeasurement> {
+  return runLoad({ ...options, port: server.port });
 }
 
-/** The first is what the others are measured against. */
+/** The first server is the baseline of the others. */
 export function startServers(): Promise<BenchServer[]> {
   return Promise.all([
     startBareServer('bare, parses', 'parse'),
@@ -55,28 +54,27 @@ export function startServers(): Promise<BenchServer[]> {
 }
 
 /**
- * The servers are stopped in the end.
- * @param servers of which the first is what the others are measured against
- * @param progress is told what comes next
- * @param connectionCounts of connections
+ * Measures servers, and stops them at the end.
+ * @param servers the first is the baseline of the others
+ * @param progress called with a description of the next step
  */
 export async function measureLoad(
   servers: readonly BenchServer[],
   progress: (what: string) => void,
   connectionCounts = CONNECTIONS,
 ): Promise<LoadResult[]> {
-  const usual = { pipelining: 1, identifiers: 10_000, seconds: SECONDS };
+  const defaults = { pipelining: 1, identifiers: 10_000, seconds: SECONDS };
   progress('load: warm up');
   try {
     for (const server of servers) {
       const { workload } = server;
       const seconds = WARM_UP_SECONDS;
-      await runScenario({ ...usual, server, workload, connections: 64, seconds });
+      await runScenario({ ...defaults, server, workload, connections: 64, seconds });
     }
     const results: LoadResult[] = [];
     for (const connections of connectionCounts) {
       const contestants = servers.map((server) => {
-        return scenarioContestant({ ...usual, server, workload: server.workload, connections });
+        return scenarioContestant({ ...defaults, server, workload: server.workload, connections });
       });
       const figures = await measureAlternating(contestants, ROUNDS, (what) => {
         progress(`load: ${connections} connections, ${what}`);

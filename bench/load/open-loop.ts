@@ -1,8 +1,8 @@
 /**
- * An open loop at half of what weir can do: requests come at a rate, whether or not those before
- * were answered; so a pause, of the garbage collector too, is seen by all that come during it. weir
- * in turn with the bare server that parses, at the same rate; by our own generator, and by h2load
- * where it is installed, whose arrivals are bursts 10 ms apart.
+ * An open loop at half of weir's maximum: requests arrive at a rate, without waiting for responses.
+ * A pause, such as a garbage collection, delays all requests that arrive during it. weir and the
+ * bare server that parses alternate at the same rate. The generators are the benchmark's own, and
+ * h2load if it is installed, whose arrivals are bursts 10 ms apart.
  */
 
 import { hasH2load, runH2load } from '../support/h2load.ts';
@@ -16,7 +16,7 @@ const SECONDS = 3;
 const CONNECTIONS = 64;
 
 export interface OpenLoopResult {
-  /** Requests a second that were asked for. */
+  /** Target rate in requests per second. */
   rate: number;
   rows: (ContestantFigures & { server: string; generator: string })[];
 }
@@ -27,20 +27,20 @@ export async function measureOpenLoop(progress: (what: string) => void): Promise
     startWeir('weir, in place'),
   ]);
   try {
-    const asked = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
+    const options = { workload: ALLOWED_WORKLOAD, connections: CONNECTIONS, seconds: SECONDS };
     let peak = 0;
     for (const { name, port } of servers) {
-      progress(`open loop: the peak, ${name}`);
-      const { requests, seconds } = await runLoad({ ...asked, port });
-      // The last one's, which is weir's.
+      progress(`open loop: maximum of ${name}`);
+      const { requests, seconds } = await runLoad({ ...options, port });
+      // The last server is weir.
       peak = requests / seconds;
     }
     const rate = Math.round(peak / 2);
     const generators: [name: string, run: (port: number) => Promise<LoadMeasurement>][] = [
-      ['Poisson', (port) => runPoissonLoad({ ...asked, port, rate })],
+      ['Poisson', (port) => runPoissonLoad({ ...options, port, rate })],
     ];
     if (hasH2load)
-      generators.push(['h2load', (port) => runH2load({ ...asked, target: port, rate })]);
+      generators.push(['h2load', (port) => runH2load({ ...options, target: port, rate })]);
     const rows: OpenLoopResult['rows'] = [];
     for (const [generator, run] of generators) {
       const contestants = servers.map(({ name, pids, port }) => {

@@ -1,6 +1,6 @@
 /**
- * Overrides at their bounds: how long the tables take to write and how large they are, how long a
- * change takes until it is acknowledged, at rest and under load, and what checks cost with them.
+ * Overrides at their limits: time to write the tables, their sizes, time until a change is
+ * acknowledged, idle and under load, and the cost of checks.
  */
 
 import { Agent, request } from 'node:http';
@@ -8,7 +8,6 @@ import { writeTrie } from '../../src/overrides/build.ts';
 import { copyExact } from '../../src/overrides/exact.ts';
 import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { Trie } from '../../src/overrides/trie.ts';
-import { median } from '../micro/thread-scaling.ts';
 import { CHECK_WORKLOAD, runLoad } from '../support/load-generator.ts';
 import {
   benchOverride,
@@ -19,6 +18,7 @@ import {
   registersFor,
   wildcardOverrides,
 } from '../support/override-sets.ts';
+import { median } from '../support/rounds.ts';
 import { type BenchServer, residentBytes, startWeir } from '../support/servers.ts';
 import { type LoadResult, measureLoad } from './http-load.ts';
 
@@ -28,10 +28,10 @@ const BUILD_ROUNDS = 15;
 const CHANGES = 1_000;
 const LOAD_SECONDS = 6;
 const CLIENTS = 16;
-/** Changes ever made. */
+/** Changes made so far. */
 let changeCount = 0;
 
-/** Overrides of one request, which stay below the bound of a body. */
+/** Overrides in one request; below the limit of a body. */
 const IMPORT_BATCH = 5_000;
 
 export interface OverrideFigure {
@@ -67,7 +67,7 @@ export async function measureOverrides(progress: (what: string) => void): Promis
     if (overrides !== all || before === undefined || after === undefined) continue;
     const bytes = (after - before) / overrides.length;
     figures.push({
-      what: 'resident memory of the process, for each',
+      what: 'resident memory of the process, per override',
       unit: 'bytes',
       median: bytes,
     });
@@ -77,7 +77,7 @@ export async function measureOverrides(progress: (what: string) => void): Promis
   return { figures, load: await measureLoad(servers, progress) };
 }
 
-/** The tables, without a server. */
+/** Measures the tables without a server. */
 function measureTables(): OverrideFigure[] {
   const { buffer } = registersFor(exactOverrides(EXACT)).exact.table;
   const { wildcards } = registersFor(wildcardOverrides(WILDCARD));
@@ -96,17 +96,17 @@ function measureTables(): OverrideFigure[] {
   const trieBytes = writeTrie(wildcards.serialize(), undefined).byteLength / 2;
   const exactBytes = copyExact(buffer, undefined).byteLength / 2;
   return [
-    timed('to copy the table of exact ones', (spare) => {
+    timed('copy of the table of exact overrides', (spare) => {
       return copyExact(buffer, spare);
     }),
-    timed('to write the trie', (spare) => writeTrie(wildcards.serialize(), spare)),
-    { what: 'a check under the worst patterns known', unit: 'ms', median: measureWorstCheckMs() },
-    { what: 'an exact one in its table', unit: 'bytes', median: exactBytes / EXACT },
-    { what: 'one with a wildcard in the trie', unit: 'bytes', median: trieBytes / WILDCARD },
+    timed('writing the trie', (spare) => writeTrie(wildcards.serialize(), spare)),
+    { what: 'a check with the slowest known patterns', unit: 'ms', median: measureWorstCheckMs() },
+    { what: 'an exact override in its table', unit: 'bytes', median: exactBytes / EXACT },
+    { what: 'a wildcard override in the trie', unit: 'bytes', median: trieBytes / WILDCARD },
   ];
 }
 
-/** Patterns that share head, tail and needles, and a text that has nearly all of each. */
+/** Patterns with a common prefix, suffix and middle, and a text that almost matches each. */
 function measureWorstCheckMs(): number {
   const patterns = Array.from({ length: WILDCARD }, (_, i) => {
     return `*${'a'.repeat(50 + (i % 100))}ba${'a'.repeat(i / 100)}*`;
@@ -117,7 +117,7 @@ function measureWorstCheckMs(): number {
   const text = `${'a'.repeat(49)}b`.repeat(10);
   const times = Array.from({ length: BUILD_ROUNDS }, () => {
     const before = performance.now();
-    if (read.find(roots, text) !== -1) throw new Error('a pattern matches that must not');
+    if (read.find(roots, text) !== -1) throw new Error('an unexpected pattern matches');
     return performance.now() - before;
   });
   return median(times);
@@ -131,41 +131,41 @@ async function measureChanges(server: BenchServer): Promise<OverrideFigure[]> {
   };
   const figures: OverrideFigure[] = [];
   for (const [what, isWildcard] of [
-    ['an exact one', false],
-    ['one with a wildcard', true],
+    ['an exact override', false],
+    ['a wildcard override', true],
   ] as const) {
     const one = () => runChanges(server, isWildcard, 1, (n) => n < CHANGES);
-    figures.push(figure(`change of ${what}, at rest`, await one()));
-    let loading = true;
+    figures.push(figure(`change of ${what}, idle`, await one()));
+    let isLoading = true;
     const { port } = server;
     const checks = { port, connections: 64, workload: CHECK_WORKLOAD };
-    const done = runLoad({ ...checks, seconds: LOAD_SECONDS }).finally(() => {
-      loading = false;
+    const load = runLoad({ ...checks, seconds: LOAD_SECONDS }).finally(() => {
+      isLoading = false;
     });
-    const times = await runChanges(server, isWildcard, 1, () => loading);
-    await done;
+    const times = await runChanges(server, isWildcard, 1, () => isLoading);
+    await load;
     figures.push(figure(`change of ${what}, under full load`, times));
   }
   const many = await runChanges(server, false, CLIENTS, (n) => n < CHANGES);
-  figures.push(figure(`change of an exact one, ${CLIENTS} clients at once`, many));
+  figures.push(figure(`change of an exact override, ${CLIENTS} concurrent clients`, many));
   return figures;
 }
 
-/** @returns how long each change took until it was acknowledged, in ms */
+/** @returns time until the acknowledgement of each change, in ms */
 async function runChanges(
   server: BenchServer,
   isWildcard: boolean,
   clients: number,
-  goesOn: (n: number) => boolean,
+  shouldContinue: (n: number) => boolean,
 ): Promise<number[]> {
   const agent = new Agent({ keepAlive: true, maxSockets: clients });
   const times: number[] = [];
   let changes = 0;
   const client = async () => {
-    for (let n = changes++; goesOn(n); n = changes++) {
+    for (let n = changes++; shouldContinue(n); n = changes++) {
       const number = (n * 7_919) % (isWildcard ? WILDCARD / 2 : EXACT);
       const identifier = isWildcard ? `user_${number}*` : `user_${number}`;
-      // What changes nothing is not published.
+      // A new limit each time: a change without an effect is not published.
       const limit = 1_000_000 + ++changeCount;
       const body = { namespaceName: NAMESPACE, identifier, limit, duration: 60_000 };
       const before = performance.now();
@@ -184,11 +184,11 @@ async function loadOverrides(
 ): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   for (let from = 0; from < overrides.length; from += IMPORT_BATCH) {
-    const part = overrides.slice(from, from + IMPORT_BATCH);
-    const lines = part.map(({ namespace, identifier, limit, durationMs }) => {
+    const batch = overrides.slice(from, from + IMPORT_BATCH);
+    const items = batch.map(({ namespace, identifier, limit, durationMs }) => {
       return { namespaceName: namespace, identifier, limit, duration: durationMs };
     });
-    await postOperation(server, agent, 'importOverrides', { overrides: lines });
+    await postOperation(server, agent, 'importOverrides', { overrides: items });
   }
   agent.destroy();
 }
@@ -207,11 +207,11 @@ function postOperation(
   };
   const path = `/v1/ratelimits.${operation}`;
   return new Promise((resolve, reject) => {
-    const sent = request({ port, agent, method: 'POST', path, headers }, (answer) => {
-      answer.resume();
-      answer.on('end', () => {
-        if (answer.statusCode === 200) resolve();
-        else reject(new Error(`${operation}: ${answer.statusCode}`));
+    const sent = request({ port, agent, method: 'POST', path, headers }, (response) => {
+      response.resume();
+      response.on('end', () => {
+        if (response.statusCode === 200) resolve();
+        else reject(new Error(`${operation}: ${response.statusCode}`));
       });
     });
     sent.on('error', reject);

@@ -1,8 +1,8 @@
 /**
- * The same check in other shapes of load: more and fewer connections, sixteen requests at once, one
- * identifier and a million, refused instead of admitted. weir in turn with the bare server that
- * parses, each under that shape, so the ratio is what the shape does to weir and not to HTTP. All
- * requests have one length.
+ * The same check in other shapes of load: more and fewer connections, sixteen pipelined requests,
+ * one identifier and a million, denied instead of allowed. weir and the bare server that parses
+ * alternate in each shape. The ratio therefore shows the effect on weir, not on HTTP. All requests
+ * have the same length.
  */
 
 import { ALLOWED_WORKLOAD, DENIED_WORKLOAD, type Workload } from '../support/load-generator.ts';
@@ -22,7 +22,7 @@ interface LoadShape {
 }
 
 export interface ShapeResult extends Omit<LoadShape, 'workload'> {
-  isRefused: boolean;
+  isDenied: boolean;
   bare: ContestantFigures;
   weir: ContestantFigures;
 }
@@ -54,14 +54,14 @@ export async function measureShapes(progress: (what: string) => void): Promise<S
       const scenario = { ...shape, workload, seconds: SECONDS };
       progress(`shape ${what}: warm up`);
       for (const server of servers) await runScenario({ ...scenario, server });
-      const isRefused = workload === DENIED_WORKLOAD;
-      await assertDecision(servers[1], workload, isRefused);
+      const isDenied = workload === DENIED_WORKLOAD;
+      await assertDecision(servers[1], workload, isDenied);
       const contestants = servers.map((server) => scenarioContestant({ ...scenario, server }));
       const [ofBare, ofWeir] = await measureAlternating(contestants, ROUNDS, (round) => {
         progress(`shape ${what}: ${round}`);
       });
-      await assertDecision(servers[1], workload, isRefused);
-      results.push({ ...shape, isRefused, bare: ofBare, weir: ofWeir });
+      await assertDecision(servers[1], workload, isDenied);
+      results.push({ ...shape, isDenied, bare: ofBare, weir: ofWeir });
     }
     return results;
   } finally {
@@ -69,17 +69,17 @@ export async function measureShapes(progress: (what: string) => void): Promise<S
   }
 }
 
-/** That what the load asked last is still refused, or still admitted. */
+/** Sends one more check of the workload, and asserts its decision. */
 async function assertDecision(
   { port }: BenchServer,
   workload: Workload,
-  isRefused: boolean,
+  isDenied: boolean,
 ): Promise<void> {
-  const answer = await fetch(`http://127.0.0.1:${port}${workload.path}`, {
+  const response = await fetch(`http://127.0.0.1:${port}${workload.path}`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' },
     body: JSON.stringify(workload.body('user_0000000')),
   });
-  const text = await answer.text();
-  if (!text.includes(`"success":${!isRefused}`)) throw new Error(`unexpected: ${text}`);
+  const text = await response.text();
+  if (!text.includes(`"success":${!isDenied}`)) throw new Error(`unexpected decision: ${text}`);
 }

@@ -1,6 +1,6 @@
 /**
- * Minutes of mixed load on 64 connections: checks of both versions, admitted and refused,
- * asynchronous ones, and many in a request, in turn. What grows in it would go on growing.
+ * Minutes of mixed load on 64 connections: allowed and denied checks of both versions, asynchronous
+ * checks and batches, alternately. A leak shows as a steady growth of memory or descriptors.
  */
 
 import { readdirSync } from 'node:fs';
@@ -46,7 +46,7 @@ export async function runSoak(
         workload: CHECK_WORKLOAD,
         alternating: [CHECK_V2_WORKLOAD, ASYNC_WORKLOAD, DENIED_WORKLOAD, batchWorkload(10)],
       });
-      // Both while the load's connections are open.
+      // Measured while the connections of the load are open.
       await sleep((MINUTE_S - 1) * 1e3);
       const residentMiB = (residentBytes(pid) ?? 0) / 2 ** 20;
       const descriptors = openDescriptors(pid);
@@ -63,7 +63,7 @@ export async function runSoak(
   }
 }
 
-/** 0 where there is no /proc. */
+/** 0 if there is no /proc. */
 function openDescriptors(pid: number): number {
   try {
     return readdirSync(`/proc/${pid}/fd`).length;

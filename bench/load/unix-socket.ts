@@ -1,6 +1,6 @@
 /**
- * What a Unix socket saves over loopback TCP, on the bare server that parses and on weir. The
- * servers are the same in both; each row is measured against the first, all in turn.
+ * Savings of a Unix socket over loopback TCP, on the bare server that parses and on weir. Both
+ * transports use the same servers; the baseline is the first row, all alternate.
  */
 
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -16,7 +16,7 @@ const ROUNDS = 5;
 const SECONDS = 1;
 const CONNECTIONS = [64, 1];
 
-/** @returns undefined where weir serves no Unix socket */
+/** @returns undefined if weir serves no Unix socket */
 export async function measureUnix(
   progress: (what: string) => void,
 ): Promise<LoadResult[] | undefined> {
@@ -29,16 +29,17 @@ export async function measureUnix(
     if (!existsSync(path('weir'))) return undefined;
     const results: LoadResult[] = [];
     for (const connections of CONNECTIONS) {
-      const of = ({ name, pids }: BenchServer, transport: string, at: number | string) => {
-        const asked = { target: at, workload: ALLOWED_WORKLOAD, connections, seconds: SECONDS };
-        return { name: `${name}, ${transport}`, pids, run: () => runH2load(asked) };
+      const contestant = (server: BenchServer, transport: string, target: number | string) => {
+        const options = { target, workload: ALLOWED_WORKLOAD, connections, seconds: SECONDS };
+        const name = `${server.name}, ${transport}`;
+        return { name, pids: server.pids, run: () => runH2load(options) };
       };
-      const [bareOne, weirOne] = servers;
+      const [bare, weir] = servers;
       const contestants = [
-        of(bareOne, 'TCP', bareOne.port),
-        of(bareOne, 'Unix', path('bare')),
-        of(weirOne, 'TCP', weirOne.port),
-        of(weirOne, 'Unix', path('weir')),
+        contestant(bare, 'TCP', bare.port),
+        contestant(bare, 'Unix', path('bare')),
+        contestant(weir, 'TCP', weir.port),
+        contestant(weir, 'Unix', path('weir')),
       ];
       for (const { run } of contestants) await run();
       const figures = await measureAlternating(contestants, ROUNDS, (what) => {
@@ -48,7 +49,7 @@ export async function measureUnix(
     }
     return results;
   } catch (error) {
-    // The server has said so itself, and ended.
+    // The server has printed the reason, and ended.
     if (error instanceof Error && error.message === 'weir did not start') return undefined;
     throw error;
   } finally {

@@ -151,33 +151,33 @@ export class LimiterTrial {
 /** What a trial found, by which it is compared with others. */
 export interface AccuracyFigures {
   /** Of the tokens that were asked for. */
-  admitted: number;
+  allowed: number;
   /** For each token that the log admitted. */
   toLog: number;
   /** In limits. */
-  most: number;
-  mostAtOnce: number;
+  max: number;
+  maxBurst: number;
   /** Of its admissions, and of its refusals; undefined where it made none. */
-  wronglyAdmitted: number | undefined;
-  wronglyRefused: number | undefined;
+  wronglyAllowed: number | undefined;
+  wronglyDenied: number | undefined;
 }
 
 function figuresOf(trial: LimiterTrial, log: LimiterTrial): AccuracyFigures {
   const share = (wrong: number, all: number) => (all === 0 ? undefined : wrong / all);
   return {
-    admitted: trial.tokensAllowed / trial.tokensRequested,
+    allowed: trial.tokensAllowed / trial.tokensRequested,
     toLog: trial.tokensAllowed / log.tokensAllowed,
-    most: trial.maxPerWindow / LIMIT,
-    mostAtOnce: trial.maxPerSixtieth / LIMIT,
-    wronglyAdmitted: share(trial.wrongAllowed, trial.allowedChecks),
-    wronglyRefused: share(trial.wrongDenied, trial.deniedChecks),
+    max: trial.maxPerWindow / LIMIT,
+    maxBurst: trial.maxPerSixtieth / LIMIT,
+    wronglyAllowed: share(trial.wrongAllowed, trial.allowedChecks),
+    wronglyDenied: share(trial.wrongDenied, trial.deniedChecks),
   };
 }
 
 export interface Accuracy extends Record<LimiterName, AccuracyFigures> {
   arrivals: string;
   /** For each window, in limits. */
-  asked: number;
+  demand: number;
 }
 
 /** @param windows for how many, from the first check on */
@@ -196,7 +196,7 @@ export function compareLimiters(name: string, arrivals: Arrivals, windows: numbe
   }
   return {
     arrivals: name,
-    asked: log.tokensRequested / LIMIT / windows,
+    demand: log.tokensRequested / LIMIT / windows,
     log: figuresOf(log, log),
     fixed: figuresOf(fixed, log),
     sliding: figuresOf(sliding, log),
@@ -232,11 +232,11 @@ const ALL_LIMITERS: readonly LimiterName[] = ['log', 'fixed', 'sliding'];
 const WINDOW_LIMITERS: readonly LimiterName[] = ['fixed', 'sliding'];
 
 const GROUPS: readonly ColumnGroup[] = [
-  ['admitted, %', ALL_LIMITERS, ({ admitted }) => percent(admitted)],
-  ['most in 60 s', ALL_LIMITERS, ({ most }) => most.toFixed(2)],
-  ['most in 1 s', WINDOW_LIMITERS, ({ mostAtOnce }) => mostAtOnce.toFixed(2)],
-  ['wrongly adm., %', WINDOW_LIMITERS, ({ wronglyAdmitted }) => percent(wronglyAdmitted)],
-  ['wrongly ref., %', WINDOW_LIMITERS, ({ wronglyRefused }) => percent(wronglyRefused)],
+  ['allowed, %', ALL_LIMITERS, ({ allowed }) => percent(allowed)],
+  ['max in 60 s', ALL_LIMITERS, ({ max }) => max.toFixed(2)],
+  ['max in 1 s', WINDOW_LIMITERS, ({ maxBurst }) => maxBurst.toFixed(2)],
+  ['wrong allow, %', WINDOW_LIMITERS, ({ wronglyAllowed }) => percent(wronglyAllowed)],
+  ['wrong deny, %', WINDOW_LIMITERS, ({ wronglyDenied }) => percent(wronglyDenied)],
 ];
 
 function percent(share: number | undefined): string {
@@ -245,7 +245,7 @@ function percent(share: number | undefined): string {
 
 /** @returns its lines, two of head and one for each of the results */
 export function accuracyTable(results: readonly Accuracy[]): string[] {
-  const start = (name: string, asked: string) => `${name.padEnd(16)}${asked.padStart(5)}`;
+  const start = (name: string, demand: string) => `${name.padEnd(16)}${demand.padStart(6)}`;
   const columns = (texts: readonly string[]) => {
     return texts.map((text, i) => text.padStart(i < texts.length - 1 ? 6 : 8)).join('');
   };
@@ -253,8 +253,8 @@ export function accuracyTable(results: readonly Accuracy[]): string[] {
   const names = GROUPS.map(([, of]) => columns(of));
   const rows = results.map((result) => {
     const groups = GROUPS.map(([, of, show]) => columns(of.map((name) => show(result[name]))));
-    return [start(result.arrivals, result.asked.toFixed(1)), ...groups];
+    return [start(result.arrivals, result.demand.toFixed(1)), ...groups];
   });
-  const lines = [[start('', ''), ...titles], [start('', 'asked'), ...names], ...rows];
+  const lines = [[start('', ''), ...titles], [start('', 'demand'), ...names], ...rows];
   return lines.map((parts) => parts.join(' '));
 }

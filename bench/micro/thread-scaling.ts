@@ -7,6 +7,7 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { median } from '../support/rounds.ts';
 import { allocateTables } from './check-steps.ts';
 import type { DecideResult, DecideTask } from './decide.thread.ts';
 
@@ -23,7 +24,7 @@ export interface OversubscriptionResult {
   name: string;
   medianUs: number;
   p999Us: number;
-  mostUs: number;
+  maxUs: number;
 }
 
 interface ThreadRun {
@@ -76,10 +77,6 @@ async function runThreads(
   return { rate: decisions / seconds, durationsUs };
 }
 
-export function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
-}
-
 export async function measureScaling(): Promise<ScalingResult[]> {
   const results: ScalingResult[] = [];
   const cases = [
@@ -108,7 +105,7 @@ export async function measureOversubscription(): Promise<OversubscriptionResult[
     durationsUs.sort();
     const quantile = (share: number) => durationsUs[Math.floor(share * (durationsUs.length - 1))];
     const name = `${threads} threads, ${apart ? '4 identifiers each' : 'the same 4 identifiers'}`;
-    results.push({ name, medianUs: quantile(0.5), p999Us: quantile(0.999), mostUs: quantile(1) });
+    results.push({ name, medianUs: quantile(0.5), p999Us: quantile(0.999), maxUs: quantile(1) });
   }
   return results;
 }

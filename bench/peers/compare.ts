@@ -1,8 +1,9 @@
 /**
- * `npm run bench:peers`: weir in place beside other ways to limit rates, all with one thread, under
- * the same requests about the same 10 000 identifiers, in turn; ratios are to weir, in the same
- * round. Each shows at its start that it counts: of a limit of 1 the second check is refused.
- * bench/peers/README.md says what they are. Prints a table and writes bench/peers/result.json.
+ * `npm run bench:peers` compares weir in place with other rate limiters, each on one thread, with
+ * the same requests for the same 10 000 identifiers. They are measured alternately; ratios are
+ * relative to weir in the same round. Each limiter first proves that it denies the second check of
+ * a limit of 1. bench/peers/README.md describes them. Prints a table and writes
+ * bench/peers/result.json.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -30,39 +31,40 @@ const WORKLOAD = { ...CHECK_WORKLOAD, hasHeader: true };
 
 interface Peer {
   server: BenchServer;
-  /** What serves beside it. */
+  /** Other processes that take part in serving. */
   extraPids: readonly number[];
 }
 
-/** A file of bench/peers, shown to limit, and started anew with a limit that refuses nothing. */
+/** Starts a file of bench/peers with a limit that denies nothing, after a test of a limit of 1. */
 async function startPeer(name: string, file: string, redis?: RedisServer): Promise<Peer> {
   showProgress(name);
-  const begin = (limit: number) => {
+  const startWithLimit = (limit: number) => {
     const args = [String(limit), ...(redis === undefined ? [] : [String(redis.port)])];
     return startServer(name, `../../bench/peers/${file}`, args, /port (\d+)/, {
       workload: WORKLOAD,
     });
   };
-  const strict = await begin(1);
+  const strict = await startWithLimit(1);
   try {
-    const answers = [await sendCheck(strict), await sendCheck(strict)];
-    if (answers.join() !== 'true,false') throw new Error(`${name} does not limit: ${answers}`);
+    const decisions = [await isAllowed(strict), await isAllowed(strict)];
+    if (decisions.join() !== 'true,false') throw new Error(`${name} does not limit: ${decisions}`);
   } finally {
     await strict.stop();
   }
-  return { server: await begin(LIMIT), extraPids: redis === undefined ? [] : [redis.pid] };
+  const server = await startWithLimit(LIMIT);
+  return { server, extraPids: redis === undefined ? [] : [redis.pid] };
 }
 
-/** Whether one identifier may pass. */
-async function sendCheck({ name, port }: BenchServer): Promise<boolean> {
-  const answer = await fetch(`http://127.0.0.1:${port}${WORKLOAD.path}`, {
+/** Sends one check. */
+async function isAllowed({ name, port }: BenchServer): Promise<boolean> {
+  const response = await fetch(`http://127.0.0.1:${port}${WORKLOAD.path}`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' },
     body: JSON.stringify(WORKLOAD.body('user_1')),
   });
-  const text = await answer.text();
-  if (answer.status !== 200 && answer.status !== 429) throw new Error(`${name}: ${text}`);
-  return answer.status === 200 && JSON.parse(text).success;
+  const text = await response.text();
+  if (response.status !== 200 && response.status !== 429) throw new Error(`${name}: ${text}`);
+  return response.status === 200 && JSON.parse(text).success;
 }
 
 async function measurePeers(
@@ -73,8 +75,8 @@ async function measurePeers(
   for (const connections of CONNECTIONS) {
     const contestants: Contestant[] = peers.map(({ server, extraPids }) => {
       const { name, port, pids } = server;
-      const wanted = { port, connections, seconds: SECONDS, workload: WORKLOAD };
-      return { name, pids: [...pids, ...extraPids], run: () => runLoad(wanted) };
+      const options = { port, connections, seconds: SECONDS, workload: WORKLOAD };
+      return { name, pids: [...pids, ...extraPids], run: () => runLoad(options) };
     });
     if (redis !== undefined) contestants.push(...redis.benchmarks(connections, SECONDS));
     for (const { name, run } of contestants) {
@@ -122,7 +124,7 @@ try {
     `\npeers, by ${GENERATOR}, those without HTTP by redis-benchmark; ratios in the same round:`,
   );
   showPeers(results);
-  const path = new URL('./result.json', import.meta.url);
+  const path = new URL('../../bench/peers/result.json', import.meta.url);
   const result = { machine, generator: GENERATOR, peers: results };
   writeFileSync(path, `${JSON.stringify(result, undefined, 2)}\n`);
   printLine('\nbench/peers/result.json is written');

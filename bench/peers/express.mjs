@@ -2,7 +2,7 @@
 
 import express from 'express';
 import { rateLimit } from 'express-rate-limit';
-import { sayPort } from './serve.mjs';
+import { printPort } from './serve.mjs';
 
 const limit = Number(process.argv[2]);
 const app = express().disable('x-powered-by').disable('etag');
@@ -18,5 +18,5 @@ app.post('/v1/ratelimits.limit', express.json(), limited, (request, response) =>
   const { remaining, resetTime } = request.rateLimit;
   response.json({ success: true, limit, remaining, reset: resetTime.getTime() });
 });
-const server = app.listen(0, '127.0.0.1', () => sayPort(server));
+const server = app.listen(0, '127.0.0.1', () => printPort(server));
 server.keepAliveTimeout = 60_000;

@@ -2,7 +2,7 @@
 
 import rateLimit from '@fastify/rate-limit';
 import fastify from 'fastify';
-import { sayPort } from './serve.mjs';
+import { printPort } from './serve.mjs';
 
 const limit = Number(process.argv[2]);
 const app = fastify({ keepAliveTimeout: 60_000 });
@@ -15,7 +15,7 @@ const headers = {
 await app.register(rateLimit, {
   max: limit,
   timeWindow: 60_000,
-  // Its default comes before the body, and its default cache forgets beyond 5 000 identifiers.
+  // By default it runs before the body is read, and its cache evicts above 5 000 identifiers.
   hook: 'preHandler',
   cache: 100_000,
   keyGenerator: (request) => request.body.identifier,
@@ -23,8 +23,8 @@ await app.register(rateLimit, {
   addHeadersOnExceeding: headers,
 });
 app.post('/v1/ratelimits.limit', async () => {
-  // The plugin keeps to itself what is left.
+  // The plugin does not expose the remaining tokens.
   return { success: true, limit, remaining: limit, reset: Date.now() + 60_000 };
 });
 await app.listen({ host: '127.0.0.1', port: 0 });
-sayPort(app.server);
+printPort(app.server);

@@ -8,10 +8,10 @@ const limiter = new RateLimiterMemory({ points: limit, duration: 60 });
 
 serve(limit, async ({ identifier, cost }) => {
   let success = true;
-  const result = await limiter.consume(identifier, cost).catch((refusal) => {
-    if (!(refusal instanceof RateLimiterRes)) throw refusal;
+  const result = await limiter.consume(identifier, cost).catch((denial) => {
+    if (!(denial instanceof RateLimiterRes)) throw denial;
     success = false;
-    return refusal;
+    return denial;
   });
   return { success, remaining: result.remainingPoints, reset: Date.now() + result.msBeforeNext };
 });

@@ -1,5 +1,5 @@
 /**
- * A Redis of our own: loopback, a free port, a temporary directory, nothing kept. By itself it is
+ * A private Redis: loopback, a free port, a temporary directory, no persistence. Redis alone is
  * measured with redis-benchmark, which speaks its protocol: INCR, and the script that counts.
  */
 
@@ -9,14 +9,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { LoadMeasurement } from '../support/load-generator.ts';
-import { freePort } from '../support/nginx.ts';
 import type { Contestant } from '../support/rounds.ts';
+import { freePort } from '../support/servers.ts';
 
 const run = promisify(execFile);
 
 const IDENTIFIERS = '10000';
 const DURATION_MS = '60000';
-/** About what it does; redis-benchmark goes by requests, not by time. */
+/** Approximate throughput: redis-benchmark takes a number of requests, not a duration. */
 const REQUESTS_PER_SECOND = { one: 20_000, many: 100_000 };
 
 export const hasRedis = ['redis-server', 'redis-benchmark', 'redis-cli'].every((name) => {
@@ -48,19 +48,22 @@ export async function startRedis(): Promise<RedisServer> {
       if (String(data).includes('Ready to accept connections')) resolve();
     });
   });
-  const script = readFileSync(new URL('./window.lua', import.meta.url), 'utf8');
+  const script = readFileSync(new URL('../../bench/peers/window.lua', import.meta.url), 'utf8');
   const { stdout } = await run('redis-cli', ['-p', String(port), 'SCRIPT', 'LOAD', script]);
   const sha = stdout.trim();
   const pid = child.pid ?? 0;
   const benchmarks = (connections: number, seconds: number): Contestant[] => {
     const requests = seconds * REQUESTS_PER_SECOND[connections === 1 ? 'one' : 'many'];
-    const of = (name: string, ...command: string[]): Contestant => {
-      const go = () => runRedisBenchmark(port, connections, requests, command);
-      return { name, pids: [pid], run: go };
+    const contestant = (name: string, ...command: string[]): Contestant => {
+      const start = () => runRedisBenchmark(port, connections, requests, command);
+      return { name, pids: [pid], run: start };
     };
     return [
-      of('Redis alone, INCR', 'INCR', 'incr:__rand_int__'),
-      of('Redis alone, the script', 'EVALSHA', sha, '1', 'window:__rand_int__', '1', DURATION_MS),
+      contestant('Redis alone, INCR', 'INCR', 'incr:__rand_int__'),
+      contestant(
+        'Redis alone, the script',
+        ...['EVALSHA', sha, '1', 'window:__rand_int__', '1', DURATION_MS],
+      ),
     ];
   };
   const stop = async () => {
@@ -84,7 +87,7 @@ async function runRedisBenchmark(
   // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95...","p99...","max..."
   const line = stdout.split('\n').find((text) => text.startsWith('"') && !text.includes('"rps"'));
   const [, rate, , , p50, , p99] = [...(line ?? '').matchAll(/"([^"]*)"/g)].map(([, text]) => text);
-  if (p99 === undefined) throw new Error(`redis-benchmark said: ${stdout}`);
+  if (p99 === undefined) throw new Error(`redis-benchmark printed no result: ${stdout}`);
   const us = (ms: string) => Math.round(Number(ms) * 1e3);
   const seconds = requests / Number(rate);
   return { requests, seconds, p50: us(p50), p99: us(p99), p999: 0, errors: 0 };

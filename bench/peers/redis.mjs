@@ -1,4 +1,4 @@
-/** Redis asked by plain node:http, one script for each check. Arguments: limit, port of Redis. */
+/** Redis behind plain node:http, one script per check. Arguments: the limit, the port of Redis. */
 
 import { readFileSync } from 'node:fs';
 import { createClient } from 'redis';
@@ -14,15 +14,15 @@ await client.connect();
 const sha = await client.scriptLoad(readFileSync(new URL('window.lua', import.meta.url), 'utf8'));
 
 serve(limit, async ({ identifier, cost }) => {
-  // A limit of its own has a counter of its own.
+  // Different limits have separate counters.
   const keys = [`${limit}:${identifier}`];
-  const [used, leftMs] = await client.evalSha(sha, {
+  const [used, remainingMs] = await client.evalSha(sha, {
     keys,
     arguments: [String(cost), String(DURATION_MS)],
   });
   return {
     success: used <= limit,
     remaining: Math.max(0, limit - used),
-    reset: Date.now() + leftMs,
+    reset: Date.now() + remainingMs,
   };
 });

@@ -1,24 +1,25 @@
 /**
- * What there is to lose: a bare uWebSockets.js server that reads the body of each request and
- * answers a constant, as the first argument says with or without parsing it. It says its port on
- * standard output. A second argument is the path of a Unix socket where it listens too.
+ * The baseline: a bare uWebSockets.js server that reads the body of each request and sends a
+ * constant response. The first argument, `parse` or `read`, tells whether it parses the body. It
+ * prints its port. An optional second argument is the path of a Unix socket on which it also
+ * listens.
  */
 
 import { App, type us_listen_socket, us_socket_local_port } from '../../src/server/uws.ts';
 import { CONSTANT_RESPONSE } from './constant-response.ts';
 
-const [, , what, socketPath] = process.argv;
-const parses = what === 'parse';
+const [, , mode, socketPath] = process.argv;
+const parses = mode === 'parse';
 const decoder = new TextDecoder();
 
-/** The last body parsed, so that none is left out as unused. */
+/** The last parsed body, exported so that V8 cannot remove the parsing as dead code. */
 export let last: unknown;
 
 const app = App().post('/*', (res) => {
   res.onAborted(() => {});
-  res.onData((piece, isLast) => {
+  res.onData((chunk, isLast) => {
     if (!isLast) return;
-    if (parses) last = JSON.parse(decoder.decode(piece));
+    if (parses) last = JSON.parse(decoder.decode(chunk));
     res.writeHeader('Content-Type', 'application/json').end(CONSTANT_RESPONSE);
   });
 });

@@ -35,9 +35,9 @@ export function loadChart(results: readonly LoadResult[], caption: string): stri
       }));
     const rates = bars(
       ({ requestsPerSecond }) => requestsPerSecond,
-      ({ requestsPerSecond, throughputRatio: { median, least, most } }) =>
+      ({ requestsPerSecond, throughputRatio: { median, min, max } }) =>
         `${Math.round(requestsPerSecond).toLocaleString('en')}  x ${median.toFixed(2)}` +
-        ` (${least.toFixed(2)} - ${most.toFixed(2)})`,
+        ` (${min.toFixed(2)} - ${max.toFixed(2)})`,
     );
     const cpu = bars(
       ({ cpuPerRequest }) => cpuPerRequest ?? 0,
@@ -53,15 +53,15 @@ export function loadChart(results: readonly LoadResult[], caption: string): stri
   for (const { title, bars } of panels) {
     parts.push(svgText(0, y + 12, title, 'font-weight="bold"'));
     y += TITLE_HEIGHT;
-    // Room to the right of the longest bar for what is written there.
+    // The text to the right of the longest bar needs this space.
     const scale = (WIDTH - LABEL_WIDTH - 230) / Math.max(...bars.map(({ value }) => value));
-    for (const { label, value, text: written, color } of bars) {
+    for (const { label, value, text, color } of bars) {
       const length = Math.max(1, value * scale).toFixed(1);
       parts.push(
         svgText(LABEL_WIDTH - 8, y + 14, label, 'text-anchor="end"'),
         `<rect x="${LABEL_WIDTH}" y="${y}" width="${length}" height="${BAR_HEIGHT}"` +
           ` fill="${color}"/>`,
-        svgText(LABEL_WIDTH + Number(length) + 8, y + 14, written),
+        svgText(LABEL_WIDTH + Number(length) + 8, y + 14, text),
       );
       y += ROW_HEIGHT;
     }

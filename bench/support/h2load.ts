@@ -1,10 +1,10 @@
 /**
- * Load by h2load, which can do what wrk cannot: a Unix socket, and a rate that does not wait for
- * answers. It says how long each request took, from which any percentile is computed. All its
- * requests are the same, so it asks about one identifier. At a rate each connection looks every
- * 10 ms what it has to send; what is due then goes out one by one, each behind the answer before.
- * So its arrivals are bursts, and what a request waits in the generator is not in its latency;
- * poisson.ts does better.
+ * Load by h2load, which supports what wrk does not: a Unix socket, and a rate that does not wait
+ * for responses. It logs the latency of each request, from which any percentile is computed. All
+ * requests are the same, so they use one identifier. At a given rate each connection checks every
+ * 10 ms for due requests, and sends them one after the other. Arrivals are therefore bursts, and
+ * the wait in the generator is not part of the latency; poisson-load.ts does not have these
+ * limitations.
  */
 
 import { execFile, spawnSync } from 'node:child_process';
@@ -20,17 +20,17 @@ const run = promisify(execFile);
 export const hasH2load = spawnSync('h2load', ['--version']).error === undefined;
 
 export interface H2loadOptions {
-  /** A port of this machine, or the path of a socket. */
+  /** A port of this machine, or the path of a Unix socket. */
   target: number | string;
   workload: Workload;
   connections: number;
   seconds: number;
-  /** Requests a second of all connections; as fast as answers come if left out. */
+  /** Requests per second on all connections together. Default: as fast as responses arrive. */
   rate?: number;
 }
 
-export async function runH2load(asked: H2loadOptions): Promise<LoadMeasurement> {
-  const { target, workload, connections, seconds, rate } = asked;
+export async function runH2load(options: H2loadOptions): Promise<LoadMeasurement> {
+  const { target, workload, connections, seconds, rate } = options;
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const body = join(directory, 'body');
   const log = join(directory, 'log');
@@ -52,14 +52,14 @@ export async function runH2load(asked: H2loadOptions): Promise<LoadMeasurement> 
 
 const singleIdentifier = ({ digits = 1 }: Workload) => `user_${'1'.padStart(digits, '0')}`;
 
-/** @param log lines of when it began, the status, and how many us it took */
+/** @param log a line for each request: start time, status, and latency in us */
 function parseLog(log: string, seconds: number): LoadMeasurement {
   const rows = log.trimEnd().split('\n');
   let errors = 0;
   const times = Float64Array.from(rows, (row) => {
-    const [, status, took] = row.split('\t');
+    const [, status, latencyUs] = row.split('\t');
     if (status !== '200') errors++;
-    return Number(took);
+    return Number(latencyUs);
   }).sort();
   const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))];
   return {

@@ -1,7 +1,7 @@
 /**
- * Load over HTTP: wrk where it is installed, else autocannon, which needs more CPU than the servers
- * do and knows latencies by the millisecond. Identifiers are drawn from 10 000 where nothing else
- * is said.
+ * HTTP load by wrk if it is installed, else by autocannon. autocannon needs more CPU than the
+ * servers, and measures latencies with a resolution of 1 ms. By default there are 10 000
+ * identifiers.
  */
 
 import { execFile, spawnSync } from 'node:child_process';
@@ -12,30 +12,30 @@ import { NAMESPACE, ROOT_KEY } from './override-sets.ts';
 export interface LoadMeasurement {
   requests: number;
   seconds: number;
-  /** Latencies in us, 0 where the generator cannot tell. */
+  /** Latencies in us; 0 if the generator does not measure them. */
   p50: number;
   p99: number;
   p999: number;
-  /** Where the generator tells it. */
+  /** Undefined if the generator does not measure it. */
   p9999?: number;
-  /** Answers other than 200, and connections that broke. */
+  /** Responses other than 200, and failed connections. */
   errors: number;
 }
 
-/** What the requests ask. */
+/** The requests to send. */
 export interface Workload {
   path: string;
   body: (identifier: string) => unknown;
-  /** Whether a header X-Identifier says it too, for servers that do not look into bodies. */
+  /** Whether X-Identifier repeats the identifier, for servers that do not read bodies. */
   hasHeader?: boolean;
-  /** Of the number that is in each identifier, with zeros before it; else as many as it has. */
+  /** Fixed number of digits in each identifier. Default: as many as its number has. */
   digits?: number;
 }
 
 const DEFAULT_FIELDS = { namespace: NAMESPACE, limit: 1_000_000, duration: 60_000, cost: 1 };
 const checkWorkload = (isAsync: boolean): Workload => ({
   path: '/v1/ratelimits.limit',
-  // `async` is said in both cases: to read it costs more than the difference that it makes.
+  // `async` is present in both cases, because reading it costs more than the difference it makes.
   body: (identifier) => ({ ...DEFAULT_FIELDS, identifier, async: isAsync }),
 });
 export const CHECK_WORKLOAD = checkWorkload(false);
@@ -44,17 +44,17 @@ export const CHECK_V2_WORKLOAD: Workload = {
   path: '/v2/ratelimit.limit',
   body: (identifier) => ({ ...DEFAULT_FIELDS, identifier }),
 };
-/** Requests of one length; the limit holds for a minute of checks of one identifier. */
+/** Requests of equal length. The limit covers a minute of checks of one identifier. */
 const fixedLengthWorkload = (limit: number, duration: number): Workload => ({
   path: CHECK_WORKLOAD.path,
   digits: 7,
   body: (identifier) => ({ ...DEFAULT_FIELDS, identifier, limit, duration }),
 });
 export const ALLOWED_WORKLOAD = fixedLengthWorkload(50_000_000, 60_000);
-/** All but the first of each identifier, for ten years. */
+/** All checks are denied for ten years, except the first of each identifier. */
 export const DENIED_WORKLOAD = fixedLengthWorkload(1, 300_000_000_000);
 
-/** A request as it goes over the wire, for whoever writes it there without a generator. */
+/** A request as text, for callers that write it to a socket themselves. */
 export function requestText(path: string, body: string): string {
   const head = [
     `POST ${path} HTTP/1.1`,
@@ -66,7 +66,7 @@ export function requestText(path: string, body: string): string {
   return `${head.join('\r\n')}\r\n\r\n${body}`;
 }
 
-/** So many checks, of as many identifiers. */
+/** A batch of `count` checks with distinct identifiers. */
 export function batchWorkload(count: number, more: Partial<typeof DEFAULT_FIELDS> = {}): Workload {
   const body = (identifier: string) => {
     const one = (i: number) => ({ ...DEFAULT_FIELDS, ...more, identifier: `${identifier}_${i}` });
@@ -83,11 +83,11 @@ interface LoadTarget {
 
 export interface LoadOptions extends LoadTarget {
   workload: Workload;
-  /** Others, request by request in turn with it. */
+  /** Workloads that alternate with `workload`, request by request. */
   alternating?: readonly Workload[];
-  /** Requests that are written at once on a connection; 1 if left out. */
+  /** Requests written at once on a connection. Default: 1. */
   pipelining?: number;
-  /** How many identifiers; beyond 20 000 the workload must have `digits`. */
+  /** Number of identifiers. More than 20 000 require a workload with `digits`. */
   identifiers?: number;
 }
 
@@ -97,32 +97,32 @@ const run = promisify(execFile);
 export const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
 export const GENERATOR = hasWrk ? 'wrk' : 'autocannon';
 
-export function runLoad(wanted: LoadOptions): Promise<LoadMeasurement> {
-  return hasWrk ? runWrkLoad(wanted) : runAutocannon(wanted);
+export function runLoad(options: LoadOptions): Promise<LoadMeasurement> {
+  return hasWrk ? runWrkLoad(options) : runAutocannon(options);
 }
 
-async function runWrkLoad(wanted: LoadOptions): Promise<LoadMeasurement> {
-  const { workload, alternating = [], pipelining = 1, identifiers = IDENTIFIERS } = wanted;
+async function runWrkLoad(options: LoadOptions): Promise<LoadMeasurement> {
+  const { workload, alternating = [], pipelining = 1, identifiers = IDENTIFIERS } = options;
   const kinds = [workload, ...alternating].flatMap(({ path, body, hasHeader, digits }) => {
     const identifier = digits === undefined ? 'user_%d' : `user_%0${digits}d`;
     return [path, JSON.stringify(body(identifier)), hasHeader === true ? identifier : ''];
   });
-  const figures = await runWrk(wanted, workload.path, [
+  const figures = await runWrk(options, workload.path, [
     ...['--', ROOT_KEY, String(identifiers), String(pipelining), ...kinds],
   ]);
-  // It fills in what it takes for left out, by a mean that is wrong where several are at once.
+  // With pipelining wrk corrects latencies by a mean that does not apply to it.
   return pipelining === 1 ? figures : { ...figures, p50: 0, p99: 0, p999: 0 };
 }
 
-/** GETs of a path, by wrk, all alike. */
+/** Identical GETs of a path, by wrk. */
 export function runGetLoad(
-  at: LoadTarget,
+  target: LoadTarget,
   path: string,
   headers: Record<string, string>,
 ): Promise<LoadMeasurement> {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return runWrk(
-    at,
+    target,
     path,
     [],
     lines.flatMap((line) => ['-H', line]),
@@ -132,22 +132,22 @@ export function runGetLoad(
 async function runWrk(
   { port, connections, seconds }: LoadTarget,
   path: string,
-  behind: readonly string[],
+  after: readonly string[],
   before: readonly string[] = [],
 ): Promise<LoadMeasurement> {
-  const script = new URL('./wrk.lua', import.meta.url).pathname;
+  const script = new URL('../../bench/support/wrk.lua', import.meta.url).pathname;
   const { stdout } = await run('wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
-    ...[...before, `http://127.0.0.1:${port}${path}`, ...behind],
+    ...[...before, `http://127.0.0.1:${port}${path}`, ...after],
   ]);
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
-  if (line === undefined) throw new Error(`wrk said: ${stdout}`);
+  if (line === undefined) throw new Error(`wrk printed no result: ${stdout}`);
   return JSON.parse(line);
 }
 
-/** Of what can be wanted it has no several workloads, and no bound of identifiers. */
-async function runAutocannon(wanted: LoadOptions): Promise<LoadMeasurement> {
-  const { port, connections, seconds, workload, pipelining = 1 } = wanted;
+/** autocannon does not support `alternating` and `identifiers`. */
+async function runAutocannon(options: LoadOptions): Promise<LoadMeasurement> {
+  const { port, connections, seconds, workload, pipelining = 1 } = options;
   const script = createRequire(import.meta.url).resolve('autocannon/autocannon.js');
   const { stdout } = await run(process.execPath, [
     ...[script, '--json', '--no-progress', '-m', 'POST', '-p', String(pipelining)],

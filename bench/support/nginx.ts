@@ -1,21 +1,19 @@
 /**
- * nginx with one worker process, which counts identifiers by `limit_req` at a rate that refuses
- * nothing, and answers a constant. It keys them by the header X-Identifier, since it does not look
- * into bodies. `return` would answer before `limit_req` is asked, which has a later phase; so it
- * stands in a location of its own, to which `try_files` leads after that phase. That the limit is
- * applied, and for each identifier by itself, is shown at the start, by a second location that
- * differs from the first in its rate only.
+ * nginx with one worker process that counts identifiers with `limit_req`, at a rate that denies
+ * nothing, and sends a constant response. The key is the header X-Identifier, because nginx does
+ * not read bodies. `limit_req` runs in a later phase than `return` in the same location. Therefore
+ * `try_files` leads to a second location with the `return`. At the start a third location with a
+ * low rate proves that the limit applies, and for each identifier separately.
  */
 
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CONSTANT_RESPONSE } from './constant-response.ts';
 import { CHECK_WORKLOAD, type Workload } from './load-generator.ts';
-import type { BenchServer } from './servers.ts';
+import { type BenchServer, freePort } from './servers.ts';
 
 export const hasNginx = spawnSync('nginx', ['-v']).error === undefined;
 
@@ -34,7 +32,7 @@ http {
     .join(' ')}
   keepalive_requests 1000000000;
   keepalive_timeout 1h;
-  # So that try_files asks the file system once.
+  # Makes try_files access the file system only once.
   open_file_cache max=8 inactive=1h;
   open_file_cache_valid 1h;
   open_file_cache_errors on;
@@ -66,7 +64,7 @@ export async function nginx(
   return { ...server, name, workload };
 }
 
-/** @param text a whole configuration, which serves on the port */
+/** @param text returns a whole configuration that listens on the port */
 export async function startNginx(
   text: (directory: string, port: number) => string,
 ): Promise<Omit<BenchServer, 'name' | 'workload'>> {
@@ -92,19 +90,6 @@ export async function startNginx(
   return { port, process: child, pids: processTree(child.pid ?? 0), stop };
 }
 
-/** A port that was free just now. */
-export function freePort(): Promise<number> {
-  const server = createServer();
-  return new Promise((resolve, reject) => {
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      const port = address !== null && typeof address === 'object' ? address.port : 0;
-      server.close(() => resolve(port));
-    });
-  });
-}
-
 async function waitUntilListening(port: number): Promise<void> {
   const deadline = performance.now() + START_MS;
   for (;;) {
@@ -123,14 +108,14 @@ async function assertDenies(port: number): Promise<void> {
   for (const identifier of ['user_1', 'user_1', 'user_2']) {
     const headers = { 'X-Identifier': identifier };
     const url = `http://127.0.0.1:${port}/slow`;
-    const answer = await fetch(url, { method: 'POST', headers, body: '{}' });
-    await answer.arrayBuffer();
-    statuses.push(answer.status);
+    const response = await fetch(url, { method: 'POST', headers, body: '{}' });
+    await response.arrayBuffer();
+    statuses.push(response.status);
   }
   if (statuses.join() !== '200,429,200') throw new Error(`nginx does not limit: ${statuses}`);
 }
 
-/** A process and its children; itself alone where there is no /proc. */
+/** A process and its children; the process alone if there is no /proc. */
 function processTree(pid: number): number[] {
   try {
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');

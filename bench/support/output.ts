@@ -1,4 +1,4 @@
-/** What the benchmarks say: what is being done, and tables of what was found. */
+/** Output of the benchmarks: progress on standard error, and tables of results. */
 
 import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
@@ -11,7 +11,7 @@ import type { ShapeResult } from '../load/shapes.ts';
 import type { SoakMinute } from '../load/soak.ts';
 import type { RatioRange } from './rounds.ts';
 
-/** Says what is being done, over the last such line where that can be. */
+/** Shows the current step; on a terminal it overwrites the previous one. */
 export function showProgress(what: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[2K${what === '' ? '' : `... ${what}`}`);
   else if (what !== '') process.stderr.write(`... ${what}\n`);
@@ -22,7 +22,7 @@ export function printLine(line: string): void {
   console.log(line);
 }
 
-/** The first row has the names of the columns; the first column is text. */
+/** The first row has the column titles. The first column is aligned left. */
 export function showTable(table: readonly string[][]): void {
   const widths = table[0].map((_, column) => Math.max(...table.map((row) => row[column].length)));
   for (const row of table) {
@@ -38,7 +38,7 @@ export const formatKnown = (value: number | undefined, digits: number) =>
   value?.toFixed(digits) ?? '-';
 export const formatRatio = (of: RatioRange | undefined) => {
   if (of === undefined) return '-';
-  return `${of.median.toFixed(2)} (${of.least.toFixed(2)}-${of.most.toFixed(2)})`;
+  return `${of.median.toFixed(2)} (${of.min.toFixed(2)}-${of.max.toFixed(2)})`;
 };
 
 export function showLoad(results: readonly LoadResult[]): void {
@@ -121,7 +121,7 @@ export function showCheckpoints(rows: readonly CheckpointRow[]): void {
   ]);
 }
 
-/** The first of each number of connections is what the others add to. */
+/** `added` is the difference to the first row with the same number of connections. */
 export function showGateway(rows: readonly GatewayRow[]): void {
   showTable([
     ['', 'conn', 'requests/s', 'ratio', 'p50', 'added', 'p99', 'CPU/req', 'ratio'],
@@ -145,11 +145,11 @@ export function showGateway(rows: readonly GatewayRow[]): void {
 export function showShapes(results: readonly ShapeResult[]): void {
   showTable([
     ['connections', 'at once', 'identifiers', '', 'bare', 'weir', 'ratio', 'p50', 'p99', 'CPU/req'],
-    ...results.map(({ connections, pipelining, identifiers, isRefused, bare, weir }) => [
+    ...results.map(({ connections, pipelining, identifiers, isDenied, bare, weir }) => [
       String(connections),
       String(pipelining),
       formatInteger(identifiers),
-      isRefused ? 'refused' : 'admitted',
+      isDenied ? 'denied' : 'allowed',
       formatInteger(bare.requestsPerSecond),
       formatInteger(weir.requestsPerSecond),
       formatRatio(weir.throughputRatio),
@@ -185,6 +185,6 @@ export function formatDistinctTenth(tenth: DistinctTenth): string {
 export function formatSoakMinute(of: SoakMinute): string {
   const rate = formatInteger(of.requestsPerSecond).padStart(8);
   const latencies = `p50 ${of.p50} us  p99 ${of.p99} us`;
-  const kept = `${of.residentMiB.toFixed(1)} MiB  ${of.descriptors} descriptors`;
-  return `minute ${String(of.minute).padStart(2)}  ${rate} requests/s  ${latencies}  ${kept}`;
+  const resources = `${of.residentMiB.toFixed(1)} MiB  ${of.descriptors} descriptors`;
+  return `minute ${String(of.minute).padStart(2)}  ${rate} requests/s  ${latencies}  ${resources}`;
 }

@@ -1,7 +1,6 @@
 /**
- * The sets of overrides that are measured. The checks of all benchmarks are about `user_0` to
- * `user_9999` in one namespace; every override gives them the limit that they have anyway, so that
- * what is measured is only how it is found.
+ * The measured sets of overrides. All benchmarks check `user_0` to `user_9999` in one namespace.
+ * Every override sets the limit that the check already has, so that only the lookup is measured.
  */
 
 import type { PublishedTables } from '../../src/overrides/active.ts';
@@ -19,17 +18,22 @@ export const NAMESPACE = 'api';
 export const ROOT_KEY = 'root-key-of-the-bench';
 
 export function benchOverride(row: number, identifier: string): OverrideEntry {
-  const said = { isNamespacePattern: false, limit: 1_000_000, durationMs: 60_000, isAsync: false };
+  const fields = {
+    isNamespacePattern: false,
+    limit: 1_000_000,
+    durationMs: 60_000,
+    isAsync: false,
+  };
   const id = `rlor_${row.toString(16).padStart(24, '0')}`;
-  return { row, id, namespace: NAMESPACE, identifier, ...said };
+  return { row, id, namespace: NAMESPACE, identifier, ...fields };
 }
 
-/** From `user_0` on: 1,000 govern a tenth of the checks, 100,000 all of them. */
+/** From `user_0` on: 1,000 overrides apply to a tenth of the checks, 100,000 to all of them. */
 export function exactOverrides(count: number): OverrideEntry[] {
   return Array.from({ length: count }, (_, i) => benchOverride(i + 1, `user_${i}`));
 }
 
-/** Half of them begin like the identifiers and govern nearly all, half are endings of none. */
+/** Half are prefixes that match nearly all identifiers, half are suffixes that match none. */
 export function wildcardOverrides(count: number): OverrideEntry[] {
   return Array.from({ length: count }, (_, i) => {
     const text = i % 2 === 0 ? `user_${i / 2}*` : `*@d${i}.example.com`;
@@ -49,7 +53,7 @@ export function registersFor(overrides: readonly OverrideEntry[]) {
   return { exact, wildcards };
 }
 
-/** The tables of a set, as they are published. */
+/** The published tables of a set. */
 export function publishedTables(overrides: readonly OverrideEntry[]): PublishedTables {
   const { exact, wildcards } = registersFor(overrides);
   const { records, buffer } = exact.table;

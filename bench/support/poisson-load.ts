@@ -1,8 +1,8 @@
 /**
- * An open loop: requests come by a Poisson process at a rate, whether or not those before were
- * answered. Each takes a connection that is free, or waits for one; its latency begins when it was
- * to be sent, so what the server makes wait is in it. The thread never sleeps, since a timer knows
- * only milliseconds. Its own pauses are in the figures as well, of every server alike.
+ * An open loop: requests arrive as a Poisson process at a given rate, without waiting for
+ * responses. Each uses a free connection, or waits for one. Its latency begins at its arrival, so
+ * delays by the server count. The thread never sleeps, because timers have a resolution of 1 ms.
+ * Pauses of the generator itself also count, for every server alike.
  */
 
 import { connect, type Socket } from 'node:net';
@@ -13,11 +13,11 @@ export interface PoissonOptions {
   workload: Workload;
   connections: number;
   seconds: number;
-  /** Requests a second. */
+  /** Requests per second. */
   rate: number;
 }
 
-/** Each read is taken for an answer, which holds on loopback for what is less than a packet. */
+/** Each read counts as one response. On loopback that holds for responses below a packet. */
 const READ_BYTES = 4_096;
 const IDENTIFIERS = 10_000;
 
@@ -32,38 +32,38 @@ export async function runPoissonLoad({
   const times = new Float64Array(Math.ceil(rate * seconds * 1.2));
   let answered = 0;
   let errors = 0;
-  let sent = 0;
-  const free: number[] = [];
-  const since = new Float64Array(connections);
+  let sentRequests = 0;
+  const freeConnections: number[] = [];
+  const arrivedMs = new Float64Array(connections);
   const sockets = await Promise.all(
     Array.from({ length: connections }, (_, i) => {
       return openConnection(port, (bytes) => {
         // `HTTP/1.1 200 OK`
         if (bytes[9] !== 0x32) errors++;
-        if (answered < times.length) times[answered++] = performance.now() - since[i];
-        free.push(i);
+        if (answered < times.length) times[answered++] = performance.now() - arrivedMs[i];
+        freeConnections.push(i);
       });
     }),
   );
-  free.push(...sockets.keys());
+  freeConnections.push(...sockets.keys());
   const endMs = performance.now() + seconds * 1e3;
   const gapMs = 1e3 / rate;
   let dueMs = performance.now();
   await new Promise<void>((resolve, reject) => {
     for (const socket of sockets)
       socket.on('close', () => reject(new Error('closed by the server')));
-    const turn = () => {
+    const step = () => {
       const nowMs = performance.now();
-      while (dueMs <= nowMs && free.length > 0) {
-        const i = free.pop()!;
-        since[i] = dueMs;
-        sockets[i].write(requests[(sent++ * 7_919) % IDENTIFIERS]);
+      while (dueMs <= nowMs && freeConnections.length > 0) {
+        const i = freeConnections.pop()!;
+        arrivedMs[i] = dueMs;
+        sockets[i].write(requests[(sentRequests++ * 7_919) % IDENTIFIERS]);
         dueMs -= gapMs * Math.log(1 - Math.random());
       }
-      if (nowMs < endMs || free.length < connections) setImmediate(turn);
+      if (nowMs < endMs || freeConnections.length < connections) setImmediate(step);
       else resolve();
     };
-    turn();
+    step();
   });
   for (const socket of sockets) socket.removeAllListeners('close').destroy();
   const sorted = times.subarray(0, answered).sort();
@@ -72,11 +72,11 @@ export async function runPoissonLoad({
   return { requests: answered, seconds, p50, p99, p999, p9999, errors };
 }
 
-function openConnection(port: number, onAnswer: (bytes: Uint8Array) => void): Promise<Socket> {
+function openConnection(port: number, onResponse: (bytes: Uint8Array) => void): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const buffer = Buffer.alloc(READ_BYTES);
     const callback = (_: number, bytes: Uint8Array) => {
-      onAnswer(bytes);
+      onResponse(bytes);
       return true;
     };
     const socket = connect({

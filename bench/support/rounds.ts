@@ -1,39 +1,38 @@
 /**
- * Several that are measured in turn, round after round, so that what else the machine does strikes
- * all of them alike. A ratio is made within a round; what is reported are the medians over the
- * rounds, and of a ratio its smallest and largest as well.
+ * Measures contestants alternately, round after round, so that other load on the machine affects
+ * all of them alike. Ratios are computed within a round. The results are medians over the rounds,
+ * and for ratios also the minimum and the maximum.
  */
 
-import { median } from '../micro/thread-scaling.ts';
 import type { LoadMeasurement } from './load-generator.ts';
 import { cpuSeconds, residentBytes } from './servers.ts';
 
 export interface Contestant {
   name: string;
-  /** Of all processes that serve it. */
+  /** All processes that serve it. */
   pids: readonly number[];
   run: () => Promise<LoadMeasurement>;
 }
 
 export interface RatioRange {
   median: number;
-  least: number;
-  most: number;
+  min: number;
+  max: number;
 }
 
-/** What was found of one of them; latencies in us. */
+/** The results of a contestant. Latencies are in us. */
 export interface ContestantFigures {
   requestsPerSecond: number;
   p50: number;
   p99: number;
   p999: number;
   p9999: number | undefined;
-  /** us of CPU, all threads of the server, user and system. */
+  /** us of CPU of all threads, user and system. */
   cpuPerRequest: number | undefined;
   residentMiB: number | undefined;
-  /** To the first contestant, in the same round. */
+  /** Relative to the first contestant in the same round. */
   throughputRatio: RatioRange;
-  /** Undefined where the generator knows latencies by the millisecond, and it took none. */
+  /** Undefined if the generator's resolution of 1 ms makes it 0. */
   p50Ratio: RatioRange | undefined;
   p99Ratio: RatioRange | undefined;
   cpuRatio: RatioRange | undefined;
@@ -45,8 +44,8 @@ interface RoundMeasurement extends LoadMeasurement {
 }
 
 /**
- * @param contestants of which the first is what the others are measured against
- * @param progress is told what comes next
+ * @param contestants the first is the baseline of the others
+ * @param progress called with a description of the next step
  */
 export async function measureAlternating(
   contestants: readonly Contestant[],
@@ -102,7 +101,7 @@ function summarize(
   };
 }
 
-/** Undefined where it is not known of each. */
+/** Undefined if one of the values is unknown. */
 function sumKnown(
   pids: readonly number[],
   what: (pid: number) => number | undefined,
@@ -113,6 +112,10 @@ function sumKnown(
     : undefined;
 }
 
-export function rangeOf(values: number[]): RatioRange {
-  return { median: median(values), least: Math.min(...values), most: Math.max(...values) };
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+}
+
+function rangeOf(values: readonly number[]): RatioRange {
+  return { median: median(values), min: Math.min(...values), max: Math.max(...values) };
 }

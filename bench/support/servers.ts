@@ -1,7 +1,8 @@
-/** The servers under load: weir and the bare ones, each a process of its own. */
+/** The servers under load, weir and the bare ones, each in its own process. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CHECK_WORKLOAD, type Workload } from './load-generator.ts';
@@ -10,17 +11,17 @@ import { ROOT_KEY } from './override-sets.ts';
 export interface BenchServer {
   name: string;
   port: number;
-  /** What it is asked. */
+  /** The requests that it gets. */
   workload: Workload;
   process: ChildProcess;
-  /** Of all processes that serve. */
+  /** All processes that serve. */
   pids: readonly number[];
   stop: () => Promise<void>;
 }
 
 const START_MS = 30_000;
 
-/** What a server is started with besides. */
+/** Additional options of a server. */
 export interface StartOptions {
   args?: readonly string[];
   nodeFlags?: readonly string[];
@@ -42,19 +43,19 @@ export async function startServer(
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
-  let said = '';
+  let stdout = '';
   const stop = async () => {
     child.kill('SIGTERM');
     await ended;
     rmSync(directory, { recursive: true, force: true });
   };
-  const found = await new Promise<number>((resolve, reject) => {
+  const listeningPort = await new Promise<number>((resolve, reject) => {
     const fail = () => reject(new Error(`${name} did not start`));
     child.once('exit', fail);
     setTimeout(fail, START_MS).unref();
     const listen = (data: Buffer) => {
-      said += data;
-      const match = port.exec(said);
+      stdout += data;
+      const match = port.exec(stdout);
       if (match === null) return;
       child.stdout.off('data', listen).resume();
       resolve(Number(match[1]));
@@ -64,7 +65,14 @@ export async function startServer(
     await stop();
     throw error;
   });
-  return { name, port: found, workload, process: child, pids: [child.pid ?? 0], stop };
+  return {
+    name,
+    port: listeningPort,
+    workload,
+    process: child,
+    pids: [child.pid ?? 0],
+    stop,
+  };
 }
 
 export function startWeir(
@@ -72,33 +80,33 @@ export function startWeir(
   decide = 'in-place',
   extra: StartOptions = {},
 ): Promise<BenchServer> {
-  // One acceptor, as the bare servers have one thread.
+  // One acceptor, because the bare servers have one thread.
   const args = ['--port', '0', '--admin-port', '0', '--acceptors', '1', '--decide', decide];
   args.push('--log-level', 'silent');
   return startServer(name, '../cli.js', args, /serves checks on \S+:(\d+)/, extra);
 }
 
-/** An argument besides is the path of a Unix socket. */
+/** @param mode `parse` or `read`; an additional argument is the path of a Unix socket */
 export function startBareServer(
   name: string,
-  what: string,
+  mode: string,
   extra: StartOptions = {},
 ): Promise<BenchServer> {
-  return startServer(name, './bare-server.process.js', [what], /port (\d+)/, extra);
+  return startServer(name, './bare-server.process.js', [mode], /port (\d+)/, extra);
 }
 
-/** CPU seconds of a process, all threads, user and system; undefined where there is no /proc. */
+/** CPU seconds of a process, all threads, user and system; undefined if there is no /proc. */
 export function cpuSeconds(pid: number): number | undefined {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
-    // In ticks, of which Linux has 100 a second wherever Node runs.
+    // In ticks of 10 ms on every Linux platform of Node.
     return (Number(fields[11]) + Number(fields[12])) / 100;
   } catch {
     return undefined;
   }
 }
 
-/** Resident memory in bytes; undefined where there is no /proc. */
+/** Resident memory in bytes; undefined if there is no /proc. */
 export function residentBytes(pid: number): number | undefined {
   try {
     const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
@@ -106,4 +114,17 @@ export function residentBytes(pid: number): number | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** A port that is free at the moment. */
+export function freePort(): Promise<number> {
+  const server = createServer();
+  return new Promise((resolve, reject) => {
+    server.on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      const port = address !== null && typeof address === 'object' ? address.port : 0;
+      server.close(() => resolve(port));
+    });
+  });
 }

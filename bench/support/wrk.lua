@@ -1,12 +1,11 @@
 -- Checks for wrk: wrk -s wrk.lua URL -- KEY COUNT PIPELINING PATH BODY HEADER [PATH BODY HEADER]...
--- BODY has a %d, or a %07d for requests of one length, for the number of each identifier, of which
--- there are COUNT; HEADER, if any, is what X-Identifier says, with that number as well. Of several
--- the requests come in turn; PIPELINING of them are written at once, which wrk takes for as many
--- and times together. With nothing behind the URL wrk sends GETs, as it does without a script. Says
--- its figures as one line of JSON.
+-- BODY contains a %d for the number of the identifier, or a %07d for requests of equal length. There
+-- are COUNT identifiers. HEADER, if not empty, is the value of X-Identifier, with the same number.
+-- Several requests alternate. PIPELINING requests are written at once; wrk takes the latency of all
+-- of them for each. Without arguments wrk sends GETs, as without a script. Prints one line of JSON.
 
--- Whole requests are made beforehand for so many identifiers; beyond that, their halves are.
-local WHOLE_MOST = 20000
+-- Up to this number of identifiers, whole requests are prepared; above it, halves of requests.
+local WHOLE_MAX = 20000
 local HALVES = 1000
 
 local writes = {}
@@ -18,7 +17,7 @@ local function fill(text, number)
   end))
 end
 
--- In no order of the identifiers.
+-- Identifier numbers in a scattered order.
 local function numbers(count)
   local used = 0
   return function()
@@ -28,10 +27,10 @@ local function numbers(count)
 end
 
 local function requestsOf(kind, count)
-  local following, used, last = numbers(count), 0, 0
+  local nextNumber, used, last = numbers(count), 0, 0
   local function number()
     used = used + 1
-    last = following()
+    last = nextNumber()
     return last
   end
   local requests = {}
@@ -44,22 +43,22 @@ local function requestsOf(kind, count)
 end
 
 local function prebuilt(kinds, count, pipelining)
-  local ofKinds, most = {}, 0
+  local byKind, max = {}, 0
   for i, kind in ipairs(kinds) do
-    ofKinds[i] = requestsOf(kind, count)
-    most = math.max(most, #ofKinds[i])
+    byKind[i] = requestsOf(kind, count)
+    max = math.max(max, #byKind[i])
   end
-  local inTurn = {}
-  for i = 0, most - 1 do
-    for _, requests in ipairs(ofKinds) do
-      table.insert(inTurn, requests[i % #requests + 1])
+  local alternating = {}
+  for i = 0, max - 1 do
+    for _, requests in ipairs(byKind) do
+      table.insert(alternating, requests[i % #requests + 1])
     end
   end
-  -- As many as are written at once, the last ones with some of the first.
-  for first = 1, #inTurn, pipelining do
-    local together = {}
-    for i = 0, pipelining - 1 do together[i + 1] = inTurn[(first + i - 1) % #inTurn + 1] end
-    table.insert(writes, table.concat(together))
+  -- One write has PIPELINING requests. The last write is filled up with the first requests.
+  for first = 1, #alternating, pipelining do
+    local batch = {}
+    for i = 0, pipelining - 1 do batch[i + 1] = alternating[(first + i - 1) % #alternating + 1] end
+    table.insert(writes, table.concat(batch))
   end
   return function()
     at = at % #writes + 1
@@ -67,12 +66,12 @@ local function prebuilt(kinds, count, pipelining)
   end
 end
 
--- Each head ends, and each tail begins, amid the number.
+-- The number is split: heads end with its first digits, tails begin with its last three.
 local function byHalves(kind, count, pipelining)
   local width = tonumber(string.match(kind.body, "%%0(%d+)d"))
-  local mark = string.rep("#", width)
-  local whole = wrk.format(nil, kind.path, nil, (string.gsub(kind.body, "%%0%d+d", mark)))
-  local first, last = string.find(whole, mark, 1, true)
+  local placeholder = string.rep("#", width)
+  local whole = wrk.format(nil, kind.path, nil, (string.gsub(kind.body, "%%0%d+d", placeholder)))
+  local first, last = string.find(whole, placeholder, 1, true)
   local heads, tails = {}, {}
   for i = 0, count / HALVES - 1 do
     local digits = string.format("%0" .. width - 3 .. "d", i)
@@ -106,7 +105,7 @@ function init(args)
     local header = args[i + 2] ~= "" and args[i + 2] or nil
     table.insert(kinds, { path = args[i], body = args[i + 1], header = header })
   end
-  if count > WHOLE_MOST then
+  if count > WHOLE_MAX then
     request = byHalves(kinds[1], count, pipelining)
   else
     request = prebuilt(kinds, count, pipelining)

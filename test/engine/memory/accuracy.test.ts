@@ -161,7 +161,7 @@ describe('on the arrivals of the table', () => {
     ['Poisson, 0.5 of the limit', () => poissonArrivals(0.5)],
   ])('nobody refuses anything: %s', (name, arrivals) => {
     const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
-    expect([log.admitted, fixed.admitted, sliding.admitted]).toEqual([1, 1, 1]);
+    expect([log.allowed, fixed.allowed, sliding.allowed]).toEqual([1, 1, 1]);
   });
 
   test.each([
@@ -174,35 +174,35 @@ describe('on the arrivals of the table', () => {
     const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
     const off = ({ toLog }: { toLog: number }) => Math.abs(toLog - 1);
     expect(off(sliding)).toBeLessThanOrEqual(off(fixed));
-    expect(sliding.most).toBeLessThan(fixed.most);
-    expect(log.most).toBeLessThanOrEqual(1);
-    expect([fixed.wronglyRefused, sliding.wronglyRefused! > 0]).toEqual([0, true]);
+    expect(sliding.max).toBeLessThan(fixed.max);
+    expect(log.max).toBeLessThanOrEqual(1);
+    expect([fixed.wronglyDenied, sliding.wronglyDenied! > 0]).toEqual([0, true]);
   });
 
   test('around an end the fixed window admits twice the limit, the sliding one does not', () => {
     const { log, fixed, sliding } = compareLimiters('', boundaryBursts(), WINDOWS);
-    expect(log).toMatchObject({ admitted: 0.5, most: 1 });
-    expect(fixed).toMatchObject({ toLog: 2, most: 2, mostAtOnce: 2 });
-    expect(sliding).toMatchObject({ toLog: 1, most: 1, wronglyAdmitted: 0, wronglyRefused: 0 });
+    expect(log).toMatchObject({ allowed: 0.5, max: 1 });
+    expect(fixed).toMatchObject({ toLog: 2, max: 2, maxBurst: 2 });
+    expect(sliding).toMatchObject({ toLog: 1, max: 1, wronglyAllowed: 0, wronglyDenied: 0 });
   });
 
   test('the sliding window admits twice the limit too, but takes a window for it', () => {
     const { fixed, sliding } = compareLimiters('', boundaryThenDrain(), WINDOWS);
-    expect(sliding).toMatchObject({ toLog: 2, most: 2, mostAtOnce: 1.02, wronglyAdmitted: 0.5 });
-    expect(fixed).toMatchObject({ toLog: 2, most: 2 });
+    expect(sliding).toMatchObject({ toLog: 2, max: 2, maxBurst: 1.02, wronglyAllowed: 0.5 });
+    expect(fixed).toMatchObject({ toLog: 2, max: 2 });
     const greedy = compareLimiters('', everyMillisecond(), 4);
-    expect(greedy.fixed).toMatchObject({ most: 2, mostAtOnce: 2 });
-    expect(greedy.sliding).toMatchObject({ most: 2, mostAtOnce: 1.02 });
+    expect(greedy.fixed).toMatchObject({ max: 2, maxBurst: 2 });
+    expect(greedy.sliding).toMatchObject({ max: 2, maxBurst: 1.02 });
   });
 
   test('the sliding window refuses what the log admits, at worst every second window', () => {
     const worst = compareLimiters('', fullBursts(DURATION_MS), WINDOWS);
-    expect(worst.log).toMatchObject({ admitted: 1, most: 1 });
-    expect(worst.fixed).toMatchObject({ admitted: 1, most: 1 });
-    expect(worst.sliding).toMatchObject({ admitted: 0.5, wronglyRefused: 1 });
+    expect(worst.log).toMatchObject({ allowed: 1, max: 1 });
+    expect(worst.fixed).toMatchObject({ allowed: 1, max: 1 });
+    expect(worst.sliding).toMatchObject({ allowed: 0.5, wronglyDenied: 1 });
     const drifting = compareLimiters('', fullBursts(61_000), WINDOWS);
-    expect(drifting.fixed.admitted).toBe(1);
-    expect(drifting.sliding.admitted).toBeGreaterThan(0.5);
-    expect(drifting.sliding.admitted).toBeLessThan(0.75);
+    expect(drifting.fixed.allowed).toBe(1);
+    expect(drifting.sliding.allowed).toBeGreaterThan(0.5);
+    expect(drifting.sliding.allowed).toBeLessThan(0.75);
   });
 });
