@@ -1,6 +1,6 @@
 /**
- * Tests that load both cores, or strike while they are loaded, run one after the other; all others
- * three or two at a time, for they mostly wait.
+ * Tests that load both cores, or inject faults under load, run one file at a time. All others mostly
+ * wait, and run two or three files in parallel.
  */
 
 import { defineConfig } from 'vitest/config';
@@ -20,28 +20,28 @@ const HEAVY = [
 ];
 
 /**
- * Faults of all kinds on real processes, and orders of threads: a quick set of them, or all of
- * `npm run test:faults`.
+ * Faults on real processes, and explorations of thread schedules. `npm test` runs a quick set,
+ * `npm run test:faults` runs all of them.
  */
 const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
-/** Of these, the ones whose faults need load, and which measure what becomes of it. */
+/** Fault tests that need load, or measure the effect of a fault under load. */
 const FAULTS_UNDER_LOAD = [
   ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
-/** Tests with programs that are no part of any Debian, and floods: a short form, or all of it. */
+/** Floods, and tests with programs that Debian does not provide: a short form, or all of it. */
 const OUTSIDE = ['test/outside/**/*.test.ts'];
 
-/** What takes its time however little is tried, and does not depend on the Node. */
-const LASTING = [
+/** Files that take long even with few trials, and whose result does not depend on Node. */
+const SLOW = [
   ...['recovery', 'system-clock', 'connections', 'disk', 'overload'].map((of) => `faults/${of}`),
   ...['caddy', 'haproxy', 'nginx'].map((of) => `gateways/${of}`),
   ...['envoy', 'gateway-floods', 'python-clients', 'first-start'].map((of) => `outside/${of}`),
 ].map((name) => `test/${name}.test.ts`);
-const LEFT_OUT = IS_SHORTENED ? LASTING : [];
+const EXCLUDED = IS_SHORTENED ? SLOW : [];
 
-/** What is tried more often there as well, though it is no fault. */
+/** Other tests that `npm run test:faults` runs with more trials. */
 const LONGER = [
   'test/api/body-scanner.test.ts',
   'test/server/override-activation.test.ts',
@@ -50,7 +50,7 @@ const LONGER = [
 ];
 
 const HTTP = ['test/server/**/*.test.ts'];
-/** The older uWebSockets.js, which platforms without a package of their own load. */
+/** The older uWebSockets.js, which servers load on platforms without their own package. */
 const UWS_PACK = { env: { WEIR_TEST_UWS: 'uws-pack' } };
 
 const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
@@ -64,7 +64,7 @@ export default defineConfig({
           ...timeouts,
           name: 'light',
           include: ['test/**/*.test.ts'],
-          exclude: [...HEAVY, ...FAULTS, ...OUTSIDE, ...LEFT_OUT],
+          exclude: [...HEAVY, ...FAULTS, ...OUTSIDE, ...EXCLUDED],
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
@@ -86,7 +86,7 @@ export default defineConfig({
           ...UWS_PACK,
           name: 'uws-pack heavy',
           include: HEAVY.filter((path) => path.startsWith('test/server/')),
-          exclude: LEFT_OUT,
+          exclude: EXCLUDED,
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
         },
@@ -105,7 +105,7 @@ export default defineConfig({
           ...timeouts,
           name: 'faults',
           include: IS_LONG ? [...FAULTS, ...LONGER] : FAULTS,
-          exclude: [...FAULTS_UNDER_LOAD, ...LEFT_OUT],
+          exclude: [...FAULTS_UNDER_LOAD, ...EXCLUDED],
           maxWorkers: IS_LONG ? 1 : 2,
           sequence: { groupOrder: 3 },
         },
@@ -115,7 +115,7 @@ export default defineConfig({
           ...timeouts,
           name: 'faults under load',
           include: FAULTS_UNDER_LOAD,
-          exclude: LEFT_OUT,
+          exclude: EXCLUDED,
           maxWorkers: 1,
           sequence: { groupOrder: 4 },
         },
@@ -125,8 +125,8 @@ export default defineConfig({
           ...timeouts,
           name: 'outside',
           include: OUTSIDE,
-          exclude: LEFT_OUT,
-          // Missing packages are installed before the tests of a file are collected.
+          exclude: EXCLUDED,
+          // One at a time: missing packages are installed before the tests of a file are collected.
           maxWorkers: 1,
           sequence: { groupOrder: 5 },
         },

@@ -23,7 +23,9 @@ const RECORDS_PER_CLIENT = 12;
 
 const DELETED = 'deleted';
 
-/** A record's possible states after a kill: the last acknowledged one, or that of a pending request. */
+/**
+ * A record's possible states after a kill: the last acknowledged one, or that of a pending request.
+ */
 class ExpectedRecord {
   possibleValues = new Set<string>([DELETED]);
   beginChange(value: string): void {

@@ -1,4 +1,6 @@
-/** Load without other faults: every decision is recorded, and every window allows exactly its limit. */
+/**
+ * Load without other faults: every decision is recorded, and every window allows exactly its limit.
+ */
 
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -41,7 +43,8 @@ describe.each(DECIDE_MODES)('with decisions %s by two acceptors,', (mode) => {
   test(`in ${CHECKS[mode]} checks every window allows exactly its limit, and metrics match the responses`, async () => {
     const threads = ['--acceptors', '2', '--workers', '2'];
     const server = await own.start({ args: [...threads, '--counters', '65536', '--decide', mode] });
-    // Checks in an unknown namespace are counted in a common metric. An override makes the namespace
+    // Checks in an unknown namespace are counted in a common metric. An override makes the
+    // namespace
     // known to every acceptor.
     for (const i of [0, 1, 2]) {
       const override = { identifier: 'unused', limit: 1, duration: 1_000 };

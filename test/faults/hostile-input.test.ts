@@ -1,7 +1,7 @@
 /**
- * Hostile input to every operation: it gets the right response, and does not end the process or make
- * it fail. Different names never share a counter, and no request is decided twice. Tests pin the
- * reaction of uWebSockets.js itself to unusual heads, which the README documents.
+ * Hostile input to every operation: it gets the right response, and does not end the process or
+ * make it fail. Different names never share a counter, and no request is decided twice. Tests pin
+ * the reaction of uWebSockets.js itself to unusual heads, which the README documents.
  */
 
 import { connect } from 'node:net';

@@ -1,6 +1,6 @@
 /**
- * Clients that send a request every 9 to 13 s. uWebSockets.js closes a connection after 10 s without
- * a request. A request that is sent while the server closes the connection would be lost.
+ * Clients that send a request every 9 to 13 s. uWebSockets.js closes a connection after 10 s
+ * without a request. A request that is sent while the server closes the connection would be lost.
  */
 
 import { Agent, request as httpRequest } from 'node:http';

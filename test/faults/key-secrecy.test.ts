@@ -1,6 +1,6 @@
 /**
- * A request without a valid key gets nothing, on any connection. A key is printed once, and is never
- * stored or logged.
+ * A request without a valid key gets nothing, on any connection. A key is printed once, and is
+ * never stored or logged.
  */
 
 import { execFileSync } from 'node:child_process';

@@ -22,9 +22,9 @@ const SECONDS = IS_LONG ? 60 : 2;
 const CONNECTIONS = { some: 32, many: 512 };
 const LOAD_TIMES = 10;
 /**
- * The share of its normal work per CPU second that a server must do under load and after it. A server
- * that collapses does a few percent or nothing. The quick form uses a fifth of a CPU second, and
- * garbage collection and compilation take a large part of that.
+ * The share of its normal work per CPU second that a server must do under load and after it. A
+ * server that collapses does a few percent or nothing. The quick form uses a fifth of a CPU second,
+ * and garbage collection and compilation take a large part of that.
  */
 const MIN_SHARE = IS_LONG ? 1 / 2 : 1 / 4;
 

@@ -1,4 +1,6 @@
-/** Usage lost in a restart: every allowed check is recorded, and compared with the usage after it. */
+/**
+ * Usage lost in a restart: every allowed check is recorded, and compared with the usage after it.
+ */
 
 import { execFileSync } from 'node:child_process';
 import { closeSync, constants, existsSync, openSync, renameSync, rmSync } from 'node:fs';

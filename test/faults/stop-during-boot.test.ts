@@ -59,7 +59,8 @@ afterAll(async () => {
 
 /**
  * Resolves when a server has printed a text so often on standard error, or has ended. It gives up
- * after a while: on a very busy machine a thread may be replaced before its fault, and reports none.
+ * after a while: on a very busy machine a thread may be replaced before its fault, and reports
+ * none.
  */
 function waitForOutput(server: ServerProcess, text: string, times = 1): Promise<void> {
   return new Promise((resolve) => {

@@ -1,7 +1,7 @@
 /**
- * Floods through real gateways with the configuration that weir prints. They fail open, so a gateway
- * that mistakes a flood for a failure of weir would exceed the limit. `npm test` runs one flood for
- * each gateway; `npm run test:outside` runs those of the table in the README.
+ * Floods through real gateways with the configuration that weir prints. They fail open, so a
+ * gateway that mistakes a flood for a failure of weir would exceed the limit. `npm test` runs one
+ * flood for each gateway; `npm run test:outside` runs those of the table in the README.
  */
 
 import { join } from 'node:path';
@@ -110,7 +110,8 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood does not exceed the li
           const measured = `${outcome.allowed} allowed of ${LIMIT}`;
           recordMeasurement('P1', `a flood through ${gateway.name}`, size, measured);
           expect(outcome.allowed).toBe(LIMIT);
-          // A busy application may refuse connections. Such requests count as failed, not as allowed.
+          // A busy application may refuse connections. Such requests count as failed, not as
+          // allowed.
           expect(outcome.denied).toBeGreaterThan(requests * 0.9);
         });
       }

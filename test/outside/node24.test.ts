@@ -1,6 +1,6 @@
 /**
- * The HTTP suite on Node 24, whose uWebSockets.js needs a newer glibc than Debian 12 has: in a root
- * of Debian 13, made for it. At length only, as root, where mmdebstrap is installed.
+ * The HTTP tests on Node 24. Its build of uWebSockets.js needs a newer glibc than Debian 12 has, so
+ * they run in a root file system of Debian 13. Long form only; requires root and mmdebstrap.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -13,7 +13,7 @@ import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 
 const NODE = '24.14.1';
 const MINUTE = 60_000;
-/** What the tests start besides Node. */
+/** Debian packages that the tests use besides Node. */
 const PACKAGES = ['ca-certificates', 'curl', 'libatomic1', 'libstdc++6', 'openssl', 'util-linux'];
 
 interface Report {
@@ -32,7 +32,7 @@ describe.runIf(IS_OUTSIDE_LONG)('in a root of Debian 13', () => {
   const copy = join(root, 'weir');
 
   beforeAll(() => {
-    if (!canMakeRoot) throw new Error('this needs root and mmdebstrap (Debian package mmdebstrap)');
+    if (!canMakeRoot) throw new Error('this test requires root and the Debian package mmdebstrap');
     const include = `--include=${PACKAGES.join()}`;
     execFileSync('mmdebstrap', ['--quiet', '--variant=minbase', include, 'trixie', root]);
     const node = fetchNode(NODE);
@@ -49,12 +49,12 @@ describe.runIf(IS_OUTSIDE_LONG)('in a root of Debian 13', () => {
   }, 10 * MINUTE);
   afterAll(() => removeDirectory(directory));
 
-  test('the whole HTTP suite passes on the package for Node 24', { timeout: 20 * MINUTE }, () => {
-    // The mounts are those of a namespace of its own, and end with it.
+  test('all HTTP tests pass on the package for Node 24', { timeout: 20 * MINUTE }, () => {
+    // The mounts belong to a new namespace, and end with it.
     const script = [
       `mount --bind /proc ${root}/proc && mount --bind /dev ${root}/dev && exec chroot ${root}`,
       'sh -c "cd /weir && node node_modules/vitest/vitest.mjs run --config test/vitest.config.ts',
-      '--project light --project heavy --reporter=json --outputFile=/result.json test/http"',
+      '--project light --project heavy --reporter=json --outputFile=/result.json test/server"',
     ];
     const { HOME, PATH, LANG } = process.env;
     const env = { HOME, PATH: `/usr/local/bin:${PATH}`, LANG };

@@ -1,6 +1,6 @@
 /**
- * `RateLimit-Policy` and `RateLimit` of every kind of gateway response, read by an independent parser
- * of structured fields (RFC 9651).
+ * `RateLimit-Policy` and `RateLimit` of every kind of gateway response, read by an independent
+ * parser of structured fields (RFC 9651).
  */
 
 import { writeFileSync } from 'node:fs';

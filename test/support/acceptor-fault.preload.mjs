@@ -1,8 +1,8 @@
 /**
  * Preloaded into every thread of a server under test by `node --import`. When the file FAULT_FILE
- * exists, it causes the fault FAULT in acceptor FAULT_ACCEPTOR (the first by default) and reports it
- * on standard error. It does nothing in other threads. The fault `late` needs no file: the acceptor
- * receives each publication 1.5 s late, later than an acceptor may be unresponsive.
+ * exists, it causes the fault FAULT in acceptor FAULT_ACCEPTOR (the first by default) and reports
+ * it on standard error. It does nothing in other threads. The fault `late` needs no file: the
+ * acceptor receives each publication 1.5 s late, later than an acceptor may be unresponsive.
  */
 
 import { existsSync, writeSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * Preloaded into every thread of a server under test by `node --import`. It reports on standard error
- * when a thread of a piscina pool starts and when the thread has loaded its file. Between the two it
- * delays the thread by BOOT_MS. The variables below hold lists of thread ids.
+ * Preloaded into every thread of a server under test by `node --import`. It reports on standard
+ * error when a thread of a piscina pool starts and when the thread has loaded its file. Between the
+ * two it delays the thread by BOOT_MS. The variables below hold lists of thread ids.
  *
  * Shard workers in EXITING exit DEATH_MS after the file BOOT_FILE exists. The thread in FAILING
  * throws while it boots. The thread in BLOCKED never finishes booting.

@@ -1,7 +1,7 @@
 /**
- * Preloaded into every thread of a server under test by `node --import`. Replaces the system clock by
- * the one that the JSON file CLOCK_FILE describes: at the true time `atMs` it shows `wallMs`, and it
- * runs at `rate` times the true rate (0 stops it). Every read of the clock reads the file.
+ * Preloaded into every thread of a server under test by `node --import`. Replaces the system clock
+ * by the one that the JSON file CLOCK_FILE describes: at the true time `atMs` it shows `wallMs`,
+ * and it runs at `rate` times the true rate (0 stops it). Every read of the clock reads the file.
  */
 
 import { readFileSync } from 'node:fs';

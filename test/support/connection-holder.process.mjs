@@ -1,7 +1,8 @@
 /**
  * An attacker of the admin port: holds connections open, and opens a new one for each that is
- * closed. Arguments: the port, the number of connections, and a JSON array of the texts to send, used
- * in turn. Prints a line when all connections have been opened. Ends when its standard input ends.
+ * closed. Arguments: the port, the number of connections, and a JSON array of the texts to send,
+ * used in turn. Prints a line when all connections have been opened. Ends when its standard input
+ * ends.
  */
 
 import { connect } from 'node:net';

@@ -105,8 +105,8 @@ export function useWeir(
 }
 
 /**
- * @param response the response to every request in place of weir's: empty for none, or a status line
- * without its version, headers and a body
+ * @param response the response to every request in place of weir's: empty for none, or a status
+ * line without its version, headers and a body
  */
 export async function withFakeWeir<T>(
   response: string,

@@ -6,7 +6,8 @@
  * api/envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto. Since 1.28
  * (envoy.reloadable_features.ext_authz_http_send_original_xff) X-Forwarded-For is not changed.
  *
- * istio/istio: pilot/pkg/security/authz/builder/extauthz.go turns Istio's configuration into Envoy's.
+ * istio/istio: pilot/pkg/security/authz/builder/extauthz.go turns Istio's configuration into
+ * Envoy's.
  */
 
 import { parse, parseAllDocuments } from 'yaml';

@@ -309,7 +309,8 @@ export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
           const agent = agentFromNewAddress();
           const to = (protocol: string) => upgradeProtocol(gateway.port, protocol, agent);
           expect(await to('websocket')).toEqual({ status: 101, received: 'ping' });
-          // With h2c a client could send further requests without checks, if the application agrees.
+          // With h2c a client could send further requests without checks, if the application
+          // agrees.
           expect(await to('h2c')).toEqual({ status: 200, received: '' });
           expect((await sendThrough(gateway.port, {}, agent)).status).toBe(200);
           expect(await to('websocket')).toEqual({ status: 429, received: '' });

@@ -1,7 +1,7 @@
 /**
  * Emulation of gateways that are not installed, after their sources: the request that a gateway
- * sends to weir for a client's request, and its reaction to weir's response. This file holds what the
- * emulators share. Each emulator reads the configuration that weir prints for its gateway.
+ * sends to weir for a client's request, and its reaction to weir's response. This file holds what
+ * the emulators share. Each emulator reads the configuration that weir prints for its gateway.
  */
 
 import { connect } from 'node:net';

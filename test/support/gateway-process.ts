@@ -1,6 +1,7 @@
 /**
- * Runs gateways as processes with the configuration that `weir gateway` prints. Also the application
- * behind them, a recording proxy between them and weir, and clients that send requests through them.
+ * Runs gateways as processes with the configuration that `weir gateway` prints. Also the
+ * application behind them, a recording proxy between them and weir, and clients that send requests
+ * through them.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';

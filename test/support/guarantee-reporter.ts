@@ -1,4 +1,6 @@
-/** Prints the table of guarantees after all tests: each measurement, and whether its test passed. */
+/**
+ * Prints the table of guarantees after all tests: each measurement, and whether its test passed.
+ */
 
 import type { Reporter, TestModule } from 'vitest/node';
 import { GUARANTEES, type GuaranteeName, type Measurement } from './guarantees.ts';

@@ -63,8 +63,9 @@ export function removeDirectory(path: string): void {
 }
 
 /**
- * Below the ephemeral ports that the kernel gives to clients, so that no client takes a port between
- * its choice and its use. Each of three test files that run in parallel has a third of the range.
+ * Below the ephemeral ports that the kernel gives to clients, so that no client takes a port
+ * between its choice and its use. Each of three test files that run in parallel has a third of the
+ * range.
  */
 const PORT_RANGE_INDEX = Number(process.env.VITEST_POOL_ID ?? 0) % 3;
 const PORTS = { first: 20_000 + 4_000 * PORT_RANGE_INDEX, count: 4_000 };
