@@ -16,7 +16,7 @@ const CHECK = requestText(
   '{"namespace":"spread","identifier":"a","limit":1000000,"duration":60000}',
 );
 
-export interface SpreadResult {
+interface SpreadResult {
   acceptors: number;
   connections: number;
   /** Share of the connections on the busiest acceptor: mean and maximum of the trials. */

@@ -18,7 +18,7 @@ const SECONDS = 2;
 const WARM_UP_SECONDS = 1;
 const CONNECTIONS = [64, 1];
 
-export interface LoadScenario {
+interface LoadScenario {
   server: BenchServer;
   workload: Workload;
   connections: number;

@@ -34,14 +34,14 @@ let changeCount = 0;
 /** Overrides in one request; below the limit of a body. */
 const IMPORT_BATCH = 5_000;
 
-export interface OverrideFigure {
+interface OverrideFigure {
   what: string;
   unit: string;
   median: number;
   p99?: number;
 }
 
-export interface OverrideResults {
+interface OverrideResults {
   figures: OverrideFigure[];
   load: LoadResult[];
 }

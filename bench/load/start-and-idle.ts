@@ -19,7 +19,7 @@ const SETTLE_MS = 12_000;
 const IDLE_MS = 10_000;
 const COUNTERS = [1_048_576, 65_536];
 
-export interface StartAndIdleResult {
+interface StartAndIdleResult {
   starts: { what: string; medianMs: number; maxMs: number }[];
   /** Undefined if there is no /proc. */
   rests: { counters: number; residentMiB: number | undefined; cpuShare: number | undefined }[];

@@ -19,7 +19,7 @@ const run = promisify(execFile);
 
 export const hasH2load = spawnSync('h2load', ['--version']).error === undefined;
 
-export interface H2loadOptions {
+interface H2loadOptions {
   /** A port of this machine, or the path of a Unix socket. */
   target: number | string;
   workload: Workload;

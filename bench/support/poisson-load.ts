@@ -8,7 +8,7 @@
 import { connect, type Socket } from 'node:net';
 import { type LoadMeasurement, requestText, type Workload } from './load-generator.ts';
 
-export interface PoissonOptions {
+interface PoissonOptions {
   port: number;
   workload: Workload;
   connections: number;

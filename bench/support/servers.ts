@@ -22,7 +22,7 @@ export interface BenchServer {
 const START_MS = 30_000;
 
 /** Additional options of a server. */
-export interface StartOptions {
+interface StartOptions {
   args?: readonly string[];
   nodeFlags?: readonly string[];
   workload?: Workload;

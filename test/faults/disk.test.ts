@@ -139,7 +139,7 @@ describe('a start ends with one message if the store', () => {
     );
   }, 300_000);
 
-  test(`has ${DAMAGES} bit flips, cuts and overwrites in any file: the start fails, or no data is lost`, async () => {
+  test(`has bit flips, cuts or overwrites in any file, ${DAMAGES} times, unless no data is lost`, async () => {
     const seed = newSeed();
     const below = seededRandom(seed);
     await fill(dataDir);

@@ -18,7 +18,7 @@ import { type ServerProcess, waitUntil } from '../support/server.ts';
 
 const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
 
-describe('a client that does not read', () => {
+describe('a client that does not read responses', () => {
   // The long header before the last one makes it rare that a request line is split between packets.
   // uWebSockets.js answers such a request with 505.
   const get = (path: string) => {
@@ -29,7 +29,7 @@ describe('a client that does not read', () => {
     ['unknown paths, without a key', get('/no'), 16],
   ] as const;
   test.each(cases)(
-    'that continues to request %s is closed, and uses little memory',
+    'but continues to request %s is closed, and uses little memory',
     async (what, bytes, depth) => {
       const server = await own.start();
       const count = trialCount(2, 40);
@@ -123,7 +123,7 @@ describe('a client that does not read', () => {
     body: JSON.stringify(Array.from({ length: 100 }, () => item)),
   });
 
-  test('of large responses gets all of them completely when it reads again', async () => {
+  test('gets large ones completely when it reads again', async () => {
     const server = await own.start();
     const [late] = openConnections(server.port, 1);
     const requests = await fill(server, late, many);
@@ -146,7 +146,7 @@ describe('a client that does not read', () => {
   }, 60_000);
 
   test.runIf(IS_LONG)(
-    'of a large response for some ten seconds is closed',
+    'is closed after some ten seconds with a large one pending',
     async () => {
       const server = await own.start();
       const [late] = openConnections(server.port, 1);

@@ -100,9 +100,9 @@ async function sendDistinct(
   }
 }
 
-describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers fit a memory limit`, () => {
+describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
   test.each(CASES)(
-    'of %s MiB, on %i connections',
+    `of %s MiB is kept with ${IDENTIFIERS} identifiers, on %i connections`,
     async (limitMiB, connections, seconds) => {
       const group = createMemoryGroup(limitMiB)!;
       const directory = temporaryDirectory();
@@ -156,7 +156,7 @@ describe.skipIf(!hasMemoryGroups)(`${IDENTIFIERS} identifiers fit a memory limit
     240_000,
   );
 
-  test('a start with more counters than fit the memory limit fails', async () => {
+  test('makes a start with more counters than fit it fail', async () => {
     const group = createMemoryGroup(128)!;
     const directory = temporaryDirectory();
     try {

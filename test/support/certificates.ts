@@ -134,7 +134,7 @@ PufvXP8kaYo5eLM6w/VDR/dVazMgf0OyXSkIlge8N47yrYpD3o1wUaNgVOYDsfE=
 -----END ENCRYPTED PRIVATE KEY-----
 `;
 
-export interface CertificateFiles {
+interface CertificateFiles {
   cert: string;
   key: string;
 }

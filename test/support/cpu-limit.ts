@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 
 const PERIOD_US = 10_000;
 
-export interface CpuLimit {
+interface CpuLimit {
   /** How the share is enforced, for the measurements. */
   mechanism: string;
   /** Call it when the process has ended. */

@@ -29,7 +29,7 @@ import {
   waitUntil,
 } from './server.ts';
 
-export interface EmulatedGateway {
+interface EmulatedGateway {
   gateway: Gateway;
   print: (setup: GatewaySetup) => string;
   emulate: (text: string, options: EmulatorOptions) => GatewayEmulator;

@@ -18,7 +18,7 @@ export interface FloodOptions {
   streams?: number | undefined;
 }
 
-export interface FloodResult {
+interface FloodResult {
   /** Responses with a 2xx status. */
   allowed: number;
   /** Responses with a 4xx status. */

@@ -34,7 +34,7 @@ import {
   waitUntil,
 } from './server.ts';
 
-export interface GatewayUnderTest {
+interface GatewayUnderTest {
   /** Whether it joins repeated headers in a check, but forwards them separately. */
   joinsHeaders?: boolean;
   /** Whether it drops headers with unusual names, so that a policy must not read them. */

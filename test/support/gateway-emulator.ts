@@ -19,7 +19,7 @@ export interface ClientRequest {
 }
 
 /** The client's response, and the headers that the application received, if it got the request. */
-export interface EmulatedResponse {
+interface EmulatedResponse {
   status: number;
   headers: Record<string, string>;
   body: string;

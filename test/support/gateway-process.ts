@@ -38,7 +38,7 @@ export interface Gateway {
   stop: () => Promise<void>;
 }
 
-export interface GatewayOptions {
+interface GatewayOptions {
   /** The printed configuration. */
   configuration: string;
   /** The name of the configuration file. */
@@ -111,7 +111,7 @@ function isListening(port: number): Promise<boolean> {
 }
 
 /** A request as the application received it. */
-export interface ReceivedRequest {
+interface ReceivedRequest {
   method: string;
   url: string;
   headers: IncomingHttpHeaders;

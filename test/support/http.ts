@@ -135,7 +135,7 @@ export async function sendCheck(port: number, body: object): Promise<LimitRespon
   return JSON.parse(answer.body);
 }
 
-export interface ErrorBody {
+interface ErrorBody {
   code: string;
   docs: string;
   message: string;

@@ -4,14 +4,14 @@
  * less than that left at its end, so the final sums are enough.
  */
 
-export interface WindowTotals {
+interface WindowTotals {
   /** Tokens allowed. */
   allowed: number;
   /** The smallest denied cost; infinity if no check was denied. */
   smallestDenied: number;
 }
 
-export interface LedgerReport {
+interface LedgerReport {
   decisions: number;
   windows: number;
   /** The largest excess of a window over its limit; at most 0 if P1 holds. */

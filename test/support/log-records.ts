@@ -2,7 +2,7 @@
 
 import type { ServerProcess } from './server.ts';
 
-export type LogRecord = Record<string, unknown>;
+type LogRecord = Record<string, unknown>;
 
 /** The records so far with this message. */
 export function logRecords(server: ServerProcess, message: string): LogRecord[] {

@@ -10,7 +10,7 @@ const FILES = {
   v2: { at: ROOT, limit: 'memory.max', kills: 'memory.events' },
 } as const;
 
-export interface MemoryGroup {
+interface MemoryGroup {
   /** Words before a command that make it run in the group. */
   commandPrefix: string[];
   limitFile: string;

@@ -202,7 +202,7 @@ const HEAD_TOKENS: readonly string[] = [
   '1;ext="\n"\r\n',
 ];
 
-export interface TokenSet {
+interface TokenSet {
   readonly tokens: readonly Uint8Array[];
 }
 const encodeTexts = (texts: readonly string[]) => texts.map((text) => Buffer.from(text));

@@ -17,7 +17,7 @@ const V1_RETRY_MS = 850;
 /** Retries at least once a second, for 10 s. `Ratelimit` waits for 5 s of them. */
 const V2_RETRY_MS = 3_500;
 
-export interface OfficialClient {
+interface OfficialClient {
   name: string;
   /** How long it retries at least without a response. */
   retryMs: number;

@@ -14,7 +14,7 @@ const COUNTER_PATHS = {
   'ratelimit.limit': '/v2/ratelimit.limit',
   'ratelimit.multiLimit': '/v2/ratelimit.multiLimit',
 } as const;
-export type CounterOperation = keyof typeof COUNTER_PATHS;
+type CounterOperation = keyof typeof COUNTER_PATHS;
 export const COUNTER_OPERATIONS = Object.keys(COUNTER_PATHS) as CounterOperation[];
 export type Operation = OperationName | CounterOperation;
 

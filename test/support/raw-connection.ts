@@ -2,7 +2,7 @@
 
 import { connect, type Socket } from 'node:net';
 
-export interface ConnectionTranscript {
+interface ConnectionTranscript {
   /** All received bytes, one character per byte. */
   text: string;
   /** The status of each response that began, including responses of uWebSockets.js itself. */

@@ -11,7 +11,7 @@ export interface ClientResult {
   failures: string[];
 }
 
-export interface SequentialClientOptions {
+interface SequentialClientOptions {
   /** Opens the connection. */
   connect: () => Socket;
   body: string;

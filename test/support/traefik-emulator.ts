@@ -17,7 +17,7 @@ import {
   serializeHead,
 } from './gateway-emulator.ts';
 
-export type TraefikVersion = '3.0' | '3.7';
+type TraefikVersion = '3.0' | '3.7';
 
 interface Middleware {
   headers?: { customRequestHeaders: Record<string, string> };

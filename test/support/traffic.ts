@@ -27,7 +27,7 @@ export function prepareCheck(
   return { id, cost: body.cost, bytes: requestBytes({ body: JSON.stringify(body) }) };
 }
 
-export interface TrafficOptions {
+interface TrafficOptions {
   port: number;
   connections: number;
   /** Checks in a packet; 1 if shard workers decide, because acceptors then take one at a time. */

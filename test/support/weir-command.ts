@@ -10,7 +10,7 @@ export interface CommandResult {
   stderr: string;
 }
 
-export interface CommandOptions {
+interface CommandOptions {
   /** A variable that is undefined is removed. */
   env?: Record<string, string | undefined>;
   cwd?: string;
