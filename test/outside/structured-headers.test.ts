@@ -157,7 +157,7 @@ describe.each(DECIDE_MODES)('with decisions %s, an RFC 9651 parser reads', (mode
 
   test('the policy after an internal error, without RateLimit', async () => {
     writeFileSync(faultFile, '');
-    await waitUntil('weir fails', () => server.stderr().includes('the fault strikes'));
+    await waitUntil('weir fails', () => server.stderr().includes('fault injected'));
     for (const [name, status] of [
       ['allowing', 200],
       ['denying', 429],

@@ -27,7 +27,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     const env = { FAULT: fault, FAULT_FILE: file };
     const server = await start({ args, execArgv: ['--import', FAULT], env });
     writeFileSync(file, '');
-    await waitUntil('the fault strikes', () => server.stderr().includes('the fault strikes'));
+    await waitUntil('the fault is injected', () => server.stderr().includes('fault injected'));
     return server;
   };
 
@@ -118,7 +118,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
 
     test('while an acceptor is unresponsive ends the process, but not with 0', async () => {
-      const server = await startFaulty('hang', [...SMALL, '--drain-ms', '100']);
+      const server = await startFaulty('block', [...SMALL, '--drain-ms', '100']);
       const { code } = await server.stop();
       expect(code === 0).toBe(false);
       expect(server.stderr()).toMatch(/did not end|is unresponsive/);
@@ -131,7 +131,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['throw', 'acceptor 0 failed: Error: injected fault'],
       ['reject', 'acceptor 0 failed: Error: injected fault'],
       ['exit', 'acceptor 0 ended by itself, with code 3'],
-      ['hang', 'acceptor 0 is unresponsive: no heartbeat for 1000 ms'],
+      ['block', 'acceptor 0 is unresponsive: no heartbeat for 1000 ms'],
     ])(
       'that fails or is unresponsive (%s) ends the process, with one sentence and no dump',
       async (fault, sentence) => {

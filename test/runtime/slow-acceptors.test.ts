@@ -40,7 +40,7 @@ describe('an acceptor', () => {
   });
 
   test('that is late delays a change, and counts as responsive', async () => {
-    const env = { FAULT: 'late' };
+    const env = { FAULT: 'delay' };
     const args = [...SMALL, '--acceptors', '2'];
     const server = await own.start({ args, execArgv: ['--import', FAULT], env });
     const override = { namespaceName: 'a', identifier: 'abc', limit: 5, duration: 1_000 };

@@ -571,7 +571,7 @@ describe('policies', () => {
       env: { FAULT: 'address', FAULT_FILE: strike },
     });
     writeFileSync(strike, '');
-    await waitUntil('it strikes', () => server.stderr().includes('the fault strikes'));
+    await waitUntil('it strikes', () => server.stderr().includes('fault injected'));
     for (let i = 0; i < 2; i++) {
       const allowed = await sendGatewayCheck(port, '/v1/check/allowed', forwardedFor('10.0.0.1'));
       expect([allowed.status, allowed.body]).toEqual([200, '']);

@@ -1,7 +1,7 @@
 /**
  * Preloaded into every thread of a server under test by `node --import`. When the file FAULT_FILE
  * exists, it causes the fault FAULT in acceptor FAULT_ACCEPTOR (the first by default) and reports
- * it on standard error. It does nothing in other threads. The fault `late` needs no file: the
+ * it on standard error. It does nothing in other threads. The fault `delay` needs no file: the
  * acceptor receives each publication 1.5 s late, later than an acceptor may be unresponsive.
  */
 
@@ -29,12 +29,12 @@ const FAULTS = {
       throw new Error('an internal detail');
     };
   },
-  hang: () => {
+  block: () => {
     for (;;);
   },
 };
 
-if (workerData?.index === TARGET && process.env.FAULT === 'late') {
+if (workerData?.index === TARGET && process.env.FAULT === 'delay') {
   const on = parentPort.on.bind(parentPort);
   parentPort.on = (name, listener) =>
     on(name, (message) =>
@@ -44,7 +44,7 @@ if (workerData?.index === TARGET && process.env.FAULT === 'late') {
   const poll = setInterval(() => {
     if (!existsSync(process.env.FAULT_FILE)) return;
     clearInterval(poll);
-    writeSync(2, 'the fault strikes\n');
+    writeSync(2, 'fault injected\n');
     FAULTS[process.env.FAULT]();
   }, 10).unref();
 }

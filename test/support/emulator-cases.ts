@@ -390,7 +390,7 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
         return emulate(print({ ...setup(namespace), policy, weir: address }), {});
       };
       writeFileSync(faultFile, '');
-      await waitUntil('the fault occurs', () => server!.stderr().includes('the fault strikes'));
+      await waitUntil('the fault occurs', () => server!.stderr().includes('fault injected'));
       for (let i = 0; i < 2; i++) {
         expect(await emulator('allowed').send({})).toMatchObject({
           status: 200,
