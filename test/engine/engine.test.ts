@@ -1,0 +1,334 @@
+/** What every engine does, through the interface, in one process. */
+
+import { afterEach, describe, expect, test } from 'vitest';
+import { AMOUNT_MAX, CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES } from '../../src/core/constants.ts';
+import { RULE } from '../../src/core/window-rules.ts';
+import type { CounterState } from '../../src/engine/engine.ts';
+import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
+import { DURATION_MS, TestEngine } from '../support/engines.ts';
+import { DECIDE_MODES } from '../support/server.ts';
+
+const confirm = () => {};
+
+describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
+  const opened: TestEngine[] = [];
+  const open = (...rest: [counters: number, policy?: 'deny' | 'allow']) => {
+    const engine = new TestEngine(mode, ...rest);
+    opened.push(engine);
+    return engine;
+  };
+  afterEach(() => {
+    for (const engine of opened.splice(0)) engine.close();
+  });
+
+  const remaining = async (engine: TestEngine, identifier: string, terms = {}) => {
+    return (await engine.decide(identifier, { cost: 0, ...terms })).remaining;
+  };
+  const inspect = async (engine: TestEngine, identifier: string, durationsMs?: number[]) => {
+    const { identity } = engine.check(identifier);
+    return await engine.engine.inspect(identity, durationsMs, confirm);
+  };
+
+  test('decides checks, and counts those that it allows', async () => {
+    const engine = open(1_024);
+    expect(await engine.decide('a', { cost: 4 })).toMatchObject({ allowed: true, remaining: 6 });
+    expect(await engine.decide('a', { cost: 7 })).toMatchObject({ allowed: false, remaining: 6 });
+    const { reset, ...rest } = await engine.decide('a', { cost: 6 });
+    expect(rest).toMatchObject({ allowed: true, remaining: 0 });
+    expect(reset % DURATION_MS).toBe(0);
+    expect(await remaining(engine, 'b')).toBe(10);
+    expect(await remaining(engine, 'a', { durationMs: DURATION_MS - 1 })).toBe(10);
+  });
+
+  test('completes a later decision with the context and the terms of its own check', async () => {
+    const engine = open(1_024);
+    const limits: number[] = [];
+    const completion = {
+      complete: (context: number, _startedMs: number, check: { limit: number }) => {
+        expect(check.limit).toBe(context);
+        limits.push(context);
+      },
+      fail: (_context: number, error: unknown) => {
+        throw error;
+      },
+    };
+    const check = engine.check('a');
+    for (const limit of [1, 2, 3]) {
+      // One object for all requests, as a transport has it.
+      check.limit = limit;
+      const startedMs = engine.clock.monotonicMs();
+      const decision = engine.engine.decide(check, startedMs, limit, completion);
+      if (decision !== undefined) limits.push(limit);
+    }
+    engine.runWorker();
+    await expect.poll(() => limits).toEqual([1, 2, 3]);
+    expect(await remaining(engine, 'a', { limit: 3 })).toBe(0);
+  });
+
+  test('decides an asynchronous check by its counter, and counts it once', async () => {
+    const engine = open(1_024);
+    const isAsync = true;
+    expect(await engine.decide('a', { cost: 4, isAsync })).toMatchObject({ remaining: 6 });
+    expect(await engine.decide('a', { cost: 0, isAsync })).toMatchObject({ allowed: true });
+    engine.runWorker();
+    expect(await engine.decide('a', { cost: 7, isAsync })).toMatchObject({
+      allowed: false,
+      remaining: 6,
+    });
+    engine.runWorker();
+    expect(await remaining(engine, 'a')).toBe(6);
+  });
+
+  test('decides in place checks for which the queue has no room', async () => {
+    const engine = open(1_024);
+    let later = 0;
+    const completion = { complete: () => later++, fail: () => {} };
+    const check = engine.check('a', { limit: AMOUNT_MAX, isAsync: mode === 'in-place' });
+    for (let i = 0; i <= CHECK_QUEUE_ENTRIES; i++) {
+      engine.engine.decide(check, engine.clock.monotonicMs(), undefined, completion);
+    }
+    expect(engine.count(ACCEPTOR_STAT.queueFull)).toBe(1);
+    expect(engine.runWorker()).toBe(CHECK_QUEUE_ENTRIES);
+    if (mode === 'worker') await expect.poll(() => later).toBe(CHECK_QUEUE_ENTRIES);
+    const used = CHECK_QUEUE_ENTRIES + 1;
+    expect(await remaining(engine, 'a', { limit: AMOUNT_MAX })).toBe(AMOUNT_MAX - used);
+  });
+
+  describe('of a batch', () => {
+    test('counts all checks, or none', async () => {
+      const engine = open(1_024);
+      const both = [engine.check('a', { cost: 4 }), engine.check('b', { cost: 6 })];
+      const allowed = await engine.decideBatch(both);
+      expect(allowed).toMatchObject({ allowed: true, decisions: [{ remaining: 6 }, {}] });
+      const denied = await engine.decideBatch(both);
+      expect(denied.allowed).toBe(false);
+      expect(denied.decisions.map((one) => one.allowed)).toEqual([true, false]);
+      expect([await remaining(engine, 'a'), await remaining(engine, 'b')]).toEqual([6, 4]);
+    });
+
+    test('judges each check on what those before it leave', async () => {
+      const engine = open(1_024);
+      const checks = [4, 4, 4].map((cost) => engine.check('a', { cost }));
+      expect(await engine.decideBatch(checks)).toMatchObject({ allowed: false });
+      expect(await engine.decideBatch(checks.slice(1))).toMatchObject({ allowed: true });
+      expect(await remaining(engine, 'a')).toBe(2);
+    });
+  });
+
+  describe('of checks that are decided each for itself', () => {
+    test('counts those that are allowed, and no other', async () => {
+      const engine = open(1_024);
+      const checks = [4, 7, 6].map((cost) => engine.check('a', { cost }));
+      const { allowed, decisions } = await engine.decideEach(checks, false);
+      expect(allowed).toBe(false);
+      expect(decisions.map((one) => [one.allowed, one.remaining])).toEqual([
+        [true, 6],
+        [false, 6],
+        [true, 0],
+      ]);
+      expect(await engine.decideEach([engine.check('b')], false)).toMatchObject({ allowed: true });
+    });
+
+    test.each(['fixed', 'sliding'] as const)(
+      'adds denied costs where it is told, %s',
+      async (name) => {
+        const engine = open(1_024);
+        const rule = RULE[name];
+        const checks = [4, 7, 1].map((cost) => engine.check('a', { cost, rule }));
+        const { decisions } = await engine.decideEach(checks, true);
+        expect(decisions.map((one) => [one.allowed, one.remaining])).toEqual([
+          [true, 6],
+          [false, 0],
+          [false, 0],
+        ]);
+        // Also those that alone are beyond the limit, and have no counter before.
+        await engine.decideEach([engine.check('b', { cost: 11, rule })], true);
+        expect((await inspect(engine, 'a'))[0].current).toBe(12);
+        expect((await inspect(engine, 'b'))[0].current).toBe(11);
+        expect((await engine.decide('b', { rule })).allowed).toBe(false);
+      },
+    );
+
+    test('carries a denied cost into the next sliding window, as an allowed one', async () => {
+      const engine = open(1_024);
+      const rule = RULE.sliding;
+      const durationMs = 1_000;
+      const terms = { rule, durationMs, limit: 1_000 };
+      // Within the first half of a window, so that both are counted in it.
+      while (engine.clock.nowMs() % durationMs > 500) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      const { decisions } = await engine.decideEach(
+        [engine.check('a', { ...terms, cost: 2_000 })],
+        true,
+      );
+      while (engine.clock.nowMs() <= decisions[0].reset + 10) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      const [counter] = await inspect(engine, 'a');
+      expect(counter.usage.fixed.used).toBe(0);
+      expect(counter.usage.sliding.used).toBeGreaterThan(0);
+    });
+  });
+
+  describe('asked to refund', () => {
+    test('returns no more than the window used', async () => {
+      const engine = open(1_024);
+      const { reset } = await engine.decide('a', { cost: 3 });
+      const window = reset / DURATION_MS - 1;
+      const refund = async (cost: number, of = window) => {
+        const { identity } = engine.check('a');
+        return await engine.engine.refund(identity, DURATION_MS, of, cost, confirm);
+      };
+      expect(await refund(2)).toBe(2);
+      expect(await remaining(engine, 'a')).toBe(9);
+      expect(await refund(2)).toBe(1);
+      expect(await refund(2)).toBe(0);
+      expect(await refund(2, window - 1)).toBe(0);
+      expect(engine.count(ACCEPTOR_STAT.refundedTokens)).toBe(3);
+    });
+  });
+
+  describe('asked to reset', () => {
+    test('removes the counters of the durations that it is given, or of all', async () => {
+      const engine = open(1_024);
+      const durations = [DURATION_MS, DURATION_MS - 1, DURATION_MS - 2];
+      for (const durationMs of durations) await engine.decide('a', { durationMs });
+      await engine.decide('b');
+      const { identity } = engine.check('a');
+      const reset = async (of?: number[]) => await engine.engine.reset(identity, of, confirm);
+      expect(await reset([DURATION_MS, 5_000])).toBe(1);
+      expect(await remaining(engine, 'a')).toBe(10);
+      expect(await reset()).toBe(2);
+      expect(await reset()).toBe(0);
+      expect(await remaining(engine, 'b')).toBe(9);
+      expect(engine.count(ACCEPTOR_STAT.countersReset)).toBe(3);
+    });
+  });
+
+  describe('asked to inspect', () => {
+    test('shows the cells and what each rule makes of them, and changes nothing', async () => {
+      const engine = open(1_024);
+      const { reset } = await engine.decide('a', { cost: 3, limit: 5 });
+      await engine.decide('a', { cost: 4, limit: 6 });
+      await engine.decide('a', { cost: 2, durationMs: 60_000, limit: 7 });
+      const usage = { used: 3, remaining: 2, reset };
+      const state: CounterState = {
+        ...{ durationMs: DURATION_MS, limit: 5, windowStart: reset - DURATION_MS },
+        ...{ current: 3, previous: 0, usage: { fixed: usage, sliding: usage } },
+      };
+      for (let i = 0; i < 3; i++) {
+        expect(await inspect(engine, 'a', [DURATION_MS])).toEqual([state]);
+        const all = await inspect(engine, 'a');
+        expect(all.map(({ durationMs, limit }) => [durationMs, limit])).toEqual([
+          [60_000, 7],
+          [DURATION_MS, 5],
+        ]);
+        expect(all[1]).toEqual(state);
+      }
+      expect(await remaining(engine, 'a', { limit: 5 })).toBe(2);
+    });
+
+    test('finds no counter of an unknown identity, and makes none', async () => {
+      const engine = open(1_024);
+      expect(await inspect(engine, 'unknown')).toEqual([]);
+      expect(await inspect(engine, 'unknown', [DURATION_MS])).toEqual([]);
+      const { identity } = engine.check('unknown');
+      expect(await engine.engine.reset(identity, undefined, confirm)).toBe(0);
+    });
+
+    test('shows usage beyond the limit as it is, and 0 as remaining', async () => {
+      const engine = open(1_024);
+      await engine.decideEach([engine.check('a', { cost: AMOUNT_MAX })], true);
+      const [{ current, usage }] = await inspect(engine, 'a');
+      expect([current, usage.fixed.used, usage.fixed.remaining]).toEqual([
+        AMOUNT_MAX,
+        AMOUNT_MAX,
+        0,
+      ]);
+    });
+  });
+
+  describe('behind work that is deferred', () => {
+    const defer = (engine: TestEngine, identifier: string) => {
+      const terms = { cost: 3, isAsync: mode === 'in-place' };
+      const check = engine.check(identifier, terms);
+      const completion = { complete: () => {}, fail: () => {} };
+      engine.engine.decide(check, engine.clock.monotonicMs(), undefined, completion);
+    };
+
+    test('corrects and inspects when it is done', async () => {
+      const engine = open(1_024);
+      for (const identifier of ['a', 'b', 'c']) defer(engine, identifier);
+      const reset = (Math.floor(engine.clock.nowMs() / DURATION_MS) + 1) * DURATION_MS;
+      const window = reset / DURATION_MS - 1;
+      const [a, b, c] = ['a', 'b', 'c'].map((identifier) => engine.check(identifier).identity);
+      let confirmed = 0;
+      const count = () => confirmed++;
+      const results = Promise.all([
+        engine.engine.refund(a, DURATION_MS, window, 2, count),
+        engine.engine.reset(b, undefined, count),
+        engine.engine.inspect(c, undefined, count),
+      ]);
+      expect(confirmed).toBe(0);
+      engine.runWorker();
+      const [refunded, cleared, [counter]] = await results;
+      expect([confirmed, refunded, cleared, counter.current]).toEqual([3, 2, 1, 3]);
+    });
+
+    test('does nothing for a call that is not confirmed any more', async () => {
+      const engine = open(1_024);
+      defer(engine, 'a');
+      const { identity } = engine.check('a');
+      const cleared = engine.engine.reset(identity, undefined, () => {
+        throw new Error('revoked');
+      });
+      engine.runWorker();
+      await expect(cleared).rejects.toThrow('revoked');
+      expect(await remaining(engine, 'a')).toBe(7);
+    });
+
+    test('gives up after the deadline, and changes nothing', async () => {
+      const engine = open(1_024);
+      defer(engine, 'a');
+      const { identity } = engine.check('a');
+      await expect(
+        Promise.resolve(engine.engine.reset(identity, undefined, confirm)),
+      ).rejects.toMatchObject({
+        code: 'SERVICE_UNAVAILABLE',
+        message:
+          `a shard worker did not finish earlier checks within ${CHECK_DEADLINE_MS} ms;` +
+          ' nothing was changed',
+      });
+    });
+  });
+
+  test.each(['deny', 'allow'] as const)(
+    'with a full table answers as the policy says: %s',
+    async (policy) => {
+      const engine = open(1_024, policy);
+      const isFull = () => engine.count(ACCEPTOR_STAT.fullTableDecisions) > 0;
+      // Counters that have denied a check are evicted last, and not for one that has not.
+      for (let i = 0; i < 200_000 && !isFull(); i++) {
+        const identifier = `id_${i}`;
+        await engine.decideEach(
+          [engine.check(identifier, { limit: 1 }), engine.check(identifier, { limit: 1 })],
+          false,
+        );
+      }
+      expect(isFull()).toBe(true);
+      const full = engine.count(ACCEPTOR_STAT.fullTableDecisions);
+      let decided = 0;
+      for (let i = 0; i < 500; i++) {
+        const before = engine.count(ACCEPTOR_STAT.fullTableDecisions);
+        const { decisions } = await engine.decideEach([engine.check(`new_${i}`)], true);
+        if (engine.count(ACCEPTOR_STAT.fullTableDecisions) === before) continue;
+        decided++;
+        expect(decisions[0].allowed).toBe(policy === 'allow');
+        expect(await inspect(engine, `new_${i}`)).toEqual([]);
+      }
+      expect(decided).toBeGreaterThan(0);
+      expect(engine.count(ACCEPTOR_STAT.fullTableDecisions)).toBe(full + decided);
+    },
+  );
+});
