@@ -22,6 +22,10 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'check an identifier against a limit',
     load: async () => (await import('./check.ts')).check,
   },
+  inspect: {
+    summary: 'show the counters of an identifier',
+    load: async () => (await import('./inspect.ts')).inspect,
+  },
   reset: {
     summary: 'clear the counters of an identifier',
     load: async () => (await import('./reset.ts')).reset,

@@ -1,4 +1,4 @@
-/** Refund and reset: the tokens returned, the counters removed, and the order after queued work. */
+/** Refund, reset and inspect: the results, and the order after queued deductions. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../src/core/constants.ts';
@@ -244,6 +244,96 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
   });
 
+  describe('an inspection', () => {
+    const inspect = (fields: Fields) => callOperationOk(server.port, 'ratelimits.inspect', fields);
+    const names = async () => {
+      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+      return (namespaces as Fields[]).map(({ name }) => name);
+    };
+    /** Known on every acceptor when this resolves. */
+    const createNamespace = (namespaceName: string) => {
+      const override = { namespaceName, identifier: 'other', limit: 1, duration: 1_000 };
+      return callOperationOk(server.port, 'ratelimits.setOverride', override);
+    };
+
+    test('shows the cells, usage, remaining and reset of all counters, or of one', async () => {
+      const identifier = fresh();
+      const namespace = `inspected ${mode}`;
+      await createNamespace(namespace);
+      const { reset } = await use(identifier, 3, { namespace });
+      const short = { namespace, duration: LONGEST_WINDOW_MS - 1, limit: 5 };
+      const { reset: shortReset } = await use(identifier, 2, short);
+      const usage = { used: 3, remaining: 7, reset };
+      const long = {
+        ...{ duration: LONGEST_WINDOW_MS, limit: 10, windowStart: reset - LONGEST_WINDOW_MS },
+        ...{ current: 3, previous: 0, algorithms: { fixed: usage, sliding: usage } },
+      };
+      const shortUsage = { used: 2, remaining: 3, reset: shortReset };
+      const all = await inspect({ namespace, identifier });
+      expect(all).toMatchObject({ namespace, identifier });
+      expect(all.counters).toEqual([
+        expect.objectContaining({ algorithms: { fixed: shortUsage, sliding: shortUsage } }),
+        long,
+      ]);
+      const one = await inspect({ namespace, identifier, duration: LONGEST_WINDOW_MS });
+      expect(one).toEqual({ namespace, identifier, counters: [long] });
+    });
+
+    test('changes nothing, and makes no counter', async () => {
+      const [identifier, unused] = [fresh(), fresh()];
+      await use(identifier, 3);
+      const first = await inspect({ identifier });
+      for (let i = 0; i < 5; i++) expect(await inspect({ identifier })).toEqual(first);
+      expect(await left(identifier)).toBe(7);
+      const nothing = { namespace: 'default', identifier: unused, counters: [] };
+      expect(await inspect({ identifier: unused })).toEqual(nothing);
+      expect(await inspect({ identifier: unused, duration: 60_000 })).toEqual(nothing);
+      expect(await reset({ identifier: unused })).toEqual({ cleared: 0 });
+    });
+
+    test('of an unknown namespace is a 404, and creates none', async () => {
+      for (const namespace of [`never used ${mode}`, 'ns_unknown']) {
+        const fields = { namespace, identifier: 'a' };
+        const answer = await callOperation(server.port, 'ratelimits.inspect', fields);
+        expect([answer.status, errorIn(answer).code]).toEqual([404, 'NOT_FOUND']);
+        expect(errorIn(answer).message).toContain(namespace);
+        expect(await names()).not.toContain(namespace);
+      }
+    });
+
+    test('shows the counter of a check that an override gave another window', async () => {
+      const identifier = fresh();
+      const namespace = `inspects ${mode}`;
+      await use(identifier, 3, { namespace });
+      const duration = LONGEST_WINDOW_MS - 1;
+      const override = { namespaceName: namespace, identifier, limit: 5, duration };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
+      await use(identifier, 2, { namespace });
+      const asked = { namespace, identifier, duration: LONGEST_WINDOW_MS };
+      const { counters } = await inspect(asked);
+      expect(counters).toMatchObject([
+        { duration, limit: 5, current: 2 },
+        { duration: LONGEST_WINDOW_MS, limit: 10, current: 3 },
+      ]);
+    });
+
+    test('needs the permission read_namespace', async () => {
+      const fields = { identifier: 'a' };
+      const answer = await callOperation(server.port, 'ratelimits.inspect', fields, limitOnly);
+      expect(answer.status).toBe(403);
+      expect(errorIn(answer).message).toContain('"ratelimit.*.read_namespace"');
+    });
+
+    test('sees the deductions of all checks that were answered before it', async () => {
+      for (let i = 0; i < 100; i++) {
+        const identifier = fresh();
+        await use(identifier, 6, { async: true });
+        const { counters } = await inspect({ identifier });
+        expect([identifier, counters]).toMatchObject([identifier, [{ current: 6 }]]);
+      }
+    });
+  });
+
   test('both run after the deductions of earlier checks, of any acceptor', async () => {
     const after: number[] = [];
     for (let i = 0; i < 150; i++) {
@@ -290,6 +380,7 @@ test('a correction after a deduction that no worker makes gets a 503 and changes
   const waiting = [
     callOperation(server.port, 'ratelimits.refund', { ...body, reset, cost: 4 }),
     callOperation(server.port, 'ratelimits.reset', { identifier: 'a' }),
+    callOperation(server.port, 'ratelimits.inspect', { identifier: 'a' }),
   ];
   const revoked = callOperation(server.port, 'ratelimits.reset', { identifier: 'a' }, String(key));
   // A later request of the same loop, so the correction waits by then.

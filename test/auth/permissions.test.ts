@@ -170,6 +170,12 @@ const ROWS: OperationCase[] = [
     targets: ID_OR_NAME_TARGETS,
   },
   {
+    route: 'ratelimits.inspect',
+    permission: 'read_namespace',
+    fields: { identifier },
+    targets: ID_OR_NAME_TARGETS,
+  },
+  {
     route: 'ratelimit.limit',
     permission: 'limit',
     fields: { identifier, limit: 5, duration, cost: 0 },

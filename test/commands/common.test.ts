@@ -33,7 +33,9 @@ afterAll(async () => {
 
 /** Commands that call no server. */
 const LOCAL = ['serve', 'config', 'version'];
-const COMMANDS = ['check', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'];
+const COMMANDS = [
+  ...['check', 'inspect', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'],
+];
 const WITHOUT_JSON = ['serve', 'gateway', 'version'];
 const weir = (...args: string[]) => runWeir(server.url, args);
 
@@ -171,6 +173,7 @@ describe('a server that accepts connections and never responds', () => {
   const window = ['--limit', '1', '--duration', '1s'];
   test.each<[string[]]>([
     [['check', 'a', ...window]],
+    [['inspect', 'a']],
     [['reset', 'a']],
     [['overrides', 'set', 'a', '--namespace', 'n', ...window]],
     [['overrides', 'get', 'a', '--namespace', 'n']],

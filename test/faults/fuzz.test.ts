@@ -212,6 +212,7 @@ const OTHERS: RequestKind[] = [
   ...[
     ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(operationPath),
     '/v1/ratelimits.reset',
+    '/v1/ratelimits.inspect',
   ].map(
     (path): RequestKind => ({
       parts: { path },

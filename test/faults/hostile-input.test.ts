@@ -98,6 +98,11 @@ const SHAPES: Partial<Record<Operation, OperationShape>> = {
     texts: { identifier: textField(512, 0), namespace: textField(512) },
     integers: { duration: { min: 1_000, max: DURATION_MAX_MS } },
   },
+  'ratelimits.inspect': {
+    fields: { ...one, namespace: 'shapes' },
+    texts: { identifier: textField(512, 0), namespace: textField(512) },
+    integers: { duration: { min: 1_000, max: DURATION_MAX_MS } },
+  },
   'ratelimits.setOverride': {
     fields: { ...one, namespaceName: 'shapes', limit: 5 },
     texts: { identifier: textField(512, 3), namespaceName: textField(512) },

@@ -8,7 +8,7 @@ import type { Check } from '../../src/core/check.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
-import { RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import type { BatchDecision, Engine } from '../../src/engine/engine.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';

@@ -11,6 +11,7 @@ const COUNTER_PATHS = {
   'ratelimits.limit': '/v1/ratelimits.limit',
   'ratelimits.refund': '/v1/ratelimits.refund',
   'ratelimits.reset': '/v1/ratelimits.reset',
+  'ratelimits.inspect': '/v1/ratelimits.inspect',
   'ratelimit.limit': '/v2/ratelimit.limit',
   'ratelimit.multiLimit': '/v2/ratelimit.multiLimit',
 } as const;

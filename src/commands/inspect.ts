@@ -1,0 +1,72 @@
+/** `weir inspect`: shows the counters of an identifier on a running server. */
+
+import { isoTime } from '../shared-memory/clock.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { formatDuration, parseDuration, requireIdentifier } from './options.ts';
+import { formatTable, quoted } from './output.ts';
+
+interface Usage {
+  used: number;
+  remaining: number;
+  reset: number;
+}
+
+interface InspectResponse {
+  namespace: string;
+  counters: { duration: number; limit: number; algorithms: Record<string, Usage> }[];
+}
+
+const HEADER = ['DURATION', 'ALGORITHM', 'LIMIT', 'USED', 'REMAINING', 'RESET'];
+
+export const inspect: Command = {
+  subcommands: {
+    '': subcommand({
+      usage: '<identifier> [options]',
+      argumentNames: ['identifier'],
+      options: {
+        namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
+        duration: {
+          type: 'string',
+          value: '<duration>',
+          help: 'only the counter of checks with this duration; default: all counters',
+        },
+        'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
+      },
+      run: async (call) => {
+        const { duration, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
+        const identifier = requireIdentifier(call.positionals[0], isEmptyAllowed);
+        const fields = {
+          identifier,
+          namespace,
+          duration: duration === undefined ? undefined : parseDuration('duration', duration),
+        };
+        const server = call.server();
+        const response = await server.post<InspectResponse>('ratelimits.inspect', fields);
+        let rows: string[][];
+        try {
+          rows = response.counters.flatMap(rowsOf);
+        } catch {
+          throw server.unexpectedResponseError(200);
+        }
+        call.print(response, () => {
+          if (rows.length > 0) return formatTable(HEADER, rows).trimEnd();
+          const where = `in the namespace ${quoted(response.namespace)}`;
+          return `${quoted(identifier)} has no counters ${where}.`;
+        });
+        return undefined;
+      },
+    }),
+  },
+  notes: `LIMIT is that of the last check that was allowed. Each algorithm shows what it makes of the
+same counter. An identifier that begins with - is put behind --, at the end.`,
+  examples: ['weir inspect user_1', 'weir inspect user_1 --namespace email.send --duration 60s'],
+  exitCodes: CLIENT_EXIT_CODES,
+};
+
+/** One row for each algorithm. */
+function rowsOf({ duration, limit, algorithms }: InspectResponse['counters'][number]): string[][] {
+  return Object.entries(algorithms).map(([name, { used, remaining, reset }]) => {
+    const amounts = [limit, used, remaining].map(String);
+    return [formatDuration(duration), name, ...amounts, isoTime(reset)];
+  });
+}
