@@ -6,13 +6,9 @@
 
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
+import { type Cells, type Judge, newCells } from '../../src/engine/memory/windows/rule.ts';
 import { judgeSliding } from '../../src/engine/memory/windows/sliding.ts';
-import {
-  addUsage,
-  type Cells,
-  type Judge,
-  NO_WINDOW,
-} from '../../src/engine/memory/windows/window.ts';
+import { addUsage } from '../../src/engine/memory/windows/window.ts';
 import {
   type Arrivals,
   boundaryBursts,
@@ -73,7 +69,7 @@ function logLimiter({ limit, durationMs }: LimitRule): Limiter {
 
 /** A counter of the table without the table: its cells are judged, and what passes is counted. */
 function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
-  const cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  const cells: Cells = newCells();
   const terms = {
     limit,
     durationMs,

@@ -120,6 +120,7 @@ export function decideSubject(
   });
   const texts = new EncodedTexts(identifiers(count, first));
   const decision = newDecision();
+  const id = newIdentity();
   const nowMs = 1_700_000_000_000;
   const terms = {
     limit: LIMIT,
@@ -131,10 +132,10 @@ export function decideSubject(
   let at = 0;
   const run = () => {
     for (let i = 0; i < BATCH; i++) {
-      hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
+      hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at), id);
       at = at + 1 === count ? 0 : at + 1;
-      const table = attached[shardOf(hasher)];
-      table.decide(hasher, state[0], nowMs, terms, true, decision);
+      const table = attached[shardOf(id)];
+      table.decide(id, state[0], nowMs, terms, true, decision);
     }
     resultSink.value = decision.remaining;
   };
@@ -150,6 +151,8 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubjec
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('sliding');
   const texts = new EncodedTexts(identifiers(count, 0));
+  const decision = newDecision();
+  const id = newIdentity();
   const nowMs = 1_700_000_000_000;
   const terms = {
     limit: LIMIT,
@@ -159,8 +162,8 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubjec
     burst: NO_BURST,
   };
   const decide = (at: number, atMs: number) => {
-    hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
-    return counters.decide(hasher, state[0], atMs, terms);
+    hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at), id);
+    return counters.decide(id, state[0], atMs, terms, decision);
   };
   for (let i = 0; i < count; i++) decide(i, nowMs - DURATION_MS);
   let at = 0;
@@ -180,6 +183,7 @@ function batchSubject(tables: SharedArrayBuffer[], count: number, many: number):
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('together');
   const texts = new EncodedTexts(identifiers(count, 0));
+  const id = newIdentity();
   const terms = {
     limit: LIMIT,
     durationMs: DURATION_MS,
@@ -195,8 +199,8 @@ function batchSubject(tables: SharedArrayBuffer[], count: number, many: number):
       for (let request = 0; request < BATCH / many; request++) {
         batch.begin();
         for (let i = 0; i < many; i++) {
-          hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
-          batch.add(hasher, state[0], terms);
+          hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at), id);
+          batch.add(id, state[0], terms);
           at = at + 1 === count ? 0 : at + 1;
         }
         resultSink.value = batch.decide(1_700_000_000_000);
@@ -209,16 +213,17 @@ function hashSubject(count: number): BenchSubject {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
   const texts = new EncodedTexts(identifiers(count, 0));
+  const id = newIdentity();
   let at = 0;
   return {
     name: `hash, ${count.toLocaleString('en')} identifiers`,
     count: BATCH,
     run: () => {
       for (let i = 0; i < BATCH; i++) {
-        hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at));
+        hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at), id);
         at = at + 1 === count ? 0 : at + 1;
       }
-      resultSink.value = hasher.h0;
+      resultSink.value = id.h0;
     },
   };
 }
@@ -235,9 +240,8 @@ function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
   );
   const namespace = namespaces.makeUnregistered(NAMESPACE);
   const checks = identifiers(10_000, 0).map((identifier) => {
-    hasher.hash(namespace.hashState, identifier);
     const identity = newIdentity();
-    hasher.copyTo(identity);
+    hasher.hash(namespace.hashState, identifier, identity);
     const check: OverridableCheck = {
       ...{ namespace, identity, identifier, limit: LIMIT, durationMs: DURATION_MS, cost: 1 },
       ...{ rule: RULE.fixed, burst: NO_BURST, isAsync: false },
@@ -292,8 +296,7 @@ export function stepSubjects(): BenchSubject[] {
     const startedMs = clock.monotonicMs();
     const check = reader.read(key, bytes);
     const { namespace, identity, memory, identifierFrom, identifierTo } = check;
-    hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo);
-    hasher.copyTo(identity);
+    hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
     overrides.resolve(check, identity);
     const decision = engine.decide(check, startedMs, undefined, NO_COMPLETION)!;
     countDecision(namespace.decisionCounts, check.cost, decision.allowed);

@@ -1,7 +1,8 @@
 /** A thread that decides on shared tables as fast as it can, for as long as the bench says. */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { Hasher } from '../../src/core/hash.ts';
+import { newDecision } from '../../src/core/decision.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
@@ -52,6 +53,8 @@ function timedStep(): () => void {
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
   const texts = Array.from({ length: count }, (_, i) => `user_${first + i}`);
+  const identity = newIdentity();
+  const decision = newDecision();
   const terms = {
     limit: Number.MAX_SAFE_INTEGER,
     durationMs: 60_000,
@@ -62,8 +65,8 @@ function timedStep(): () => void {
   return () => {
     const text = texts[decisions % count];
     const started = performance.now();
-    hasher.hash(state, text);
-    counters.decide(hasher, state[0], 1_700_000_000_000, terms);
+    hasher.hash(state, text, identity);
+    counters.decide(identity, state[0], 1_700_000_000_000, terms, decision);
     tookUs[decisions++] = (performance.now() - started) * 1_000;
   };
 }

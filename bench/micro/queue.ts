@@ -9,10 +9,9 @@ import { join } from 'node:path';
 import { MessageChannel } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
-import { Hasher } from '../../src/core/hash.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
-import { ENTRY_KIND } from '../../src/engine/worker/layout.ts';
 import {
   allocateChannel,
   attachChannel,
@@ -74,13 +73,14 @@ export function startQueueBench(): QueueBench {
   const replies = new QueueConsumer(memory, REPLY_QUEUE);
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
+  const id = newIdentity();
   let serial = 0;
   /** Hands over so many checks, rings once, and waits for all answers. */
   const thereAndBack = (checks: number) => () => {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
-      hasher.hash(state, `user_${serial}`);
-      handoff.enqueue(ENTRY_KIND.check, hasher, state[0], 0, PARAMETERS);
+      hasher.hash(state, `user_${serial}`, id);
+      handoff.enqueueCheck(id, state[0], PARAMETERS);
     }
     handoff.wakeWorker();
     for (let answers = 0; answers < checks; ) {

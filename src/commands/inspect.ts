@@ -57,8 +57,8 @@ export const inspect: Command = {
       },
     }),
   },
-  notes: `LIMIT is that of the last check that was allowed. Each algorithm shows what it makes of the
-same counter. An identifier that begins with - is put behind --, at the end.`,
+  notes: `LIMIT is that of the last allowed check. Fixed and sliding windows share a counter; each
+row shows the usage by one of them. Put an identifier that begins with - at the end, after --.`,
   examples: ['weir inspect user_1', 'weir inspect user_1 --namespace email.send --duration 60s'],
   exitCodes: CLIENT_EXIT_CODES,
 };

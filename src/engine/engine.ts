@@ -15,7 +15,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../core/check.ts';
 import type { Decision } from '../core/decision.ts';
 import type { Identity } from '../core/hash.ts';
-import type { RuleName } from '../core/window-rules.ts';
+import type { RuleName, RuleNumber } from '../core/window-rules.ts';
 
 /** Takes decisions that come in a later turn. A route has one for all of its requests. */
 export interface Completion<C> {
@@ -41,25 +41,35 @@ export interface BatchDecision {
   decisions: readonly Decision[];
 }
 
-/** What a counter holds, and what each window rule makes of it. Both rules use the same cells. */
+/** What a counter holds, and what each window rule that shares the counter makes of it. */
 export interface CounterState {
   durationMs: number;
   /** The limit of the last check that it allowed. */
   limit: number;
-  /** The start of the newest window with usage, Unix time in ms. */
-  windowStart: number;
-  /** Tokens used in that window, and in the window before it. */
-  current: number;
-  previous: number;
-  usage: Record<Exclude<RuleName, 'gcra'>, WindowUsage>;
+  /** Of fixed and sliding windows: the start of the newest window with usage, Unix time in ms. */
+  windowStart?: number;
+  /** Of fixed and sliding windows: tokens used in that window, and in the window before it. */
+  current?: number;
+  previous?: number;
+  /** Of GCRA: when the bucket is full again, Unix time in ms, rounded up. */
+  fullAt?: number;
+  usage: Partial<Record<RuleName, WindowUsage>>;
 }
 
-/** What a check would see now, under the limit of the counter. */
+/** What a check would see now, under the limit of the counter, which is also its burst. */
 export interface WindowUsage {
   used: number;
   remaining: number;
-  /** The end of the current window, Unix time in ms. */
+  /** The end of the current window, or when the bucket is full again: Unix time in ms. */
   reset: number;
+}
+
+/** Which counters of an identity a call means. */
+export interface CounterSelector {
+  /** Undefined: counters of all durations. */
+  durationsMs: readonly number[] | undefined;
+  /** Undefined: counters of all rules. Fixed and sliding windows share their counters. */
+  rule: RuleNumber | undefined;
 }
 
 /** The engine of one thread. Objects that it returns are overwritten by its next call. */
@@ -91,8 +101,8 @@ export interface Engine {
    * Decides checks one after the other, each for itself.
    * @param countsDenied whether the cost of a denied check counts too, as in Envoy's rate limit
    *   service. It is added to the window of the decision, and 0 remains. A fixed window then denies
-   *   until it ends, as it would have; a sliding window also carries it into the next one. A check
-   *   that is denied because the table is full is not counted.
+   *   until it ends, as it would have; a sliding window also carries it into the next one; GCRA
+   *   takes longer to refill its bucket. A check that a full table denies is not counted.
    */
   decideEach<C>(
     checks: readonly Check[],
@@ -103,14 +113,15 @@ export interface Engine {
   ): BatchDecision | undefined;
 
   /**
-   * Returns tokens to a window. Like `reset` and `inspect` it acts behind all checks that were
+   * Returns tokens to a counter. Like `reset` and `inspect` it acts behind all checks that were
    * answered before it, on any thread.
-   * @param window the number of the window
+   * @param window the number of the window in which they were counted; GCRA ignores it
    * @param confirm called before it acts in a later turn; what it throws ends the call
-   * @returns how many: no more than the window used, and none when it is not the current one
+   * @returns how many: no more than are used, and none when the window is not the current one
    */
   refund(
     identity: Identity,
+    rule: RuleNumber,
     durationMs: number,
     window: number,
     cost: number,
@@ -119,19 +130,18 @@ export interface Engine {
 
   /**
    * Removes counters of an identity.
-   * @param durationsMs undefined for those of all durations
    * @returns how many there were
    */
   reset(
     identity: Identity,
-    durationsMs: readonly number[] | undefined,
+    selector: CounterSelector,
     confirm: () => void,
   ): number | Promise<number>;
 
   /** Shows counters of an identity, in the order of their durations, and changes none. */
   inspect(
     identity: Identity,
-    durationsMs: readonly number[] | undefined,
+    selector: CounterSelector,
     confirm: () => void,
   ): CounterState[] | Promise<CounterState[]>;
 

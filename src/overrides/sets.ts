@@ -4,7 +4,7 @@
  * in order of precedence, as the trie needs them.
  */
 
-import { Hasher, type Identity } from '../core/hash.ts';
+import { Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { encodeValues, type SerializedWildcards } from './build.ts';
 import { WritableExactTable } from './exact.ts';
 import type { OverrideValue } from './id.ts';
@@ -36,6 +36,7 @@ export class ExactOverrideSet {
   readonly table = new WritableExactTable();
   isChanged = false;
   readonly #hasher: Hasher;
+  readonly #id = newIdentity();
 
   constructor(hashKey: Uint8Array) {
     this.#hasher = new Hasher(hashKey);
@@ -52,8 +53,7 @@ export class ExactOverrideSet {
   }
 
   #identify({ namespace, identifier }: OverrideEntry): Identity {
-    this.#hasher.hash(this.#hasher.namespace(namespace), identifier);
-    return this.#hasher;
+    return this.#hasher.hash(this.#hasher.namespace(namespace), identifier, this.#id);
   }
 }
 

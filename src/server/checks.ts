@@ -129,8 +129,7 @@ export class CheckHandler {
   #identifyAndOverride(check: CheckRequest): void {
     const { hasher, overrides, stats } = this.#dependencies;
     const { namespace, identity, memory, identifierFrom, identifierTo } = check;
-    hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo);
-    hasher.copyTo(identity);
+    hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
     if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
   }
 

@@ -7,6 +7,7 @@
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import {
   type CounterReference,
+  type CounterSelection,
   inspectResult,
   readInspect,
   readRefund,
@@ -14,9 +15,9 @@ import {
   resetMismatch,
 } from '../api/v1/corrections.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
-import { type Hasher, newIdentity } from '../core/hash.ts';
+import { type Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { NO_BURST, RULE } from '../core/window-rules.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { CounterSelector, Engine } from '../engine/engine.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { BodyHandler } from './body.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
@@ -45,14 +46,15 @@ export class CorrectionHandler {
     const { keyring, namespaces, engine } = this.#dependencies;
     keyring.requireValid(key);
     const refund = readRefund(namespaces, key, bytes);
-    const { reset, cost } = refund;
+    const { rule, reset, cost } = refund;
     const check = this.#checkOf(refund, refund.durationMs);
     const durations = [check.durationMs, refund.durationMs];
-    const durationMs = durations.find((duration) => reset % duration === 0);
+    const durationMs =
+      rule === RULE.gcra ? durations[0] : durations.find((duration) => reset % duration === 0);
     if (durationMs === undefined) throw resetMismatch(reset, durations[0]);
     const window = reset / durationMs - 1;
     const confirm = () => keyring.requireValid(key);
-    const refunded = engine.refund(check.identity, durationMs, window, cost, confirm);
+    const refunded = engine.refund(check.identity, rule, durationMs, window, cost, confirm);
     this.#respond(res, refunded, (refunded) => ({ refunded }));
   };
 
@@ -61,8 +63,8 @@ export class CorrectionHandler {
     const { keyring, namespaces, engine } = this.#dependencies;
     keyring.requireValid(key);
     const reset = readReset(namespaces, key, bytes);
-    const { identity, durations } = this.#countersOf(reset);
-    const cleared = engine.reset(identity, durations, () => keyring.requireValid(key));
+    const { identity, selector } = this.#countersOf(reset);
+    const cleared = engine.reset(identity, selector, () => keyring.requireValid(key));
     this.#respond(res, cleared, (cleared) => ({ cleared }));
   };
 
@@ -71,25 +73,25 @@ export class CorrectionHandler {
     const { keyring, namespaces, engine } = this.#dependencies;
     keyring.requireValid(key);
     const inspect = readInspect(namespaces, key, bytes);
-    const { identity, durations } = this.#countersOf(inspect);
-    const counters = engine.inspect(identity, durations, () => keyring.requireValid(key));
+    const { identity, selector } = this.#countersOf(inspect);
+    const counters = engine.inspect(identity, selector, () => keyring.requireValid(key));
     this.#respond(res, counters, (counters) => inspectResult(inspect, counters));
   };
 
-  /** Which counters a request means; without a duration those of all durations. */
-  #countersOf(reference: CounterReference & { durationMs: number | undefined }) {
-    const { durationMs } = reference;
+  /** Which counters a request means. An override may have given its checks another duration. */
+  #countersOf(reference: CounterSelection): { identity: Identity; selector: CounterSelector } {
+    const { durationMs, rule } = reference;
     const check = this.#checkOf(reference, durationMs ?? 0);
-    if (durationMs === undefined) return { identity: check.identity, durations: undefined };
-    return { identity: check.identity, durations: [...new Set([check.durationMs, durationMs])] };
+    const durationsMs =
+      durationMs === undefined ? undefined : [...new Set([check.durationMs, durationMs])];
+    return { identity: check.identity, selector: { durationsMs, rule } };
   }
 
   /** A check of an identifier, with the duration of the override that there is for it. */
   #checkOf(counter: CounterReference, durationMs: number): OverridableCheck {
     const { hasher, overrides } = this.#dependencies;
     const identity = newIdentity();
-    hasher.hash(counter.namespace.hashState, counter.identifier);
-    hasher.copyTo(identity);
+    hasher.hash(counter.namespace.hashState, counter.identifier, identity);
     const rule = { rule: RULE.fixed, burst: NO_BURST };
     const terms = { limit: 0, durationMs, cost: 0, ...rule, isAsync: false };
     const override = { overrideId: undefined, needsOverrideId: false };

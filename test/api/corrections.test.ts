@@ -151,7 +151,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     test.each([
       ['"reset" must be', { reset: LONGEST_WINDOW_MS + 1 }],
       ['"reset" must be', { reset: 0 }],
-      ['"reset" is required: an integer', { reset: undefined }],
+      ['"reset" is required: the "reset" in the response', { reset: undefined }],
       ['"cost" must be', { cost: -1 }],
       ['"cost" is required: an integer from 0', { cost: undefined }],
       ['"duration" must be an integer number of milliseconds from 1000', { duration: 999 }],

@@ -184,7 +184,7 @@ describe.skipIf(!isRoot)('a server that is not root', () => {
     const server = await start(dataDir);
     await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
     expect(server.stderr()).toContain(
-      `${join(dataDir, 'counters-3.1')} is left out: it belongs to uid 0, and weir runs as uid ${UID}`,
+      `${join(dataDir, 'counters-3.1')} is skipped: it belongs to uid 0, and weir runs as uid ${UID}`,
     );
     expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -239,7 +239,7 @@ describe('a start', () => {
       await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
       for (const name of names) {
         expect(server.stderr()).toContain(
-          `${join(dataDir, name)} is left out: it is ${kind}, not a regular file`,
+          `${join(dataDir, name)} is skipped: it is ${kind}, not a regular file`,
         );
       }
       server.child.kill('SIGKILL');

@@ -10,6 +10,9 @@ import { DECIDE_MODES } from '../support/server.ts';
 
 const confirm = () => {};
 
+/** All counters of an identity. */
+const ALL = { durationsMs: undefined, rule: undefined };
+
 describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
   const opened: TestEngine[] = [];
   const open = (...rest: [counters: number, policy?: 'deny' | 'allow']) => {
@@ -26,7 +29,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
   };
   const inspect = async (engine: TestEngine, identifier: string, durationsMs?: number[]) => {
     const { identity } = engine.check(identifier);
-    return await engine.engine.inspect(identity, durationsMs, confirm);
+    return await engine.engine.inspect(identity, { durationsMs, rule: undefined }, confirm);
   };
 
   test('decides checks, and counts those that it allows', async () => {
@@ -166,8 +169,8 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
       const [counter] = await inspect(engine, 'a');
-      expect(counter.usage.fixed.used).toBe(0);
-      expect(counter.usage.sliding.used).toBeGreaterThan(0);
+      expect(counter.usage.fixed?.used).toBe(0);
+      expect(counter.usage.sliding?.used).toBeGreaterThan(0);
     });
   });
 
@@ -178,7 +181,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       const window = reset / DURATION_MS - 1;
       const refund = async (cost: number, of = window) => {
         const { identity } = engine.check('a');
-        return await engine.engine.refund(identity, DURATION_MS, of, cost, confirm);
+        return await engine.engine.refund(identity, RULE.fixed, DURATION_MS, of, cost, confirm);
       };
       expect(await refund(2)).toBe(2);
       expect(await remaining(engine, 'a')).toBe(9);
@@ -196,7 +199,9 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       for (const durationMs of durations) await engine.decide('a', { durationMs });
       await engine.decide('b');
       const { identity } = engine.check('a');
-      const reset = async (of?: number[]) => await engine.engine.reset(identity, of, confirm);
+      const reset = async (durationsMs?: number[]) => {
+        return await engine.engine.reset(identity, { durationsMs, rule: undefined }, confirm);
+      };
       expect(await reset([DURATION_MS, 5_000])).toBe(1);
       expect(await remaining(engine, 'a')).toBe(10);
       expect(await reset()).toBe(2);
@@ -234,14 +239,14 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       expect(await inspect(engine, 'unknown')).toEqual([]);
       expect(await inspect(engine, 'unknown', [DURATION_MS])).toEqual([]);
       const { identity } = engine.check('unknown');
-      expect(await engine.engine.reset(identity, undefined, confirm)).toBe(0);
+      expect(await engine.engine.reset(identity, ALL, confirm)).toBe(0);
     });
 
     test('shows usage beyond the limit as it is, and 0 as remaining', async () => {
       const engine = open(1_024);
       await engine.decideEach([engine.check('a', { cost: AMOUNT_MAX })], true);
       const [{ current, usage }] = await inspect(engine, 'a');
-      expect([current, usage.fixed.used, usage.fixed.remaining]).toEqual([
+      expect([current, usage.fixed?.used, usage.fixed?.remaining]).toEqual([
         AMOUNT_MAX,
         AMOUNT_MAX,
         0,
@@ -266,9 +271,9 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       let confirmed = 0;
       const count = () => confirmed++;
       const results = Promise.all([
-        engine.engine.refund(a, DURATION_MS, window, 2, count),
-        engine.engine.reset(b, undefined, count),
-        engine.engine.inspect(c, undefined, count),
+        engine.engine.refund(a, RULE.fixed, DURATION_MS, window, 2, count),
+        engine.engine.reset(b, ALL, count),
+        engine.engine.inspect(c, ALL, count),
       ]);
       expect(confirmed).toBe(0);
       engine.runWorker();
@@ -280,7 +285,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       const engine = open(1_024);
       defer(engine, 'a');
       const { identity } = engine.check('a');
-      const cleared = engine.engine.reset(identity, undefined, () => {
+      const cleared = engine.engine.reset(identity, ALL, () => {
         throw new Error('revoked');
       });
       engine.runWorker();
@@ -293,7 +298,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       defer(engine, 'a');
       const { identity } = engine.check('a');
       await expect(
-        Promise.resolve(engine.engine.reset(identity, undefined, confirm)),
+        Promise.resolve(engine.engine.reset(identity, ALL, confirm)),
       ).rejects.toMatchObject({
         code: 'SERVICE_UNAVAILABLE',
         message:

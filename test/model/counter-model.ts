@@ -8,19 +8,20 @@ import { type CheckParameters, newDecision } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
-import { isCounterOf } from '../../src/engine/memory/find.ts';
 import {
-  bucketAt,
+  firstSlot,
   GROUP_SLOTS,
   lockAt,
-  SLOT_WORD,
+  type Slot,
   slotAt,
+  tagAt,
 } from '../../src/engine/memory/layout.ts';
 import { breakLock } from '../../src/engine/memory/lock.ts';
+import { isCounterOf } from '../../src/engine/memory/slot.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { type Cells, NO_WINDOW } from '../../src/engine/memory/windows/window.ts';
+import { newCells } from '../../src/engine/memory/windows/rule.ts';
 import {
   makeIdentity,
   START_MS,
@@ -239,17 +240,17 @@ export function readCounter(at: { memories: MemoryView[] }, id: Identity, durati
   const own = occupiedSlots(at).filter((slot) => isCounterOf(table, slot, id, durationMs));
   assertHolds(own.length <= 1, 'a counter is there once', own);
   if (own.length === 0) return undefined;
-  const cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  const cells = newCells();
   table.group.readCells(own[0], cells);
   return cells;
 }
 
-function occupiedSlots(at: { memories: MemoryView[] }): number[] {
+function occupiedSlots(at: { memories: MemoryView[] }): Slot[] {
   const { words, groups } = attachTable(at);
   const slots = Array.from({ length: groups * GROUP_SLOTS }, (_, i) => {
-    return slotAt(bucketAt(groups, 0), i);
+    return slotAt(firstSlot(groups), i);
   });
-  return slots.filter((slot) => words[slot * 2 + SLOT_WORD.tag] !== 0);
+  return slots.filter((slot) => words[tagAt(slot)] !== 0);
 }
 
 /** Whether whatever is found in the table is the counter of somebody who may have one. */

@@ -66,14 +66,11 @@ function producerOf(world: ThreadContext, acceptor = 0): CheckQueueProducer {
   } as unknown as WorkerStats);
 }
 
-const put = (handoff: CheckQueueProducer, kind: number, cost: number) => {
-  handoff.enqueue(kind, { h0: 0, h1: 0, h2: 0, h3: 1 }, 0, 0, {
-    limit: 1,
-    durationMs: 1_000,
-    cost,
-    rule: RULE.fixed,
-    burst: NO_BURST,
-  });
+const put = (producer: CheckQueueProducer, kind: number, cost: number) => {
+  const id = { h0: 0, h1: 0, h2: 0, h3: 1 };
+  const parameters = { limit: 1, durationMs: 1_000, cost, rule: RULE.fixed, burst: NO_BURST };
+  if (kind === ENTRY_KIND.check) producer.enqueueCheck(id, 0, parameters);
+  else producer.enqueueDeduction(id, 0, 0, parameters);
 };
 
 /** An acceptor that hands over deductions, of so much each. */

@@ -78,13 +78,13 @@ export class TestEngine {
     const identity = newIdentity();
     const name = 'engines';
     const hashState = this.#hasher.namespace(name);
-    this.#hasher.hash(hashState, identifier);
-    this.#hasher.copyTo(identity);
+    this.#hasher.hash(hashState, identifier, identity);
     const decisionCounts = newNamespaceRow();
     const trieRoots = new Int32Array(0);
     return {
       namespace: { name, id: undefined, hashState, decisionCounts, trieRoots, trieVersion: 0 },
-      ...{ identity, limit: 10, durationMs: DURATION_MS, cost: 1, rule: RULE.fixed },
+      ...{ identity, limit: 10, durationMs: DURATION_MS, cost: 1 },
+      ...{ rule: RULE.fixed, burst: NO_BURST },
       ...{ isAsync: false, overrideId: undefined, ...terms },
     };
   }

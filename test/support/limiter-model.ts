@@ -1,6 +1,7 @@
 /**
- * Checks of made-up identities on real tables, and the rules that they follow, said naively: a map
- * of all windows that ever were, in exact integers, and a clock per group that never runs back.
+ * Checks of made-up identities on real tables, and a naive model of their rules: a map of all windows
+ * of a counter and the exact time at which a bucket is full, in BigInt, and a clock for each group
+ * that never runs back.
  */
 
 import fc from 'fast-check';
@@ -14,18 +15,21 @@ import {
 import type { Identity } from '../../src/core/hash.ts';
 import { RULE } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
+import { newLocation } from '../../src/engine/memory/group.ts';
 import {
-  bucketAt,
+  firstSlot,
   GROUP_BUCKETS,
   GROUP_SLOTS,
-  LOCK_LINE,
-  SLOT_WORD,
+  latestMsAt,
+  NO_SLOT,
   slotAt,
+  tagAt,
 } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { type Cells, usageBefore, usageIn } from '../../src/engine/memory/windows/window.ts';
+import { newCells } from '../../src/engine/memory/windows/rule.ts';
+import { usageBefore, usageIn } from '../../src/engine/memory/windows/window.ts';
 
 /** An identity that is not a hash: it lies where it is told to. */
 export interface TestIdentity extends Identity {
@@ -75,20 +79,40 @@ export interface Usage {
   previous: bigint;
 }
 
-export const counterKey = ({ id, durationMs }: Pick<TestCheck, 'id' | 'durationMs'>) =>
-  `${id.name} ${durationMs}`;
+type TestCounter = Pick<TestCheck, 'id' | 'durationMs'> & Partial<Pick<TestCheck, 'rule'>>;
+
+export const counterKey = ({ id, durationMs, rule }: TestCounter) =>
+  `${id.name} ${durationMs}${rule === RULE.gcra ? ' gcra' : ''}`;
+
+/** When a bucket is full, in 1 / limit ms. */
+interface FullTime {
+  units: bigint;
+  limit: bigint;
+}
+
+const ceilDivide = (dividend: bigint, divisor: bigint) =>
+  dividend / divisor + (dividend % divisor > 0n ? 1n : 0n);
+const larger = (a: bigint, b: bigint) => (a > b ? a : b);
 
 export class LimiterModel {
   readonly #usage = new Map<string, Map<bigint, bigint>>();
+  readonly #fullTimes = new Map<string, FullTime>();
   readonly #times = new Map<string, number>();
 
-  /** @returns what is answered, and what each counter will have used more if it is consumed */
+  /** @returns the decisions, and what each counter will have used more if it is consumed */
   judge(checks: TestCheck[], now: number) {
     const taken = new Map<string, bigint>();
+    const fullTimes = new Map<string, FullTime>();
     const answers = checks.map((check) => {
-      const before = taken.get(counterKey(check)) ?? 0n;
-      const answer = this.#judgeCheck(check, now, before);
-      if (answer.allowed) taken.set(counterKey(check), before + BigInt(check.cost));
+      const key = counterKey(check);
+      const before = taken.get(key) ?? 0n;
+      const answer = this.#judgeCheck(check, now, before, fullTimes.get(key));
+      if (answer.allowed) {
+        taken.set(key, before + BigInt(check.cost));
+        if (check.rule === RULE.gcra && check.cost > 0) {
+          fullTimes.set(key, this.fullTimeAfter(check, answer.window, fullTimes.get(key)));
+        }
+      }
       return answer;
     });
     const passed = answers.every(({ allowed }) => allowed);
@@ -97,14 +121,57 @@ export class LimiterModel {
         if (answers[i].allowed) answers[i] = this.peek(check);
       });
     }
-    return { passed, answers, taken };
+    return { passed, answers, taken, fullTimes };
   }
 
-  consume(checks: TestCheck[], tokens: ReadonlyMap<string, bigint>): void {
+  /** When a bucket is full after a check that was allowed at a time. */
+  fullTimeAfter(check: TestCheck, decidedMs: number, from?: FullTime): FullTime {
+    const limit = BigInt(check.limit);
+    const { units } = this.#fullTimeUnder(check, from);
+    const spent = BigInt(check.cost) * BigInt(check.durationMs);
+    return { units: larger(units, BigInt(decidedMs) * limit) + spent, limit };
+  }
+
+  setFullTime(counter: TestCounter, fullTime: FullTime): void {
+    this.#fullTimes.set(counterKey(counter), fullTime);
+  }
+
+  /** Tokens that are missing from a bucket, under the limit of its last tokens. */
+  missingTokens(counter: TestCounter, now: number): bigint {
+    const fullTime = this.#fullTimes.get(counterKey(counter));
+    if (fullTime === undefined) return 0n;
+    const units = fullTime.units - BigInt(now) * fullTime.limit;
+    return units > 0n ? ceilDivide(units, BigInt(counter.durationMs)) : 0n;
+  }
+
+  /** Gives tokens back to a bucket. @returns how many */
+  refundTokens(counter: TestCounter, now: number, cost: bigint): bigint {
+    const missing = this.missingTokens(counter, now);
+    const refunded = cost < missing ? cost : missing;
+    if (refunded === 0n) return 0n;
+    const { units, limit } = this.#fullTimes.get(counterKey(counter))!;
+    const back = refunded === missing ? units : refunded * BigInt(counter.durationMs);
+    this.setFullTime(counter, { units: units - back, limit });
+    return refunded;
+  }
+
+  /** By the limit of a check, rounded up. */
+  #fullTimeUnder(check: TestCheck, from = this.#fullTimes.get(counterKey(check))): FullTime {
+    const limit = BigInt(check.limit);
+    if (from === undefined) return { units: 0n, limit };
+    return { units: ceilDivide(from.units * limit, from.limit), limit };
+  }
+
+  consume(
+    checks: TestCheck[],
+    tokens: ReadonlyMap<string, bigint>,
+    fullTimes: ReadonlyMap<string, FullTime> = new Map(),
+  ): void {
+    for (const [key, fullTime] of fullTimes) this.#fullTimes.set(key, fullTime);
     const added = new Map<string, bigint>();
     for (const check of checks) {
       const key = counterKey(check);
-      if (added.has(key)) continue;
+      if (added.has(key) || check.rule === RULE.gcra) continue;
       added.set(key, tokens.get(key)!);
       const window = this.#windowOf(check);
       const cells = this.#cells(key);
@@ -147,11 +214,12 @@ export class LimiterModel {
     return cells;
   }
 
-  #judgeCheck(check: TestCheck, now: number, before: bigint): TableDecision {
+  #judgeCheck(check: TestCheck, now: number, before: bigint, from?: FullTime): TableDecision {
     const { id, limit, durationMs, cost, rule } = check;
     const isSliding = rule === RULE.sliding;
     const time = Math.max(now, this.timeOf(id));
     this.#times.set(id.group, time);
+    if (rule === RULE.gcra) return this.#judgeGcra(check, time, from);
     const length = BigInt(durationMs);
     const window = this.#windowOf(check);
     const { current, previous } = this.usage(check);
@@ -166,6 +234,32 @@ export class LimiterModel {
       remaining: isTold && told > 0n ? Number(told) : 0,
       reset: Number((window + 1n) * length),
       window: Number(window),
+      outcome: OUTCOME.decided,
+    };
+  }
+
+  #judgeGcra(check: TestCheck, time: number, from?: FullTime): TableDecision {
+    const { limit, durationMs, cost, burst } = check;
+    const size = BigInt(Math.min(burst, limit));
+    const length = BigInt(durationMs);
+    const stored = from ?? this.#fullTimes.get(counterKey(check));
+    const storedMs = stored === undefined ? 0n : ceilDivide(stored.units, stored.limit);
+    const { units, limit: rate } = this.#fullTimeUnder(check, from);
+    const start = larger(units, BigInt(time) * rate);
+    const missing = start - BigInt(time) * rate;
+    const spent = BigInt(cost) * length;
+    const allowed = cost === 0 || missing + spent <= size * length;
+    const left = size - ceilDivide(allowed ? missing + spent : missing, length);
+    let reset = larger(storedMs, BigInt(time));
+    if (allowed && cost > 0) reset = ceilDivide(start + spent, rate);
+    else if (!allowed && BigInt(cost) <= size) {
+      reset = ceilDivide(start + spent - size * length, rate);
+    }
+    return {
+      allowed,
+      remaining: left > 0n ? Number(left) : 0,
+      reset: Number(reset),
+      window: time,
       outcome: OUTCOME.decided,
     };
   }
@@ -187,37 +281,36 @@ export function decideSingle(tables: CounterTable[], check: TestCheck, now: numb
   return decision;
 }
 
-/** A counter as it lies in its table, at the time of its group; undefined where there is none. */
+/** The stored windows of a counter at the time of its group; undefined where there is none. */
 export function readStoredUsage(
   tables: readonly CounterTable[],
   id: Identity,
   durationMs: number,
 ): Usage | undefined {
-  const table = tables[shardOf(id)];
-  const { group, doubles } = table;
-  group.locate(id);
-  const slot = group.find(id, durationMs);
-  if (slot === 0) return undefined;
-  const cells: Cells = { newest: 0, current: 0, previous: 0 };
+  const { group, doubles } = tables[shardOf(id)];
+  const location = newLocation();
+  group.locate(id, location);
+  const slot = group.find(location, id, durationMs);
+  if (slot === NO_SLOT) return undefined;
+  const cells = newCells();
   group.readCells(slot, cells);
   const window = Math.max(
-    Math.floor(doubles[group.lock / 2 + LOCK_LINE.latestMs] / durationMs),
+    Math.floor(doubles[latestMsAt(location.lock)] / durationMs),
     cells.newest,
   );
   const [current, previous] = [usageIn(cells, window), usageBefore(cells, window)];
   return { current: BigInt(current), previous: BigInt(previous) };
 }
 
-/** How many slots of tables are not empty. */
+/** The number of slots that are not empty. */
 export function countOccupiedSlots(tables: readonly CounterTable[]): number {
-  let taken = 0;
+  let occupied = 0;
   for (const { words, groups } of tables) {
     for (let i = 0; i < groups * GROUP_SLOTS; i++) {
-      const slot = slotAt(bucketAt(groups, 0), i);
-      if (words[slot * 2 + SLOT_WORD.tag] !== 0) taken++;
+      if (words[tagAt(slotAt(firstSlot(groups), i))] !== 0) occupied++;
     }
   }
-  return taken;
+  return occupied;
 }
 
 /** Where windows of all durations begin. */

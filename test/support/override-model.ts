@@ -3,7 +3,7 @@
  * documented order of precedence. It shares no code with the product's matcher.
  */
 
-import { Hasher } from '../../src/core/hash.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import {
   ActiveOverrides,
@@ -102,9 +102,10 @@ export class OverrideResolver {
   }
 
   resolve(namespace: string, identifier: string, needsOverrideId = true): OverridableCheck {
+    const identity = newIdentity();
     const check: OverridableCheck = {
       namespace: this.#namespace(namespace),
-      identity: this.#hasher,
+      identity,
       identifier,
       limit: OWN_LIMIT,
       durationMs: 1_000,
@@ -115,8 +116,8 @@ export class OverrideResolver {
       overrideId: undefined,
       needsOverrideId,
     };
-    this.#hasher.hash(check.namespace.hashState, identifier);
-    this.overrides.resolve(check, this.#hasher);
+    this.#hasher.hash(check.namespace.hashState, identifier, identity);
+    this.overrides.resolve(check, identity);
     return check;
   }
 

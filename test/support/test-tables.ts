@@ -7,7 +7,7 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../src/core/decision.ts';
-import { Hasher } from '../../src/core/hash.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
@@ -38,7 +38,9 @@ export interface BatchCheck extends Omit<CheckOptions, 'now' | 'counts'> {
 
 /** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
 export class TestTables {
-  readonly hasher = new Hasher(Buffer.from('0123456789abcdef'));
+  /** The identity of the last identifier. */
+  readonly id = newIdentity();
+  readonly #hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly tables: CounterTable[];
   readonly sweepers: Sweeper[];
   readonly batch: Batch;
@@ -59,9 +61,9 @@ export class TestTables {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isCounted = true } = options;
     const { rule = RULE.fixed, burst = NO_BURST } = options;
     const [tag] = this.#hash(namespace, identifier);
-    const table = this.tables[shardOf(this.hasher)];
+    const table = this.tables[shardOf(this.id)];
     const terms = { limit, durationMs: duration, cost, rule, burst };
-    table.decide(this.hasher, tag, now, terms, isCounted, this.decision);
+    table.decide(this.id, tag, now, terms, isCounted, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
     return this.decision;
@@ -69,13 +71,13 @@ export class TestTables {
 
   /** Decides checks together. @returns whether they pass, and what is said of each */
   decideBatch(checks: BatchCheck[], now = NOW_MS): { passed: boolean; answers: TableDecision[] } {
-    const { batch, hasher } = this;
+    const { batch, id } = this;
     batch.begin();
     for (const check of checks) {
       const { identifier, namespace = 'default', limit = 10, duration = MINUTE_MS } = check;
       const { cost = 1, rule = RULE.fixed, burst = NO_BURST } = check;
       const [tag] = this.#hash(namespace, identifier);
-      batch.add(hasher, tag, { limit, durationMs: duration, cost, rule, burst });
+      batch.add(id, tag, { limit, durationMs: duration, cost, rule, burst });
     }
     const passed = batch.decide(now);
     return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
@@ -91,18 +93,18 @@ export class TestTables {
       burst = NO_BURST,
     } = options;
     this.#hash('default', identifier);
-    const table = this.tables[shardOf(this.hasher)];
+    const table = this.tables[shardOf(this.id)];
     const terms = { limit, durationMs: duration, cost, rule, burst };
-    const isAnswer = table.peek(this.hasher, now, terms, this.decision);
+    const isAnswer = table.peek(this.id, now, terms, this.decision);
     return isAnswer ? this.decision : undefined;
   }
 
   deduct(identifier: string, options: CheckOptions & { window: number }): number {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
     const [tag] = this.#hash('default', identifier);
-    const table = this.tables[shardOf(this.hasher)];
+    const table = this.tables[shardOf(this.id)];
     const terms = { limit, durationMs: duration, cost, rule: RULE.fixed, burst: NO_BURST };
-    return table.deduct(this.hasher, tag, now, window, terms);
+    return table.deduct(this.id, tag, now, window, terms);
   }
 
   /** Sweeps all of it. @returns the counters that live */
@@ -116,9 +118,9 @@ export class TestTables {
   readonly #states = new Map<string, Int32Array>();
 
   #hash(namespace: string, identifier: string): Int32Array {
-    const state = this.#states.get(namespace) ?? this.hasher.namespace(namespace);
+    const state = this.#states.get(namespace) ?? this.#hasher.namespace(namespace);
     this.#states.set(namespace, state);
-    this.hasher.hash(state, identifier);
+    this.#hasher.hash(state, identifier, this.id);
     return state;
   }
 }

@@ -5,6 +5,7 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
+import { algorithm } from '../../core/algorithm.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -15,6 +16,7 @@ import {
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import { RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import { parseBody } from '../common/input.ts';
@@ -27,6 +29,7 @@ const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 const counterFields = {
   namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
   identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
+  algorithm: Type.Optional(algorithm()),
 };
 
 const refundValidator = createValidator(
@@ -34,7 +37,7 @@ const refundValidator = createValidator(
     {
       ...counterFields,
       duration,
-      reset: integer(DURATION_MIN_MS, AMOUNT_MAX),
+      reset: Type.Optional(integer(DURATION_MIN_MS, AMOUNT_MAX)),
       cost: integer(0, AMOUNT_MAX),
     },
     JSON_OBJECT,
@@ -54,7 +57,8 @@ export interface CounterReference {
 export interface Refund extends CounterReference {
   /** The duration in the request of the check: an override may have given it another one. */
   durationMs: number;
-  /** The `reset` in the response to the check, Unix time in ms. */
+  rule: RuleNumber;
+  /** The `reset` in the response to the check, Unix time in ms; GCRA ignores it. */
   reset: number;
   cost: number;
 }
@@ -62,6 +66,8 @@ export interface Refund extends CounterReference {
 export interface CounterSelection extends CounterReference {
   /** The duration in the requests of the checks; undefined for all durations. */
   durationMs: number | undefined;
+  /** Undefined for all algorithms. */
+  rule: RuleNumber | undefined;
 }
 
 /** @param bytes the complete body */
@@ -71,16 +77,24 @@ export function readRefund(
   bytes: ArrayBuffer | Uint8Array,
 ): Refund {
   const body = refundValidator.validate(parseBody(bytes));
-  const { namespace: name = DEFAULT_NAMESPACE, identifier, reset, cost } = body;
+  const { namespace: name = DEFAULT_NAMESPACE, identifier, algorithm, reset = 0, cost } = body;
+  const rule = RULE[algorithm ?? 'fixed'];
+  if (body.reset === undefined && rule !== RULE.gcra) throw resetMissing();
   const namespace = namespaces.find(key, 'refund', name) ?? namespaces.getOrCreate(name, false);
-  return { namespace, identifier, durationMs: body.duration, reset, cost };
+  return { namespace, identifier, durationMs: body.duration, rule, reset, cost };
+}
+
+const RESET = 'the "reset" in the response to a check with this duration, a multiple of it';
+
+function resetMissing(): ApiError {
+  const message = `"reset" is required: ${RESET}; only a check by GCRA has no window`;
+  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${RESET}` });
 }
 
 /** @param durationMs that of the counter */
 export function resetMismatch(reset: number, durationMs: number): ApiError {
-  const accepts = 'the "reset" in the response to a check with this duration, a multiple of it';
-  const message = `"reset" must be ${accepts}; got ${reset} for ${durationMs} ms`;
-  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${accepts}` });
+  const message = `"reset" must be ${RESET}; got ${reset} for ${durationMs} ms`;
+  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${RESET}` });
 }
 
 /** @param bytes the complete body */
@@ -92,7 +106,7 @@ export function readReset(
   const body = countersValidator.validate(parseBody(bytes));
   const { namespace: name = DEFAULT_NAMESPACE, identifier, duration: durationMs } = body;
   const namespace = namespaces.find(key, 'reset', name) ?? namespaces.getOrCreate(name, false);
-  return { namespace, identifier, durationMs };
+  return { namespace, identifier, durationMs, rule: body.algorithm && RULE[body.algorithm] };
 }
 
 /** @param bytes the complete body */
@@ -105,7 +119,7 @@ export function readInspect(
   const { namespace: name = DEFAULT_NAMESPACE, identifier, duration: durationMs } = body;
   const namespace = namespaces.find(key, 'read_namespace', name);
   if (namespace === undefined) throw namespaceNotFound({ name, field: 'namespace' });
-  return { namespace, identifier, durationMs };
+  return { namespace, identifier, durationMs, rule: body.algorithm && RULE[body.algorithm] };
 }
 
 /** The body of the 200 to an inspection. */

@@ -1,15 +1,15 @@
 /**
- * Decides many checks together, all or nothing: each is judged in its order, on what those before
- * it have left; if all are admitted all are counted, else none is.
+ * Decides many checks together, all or nothing: each is judged in its order, after the checks
+ * before it; if all are allowed all are counted, else none is.
  *
- * The locks of all groups in question are held from the first look-up to the last store, so nobody
- * sees a part of it. They are taken in one order everywhere, by shard and group, and each wait for
- * one is bounded (`lock.ts`), so that no order of checks leads to a deadlock; no other code takes
- * a lock while it holds one. The work is bounded by the number of checks: each is sought, judged
- * and counted a fixed number of times.
+ * The locks of all groups in question are held from the first look-up to the last store, so no
+ * thread sees a part of it. They are taken in one order everywhere, by shard and group, and each
+ * wait is bounded (`lock.ts`), so no order of checks leads to a deadlock; no other code takes a
+ * lock while it holds one. The work is bounded by the number of checks: each is found, judged and
+ * counted a fixed number of times.
  *
- * Room is looked for when all would pass. Where a newcomer finds none, and that refuses, those
- * before it are removed again; a counter that made room for one is lost, as to any newcomer.
+ * Slots are found when all checks pass. When a new counter finds none, and the policy denies it,
+ * the new counters before it are removed again; a counter that was evicted for one of them is lost.
  */
 
 import { MULTI_LIMIT_MAX, SHARDS } from '../../core/constants.ts';
@@ -20,30 +20,35 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
-import type { Identity, MutableIdentity } from '../../core/hash.ts';
+import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
-import type { SlotCandidates } from './group.ts';
-import { NO_SLOT } from './layout.ts';
+import { type Location, newLocation } from './group.ts';
+import { NO_SLOT, type Slot } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
 import { shardOf } from './shard.ts';
-import { applyFullTablePolicy, type CounterTable, clearCells, judge } from './table.ts';
-import { addUsage, type Cells, isExpired, NO_WINDOW, windowAt } from './windows/window.ts';
+import { applyFullTablePolicy, type CounterTable } from './table.ts';
+import { count, counterKey, judge } from './windows/registry.ts';
+import { type Cells, clearCells, copyCells, newCells } from './windows/rule.ts';
 
-/** A check among others. */
-interface BatchItem extends MutableIdentity, SlotCandidates {
+interface BatchItem {
+  id: MutableIdentity;
+  location: Location;
   namespaceTag: number;
   parameters: CheckParameters;
   table: CounterTable;
+  /** That of its counter. */
+  key: number;
   /** The time in its group. */
   nowMs: number;
-  /** Where its counter lies, NO_SLOT for a newcomer. */
-  slot: number;
-  /** The nearest checks of the same counter, before it and behind it. */
+  /** NO_SLOT: its counter is new. */
+  slot: Slot;
+  /** The nearest checks of the same counter. */
   previousSameCounter: BatchItem | undefined;
   nextSameCounter: BatchItem | undefined;
-  /** What the checks of its counter take, up to this one, and under which limit the last did. */
-  totalCost: number;
-  lastLimit: number;
+  /** Its counter after this check and those before it. */
+  cells: Cells;
+  /** Whether one of these checks has a cost that counts. */
+  hasUsage: boolean;
   decision: TableDecision;
 }
 
@@ -60,10 +65,10 @@ export class Batch {
   readonly #fullTablePolicy: FullTablePolicy;
   readonly #items: BatchItem[];
   #length = 0;
-  /** Whether newcomers have got places, which may have been those of others. */
+  /** Whether counters were inserted, which may have evicted others of this batch. */
   #hasInserted = false;
   readonly #lockOrder = new LockOrder();
-  readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  readonly #scratchCells = newCells();
   readonly #zeroCostParameters: CheckParameters = { ...EMPTY_PARAMETERS };
 
   /** @param tables one for each shard */
@@ -83,22 +88,17 @@ export class Batch {
   add({ h0, h1, h2, h3 }: Identity, namespaceTag: number, parameters: CheckParameters): void {
     const number = this.#length++;
     const item = this.#items[number];
-    item.h0 = h0;
-    item.h1 = h1;
-    item.h2 = h2;
-    item.h3 = h3;
+    const { id, location } = item;
+    id.h0 = h0;
+    id.h1 = h1;
+    id.h2 = h2;
+    id.h3 = h3;
     item.namespaceTag = namespaceTag;
     item.parameters = parameters;
-    const shard = shardOf(item);
+    const shard = shardOf(id);
     item.table = this.#tables[shard];
-    const { group } = item.table;
-    group.locate(item);
-    item.lock = group.lock;
-    item.bucketA = group.bucketA;
-    item.bucketB = group.bucketB;
-    item.preferredSlotA = group.preferredSlotA;
-    item.preferredSlotB = group.preferredSlotB;
-    this.#lockOrder.add(number, shard, item.lock);
+    item.table.group.locate(id, location);
+    this.#lockOrder.add(number, shard, location.lock);
   }
 
   /** Decides what was added, and counts it if all of it passes. @returns whether it does */
@@ -109,8 +109,8 @@ export class Batch {
     let locked = 0;
     try {
       for (; locked < this.#length; locked++) {
-        const item = this.#itemAt(locked);
-        if (!order.sharesLock(locked)) item.table.acquire(item.lock);
+        const { table, location } = this.#itemAt(locked);
+        if (!order.sharesLock(locked)) table.acquire(location.lock);
       }
       this.#linkSameCounters();
       this.#hasInserted = false;
@@ -120,30 +120,26 @@ export class Batch {
       return passed;
     } finally {
       while (locked-- > 0) {
-        const item = this.#itemAt(locked);
-        if (!order.sharesLock(locked)) item.table.release(item.lock);
+        const { table, location } = this.#itemAt(locked);
+        if (!order.sharesLock(locked)) table.release(location.lock);
       }
     }
   }
 
   /**
-   * What was decided of a check, by its number. `admitted` is by itself; where not all passed, what
-   * is remaining is so without any of them, and of one that was refused what its judge says.
+   * The decision on a check, by its number. `allowed` is that of the check by itself. When not all
+   * passed, `remaining` is without any check of this batch, and that of a denied check is what its
+   * rule says.
    */
   decision(number: number): TableDecision {
     return this.#items[number].decision;
   }
 
-  /**
-   * Has all lines come from memory together; one after the other, as they are wanted, they take
-   * several times as long.
-   */
+  /** Loads all lines in parallel; one after the other takes several times as long. */
   #prefetch(): void {
     for (let number = 0; number < this.#length; number++) {
-      const item = this.#items[number];
-      const { group } = item.table;
-      group.select(item);
-      group.prefetch();
+      const { table, location } = this.#items[number];
+      table.group.prefetch(location);
     }
   }
 
@@ -154,12 +150,14 @@ export class Batch {
   /** Finds the checks of the same counter, which have the same lock, in their order. */
   #linkSameCounters(): void {
     let first = 0;
-    for (let place = 0; place < this.#length; place++) {
-      const item = this.#itemAt(place);
+    for (let position = 0; position < this.#length; position++) {
+      const item = this.#itemAt(position);
+      const { rule, durationMs } = item.parameters;
+      item.key = counterKey(rule, durationMs);
       item.previousSameCounter = undefined;
       item.nextSameCounter = undefined;
-      if (!this.#lockOrder.sharesLock(place)) first = place;
-      for (let earlier = place - 1; earlier >= first; earlier--) {
+      if (!this.#lockOrder.sharesLock(position)) first = position;
+      for (let earlier = position - 1; earlier >= first; earlier--) {
         const other = this.#itemAt(earlier);
         if (!isSameCounter(item, other)) continue;
         item.previousSameCounter = other;
@@ -169,62 +167,67 @@ export class Batch {
     }
   }
 
-  /** @returns whether all are admitted */
+  /** @returns whether all are allowed */
   #judgeAll(nowMs: number): boolean {
-    const cells = this.#cells;
     let passed = true;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { table, parameters, previousSameCounter, decision } = item;
-      const { group } = table;
-      group.select(item);
-      item.nowMs = group.advanceTime(nowMs);
-      this.#readCounter(item);
-      const taken = previousSameCounter === undefined ? 0 : previousSameCounter.totalCost;
-      if (taken > 0) addUsage(cells, windowAt(cells, item.nowMs, parameters.durationMs), taken);
+      const { table, location, parameters, previousSameCounter, cells, decision } = item;
+      item.nowMs = table.group.advanceTime(location.lock, nowMs);
+      if (previousSameCounter === undefined) {
+        this.#readCounter(item);
+        item.hasUsage = false;
+      } else {
+        item.slot = previousSameCounter.slot;
+        copyCells(previousSameCounter.cells, cells);
+        item.hasUsage = previousSameCounter.hasUsage;
+      }
       decision.outcome = OUTCOME.decided;
       judge(cells, item.nowMs, parameters, decision);
-      item.totalCost = decision.allowed ? taken + parameters.cost : taken;
-      item.lastLimit =
-        parameters.cost === 0 && previousSameCounter !== undefined
-          ? previousSameCounter.lastLimit
-          : parameters.limit;
-      if (decision.allowed) continue;
-      passed = false;
-      if (item.slot !== NO_SLOT) table.protectDenied(item.slot, parameters, decision.window);
+      const { rule, cost } = parameters;
+      if (!decision.allowed) {
+        passed = false;
+        if (item.slot !== NO_SLOT) {
+          table.group.protectDenied(item.slot, rule, decision.window, this.#scratchCells);
+        }
+      } else if (cost !== 0) {
+        count(cells, decision.window, cost, parameters);
+        item.hasUsage = true;
+      }
     }
     return passed;
   }
 
-  /** Finds and reads the counter of a check. An expired one could be taken over: it is removed. */
+  /**
+   * Finds and reads the counter of a check. An expired one, which may be overwritten, is removed.
+   */
   #readCounter(item: BatchItem): void {
-    const { table, parameters, nowMs } = item;
+    const { table, location, id, key, cells } = item;
     const { group } = table;
-    const cells = this.#cells;
-    item.slot = group.find(item, parameters.durationMs);
+    item.slot = group.find(location, id, key);
     if (item.slot !== NO_SLOT) {
-      group.readCells(item.slot, cells);
-      if (!isExpired(cells.newest, parameters.durationMs, nowMs)) return;
-      group.remove(item, parameters.durationMs, nowMs);
+      if (!group.isExpired(item.slot, item.nowMs)) {
+        group.readCells(item.slot, cells);
+        return;
+      }
+      group.remove(item.slot);
       item.slot = NO_SLOT;
     }
     clearCells(cells);
   }
 
-  /** Makes the counters that are not there yet, each with all it takes. @returns false: no room */
+  /** Inserts the new counters, each with all of its usage. @returns false: one found no slot */
   #insertNewCounters(): boolean {
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      if (item.nextSameCounter !== undefined || item.slot !== NO_SLOT || item.totalCost === 0)
-        continue;
-      item.table.group.select(item);
+      if (!needsInsert(item)) continue;
       this.#insert(item);
       if (item.decision.outcome !== OUTCOME.full) continue;
-      // Each of its checks is answered so.
+      const earliestEndMs = item.table.group.earliestEndMs(item.location);
       for (let of: BatchItem | undefined = item; of !== undefined; of = of.previousSameCounter) {
-        of.decision.outcome = of.parameters.cost === 0 ? OUTCOME.decided : OUTCOME.full;
-        if (of.parameters.cost !== 0)
-          applyFullTablePolicy(of.table.group, this.#fullTablePolicy, of.decision);
+        const isFree = of.parameters.cost === 0;
+        of.decision.outcome = isFree ? OUTCOME.decided : OUTCOME.full;
+        if (!isFree) applyFullTablePolicy(this.#fullTablePolicy, earliestEndMs, of.decision);
       }
       if (this.#fullTablePolicy === 'allow') continue;
       this.#removeInserted(number);
@@ -233,86 +236,90 @@ export class Batch {
     return true;
   }
 
-  #insert(item: BatchItem): void {
-    const { table, parameters, namespaceTag, nowMs, decision, totalCost, lastLimit } = item;
-    const { durationMs } = parameters;
-    const cells = this.#cells;
-    clearCells(cells);
-    addUsage(cells, decision.window, totalCost);
+  #insert({ table, location, id, namespaceTag, nowMs, key, cells, decision }: BatchItem): void {
     this.#hasInserted = true;
-    decision.outcome = table.group.insert(item, namespaceTag, nowMs, cells, durationMs, lastLimit);
+    decision.outcome = table.group.insert(location, id, namespaceTag, nowMs, key, cells);
   }
 
-  /** @param end the number of the first check that may have none */
+  /** @param end the number of the first check whose counter is not inserted */
   #removeInserted(end: number): void {
     for (let number = 0; number < end; number++) {
       const item = this.#items[number];
-      const { table, parameters, nowMs } = item;
-      if (item.nextSameCounter !== undefined || item.slot !== NO_SLOT || item.totalCost === 0)
-        continue;
-      table.group.select(item);
-      table.group.remove(item, parameters.durationMs, nowMs);
+      if (!needsInsert(item)) continue;
+      const { table, location, id, key } = item;
+      const slot = table.group.find(location, id, key);
+      if (slot !== NO_SLOT) table.group.remove(slot);
     }
   }
 
-  /** Counts in the counters that were there. */
+  /** Stores the usage of the counters that existed. */
   #recordUsage(): void {
-    const cells = this.#cells;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { table, parameters, decision, totalCost, slot } = item;
-      if (item.nextSameCounter !== undefined || slot === NO_SLOT || totalCost === 0) continue;
-      const { group } = table;
-      group.select(item);
-      // A newcomer among the others may have taken its place.
-      if (this.#hasInserted && group.find(item, parameters.durationMs) !== slot) {
+      const { table, location, id, parameters, key, slot, cells } = item;
+      if (item.nextSameCounter !== undefined || slot === NO_SLOT || !item.hasUsage) continue;
+      // A new counter of this batch may have evicted it.
+      if (this.#hasInserted && table.group.find(location, id, key) !== slot) {
+        countAnew(item);
         this.#insert(item);
-        continue;
-      }
-      group.readCells(slot, cells);
-      const { newest } = cells;
-      addUsage(cells, decision.window, totalCost);
-      group.setLastLimit(slot, item.lastLimit);
-      group.writeCells(slot, newest, cells);
+      } else table.group.writeCells(slot, parameters.rule, cells);
     }
   }
 
-  /** Nothing was consumed: what is remaining is what was there before. */
+  /** Not all passed, and nothing was counted: `remaining` is what it was before. */
   #reportUnchanged(): void {
-    const looking = this.#zeroCostParameters;
+    const zeroCost = this.#zeroCostParameters;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { table, parameters, decision } = item;
+      const { parameters, cells, decision } = item;
       if (!decision.allowed) continue;
-      table.group.select(item);
       this.#readCounter(item);
-      looking.limit = parameters.limit;
-      looking.durationMs = parameters.durationMs;
-      looking.rule = parameters.rule;
-      judge(this.#cells, item.nowMs, looking, decision);
+      zeroCost.limit = parameters.limit;
+      zeroCost.durationMs = parameters.durationMs;
+      zeroCost.rule = parameters.rule;
+      zeroCost.burst = parameters.burst;
+      judge(cells, item.nowMs, zeroCost, decision);
     }
   }
 }
 
 function newItem(table: CounterTable): BatchItem {
   return {
-    ...{ h0: 0, h1: 0, h2: 0, h3: 0, namespaceTag: 0, parameters: EMPTY_PARAMETERS, table },
-    ...{
-      lock: 0,
-      bucketA: 0,
-      bucketB: 0,
-      preferredSlotA: 0,
-      preferredSlotB: 0,
-      nowMs: 0,
-      slot: NO_SLOT,
-      previousSameCounter: undefined,
-      nextSameCounter: undefined,
-    },
-    ...{ totalCost: 0, lastLimit: 0, decision: newDecision() },
+    id: newIdentity(),
+    location: newLocation(),
+    namespaceTag: 0,
+    parameters: EMPTY_PARAMETERS,
+    table,
+    key: 0,
+    nowMs: 0,
+    slot: NO_SLOT,
+    previousSameCounter: undefined,
+    nextSameCounter: undefined,
+    cells: newCells(),
+    hasUsage: false,
+    decision: newDecision(),
   };
 }
 
-function isSameCounter(a: BatchItem, b: BatchItem): boolean {
+function isSameCounter({ id: a, key }: BatchItem, other: BatchItem): boolean {
+  const { id: b } = other;
   if (a.h3 !== b.h3 || a.h0 !== b.h0 || a.h1 !== b.h1 || a.h2 !== b.h2) return false;
-  return a.parameters.durationMs === b.parameters.durationMs;
+  return key === other.key;
+}
+
+/** Whether a check is the last of a new counter that has usage. */
+function needsInsert({ nextSameCounter, slot, hasUsage }: BatchItem): boolean {
+  return nextSameCounter === undefined && slot === NO_SLOT && hasUsage;
+}
+
+/** Counts the checks of a counter that was evicted, from no usage. @param last the last of them */
+function countAnew(last: BatchItem): void {
+  let item = last;
+  while (item.previousSameCounter !== undefined) item = item.previousSameCounter;
+  const { cells } = last;
+  clearCells(cells);
+  for (let next: BatchItem | undefined = item; next !== undefined; next = next.nextSameCounter) {
+    const { parameters, decision } = next;
+    if (parameters.cost !== 0) count(cells, decision.window, parameters.cost, parameters);
+  }
 }

@@ -4,24 +4,17 @@
  */
 
 import { SHARDS } from '../../core/constants.ts';
-import {
-  type CheckParameters,
-  type FullTablePolicy,
-  newDecision,
-  type TableDecision,
-} from '../../core/decision.ts';
+import type { CheckParameters, FullTablePolicy, TableDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
+import type { RuleNumber } from '../../core/window-rules.ts';
 import { Batch } from './batch.ts';
 import { shardOf } from './shard.ts';
-import { type CounterSnapshot, CounterTable } from './table.ts';
-
-export type { CounterSnapshot };
+import { CounterTable, type InspectedCounter } from './table.ts';
 
 export class Counters {
-  /** Decides many checks at once. */
+  /** Decides several checks together. */
   readonly batch: Batch;
   readonly #tables: CounterTable[];
-  readonly #decision = newDecision();
 
   /**
    * @param owner the incarnation of this thread, which its locks carry
@@ -40,42 +33,57 @@ export class Counters {
     this.batch = new Batch(this.#tables, fullTablePolicy);
   }
 
-  /** Decides one check, as `CounterTable.decide` does. The answer is overwritten by the next. */
+  /** Decides one check, and counts it, as `CounterTable.decide` does. @returns `decision` */
   decide(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
     parameters: CheckParameters,
-    isDeducted = true,
+    decision: TableDecision,
   ): TableDecision {
-    const decision = this.#decision;
-    this.#tables[shardOf(id)].decide(id, namespaceTag, nowMs, parameters, isDeducted, decision);
+    this.#tables[shardOf(id)].decide(id, namespaceTag, nowMs, parameters, true, decision);
     return decision;
   }
 
   /**
-   * Judges one check as `CounterTable.look` does, and where that is no answer as `decide` does,
-   * without counting it.
+   * Decides one check without counting it: by `CounterTable.peek`, and where that gives no decision
+   * by `CounterTable.decide`.
+   * @returns `decision`
    */
   peek(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
     parameters: CheckParameters,
+    decision: TableDecision,
   ): TableDecision {
-    const decision = this.#decision;
-    if (this.#tables[shardOf(id)].peek(id, nowMs, parameters, decision)) return decision;
-    return this.decide(id, namespaceTag, nowMs, parameters, false);
+    const table = this.#tables[shardOf(id)];
+    if (!table.peek(id, nowMs, parameters, decision)) {
+      table.decide(id, namespaceTag, nowMs, parameters, false, decision);
+    }
+    return decision;
   }
 
   /** Gives tokens back, as `CounterTable.refund` does. */
-  refund(id: Identity, nowMs: number, window: number, durationMs: number, cost: number): number {
-    return this.#tables[shardOf(id)].refund(id, nowMs, window, durationMs, cost);
+  refund(
+    id: Identity,
+    nowMs: number,
+    window: number,
+    durationMs: number,
+    cost: number,
+    rule?: RuleNumber,
+  ): number {
+    return this.#tables[shardOf(id)].refund(id, nowMs, window, durationMs, cost, rule);
   }
 
   /** Removes counters, as `CounterTable.reset` does. */
-  reset(id: Identity, nowMs: number, durationMs: number | undefined): number {
-    return this.#tables[shardOf(id)].reset(id, nowMs, durationMs);
+  reset(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): number {
+    return this.#tables[shardOf(id)].reset(id, nowMs, durationMs, rule);
+  }
+
+  /** Reads counters, as `CounterTable.inspect` does. */
+  inspect(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): InspectedCounter[] {
+    return this.#tables[shardOf(id)].inspect(id, nowMs, durationMs, rule);
   }
 
   /** Counts the cost of a check without a decision, as `CounterTable.deduct` does. */
@@ -87,10 +95,5 @@ export class Counters {
     parameters: CheckParameters,
   ): number {
     return this.#tables[shardOf(id)].deduct(id, namespaceTag, nowMs, window, parameters);
-  }
-
-  /** Reads the counters of an identity, of one duration or of all, and changes none. */
-  inspect(id: Identity, nowMs: number, durationMs: number | undefined): CounterSnapshot[] {
-    return this.#tables[shardOf(id)].inspect(id, nowMs, durationMs);
   }
 }

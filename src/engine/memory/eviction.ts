@@ -1,31 +1,42 @@
 /**
- * Which live counter makes room when both buckets of a newcomer are full of live ones. Pure over
- * the sixteen slots that the caller has locked; off the hot path, so written for the reader.
+ * Which live counter is evicted for a new one when both of its buckets are full of live counters.
+ * Pure over the sixteen slots, whose lock the caller holds. Off the hot path, so written for the
+ * reader.
  *
- * A counter is guarded while it has refused someone in a window that still runs: a client that is
- * being refused is not forgotten. In this order:
+ * A counter is protected while it has denied a check and its usage still counts: an identifier that
+ * is being denied is not forgotten. The order:
  *
- *   1. A namespace that holds more than half of the places gives up its own first, the unguarded
- *      one with the smallest used share of its limit; for a newcomer of another namespace its
- *      guarded ones too. So spraying identifiers displaces the sprayed, and no namespace locks
- *      others out.
- *   2. Of all unguarded counters the one with the smallest used share of its limit.
- *   3. Nobody: the table is full for this newcomer.
+ *   1. A namespace that holds more than half of the slots loses its own counter first: the
+ *      unprotected one with the smallest used share of its limit; for a new counter of another
+ *      namespace, its protected ones too. So a client that sprays identifiers evicts these, and no
+ *      namespace locks others out.
+ *   2. Of all unprotected counters, the one with the smallest used share of its limit.
+ *   3. None: the table is full for this new counter.
  *
- * Counters of the newcomer's own identity go last of the unguarded: of several windows of one
- * caller, one would displace the other with every request, and none would ever be used up.
+ * Counters of the new counter's own identity are the last of the unprotected: of several windows of
+ * one identifier, one would evict the other with every request, and none would reach its limit.
  *
- * A window that has ended counts as share 0, also where the sliding window carries some of it over:
- * the table does not know who will ask. Of equal shares the one whose window ends first goes.
+ * Of equal shares, the counter whose window ends first is evicted.
  */
 
 import type { Identity } from '../../core/hash.ts';
-import { isSlotOf } from './find.ts';
-import { BUCKET_SLOTS, type MemoryViews, NO_SLOT, SLOT, SLOT_WORD, slotAt } from './layout.ts';
-import { isCurrent } from './windows/window.ts';
+import type { BucketPair } from './insert.ts';
+import {
+  BUCKET_SLOTS,
+  deniedAt,
+  keyAt,
+  type MemoryViews,
+  NO_SLOT,
+  namespaceAt,
+  type Slot,
+  slotAt,
+} from './layout.ts';
+import { isSlotOf, readCells } from './slot.ts';
+import { durationOfKey, ruleOfKey } from './windows/registry.ts';
+import { newCells } from './windows/rule.ts';
 
 interface EvictionCandidate {
-  slot: number;
+  slot: Slot;
   namespaceTag: number;
   isProtected: boolean;
   usedShare: number;
@@ -33,73 +44,71 @@ interface EvictionCandidate {
 }
 
 /**
- * @param namespaceTag of the newcomer
+ * @param namespaceTag of the new counter
  * @returns one of the slots in two full buckets, or NO_SLOT
  */
 export function chooseEviction(
   memory: MemoryViews,
-  bucketA: number,
-  bucketB: number,
+  { bucketA, bucketB }: BucketPair,
   id: Identity,
   namespaceTag: number,
   nowMs: number,
-): number {
-  const places: EvictionCandidate[] = [];
+): Slot {
+  const candidates: EvictionCandidate[] = [];
   for (const bucket of [bucketA, bucketB]) {
-    for (let i = 0; i < BUCKET_SLOTS; i++)
-      places.push(readCandidate(memory, slotAt(bucket, i), nowMs));
-  }
-  const unguarded = places.filter((place) => !place.isProtected);
-  const others = unguarded.filter(({ slot }) => !isSlotOf(memory, slot, id));
-  const crowd = majorityNamespace(places);
-  if (crowd !== undefined) {
-    const ofCrowd = leastUsed(others.filter((place) => place.namespaceTag === crowd));
-    if (ofCrowd !== undefined) return ofCrowd.slot;
-    if (crowd !== namespaceTag) {
-      const guarded = leastUsed(places.filter((place) => place.namespaceTag === crowd));
-      if (guarded !== undefined) return guarded.slot;
+    for (let i = 0; i < BUCKET_SLOTS; i++) {
+      candidates.push(readCandidate(memory, slotAt(bucket, i), nowMs));
     }
   }
-  return (leastUsed(others) ?? leastUsed(unguarded))?.slot ?? NO_SLOT;
+  const unprotected = candidates.filter(({ isProtected }) => !isProtected);
+  const others = unprotected.filter(({ slot }) => !isSlotOf(memory, slot, id));
+  const majority = majorityNamespace(candidates);
+  if (majority !== undefined) {
+    const own = leastUsed(others.filter((candidate) => candidate.namespaceTag === majority));
+    if (own !== undefined) return own.slot;
+    if (majority !== namespaceTag) {
+      const any = leastUsed(candidates.filter((candidate) => candidate.namespaceTag === majority));
+      if (any !== undefined) return any.slot;
+    }
+  }
+  return (leastUsed(others) ?? leastUsed(unprotected))?.slot ?? NO_SLOT;
 }
 
-function readCandidate(
-  { words, doubles }: MemoryViews,
-  slot: number,
-  nowMs: number,
-): EvictionCandidate {
-  const newest = doubles[slot + SLOT.newest];
-  const durationMs = doubles[slot + SLOT.duration];
-  const cell = newest & 1;
-  const current = isCurrent(newest, durationMs, nowMs);
+function readCandidate(memory: MemoryViews, slot: Slot, nowMs: number): EvictionCandidate {
+  const { words, doubles } = memory;
+  const key = doubles[keyAt(slot)];
+  const rule = ruleOfKey(key);
+  const durationMs = durationOfKey(key);
+  const cells = newCells();
+  readCells(memory, slot, cells);
   return {
     slot,
-    namespaceTag: words[slot * 2 + SLOT_WORD.namespace],
-    isProtected: current && (words[slot * 2 + SLOT_WORD.denied] & (1 << cell)) !== 0,
-    usedShare: current ? doubles[slot + SLOT.cells + cell] / doubles[slot + SLOT.limit] : 0,
-    endMs: (newest + 1) * durationMs,
+    namespaceTag: words[namespaceAt(slot)],
+    isProtected: rule.isProtected(cells.newest, durationMs, words[deniedAt(slot)], nowMs),
+    usedShare: rule.usedShare(cells, durationMs, nowMs),
+    endMs: rule.endMs(cells.newest, durationMs),
   };
 }
 
-/** The namespace that holds more than half of the places, if one does. */
+/** The namespace that holds more than half of the slots, if there is one. */
 function majorityNamespace(candidates: EvictionCandidate[]): number | undefined {
-  const held = new Map<number, number>();
+  const counts = new Map<number, number>();
   for (const { namespaceTag } of candidates) {
-    const count = (held.get(namespaceTag) ?? 0) + 1;
+    const count = (counts.get(namespaceTag) ?? 0) + 1;
     if (count > candidates.length / 2) return namespaceTag;
-    held.set(namespaceTag, count);
+    counts.set(namespaceTag, count);
   }
   return undefined;
 }
 
 function leastUsed(candidates: EvictionCandidate[]): EvictionCandidate | undefined {
   let best: EvictionCandidate | undefined;
-  for (const place of candidates) {
-    const better =
+  for (const candidate of candidates) {
+    const isBetter =
       best === undefined ||
-      place.usedShare < best.usedShare ||
-      (place.usedShare === best.usedShare && place.endMs < best.endMs);
-    if (better) best = place;
+      candidate.usedShare < best.usedShare ||
+      (candidate.usedShare === best.usedShare && candidate.endMs < best.endMs);
+    if (isBetter) best = candidate;
   }
   return best;
 }

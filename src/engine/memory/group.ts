@@ -1,232 +1,205 @@
 /**
- * One group of a shard's table, by the identity that is looked for in it: where its lock is, and
- * what is done while that is held. Whoever calls holds it, except where a function says otherwise.
- *
- * Stores are ordered so that of a thread that dies between two of them what was written before
- * stays true: a new window's number is stored behind its cells, a slot's tag comes last when it is
- * filled, first when it is emptied, and its bit in the lock line before it is filled.
+ * The groups of a shard's table: where an identity may lie, and what is done there under the lock
+ * of its group. The caller holds that lock, except where a function says otherwise.
  */
 
 import { OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
+import type { RuleNumber } from '../../core/window-rules.ts';
 import { chooseEviction } from './eviction.ts';
-import { findSlot, isCounterOf, isSlotOf } from './find.ts';
-import {
-  type BucketPair,
-  clearSlots,
-  earliestWindowEnd,
-  findFreeSlot,
-  writeCounter,
-} from './insert.ts';
+import { type BucketPair, earliestEndMs, findFreeSlot } from './insert.ts';
 import {
   BUCKET_SLOTS,
   bucketAt,
+  changedAt,
+  deniedAt,
+  firstSlot,
   GROUP_BUCKETS,
-  GROUP_SLOTS,
+  groupAt,
   indexInGroup,
-  LOCK_LINE,
+  keyAt,
+  type Lock,
+  latestMsAt,
   lockAt,
   markSlotUsed,
   NO_SLOT,
-  SLOT,
-  SLOT_WORD,
+  newestAt,
+  type Slot,
   slotAt,
+  tagAt,
 } from './layout.ts';
+import { findSlot, isCounterOf, isSlotOf, readCells, writeCells, writeCounter } from './slot.ts';
 import type { TableMemory } from './table-memory.ts';
-import { type Cells, isExpired } from './windows/window.ts';
+import { durationOfKey, isExpired, ruleOf, ruleOfKey } from './windows/registry.ts';
+import type { Cells } from './windows/rule.ts';
 
 const TWO_POW_32 = 2 ** 32;
 
-/** Where an identity may lie, and the lock of its group as an index of words. */
-export interface SlotCandidates extends BucketPair {
-  lock: number;
+/** Where an identity may lie, and the lock of its group. */
+export interface Location extends BucketPair {
+  lock: Lock;
 }
 
-/** The contents of a counter. */
-export interface CounterSnapshot extends Cells {
-  durationMs: number;
-  /** The limit of the last check that it allowed. */
-  limit: number;
+export function newLocation(): Location {
+  return {
+    lock: lockAt(0),
+    bucketA: NO_SLOT,
+    bucketB: NO_SLOT,
+    preferredSlotA: NO_SLOT,
+    preferredSlotB: NO_SLOT,
+  };
 }
 
-export class Group implements SlotCandidates {
-  lock = 0;
-  bucketA = 0;
-  bucketB = 0;
-  preferredSlotA = 0;
-  preferredSlotB = 0;
-  /** Nobody's: a read that led to nothing would be left out. */
+export class Group {
+  /** Written only, so that V8 does not remove the reads of `prefetch`. */
   prefetchedWord = 0;
   readonly #memory: TableMemory;
   readonly #groupCount: number;
-  /** The first bucket of the table. */
-  readonly #firstBucket: number;
+  readonly #firstSlot: Slot;
 
-  /** Whatever is read and written is so through its words and doubles. */
+  /** @param memory its words and doubles are looked up for each access */
   constructor(memory: TableMemory) {
     this.#memory = memory;
     this.#groupCount = memory.groups;
-    this.#firstBucket = bucketAt(memory.groups, 0);
+    this.#firstSlot = firstSlot(memory.groups);
   }
 
-  /** Goes to where an identity may lie. Needs no lock. */
-  locate(id: Identity): void {
+  /** Finds where an identity may lie. Needs no lock. */
+  locate(id: Identity, into: Location): void {
     // 32 x 22 bits: the product is exact.
     const group = Math.floor(((id.h1 >>> 0) * this.#groupCount) / TWO_POW_32);
     const first = id.h2 & (GROUP_BUCKETS - 1);
     // One of the 31 others, by bits that the first has not used.
     const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
     const second = (first + step) & (GROUP_BUCKETS - 1);
-    const own = (id.h2 >>> 21) & (BUCKET_SLOTS - 1);
-    const slots = slotAt(this.#firstBucket, group * GROUP_SLOTS);
-    this.bucketA = slotAt(slots, first * BUCKET_SLOTS);
-    this.bucketB = slotAt(slots, second * BUCKET_SLOTS);
-    this.preferredSlotA = slotAt(this.bucketA, own);
-    this.preferredSlotB = slotAt(this.bucketB, own);
-    this.lock = lockAt(group);
-  }
-
-  /** Goes back to where `seek` went. */
-  select({ lock, bucketA, bucketB, preferredSlotA, preferredSlotB }: SlotCandidates): void {
-    this.lock = lock;
-    this.bucketA = bucketA;
-    this.bucketB = bucketB;
-    this.preferredSlotA = preferredSlotA;
-    this.preferredSlotB = preferredSlotB;
+    const preferred = (id.h2 >>> 21) & (BUCKET_SLOTS - 1);
+    const slots = groupAt(this.#firstSlot, group);
+    into.bucketA = bucketAt(slots, first);
+    into.bucketB = bucketAt(slots, second);
+    into.preferredSlotA = slotAt(into.bucketA, preferred);
+    into.preferredSlotB = slotAt(into.bucketB, preferred);
+    into.lock = lockAt(group);
   }
 
   /**
-   * Reads a word of each line that a decision is likely to want, ahead of it: these reads do not
-   * wait for one another, so that the lines come from memory together. Not worth it for one check,
-   * for which the second slot of its own is mostly read in vain.
+   * Reads a word of each line that a decision probably needs. These reads do not wait for each
+   * other, so the lines are loaded in parallel. For a single check it costs more than it saves: the
+   * second preferred slot is mostly read in vain. Needs no lock.
    */
-  prefetch(): void {
+  prefetch({ lock, preferredSlotA, preferredSlotB }: Location): void {
     const { words } = this.#memory;
-    this.prefetchedWord =
-      words[this.lock] ^ words[this.preferredSlotA * 2] ^ words[this.preferredSlotB * 2];
+    this.prefetchedWord = words[lock] ^ words[tagAt(preferredSlotA)] ^ words[tagAt(preferredSlotB)];
   }
 
   /**
    * Begins a decision. Time in a group never runs back: a thread that read the clock and was then
-   * stopped for longer than a window would otherwise open a spent one anew, once its expired
-   * counter has been replaced. That something may change is noted before anything does.
+   * stopped for longer than a window would otherwise allow a spent window again, after the expired
+   * counter was replaced. The group is marked as changed before anything in it changes.
+   * @returns the time of the decision
    */
-  advanceTime(nowMs: number): number {
+  advanceTime(lock: Lock, nowMs: number): number {
     const { words, doubles } = this.#memory;
-    words[this.lock + LOCK_LINE.isChanged] = 1;
-    const at = this.lock / 2 + LOCK_LINE.latestMs;
-    const latest = doubles[at];
-    if (nowMs <= latest) return latest;
-    doubles[at] = nowMs;
+    words[changedAt(lock)] = 1;
+    const latestMs = doubles[latestMsAt(lock)];
+    if (nowMs <= latestMs) return latestMs;
+    doubles[latestMsAt(lock)] = nowMs;
     return nowMs;
   }
 
-  /** The slot of the identity, an index of doubles; NO_SLOT when it is not there. Needs no lock. */
-  find(id: Identity, durationMs: number): number {
+  /** @returns the slot of a counter; NO_SLOT when there is none. Needs no lock. */
+  find(at: Location, id: Identity, key: number): Slot {
     const memory = this.#memory;
-    if (isCounterOf(memory, this.preferredSlotA, id, durationMs)) return this.preferredSlotA;
-    if (isCounterOf(memory, this.preferredSlotB, id, durationMs)) return this.preferredSlotB;
-    const slot = findSlot(memory, this.bucketA, id, durationMs);
-    return slot !== NO_SLOT ? slot : findSlot(memory, this.bucketB, id, durationMs);
+    if (isCounterOf(memory, at.preferredSlotA, id, key)) return at.preferredSlotA;
+    if (isCounterOf(memory, at.preferredSlotB, id, key)) return at.preferredSlotB;
+    const slot = findSlot(memory, at.bucketA, id, key);
+    return slot !== NO_SLOT ? slot : findSlot(memory, at.bucketB, id, key);
   }
 
-  /** Reads the ring of a slot. Needs no lock, but then may see it half-written. */
-  readCells(slot: number, cells: Cells): void {
-    const { doubles } = this.#memory;
-    const ring = slot + SLOT.cells;
-    const newest = doubles[slot + SLOT.newest];
-    cells.newest = newest;
-    cells.current = doubles[ring + (newest & 1)];
-    cells.previous = doubles[ring + (~newest & 1)];
+  /** Needs no lock, but without it may see some cells from before a write. */
+  readCells(slot: Slot, cells: Cells): void {
+    readCells(this.#memory, slot, cells);
+  }
+
+  writeCells(slot: Slot, rule: RuleNumber, cells: Cells): void {
+    writeCells(this.#memory, slot, rule, cells);
   }
 
   /**
-   * Writes the ring of a slot.
-   * @param previousNewest the newest window that was read from it
+   * Protects a counter that denied a check, for as long as its usage counts.
+   * @param cells for the use of this function
+   * @param window that of the denial
    */
-  writeCells(slot: number, previousNewest: number, { newest, current, previous }: Cells): void {
-    const { doubles } = this.#memory;
-    const ring = slot + SLOT.cells;
-    const cell = newest & 1;
-    doubles[ring + (cell ^ 1)] = previous;
-    doubles[ring + cell] = current;
-    if (newest === previousNewest) return;
-    // The number last: cut off before, no window is the worse for it. The cells that were written
-    // are those of windows that are past, or hold what they held.
-    this.#memory.words[slot * 2 + SLOT_WORD.denied] = 0;
-    doubles[slot + SLOT.newest] = newest;
-  }
-
-  /** Notes under which limit the last tokens of a slot were admitted. */
-  setLastLimit(slot: number, limit: number): void {
-    this.#memory.doubles[slot + SLOT.limit] = limit;
-  }
-
-  /** Notes that the identity was refused in a window that its slot holds. */
-  markDenied(slot: number, window: number): void {
-    this.#memory.words[slot * 2 + SLOT_WORD.denied] |= 1 << (window & 1);
+  protectDenied(slot: Slot, rule: RuleNumber, window: number, cells: Cells): void {
+    const { words, doubles } = this.#memory;
+    readCells(this.#memory, slot, cells);
+    if (!ruleOf(rule).protect(cells, window)) return;
+    if (cells.newest !== doubles[newestAt(slot)]) writeCells(this.#memory, slot, rule, cells);
+    words[deniedAt(slot)] = ruleOf(rule).deniedWord(cells, window, words[deniedAt(slot)]);
   }
 
   /**
-   * Finds or makes room for a counter.
+   * Finds or makes room for a counter, and writes it.
    * @param namespaceTag the first word of the state of its namespace
    * @returns one of OUTCOME
    */
   insert(
+    at: Location,
     id: Identity,
     namespaceTag: number,
     nowMs: number,
+    key: number,
     cells: Cells,
-    durationMs: number,
-    limit: number,
   ): number {
     const memory = this.#memory;
     let outcome: number = OUTCOME.decided;
-    let slot = findFreeSlot(memory, this, nowMs);
+    let slot = findFreeSlot(memory, at, nowMs);
     if (slot === NO_SLOT) {
-      slot = chooseEviction(memory, this.bucketA, this.bucketB, id, namespaceTag, nowMs);
+      slot = chooseEviction(memory, at, id, namespaceTag, nowMs);
       if (slot === NO_SLOT) return OUTCOME.full;
       outcome = OUTCOME.evicted;
     }
-    markSlotUsed(memory.words, this.lock, indexInGroup(this.#firstBucket, slot));
-    writeCounter(memory, slot, id, namespaceTag, cells, durationMs, limit);
+    markSlotUsed(memory.words, at.lock, indexInGroup(this.#firstSlot, slot));
+    writeCounter(memory, slot, id, namespaceTag, key, cells);
     return outcome;
   }
 
   /**
-   * Removes the counter of the identity and a duration, or those of all its durations.
-   * @param nowMs only what has not expired then is counted
-   * @returns how many there were
+   * The slots of an identity, expired counters included: of one duration or all, one rule or all.
    */
-  remove(id: Identity, durationMs: number | undefined, nowMs: number): number {
-    const inA = clearSlots(this.#memory, this.bucketA, id, durationMs, nowMs);
-    return inA + clearSlots(this.#memory, this.bucketB, id, durationMs, nowMs);
-  }
-
-  /**
-   * Reads the counters of the identity and a duration, or those of all its durations.
-   * @param nowMs counters that have expired then are left out
-   */
-  read(id: Identity, durationMs: number | undefined, nowMs: number): CounterSnapshot[] {
+  findAll(
+    { bucketA, bucketB }: Location,
+    id: Identity,
+    durationMs: number | undefined,
+    rule: RuleNumber | undefined,
+  ): Slot[] {
     const memory = this.#memory;
-    const snapshots: CounterSnapshot[] = [];
-    for (const bucket of [this.bucketA, this.bucketB]) {
-      for (let i = 0; i < BUCKET_SLOTS; i++) {
-        const slot = slotAt(bucket, i);
-        if (!isSlotOf(memory, slot, id)) continue;
-        const found = memory.doubles[slot + SLOT.duration];
-        if (durationMs !== undefined && found !== durationMs) continue;
-        const limit = memory.doubles[slot + SLOT.limit];
-        const snapshot = { durationMs: found, limit, newest: 0, current: 0, previous: 0 };
-        this.readCells(slot, snapshot);
-        if (!isExpired(snapshot.newest, found, nowMs)) snapshots.push(snapshot);
-      }
-    }
-    return snapshots;
+    const slots = [bucketA, bucketB].flatMap((bucket) => {
+      return Array.from({ length: BUCKET_SLOTS }, (_, index) => slotAt(bucket, index));
+    });
+    return slots.filter((slot) => {
+      if (!isSlotOf(memory, slot, id)) return false;
+      const key = memory.doubles[keyAt(slot)];
+      if (durationMs !== undefined && durationOfKey(key) !== durationMs) return false;
+      return rule === undefined || ruleOfKey(key).counterRule === ruleOf(rule).counterRule;
+    });
   }
 
-  /** When the first window of the counters in the two buckets ends, ms. */
-  earliestWindowEnd(): number {
-    return earliestWindowEnd(this.#memory, this.bucketA, this.bucketB);
+  /** The key of the counter in a slot. */
+  readKey(slot: Slot): number {
+    return this.#memory.doubles[keyAt(slot)];
+  }
+
+  isExpired(slot: Slot, nowMs: number): boolean {
+    const { doubles } = this.#memory;
+    return isExpired(doubles[keyAt(slot)], doubles[newestAt(slot)], nowMs);
+  }
+
+  remove(slot: Slot): void {
+    this.#memory.words[tagAt(slot)] = 0;
+  }
+
+  /** When the first window of the counters in the two buckets of an identity ends, ms. */
+  earliestEndMs(at: Location): number {
+    return earliestEndMs(this.#memory, at);
   }
 }

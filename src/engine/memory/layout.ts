@@ -1,79 +1,97 @@
 /**
- * The words of a counter table in shared memory: the one file that both the thread that allocates a
- * table and every thread that attaches to it import. A test pins the numbers.
+ * The layout of a counter table in shared memory. All offsets are used through this file, by all
+ * threads that attach to a table. A test pins the numbers.
  *
- *   byte 0     header         magic | version | shard | groups | checkpoint, the last whole one
- *   byte 48    lock lines     one line of 64 bytes per group; its first word is the lock
- *   aligned    buckets        32 buckets of 8 slots per group; a slot is one line
+ *   byte 0     header         magic | version | shard | groups | number of the last checkpoint
+ *   byte 48    lock lines     one line of 64 bytes for each group; its first word is the lock
+ *   aligned    buckets        32 buckets of 8 slots for each group; a slot is one line
  *
- *   lock line  int32  0        owner           incarnation of the thread that holds it, or 0
- *              float64 1      now             the latest time decided at in this group, ms
- *              int32  4-11    used            a bit for each slot that may hold a counter: set
- *                                             before it is filled, cleared when it is found empty
- *              int32  12      changed         1: decided in since its last checkpoint
+ *   lock line  int32  0       owner       incarnation of the thread that holds it, or 0
+ *              float64 1      latest      the latest time of a decision in this group, ms
+ *              int32  4-11    used        a bit for each slot that may hold a counter: set before
+ *                                         the slot is written, cleared when it is found empty
+ *              int32  12      changed     1: a decision was made here since the last checkpoint
  *
- *   slot       int32  0        tag             hash 3; 0 is an empty slot
- *              int32  1-3      hash 0-2        with the tag: 128 bits of identity
- *              int32  4        namespace       its tag, which a victim's choice goes by
- *              int32  5        refused         bit (window & 1): refused someone in that window
- *              float64 3      duration        ms
- *              float64 4      newest          number of the newest window counted
- *              float64 5, 6   the ring        tokens used in windows of even and of odd number
- *              float64 7      limit           the last one admitted under: a victim's share of it
+ *   slot       int32  0       tag         hash 3; 0: the slot is empty
+ *              int32  1-3     hash 0-2    with the tag: 128 bits of identity
+ *              int32  4       namespace   its tag, which eviction goes by
+ *              int32  5       denied      until when a denial protects the counter: see its rule
+ *              float64 3      key         duration in ms, and the rule: `windows/registry.ts`
+ *              float64 4      newest      windows: number of the newest one; GCRA: ms of `full`
+ *              float64 5, 6   cells       windows: tokens used in windows of even and odd number;
+ *                                         GCRA: both the fraction of `full` below `newest`
+ *              float64 7      limit       the limit under which the last tokens were counted
  *
- * An identity may lie in any slot of two buckets. In each of them one is its own, by its hash, and
- * that is where it is put while there is room enough (`room.ts`) and where it is looked for first,
- * so that a hit reads the lock line and one or two lines more. The lines of a bucket are in a page.
+ * An identity may lie in any slot of two buckets. Its hash prefers one slot in each: `insert.ts`
+ * uses these while there is enough room, and a look-up reads them first, so that a hit reads the
+ * lock line and one or two more lines. The lines of a bucket are in one page.
  *
- * Whoever reads or writes a bucket holds its group's lock, but for the sweep while it only looks,
- * the look of an asynchronous check, and reads ahead of a decision, which decide nothing.
+ * A thread holds the group's lock while it reads or writes a bucket. Exceptions are the first scan
+ * of a sweep, the peek of an asynchronous check, and prefetches, which decide nothing.
  */
 
 import { CACHE_LINE_BYTES } from '../../core/constants.ts';
 
-export const TABLE_MAGIC = 0x57656972; // "Weir"
-export const TABLE_VERSION = 3;
+declare const unit: unique symbol;
+/** An index into the int32 words, or the doubles, of a table. One is not accepted as the other. */
+export type WordIndex = number & { readonly [unit]: 'word' };
+export type DoubleIndex = number & { readonly [unit]: 'double' };
+/** The first double of a slot, and of a bucket: that of its first slot. */
+export type Slot = DoubleIndex & { readonly slot: true };
+/** The first word of a lock line, which is the lock. */
+export type Lock = WordIndex & { readonly lock: true };
 
-export const TABLE_HEADER = { magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 } as const;
+/** A table as int32 and as float64 from its first byte. */
+export interface Words {
+  [at: WordIndex]: number;
+}
+export interface Doubles {
+  [at: DoubleIndex]: number;
+}
+export interface MemoryViews {
+  readonly words: Words;
+  readonly doubles: Doubles;
+}
+
+/** The words for `Atomics`, which takes an Int32Array only. */
+export function atomicWords(words: Words): Int32Array {
+  return words as Int32Array;
+}
+
+export const TABLE_MAGIC = 0x57656972; // "Weir"
+export const TABLE_VERSION = 4;
+
+export const TABLE_HEADER = {
+  magic: 0 as WordIndex,
+  version: 1 as WordIndex,
+  shard: 2 as WordIndex,
+  groups: 3 as WordIndex,
+  checkpoint: 4 as WordIndex,
+};
 
 const LINE_WORDS = CACHE_LINE_BYTES / 4;
 
 /**
- * A large buffer is a mapping of its own, in which the C library keeps 16 bytes to itself: what
- * begins at byte 48 is a line of the processor's. Where memory comes otherwise, a line of ours is
- * parts of two, which costs time and nothing else.
+ * A large buffer is a mapping of its own, of which the C library uses the first 16 bytes: byte 48
+ * begins a cache line. In memory of another origin a lock line or slot is in two cache lines, which
+ * costs time only.
  */
 const FIRST_LINE_OFFSET = 48;
-
-/** Offsets from the start of a lock line: the owner and the bits in words, the time in doubles. */
-export const LOCK_LINE = { owner: 0, latestMs: 1, used: 4, isChanged: 12 } as const;
 
 export const GROUP_BUCKETS = 32;
 export const BUCKET_SLOTS = 8;
 export const GROUP_SLOTS = GROUP_BUCKETS * BUCKET_SLOTS;
 const USED_WORDS = GROUP_SLOTS / 32;
 
-export const SLOT_BYTES = CACHE_LINE_BYTES;
-const SLOT_DOUBLES = SLOT_BYTES / 8;
-export const BUCKET_BYTES = BUCKET_SLOTS * SLOT_BYTES;
-const BUCKET_DOUBLES = BUCKET_BYTES / 8;
+const SLOT_WORDS = CACHE_LINE_BYTES / 4;
+const SLOT_DOUBLES = CACHE_LINE_BYTES / 8;
+const BUCKET_BYTES = BUCKET_SLOTS * CACHE_LINE_BYTES;
 
-/** Offsets in words from the start of a slot. */
-export const SLOT_WORD = {
-  tag: 0,
-  hash0: 1,
-  hash1: 2,
-  hash2: 3,
-  namespace: 4,
-  denied: 5,
-} as const;
-/** Offsets in doubles from the start of a slot. */
-export const SLOT = { duration: 3, newest: 4, cells: 5, limit: 7 } as const;
-/** No index of a slot. */
-export const NO_SLOT = 0;
+/** No slot: byte 0 of a table is in its header. */
+export const NO_SLOT = 0 as Slot;
 
-/** The first byte of the buckets of a table of so many groups. */
-export function bucketsOffset(groups: number): number {
+/** The first byte of the buckets in a table of so many groups. */
+function bucketsOffset(groups: number): number {
   const before = CACHE_LINE_BYTES - FIRST_LINE_OFFSET;
   const end = CACHE_LINE_BYTES + groups * CACHE_LINE_BYTES;
   return Math.ceil(end / BUCKET_BYTES) * BUCKET_BYTES - before;
@@ -89,47 +107,107 @@ export function groupsPerShard(slots: number, shards: number): number {
   return Math.ceil(slots / (shards * GROUP_SLOTS));
 }
 
-/** A bucket, as the index of doubles of its first slot. */
-export function bucketAt(groups: number, bucket: number): number {
-  return bucketsOffset(groups) / 8 + bucket * BUCKET_DOUBLES;
+/** The first slot of a table of so many groups. */
+export function firstSlot(groups: number): Slot {
+  return (bucketsOffset(groups) / 8) as Slot;
 }
 
-/** A slot of a bucket, as an index of doubles. */
-export function slotAt(bucket: number, index: number): number {
-  return bucket + index * SLOT_DOUBLES;
+/** The first slot of a group. @param first that of the table */
+export function groupAt(first: Slot, group: number): Slot {
+  return slotAt(first, group * GROUP_SLOTS);
 }
 
-/** Which one a slot is among those of its group. @param first the first slot of the table */
-export function indexInGroup(first: number, slot: number): number {
+/** A bucket of a group. @param slots the first slot of the group */
+export function bucketAt(slots: Slot, bucket: number): Slot {
+  return slotAt(slots, bucket * BUCKET_SLOTS);
+}
+
+/** The slot of a number, counted from another one. */
+export function slotAt(from: Slot, index: number): Slot {
+  return (from + index * SLOT_DOUBLES) as Slot;
+}
+
+/** The number of a slot in its group. @param first the first slot of the table */
+export function indexInGroup(first: Slot, slot: Slot): number {
   return ((slot - first) / SLOT_DOUBLES) & (GROUP_SLOTS - 1);
 }
 
-/** A table as int32 and as float64 from its first byte. */
-export interface MemoryViews {
-  readonly words: Int32Array;
-  readonly doubles: Float64Array;
+export function tagAt(slot: Slot): WordIndex {
+  return (slot * 2) as WordIndex;
 }
 
-/** The lock line of a group, as an index of words. */
-export function lockAt(group: number): number {
-  return FIRST_LINE_OFFSET / 4 + group * LINE_WORDS;
+/** @param word 0, 1 or 2 */
+export function hashAt(slot: Slot, word: number): WordIndex {
+  return (slot * 2 + 1 + word) as WordIndex;
 }
 
-/** Notes that a slot of a group may hold a counter. @param index among the slots of the group */
-export function markSlotUsed(words: Int32Array, lock: number, index: number): void {
-  words[lock + LOCK_LINE.used + (index >>> 5)] |= 1 << (index & 31);
+export function namespaceAt(slot: Slot): WordIndex {
+  return (slot * 2 + 4) as WordIndex;
 }
 
-/** Notes that a slot of a group holds none. */
-export function markSlotEmpty(words: Int32Array, lock: number, index: number): void {
-  words[lock + LOCK_LINE.used + (index >>> 5)] &= ~(1 << (index & 31));
+export function deniedAt(slot: Slot): WordIndex {
+  return (slot * 2 + 5) as WordIndex;
+}
+
+export function keyAt(slot: Slot): DoubleIndex {
+  return (slot + 3) as DoubleIndex;
+}
+
+export function newestAt(slot: Slot): DoubleIndex {
+  return (slot + 4) as DoubleIndex;
+}
+
+/** The cell of windows with the parity of a number. */
+export function cellAt(slot: Slot, window: number): DoubleIndex {
+  return (slot + 5 + (window & 1)) as DoubleIndex;
+}
+
+export function limitAt(slot: Slot): DoubleIndex {
+  return (slot + 7) as DoubleIndex;
+}
+
+/**
+ * Copies a whole slot, from one memory to another or within one. As words: a hash that is read as a
+ * double may be changed on its way.
+ */
+export function copySlot(from: Words, slot: Slot, into: Words, target: Slot): void {
+  for (let word = 0; word < SLOT_WORDS; word++) {
+    into[(target * 2 + word) as WordIndex] = from[(slot * 2 + word) as WordIndex];
+  }
+}
+
+export function lockAt(group: number): Lock {
+  return (FIRST_LINE_OFFSET / 4 + group * LINE_WORDS) as Lock;
+}
+
+/** The latest time of a decision in a group. */
+export function latestMsAt(lock: Lock): DoubleIndex {
+  return (lock / 2 + 1) as DoubleIndex;
+}
+
+export function changedAt(lock: Lock): WordIndex {
+  return (lock + 12) as WordIndex;
+}
+
+function usedAt(lock: Lock, word: number): WordIndex {
+  return (lock + 4 + word) as WordIndex;
+}
+
+/** Notes that a slot may hold a counter. @param index its number in the group */
+export function markSlotUsed(words: Words, lock: Lock, index: number): void {
+  words[usedAt(lock, index >>> 5)] |= 1 << (index & 31);
+}
+
+/** Notes that a slot holds no counter. */
+export function markSlotEmpty(words: Words, lock: Lock, index: number): void {
+  words[usedAt(lock, index >>> 5)] &= ~(1 << (index & 31));
 }
 
 /** The first slot from `index` on that may hold a counter; GROUP_SLOTS when there is none. */
-export function nextUsedSlot(words: Int32Array, lock: number, index: number): number {
+export function nextUsedSlot(words: Words, lock: Lock, index: number): number {
   let mask = -1 << (index & 31);
   for (let word = index >>> 5; word < USED_WORDS; word++) {
-    const bits = words[lock + LOCK_LINE.used + word] & mask;
+    const bits = words[usedAt(lock, word)] & mask;
     // The lowest of them.
     if (bits !== 0) return word * 32 + 31 - Math.clz32(bits & -bits);
     mask = -1;

@@ -26,12 +26,14 @@ import type {
   BatchCompletion,
   BatchDecision,
   Completion,
+  CounterSelector,
   CounterState,
   Engine,
   WindowUsage,
 } from '../engine.ts';
-import type { CounterSnapshot, Counters } from './counters.ts';
-import { judge } from './table.ts';
+import type { Counters } from './counters.ts';
+import type { InspectedCounter } from './table.ts';
+import { judge } from './windows/registry.ts';
 
 /** Work on counters that other threads do later. */
 export interface DeferredWork {
@@ -55,6 +57,8 @@ export class MemoryEngine implements Engine {
   protected readonly clock: Clock;
   protected readonly stats: AcceptorStats;
   readonly #deferred: DeferredWork;
+  /** Overwritten by each decision, as the interface says. */
+  readonly #decision = newDecision();
   readonly #batch: BatchDecision;
   readonly #eachDecisions = Array.from({ length: MULTI_LIMIT_MAX }, newDecision);
   readonly #each: BatchDecision = { allowed: false, decisions: this.#eachDecisions };
@@ -126,6 +130,7 @@ export class MemoryEngine implements Engine {
 
   refund(
     identity: Identity,
+    rule: RuleNumber,
     durationMs: number,
     window: number,
     cost: number,
@@ -133,7 +138,7 @@ export class MemoryEngine implements Engine {
   ): number | Promise<number> {
     return this.#afterDeferredWork(identity, confirm, () => {
       const nowMs = this.clock.nowMs();
-      const refunded = this.counters.refund(identity, nowMs, window, durationMs, cost);
+      const refunded = this.counters.refund(identity, nowMs, window, durationMs, cost, rule);
       this.stats.increment(ACCEPTOR_STAT.refunds);
       this.stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
       return refunded;
@@ -142,14 +147,14 @@ export class MemoryEngine implements Engine {
 
   reset(
     identity: Identity,
-    durationsMs: readonly number[] | undefined,
+    { durationsMs, rule }: CounterSelector,
     confirm: () => void,
   ): number | Promise<number> {
     return this.#afterDeferredWork(identity, confirm, () => {
       const nowMs = this.clock.nowMs();
       let cleared = 0;
       for (const durationMs of durationsMs ?? [undefined]) {
-        cleared += this.counters.reset(identity, nowMs, durationMs);
+        cleared += this.counters.reset(identity, nowMs, durationMs, rule);
       }
       this.stats.add(ACCEPTOR_STAT.countersReset, cleared);
       return cleared;
@@ -158,13 +163,13 @@ export class MemoryEngine implements Engine {
 
   inspect(
     identity: Identity,
-    durationsMs: readonly number[] | undefined,
+    { durationsMs, rule }: CounterSelector,
     confirm: () => void,
   ): CounterState[] | Promise<CounterState[]> {
     return this.#afterDeferredWork(identity, confirm, () => {
       const nowMs = this.clock.nowMs();
       return (durationsMs ?? [undefined])
-        .flatMap((durationMs) => this.counters.inspect(identity, nowMs, durationMs))
+        .flatMap((durationMs) => this.counters.inspect(identity, nowMs, durationMs, rule))
         .toSorted((a, b) => a.durationMs - b.durationMs)
         .map((counter) => counterState(counter, nowMs));
     });
@@ -177,7 +182,13 @@ export class MemoryEngine implements Engine {
   /** Decides a check by its counter, and counts it there. */
   protected decideInPlace(check: Check, nowMs: number): TableDecision {
     const { identity, namespace } = check;
-    const decision = this.counters.decide(identity, namespace.hashState[0], nowMs, check);
+    const decision = this.counters.decide(
+      identity,
+      namespace.hashState[0],
+      nowMs,
+      check,
+      this.#decision,
+    );
     this.countOutcome(decision.outcome);
     return decision;
   }
@@ -197,7 +208,7 @@ export class MemoryEngine implements Engine {
   #decideDeferred(check: Check, nowMs: number): Decision {
     const { identity, namespace, cost } = check;
     const tag = namespace.hashState[0];
-    const decision = this.counters.peek(identity, tag, nowMs, check);
+    const decision = this.counters.peek(identity, tag, nowMs, check, this.#decision);
     this.countOutcome(decision.outcome);
     if (decision.allowed && decision.outcome !== OUTCOME.full) {
       this.#deferred.deduct(identity, tag, decision.window, check);
@@ -233,24 +244,34 @@ export class MemoryEngine implements Engine {
   }
 }
 
-function counterState(counter: CounterSnapshot, nowMs: number): CounterState {
-  const { durationMs, limit, newest, current, previous } = counter;
-  const fixed = windowUsage(counter, RULE.fixed, nowMs);
-  const sliding = windowUsage(counter, RULE.sliding, nowMs);
-  const windowStart = newest * durationMs;
-  return { durationMs, limit, windowStart, current, previous, usage: { fixed, sliding } };
+function counterState(counter: InspectedCounter, nowMs: number): CounterState {
+  const { rule, durationMs, cells } = counter;
+  const { limit, newest, current, previous } = cells;
+  if (rule === RULE.gcra) {
+    const usage = { gcra: usageBy(counter, rule, nowMs) };
+    return { durationMs, limit, fullAt: Math.max(newest, nowMs), usage };
+  }
+  const usage = {
+    fixed: usageBy(counter, RULE.fixed, nowMs),
+    sliding: usageBy(counter, RULE.sliding, nowMs),
+  };
+  return { durationMs, limit, windowStart: newest * durationMs, current, previous, usage };
 }
 
-/** What a rule makes of a counter. Under the limit AMOUNT_MAX a check of cost 0 shows the usage. */
-function windowUsage(counter: CounterSnapshot, rule: RuleNumber, nowMs: number): WindowUsage {
-  const { durationMs, limit } = counter;
+/** What a rule makes of a counter: a check of cost 0 shows what remains of a limit. */
+function usageBy(
+  { durationMs, cells, used: usedNow }: InspectedCounter,
+  rule: RuleNumber,
+  nowMs: number,
+): WindowUsage {
+  const { limit } = cells;
   const decision = newDecision();
-  judge(
-    counter,
-    nowMs,
-    { limit: AMOUNT_MAX, durationMs, cost: 0, rule, burst: NO_BURST },
-    decision,
-  );
-  const used = AMOUNT_MAX - decision.remaining;
-  return { used, remaining: Math.max(0, limit - used), reset: decision.reset };
+  // The denominator of a bucket is its limit; the usage of windows may be over their limit.
+  const shown = rule === RULE.gcra ? limit : AMOUNT_MAX;
+  const terms = { limit: shown, durationMs, cost: 0, rule, burst: NO_BURST };
+  judge(cells, nowMs, terms, decision);
+  const { reset, remaining } = decision;
+  if (rule === RULE.gcra) return { used: usedNow, remaining, reset };
+  const used = AMOUNT_MAX - remaining;
+  return { used, remaining: Math.max(0, limit - used), reset };
 }

@@ -1,11 +1,11 @@
-/** Where an identity belongs: its shard, and the worker that holds the shard. */
+/** The shard of an identity, and the worker of a shard. */
 
 import { SHARDS } from '../../core/constants.ts';
 import type { Identity } from '../../core/hash.ts';
 
 const SHARD_SHIFT = 32 - Math.log2(SHARDS);
 
-/** The top bits of the first word of a hash say the shard. */
+/** The top bits of the first word of a hash. */
 export function shardOf(id: Identity): number {
   return id.h0 >>> SHARD_SHIFT;
 }

@@ -1,29 +1,31 @@
 /**
  * Removes the expired counters of one shard and counts its live ones, a few groups in a step. It
- * belongs to the shard's worker; a step never waits: a group whose lock is held has its turn in
- * the next round. A worker that dies in here has at most removed fewer.
+ * belongs to the shard's worker. A step never waits: a group whose lock is held is swept in the
+ * next round. A worker that dies in here has removed fewer counters, and nothing else.
  *
- * A group is left alone while nobody decided in it since it was last swept and nothing in it has
- * expired, so that a table without traffic costs a look at its lock lines.
+ * A group is skipped while no decision was made in it since the last sweep and nothing in it has
+ * expired. A table without traffic so costs one read of each lock line.
  */
 
 import {
-  bucketAt,
-  GROUP_BUCKETS,
+  firstSlot,
   GROUP_SLOTS,
-  LOCK_LINE,
+  groupAt,
+  keyAt,
+  latestMsAt,
   lockAt,
   markSlotEmpty,
+  newestAt,
   nextUsedSlot,
-  SLOT,
-  SLOT_WORD,
+  type Slot,
   slotAt,
+  tagAt,
 } from './layout.ts';
 import { release, tryAcquire } from './lock.ts';
 import type { TableMemory } from './table-memory.ts';
-import { isExpired } from './windows/window.ts';
+import { expiryMs, isExpired } from './windows/registry.ts';
 
-/** Groups that were swept or found busy in one step: a few microseconds each. */
+/** Groups that a step sweeps or finds locked: a few microseconds each. */
 const STEP_GROUPS_MAX = 4;
 
 export class Sweeper {
@@ -32,8 +34,8 @@ export class Sweeper {
   readonly #table: TableMemory;
   readonly #owner: number;
   /**
-   * Per group: up to which time of decisions it was looked at, when its next counter expires, how
-   * many live. A millisecond that still runs is looked at again.
+   * By group: the time of decisions up to which it was swept, when its next counter expires, and
+   * its live counters. A millisecond that is not over is swept again.
    */
   readonly #sweptUntilMs: Float64Array;
   readonly #nextExpiryMs: Float64Array;
@@ -49,7 +51,7 @@ export class Sweeper {
     this.#liveCounts = new Uint16Array(table.groups);
   }
 
-  /** Live counters, as of the last look at each group. */
+  /** Live counters, as of the last sweep of each group. */
   get liveCount(): number {
     return this.#liveCounts.reduce((sum, live) => sum + live, 0);
   }
@@ -65,12 +67,12 @@ export class Sweeper {
     return true;
   }
 
-  /** @returns whether there was anything to look at */
+  /** @returns false: the group was skipped */
   #sweepGroup(group: number, nowMs: number): boolean {
     const { words, doubles } = this.#table;
     const lock = lockAt(group);
     // Time in a group never runs back; see `group.ts`.
-    const latestMs = doubles[lock / 2 + LOCK_LINE.latestMs];
+    const latestMs = doubles[latestMsAt(lock)];
     if (latestMs <= this.#sweptUntilMs[group] && nowMs < this.#nextExpiryMs[group]) return false;
     const atMs = Math.max(latestMs, nowMs);
     if (!this.#scanGroup(group, atMs)) {
@@ -79,9 +81,9 @@ export class Sweeper {
     }
     if (!tryAcquire(words, lock, this.#owner)) return true;
     try {
-      const lockedMs = Math.max(doubles[lock / 2 + LOCK_LINE.latestMs], nowMs);
-      // What is removed now must count as expired for whoever comes with an older time.
-      doubles[lock / 2 + LOCK_LINE.latestMs] = lockedMs;
+      const lockedMs = Math.max(doubles[latestMsAt(lock)], nowMs);
+      // A counter that is removed now must be expired for a thread with an older time, too.
+      doubles[latestMsAt(lock)] = lockedMs;
       this.#removeExpired(group, lockedMs);
       this.#scanGroup(group, lockedMs);
       this.#sweptUntilMs[group] = Math.min(lockedMs, nowMs - 1);
@@ -92,54 +94,54 @@ export class Sweeper {
   }
 
   /**
-   * Counts the live counters of a group, and when the next of them expires. Without the lock it may
-   * see a slot as it was or as it will be. @returns whether an expired one is there
+   * Counts the live counters of a group, and finds when the next of them expires. Without the lock
+   * it may see a slot before or after a write. @returns whether a counter has expired
    */
   #scanGroup(group: number, nowMs: number): boolean {
-    const { words, doubles, groups } = this.#table;
+    const { words, doubles } = this.#table;
     const lock = lockAt(group);
-    const slots = bucketAt(groups, group * GROUP_BUCKETS);
+    const slots = this.#slotsOf(group);
     let live = 0;
-    let due = Number.POSITIVE_INFINITY;
-    let expired = false;
+    let nextMs = Number.POSITIVE_INFINITY;
+    let hasExpired = false;
     for (
       let i = nextUsedSlot(words, lock, 0);
       i < GROUP_SLOTS;
       i = nextUsedSlot(words, lock, i + 1)
     ) {
       const slot = slotAt(slots, i);
-      if (words[slot * 2 + SLOT_WORD.tag] === 0) continue;
-      const durationMs = doubles[slot + SLOT.duration];
-      const newest = doubles[slot + SLOT.newest];
-      if (isExpired(newest, durationMs, nowMs)) expired = true;
+      if (words[tagAt(slot)] === 0) continue;
+      const dueMs = expiryMs(doubles[keyAt(slot)], doubles[newestAt(slot)]);
+      if (dueMs <= nowMs) hasExpired = true;
       else {
         live++;
-        due = Math.min(due, (newest + 2) * durationMs);
+        nextMs = Math.min(nextMs, dueMs);
       }
     }
     this.#liveCounts[group] = live;
-    this.#nextExpiryMs[group] = due;
-    return expired;
+    this.#nextExpiryMs[group] = nextMs;
+    return hasExpired;
   }
 
   #removeExpired(group: number, nowMs: number): void {
-    const { words, doubles, groups } = this.#table;
+    const { words, doubles } = this.#table;
     const lock = lockAt(group);
-    const slots = bucketAt(groups, group * GROUP_BUCKETS);
+    const slots = this.#slotsOf(group);
     for (
       let i = nextUsedSlot(words, lock, 0);
       i < GROUP_SLOTS;
       i = nextUsedSlot(words, lock, i + 1)
     ) {
       const slot = slotAt(slots, i);
-      const tag = slot * 2 + SLOT_WORD.tag;
-      const isUsed = words[tag] !== 0;
-      if (isUsed && !isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], nowMs)) {
-        continue;
-      }
-      words[tag] = 0;
+      const isUsed = words[tagAt(slot)] !== 0;
+      if (isUsed && !isExpired(doubles[keyAt(slot)], doubles[newestAt(slot)], nowMs)) continue;
+      words[tagAt(slot)] = 0;
       markSlotEmpty(words, lock, i);
       if (isUsed) this.removedCount++;
     }
+  }
+
+  #slotsOf(group: number): Slot {
+    return groupAt(firstSlot(this.#table.groups), group);
   }
 }

@@ -1,4 +1,4 @@
-/** The buffer of one shard's counters: allocated once by the main thread, attached to by others. */
+/** The buffer of one shard's counters. The main thread allocates it, all threads attach to it. */
 
 import { MemoryError } from '../../core/errors.ts';
 import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
@@ -10,7 +10,7 @@ import {
   tableBytes,
 } from './layout.ts';
 
-/** Allocates an empty table, to which threads attach. */
+/** Allocates an empty table. */
 export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
   const values = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard, groups };
   return allocateMemory(tableBytes(groups), TABLE_HEADER, values);
@@ -22,12 +22,12 @@ export interface TableMemory extends MemoryViews {
 
 /** @throws MemoryError when the buffer is not a table of this version for this shard */
 export function attachTable(buffer: SharedArrayBuffer, shard: number): TableMemory {
-  const wanted = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard };
-  const words = attachMemory(buffer, `the table of shard ${shard}`, TABLE_HEADER, wanted);
+  const expected = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard };
+  const words = attachMemory(buffer, `the table of shard ${shard}`, TABLE_HEADER, expected);
   const groups = words[TABLE_HEADER.groups];
   if (buffer.byteLength !== tableBytes(groups)) {
     throw new MemoryError(
-      `the table of shard ${shard}: ${buffer.byteLength} bytes for ${groups} groups`,
+      `the table of shard ${shard} has ${buffer.byteLength} bytes for ${groups} groups`,
     );
   }
   return { words, doubles: new Float64Array(buffer), groups };

@@ -1,52 +1,51 @@
 /**
  * One shard's counters in shared memory, and the decision on them: the hot path of the service.
  *
- * Any number of threads attach to the same buffer; each call, but for `look`, holds the lock of one
- * group from its look-up to its last store, so a decision is exact and a group's contents are never
- * seen half-written. `lock.ts` says what happens where a thread is descheduled or dies in there,
- * `group.ts` what it leaves behind. Checks that are decided together hold several locks:
- * `together.ts`.
+ * Any number of threads attach to the same buffer. Each call except `peek` holds the lock of one
+ * group from its look-up to its last store, so a decision is exact and no other thread sees a
+ * group half written. `lock.ts` says what happens when the holder is descheduled or dies, `slot.ts`
+ * what it leaves behind. Checks that are decided together hold several locks: `batch.ts`.
  *
  * Capacity is fixed: no growth, no rehash, no garbage. An identity may lie in two buckets of its
- * group. Where neither has room, `victim.ts` says who goes.
+ * group. When both are full, `eviction.ts` chooses the counter to evict.
  */
 
 import {
   type CheckParameters,
   DEDUCTION_OUTCOME,
-  type Decision,
   type FullTablePolicy,
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import { RULE } from '../../core/window-rules.ts';
-import { type CounterSnapshot, Group } from './group.ts';
-import { NO_SLOT } from './layout.ts';
+import { RULE, type RuleNumber } from '../../core/window-rules.ts';
+import { Group, type Location, newLocation } from './group.ts';
+import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { attachTable, type TableMemory } from './table-memory.ts';
-import { judgeFixed } from './windows/fixed.ts';
-import { judgeSliding } from './windows/sliding.ts';
-import {
-  addUsage,
-  type Cells,
-  isCurrent,
-  isExpired,
-  moveToWindow,
-  NO_WINDOW,
-} from './windows/window.ts';
+import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from './windows/registry.ts';
+import { type Cells, type CounterUsage, clearCells, newCells } from './windows/rule.ts';
 
-export type { CounterSnapshot };
+/** A counter as it is stored, and what it means now. */
+export interface InspectedCounter extends CounterUsage {
+  /** The window rule; RULE.fixed where the fixed and the sliding window share the counter. */
+  rule: RuleNumber;
+  durationMs: number;
+  /** Includes the limit under which the last tokens were counted. */
+  cells: Cells;
+}
 
 export class CounterTable implements TableMemory {
   readonly groups: number;
-  readonly words: Int32Array;
-  readonly doubles: Float64Array;
+  readonly words: Words;
+  readonly doubles: Doubles;
   readonly group: Group;
   readonly #owner: number;
   readonly #fullTablePolicy: FullTablePolicy;
   readonly #onWait: () => void;
-  readonly #cells: Cells = { newest: NO_WINDOW, current: 0, previous: 0 };
+  /** Scratch of one call. */
+  readonly #location: Location = newLocation();
+  readonly #cells: Cells = newCells();
 
   /**
    * @param owner the incarnation of the calling thread, from 1; its locks carry it
@@ -75,8 +74,8 @@ export class CounterTable implements TableMemory {
   /**
    * Decides one check of an identity, and counts it.
    * @param namespaceTag the first word of the state of its namespace
-   * @param parameters a cost of 0 only looks; a refusal, too, changes no amount
-   * @param isDeducted false: an admitted check gets its counter, but is deducted later, by `deduct`
+   * @param parameters a check with a cost of 0, and a denied one, change no amount
+   * @param isDeducted false: an allowed check gets its counter, and is deducted later by `deduct`
    */
   decide(
     id: Identity,
@@ -86,16 +85,18 @@ export class CounterTable implements TableMemory {
     isDeducted: boolean,
     decision: TableDecision,
   ): void {
+    const location = this.#location;
     const { group } = this;
-    group.locate(id);
+    group.locate(id, location);
     decision.outcome = OUTCOME.decided;
-    const { lock } = group;
+    const { lock } = location;
     this.acquire(lock);
     try {
-      const now = group.advanceTime(nowMs);
-      const slot = group.find(id, parameters.durationMs);
+      const now = group.advanceTime(lock, nowMs);
+      const key = counterKey(parameters.rule, parameters.durationMs);
+      const slot = group.find(location, id, key);
       if (slot !== NO_SLOT) this.#decideExisting(slot, now, parameters, isDeducted, decision);
-      else this.#decideNew(id, namespaceTag, now, parameters, isDeducted, decision);
+      else this.#decideNew(id, namespaceTag, now, key, parameters, isDeducted, decision);
     } finally {
       this.release(lock);
     }
@@ -103,16 +104,16 @@ export class CounterTable implements TableMemory {
 
   /**
    * Judges a check by its counter as it stands, without the lock, and counts nothing. A counter
-   * that is being written may look as before, which is what `async` allows, but to a clock that is
-   * still in the window before without what was carried over there; one that makes room for
-   * another just now, as that other or as none ever was. A refusal is no answer therefore, and has
-   * to be had from `decide`; an admission is deducted like any other.
-   * @returns whether `decision` is one: the check was admitted by a counter that is there
+   * that is being written may be read as it was before, or partly so; `async` permits this. A slot
+   * that is being given to another counter may be read as that one, or as unused. So a denial is
+   * not returned, and must come from `decide`; an allowed check is deducted like any other.
+   * @returns whether there is a counter and it allows the check; else `decision` means nothing
    */
   peek(id: Identity, nowMs: number, parameters: CheckParameters, decision: TableDecision): boolean {
+    const location = this.#location;
     const { group } = this;
-    group.locate(id);
-    const slot = group.find(id, parameters.durationMs);
+    group.locate(id, location);
+    const slot = group.find(location, id, counterKey(parameters.rule, parameters.durationMs));
     if (slot === NO_SLOT) return false;
     group.readCells(slot, this.#cells);
     judge(this.#cells, nowMs, parameters, decision);
@@ -121,39 +122,39 @@ export class CounterTable implements TableMemory {
   }
 
   /**
-   * Deducts a check that `look` or `decide` admitted without counting it.
-   * @param window the number of the window in which it was admitted
-   * @returns one of DEDUCTION
+   * Deducts a check that `peek` or `decide` allowed without counting it.
+   * @param window that of its decision
+   * @returns one of DEDUCTION_OUTCOME
    */
   deduct(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
     window: number,
-    { limit, durationMs, cost }: CheckParameters,
+    parameters: CheckParameters,
   ): number {
+    const location = this.#location;
     const { group } = this;
-    group.locate(id);
-    const { lock } = group;
+    const { rule, durationMs } = parameters;
+    group.locate(id, location);
+    const { lock } = location;
     this.acquire(lock);
     try {
-      const now = group.advanceTime(nowMs);
-      if (isExpired(window, durationMs, now)) return DEDUCTION_OUTCOME.windowEnded;
+      const now = group.advanceTime(lock, nowMs);
       const cells = this.#cells;
-      const slot = group.find(id, durationMs);
+      const key = counterKey(rule, durationMs);
+      const slot = group.find(location, id, key);
+      if (slot === NO_SLOT) clearCells(cells);
+      else group.readCells(slot, cells);
+      if (!ruleOf(rule).deduct(cells, window, now, parameters)) {
+        return DEDUCTION_OUTCOME.windowEnded;
+      }
       if (slot !== NO_SLOT) {
-        group.readCells(slot, cells);
-        const { newest } = cells;
-        if (!addUsage(cells, window, cost)) return DEDUCTION_OUTCOME.windowEnded;
-        group.setLastLimit(slot, limit);
-        group.writeCells(slot, newest, cells);
+        group.writeCells(slot, rule, cells);
         return DEDUCTION_OUTCOME.applied;
       }
-      // Its counter made room for others since; for a window that is over it displaces none.
-      if (!isCurrent(window, durationMs, now)) return DEDUCTION_OUTCOME.windowEnded;
-      clearCells(cells);
-      addUsage(cells, window, cost);
-      const outcome = group.insert(id, namespaceTag, now, cells, durationMs, limit);
+      // Its counter was evicted since.
+      const outcome = group.insert(location, id, namespaceTag, now, key, cells);
       if (outcome === OUTCOME.full) return DEDUCTION_OUTCOME.full;
       return outcome === OUTCOME.evicted ? DEDUCTION_OUTCOME.evicted : DEDUCTION_OUTCOME.applied;
     } finally {
@@ -162,25 +163,31 @@ export class CounterTable implements TableMemory {
   }
 
   /**
-   * Gives tokens back to the window in which they were admitted.
-   * @returns how many: no more than were used, and none when the window is past
+   * Gives tokens back.
+   * @param window that of the decision, for rules that have windows
+   * @returns how many: at most as many as are used, and 0 when the window has ended
    */
-  refund(id: Identity, nowMs: number, window: number, durationMs: number, cost: number): number {
+  refund(
+    id: Identity,
+    nowMs: number,
+    window: number,
+    durationMs: number,
+    cost: number,
+    rule: RuleNumber = RULE.fixed,
+  ): number {
+    const location = this.#location;
     const { group } = this;
-    group.locate(id);
-    const { lock } = group;
+    group.locate(id, location);
+    const { lock } = location;
     this.acquire(lock);
     try {
-      const now = group.advanceTime(nowMs);
-      if (!isCurrent(window, durationMs, now)) return 0;
-      const slot = group.find(id, durationMs);
+      const now = group.advanceTime(lock, nowMs);
+      const slot = group.find(location, id, counterKey(rule, durationMs));
       if (slot === NO_SLOT) return 0;
       const cells = this.#cells;
       group.readCells(slot, cells);
-      const refunded = window === cells.newest ? Math.min(cost, cells.current) : 0;
-      if (refunded === 0) return 0;
-      cells.current -= refunded;
-      group.writeCells(slot, cells.newest, cells);
+      const refunded = ruleOf(rule).refund(cells, window, now, durationMs, cost);
+      if (refunded !== 0) group.writeCells(slot, rule, cells);
       return refunded;
     } finally {
       this.release(lock);
@@ -188,62 +195,70 @@ export class CounterTable implements TableMemory {
   }
 
   /**
-   * Removes the counter of an identity and a duration, or those of all its durations.
+   * Removes the counters of an identity: of one duration or all, of one rule or all.
    * @returns how many there were
    */
-  reset(id: Identity, nowMs: number, durationMs: number | undefined): number {
+  reset(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): number {
+    const location = this.#location;
     const { group } = this;
-    group.locate(id);
-    const { lock } = group;
+    group.locate(id, location);
+    const { lock } = location;
     this.acquire(lock);
     try {
-      return group.remove(id, durationMs, group.advanceTime(nowMs));
-    } finally {
-      this.release(lock);
-    }
-  }
-
-  /** Reads the live counters of an identity, of one duration or of all, and changes none. */
-  inspect(id: Identity, nowMs: number, durationMs: number | undefined): CounterSnapshot[] {
-    const { group } = this;
-    group.locate(id);
-    const { lock } = group;
-    this.acquire(lock);
-    try {
-      return group.read(id, durationMs, nowMs);
+      const now = group.advanceTime(lock, nowMs);
+      let live = 0;
+      for (const slot of group.findAll(location, id, durationMs, rule)) {
+        group.remove(slot);
+        if (!group.isExpired(slot, now)) live++;
+      }
+      return live;
     } finally {
       this.release(lock);
     }
   }
 
   /**
-   * Whoever is refused keeps its counter as long as what it used counts: in its window, and, where
-   * the sliding window carried it over, in the next. Under the lock.
+   * The counters of an identity that have not expired: of one duration or all, of one rule or all.
+   * Changes nothing, not even the time of the group.
    */
-  protectDenied(slot: number, { rule }: CheckParameters, window: number): void {
+  inspect(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): InspectedCounter[] {
+    const location = this.#location;
     const { group } = this;
-    const cells = this.#cells;
-    group.readCells(slot, cells);
-    const { newest } = cells;
-    if (window > newest) {
-      moveToWindow(cells, window);
-      if (rule !== RULE.sliding || cells.previous === 0) return;
-      group.writeCells(slot, newest, cells);
+    group.locate(id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const now = Math.max(nowMs, this.doubles[latestMsAt(lock)]);
+      const live = group
+        .findAll(location, id, durationMs, rule)
+        .filter((slot) => !group.isExpired(slot, now));
+      return live.map((slot) => this.#inspectSlot(slot, now));
+    } finally {
+      this.release(lock);
     }
-    group.markDenied(slot, window);
   }
 
   /** @param lock that of a group */
-  acquire(lock: number): void {
+  acquire(lock: Lock): void {
     acquire(this.words, lock, this.#owner, this.#onWait);
   }
 
-  release(lock: number): void {
+  release(lock: Lock): void {
     release(this.words, lock);
   }
 
+  #inspectSlot(slot: Slot, nowMs: number): InspectedCounter {
+    const key = this.group.readKey(slot);
+    const rule = ruleOfKey(key);
+    const durationMs = durationOfKey(key);
+    const cells = newCells();
+    this.group.readCells(slot, cells);
+    const usage = rule.usage(cells, durationMs, nowMs);
+    return { rule: rule.counterRule, durationMs, cells, ...usage };
+  }
+
   #decideExisting(
-    slot: number,
+    slot: Slot,
     nowMs: number,
     parameters: CheckParameters,
     isDeducted: boolean,
@@ -252,13 +267,12 @@ export class CounterTable implements TableMemory {
     const { group } = this;
     const cells = this.#cells;
     group.readCells(slot, cells);
-    const { newest } = cells;
     judge(cells, nowMs, parameters, decision);
-    if (!decision.allowed) this.protectDenied(slot, parameters, decision.window);
-    else if (parameters.cost !== 0 && isDeducted) {
-      addUsage(cells, decision.window, parameters.cost);
-      group.setLastLimit(slot, parameters.limit);
-      group.writeCells(slot, newest, cells);
+    const { rule, cost } = parameters;
+    if (!decision.allowed) group.protectDenied(slot, rule, decision.window, cells);
+    else if (cost !== 0 && isDeducted) {
+      count(cells, decision.window, cost, parameters);
+      group.writeCells(slot, rule, cells);
     }
   }
 
@@ -266,49 +280,37 @@ export class CounterTable implements TableMemory {
     id: Identity,
     namespaceTag: number,
     nowMs: number,
+    key: number,
     parameters: CheckParameters,
     isDeducted: boolean,
     decision: TableDecision,
   ): void {
     const { group } = this;
     const cells = this.#cells;
-    const { limit, durationMs, cost } = parameters;
+    const { cost } = parameters;
     clearCells(cells);
     judge(cells, nowMs, parameters, decision);
-    // What is refused with nothing used, and what costs nothing, needs no counter.
+    // A check that is denied without any usage, and a cost of 0, need no counter.
     if (!decision.allowed || cost === 0) return;
-    addUsage(cells, decision.window, isDeducted ? cost : 0);
-    decision.outcome = group.insert(id, namespaceTag, nowMs, cells, durationMs, limit);
-    if (decision.outcome === OUTCOME.full)
-      applyFullTablePolicy(group, this.#fullTablePolicy, decision);
+    count(cells, decision.window, isDeducted ? cost : 0, parameters);
+    decision.outcome = group.insert(this.#location, id, namespaceTag, nowMs, key, cells);
+    if (decision.outcome === OUTCOME.full) {
+      applyFullTablePolicy(this.#fullTablePolicy, group.earliestEndMs(this.#location), decision);
+    }
   }
 }
 
-/** Makes a counter of one that was never used. */
-export function clearCells(cells: Cells): void {
-  cells.newest = NO_WINDOW;
-  cells.current = 0;
-  cells.previous = 0;
-}
-
-export function judge(
-  cells: Cells,
-  nowMs: number,
-  parameters: CheckParameters,
-  decision: Decision,
-): void {
-  if (parameters.rule === RULE.sliding) judgeSliding(cells, nowMs, parameters, decision);
-  else judgeFixed(cells, nowMs, parameters, decision);
-}
-
-/** What a newcomer is answered that would have been admitted, and for whom there is no room. */
+/**
+ * Decides an allowed check whose new counter found no slot.
+ * @param earliestEndMs when the first window in its buckets ends
+ */
 export function applyFullTablePolicy(
-  group: Group,
   fullTablePolicy: FullTablePolicy,
+  earliestEndMs: number,
   decision: TableDecision,
 ): void {
   if (fullTablePolicy === 'allow') return;
   decision.allowed = false;
   decision.remaining = 0;
-  decision.reset = group.earliestWindowEnd();
+  decision.reset = earliestEndMs;
 }

@@ -1,14 +1,14 @@
 /**
- * Taking work out of the ring from one acceptor: a shard worker's side of a link. An entry is
- * claimed, done, answered if it is a check, and only then given back, so that a worker that dies
- * anywhere in between leaves exactly one entry behind that its successor finds claimed. It does
- * that one again: at worst it counts twice. An entry over which a second worker dies is given up.
+ * The shard worker's side of the queue from one acceptor. An entry is claimed, done, replied to if
+ * it is a check, and only then released. So a worker that dies in between leaves exactly one
+ * claimed entry. Its successor repeats that entry, which at worst counts twice. An entry over which
+ * a second worker dies is given up.
  */
 
 import type { MessagePort } from 'node:worker_threads';
 import { type CheckParameters, DEDUCTION_OUTCOME, newDecision } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
-import type { Identity, MutableIdentity } from '../../core/hash.ts';
+import { type Identity, newIdentity } from '../../core/hash.ts';
 import { isRule, NO_BURST, RULE } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
@@ -31,7 +31,7 @@ export class CheckQueueConsumer {
   readonly #clock: Clock;
   readonly #stats: WorkerStats;
   readonly #notificationPort: MessagePort | undefined;
-  readonly #id: MutableIdentity = { h0: 0, h1: 0, h2: 0, h3: 0 };
+  readonly #id = newIdentity();
   readonly #parameters: CheckParameters = {
     limit: 0,
     durationMs: 0,
@@ -63,34 +63,38 @@ export class CheckQueueConsumer {
     return this.#entries.isEmpty();
   }
 
-  /** Does at most so many entries, all at one reading of the clock. @returns how many it did */
+  /** Does at most `maxCount` entries, at one reading of the clock. @returns how many */
   processEntries(maxCount: number): number {
     if (this.#entries.isEmpty()) return 0;
     const { words } = this.#memory;
     this.#nowMs = this.#clock.nowMs();
-    const answered = this.#replies.nextNumber;
-    let served = 0;
-    for (; served < maxCount && !this.#entries.isEmpty(); served++) {
+    const firstReply = this.#replies.nextNumber;
+    let done = 0;
+    for (; done < maxCount && !this.#entries.isEmpty(); done++) {
       const at = this.#entries.firstItem();
       if (words[at + ENTRY.number] !== this.#entries.nextNumber) {
         throw new MemoryError(
-          `entry ${this.#entries.nextNumber} of a ring says it is ${words[at + ENTRY.number]}`,
+          `queue entry ${this.#entries.nextNumber} has the number ${words[at + ENTRY.number]}`,
         );
       }
       if (this.#claim(at)) this.#processEntry(at);
       this.#entries.releaseFirst();
     }
-    if (this.#replies.nextNumber !== answered && takeNotificationRequest(words, NOTIFICATION_FLAG))
+    if (
+      this.#replies.nextNumber !== firstReply &&
+      takeNotificationRequest(words, NOTIFICATION_FLAG)
+    ) {
       this.#notificationPort?.postMessage(null);
-    return served;
+    }
+    return done;
   }
 
-  /** @returns whether the entry is to be done */
+  /** @returns false: the entry is withdrawn or given up */
   #claim(at: number): boolean {
     const { words } = this.#memory;
     const state = at + ENTRY.state;
-    const was = Atomics.compareExchange(words, state, ENTRY_STATE.queued, ENTRY_STATE.claimed);
-    switch (was) {
+    const before = Atomics.compareExchange(words, state, ENTRY_STATE.queued, ENTRY_STATE.claimed);
+    switch (before) {
       case ENTRY_STATE.queued:
         return true;
       case ENTRY_STATE.withdrawn:
@@ -103,7 +107,7 @@ export class CheckQueueConsumer {
         this.#stats.add(WORKER_STAT.entriesLost, 1);
         return false;
       default:
-        throw new MemoryError(`an entry of a ring is in state ${was}`);
+        throw new MemoryError(`a queue entry has the unknown state ${before}`);
     }
   }
 
@@ -114,18 +118,18 @@ export class CheckQueueConsumer {
     id.h1 = words[at + ENTRY.hash + 1];
     id.h2 = words[at + ENTRY.hash + 2];
     id.h3 = words[at + ENTRY.hash + 3];
-    const terms = this.#parameters;
-    terms.limit = doubles[at / 2 + ENTRY.limit];
-    terms.durationMs = doubles[at / 2 + ENTRY.durationMs];
-    terms.cost = doubles[at / 2 + ENTRY.cost];
+    const parameters = this.#parameters;
+    parameters.limit = doubles[at / 2 + ENTRY.limit];
+    parameters.durationMs = doubles[at / 2 + ENTRY.durationMs];
+    parameters.cost = doubles[at / 2 + ENTRY.cost];
     const kindAndRule = words[at + ENTRY.kind];
     const kind = kindAndRule & 0xff;
     const rule = kindAndRule >>> 8;
-    if (!isRule(rule)) throw new MemoryError(`a queue entry has the window rule ${rule}`);
-    terms.rule = rule;
+    if (!isRule(rule)) throw new MemoryError(`a queue entry has the unknown window rule ${rule}`);
+    parameters.rule = rule;
     if (kind === ENTRY_KIND.deduction) this.#deduct(at);
     else if (kind === ENTRY_KIND.check) this.#decide(at);
-    else throw new MemoryError(`an entry of a ring is of kind ${kind}`);
+    else throw new MemoryError(`a queue entry has the unknown kind ${kind}`);
   }
 
   #deduct(at: number): void {
@@ -151,12 +155,13 @@ export class CheckQueueConsumer {
   #decide(at: number): void {
     const { words, doubles } = this.#memory;
     const decision = this.#decision;
+    this.#parameters.burst = doubles[at / 2 + ENTRY.burst];
     const tag = words[at + ENTRY.namespaceTag];
     const table = this.#tableOf(this.#id);
     table.decide(this.#id, tag, this.#nowMs, this.#parameters, true, decision);
     this.#stats.add(WORKER_STAT.decisions, 1);
-    // It always has, for there are more places than checks asked at once. Without an answer the
-    // acceptor gives one itself, when its deadline has come.
+    // There always is: the queue has room for more replies than checks wait at once. Without a
+    // reply the acceptor would fail the check at its deadline.
     if (!this.#replies.hasRoom()) return;
     const reply = this.#replies.nextItem();
     doubles[reply / 2 + REPLY.remaining] = decision.remaining;

@@ -1,12 +1,12 @@
 /**
- * Putting work into the ring to one shard worker: an acceptor's side of a link. It belongs to the
- * acceptor's thread. Whoever puts an entry has asked `hasRoom` before, and rings afterwards.
+ * The acceptor's side of the queue to one shard worker. It belongs to the acceptor's thread. The
+ * caller of `enqueue` calls `hasRoom` before, and `wakeWorker` afterwards.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { ENTRY, ENTRY_STATE } from './layout.ts';
+import { ENTRY, ENTRY_KIND, ENTRY_STATE } from './layout.ts';
 import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer } from './queue.ts';
 import { wakeUp } from './wake-up.ts';
 
@@ -30,16 +30,29 @@ export class CheckQueueProducer {
     return this.#producer.nextNumber;
   }
 
+  /** Enqueues a check, to which the worker replies. */
+  enqueueCheck(id: Identity, namespaceTag: number, parameters: CheckParameters): void {
+    this.#enqueue(ENTRY_KIND.check, id, namespaceTag, parameters.burst, parameters);
+  }
+
   /**
-   * Puts one entry and publishes it.
-   * @param kind one of KIND
-   * @param window of a deduction: the number of the window in which the check was admitted
+   * Enqueues the deduction of an allowed check.
+   * @param window that of its decision
    */
-  enqueue(
-    kind: number,
+  enqueueDeduction(
     id: Identity,
     namespaceTag: number,
     window: number,
+    parameters: CheckParameters,
+  ): void {
+    this.#enqueue(ENTRY_KIND.deduction, id, namespaceTag, window, parameters);
+  }
+
+  #enqueue(
+    kind: number,
+    id: Identity,
+    namespaceTag: number,
+    burstOrWindow: number,
     { limit, durationMs, cost, rule }: CheckParameters,
   ): void {
     const { words, doubles } = this.memory;
@@ -47,7 +60,7 @@ export class CheckQueueProducer {
     doubles[at / 2 + ENTRY.limit] = limit;
     doubles[at / 2 + ENTRY.durationMs] = durationMs;
     doubles[at / 2 + ENTRY.cost] = cost;
-    doubles[at / 2 + ENTRY.window] = window;
+    doubles[at / 2 + ENTRY.window] = burstOrWindow;
     words[at + ENTRY.hash] = id.h0;
     words[at + ENTRY.hash + 1] = id.h1;
     words[at + ENTRY.hash + 2] = id.h2;
@@ -59,20 +72,16 @@ export class CheckQueueProducer {
     this.#producer.publish();
   }
 
-  /** Wakes the worker, should it sleep. */
+  /** Wakes the worker if it sleeps. */
   wakeWorker(): void {
     wakeUp(this.#workerStats.words, WAKE_UP_FLAG);
   }
 
-  /** Takes an entry back. @returns false when the worker has begun it, or is done with it */
+  /** Withdraws an entry. @returns false: the worker has claimed it, or is done with it */
   withdraw(number: number): boolean {
-    const state = itemAt(CHECK_QUEUE, number) + ENTRY.state;
-    const was = Atomics.compareExchange(
-      this.memory.words,
-      state,
-      ENTRY_STATE.queued,
-      ENTRY_STATE.withdrawn,
-    );
-    return was === ENTRY_STATE.queued;
+    const { words } = this.memory;
+    const { queued, withdrawn } = ENTRY_STATE;
+    const at = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    return Atomics.compareExchange(words, at, queued, withdrawn) === queued;
   }
 }

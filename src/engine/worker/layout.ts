@@ -1,28 +1,30 @@
 /**
- * The words of a link: all that one acceptor and one shard worker share to hand work over. The main
- * thread allocates it, both attach to it. A test pins the numbers.
+ * The layout of a channel: the shared memory of one acceptor and one shard worker, with a queue in
+ * each direction. The main thread allocates it, both attach to it. A test pins the numbers.
  *
- *   line 0   header      int32: magic | version | acceptor | worker
- *   line 1   head        int32: entries ever put in      written by the acceptor
- *   line 2   tail        int32: entries ever done with   written by the worker
- *   line 3   reply head  int32: answers ever put in      written by the worker
- *   line 4   reply tail  int32: answers ever taken       written by the acceptor
- *   line 5   door        int32: 1 when the acceptor wants a message about the next answer
- *   line 6+  entries     RING_ENTRIES of 64 bytes
- *   then     answers     RING_REPLIES of 32 bytes
+ *   line 0   header              int32: magic | version | acceptor | worker
+ *   line 1   head                int32: entries enqueued      written by the acceptor
+ *   line 2   tail                int32: entries done          written by the worker
+ *   line 3   reply head          int32: replies enqueued      written by the worker
+ *   line 4   reply tail          int32: replies read          written by the acceptor
+ *   line 5   notification flag   int32: 1: the acceptor requests a message about the next reply
+ *   line 6+  entries             CHECK_QUEUE_ENTRIES of 64 bytes
+ *   then     replies             REPLY_QUEUE_ENTRIES of 32 bytes
  *
- *   entry    float64 0   limit      1   duration, ms      2   cost      3   window (deductions)
+ *   entry    float64 0   limit      1   duration, ms      2   cost
+ *            float64 3   of a check: burst      of a deduction: window of the decision
  *            int32   8   hash 0-3  12   namespace tag
  *            int32  13   kind       one of ENTRY_KIND, and the number of the window rule << 8
- *            int32  14   state      one of STATE
- *            int32  15   number     the head that it was put in at
+ *            int32  14   state      one of ENTRY_STATE
+ *            int32  15   number     the head at which it was enqueued
  *
- *   answer   float64 0   remaining  1   reset
+ *   reply    float64 0   remaining  1   reset
  *            int32   4   number     that of the entry
- *            int32   5   admitted   0 or 1
+ *            int32   5   allowed    0 or 1
  *            int32   6   outcome    one of OUTCOME
  *
- * Heads and tails only ever grow, and wrap as int32; an entry lies at its number modulo the size.
+ * A deduction needs no burst: its check was allowed. Heads and tails only grow, and wrap as int32;
+ * an entry is at its number modulo the capacity.
  */
 
 import {
@@ -49,11 +51,12 @@ export const ENTRIES_AT = 6 * LINE_WORDS;
 export const REPLIES_AT = ENTRIES_AT + CHECK_QUEUE_ENTRIES * ENTRY_WORDS;
 export const CHANNEL_BYTES = 4 * (REPLIES_AT + REPLY_QUEUE_ENTRIES * REPLY_WORDS);
 
-/** Offsets from the start of an entry: the first four in doubles, the others in words. */
+/** Offsets from the start of an entry: below 8 in doubles, the others in words. */
 export const ENTRY = {
   limit: 0,
   durationMs: 1,
   cost: 2,
+  burst: 3,
   window: 3,
   hash: 8,
   namespaceTag: 12,
@@ -68,8 +71,8 @@ export const REPLY = { remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6
 export const ENTRY_KIND = { deduction: 1, check: 2 } as const;
 
 /**
- * What has become of an entry. Queued entries are claimed by the worker or withdrawn by the
- * acceptor, whoever is first; a claimed one that a successor finds was in the hand of a worker that
- * died; one that is found repeated was so twice.
+ * A queued entry is claimed by the worker or withdrawn by the acceptor, whichever is first. A
+ * worker that starts and finds an entry claimed repeats it: its predecessor died over it. An entry
+ * that is found repeated is given up: two workers died over it.
  */
 export const ENTRY_STATE = { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 } as const;

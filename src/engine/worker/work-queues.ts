@@ -10,7 +10,7 @@ import type { DeferredWork } from '../memory/memory-engine.ts';
 import { shardOf, workerOf } from '../memory/shard.ts';
 import { QueueBarrier } from './barrier.ts';
 import { CheckQueueProducer } from './check-queue-producer.ts';
-import { ENTRY_KIND } from './layout.ts';
+
 import { attachChannel } from './queue.ts';
 
 export class WorkQueues implements DeferredWork {
@@ -45,7 +45,7 @@ export class WorkQueues implements DeferredWork {
 
   deduct(id: Identity, namespaceTag: number, window: number, parameters: CheckParameters): void {
     const producer = this.producers[this.workerFor(id)];
-    producer.enqueue(ENTRY_KIND.deduction, id, namespaceTag, window, parameters);
+    producer.enqueueDeduction(id, namespaceTag, window, parameters);
     producer.wakeWorker();
   }
 

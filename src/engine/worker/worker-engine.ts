@@ -25,7 +25,7 @@ import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts'
 import type { Completion } from '../engine.ts';
 import type { Counters } from '../memory/counters.ts';
 import { MemoryEngine } from '../memory/memory-engine.ts';
-import { ENTRY_KIND, NOTIFICATION_FLAG, REPLY } from './layout.ts';
+import { NOTIFICATION_FLAG, REPLY } from './layout.ts';
 import { requestNotification } from './wake-up.ts';
 import type { WorkQueues } from './work-queues.ts';
 import { type PendingCheck, WorkerChannel } from './worker-channel.ts';
@@ -66,7 +66,7 @@ export class WorkerEngine extends MemoryEngine {
       return this.decideInPlace(check, this.clock.wallMs(startedMs));
     }
     channel.addPending(check, startedMs, context, completion as Completion<unknown>);
-    channel.producer.enqueue(ENTRY_KIND.check, identity, namespace.hashState[0], 0, check);
+    channel.producer.enqueueCheck(identity, namespace.hashState[0], check);
     this.stats.increment(ACCEPTOR_STAT.queuedChecks);
     channel.isWakeUpDue = true;
     this.#wakeUpTimer ??= setImmediate(() => this.#wakeWorkers());

@@ -2,8 +2,9 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { SHARDS } from '../../../src/core/constants.ts';
-import { Hasher } from '../../../src/core/hash.ts';
-import { groupsPerShard, LOCK_LINE, lockAt } from '../../../src/engine/memory/layout.ts';
+import { Hasher, newIdentity } from '../../../src/core/hash.ts';
+import { newLocation } from '../../../src/engine/memory/group.ts';
+import { groupsPerShard, latestMsAt, lockAt } from '../../../src/engine/memory/layout.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
@@ -82,10 +83,12 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
       if (refused < Number.POSITIVE_INFINITY) figures.windowsRefused++;
       before = used;
     }
-    hasher.hash(state, identifier);
-    const { group, doubles } = tables[shardOf(hasher)];
-    const use = readStoredUsage(tables, hasher, durationMs);
-    const latest = doubles[group.lock / 2 + LOCK_LINE.latestMs];
+    const id = hasher.hash(state, identifier, newIdentity());
+    const { group, doubles } = tables[shardOf(id)];
+    const use = readStoredUsage(tables, id, durationMs);
+    const location = newLocation();
+    group.locate(id, location);
+    const latest = doubles[latestMsAt(location.lock)];
     const window = Math.floor(latest / durationMs) - Math.floor(START_MS / durationMs);
     const [current, previous] = [consumed(window), consumed(window - 1)];
     if (use !== undefined) there++;

@@ -12,7 +12,7 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../../src/core/decision.ts';
-import { Hasher } from '../../../src/core/hash.ts';
+import { Hasher, newIdentity } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
@@ -92,6 +92,7 @@ function runTask(task: ContentionTask): void {
   const { owner, threads } = task;
   const hasher = new Hasher(Buffer.from(HASH_KEY));
   const state = hasher.namespace(NAMESPACE);
+  const id = newIdentity();
   const tally: Tally = {
     consumed: new Float64Array(COUNTERS * WINDOWS),
     maxUsageSeen: new Float64Array(COUNTERS * WINDOWS),
@@ -200,8 +201,8 @@ function runTask(task: ContentionTask): void {
       const number = draw(kind, base);
       drawn[i] = number;
       check(number, terms[i]);
-      hasher.hash(state, counters[number].identifier);
-      together.add(hasher, state[0], terms[i]);
+      hasher.hash(state, counters[number].identifier, id);
+      together.add(id, state[0], terms[i]);
     }
     taken = 0;
     const passed = together.decide(now());
@@ -226,8 +227,8 @@ function runTask(task: ContentionTask): void {
     for (let singles = next(6); singles > 0; singles--) {
       const number = draw(kind, base);
       check(number, terms[0]);
-      hasher.hash(state, counters[number].identifier);
-      tables[shardOf(hasher)].decide(hasher, state[0], now(), terms[0], true, decision);
+      hasher.hash(state, counters[number].identifier, id);
+      tables[shardOf(id)].decide(id, state[0], now(), terms[0], true, decision);
       if (held !== 0) wrong(`${held} locks held behind a check`);
       tallyOne(number, terms[0], decision, decision.allowed);
       own[number] = 0;

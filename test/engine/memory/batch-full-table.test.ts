@@ -137,7 +137,7 @@ describe('a full table', () => {
       const { outcome } = tables.decide(`room_${i}`, {}, 'fresh');
       if (outcome === OUTCOME.full) continue;
       expect(outcome).toBe(OUTCOME.decided);
-      tables.tables[shardOf(tables.hasher)].reset(tables.hasher, NOW, MINUTE);
+      tables.tables[shardOf(tables.id)].reset(tables.id, NOW, MINUTE);
       return `room_${i}`;
     }
   }
@@ -146,8 +146,8 @@ describe('a full table', () => {
   function freeOne(tables: TestTables): void {
     for (let i = 0; ; i++) {
       tables.decide(`g${i}`, { cost: 0 }, `ns_${i % 1_000}`);
-      const table = tables.tables[shardOf(tables.hasher)];
-      if (table.reset(tables.hasher, NOW, MINUTE) === 1) return;
+      const table = tables.tables[shardOf(tables.id)];
+      if (table.reset(tables.id, NOW, MINUTE) === 1) return;
     }
   }
 

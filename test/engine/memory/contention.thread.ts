@@ -6,7 +6,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { newDecision, OUTCOME } from '../../../src/core/decision.ts';
-import { Hasher } from '../../../src/core/hash.ts';
+import { Hasher, newIdentity } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
@@ -50,6 +50,7 @@ function runTask(task: ContentionTask): void {
   const { owner, decisions, threads, hot, cold, windows } = task;
   const hasher = new Hasher(Buffer.from('0123456789abcdef'));
   const state = hasher.namespace('contention');
+  const identity = newIdentity();
   const tables = task.tables.map((buffer, shard) => {
     return new CounterTable(buffer, shard, owner, 'deny', () => {});
   });
@@ -73,7 +74,7 @@ function runTask(task: ContentionTask): void {
     if ((i & 2_047) === 0) Atomics.add(clock, 0, 1 + next(40));
     const id = next(4) === 0 ? hot + next(cold) : next(hot);
     const cost = COSTS[next(COSTS.length)];
-    hasher.hash(state, ids[id]);
+    hasher.hash(state, ids[id], identity);
     const now = START_MS + Atomics.load(clock, 0);
     const terms = {
       limit: limitOf(id, hot),
@@ -82,7 +83,7 @@ function runTask(task: ContentionTask): void {
       rule: RULE.fixed,
       burst: NO_BURST,
     };
-    tables[shardOf(hasher)].decide(hasher, state[0], now, terms, true, decision);
+    tables[shardOf(identity)].decide(identity, state[0], now, terms, true, decision);
     if (decision.outcome === OUTCOME.evicted) evicted++;
     const window = (decision.reset - START_MS) / DURATION_MS - 1;
     const at = id * windows + window;

@@ -1,13 +1,15 @@
 import { describe, expect, test } from 'vitest';
+import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
 import { chooseEviction } from '../../../src/engine/memory/eviction.ts';
 import {
-  BUCKET_BYTES,
   BUCKET_SLOTS,
+  bucketAt,
+  deniedAt,
   NO_SLOT,
-  SLOT,
-  SLOT_WORD,
+  type Slot,
   slotAt,
 } from '../../../src/engine/memory/layout.ts';
+import { writeCounter } from '../../../src/engine/memory/slot.ts';
 
 const NOW = 1_000_500;
 const [MINE, CROWD, OTHER] = [1, 2, 3];
@@ -32,23 +34,27 @@ const NO_COUNTER = -1;
  * Sixteen counters with a limit of 100 in two buckets, the first eight in the first.
  * @returns the number of one, or NOBODY
  */
-function evictedIndex(counters: CounterCase[], newcomer: number): number {
+function evictedIndex(counters: CounterCase[], namespaceTag: number): number {
   expect(counters.length).toBe(2 * BUCKET_SLOTS);
-  const [a, b] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
-  const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
+  const [a, b] = [bucketAt(0 as Slot, 1), bucketAt(0 as Slot, 2)];
+  const buffer = new ArrayBuffer(3 * BUCKET_SLOTS * CACHE_LINE_BYTES);
   const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
-  counters.forEach(({ namespace, used, denied, window = 1_000, duration = 1_000, isOwn }, i) => {
+  counters.forEach((counter, i) => {
+    const { namespace, used, denied, window = 1_000, duration = 1_000, isOwn } = counter;
     const slot = slotAt(a, i);
-    memory.words[slot * 2 + SLOT_WORD.tag] = isOwn ? NEW_COUNTER.h3 : 7;
-    memory.words[slot * 2 + SLOT_WORD.namespace] = namespace;
-    memory.doubles[slot + SLOT.duration] = duration;
-    memory.doubles[slot + SLOT.newest] = window;
-    memory.doubles[slot + SLOT.cells + (window & 1)] = used;
-    memory.doubles[slot + SLOT.limit] = 100;
-    memory.words[slot * 2 + SLOT_WORD.denied] = denied ? 1 << (window & 1) : 0;
+    const id = isOwn ? NEW_COUNTER : { ...NEW_COUNTER, h3: 7 };
+    const cells = { newest: window, current: used, previous: 0, limit: 100 };
+    writeCounter(memory, slot, id, namespace, duration, cells);
+    memory.words[deniedAt(slot)] = denied ? 1 << (window & 1) : 0;
   });
-  const victim = chooseEviction(memory, a, b, NEW_COUNTER, newcomer, NOW);
-  return victim === NO_SLOT ? NO_COUNTER : counters.findIndex((_, i) => slotAt(a, i) === victim);
+  const evicted = chooseEviction(
+    memory,
+    { bucketA: a, bucketB: b, preferredSlotA: a, preferredSlotB: b },
+    NEW_COUNTER,
+    namespaceTag,
+    NOW,
+  );
+  return evicted === NO_SLOT ? NO_COUNTER : counters.findIndex((_, i) => slotAt(a, i) === evicted);
 }
 
 /** Counters of so many namespaces in turn, all half used, with some of them changed. */

@@ -1,19 +1,21 @@
 import { describe, expect, test } from 'vitest';
-import { isCounterOf } from '../../../src/engine/memory/find.ts';
-import { findFreeSlot, writeCounter } from '../../../src/engine/memory/insert.ts';
+import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
+import { findFreeSlot } from '../../../src/engine/memory/insert.ts';
 import {
-  BUCKET_BYTES,
   BUCKET_SLOTS,
+  bucketAt,
+  limitAt,
   type MemoryViews,
   NO_SLOT,
-  SLOT,
-  SLOT_WORD,
+  type Slot,
   slotAt,
+  tagAt,
 } from '../../../src/engine/memory/layout.ts';
+import { isCounterOf, writeCounter } from '../../../src/engine/memory/slot.ts';
 
 const NOW = 1_000_500;
 const SECOND = 1_000;
-const [A, B] = [slotAt(0, BUCKET_SLOTS), slotAt(0, 2 * BUCKET_SLOTS)];
+const [A, B] = [bucketAt(0 as Slot, 1), bucketAt(0 as Slot, 2)];
 /** Its own place in each bucket. */
 const OWN = 5;
 const WHERE = {
@@ -23,16 +25,16 @@ const WHERE = {
   preferredSlotB: slotAt(B, OWN),
 };
 
-function newMemory(): MemoryViews {
-  const buffer = new ArrayBuffer(3 * BUCKET_BYTES);
+function newMemory() {
+  const buffer = new ArrayBuffer(3 * BUCKET_SLOTS * CACHE_LINE_BYTES);
   return { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
 }
 
 const identity = (h: number) => ({ h0: h, h1: h + 1, h2: h + 2, h3: h + 3 });
 
-function fillTestSlot(memory: MemoryViews, slot: number, window = NOW / SECOND, h = 1_000): void {
-  const cells = { newest: Math.floor(window), current: 3, previous: 2 };
-  writeCounter(memory, slot, identity(h), 7, cells, SECOND, 10);
+function fillTestSlot(memory: MemoryViews, slot: Slot, window = NOW / SECOND, h = 1_000): void {
+  const cells = { newest: Math.floor(window), current: 3, previous: 2, limit: 10 };
+  writeCounter(memory, slot, identity(h), 7, SECOND, cells);
 }
 
 /** Where a newcomer goes when these places are taken. */
@@ -44,7 +46,9 @@ function insertPosition(inA: number[], inB: number[], expired: { a?: number; b?:
     fillTestSlot(memory, slotAt(B, index), expired.b === index ? 1 : undefined);
   const slot = findFreeSlot(memory, WHERE, NOW);
   if (slot === NO_SLOT) return 'none';
-  return slot < B ? `a${(slot - A) / slotAt(0, 1)}` : `b${(slot - B) / slotAt(0, 1)}`;
+  return slot < B
+    ? `a${(slot - A) / slotAt(0 as Slot, 1)}`
+    : `b${(slot - B) / slotAt(0 as Slot, 1)}`;
 }
 
 const ALL = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -108,8 +112,8 @@ test('a slot whose filling was cut off at any store is of nobody, or whole', () 
     expect([stores, isCounterOf(memory, A, identity(20), SECOND)]).toEqual([stores, stores === 0]);
     expect([stores, isCounterOf(memory, A, identity(50), SECOND)]).toEqual([stores, !died]);
     expect([stores, died]).toEqual([stores, stores < 12]);
-    if (stores > 0 && died) expect(words[A * 2 + SLOT_WORD.tag]).toBe(0);
+    if (stores > 0 && died) expect(words[tagAt(A)]).toBe(0);
     if (!died) expect(doubles.slice(A, A + 8)).toEqual(whole.doubles.slice(A, A + 8));
   }
-  expect(whole.doubles[A + SLOT.limit]).toBe(10);
+  expect(whole.doubles[limitAt(A)]).toBe(10);
 });

@@ -1,37 +1,50 @@
 import { expect, test } from 'vitest';
+import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
 import {
-  BUCKET_BYTES,
   BUCKET_SLOTS,
   bucketAt,
-  bucketsOffset,
+  cellAt,
+  changedAt,
+  deniedAt,
+  firstSlot,
   GROUP_BUCKETS,
   GROUP_SLOTS,
+  groupAt,
   groupsPerShard,
-  LOCK_LINE,
+  hashAt,
+  indexInGroup,
+  keyAt,
+  latestMsAt,
+  limitAt,
   lockAt,
   markSlotEmpty,
   markSlotUsed,
+  namespaceAt,
+  newestAt,
   nextUsedSlot,
-  SLOT,
-  SLOT_BYTES,
-  SLOT_WORD,
+  type Slot,
   slotAt,
   TABLE_HEADER,
   TABLE_VERSION,
   tableBytes,
+  tagAt,
 } from '../../../src/engine/memory/layout.ts';
 
-/** What the C library keeps to itself at the beginning of a large mapping. */
-const KEPT = 16;
-const LINE = 64;
+/** The C library uses these bytes at the beginning of a large mapping. */
+const MALLOC_BYTES = 16;
+const FIRST = 0 as Slot;
 
-test('the numbers of the layout are those of version 3', () => {
-  expect(TABLE_VERSION).toBe(3);
+test('the numbers of the layout are those of version 4', () => {
+  expect(TABLE_VERSION).toBe(4);
   expect(TABLE_HEADER).toEqual({ magic: 0, version: 1, shard: 2, groups: 3, checkpoint: 4 });
-  expect(LOCK_LINE).toEqual({ owner: 0, latestMs: 1, used: 4, isChanged: 12 });
-  expect(SLOT_WORD).toEqual({ tag: 0, hash0: 1, hash1: 2, hash2: 3, namespace: 4, denied: 5 });
-  expect(SLOT).toEqual({ duration: 3, newest: 4, cells: 5, limit: 7 });
-  expect([BUCKET_SLOTS, SLOT_BYTES, BUCKET_BYTES, GROUP_BUCKETS]).toEqual([8, 64, 512, 32]);
+  expect([lockAt(0), latestMsAt(lockAt(0)), changedAt(lockAt(0))]).toEqual([12, 7, 24]);
+  const words = [tagAt, namespaceAt, deniedAt].map((at) => at(FIRST));
+  expect(words).toEqual([0, 4, 5]);
+  expect([0, 1, 2].map((word) => hashAt(FIRST, word))).toEqual([1, 2, 3]);
+  const doubles = [keyAt, newestAt, limitAt].map((at) => at(FIRST));
+  expect(doubles).toEqual([3, 4, 7]);
+  expect([6, 7].map((window) => cellAt(FIRST, window))).toEqual([5, 6]);
+  expect([BUCKET_SLOTS, GROUP_BUCKETS, slotAt(FIRST, 1)]).toEqual([8, 32, 8]);
 });
 
 test('a slot costs 64 bytes', () => {
@@ -42,20 +55,24 @@ test('a slot costs 64 bytes', () => {
   expect((16 * tableBytes(groups)) / slots).toBeLessThan(64.3);
 });
 
-test('locks and slots are whole lines of memory, and no bucket lies in two pages', () => {
+test('locks and slots are whole lines of memory, and no bucket is in two pages', () => {
+  const bucketBytes = BUCKET_SLOTS * CACHE_LINE_BYTES;
   for (const groups of [1, 7, 512]) {
-    expect(bucketsOffset(groups)).toBeGreaterThanOrEqual(lockAt(groups) * 4);
-    expect((KEPT + bucketsOffset(groups)) % BUCKET_BYTES).toBe(0);
-    expect(bucketAt(groups, 0) * 8).toBe(bucketsOffset(groups));
-    const last = slotAt(bucketAt(groups, groups * GROUP_BUCKETS - 1), BUCKET_SLOTS - 1);
-    expect(last * 8 + SLOT_BYTES).toBe(tableBytes(groups));
+    const first = firstSlot(groups);
+    expect(first * 8).toBeGreaterThanOrEqual(lockAt(groups) * 4);
+    expect((MALLOC_BYTES + first * 8) % bucketBytes).toBe(0);
+    const last = slotAt(bucketAt(groupAt(first, groups - 1), GROUP_BUCKETS - 1), BUCKET_SLOTS - 1);
+    expect(last * 8 + CACHE_LINE_BYTES).toBe(tableBytes(groups));
+    expect(indexInGroup(first, last)).toBe(GROUP_SLOTS - 1);
   }
   // The header ends before the first lock.
-  expect(lockAt(0) * 4).toBeGreaterThanOrEqual((TABLE_HEADER.checkpoint + 1) * 4);
-  for (const group of [0, 1, 511]) expect((KEPT + lockAt(group) * 4) % LINE).toBe(0);
+  expect(lockAt(0)).toBeGreaterThan(TABLE_HEADER.checkpoint);
+  for (const group of [0, 1, 511]) {
+    expect((MALLOC_BYTES + lockAt(group) * 4) % CACHE_LINE_BYTES).toBe(0);
+  }
 });
 
-test('the bits of used slots fit their lock line, and are found one after the other', () => {
+test('the bits of used slots are in their lock line, and are found in order', () => {
   const words = new Int32Array(lockAt(2));
   const lock = lockAt(1);
   const found = () => {
@@ -76,17 +93,16 @@ test('the bits of used slots fit their lock line, and are found one after the ot
   expect(found()).toEqual([0, 32, 64, 100]);
   for (let index = 0; index < GROUP_SLOTS; index++) markSlotUsed(words, lock, index);
   expect(found()).toEqual([...Array(GROUP_SLOTS).keys()]);
-  // Neither the owner nor the time is touched, nor anybody else's line.
+  // Neither the owner nor the time is changed, nor another line.
   const touched = [...words.keys()].filter((at) => words[at] !== 0);
-  expect([touched[0], touched.at(-1)]).toEqual([lock + LOCK_LINE.used, lock + LOCK_LINE.used + 7]);
+  expect([touched[0], touched.at(-1)]).toEqual([lock + 4, lock + 11]);
 });
 
-test('the fields of a slot fill it, none over another', () => {
-  const bytes = new Set<number>();
-  const take = (at: number, length: number) => {
-    for (let i = 0; i < length; i++) bytes.add(at + i);
-  };
-  for (const word of Object.values(SLOT_WORD)) take(word * 4, 4);
-  for (const double of [...Object.values(SLOT), SLOT.cells + 1]) take(double * 8, 8);
-  expect([...bytes].sort((a, b) => a - b)).toEqual([...Array(SLOT_BYTES).keys()]);
+test('the fields of a slot fill it without overlap', () => {
+  const words = [tagAt(FIRST), namespaceAt(FIRST), deniedAt(FIRST)];
+  for (const word of [0, 1, 2]) words.push(hashAt(FIRST, word));
+  const doubles = [keyAt(FIRST), newestAt(FIRST), limitAt(FIRST)];
+  for (const window of [0, 1]) doubles.push(cellAt(FIRST, window));
+  const all = [...words, ...doubles.flatMap((at) => [at * 2, at * 2 + 1])];
+  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(CACHE_LINE_BYTES / 4).keys()]);
 });

@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
-import type { Hasher } from '../../../src/core/hash.ts';
+import type { Identity } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
-import { lockAt, TABLE_HEADER, tableBytes } from '../../../src/engine/memory/layout.ts';
+import {
+  atomicWords,
+  lockAt,
+  TABLE_HEADER,
+  tableBytes,
+} from '../../../src/engine/memory/layout.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
@@ -136,7 +141,7 @@ describe('a look without the lock', () => {
     const tables = new TestTables(COUNTERS_MIN);
     expect(tables.peek('a')).toBeUndefined();
     tables.decide('a', { cost: 7 });
-    const words = tables.tables.map((table) => [...table.words]);
+    const words = tables.tables.map((table) => [...atomicWords(table.words)]);
     for (const cost of [0, 1, 3]) {
       const seen = { ...tables.peek('a', { cost }) };
       expect(seen).toEqual({ ...tables.decide('a', { cost, isCounted: false }) });
@@ -144,7 +149,7 @@ describe('a look without the lock', () => {
     expect(tables.peek('a', { now: NOW + MINUTE })).toMatchObject({ allowed: true, remaining: 9 });
     // A refusal has to be had under the lock, where it is remembered.
     expect(tables.peek('a', { cost: 4 })).toBeUndefined();
-    expect(tables.tables.map((table) => [...table.words])).toEqual(words);
+    expect(tables.tables.map((table) => [...atomicWords(table.words)])).toEqual(words);
   });
 
   test('is not kept waiting by whoever has the lock', () => {
@@ -217,10 +222,10 @@ describe('a deduction', () => {
       for (let stores = 0; stores < 6; stores++) {
         const tables = new TestTables(COUNTERS_MIN);
         for (const now of [NOW - MINUTE, NOW]) tables.decide('a', { cost: 10, now });
-        const table = tables.tables[shardOf(tables.hasher)];
+        const table = tables.tables[shardOf(tables.id)];
         const { doubles } = table;
         let left = stores;
-        const dying = new Proxy(doubles, {
+        const dying = new Proxy(doubles as Float64Array, {
           get: (all, at) => all[Number(at)],
           set: (all, at, value) => {
             if (left-- === 0) throw new Error('dead');
@@ -286,15 +291,15 @@ describe('attaching', () => {
       h1: 0,
       h2: 0,
       get h3(): number {
-        held = Atomics.load(table.words, lockAt(0));
+        held = Atomics.load(atomicWords(table.words), lockAt(0));
         throw new Error('broken');
       },
-    } as unknown as Hasher;
+    } as unknown as Identity;
     const terms = { limit: 1, durationMs: MINUTE, cost: 1, rule: RULE.fixed, burst: NO_BURST };
     expect(() => table.decide(broken, 1, NOW, terms, true, tables.decision)).toThrow('broken');
     expect(held).toBe(1);
     for (let group = 0; group < table.groups; group++) {
-      expect(Atomics.load(table.words, lockAt(group))).toBe(0);
+      expect(Atomics.load(atomicWords(table.words), lockAt(group))).toBe(0);
     }
   });
 });

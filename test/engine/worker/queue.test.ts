@@ -43,6 +43,7 @@ describe('a link', () => {
       limit: 0,
       durationMs: 1,
       cost: 2,
+      burst: 3,
       window: 3,
       hash: 8,
       namespaceTag: 12,

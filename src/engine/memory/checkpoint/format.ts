@@ -1,22 +1,21 @@
 /**
  * The files in which the counters of a shard outlive the process: two for each shard, written in
- * turn, so that one of them is whole at any moment. The shard's worker writes them
- * (`checkpointer.ts`), the main thread reads them at the next start (`restore.ts`).
+ * turn, so that one of them is complete at any moment. The shard's worker writes them
+ * (`writer.ts`), the main thread reads them at the next start (`loader.ts`).
  *
  *   byte 0    int32    magic | version | number | CRC-32 of the entries | key, two words
- *             float64  3  count of entries   4  weir's time when it was begun, ms
+ *             float64  3  count of entries   4  weir's time at its start, ms
  *             int32    15  CRC-32 of the header before it
- *   byte 64   entries  64 bytes each: a slot as it lies in the table, drawn in `layout.ts`
+ *   byte 64   entries  64 bytes each: a slot as it is in the table, drawn in `layout.ts`
  *
- * The header is written last: a file that was not finished has the header of an older checkpoint,
- * or none, over newer entries, which the CRC tells. What lies behind the last entry is of no
- * account.
+ * The header is written last. A file that was not finished has the header of an older checkpoint,
+ * or none, before newer entries, which the CRC detects. Bytes after the last entry are ignored.
  *
- * An entry has the whole hash, so that a table of another capacity, or other shards, can take it
- * in. The key words are made with the key of the hash: entries of another one mean nothing here.
+ * An entry has the whole hash, so it can be inserted into a table of another capacity or number of
+ * shards. The key words are derived from the hash key: with another key, entries mean nothing.
  *
- * Nothing is forced to the disk. The files outlive the process however it ends, for the kernel has
- * them; when the machine ends, what it had not written by itself is gone.
+ * Nothing is fsynced. The files survive any end of the process, because the kernel has them. When
+ * the machine fails, writes that it had not flushed are lost.
  */
 
 import { join } from 'node:path';
@@ -25,7 +24,9 @@ import { CACHE_LINE_BYTES } from '../../../core/constants.ts';
 import { Hasher } from '../../../core/hash.ts';
 
 const MAGIC = 0x57656370; // "Wecp"
-const VERSION = 1;
+/** Version 1 had no GCRA counters, whose key carries the rule; its entries are read as they are. */
+const VERSION = 2;
+const OLDEST_VERSION = 1;
 
 export const HEADER_BYTES = CACHE_LINE_BYTES;
 export const ENTRY_BYTES = CACHE_LINE_BYTES;
@@ -35,16 +36,16 @@ const HEADER_DOUBLE = { entryCount: 3, startedMs: 4 } as const;
 
 const FILE_NAME = /^counters-(\d+)\.[01]$/;
 
-/** What a header says. */
+/** The contents of a header. */
 export interface CheckpointHeader {
-  /** Of this shard, from 1. */
+  /** The number of the checkpoint in its shard, from 1. */
   number: number;
-  /** Weir's time when it was begun: what was decided before is in it. */
+  /** Weir's time at its start: it includes all decisions before. */
   startedMs: number;
   entryCount: number;
 }
 
-/** Made with the key of the hash. */
+/** Two words derived from the hash key. */
 export type HashKeyFingerprint = readonly [number, number];
 
 export function fingerprintOf(hashKey: Uint8Array): HashKeyFingerprint {
@@ -52,18 +53,18 @@ export function fingerprintOf(hashKey: Uint8Array): HashKeyFingerprint {
   return [first, second];
 }
 
-/** Where the checkpoint of a number is written: over the one before the last. */
+/** The file of a checkpoint, by its number: it replaces the one before the last. */
 export function checkpointPath(directory: string, shard: number, number: number): string {
   return join(directory, `counters-${shard}.${number & 1}`);
 }
 
-/** The shard whose checkpoint a file of this name is; undefined when it is something else. */
+/** The shard of a checkpoint file; undefined when the name is not that of one. */
 export function shardOfFileName(name: string): number | undefined {
   const shard = FILE_NAME.exec(name)?.[1];
   return shard === undefined ? undefined : Number(shard);
 }
 
-/** @param entriesCrc of all entries, in their order */
+/** @param entriesCrc the CRC-32 of all entries in their order */
 export function encodeHeader(
   { number, startedMs, entryCount }: CheckpointHeader,
   key: HashKeyFingerprint,
@@ -81,22 +82,24 @@ export function encodeHeader(
   return bytes;
 }
 
-/** What is wrong with a file, for the log. */
+/** Why a file cannot be used, for the log. */
 export class CheckpointDamageError extends Error {}
 
-/** @throws Damage when the bytes are no header of this version and key */
+/** @throws CheckpointDamageError when the bytes are no header of a known version and this key */
 export function decodeHeader(header: ArrayBuffer, key: HashKeyFingerprint): CheckpointHeader {
   const { bytes, words, doubles } = views(header);
   if (words[HEADER_WORD.magic] !== MAGIC) throw new CheckpointDamageError('it was never finished');
-  if (words[HEADER_WORD.version] !== VERSION) {
+  const version = words[HEADER_WORD.version];
+  if (version < OLDEST_VERSION || version > VERSION) {
     throw new CheckpointDamageError(
-      `it is of version ${words[HEADER_WORD.version]}, not ${VERSION}`,
+      `it has version ${version}; accepted are ${OLDEST_VERSION} to ${VERSION}`,
     );
   }
-  if (words[HEADER_WORD.headerCrc] !== computeHeaderCrc(bytes))
+  if (words[HEADER_WORD.headerCrc] !== computeHeaderCrc(bytes)) {
     throw new CheckpointDamageError('its header is damaged');
+  }
   if (words[HEADER_WORD.key] !== key[0] || words[HEADER_WORD.key + 1] !== key[1]) {
-    throw new CheckpointDamageError('its counters are of another store');
+    throw new CheckpointDamageError('its counters belong to another store');
   }
   return {
     number: words[HEADER_WORD.number],
@@ -105,12 +108,12 @@ export function decodeHeader(header: ArrayBuffer, key: HashKeyFingerprint): Chec
   };
 }
 
-/** What the checksum of all entries must be, as a word has it. */
+/** The CRC-32 that all entries must have, as int32. */
 export function readEntriesCrc(header: ArrayBuffer): number {
   return views(header).words[HEADER_WORD.crc];
 }
 
-/** As a word has it. */
+/** As int32. */
 function computeHeaderCrc(header: Uint8Array): number {
   return crc32(header.subarray(0, 4 * HEADER_WORD.headerCrc)) | 0;
 }

@@ -1,12 +1,12 @@
 /**
- * Takes the counters of the last run in again, from its checkpoints, before any thread decides. On
- * the main thread. Of each shard it takes the last whole checkpoint; one that is not whole is left
- * out, with a sentence that says so, and the one before it taken in its place. So is a symbolic
- * link, a FIFO or a file of another user. What is left out is removed (of a link only the link),
- * where it can be, or a later start might find it newer than what this one writes. A start never
- * fails over them: counters that are forgotten let somebody in too early, once.
+ * Restores the counters of the last run from its checkpoints, on the main thread, before any thread
+ * decides. Of each shard it loads the last complete checkpoint. An incomplete file is skipped with
+ * a message, and the one before it is loaded; so is a symbolic link, a FIFO or a file of another
+ * user. A skipped file is removed where possible (of a link only the link): a later start might
+ * find it newer than the files of this run. A start never fails because of them: a lost counter
+ * allows a client too early, once.
  *
- * Counters go where their hash says, whatever the table they were in.
+ * A counter is inserted by its hash, whatever table it was in.
  */
 
 import { closeSync, lstatSync, openSync, readdirSync, readSync, rmSync } from 'node:fs';
@@ -15,11 +15,24 @@ import { crc32 } from 'node:zlib';
 import { OUTCOME } from '../../../core/decision.ts';
 import type { Identity } from '../../../core/hash.ts';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/ownership.ts';
-import { Group } from '../group.ts';
-import { NO_SLOT, SLOT, SLOT_WORD, TABLE_HEADER } from '../layout.ts';
+import { Group, newLocation } from '../group.ts';
+import {
+  deniedAt,
+  hashAt,
+  keyAt,
+  type MemoryViews,
+  NO_SLOT,
+  namespaceAt,
+  type Slot,
+  slotAt,
+  TABLE_HEADER,
+  tagAt,
+} from '../layout.ts';
 import { shardOf } from '../shard.ts';
+import { readCells } from '../slot.ts';
 import type { TableMemory } from '../table-memory.ts';
-import { type Cells, isExpired } from '../windows/window.ts';
+import { isCounterKey, isExpired } from '../windows/registry.ts';
+import { newCells } from '../windows/rule.ts';
 import {
   CheckpointDamageError,
   type CheckpointHeader,
@@ -31,29 +44,28 @@ import {
   shardOfFileName,
 } from './format.ts';
 
-/** A file that says it is a checkpoint. */
+/** A file whose header is that of a checkpoint. */
 interface CheckpointFile extends CheckpointHeader {
   name: string;
   entriesCrc: number;
 }
 
 /**
- * Entries that are read at once. A file is read twice, first to learn whether it is whole: to hold
- * all of it would take as much memory again as its counters.
+ * Entries that are read at once. A file is read twice, first to check whether it is complete: to
+ * hold all of it would take as much memory again as its counters.
  */
 const PART_ENTRIES = 16_384;
 
-/** What became of the counters of the last run. */
 export interface RestoreResult {
   counters: number;
-  /** Those that found no room in a smaller table, or took that of another. */
+  /** Counters that found no slot in a smaller table, or evicted another one there. */
   lostCounters: number;
-  /** What is wrong with files, a sentence each. */
+  /** One sentence for each file that was skipped. */
   damageMessages: string[];
 }
 
 export class CheckpointLoader {
-  /** Weir's time when its last checkpoint was begun; 0 when there is none. */
+  /** Weir's time at the start of the last checkpoint; 0 when there is none. */
   readonly latestStartedMs: number;
   readonly #directory: string;
   /** By shard, the newest first. */
@@ -61,7 +73,7 @@ export class CheckpointLoader {
   readonly #damageMessages: string[] = [];
   readonly #buffer = new Uint8Array(PART_ENTRIES * ENTRY_BYTES);
 
-  /** @param latestMs checkpoints of a later time were made under a clock that went wrong */
+  /** @param latestMs checkpoints of a later time are skipped: their clock was wrong */
   constructor(directory: string, key: HashKeyFingerprint, latestMs: number) {
     this.#directory = directory;
     for (const name of readdirSync(directory)) {
@@ -73,8 +85,9 @@ export class CheckpointLoader {
         const header = new ArrayBuffer(HEADER_BYTES);
         this.#read(name, 0, new Uint8Array(header));
         const file = { name, entriesCrc: readEntriesCrc(header), ...decodeHeader(header, key) };
-        if (file.startedMs > latestMs)
-          throw new CheckpointDamageError("it is of a time far ahead of this machine's");
+        if (file.startedMs > latestMs) {
+          throw new CheckpointDamageError("its time is far ahead of this machine's clock");
+        }
         const files = [...(this.#files.get(shard) ?? []), file];
         this.#files.set(
           shard,
@@ -88,30 +101,30 @@ export class CheckpointLoader {
     );
   }
 
-  /** Takes its counters in. @param tables one for each shard, that nobody else has */
+  /** Restores the counters. @param tables one for each shard, that no other thread uses yet */
   restoreInto(tables: readonly TableMemory[], nowMs: number): RestoreResult {
-    const taking = new CounterInserter(tables, nowMs);
+    const inserter = new CounterInserter(tables, nowMs);
     for (const shard of [...this.#files.keys()].toSorted((a, b) => a - b)) {
       for (const file of this.#files.get(shard)!) {
-        if (!this.#tryRead(file.name, () => this.#loadFile(file, taking))) continue;
+        if (!this.#tryRead(file.name, () => this.#loadFile(file, inserter))) continue;
         if (shard < tables.length) tables[shard].words[TABLE_HEADER.checkpoint] = file.number;
         break;
       }
     }
-    const { counters, lostCounters } = taking;
+    const { counters, lostCounters } = inserter;
     return { counters, lostCounters, damageMessages: this.#damageMessages };
   }
 
-  /** @returns true when its entries were taken */
+  /** @returns true when its entries were inserted */
   #loadFile({ name, entryCount, entriesCrc }: CheckpointFile, inserter: CounterInserter): true {
     let crc = 0;
     for (const entries of this.#parts(name, entryCount)) crc = crc32(entries, crc);
-    if ((crc | 0) !== entriesCrc) throw new CheckpointDamageError('it is not whole');
+    if ((crc | 0) !== entriesCrc) throw new CheckpointDamageError('it is incomplete');
     for (const entries of this.#parts(name, entryCount)) inserter.insertAll(entries);
     return true;
   }
 
-  /** All entries, in a buffer that is used again for each part. */
+  /** All entries, in one buffer for all parts. */
   *#parts(name: string, count: number): Generator<Uint8Array> {
     for (let at = 0; at < count; at += PART_ENTRIES) {
       const length = Math.min(PART_ENTRIES, count - at) * ENTRY_BYTES;
@@ -121,7 +134,7 @@ export class CheckpointLoader {
     }
   }
 
-  /** Does what reads a file; where it cannot be, that is damage. */
+  /** Runs `read` on a file; a failure to read it is a reason to skip it. */
   #tryRead<T>(name: string, read: () => T): T | undefined {
     try {
       return read();
@@ -129,7 +142,7 @@ export class CheckpointLoader {
       const { code, message } = error as NodeJS.ErrnoException;
       if (!(error instanceof CheckpointDamageError) && code === undefined) throw error;
       const path = join(this.#directory, name);
-      this.#damageMessages.push(`${path} is left out: ${message}`);
+      this.#damageMessages.push(`${path} is skipped: ${message}`);
       this.#remove(path);
       return undefined;
     }
@@ -143,14 +156,14 @@ export class CheckpointLoader {
     }
   }
 
-  /** Fills the bytes from this position of a file on. */
+  /** Fills the bytes from a position of a file. */
   #read(name: string, position: number, bytes: Uint8Array): void {
     const { length } = bytes;
     const file = openSync(join(this.#directory, name), SAFE_OPEN_FLAGS);
     try {
       for (let at = 0; at < length; ) {
         const read = readSync(file, bytes, at, length - at, position + at);
-        if (read === 0) throw new CheckpointDamageError('it is cut off');
+        if (read === 0) throw new CheckpointDamageError('it is truncated');
         at += read;
       }
     } finally {
@@ -159,56 +172,62 @@ export class CheckpointLoader {
   }
 }
 
-/** Puts entries into the tables. */
 class CounterInserter {
   counters = 0;
   lostCounters = 0;
   readonly #groups: readonly Group[];
+  readonly #tables: readonly TableMemory[];
   readonly #nowMs: number;
+  /** Scratch of one call. */
+  readonly #location = newLocation();
+  readonly #cells = newCells();
 
   constructor(tables: readonly TableMemory[], nowMs: number) {
+    this.#tables = tables;
     this.#groups = tables.map((table) => new Group(table));
     this.#nowMs = nowMs;
   }
 
   /** @param entries from the first byte of their buffer on */
   insertAll({ buffer, byteLength }: Uint8Array): void {
-    const words = new Int32Array(buffer, 0, byteLength / 4);
-    const doubles = new Float64Array(buffer, 0, byteLength / 8);
-    for (let at = 0; at < doubles.length; at += ENTRY_BYTES / 8)
-      this.#insertOne(words, doubles, at);
+    const entries = {
+      words: new Int32Array(buffer, 0, byteLength / 4),
+      doubles: new Float64Array(buffer, 0, byteLength / 8),
+    };
+    for (let i = 0; i < byteLength / ENTRY_BYTES; i++) {
+      this.#insertOne(entries, slotAt(0 as Slot, i));
+    }
   }
 
-  #insertOne(words: Int32Array, doubles: Float64Array, at: number): void {
-    const durationMs = doubles[at + SLOT.duration];
-    const newest = doubles[at + SLOT.newest];
-    if (isExpired(newest, durationMs, this.#nowMs)) return;
+  #insertOne(entries: MemoryViews, entry: Slot): void {
+    const { words, doubles } = entries;
+    const key = doubles[keyAt(entry)];
+    const cells = this.#cells;
+    readCells(entries, entry, cells);
+    if (!isCounterKey(key)) {
+      this.lostCounters++;
+      return;
+    }
+    if (isExpired(key, cells.newest, this.#nowMs)) return;
     const id: Identity = {
-      h0: words[at * 2 + SLOT_WORD.hash0],
-      h1: words[at * 2 + SLOT_WORD.hash1],
-      h2: words[at * 2 + SLOT_WORD.hash2],
-      h3: words[at * 2 + SLOT_WORD.tag],
+      h0: words[hashAt(entry, 0)],
+      h1: words[hashAt(entry, 1)],
+      h2: words[hashAt(entry, 2)],
+      h3: words[tagAt(entry)],
     };
-    const cells: Cells = {
-      newest,
-      current: doubles[at + SLOT.cells + (newest & 1)],
-      previous: doubles[at + SLOT.cells + (~newest & 1)],
-    };
-    const limit = doubles[at + SLOT.limit];
-    const group = this.#groups[shardOf(id)];
-    group.locate(id);
-    group.advanceTime(this.#nowMs);
-    // Left behind by a weir with more shards, whose own files come first.
-    if (group.find(id, durationMs) !== NO_SLOT) return;
-    const tag = words[at * 2 + SLOT_WORD.namespace];
-    const outcome = group.insert(id, tag, this.#nowMs, cells, durationMs, limit);
+    const shard = shardOf(id);
+    const group = this.#groups[shard];
+    const location = this.#location;
+    group.locate(id, location);
+    group.advanceTime(location.lock, this.#nowMs);
+    // From a run with more shards, whose own files were loaded first.
+    if (group.find(location, id, key) !== NO_SLOT) return;
+    const namespaceTag = words[namespaceAt(entry)];
+    const outcome = group.insert(location, id, namespaceTag, this.#nowMs, key, cells);
     if (outcome !== OUTCOME.decided) this.lostCounters++;
     if (outcome === OUTCOME.full) return;
     this.counters++;
-    for (const window of [newest, newest - 1]) {
-      if (words[at * 2 + SLOT_WORD.denied] & (1 << (window & 1))) {
-        group.markDenied(group.find(id, durationMs), window);
-      }
-    }
+    const denied = deniedAt(group.find(location, id, key));
+    this.#tables[shard].words[denied] = words[deniedAt(entry)];
   }
 }

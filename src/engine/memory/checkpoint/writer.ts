@@ -1,31 +1,37 @@
 /**
  * Writes the checkpoints of one shard, a part at a time, off the path of a check. It belongs to the
  * shard's worker. A group's lock is held while its counters are copied, some microseconds: each
- * counter is whole, and as it was at some moment between the beginning and the end.
+ * counter is consistent, as of some moment between the start and the end.
  *
- * A worker that dies in here leaves a file that is not whole, and the one before is; its successor
- * begins anew, over the same file, whatever the words in the lock lines say. Should it have died
- * between the last byte and the note that there is one more, that is the newest file, and until it
- * is whole again the other is all there is. A disk that fails ends this checkpoint, nothing else.
+ * A worker that dies in here leaves an incomplete file, and the one before is complete. Its
+ * successor begins again, over the same file, whatever the lock lines say about changes. If the
+ * worker died after the last byte and before the checkpoint was numbered, its successor overwrites
+ * the newest file, and only the other one is complete meanwhile. A disk that fails ends this
+ * checkpoint, nothing else.
  */
 
 import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import {
-  bucketAt,
-  GROUP_BUCKETS,
+  atomicWords,
+  changedAt,
+  copySlot,
+  firstSlot,
   GROUP_SLOTS,
-  LOCK_LINE,
+  groupAt,
+  keyAt,
+  latestMsAt,
   lockAt,
+  newestAt,
   nextUsedSlot,
-  SLOT,
-  SLOT_WORD,
+  type Slot,
   slotAt,
   TABLE_HEADER,
+  tagAt,
 } from '../layout.ts';
 import { acquire, release } from '../lock.ts';
 import type { TableMemory } from '../table-memory.ts';
-import { isExpired } from '../windows/window.ts';
+import { isExpired } from '../windows/registry.ts';
 import {
   checkpointPath,
   ENTRY_BYTES,
@@ -34,26 +40,24 @@ import {
   HEADER_BYTES,
 } from './format.ts';
 
-const ENTRY_WORDS = ENTRY_BYTES / 4;
-
-/** Entries that are gathered before they are written: a part ends with them. */
+/** Entries after which a part ends. */
 const PART_ENTRIES = 1_024;
-/** Groups that a part takes at most, also where they are empty. */
+/** The most groups of a part, also where they are empty. */
 const PART_GROUPS_MAX = 4_096;
 
 /**
- * Not by the flag that empties a file, behind which file systems write it out at once. A symbolic
- * link in its place is an error: the directory may be one that other users write.
+ * Without O_TRUNC, after which file systems flush a file at once when it is closed. A symbolic link
+ * in its place is an error: other users may be able to write to the directory.
  */
 const OPEN_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
 
-/** What is being written, for all shards of a worker in turn. */
+/** The entries of one part, for all shards of a worker in turn. */
 export class CheckpointBuffer {
   readonly bytes = new Uint8Array((PART_ENTRIES + GROUP_SLOTS) * ENTRY_BYTES);
   readonly words = new Int32Array(this.bytes.buffer);
 }
 
-/** How a worker shows that it lives, or for what it may wait long. */
+/** How a worker reports that it is alive, or that it may wait long for the disk. */
 export interface HeartbeatReporter {
   heartbeat(): void;
   setWaitingForDisk(isWaiting: boolean): void;
@@ -67,7 +71,7 @@ export class CheckpointWriter {
   readonly #key: HashKeyFingerprint;
   readonly #buffer: CheckpointBuffer;
   readonly #heartbeats: HeartbeatReporter;
-  /** The last checkpoint, of this or an earlier worker, may not have been finished. */
+  /** Whether the last checkpoint, of this or an earlier worker, may be incomplete. */
   #isIncomplete = true;
   /** The file being written; undefined between two checkpoints. */
   #file: number | undefined;
@@ -95,19 +99,19 @@ export class CheckpointWriter {
   }
 
   /**
-   * Whether anything was decided that is in no checkpoint. Read without locks: of what is decided
-   * at this moment it hears the next time, and of all once nobody decides any more.
+   * Whether a decision was made that is in no checkpoint. Read without locks: a decision at this
+   * moment is seen the next time.
    */
   hasChanges(): boolean {
     if (this.#isIncomplete) return true;
     const { words, groups } = this.#table;
     for (let group = 0; group < groups; group++) {
-      if (words[lockAt(group) + LOCK_LINE.isChanged] !== 0) return true;
+      if (words[changedAt(lockAt(group))] !== 0) return true;
     }
     return false;
   }
 
-  /** Begins another one; what an unfinished one has written is no loss. */
+  /** Begins another checkpoint, in place of an unfinished one. */
   begin(nowMs: number): void {
     this.abandon();
     this.#file = this.#doDiskWork(() => openSync(this.#path(), OPEN_FLAGS, 0o600));
@@ -118,12 +122,12 @@ export class CheckpointWriter {
     this.#entriesCrc = 0;
   }
 
-  /** Writes a part of it. @returns whether it is whole now */
+  /** Writes a part of it. @returns whether it is complete now */
   writePart(nowMs: number): boolean {
     const { groups } = this.#table;
     let entries = 0;
-    let looks = 0;
-    while (this.#nextGroup < groups && entries < PART_ENTRIES && looks++ < PART_GROUPS_MAX) {
+    let copied = 0;
+    while (this.#nextGroup < groups && entries < PART_ENTRIES && copied++ < PART_GROUPS_MAX) {
       entries = this.#copyGroup(this.#nextGroup++, nowMs, entries);
     }
     this.#write(entries);
@@ -132,38 +136,32 @@ export class CheckpointWriter {
     return true;
   }
 
-  /** Ends an unfinished one. */
+  /** Ends an unfinished checkpoint. */
   abandon(): void {
     const file = this.#file;
     this.#file = undefined;
     if (file !== undefined) closeSync(file);
   }
 
-  /** @returns how many entries there are in the part behind those of this group */
+  /** @param entries those in the part so far @returns those after this group */
   #copyGroup(group: number, nowMs: number, entries: number): number {
     const { words, doubles, groups } = this.#table;
     const lock = lockAt(group);
-    const part = this.#buffer.words;
-    const slots = bucketAt(groups, group * GROUP_BUCKETS);
+    const slots = groupAt(firstSlot(groups), group);
     let end = entries;
     acquire(words, lock, this.#owner, () => this.#heartbeats.heartbeat());
     try {
-      words[lock + LOCK_LINE.isChanged] = 0;
-      const lockedMs = Math.max(doubles[lock / 2 + LOCK_LINE.latestMs], nowMs);
+      words[changedAt(lock)] = 0;
+      const lockedMs = Math.max(doubles[latestMsAt(lock)], nowMs);
       for (
         let i = nextUsedSlot(words, lock, 0);
         i < GROUP_SLOTS;
         i = nextUsedSlot(words, lock, i + 1)
       ) {
         const slot = slotAt(slots, i);
-        const from = slot * 2;
-        if (words[from + SLOT_WORD.tag] === 0) continue;
-        if (isExpired(doubles[slot + SLOT.newest], doubles[slot + SLOT.duration], lockedMs)) {
-          continue;
-        }
-        // As words: a hash that is read as a double may be changed on its way.
-        const to = end++ * ENTRY_WORDS;
-        for (let word = 0; word < ENTRY_WORDS; word++) part[to + word] = words[from + word];
+        if (words[tagAt(slot)] === 0) continue;
+        if (isExpired(doubles[keyAt(slot)], doubles[newestAt(slot)], lockedMs)) continue;
+        copySlot(words, slot, this.#buffer.words, slotAt(0 as Slot, end++));
       }
     } finally {
       release(words, lock);
@@ -191,10 +189,10 @@ export class CheckpointWriter {
     this.#doDiskWork(() => {
       writeAll(file, header, 0);
       ftruncateSync(file, HEADER_BYTES + this.#entryCount * ENTRY_BYTES);
-      // Some file systems say only now that there was no space.
+      // Some file systems report only now that there was no space.
       this.abandon();
     });
-    Atomics.store(this.#table.words, TABLE_HEADER.checkpoint, number);
+    Atomics.store(atomicWords(this.#table.words), TABLE_HEADER.checkpoint, number);
     this.#isIncomplete = false;
   }
 
@@ -203,15 +201,15 @@ export class CheckpointWriter {
     try {
       return work();
     } finally {
-      // First the heartbeat: the wait must not count once it is over.
+      // The heartbeat first: after the flag is cleared, the wait must not count as unresponsive.
       this.#heartbeats.heartbeat();
       this.#heartbeats.setWaitingForDisk(false);
     }
   }
 
-  /** Of the one being written, or to be written next. */
+  /** The number of the checkpoint being written, or of the next one. */
   #number(): number {
-    return Atomics.load(this.#table.words, TABLE_HEADER.checkpoint) + 1;
+    return Atomics.load(atomicWords(this.#table.words), TABLE_HEADER.checkpoint) + 1;
   }
 
   #path(): string {

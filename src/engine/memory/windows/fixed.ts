@@ -1,22 +1,25 @@
 /**
- * The fixed window, by which v1 is judged: what was used in a window counts in that window, and in
+ * The fixed window, the default of v1: tokens count in the window in which they were used, and in
  * no other.
  *
- *   admit when used + cost <= limit; a cost of 0 always passes
- *   remaining = max(0, limit - used) after the decision, also on a refusal
+ *   allow when used + cost <= limit; a cost of 0 always passes
+ *   remaining = max(0, limit - used) after the decision, also after a denial
  *   reset = the end of the window
  */
 
-import { type Judge, usageIn, windowAt } from './window.ts';
+import type { Judge, WindowRule } from './rule.ts';
+import { protectNewest, usageIn, windowAt, windowCounter } from './window.ts';
 
 export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
-  // `limit - used` is exact where `used + cost` need not be; it is negative after a lowered limit.
+  // `limit - used` is exact where `used + cost` need not be. It is negative after a lowered limit.
   const left = limit - usageIn(cells, window);
-  const admitted = cost === 0 || cost <= left;
-  const remaining = admitted ? left - cost : left;
-  decision.allowed = admitted;
+  const allowed = cost === 0 || cost <= left;
+  const remaining = allowed ? left - cost : left;
+  decision.allowed = allowed;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = (window + 1) * durationMs;
   decision.window = window;
 };
+
+export const fixed: WindowRule = { ...windowCounter, judge: judgeFixed, protect: protectNewest };

@@ -1,16 +1,17 @@
 /**
- * The sliding window, by which v2 is judged: what was used in the window before counts by the share
- * of it that a window of full length, which ends now, still covers.
+ * The sliding window, the default of v2: tokens used in the window before count by the share of it
+ * that a window of full length, ending now, still covers.
  *
  *   carried   = floor(used before * (reset - now) / duration)
  *   effective = used + carried + cost
- *   admit when effective <= limit; a cost of 0 always passes
- *   remaining = max(0, limit - effective) when admitted, 0 when refused
+ *   allow when effective <= limit; a cost of 0 always passes
+ *   remaining = max(0, limit - effective) when allowed, 0 when denied
  *   reset = the end of the current window
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
-import { type Judge, usageBefore, usageIn, windowAt } from './window.ts';
+import type { Judge, WindowRule } from './rule.ts';
+import { protectCarriedOver, usageBefore, usageIn, windowAt, windowCounter } from './window.ts';
 
 export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
@@ -19,11 +20,11 @@ export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, d
   // A clock behind the window counts as its beginning.
   const leftMs = Math.min(reset - nowMs, durationMs);
   const carried = before === 0 ? 0 : share(before, leftMs, durationMs);
-  // Too far below 0 to be exact, it is below 0.
+  // Where the difference is not exact, it is far below 0.
   const left = limit - usageIn(cells, window) - carried;
-  const admitted = cost === 0 || cost <= left;
-  const remaining = admitted ? left - cost : 0;
-  decision.allowed = admitted;
+  const allowed = cost === 0 || cost <= left;
+  const remaining = allowed ? left - cost : 0;
+  decision.allowed = allowed;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = reset;
   decision.window = window;
@@ -39,3 +40,9 @@ export function share(amount: number, part: number, whole: number): number {
   if (product <= AMOUNT_MAX) return Math.floor(product / whole);
   return Number((BigInt(amount) * BigInt(part)) / BigInt(whole));
 }
+
+export const sliding: WindowRule = {
+  ...windowCounter,
+  judge: judgeSliding,
+  protect: protectCarriedOver,
+};

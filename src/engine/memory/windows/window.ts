@@ -1,34 +1,19 @@
 /**
- * A counter's two window cells, as pure functions: no storage, no clock and no thread in here; the
- * table brings those. Windows are aligned to the epoch, window = floor(now / duration), so that
- * machines agree. Cells only move forward.
+ * What the fixed and the sliding window share: a counter with two window cells, which both count in
+ * the same way. Windows are aligned to the epoch, window = floor(now / duration), so that machines
+ * agree. Cells only move forward.
  *
- * There are two ways to judge the cells, `fixed.ts` and `sliding.ts`, behind one interface. What
- * was admitted is counted in the same way in both, so that both see the same use.
+ *   newest     the number of the newest window that was counted
+ *   current    tokens used in that window
+ *   previous   tokens used in the window before it
  *
- * All amounts are integers up to 2^53-1. Nothing is ever added before it is known to fit.
+ * A denial protects a counter in one window: bit (window & 1) of the `denied` word.
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
-import type { CheckParameters, Decision } from '../../../core/decision.ts';
-
-/** A counter's ring of two window cells, read out: the newest window and the one before it. */
-export interface Cells {
-  /** Number of the newest window that was counted; NO_WINDOW when none was. */
-  newest: number;
-  /** Tokens used in the newest window, and in the one before it. */
-  current: number;
-  previous: number;
-}
-
-export const NO_WINDOW = -2;
-/** Decides by the cells as they are, in `windowAt`; to count what was admitted is `count`. */
-export type Judge = (
-  cells: Cells,
-  nowMs: number,
-  terms: CheckParameters,
-  decision: Decision,
-) => void;
+import type { CheckParameters } from '../../../core/decision.ts';
+import { RULE } from '../../../core/window-rules.ts';
+import { type Cells, NO_WINDOW, type WindowRule } from './rule.ts';
 
 /** A thread whose clock is behind the counter's newest window decides in that window. */
 export function windowAt({ newest }: Cells, nowMs: number, durationMs: number): number {
@@ -40,14 +25,14 @@ export function usageIn({ newest, current }: Cells, window: number): number {
   return window === newest ? current : 0;
 }
 
-/** Tokens used in the window before such a one. */
+/** Tokens used in the window before such a window. */
 export function usageBefore({ newest, current, previous }: Cells, window: number): number {
   if (window === newest) return previous;
   return window === newest + 1 ? current : 0;
 }
 
 /** Moves the cells to a window that is not before their newest. */
-export function moveToWindow(cells: Cells, window: number): void {
+function moveToWindow(cells: Cells, window: number): void {
   if (window === cells.newest) return;
   cells.previous = usageBefore(cells, window);
   cells.current = 0;
@@ -55,8 +40,8 @@ export function moveToWindow(cells: Cells, window: number): void {
 }
 
 /**
- * Counts a cost that was admitted in a window, and moves the cells there if need be.
- * @returns false when that window is past, and with it whatever it could have mattered to
+ * Counts tokens in a window, and moves the cells to it if it is newer.
+ * @returns false: the window is older than both cells, and its tokens do not matter
  */
 export function addUsage(cells: Cells, window: number, cost: number): boolean {
   const { newest } = cells;
@@ -69,17 +54,91 @@ export function addUsage(cells: Cells, window: number, cost: number): boolean {
   return true;
 }
 
-/** Use may go beyond its limit, but stays an exact number. */
+/** Deferred deductions may exceed the limit; the sum stays an exact number. */
 function addSaturating(used: number, cost: number): number {
   return Math.min(used + cost, AMOUNT_MAX);
 }
 
-/** A counter is expired when the window after its newest has ended. */
-export function isExpired(newest: number, durationMs: number, nowMs: number): boolean {
-  return (newest + 2) * durationMs <= nowMs;
+/** @returns when the window after the newest ends, ms */
+export function windowExpiryMs(newest: number, durationMs: number): number {
+  return (newest + 2) * durationMs;
 }
 
-/** Whether the newest window still runs. A clock behind the counter counts as inside it. */
-export function isCurrent(newest: number, durationMs: number, nowMs: number): boolean {
-  return (newest + 1) * durationMs > nowMs;
+function windowEndMs(newest: number, durationMs: number): number {
+  return (newest + 1) * durationMs;
+}
+
+/** Whether a window is active. A clock behind it counts as inside it. */
+export function isCurrent(window: number, durationMs: number, nowMs: number): boolean {
+  return windowEndMs(window, durationMs) > nowMs;
+}
+
+export function countInWindow(
+  cells: Cells,
+  window: number,
+  cost: number,
+  { limit }: CheckParameters,
+): void {
+  addUsage(cells, window, cost);
+  cells.limit = limit;
+}
+
+/** All of a window rule but how it judges, and what it carries over to the next window. */
+export const windowCounter: Omit<WindowRule, 'judge' | 'protect'> = {
+  counterRule: RULE.fixed,
+  storesNewestLast: true,
+  count: countInWindow,
+
+  deduct(cells, window, nowMs, { limit, durationMs, cost }) {
+    // For a window that has ended no counter is inserted, which might evict another.
+    const isTooLate =
+      cells.newest === NO_WINDOW
+        ? !isCurrent(window, durationMs, nowMs)
+        : windowExpiryMs(window, durationMs) <= nowMs;
+    if (isTooLate || !addUsage(cells, window, cost)) return false;
+    cells.limit = limit;
+    return true;
+  },
+
+  refund(cells, window, nowMs, durationMs, cost) {
+    if (window !== cells.newest || !isCurrent(window, durationMs, nowMs)) return 0;
+    const refunded = Math.min(cost, cells.current);
+    cells.current -= refunded;
+    return refunded;
+  },
+
+  deniedWord: (_cells, window, before) => before | (1 << (window & 1)),
+  expiryMs: windowExpiryMs,
+  endMs: windowEndMs,
+
+  isProtected(newest, durationMs, denied, nowMs) {
+    return isCurrent(newest, durationMs, nowMs) && (denied & (1 << (newest & 1))) !== 0;
+  },
+
+  /** 0 when the window has ended: which rule decides next, and what it carries over, is unknown. */
+  usedShare({ newest, current, limit }, durationMs, nowMs) {
+    return isCurrent(newest, durationMs, nowMs) ? current / limit : 0;
+  },
+
+  usage(cells, durationMs, nowMs) {
+    const window = windowAt(cells, nowMs, durationMs);
+    return {
+      window,
+      used: usageIn(cells, window),
+      usedBefore: usageBefore(cells, window),
+      endMs: windowEndMs(window, durationMs),
+    };
+  },
+};
+
+/** A denial in the newest window protects what was used in it. */
+export function protectNewest({ newest }: Cells, window: number): boolean {
+  return window <= newest;
+}
+
+/** A denial in a later window protects what is carried over into it, where there is any. */
+export function protectCarriedOver(cells: Cells, window: number): boolean {
+  if (window > cells.newest && usageBefore(cells, window) === 0) return false;
+  moveToWindow(cells, Math.max(window, cells.newest));
+  return true;
 }

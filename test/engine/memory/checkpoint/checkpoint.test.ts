@@ -273,7 +273,7 @@ describe('a checkpoint', () => {
     const again = new TestTables(COUNTERS_MIN);
     // Of the shards that had one checkpoint only, the second was never finished.
     for (const sentence of restore(again).damageMessages)
-      expect(sentence).toContain('it is cut off');
+      expect(sentence).toContain('it is truncated');
     expect(usageOf(again, 'a')).toBe(2);
   });
 
@@ -301,7 +301,7 @@ describe('a checkpoint', () => {
     const again = new TestTables(COUNTERS_MIN);
     const sentences = restore(again).damageMessages.filter((sentence) => sentence.startsWith(last));
     expect(sentences.map((sentence) => sentence.slice(last.length))).toEqual([
-      expect.stringContaining(' is left out: '),
+      expect.stringContaining(' is skipped: '),
       expect.stringContaining(' cannot be removed: '),
     ]);
     expect(readdirSync(last)).toEqual(['a file of somebody']);
@@ -321,7 +321,7 @@ describe('a checkpoint', () => {
       else symlinkSync(aside, last);
       const again = new TestTables(COUNTERS_MIN);
       const { damageMessages } = restore(again);
-      expect(damageMessages).toEqual([`${last} is left out: it is ${kind}, not a regular file`]);
+      expect(damageMessages).toEqual([`${last} is skipped: it is ${kind}, not a regular file`]);
       expect(again.countLive(NOW)).toBeGreaterThan(0);
       expect([existsSync(last), readFileSync(aside).equals(bytes)]).toEqual([false, true]);
       for (let i = 0; i < 2; i++) {
@@ -362,7 +362,7 @@ describe('a checkpoint', () => {
     };
     expect(of(other)).toEqual({
       counters: 0,
-      sentences: ['its counters are of another store'],
+      sentences: ['its counters belong to another store'],
       n: files,
     });
     // What is left out is removed, so that it is never taken for the newest again.
@@ -370,7 +370,7 @@ describe('a checkpoint', () => {
     writeTwo();
     expect(of(KEY, NOW - MINUTE)).toEqual({
       counters: 0,
-      sentences: ["it is of a time far ahead of this machine's"],
+      sentences: ["its time is far ahead of this machine's clock"],
       n: files,
     });
     writeTwo();
@@ -379,6 +379,6 @@ describe('a checkpoint', () => {
       writeSync(file, Buffer.from([9]), 0, 1, 4);
       closeSync(file);
     }
-    expect(of().sentences).toEqual(['it is of version 9, not 1']);
+    expect(of().sentences).toEqual(['it has version 9; accepted are 1 to 2']);
   });
 });

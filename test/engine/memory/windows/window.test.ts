@@ -4,17 +4,15 @@ import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/co
 import type { Decision } from '../../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
-import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
+import { isExpired } from '../../../../src/engine/memory/windows/registry.ts';
 import {
-  addUsage,
   type Cells,
-  isCurrent,
-  isExpired,
   type Judge,
   NO_WINDOW,
-} from '../../../../src/engine/memory/windows/window.ts';
-
-const newCells = (): Cells => ({ newest: NO_WINDOW, current: 0, previous: 0 });
+  newCells,
+} from '../../../../src/engine/memory/windows/rule.ts';
+import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
+import { addUsage, isCurrent } from '../../../../src/engine/memory/windows/window.ts';
 
 /** Judges, and counts what was admitted, as the table does. */
 function decide(
@@ -118,7 +116,7 @@ describe.each([
   });
 
   test('judges without changing the cells', () => {
-    const cells = { newest: 5, current: 3, previous: 4 };
+    const cells = { newest: 5, current: 3, previous: 4, limit: 0 };
     for (const now of [4_000, 5_000, 5_999, 6_500, 9_000]) {
       const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
       const terms = { limit: 9, durationMs: 1_000, cost: 1, rule: RULE[name], burst: NO_BURST };
@@ -128,13 +126,13 @@ describe.each([
   });
 
   test('with a cost of 0 passes, whatever is used, and says what is left', () => {
-    const cells = { newest: 5, current: 10, previous: 7 };
+    const cells = { newest: 5, current: 10, previous: 7, limit: 0 };
     const at = { allowed: true, reset: 6_000, window: 5 };
     expect(decide(judge, cells, 5_000, 20, 1_000, 0)).toMatchObject({ allowed: true });
     expect(decide(judge, cells, 5_999, 14, 1_000, 0)).toEqual({ ...at, remaining: 4 });
     expect(decide(judge, cells, 5_000, 3, 1_000, 0)).toEqual({ ...at, remaining: 0 });
     expect(decide(judge, cells, 5_000, 0, 1_000, 0)).toEqual({ ...at, remaining: 0 });
-    expect(cells).toEqual({ newest: 5, current: 10, previous: 7 });
+    expect(cells).toEqual({ newest: 5, current: 10, previous: 7, limit: 0 });
   });
 
   test('with a limit of 0 refuses whatever costs something', () => {
@@ -179,7 +177,7 @@ describe('the sliding window', () => {
   ])(
     'of %d used, %d before, %d elapsed, with a cost of %d and a limit of %d: %s, %d left',
     (current, previous, elapsed, cost, limit, admitted, remaining) => {
-      const cells = { newest: 7, current, previous };
+      const cells = { newest: 7, current, previous, limit: 0 };
       const now = 70_000 + elapsed * 10_000;
       expect(decide(judgeSliding, cells, now, limit, 10_000, cost)).toEqual({
         allowed: admitted,
@@ -238,21 +236,21 @@ describe('a counter', () => {
   });
 
   test('counts in its newest window and in the one before it, and in no older one', () => {
-    const cells = { newest: 5, current: 3, previous: 4 };
+    const cells = { newest: 5, current: 3, previous: 4, limit: 0 };
     expect(addUsage(cells, 3, 1)).toBe(false);
     expect(addUsage(cells, 4, 1)).toBe(true);
     expect(addUsage(cells, 5, 1)).toBe(true);
-    expect(cells).toEqual({ newest: 5, current: 4, previous: 5 });
+    expect(cells).toEqual({ newest: 5, current: 4, previous: 5, limit: 0 });
     expect(addUsage(cells, 6, 2)).toBe(true);
-    expect(cells).toEqual({ newest: 6, current: 2, previous: 4 });
+    expect(cells).toEqual({ newest: 6, current: 2, previous: 4, limit: 0 });
     expect(addUsage(cells, 9, 2)).toBe(true);
-    expect(cells).toEqual({ newest: 9, current: 2, previous: 0 });
+    expect(cells).toEqual({ newest: 9, current: 2, previous: 0, limit: 0 });
   });
 
   test('expires when the window after its newest has ended', () => {
     expect(isCurrent(7, 1_000, 7_999)).toBe(true);
     expect(isCurrent(7, 1_000, 8_000)).toBe(false);
-    expect(isExpired(7, 1_000, 8_999)).toBe(false);
-    expect(isExpired(7, 1_000, 9_000)).toBe(true);
+    expect(isExpired(1_000, 7, 8_999)).toBe(false);
+    expect(isExpired(1_000, 7, 9_000)).toBe(true);
   });
 });

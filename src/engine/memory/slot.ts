@@ -1,0 +1,116 @@
+/**
+ * Finding, reading and writing a counter in its slot. Called under the lock of its group, except
+ * that finding and reading are possible without it: what is found then was there, and may be about
+ * to change; what is read may be partly from before a write.
+ *
+ * Stores are ordered so that a thread that dies between two of them leaves the counter valid: the
+ * tag of a slot is cleared before it is filled and written last, and the cells follow the order of
+ * their rule.
+ */
+
+import type { Identity } from '../../core/hash.ts';
+import type { RuleNumber } from '../../core/window-rules.ts';
+import {
+  BUCKET_SLOTS,
+  cellAt,
+  deniedAt,
+  hashAt,
+  keyAt,
+  limitAt,
+  type MemoryViews,
+  NO_SLOT,
+  namespaceAt,
+  newestAt,
+  type Slot,
+  slotAt,
+  tagAt,
+} from './layout.ts';
+import { storesNewestLast } from './windows/registry.ts';
+import type { Cells } from './windows/rule.ts';
+
+/** @returns NO_SLOT when the counter is not in the bucket */
+export function findSlot(memory: MemoryViews, bucket: Slot, id: Identity, key: number): Slot {
+  const { words } = memory;
+  const tag = id.h3;
+  for (let i = 0; i < BUCKET_SLOTS; i++) {
+    const slot = slotAt(bucket, i);
+    if (words[tagAt(slot)] !== tag) continue;
+    if (isCounterOf(memory, slot, id, key)) return slot;
+  }
+  return NO_SLOT;
+}
+
+/** Whether a slot holds the counter of an identity and a key. */
+export function isCounterOf(memory: MemoryViews, slot: Slot, id: Identity, key: number): boolean {
+  return isSlotOf(memory, slot, id) && memory.doubles[keyAt(slot)] === key;
+}
+
+/** Whether a slot holds a counter of an identity. */
+export function isSlotOf({ words }: MemoryViews, slot: Slot, id: Identity): boolean {
+  return (
+    words[tagAt(slot)] === id.h3 &&
+    words[hashAt(slot, 0)] === id.h0 &&
+    words[hashAt(slot, 1)] === id.h1 &&
+    words[hashAt(slot, 2)] === id.h2
+  );
+}
+
+/** Reads the cells of a counter. */
+export function readCells({ doubles }: MemoryViews, slot: Slot, cells: Cells): void {
+  const newest = doubles[newestAt(slot)];
+  cells.newest = newest;
+  cells.current = doubles[cellAt(slot, newest)];
+  cells.previous = doubles[cellAt(slot, newest + 1)];
+  cells.limit = doubles[limitAt(slot)];
+}
+
+/** Writes the cells of a counter. */
+export function writeCells(
+  { words, doubles }: MemoryViews,
+  slot: Slot,
+  rule: RuleNumber,
+  { newest, current, previous, limit }: Cells,
+): void {
+  if (storesNewestLast(rule)) {
+    // Cut off before the last store, no active window has lost a token: the cells that were written
+    // are those of windows that have ended, or hold what they held.
+    doubles[limitAt(slot)] = limit;
+    doubles[cellAt(slot, newest + 1)] = previous;
+    doubles[cellAt(slot, newest)] = current;
+    if (newest === doubles[newestAt(slot)]) return;
+    words[deniedAt(slot)] = 0;
+    doubles[newestAt(slot)] = newest;
+  } else {
+    // Cut off anywhere, the counter has no more tokens than before and after the write, nor fewer
+    // than 1 ms brings.
+    doubles[cellAt(slot, 0)] = 0;
+    doubles[cellAt(slot, 1)] = 0;
+    doubles[newestAt(slot)] = newest;
+    doubles[limitAt(slot)] = limit;
+    doubles[cellAt(slot, 0)] = current;
+    doubles[cellAt(slot, 1)] = current;
+  }
+}
+
+/** Writes a counter into an unused slot, or over another counter. */
+export function writeCounter(
+  { words, doubles }: MemoryViews,
+  slot: Slot,
+  id: Identity,
+  namespaceTag: number,
+  key: number,
+  cells: Cells,
+): void {
+  words[tagAt(slot)] = 0;
+  words[hashAt(slot, 0)] = id.h0;
+  words[hashAt(slot, 1)] = id.h1;
+  words[hashAt(slot, 2)] = id.h2;
+  words[namespaceAt(slot)] = namespaceTag;
+  words[deniedAt(slot)] = 0;
+  doubles[keyAt(slot)] = key;
+  doubles[newestAt(slot)] = cells.newest;
+  doubles[cellAt(slot, cells.newest)] = cells.current;
+  doubles[cellAt(slot, cells.newest + 1)] = cells.previous;
+  doubles[limitAt(slot)] = cells.limit;
+  words[tagAt(slot)] = id.h3;
+}

@@ -1,0 +1,95 @@
+/**
+ * The window rules by number, and the key that tells the counters of one identity apart. A new rule
+ * needs its file, its number in `core/window-rules.ts`, and its lines in this file.
+ */
+
+import type { CheckParameters, Decision } from '../../../core/decision.ts';
+import { RULE, type RuleNumber } from '../../../core/window-rules.ts';
+import { fixed, judgeFixed } from './fixed.ts';
+import { countGcra, gcra, judgeGcra } from './gcra.ts';
+import type { Cells, WindowRule } from './rule.ts';
+import { judgeSliding, sliding } from './sliding.ts';
+import { countInWindow, windowExpiryMs } from './window.ts';
+
+const RULES = {
+  [RULE.fixed]: fixed,
+  [RULE.sliding]: sliding,
+  [RULE.gcra]: gcra,
+} satisfies Record<RuleNumber, WindowRule>;
+
+export function ruleOf(rule: RuleNumber): WindowRule {
+  return RULES[rule];
+}
+
+/*
+ * A key is the duration in ms, plus `counterRule` times 2^44: an exact double that a look-up
+ * compares at the cost of comparing the duration. The key of a fixed or sliding window is its
+ * duration alone.
+ */
+const RULE_UNIT = 2 ** 44;
+
+export function ruleOfKey(key: number): WindowRule {
+  return RULES[Math.floor(key / RULE_UNIT) as RuleNumber];
+}
+
+export function durationOfKey(key: number): number {
+  return key % RULE_UNIT;
+}
+
+/** Whether a number that was read from a file is the key of a counter. */
+export function isCounterKey(key: number): boolean {
+  return ruleOfKey(key)?.counterRule === Math.floor(key / RULE_UNIT);
+}
+
+/*
+ * The functions below are on the path of each check, or run for each slot of a table. V8 inlines a
+ * call of a known function, and does not inline one of RULES[rule]; a test compares both.
+ */
+
+export function counterKey(rule: RuleNumber, durationMs: number): number {
+  return rule === RULE.gcra ? durationMs + RULE.gcra * RULE_UNIT : durationMs;
+}
+
+export function judge(
+  cells: Cells,
+  nowMs: number,
+  parameters: CheckParameters,
+  decision: Decision,
+): void {
+  switch (parameters.rule) {
+    case RULE.fixed:
+      judgeFixed(cells, nowMs, parameters, decision);
+      break;
+    case RULE.sliding:
+      judgeSliding(cells, nowMs, parameters, decision);
+      break;
+    case RULE.gcra:
+      judgeGcra(cells, nowMs, parameters, decision);
+      break;
+  }
+}
+
+/** Counts the cost of an allowed check in the window of its decision. */
+export function count(
+  cells: Cells,
+  window: number,
+  cost: number,
+  parameters: CheckParameters,
+): void {
+  if (parameters.rule === RULE.gcra) countGcra(cells, window, cost, parameters);
+  else countInWindow(cells, window, cost, parameters);
+}
+
+/** Whether the cells of a counter are stored before its `newest`. */
+export function storesNewestLast(rule: RuleNumber): boolean {
+  return rule !== RULE.gcra;
+}
+
+export function expiryMs(key: number, newest: number): number {
+  if (key < RULE_UNIT) return windowExpiryMs(newest, key);
+  return ruleOfKey(key).expiryMs(newest, durationOfKey(key));
+}
+
+export function isExpired(key: number, newest: number, nowMs: number): boolean {
+  return expiryMs(key, newest) <= nowMs;
+}
