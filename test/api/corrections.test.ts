@@ -151,7 +151,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     test.each([
       ['"reset" must be', { reset: LONGEST_WINDOW_MS + 1 }],
       ['"reset" must be', { reset: 0 }],
-      ['"reset" is required: the "reset" in the response', { reset: undefined }],
+      [
+        '"reset" is required unless "algorithm" is "gcra": the "reset" in the response to the check',
+        { reset: undefined },
+      ],
+      ['"reset" is required unless', { reset: undefined, algorithm: 'sliding' }],
+      ['"reset" must be', { reset: 0, algorithm: 'gcra' }],
+      ['"algorithm" must be fixed, sliding or gcra; got "all"', { algorithm: 'all' }],
       ['"cost" must be', { cost: -1 }],
       ['"cost" is required: an integer from 0', { cost: undefined }],
       ['"duration" must be an integer number of milliseconds from 1000', { duration: 999 }],
@@ -169,6 +175,43 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const answer = await callOperation(server.port, 'ratelimits.refund', fields);
       expect([answer.status, errorIn(answer).code]).toEqual([400, 'BAD_REQUEST']);
       expect(errorIn(answer).message).toContain(fault);
+    });
+
+    test('of a GCRA check needs no window, and gives back at most what is used', async () => {
+      const identifier = fresh();
+      const gcra = { algorithm: 'gcra', burst: 5 };
+      const { reset: end } = await use(identifier, 3);
+      await use(identifier, 5, gcra);
+      expect(await use(identifier, 1, gcra)).toMatchObject({ success: false });
+      expect(await refund({ identifier, algorithm: 'gcra', cost: 2 })).toEqual({ refunded: 2 });
+      expect(await use(identifier, 2, gcra)).toMatchObject({ success: true, remaining: 0 });
+      // A "reset" is accepted, and means nothing.
+      const all = { identifier, algorithm: 'gcra', reset: end + 1, cost: AMOUNT_MAX };
+      expect(await refund(all)).toEqual({ refunded: 5 });
+      expect(await refund(all)).toEqual({ refunded: 0 });
+      expect(await left(identifier, gcra)).toBe(5);
+      // The counter of the windows is another one.
+      expect(await left(identifier)).toBe(7);
+      expect(await refund({ identifier, algorithm: 'sliding', reset: end, cost: 9 })).toEqual({
+        refunded: 3,
+      });
+    });
+
+    test('of a GCRA check finds its counter by the duration of an override', async () => {
+      const identifier = fresh();
+      const namespace = `gcra refunds ${mode}`;
+      const changes = { namespace, algorithm: 'gcra', burst: 5 };
+      const override = {
+        namespaceName: namespace,
+        identifier,
+        limit: 8,
+        duration: LONGEST_WINDOW_MS - 1,
+      };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
+      await use(identifier, 4, changes);
+      const fields = { namespace, identifier, algorithm: 'gcra', cost: 3 };
+      expect(await refund(fields)).toEqual({ refunded: 3 });
+      expect(await left(identifier, changes)).toBe(4);
     });
 
     test('of a cost of -0 is rejected', async () => {
@@ -198,6 +241,46 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await reset({ identifier })).toEqual({ cleared: 0 });
       expect(await left(other)).toBe(6);
       expect(await left(identifier, { namespace: 'elsewhere' })).toBe(10);
+    });
+
+    test('clears the counters of every window rule, unless it names one', async () => {
+      const identifier = fresh();
+      const durations = [LONGEST_WINDOW_MS, LONGEST_WINDOW_MS - 1];
+      const rules = ['fixed', 'gcra'];
+      const useAll = async () => {
+        for (const duration of durations) {
+          for (const algorithm of rules) await use(identifier, 4, { duration, algorithm });
+        }
+      };
+      const leftOfAll = async () => {
+        const found: number[] = [];
+        for (const duration of durations) {
+          for (const algorithm of rules)
+            found.push(await left(identifier, { duration, algorithm }));
+        }
+        return found;
+      };
+      await useAll();
+      expect(await leftOfAll()).toEqual([6, 6, 6, 6]);
+      const [duration] = durations;
+      expect(await reset({ identifier, duration, algorithm: 'gcra' })).toEqual({ cleared: 1 });
+      expect(await leftOfAll()).toEqual([6, 10, 6, 6]);
+      // The fixed and the sliding window share counters.
+      expect(await reset({ identifier, algorithm: 'sliding' })).toEqual({ cleared: 2 });
+      expect(await leftOfAll()).toEqual([10, 10, 10, 6]);
+      await useAll();
+      expect(await reset({ identifier, duration })).toEqual({ cleared: 2 });
+      expect(await leftOfAll()).toEqual([10, 10, 6, 2]);
+      expect(await reset({ identifier })).toEqual({ cleared: 2 });
+      expect(await leftOfAll()).toEqual([10, 10, 10, 10]);
+      const wrong = await callOperation(server.port, 'ratelimits.reset', {
+        identifier,
+        algorithm: 'token',
+      });
+      expect([wrong.status, errorIn(wrong).message]).toEqual([
+        400,
+        '"algorithm" must be fixed, sliding or gcra; got "token"',
+      ]);
     });
 
     test('removes the counter of a check with that duration, also if an override changes it', async () => {

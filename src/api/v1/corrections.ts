@@ -87,8 +87,9 @@ export function readRefund(
 const RESET = 'the "reset" in the response to a check with this duration, a multiple of it';
 
 function resetMissing(): ApiError {
-  const message = `"reset" is required: ${RESET}; only a check by GCRA has no window`;
-  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${RESET}` });
+  const accepts = 'the "reset" in the response to the check';
+  const message = `"reset" is required unless "algorithm" is "gcra": ${accepts}`;
+  return new ApiError('BAD_REQUEST', message, { location: 'body.reset', fix: `give ${accepts}` });
 }
 
 /** @param durationMs that of the counter */
