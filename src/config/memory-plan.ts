@@ -5,15 +5,9 @@
  * number that cannot fit stops the start with a StartError.
  */
 
-import {
-  COUNTERS_DEFAULT_MAX,
-  COUNTERS_DEFAULT_MIN,
-  SHARDS,
-  SLOTS_PER_COUNTER,
-} from '../core/constants.ts';
+import { COUNTERS_DEFAULT_MAX, COUNTERS_DEFAULT_MIN } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
-import { groupsPerShard, tableBytes } from '../engine/memory/layout.ts';
-import { CHANNEL_BYTES } from '../engine/worker/layout.ts';
+import { channelsBytes, tablesBytes } from '../engine/worker/size.ts';
 import type { MemoryLimit } from './resources.ts';
 import type { SettingValue } from './setting-value.ts';
 
@@ -115,12 +109,7 @@ function toMiB(bytes: number): number {
 /** The memory that does not depend on the number of counters. */
 function fixedBytes({ acceptors, workers }: ThreadCounts): number {
   const threadsMiB = acceptors * FIXED_MIB.acceptor + workers * FIXED_MIB.worker;
-  return (FIXED_MIB.process + threadsMiB) * MIB + acceptors * workers * CHANNEL_BYTES;
-}
-
-/** The size of the tables of all shards. */
-function tablesBytes(counters: number): number {
-  return SHARDS * tableBytes(groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS));
+  return (FIXED_MIB.process + threadsMiB) * MIB + channelsBytes(acceptors, workers);
 }
 
 /** The largest number of counters whose tables fit, in steps of one group in each shard. */

@@ -148,3 +148,18 @@ export interface Engine {
   /** A worker of the engine has started; messages on the port say that it has decided checks. */
   connectWorker(worker: number, port: MessagePort): void;
 }
+
+/** The engine of the process, on the main thread: what the engines of all threads share. */
+export interface EngineHost {
+  stats(): EngineStats;
+  /** Finishes all work that is deferred, and saves the counters. Called when no thread decides. */
+  drain(): Promise<void>;
+  /** Ends the threads of the engine. */
+  stop(): Promise<void>;
+}
+
+export interface EngineStats {
+  /** Entries that wait in the queues, by worker. */
+  queueDepths: number[];
+  workers: { configured: number; running: number; replaced: number };
+}

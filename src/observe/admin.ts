@@ -19,14 +19,14 @@ import {
 import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
+import type { EngineHost } from '../engine/engine.ts';
 import { AdminConnections } from './admin-connections.ts';
-import type { WorkersView } from './engine-view.ts';
 
 type AdminState = 'starting' | 'ready' | 'draining';
 
 /** Where the admin port reads from. Absent until the shard workers are started. */
 export interface AdminSources {
-  workers: WorkersView;
+  engine: Pick<EngineHost, 'stats'>;
   metrics: { contentType: string; text(): Promise<string> };
 }
 
@@ -198,11 +198,11 @@ export class AdminServer {
 
   #readiness(): object {
     if (this.sources === undefined) return { status: this.state };
-    const { workerCount, runningCount, replacementCount } = this.sources.workers;
-    const isDegraded = this.state === 'ready' && runningCount < workerCount;
+    const { configured, running, replaced } = this.sources.engine.stats().workers;
+    const isDegraded = this.state === 'ready' && running < configured;
     return {
       status: isDegraded ? 'degraded' : this.state,
-      workers: { wanted: workerCount, running: runningCount, replaced: replacementCount },
+      workers: { wanted: configured, running, replaced },
     };
   }
 

@@ -7,6 +7,7 @@
 import type { FullTablePolicy } from '../core/decision.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { VERSION } from '../core/version.ts';
+import type { EngineHost } from '../engine/engine.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
 import type { ClockPublisher } from '../shared-memory/clock.ts';
@@ -22,12 +23,11 @@ import {
   type WorkerStats,
 } from '../shared-memory/stats.ts';
 import { registerDecisionSeries } from './decision-series.ts';
-import type { EngineView } from './engine-view.ts';
 import { MetricSeries, type Sample } from './series.ts';
 
 export interface MetricSources {
   control: Control;
-  engine: EngineView;
+  engine: Pick<EngineHost, 'stats'>;
   clock: ClockPublisher;
   registry: Registry;
   writer: Writer;
@@ -166,15 +166,11 @@ export class Metrics {
   }
 
   #registerQueues({ engine }: MetricSources): void {
-    const { workers } = engine;
     this.#series.gauge(
       'weir_queue_entries',
       'Entries that wait in the queues, by shard worker.',
       ['worker'],
-      () =>
-        Array.from({ length: workers.workerCount }, (_, worker): Sample => {
-          return [{ worker }, engine.queueDepth(worker)];
-        }),
+      () => engine.stats().queueDepths.map((depth, worker): Sample => [{ worker }, depth]),
     );
     this.#acceptorCounter(
       'weir_queue_checks_total',
@@ -226,12 +222,12 @@ export class Metrics {
     this.#series.unlabeledGauge(
       'weir_workers_running',
       'Shard workers that run and are responsive.',
-      () => workers.runningCount,
+      () => engine.stats().workers.running,
     );
     this.#series.unlabeledCounter(
       'weir_workers_replaced_total',
       'Runs of shard workers that failed, or failed to start, and were followed by another.',
-      () => workers.replacementCount,
+      () => engine.stats().workers.replaced,
     );
   }
 

@@ -37,12 +37,7 @@ export function acceptorData(
     connectionsMax: connections.connectionsMax,
     url: listeners.checkUrls.clientUrl ?? '',
     control: state.controlBuffer,
-    engine: {
-      decide: settings.decide,
-      fullTablePolicy: settings.onFull,
-      tables: state.tables,
-      channels: state.channels,
-    },
+    engine: state.engineData,
     hashKey: store.hashKey,
     isReportingErrors: settings.logLevel === 'debug',
     activePublication: { ...initialPublication(registry, overrides), policies: policies.all },

@@ -7,11 +7,11 @@
 import { Service } from '../api/service.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
-import { ShardWorkerSupervisor } from '../engine/worker/supervisor.ts';
+import type { EngineHost } from '../engine/engine.ts';
+import { WorkerEngineHost } from '../engine/worker/host.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
-import { viewOf } from '../observe/engine-view.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
@@ -26,7 +26,7 @@ export class Services {
   readonly handlers: AcceptorHandlers;
   readonly auditor: PolicyAuditor;
   readonly reloader: Reloader;
-  readonly #workers: ShardWorkerSupervisor;
+  readonly #engine: EngineHost;
   readonly #watches: readonly { close(): void }[];
   readonly #writer: Writer;
   readonly #clockTimer: NodeJS.Timeout;
@@ -36,7 +36,7 @@ export class Services {
     const { settings, uws, connections, listeners, store, state, records } = foundation;
     const { tls, reserved, admin } = listeners;
     const { registry, policies } = records;
-    const { control, clock, clockPublisher, tables, channels, checkpointPlan } = state;
+    const { control, clock, clockPublisher, checkpointPlan } = state;
     const nowMs = () => clock.nowMs();
     const log = openLog(settings.logLevel, settings.logFormat);
     process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
@@ -61,29 +61,25 @@ export class Services {
       onLateActivation: (acceptor) =>
         log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
     };
-    const fullTablePolicy = settings.onFull;
-    this.#workers = new ShardWorkerSupervisor(
-      { control: state.controlBuffer, tables, channels, fullTablePolicy, checkpointPlan },
-      control,
-      (worker) => (settings.decide === 'worker' ? acceptors.openNotificationPorts(worker) : []),
-      log,
-    );
+    const engine = new WorkerEngineHost(state.engineData, state.controlBuffer);
+    engine.start(checkpointPlan, (worker) => acceptors.openNotificationPorts(worker), log);
+    this.#engine = engine;
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves both.
     this.#clockTimer = setInterval(() => clockPublisher.tick(), CLOCK_TICK_MS);
     const metrics = new Metrics({
       control,
-      engine: viewOf(this.#workers, channels),
+      engine,
       clock: clockPublisher,
       registry,
       writer,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
       slots: state.slots,
-      fullTablePolicy,
+      fullTablePolicy: settings.onFull,
       uws,
     });
-    admin.sources = { workers: this.#workers, metrics };
+    admin.sources = { engine, metrics };
     this.#watches = [
       new CapacityWatch(control, settings.counters, log),
       new CheckpointWatch(control, checkpointPlan.directory, checkpointPlan.intervalMs, log),
@@ -97,7 +93,8 @@ export class Services {
 
   /** Drains the queues, writes the last checkpoint and the changes that wait. */
   async stop(): Promise<void> {
-    await this.#workers.stop();
+    await this.#engine.drain();
+    await this.#engine.stop();
     for (const watch of this.#watches) watch.close();
     this.#writer.flush();
     clearInterval(this.#clockTimer);

@@ -5,13 +5,12 @@
  */
 
 import type { Settings } from '../config/schema.ts';
-import { CLOCK_AHEAD_MAX_MS, SHARDS, SLOTS_PER_COUNTER } from '../core/constants.ts';
+import { CLOCK_AHEAD_MAX_MS } from '../core/constants.ts';
 import { fingerprintOf } from '../engine/memory/checkpoint/format.ts';
 import { CheckpointLoader, type RestoreResult } from '../engine/memory/checkpoint/loader.ts';
-import { GROUP_SLOTS, groupsPerShard } from '../engine/memory/layout.ts';
-import { allocateTable, attachTable } from '../engine/memory/table-memory.ts';
+import { allocateEngine, type EngineData, restoreCounters } from '../engine/worker/allocate.ts';
 import type { CheckpointPlan } from '../engine/worker/checkpoint-scheduler.ts';
-import { allocateChannel } from '../engine/worker/queue.ts';
+import { slotsFor } from '../engine/worker/size.ts';
 import { Clock, ClockPublisher, systemMs } from '../shared-memory/clock.ts';
 import { allocateControl, Control } from '../shared-memory/control.ts';
 
@@ -20,10 +19,8 @@ export interface SharedState {
   control: Control;
   clockPublisher: ClockPublisher;
   clock: Clock;
-  /** By shard. */
-  tables: SharedArrayBuffer[];
-  /** By acceptor and shard worker. */
-  channels: SharedArrayBuffer[][];
+  engineData: EngineData;
+  /** Slots of all counter tables. */
   slots: number;
   checkpointPlan: CheckpointPlan;
   restored: RestoreResult;
@@ -41,20 +38,16 @@ export function restoreSharedState(
   const loader = new CheckpointLoader(directory, keyFingerprint, systemMs() + CLOCK_AHEAD_MAX_MS);
   const clockPublisher = new ClockPublisher(control, loader.latestStartedMs);
   const clock = new Clock(control);
-  const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
-  const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-  const restored = loader.restoreInto(tables.map(attachTable), clock.nowMs());
-  const channels = Array.from({ length: acceptors }, (_row, acceptor) => {
-    return Array.from({ length: workers }, (_, worker) => allocateChannel(acceptor, worker));
-  });
+  const { decide, onFull: fullTablePolicy } = settings;
+  const engineData = allocateEngine(control, counters, { decide, fullTablePolicy });
+  const restored = restoreCounters(engineData, loader, clock.nowMs());
   return {
     controlBuffer,
     control,
     clockPublisher,
     clock,
-    tables,
-    channels,
-    slots: groups * GROUP_SLOTS * SHARDS,
+    engineData,
+    slots: slotsFor(counters),
     checkpointPlan: { directory, intervalMs: settings.checkpointMs, keyFingerprint },
     restored,
   };

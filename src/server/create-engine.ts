@@ -1,23 +1,13 @@
 /** Creates the engine of an acceptor: the one place that names the engines. */
 
-import type { FullTablePolicy } from '../core/decision.ts';
 import type { Engine } from '../engine/engine.ts';
 import { Counters } from '../engine/memory/counters.ts';
 import { MemoryEngine } from '../engine/memory/memory-engine.ts';
+import type { EngineData } from '../engine/worker/allocate.ts';
 import { WorkQueues } from '../engine/worker/work-queues.ts';
 import { WorkerEngine } from '../engine/worker/worker-engine.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
-
-/** What the engines of all acceptors share. */
-export interface EngineData {
-  decide: 'in-place' | 'worker';
-  fullTablePolicy: FullTablePolicy;
-  /** By shard. */
-  tables: SharedArrayBuffer[];
-  /** By acceptor and shard worker. */
-  channels: SharedArrayBuffer[][];
-}
 
 /** @param acceptor the index of this thread */
 export function createEngine(

@@ -172,7 +172,7 @@ describe('a thread for a shard worker', () => {
     expect(await server.stop(), server.stderr()).toEqual({ code: 0, signal: null });
     expect(performance.now() - startedMs).toBeLessThan(15_000);
     expect(server.stderr()).toContain(
-      '"a thread for a shard worker was ended before it had booted"',
+      '"a thread for a shard worker was ended before it had started"',
     );
     expect(server.stderr()).toContain('"stopped"');
   });

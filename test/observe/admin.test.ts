@@ -52,7 +52,15 @@ describe('the admin port', () => {
 
   test('answers HEAD with the head of GET, length included, and no body', async () => {
     admin.sources = {
-      workers: { workerCount: 1, runningCount: 1, replacementCount: 0 },
+      engine: {
+        stats: () => {
+          return {
+            slots: 1,
+            queueDepths: [0],
+            workers: { configured: 1, running: 1, replaced: 0 },
+          };
+        },
+      },
       metrics: { contentType: 'text/plain', text: async () => '# é\n' },
     };
     for (const path of ['/livez', '/readyz', '/metrics', '/nothing']) {

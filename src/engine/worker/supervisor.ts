@@ -1,11 +1,11 @@
 /**
- * Keeps the shard workers running, on the main thread. A run that throws, exits, hangs or cannot
- * begin is followed by another, at once or after a wait that doubles while runs end early. Before
- * it begins, the locks of the one before are broken, which nobody else may do, and only when its
- * thread has ended or gone on to something else. Rings and shards lie in shared memory: the next
- * run goes on where they stand.
+ * Keeps the shard workers running, on the main thread. A run that throws, exits, hangs or does not
+ * start is followed by another, at once or after a wait that doubles while runs end early. Before
+ * the next run starts, this thread breaks the locks of the last one: no other thread may, and only
+ * when the thread of the run has ended or runs something else. Queues and shards are in shared
+ * memory, so the next run continues where they are.
  *
- * Signs of life are counted in looks of this thread, as for acceptors. A worker that found its
+ * Missed heartbeats are counted in polls of this thread, as for acceptors. A worker that finds its
  * memory damaged ends the process.
  */
 
@@ -31,24 +31,24 @@ import { CHECK_QUEUE, queueDepth } from './queue.ts';
 import { wakeUp } from './wake-up.ts';
 import type { ShardWorkerData } from './worker.ts';
 
-/** Behind those of the acceptors. */
+/** Acceptors have the numbers before it. */
 const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
 
-/** A run that went on for so many looks was no early end. */
+/** A run that lasts for so many polls has not ended early. */
 const EARLY_END_POLLS = 3;
 
 /**
- * How long the workers may take to empty their rings and to write all counters at the end; and how
- * long none of them may be at it.
+ * How long the workers may take to empty their queues and to write all counters at the end; and
+ * how long none of them may be running in that time.
  */
 const STOP_TIMEOUT_MS = 20_000;
 const STOP_IDLE_TIMEOUT_MS = 2_000;
-/** How long all threads may take to end after that; some 10 ms are usual on an idle machine. */
+/** How long all threads may take to end after that: about 10 ms on an idle machine. */
 const STOP_TERMINATION_TIMEOUT_MS = 5_000;
 
-/** How long a thread may take to end when it is told to, before it is left alone. */
+/** How long a terminated thread is waited for. */
 const TERMINATION_TIMEOUT_MS = 1_000;
-/** The longest that a run is waited for to begin; the wait doubles while runs do not. */
+/** The longest wait for a run to start. It doubles while runs do not start. */
 const BOOT_TIMEOUT_MAX_MS = 12 * THREAD_BOOT_MS;
 
 const CAUSE_STOPPED = 'stopped';
@@ -62,12 +62,12 @@ interface SupervisedWorker {
   stats: WorkerStats;
   lastHeartbeats: number;
   missedHeartbeats: number;
-  /** Looks since its run was submitted, and since it has begun. */
+  /** Polls since its run was submitted, and since it started. */
   pollsSinceSubmission: number;
   pollsSinceStart: number;
-  /** Whether a run is submitted, which may not have begun. */
+  /** Whether a run is submitted; it may not have started. */
   isSubmitted: boolean;
-  /** Why this thread ended the run itself, if it did. */
+  /** Why this thread ended the run, where it did. */
   terminationCause: string | undefined;
   abort: AbortController;
   earlyEnds: number;
@@ -84,7 +84,7 @@ export class ShardWorkerSupervisor {
   readonly #workers: SupervisedWorker[];
   readonly #pollTimer: NodeJS.Timeout;
   #nextIncarnation = FIRST_INCARNATION;
-  /** Nobody waits for the workers any more. */
+  /** Whether the workers are no longer waited for. */
   #hasEnded = false;
 
   /** @param openNotificationPorts opens a port to each acceptor that waits for replies */
@@ -95,7 +95,7 @@ export class ShardWorkerSupervisor {
     log: Log,
   ) {
     this.#tables = data.tables.map(attachTable);
-    this.#channels = data.channels.flat().map((link) => new Int32Array(link));
+    this.#channels = data.channels.flat().map((buffer) => new Int32Array(buffer));
     this.#openNotificationPorts = openNotificationPorts;
     this.#log = log;
     this.#pool = new ShardPool(control.workerCount, data, (error) => this.#onThreadFailure(error));
@@ -116,11 +116,7 @@ export class ShardWorkerSupervisor {
     this.#pollTimer = setInterval(() => this.#poll(), WORKER_HEARTBEAT_MS);
   }
 
-  get workerCount(): number {
-    return this.#workers.length;
-  }
-
-  /** Workers whose run has begun and shows that it lives. */
+  /** Workers whose run has started and shows heartbeats. */
   get runningCount(): number {
     return this.#workers.filter(({ stats, missedHeartbeats }) => {
       return stats.threadId !== 0 && missedHeartbeats < WORKER_MISSED_HEARTBEATS_MAX / 2;
@@ -128,29 +124,33 @@ export class ShardWorkerSupervisor {
   }
 
   /**
-   * Lets the workers empty their rings, which nobody fills any more, and write the last checkpoint,
-   * and ends them. One that dies over it is still followed by another.
+   * Lets the workers empty their queues, to which nothing is added any more, write the last
+   * checkpoint and end. A worker that dies meanwhile is still replaced.
    */
-  async stop(): Promise<void> {
+  async drain(): Promise<void> {
     for (const { stats } of this.#workers) {
       stats.requestStop();
       wakeUp(stats.words, WAKE_UP_FLAG);
     }
     const isDone = await Promise.race([this.#allStopped(), this.#stopTimeout()]);
-    if (!isDone) this.#log.error('shard workers did not come to write the last checkpoint');
+    if (!isDone) this.#log.error('the shard workers did not write the last checkpoint in time');
+  }
+
+  /** Ends all threads. */
+  async stop(): Promise<void> {
     this.#hasEnded = true;
     clearInterval(this.#pollTimer);
-    // A thread may still be booting though another one has done the work it was started for.
+    // A thread may still be starting though another one has done its work.
     const hasBooted = await completesWithin(THREAD_BOOT_MS, this.#pool.waitForBoot());
-    if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had booted');
-    const left = this.#channels.reduce((sum, link) => sum + queueDepth(link, CHECK_QUEUE), 0);
-    if (left > 0) this.#log.warn({ entries: left }, 'shard workers left entries in their rings');
-    const hung = setTimeout(
-      () => killProcess('a shard worker does not end'),
+    if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had started');
+    const entries = this.#channels.reduce((sum, words) => sum + queueDepth(words, CHECK_QUEUE), 0);
+    if (entries > 0) this.#log.warn({ entries }, 'shard workers left entries in their queues');
+    const killTimer = setTimeout(
+      () => killProcess('the threads of the shard workers do not end'),
       STOP_TERMINATION_TIMEOUT_MS,
     );
     await this.#pool.destroy();
-    clearTimeout(hung);
+    clearTimeout(killTimer);
   }
 
   async #allStopped(): Promise<true> {
@@ -158,7 +158,7 @@ export class ShardWorkerSupervisor {
     return true;
   }
 
-  /** Resolves when none has been at work for a while, or when it takes too long. */
+  /** Resolves when no worker has run for a while, or when it takes too long. */
   async #stopTimeout(): Promise<false> {
     let idleMs = 0;
     for (
@@ -190,7 +190,7 @@ export class ShardWorkerSupervisor {
     }
   }
 
-  /** One run, from its submission until nothing of it is left. @returns why it ended */
+  /** One run, from its submission until its locks are broken. @returns why it ended */
   async #run(worker: SupervisedWorker): Promise<string> {
     const { index, stats } = worker;
     const incarnation = this.#nextIncarnation++;
@@ -211,8 +211,8 @@ export class ShardWorkerSupervisor {
       if (damage !== undefined) killProcess(`shard worker ${index} failed: ${damage}`);
     } catch (error) {
       cause = worker.terminationCause ?? (error instanceof Error ? error.message : String(error));
-      // Of a run that never began.
-      for (const door of notificationPorts) door.close();
+      // The run may not have started, and then closes none.
+      for (const port of notificationPorts) port.close();
     }
     worker.isSubmitted = false;
     const { threadId } = stats;
@@ -235,21 +235,21 @@ export class ShardWorkerSupervisor {
       worker.pollsSinceSubmission++;
       if (!worker.isSubmitted || worker.terminationCause !== undefined) continue;
       if (stats.threadId === 0) {
-        const bootMs = computeBackoffMs(THREAD_BOOT_MS, worker.earlyEnds, BOOT_TIMEOUT_MAX_MS);
-        if (worker.pollsSinceSubmission * WORKER_HEARTBEAT_MS >= bootMs)
+        const startMs = computeBackoffMs(THREAD_BOOT_MS, worker.earlyEnds, BOOT_TIMEOUT_MAX_MS);
+        if (worker.pollsSinceSubmission * WORKER_HEARTBEAT_MS >= startMs)
           this.#abandonRun(worker, CAUSE_NOT_STARTED, true);
         continue;
       }
       worker.pollsSinceStart++;
-      // Read before the heartbeat, which a worker that leaves the disk makes before it says so.
-      const most = stats.isWaitingForDisk
+      // Read before the heartbeats: a worker that is done with the disk shows one first.
+      const missedMax = stats.isWaitingForDisk
         ? DISK_MISSED_HEARTBEATS_MAX
         : WORKER_MISSED_HEARTBEATS_MAX;
       const { heartbeats } = stats;
       worker.missedHeartbeats =
         heartbeats === worker.lastHeartbeats ? worker.missedHeartbeats + 1 : 0;
       worker.lastHeartbeats = heartbeats;
-      if (worker.missedHeartbeats >= most) {
+      if (worker.missedHeartbeats >= missedMax) {
         worker.terminationCause = CAUSE_UNRESPONSIVE;
         void this.#pool.terminate(stats.threadId);
       }
@@ -257,8 +257,8 @@ export class ShardWorkerSupervisor {
   }
 
   /**
-   * A thread failed that had no run yet. piscina starts none in its place, so that a run may wait
-   * for it for ever; the next run that is submitted makes piscina start one.
+   * A thread failed before it had a run. piscina does not replace it, so a run may wait for it for
+   * ever. The next run that is submitted makes piscina start a thread.
    */
   #onThreadFailure(error: Error): void {
     if (this.#hasEnded || this.#pool.size >= this.#workers.length) return;
@@ -268,8 +268,8 @@ export class ShardWorkerSupervisor {
   }
 
   /**
-   * Ends a run that has not begun: whatever thread was meant for it is none of those that run.
-   * @param includesBooting whether threads that are booting are ended too: they take too long
+   * Ends a run that has not started, and with it all threads that run nothing.
+   * @param includesBooting whether to end threads that are still starting: they take too long
    */
   #abandonRun(worker: SupervisedWorker, cause: string, includesBooting: boolean): void {
     if (!worker.isSubmitted || worker.terminationCause !== undefined) return;
@@ -282,7 +282,7 @@ export class ShardWorkerSupervisor {
   }
 }
 
-/** @returns whether something was done in time */
+/** @returns whether the work was done in time */
 function completesWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
   return Promise.race([work.then(() => true), delay(ms).then(() => false)]);
 }

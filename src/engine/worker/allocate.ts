@@ -1,0 +1,45 @@
+/**
+ * Allocates the memory that the engines of all threads share: counter tables and queues. On the
+ * main thread, before any other thread starts.
+ */
+
+import { SHARDS } from '../../core/constants.ts';
+import type { FullTablePolicy } from '../../core/decision.ts';
+import type { Control } from '../../shared-memory/control.ts';
+import type { CheckpointLoader, RestoreResult } from '../memory/checkpoint/loader.ts';
+import { allocateTable, attachTable } from '../memory/table-memory.ts';
+import { allocateChannel } from './queue.ts';
+import { groupsFor } from './size.ts';
+
+/** What the engines of all threads share. */
+export interface EngineData {
+  decide: 'in-place' | 'worker';
+  fullTablePolicy: FullTablePolicy;
+  /** By shard. */
+  tables: SharedArrayBuffer[];
+  /** By acceptor and shard worker. */
+  channels: SharedArrayBuffer[][];
+}
+
+/** @param counters how many live counters the tables hold without eviction */
+export function allocateEngine(
+  { acceptorCount, workerCount }: Control,
+  counters: number,
+  { decide, fullTablePolicy }: Pick<EngineData, 'decide' | 'fullTablePolicy'>,
+): EngineData {
+  const groups = groupsFor(counters);
+  const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+  const channels = Array.from({ length: acceptorCount }, (_row, acceptor) => {
+    return Array.from({ length: workerCount }, (_, worker) => allocateChannel(acceptor, worker));
+  });
+  return { decide, fullTablePolicy, tables, channels };
+}
+
+/** Restores the counters of the last run. */
+export function restoreCounters(
+  { tables }: EngineData,
+  checkpoints: CheckpointLoader,
+  nowMs: number,
+): RestoreResult {
+  return checkpoints.restoreInto(tables.map(attachTable), nowMs);
+}
