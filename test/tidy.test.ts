@@ -127,6 +127,19 @@ describe('imports', () => {
     expect(upward.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
   });
 
+  test('of an engine name its interface only, in the API and the server', () => {
+    const below = folderImports.filter(({ from, to }) => {
+      return ['api', 'server'].includes(layerOf(from)) && to.startsWith('src/engine/');
+    });
+    const creates = 'src/server/create-engine.ts';
+    const named = below.filter(({ from, to }) => from !== creates && to !== 'src/engine/engine.ts');
+    expect(named).toEqual([]);
+    const http = folderImports.filter(({ from, to }) => {
+      return from.startsWith('src/engine/') && !/^src\/(core|shared-memory|engine)\//.test(to);
+    });
+    expect(http).toEqual([]);
+  });
+
   test('form no cycle of folders, type imports included', () => {
     const imported = new Map<string, Set<string>>();
     for (const { from, to } of folderImports) {

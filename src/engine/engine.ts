@@ -1,11 +1,9 @@
 /**
- * The interface of all engines. An engine decides checks, counts what they use, and shows and
- * corrects its counters. A transport knows nothing below this file; an engine knows nothing of
- * HTTP, keys, overrides and the registry. An override is applied before the engine is called.
- *
- * A call is answered at once by its return value, or in a later turn of the loop: `undefined` says
- * that the completion will be called, a promise that it will be settled. A transport of a client
- * that disconnects in the meantime drops the response; the check is counted all the same.
+ * The interface of all engines. An engine decides checks, counts what they use, and corrects and
+ * shows its counters. It knows nothing of HTTP, keys, overrides and the registry; a transport knows
+ * nothing below this file. A call is answered by its return value, or in a later turn of the loop:
+ * `undefined` announces a call of the completion. The check of a client that has disconnected by
+ * then is counted all the same; its transport drops the response.
  *
  * An engine counts what happens in its tables and queues. A transport counts decisions: only it
  * knows that the windows of a policy are one decision, and the checks of a list many.
@@ -87,8 +85,9 @@ export interface Engine {
   ): Decision | undefined;
 
   /**
-   * Decides checks as one: all are counted, or none. Each is judged on what those before it leave.
-   * The `allowed` of a decision is that of its check alone.
+   * Decides up to MULTI_LIMIT_MAX checks as one: all are counted, or none. Each is judged on what
+   * those before it leave. The `allowed` of a decision is that of its check alone. No deduction is
+   * deferred, here and in `decideEach`.
    */
   decideBatch<C>(
     checks: readonly Check[],
@@ -98,7 +97,7 @@ export interface Engine {
   ): BatchDecision | undefined;
 
   /**
-   * Decides checks one after the other, each for itself.
+   * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself.
    * @param countsDenied whether the cost of a denied check counts too, as in Envoy's rate limit
    *   service. It is added to the window of the decision, and 0 remains. A fixed window then denies
    *   until it ends, as it would have; a sliding window also carries it into the next one; GCRA

@@ -9,6 +9,8 @@ import { WorkerEngine } from '../engine/worker/worker-engine.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
 
+export type { EngineData };
+
 /** @param acceptor the index of this thread */
 export function createEngine(
   { decide, fullTablePolicy, tables, channels }: EngineData,

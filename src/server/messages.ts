@@ -2,9 +2,9 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
-import type { EngineData } from '../engine/worker/allocate.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
+import type { EngineData } from './create-engine.ts';
 import type { ListenAddresses } from './listener.ts';
 import type { InternalErrorReport } from './responder.ts';
 

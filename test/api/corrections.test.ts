@@ -40,7 +40,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   let serial = 0;
   const fresh = () => `user_${serial++}`;
   const body = (identifier: string) => ({ identifier, limit: 10, duration: LONGEST_WINDOW_MS });
-  const left = async (identifier: string, changes: object = {}) => {
+  const remaining = async (identifier: string, changes: object = {}) => {
     return (await sendCheck(server.port, { ...body(identifier), cost: 0, ...changes })).remaining;
   };
   const use = (identifier: string, cost: number, changes: object = {}) => {
@@ -55,12 +55,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const reset = (fields: Fields) => callOperationOk(server.port, 'ratelimits.reset', fields);
 
   describe('a refund', () => {
-    test('returns tokens to the window of its check, which can be used again', async () => {
+    test('returns tokens to the window of its check, and they can be used again', async () => {
       const identifier = fresh();
       const { reset } = await use(identifier, 10);
       expect(await use(identifier, 1)).toMatchObject({ success: false });
       expect(await refund({ identifier, reset, cost: 4 })).toEqual({ refunded: 4 });
-      expect(await left(identifier)).toBe(4);
+      expect(await remaining(identifier)).toBe(4);
       expect(await use(identifier, 4)).toMatchObject({ success: true, remaining: 0 });
     });
 
@@ -69,22 +69,22 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const { reset } = await use(identifier, 3);
       expect(await refund({ identifier, reset, cost: AMOUNT_MAX })).toEqual({ refunded: 3 });
       expect(await refund({ identifier, reset, cost: 1 })).toEqual({ refunded: 0 });
-      expect(await left(identifier)).toBe(10);
+      expect(await remaining(identifier)).toBe(10);
     });
 
-    test('of a cost of 0, or for a counter that does not exist, returns 0', async () => {
+    test('returns 0 for a cost of 0, or without a counter', async () => {
       const identifier = fresh();
       const { reset } = await use(identifier, 3);
       expect(await refund({ identifier, reset, cost: 0 })).toEqual({ refunded: 0 });
       expect(await refund({ identifier: fresh(), reset, cost: 1 })).toEqual({ refunded: 0 });
       const elsewhere = { identifier, namespace: 'never used', reset, cost: 1 };
       expect(await refund(elsewhere)).toEqual({ refunded: 0 });
-      expect(await left(identifier)).toBe(7);
+      expect(await remaining(identifier)).toBe(7);
       const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain('never used');
     });
 
-    test('returns nothing for a past or a future window', async () => {
+    test('returns 0 for a window that has ended or has not begun', async () => {
       const identifier = fresh();
       const short = { duration: 1_000 };
       const { reset: past } = await use(identifier, 3, short);
@@ -110,21 +110,21 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       await callOperationOk(server.port, 'ratelimits.setOverride', override);
       const { reset } = await use(identifier, 5, { namespace });
       expect(await refund({ namespace, identifier, reset, cost: 2 })).toEqual({ refunded: 2 });
-      expect(await left(identifier, { namespace })).toBe(2);
+      expect(await remaining(identifier, { namespace })).toBe(2);
       await callOperationOk(server.port, 'ratelimits.deleteOverride', {
         namespaceName: namespace,
         identifier,
       });
-      const its = { namespace, identifier, reset, cost: 1, duration: LONGEST_WINDOW_MS - 1 };
-      expect(await refund(its)).toEqual({ refunded: 1 });
+      const fields = { namespace, identifier, reset, cost: 1, duration: LONGEST_WINDOW_MS - 1 };
+      expect(await refund(fields)).toEqual({ refunded: 1 });
     });
 
-    test('is visible to v2 as well, and accepts the id of a namespace', async () => {
+    test('is visible in v2, and accepts the id of a namespace', async () => {
       const identifier = fresh();
       const namespace = `ids ${mode}`;
-      // Acknowledged, so every acceptor knows its id.
-      const said = { namespaceName: namespace, identifier: 'nobody', limit: 1, duration: 1_000 };
-      await callOperationOk(server.port, 'ratelimits.setOverride', said);
+      // Acknowledged, so that its id is known on every acceptor.
+      const override = { namespaceName: namespace, identifier: 'other', limit: 1, duration: 1_000 };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
       const { reset } = await use(identifier, 6, { namespace, duration: 3_600_000 });
       const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       const { id } = (namespaces as Fields[]).find(({ name }) => name === namespace)!;
@@ -137,7 +137,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(data).toMatchObject({ remaining: 6 });
     });
 
-    test('is counted', async () => {
+    test('is counted in the metrics', async () => {
       const before = await readMetrics(server.adminUrl);
       const identifier = fresh();
       const { reset } = await use(identifier, 3);
@@ -164,7 +164,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       ['"duration" is required: an integer number of milliseconds', { duration: undefined }],
       ['"identifier" must be', { identifier: 5 }],
       ['"namespace" must be', { namespace: '' }],
-    ])('with a fault is answered: %s: %j', async (fault, changes) => {
+    ])('with an invalid field is answered with a 400: %s: %j', async (fault, changes) => {
       const fields = {
         identifier: 'a',
         duration: LONGEST_WINDOW_MS,
@@ -189,9 +189,9 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const all = { identifier, algorithm: 'gcra', reset: end + 1, cost: AMOUNT_MAX };
       expect(await refund(all)).toEqual({ refunded: 5 });
       expect(await refund(all)).toEqual({ refunded: 0 });
-      expect(await left(identifier, gcra)).toBe(5);
+      expect(await remaining(identifier, gcra)).toBe(5);
       // The counter of the windows is another one.
-      expect(await left(identifier)).toBe(7);
+      expect(await remaining(identifier)).toBe(7);
       expect(await refund({ identifier, algorithm: 'sliding', reset: end, cost: 9 })).toEqual({
         refunded: 3,
       });
@@ -211,7 +211,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       await use(identifier, 4, changes);
       const fields = { namespace, identifier, algorithm: 'gcra', cost: 3 };
       expect(await refund(fields)).toEqual({ refunded: 3 });
-      expect(await left(identifier, changes)).toBe(4);
+      expect(await remaining(identifier, changes)).toBe(4);
     });
 
     test('of a cost of -0 is rejected', async () => {
@@ -229,18 +229,18 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const useAll = async () => {
         for (const duration of durations) await use(identifier, 4, { duration });
       };
-      const leftOfAll = () => {
-        return Promise.all(durations.map((duration) => left(identifier, { duration })));
+      const remainingOfAll = () => {
+        return Promise.all(durations.map((duration) => remaining(identifier, { duration })));
       };
       await use(other, 4);
       await useAll();
       expect(await reset({ identifier, duration: LONGEST_WINDOW_MS - 1 })).toEqual({ cleared: 1 });
-      expect(await leftOfAll()).toEqual([6, 10, 6]);
+      expect(await remainingOfAll()).toEqual([6, 10, 6]);
       expect(await reset({ identifier })).toEqual({ cleared: 2 });
-      expect(await leftOfAll()).toEqual([10, 10, 10]);
+      expect(await remainingOfAll()).toEqual([10, 10, 10]);
       expect(await reset({ identifier })).toEqual({ cleared: 0 });
-      expect(await left(other)).toBe(6);
-      expect(await left(identifier, { namespace: 'elsewhere' })).toBe(10);
+      expect(await remaining(other)).toBe(6);
+      expect(await remaining(identifier, { namespace: 'elsewhere' })).toBe(10);
     });
 
     test('clears the counters of every window rule, unless it names one', async () => {
@@ -256,7 +256,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         const found: number[] = [];
         for (const duration of durations) {
           for (const algorithm of rules)
-            found.push(await left(identifier, { duration, algorithm }));
+            found.push(await remaining(identifier, { duration, algorithm }));
         }
         return found;
       };
@@ -297,18 +297,26 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       await use(identifier, 3, { namespace });
       const cleared = await reset({ namespace, identifier, duration: LONGEST_WINDOW_MS });
       expect(cleared).toEqual({ cleared: 2 });
-      expect(await left(identifier, { namespace })).toBe(5);
+      expect(await remaining(identifier, { namespace })).toBe(5);
     });
 
     test('allows a denied identifier again, in both versions', async () => {
       const identifier = fresh();
       const v2 = { namespace: 'default', identifier, limit: 2, duration: 2_592_000_000 };
-      const ask = async () => {
+      const isAllowed = async () => {
         return ((await callOperationOk(server.port, 'ratelimit.limit', v2)).data as Fields).success;
       };
-      expect([await ask(), await ask(), await ask()]).toEqual([true, true, false]);
+      expect([await isAllowed(), await isAllowed(), await isAllowed()]).toEqual([
+        true,
+        true,
+        false,
+      ]);
       expect(await reset({ identifier, duration: 2_592_000_000 })).toEqual({ cleared: 1 });
-      expect([await ask(), await ask(), await ask()]).toEqual([true, true, false]);
+      expect([await isAllowed(), await isAllowed(), await isAllowed()]).toEqual([
+        true,
+        true,
+        false,
+      ]);
     });
 
     test('requires its permission, as a refund does', async () => {
@@ -367,7 +375,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       await use(identifier, 3);
       const first = await inspect({ identifier });
       for (let i = 0; i < 5; i++) expect(await inspect({ identifier })).toEqual(first);
-      expect(await left(identifier)).toBe(7);
+      expect(await remaining(identifier)).toBe(7);
       const nothing = { namespace: 'default', identifier: unused, counters: [] };
       expect(await inspect({ identifier: unused })).toEqual(nothing);
       expect(await inspect({ identifier: unused, duration: 60_000 })).toEqual(nothing);
@@ -392,8 +400,8 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const override = { namespaceName: namespace, identifier, limit: 5, duration };
       await callOperationOk(server.port, 'ratelimits.setOverride', override);
       await use(identifier, 2, { namespace });
-      const asked = { namespace, identifier, duration: LONGEST_WINDOW_MS };
-      const { counters } = await inspect(asked);
+      const fields = { namespace, identifier, duration: LONGEST_WINDOW_MS };
+      const { counters } = await inspect(fields);
       expect(counters).toMatchObject([
         { duration, limit: 5, current: 2 },
         { duration: LONGEST_WINDOW_MS, limit: 10, current: 3 },
@@ -429,12 +437,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       } else {
         expect(await reset({ identifier })).toEqual({ cleared: 1 });
       }
-      after.push(await left(identifier));
+      after.push(await remaining(identifier));
     }
     expect(new Set(after)).toEqual(new Set([10]));
   });
 
-  test('both can be pipelined with checks while the queues are empty', async () => {
+  test('refund and reset may be pipelined with checks where the queues are empty', async () => {
     const identifier = fresh();
     const { reset: end } = await use(identifier, 5);
     const bytes = (path: string, fields: object) => {

@@ -1,4 +1,4 @@
-/** Checks that wait for a worker, and what may end them before it answers. */
+/** Checks that wait for the decision of a worker, and the faults that can end them before. */
 
 import { connect } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -32,14 +32,14 @@ afterEach(async () => {
   removeDirectory(dataDir);
 });
 
-test('a check whose client goes away is counted, and its answer is dropped', async () => {
+test('a check whose client disconnects is counted, and its response is dropped', async () => {
   const running = await startWithWorkerFaults(dataDir, [...ARGS, '--acceptors', '1'], 100, [
     'loop',
   ]);
   server = running;
   const bytes = requestBytes({ body: JSON.stringify(body('gone')) });
-  const figure = (name: string) => readMetric(running.adminUrl, name);
-  await waitUntil('some went away in time', async () => {
+  const metric = (name: string) => readMetric(running.adminUrl, name);
+  await waitUntil('some clients have disconnected before their responses', async () => {
     await new Promise<void>((resolve) => {
       const socket = connect(running.port, '127.0.0.1', () => {
         socket.write(bytes);
@@ -47,36 +47,36 @@ test('a check whose client goes away is counted, and its answer is dropped', asy
       });
       socket.on('close', () => resolve());
     });
-    return (await figure('weir_undelivered_responses_total')) >= 5;
+    return (await metric('weir_undelivered_responses_total')) >= 5;
   });
   const name = 'weir_tokens_total{namespace="default",outcome="allowed"}';
-  const before = await figure(name);
+  const before = await metric(name);
   expect(before).toBeGreaterThanOrEqual(5);
   const { remaining } = await sendCheck(running.port, { ...body('gone'), cost: 0 });
   const [counted, repeated] = [
-    await figure(name),
-    await figure('weir_queue_entries_repeated_total'),
+    await metric(name),
+    await metric('weir_queue_entries_repeated_total'),
   ];
   expect(1_000 - remaining).toBeGreaterThanOrEqual(before);
-  // And one that the worker has in hand just now.
+  // And one that the worker is deciding.
   expect(1_000 - remaining).toBeLessThanOrEqual(counted + repeated + 1);
 });
 
-test('checks that a hung worker has not begun are taken back and answered in place', async () => {
+test('checks that a hung worker has not begun are withdrawn and decided in place', async () => {
   const running = await startWithWorkerFaults(dataDir, [...ARGS, '--acceptors', '1'], 100, [
     'loop',
   ]);
   server = running;
-  const takenBack = () => readMetric(running.adminUrl, 'weir_queue_withdrawn_total');
+  const withdrawn = () => readMetric(running.adminUrl, 'weir_queue_withdrawn_total');
   let sent = 0;
-  await waitUntil('some were taken back', async () => {
+  await waitUntil('some were withdrawn', async () => {
     await Promise.all(
       Array.from({ length: 5 }, async () => {
         expect((await sendCheck(running.port, body('late'))).remaining).toBeLessThan(1_000);
         sent++;
       }),
     );
-    return (await takenBack()) >= 5;
+    return (await withdrawn()) >= 5;
   });
   const { remaining } = await sendCheck(running.port, { ...body('late'), cost: 0 });
   const repeated = await readMetric(running.adminUrl, 'weir_queue_entries_repeated_total');
@@ -85,10 +85,10 @@ test('checks that a hung worker has not begun are taken back and answered in pla
   expect(used).toBeLessThanOrEqual(sent + repeated + 1);
 });
 
-test('a check in the hand of a worker that has no successor gets a 503, and others an answer', async () => {
+test('the check that a worker without a successor had begun gets a 503, all others a decision', async () => {
   const running = await startWithoutWorkerRestart(dataDir, ARGS);
   server = running;
-  // What waits for a worker that is not there yet is taken back.
+  // A check is withdrawn where the worker has not started yet.
   await waitUntil('the worker runs', async () => {
     return (await readMetric(running.adminUrl, 'weir_workers_running')) === 1;
   });
