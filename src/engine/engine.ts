@@ -98,10 +98,10 @@ export interface Engine {
 
   /**
    * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself.
-   * @param countsDenied whether the cost of a denied check counts too, as in Envoy's rate limit
-   *   service. It is added to the window of the decision, and 0 remains. A fixed window then denies
-   *   until it ends, as it would have; a sliding window also carries it into the next one; GCRA
-   *   takes longer to refill its bucket. A check that a full table denies is not counted.
+   * @param countsDenied whether the cost of a denied check is added to its counter too, as in
+   *   Envoy's rate limit service; 0 remains. A fixed window then denies every cost until it ends. A
+   *   sliding window also carries its share into the next window. A GCRA bucket takes longer to
+   *   refill. A check that is denied because the table is full is not counted.
    */
   decideEach<C>(
     checks: readonly Check[],
