@@ -101,10 +101,29 @@ export class TestTables {
 
   deduct(identifier: string, options: CheckOptions & { window: number }): number {
     const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
+    const { rule = RULE.fixed, burst = NO_BURST } = options;
     const [tag] = this.#hash('default', identifier);
     const table = this.tables[shardOf(this.id)];
-    const terms = { limit, durationMs: duration, cost, rule: RULE.fixed, burst: NO_BURST };
+    const terms = { limit, durationMs: duration, cost, rule, burst };
     return table.deduct(this.id, tag, now, window, terms);
+  }
+
+  /** Gives tokens back to an identifier. @returns how many */
+  refund(identifier: string, options: CheckOptions & { window: number }): number {
+    const { duration = MINUTE_MS, cost = 1, now = NOW_MS, rule, window } = options;
+    this.#hash('default', identifier);
+    return this.tables[shardOf(this.id)].refund(this.id, now, window, duration, cost, rule);
+  }
+
+  /** Removes counters of an identifier. @returns how many */
+  reset(identifier: string, duration?: number, rule?: RuleNumber, now = NOW_MS): number {
+    this.#hash('default', identifier);
+    return this.tables[shardOf(this.id)].reset(this.id, now, duration, rule);
+  }
+
+  inspect(identifier: string, duration?: number, rule?: RuleNumber, now = NOW_MS) {
+    this.#hash('default', identifier);
+    return this.tables[shardOf(this.id)].inspect(this.id, now, duration, rule);
   }
 
   /** Sweeps all of it. @returns the counters that live */

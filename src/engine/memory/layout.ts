@@ -133,20 +133,20 @@ export function indexInGroup(first: Slot, slot: Slot): number {
 }
 
 export function tagAt(slot: Slot): WordIndex {
-  return (slot * 2) as WordIndex;
+  return (slot << 1) as WordIndex;
 }
 
 /** @param word 0, 1 or 2 */
 export function hashAt(slot: Slot, word: number): WordIndex {
-  return (slot * 2 + 1 + word) as WordIndex;
+  return ((slot << 1) + (1 + word)) as WordIndex;
 }
 
 export function namespaceAt(slot: Slot): WordIndex {
-  return (slot * 2 + 4) as WordIndex;
+  return ((slot << 1) + 4) as WordIndex;
 }
 
 export function deniedAt(slot: Slot): WordIndex {
-  return (slot * 2 + 5) as WordIndex;
+  return ((slot << 1) + 5) as WordIndex;
 }
 
 export function keyAt(slot: Slot): DoubleIndex {
@@ -157,9 +157,9 @@ export function newestAt(slot: Slot): DoubleIndex {
   return (slot + 4) as DoubleIndex;
 }
 
-/** The cell of windows with the parity of a number. */
-export function cellAt(slot: Slot, window: number): DoubleIndex {
-  return (slot + 5 + (window & 1)) as DoubleIndex;
+/** @param parity of the window's number: 0 or 1 */
+export function cellAt(slot: Slot, parity: number): DoubleIndex {
+  return (slot + 5 + parity) as DoubleIndex;
 }
 
 export function limitAt(slot: Slot): DoubleIndex {
@@ -182,7 +182,7 @@ export function lockAt(group: number): Lock {
 
 /** The latest time of a decision in a group. */
 export function latestMsAt(lock: Lock): DoubleIndex {
-  return (lock / 2 + 1) as DoubleIndex;
+  return ((lock >>> 1) + 1) as DoubleIndex;
 }
 
 export function changedAt(lock: Lock): WordIndex {

@@ -58,9 +58,10 @@ export function isSlotOf({ words }: MemoryViews, slot: Slot, id: Identity): bool
 /** Reads the cells of a counter. */
 export function readCells({ doubles }: MemoryViews, slot: Slot, cells: Cells): void {
   const newest = doubles[newestAt(slot)];
+  const parity = newest & 1;
   cells.newest = newest;
-  cells.current = doubles[cellAt(slot, newest)];
-  cells.previous = doubles[cellAt(slot, newest + 1)];
+  cells.current = doubles[cellAt(slot, parity)];
+  cells.previous = doubles[cellAt(slot, parity ^ 1)];
   cells.limit = doubles[limitAt(slot)];
 }
 
@@ -74,9 +75,10 @@ export function writeCells(
   if (storesNewestLast(rule)) {
     // Cut off before the last store, no active window has lost a token: the cells that were written
     // are those of windows that have ended, or hold what they held.
+    const parity = newest & 1;
     doubles[limitAt(slot)] = limit;
-    doubles[cellAt(slot, newest + 1)] = previous;
-    doubles[cellAt(slot, newest)] = current;
+    doubles[cellAt(slot, parity ^ 1)] = previous;
+    doubles[cellAt(slot, parity)] = current;
     if (newest === doubles[newestAt(slot)]) return;
     words[deniedAt(slot)] = 0;
     doubles[newestAt(slot)] = newest;
@@ -109,8 +111,9 @@ export function writeCounter(
   words[deniedAt(slot)] = 0;
   doubles[keyAt(slot)] = key;
   doubles[newestAt(slot)] = cells.newest;
-  doubles[cellAt(slot, cells.newest)] = cells.current;
-  doubles[cellAt(slot, cells.newest + 1)] = cells.previous;
+  const parity = cells.newest & 1;
+  doubles[cellAt(slot, parity)] = cells.current;
+  doubles[cellAt(slot, parity ^ 1)] = cells.previous;
   doubles[limitAt(slot)] = cells.limit;
   words[tagAt(slot)] = id.h3;
 }

@@ -43,7 +43,7 @@ test('the numbers of the layout are those of version 4', () => {
   expect([0, 1, 2].map((word) => hashAt(FIRST, word))).toEqual([1, 2, 3]);
   const doubles = [keyAt, newestAt, limitAt].map((at) => at(FIRST));
   expect(doubles).toEqual([3, 4, 7]);
-  expect([6, 7].map((window) => cellAt(FIRST, window))).toEqual([5, 6]);
+  expect([0, 1].map((parity) => cellAt(FIRST, parity))).toEqual([5, 6]);
   expect([BUCKET_SLOTS, GROUP_BUCKETS, slotAt(FIRST, 1)]).toEqual([8, 32, 8]);
 });
 
@@ -102,7 +102,7 @@ test('the fields of a slot fill it without overlap', () => {
   const words = [tagAt(FIRST), namespaceAt(FIRST), deniedAt(FIRST)];
   for (const word of [0, 1, 2]) words.push(hashAt(FIRST, word));
   const doubles = [keyAt(FIRST), newestAt(FIRST), limitAt(FIRST)];
-  for (const window of [0, 1]) doubles.push(cellAt(FIRST, window));
+  for (const parity of [0, 1]) doubles.push(cellAt(FIRST, parity));
   const all = [...words, ...doubles.flatMap((at) => [at * 2, at * 2 + 1])];
   expect(all.toSorted((a, b) => a - b)).toEqual([...Array(CACHE_LINE_BYTES / 4).keys()]);
 });

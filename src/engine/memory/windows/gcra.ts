@@ -15,13 +15,15 @@
  * to the new denominator, by less than 1 / limit ms, so that no more is allowed than before.
  *
  * A denial protects a counter until the bucket is full again, as it stood at the denial: the
- * `denied` word is that Unix time in whole seconds, unsigned.
+ * `denied` word is that Unix time in whole seconds, unsigned: the year 2106 at the latest.
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import type { CheckParameters } from '../../../core/decision.ts';
 import { RULE } from '../../../core/window-rules.ts';
 import type { Cells, Judge, WindowRule } from './rule.ts';
+
+const DENIED_MAX = 2 ** 32 - 1;
 
 export const judgeGcra: Judge = (cells, nowMs, { limit, durationMs, cost, burst }, decision) => {
   const { newest } = cells;
@@ -112,7 +114,7 @@ export const gcra: WindowRule = {
   },
 
   protect: ({ newest }, nowMs) => newest > nowMs,
-  deniedWord: ({ newest }) => Math.ceil(newest / 1_000) | 0,
+  deniedWord: ({ newest }) => Math.min(Math.ceil(newest / 1_000), DENIED_MAX) | 0,
   expiryMs: (newest) => newest,
   endMs: (newest) => newest,
 
@@ -123,7 +125,8 @@ export const gcra: WindowRule = {
   usedShare: ({ newest }, durationMs, nowMs) => Math.max(0, newest - nowMs) / durationMs,
 
   usage({ newest, current, limit }, durationMs, nowMs) {
-    const used = tokensMissing(newest - nowMs, current, limit, durationMs);
+    const missing = tokensMissing(newest - nowMs, current, limit, durationMs);
+    const used = Math.min(missing, AMOUNT_MAX);
     return { window: nowMs, used, usedBefore: 0, endMs: Math.max(newest, nowMs) };
   },
 };

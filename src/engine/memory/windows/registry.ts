@@ -22,11 +22,11 @@ export function ruleOf(rule: RuleNumber): WindowRule {
 }
 
 /*
- * A key is the duration in ms, plus `counterRule` times 2^44: an exact double that a look-up
- * compares at the cost of comparing the duration. The key of a fixed or sliding window is its
- * duration alone.
+ * A key is the duration in ms, which is less than 2^42, plus `counterRule` times 2^42: an exact
+ * double that a look-up compares at the cost of comparing the duration. The key of a fixed or
+ * sliding window is its duration alone.
  */
-const RULE_UNIT = 2 ** 44;
+const RULE_UNIT = 2 ** 42;
 
 export function ruleOfKey(key: number): WindowRule {
   return RULES[Math.floor(key / RULE_UNIT) as RuleNumber];

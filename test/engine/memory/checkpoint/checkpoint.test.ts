@@ -9,6 +9,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readSync,
   renameSync,
   rmSync,
   statSync,
@@ -18,6 +19,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../../src/core/constants.ts';
@@ -157,6 +159,8 @@ describe('counters', () => {
       cost: fc.integer({ min: 0, max: 4 }),
       duration: fc.constantFrom(1_000, 5_000, MINUTE),
       later: fc.integer({ min: 0, max: 700 }),
+      rule: fc.constantFrom(RULE.fixed, RULE.sliding, RULE.gcra),
+      limit: fc.constantFrom(3, 10, 7_000_000_000_000_003),
       writes: fc.boolean(),
     });
     fc.assert(
@@ -165,17 +169,22 @@ describe('counters', () => {
         const tables = new TestTables(COUNTERS_MIN);
         const written = new AllCheckpointWriters(tables);
         let now = NOW;
-        for (const { identifier, cost, duration, later, writes } of steps) {
+        for (const { later, writes, identifier, ...check } of steps) {
           now += later;
-          tables.decide(identifier, { cost, duration, now });
+          tables.decide(identifier, { ...check, now });
           if (writes) written.writeBehind(now);
         }
         written.writeBehind(now + 1);
         const again = new TestTables(COUNTERS_MIN);
         restore(again, now + 1);
-        for (const { identifier, duration } of steps) {
-          const look = { cost: 0, duration, now: now + 1, rule: RULE.sliding };
-          expect(again.decide(identifier, look)).toEqual(tables.decide(identifier, look));
+        for (const { identifier, duration, limit } of steps) {
+          const read = (from: TestTables) => from.inspect(identifier, duration, undefined, now + 1);
+          const byRule = (from: TestTables) => read(from).toSorted((a, b) => a.rule - b.rule);
+          expect(byRule(again)).toEqual(byRule(tables));
+          for (const rule of [RULE.sliding, RULE.gcra]) {
+            const look = { cost: 0, duration, limit, now: now + 1, rule };
+            expect(again.decide(identifier, look)).toEqual(tables.decide(identifier, look));
+          }
         }
       }),
       { numRuns: scaledCount(100) },
@@ -345,6 +354,23 @@ describe('a checkpoint', () => {
     for (const name of names) symlinkSync(target, join(directory, name.replace('.1', '.0')));
     expect(() => checkpointer.begin(NOW)).toThrow(expect.objectContaining({ code: 'ELOOP' }));
     expect([checkpointer.hasChanges(), readFileSync(target, 'utf8')]).toEqual([true, 'precious']);
+  });
+
+  test('of version 1, which had windows only, is restored', () => {
+    const { tables } = writeTwo();
+    for (const name of readdirSync(directory)) {
+      const file = openSync(join(directory, name), 'r+');
+      const header = Buffer.alloc(64);
+      readSync(file, header, 0, 64, 0);
+      header.writeInt32LE(1, 4);
+      header.writeInt32LE(crc32(header.subarray(0, 60)) | 0, 60);
+      writeSync(file, header, 0, 64, 0);
+      closeSync(file);
+    }
+    const again = new TestTables(COUNTERS_MIN);
+    expect(restore(again).damageMessages).toEqual([]);
+    expect(usageOf(again, 'a')).toBe(usageOf(tables, 'a'));
+    expect(again.countLive(NOW)).toBe(tables.countLive(NOW));
   });
 
   test('of another store, another version or a far future is left out, with a sentence', () => {
