@@ -5,7 +5,11 @@
 
 import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME, newDecision } from '../../src/core/decision.ts';
+import { RULE } from '../../src/core/window-rules.ts';
 import { lockAt } from '../../src/engine/memory/layout.ts';
+import { gcra } from '../../src/engine/memory/windows/gcra.ts';
+import { counterKey } from '../../src/engine/memory/windows/registry.ts';
+import { newCells } from '../../src/engine/memory/windows/rule.ts';
 import { type GuaranteeName, IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import type { TestIdentity } from '../support/limiter-model.ts';
 import {
@@ -456,6 +460,37 @@ test('a worker that dies over a deduction, at any point, leaves no less than was
     );
   }
   trials.record('P1', 'a worker dies over a deduction, at every step');
+});
+
+test('a bucket of GCRA gives its last token once, and loses none when a worker dies', () => {
+  const trials = new ExplorationSet();
+  const bucket = { ...fixedWindow(10), rule: RULE.gcra };
+  const usedTokens = (ending: FinalState) => {
+    const cells = readCounter(ending, X, counterKey(RULE.gcra, WINDOW_MS));
+    return gcra.usage(cells ?? newCells(), WINDOW_MS, NOW_MS).used;
+  };
+  const prepared = (limit: number, cost: number) =>
+    prepareMemory((table) => {
+      decide(table, X, { ...bucket, limit, cost });
+    });
+  const checks = [1, 2].map((owner) => ({ run: decideAction(owner, X, bucket) }));
+  trials.explore(prepared(10, 9), checks, (ending) => {
+    assertHolds(countAllowed(ending, 0, 1) === 1, 'one check is allowed', describeEnding(ending));
+    assertHolds(usedTokens(ending) === 10, 'its token is counted', describeEnding(ending));
+  });
+  for (const limit of [10, 7]) {
+    const deduct = (owner: number) => deductAction(owner, X, bucket, NOW_MS);
+    const worker = { run: deduct(2), isMortal: true, restart: afterLockRecovery(2, deduct(3)) };
+    // Three of seven tokens a second are five of ten, rounded up.
+    const before = limit === 7 ? 5 : 3;
+    trials.explore(prepared(limit, 3), [checks[0], worker], (ending) => {
+      const more = usedTokens(ending) - before - countAllowed(ending, 0) - 1;
+      // Less than a token is rounded up to one after each change of the limit.
+      const most = ending.deaths + (limit === 7 ? 1 : 0);
+      assertHolds(more >= 0 && more <= most, 'it is counted', more, describeEnding(ending));
+    });
+  }
+  trials.record('P1', 'a bucket of GCRA, and a worker that dies over it, at every step');
 });
 
 test('a worker that dies over another counter or a sweep, at any point, does no harm', () => {
