@@ -1,14 +1,14 @@
-/** What a check asks of its counter, and what a counter table decides. */
+/** The parameters of a check, and the decision of a counter table. */
 
 import type { RuleNumber } from './window-rules.ts';
 
-/** What became of a check, beside the decision itself. */
+/** What happened to the table at a decision. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
 
 export type FullTablePolicy = 'deny' | 'allow';
 
 export interface TableDecision extends Decision {
-  /** OUTCOME.evicted: a live counter made room. OUTCOME.full: no room, nothing was counted. */
+  /** OUTCOME.evicted: a live counter was evicted. OUTCOME.full: no slot, nothing was counted. */
   outcome: number;
 }
 
@@ -16,10 +16,9 @@ export function newDecision(): TableDecision {
   return { allowed: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
 }
 
-/** What became of a deduction. `evicted`: it was made, and a live counter made room for it. */
+/** The result of a deduction. `evicted`: it was applied, and evicted a live counter. */
 export const DEDUCTION_OUTCOME = { applied: 0, evicted: 1, windowEnded: 2, full: 3 } as const;
 
-/** What a check asks of its counter. */
 export interface CheckParameters {
   limit: number;
   durationMs: number;
@@ -35,8 +34,8 @@ export interface Decision {
   allowed: boolean;
   /** Tokens left after the decision. */
   remaining: number;
-  /** Unix time in ms at which the window ends. */
+  /** When the window ends, or what the rule says otherwise: Unix time, ms. */
   reset: number;
-  /** The number of the window in which it was judged, and in which its cost counts. */
+  /** The number of the window of the decision, in which its cost counts; for GCRA its time, ms. */
   window: number;
 }

@@ -235,7 +235,7 @@ test('a shard worker with invalid shared memory ends the process, with one messa
     .stderr()
     .split('\n')
     .filter((line) => line.startsWith('weir: '));
-  expect(messages).toEqual(['weir: shard worker 0 failed: a ring of 1024 holds -5 items']);
+  expect(messages).toEqual(['weir: shard worker 0 failed: a queue of capacity 1024 has depth -5']);
 });
 
 test(

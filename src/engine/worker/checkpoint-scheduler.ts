@@ -1,10 +1,10 @@
 /**
- * The checkpoints of all shards of a worker, one after the other, in parts with pauses between
- * them: a core that acceptors want is taken from them for a fraction of a millisecond at a time. A
- * shard in which nothing was decided since its last one is left as it is.
+ * Writes the checkpoints of all shards of a worker, one after the other, in parts with pauses
+ * between them: acceptors lose a core for a fraction of a millisecond at a time. A shard without
+ * decisions since its last checkpoint is skipped.
  *
- * Where the disk fails, the shard's turn comes again in the next round. It is counted, and the
- * lane has the number of the error until a round is whole again; checks go on.
+ * When the disk fails, the shard is written again in the next round. The failure is counted, and
+ * the stats block has its errno until a round is complete; checks continue.
  */
 
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
@@ -12,7 +12,7 @@ import type { HashKeyFingerprint } from '../memory/checkpoint/format.ts';
 import { CheckpointBuffer, CheckpointWriter } from '../memory/checkpoint/writer.ts';
 import type { CounterTable } from '../memory/table.ts';
 
-/** What a worker has to know of checkpoints. */
+/** The settings of checkpoints. */
 export interface CheckpointPlan {
   directory: string;
   intervalMs: number;
@@ -26,7 +26,7 @@ export class CheckpointScheduler {
   readonly #writers: readonly CheckpointWriter[];
   readonly #intervalMs: number;
   readonly #stats: WorkerStats;
-  /** The shard in hand; none between two rounds. */
+  /** The index of the shard being written; the number of shards between two rounds. */
   #current: number;
   #hasBegunShard = false;
   #hasNoFailure = true;
@@ -40,16 +40,16 @@ export class CheckpointScheduler {
     { directory, intervalMs, keyFingerprint }: CheckpointPlan,
     stats: WorkerStats,
   ) {
-    const part = new CheckpointBuffer();
+    const buffer = new CheckpointBuffer();
     this.#writers = tables.map((table) => {
-      return new CheckpointWriter(table, owner, directory, keyFingerprint, part, stats);
+      return new CheckpointWriter(table, owner, directory, keyFingerprint, buffer, stats);
     });
     this.#intervalMs = intervalMs;
     this.#stats = stats;
     this.#current = this.#writers.length;
   }
 
-  /** Writes a part, if it is time. @returns how long there is nothing to write */
+  /** Writes a part if it is due. @returns the ms until the next part */
   step(nowMs: number): number {
     if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
     if (!this.#isRoundActive()) this.#beginRound(nowMs);
@@ -69,9 +69,9 @@ export class CheckpointScheduler {
     }
   }
 
-  /** Leaves no file open. */
+  /** Closes all files. */
   close(): void {
-    for (const checkpointer of this.#writers) checkpointer.abandon();
+    for (const writer of this.#writers) writer.abandon();
   }
 
   #isRoundActive(): boolean {
@@ -85,7 +85,7 @@ export class CheckpointScheduler {
     this.#roundStartedMs = nowMs;
   }
 
-  /** Writes a part of the shard in hand, or the first of the next one that needs it. */
+  /** Writes a part of the current shard, or the first part of the next shard with changes. */
   #writeNextPart(nowMs: number): void {
     while (
       !this.#hasBegunShard &&
@@ -104,7 +104,7 @@ export class CheckpointScheduler {
     }
   }
 
-  /** @returns whether the shard has had its turn */
+  /** @returns whether the shard is finished, or has failed */
   #writePart(writer: CheckpointWriter, nowMs: number): boolean {
     try {
       if (!this.#hasBegunShard) writer.begin(nowMs);

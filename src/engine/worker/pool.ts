@@ -1,19 +1,19 @@
 /**
- * The piscina pool whose threads run the shard workers, and which thread is which: piscina replaces
- * a thread that ends, but says nothing of when it has, and a run can be rejected before. Belongs to
- * the main thread.
+ * The piscina pool whose threads run the shard workers. It tracks the threads, because piscina
+ * replaces a thread that ends without reporting when it has ended, and may reject its run before
+ * that. Belongs to the main thread.
  */
 
 import type { MessagePort, Worker } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import type { ShardWorkerData, WorkerRun } from './worker.ts';
 
-/** A worker keeps next to nothing on its heap: what grows beyond this is a fault of its own. */
+/** A worker has almost nothing on its heap: more than this is a fault. */
 const HEAP_MB = 64;
 
 interface PoolThread {
   worker: Worker;
-  /** Whether it has loaded its file, or has ended. */
+  /** Whether the thread has loaded its file, or has ended. */
   hasBooted: boolean;
   booted: Promise<void>;
   ended: Promise<void>;
@@ -21,7 +21,7 @@ interface PoolThread {
 
 export class ShardPool {
   readonly #pool: Piscina;
-  /** Every thread there was since the start, while it lives, by its id. */
+  /** All live threads, by id. */
   readonly #threads = new Map<number, PoolThread>();
 
   /** @param onThreadFailure called when a thread fails without a run, as in its bootstrap */
@@ -43,36 +43,37 @@ export class ShardPool {
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MB },
     });
     this.#pool.on('error', onThreadFailure);
-    // piscina says so of the first threads at once, of all others when they have loaded their file.
+    // piscina emits this for the first threads at once, for later ones after they loaded their
+    // file.
     this.#pool.on('workerCreate', ({ id }: { id: number }) => this.#trackBooted(id));
     this.#trackNewThreads();
   }
 
   /**
-   * Starts a run. Resolves when it was told to stop, or with what damage it found in shared memory;
-   * rejects when it failed, or its thread did.
+   * Starts a run. Resolves after a requested stop, or with a description of damaged shared memory;
+   * rejects when the run or its thread fails.
    */
   run(run: WorkerRun, signal: AbortSignal): Promise<string | undefined> {
     return this.#pool.run(run, { signal, transferList: run.notificationPorts as MessagePort[] });
   }
 
-  /** How many threads there are; fewer than wanted when one failed in its bootstrap. */
+  /** The number of threads; fewer than configured when one failed in its bootstrap. */
   get size(): number {
     return this.#pool.threads.length;
   }
 
-  /** Resolves when a thread has ended; at once when the pool goes on with it. */
+  /** Resolves when a thread has ended; at once when it is still in the pool. */
   async waitForEnd(id: number): Promise<void> {
     if (this.#pool.threads.some(({ threadId }) => threadId === id)) return;
     await this.#threads.get(id)?.ended;
   }
 
-  /** Ends a thread, whatever it does. */
+  /** Ends a thread at any point. */
   async terminate(id: number): Promise<void> {
     await this.#threads.get(id)?.worker.terminate();
   }
 
-  /** Ends all threads but those, and but those that are booting unless `endsBooting`. */
+  /** Ends all threads except `keptIds`, and except those that boot unless `includesBooting`. */
   async terminateOthers(keptIds: readonly number[], includesBooting: boolean): Promise<void> {
     this.#trackNewThreads();
     const others = [...this.#threads].filter(([id, { hasBooted }]) => {
@@ -82,9 +83,9 @@ export class ShardPool {
   }
 
   /**
-   * Resolves when no thread is booting, that is, loading its file. Node can abort the process when
-   * such a thread is ended: piscina loads the file by require(), and Node does not expect that the
-   * linking of an ES module is interrupted there.
+   * Resolves when no thread is booting, that is, loading its file. Node may abort the process when
+   * such a thread is ended: piscina loads the file by require(), and Node does not expect an
+   * interruption while it links an ES module there.
    */
   async waitForBoot(): Promise<void> {
     for (;;) {
@@ -99,13 +100,13 @@ export class ShardPool {
     await this.#pool.destroy();
   }
 
-  /** A thread that was not known has loaded its file. */
+  /** Tracks a thread that has loaded its file. */
   #trackBooted(id: number): void {
     const worker = this.#pool.threads.find(({ threadId }) => threadId === id);
     if (worker !== undefined) this.#track(worker, true);
   }
 
-  /** All threads that are not known yet are loading their file. */
+  /** Tracks new threads, which are loading their file. */
   #trackNewThreads(): void {
     for (const worker of this.#pool.threads) this.#track(worker, false);
   }
@@ -114,7 +115,7 @@ export class ShardPool {
     const id = worker.threadId;
     if (id < 0 || this.#threads.has(id)) return;
     const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
-    // The first message of a thread to piscina says that it has loaded its file.
+    // A thread sends its first message to piscina after it has loaded its file.
     const loaded = new Promise<void>((resolve) => worker.once('message', () => resolve()));
     const thread = { worker, hasBooted, booted: Promise.race([loaded, ended]), ended };
     thread.booted.then(() => {

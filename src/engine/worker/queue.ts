@@ -1,11 +1,10 @@
 /**
- * The two rings of a link, each with one producer and one consumer. An entry is written first and
- * published last, by the one store that moves the head; it is done with by the one store that moves
- * the tail. So the death of either side leaves every other entry as it was, and a successor that
- * attaches goes on where the head or the tail stands.
+ * The two queues of a channel, each an SPSC ring buffer. An item is published by one store to the
+ * head, after it is written, and released by one store to the tail. So the death of either side
+ * leaves every other item as it was, and a successor continues at the head or the tail.
  *
- * Each side remembers what it last saw of the other, which can only be too little room or too few
- * entries, and looks again when that does not do.
+ * Each side caches the position of the other, which can only show too little room or too few items,
+ * and reads it again when the cached one does not suffice.
  */
 
 import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../../core/constants.ts';
@@ -26,7 +25,7 @@ import {
   TAIL,
 } from './layout.ts';
 
-/** A link as int32 and as float64 from its first byte. */
+/** A channel as int32 and as float64 from its first byte. */
 export interface ChannelMemory {
   readonly words: Int32Array;
   readonly doubles: Float64Array;
@@ -40,21 +39,21 @@ export function allocateChannel(acceptor: number, worker: number): SharedArrayBu
   return allocateMemory(CHANNEL_BYTES, CHANNEL_HEADER, headerValues(acceptor, worker));
 }
 
-/** @throws MemoryError when the buffer is not the link of these two, of this version */
+/** @throws MemoryError when the buffer is not the channel of these two, of this version */
 export function attachChannel(
   buffer: SharedArrayBuffer,
   acceptor: number,
   worker: number,
 ): ChannelMemory {
-  const what = `the link of acceptor ${acceptor} and worker ${worker}`;
-  const words = attachMemory(buffer, what, CHANNEL_HEADER, headerValues(acceptor, worker));
+  const name = `the channel of acceptor ${acceptor} and worker ${worker}`;
+  const words = attachMemory(buffer, name, CHANNEL_HEADER, headerValues(acceptor, worker));
   if (buffer.byteLength !== CHANNEL_BYTES) {
-    throw new MemoryError(`${what}: ${buffer.byteLength} bytes, not ${CHANNEL_BYTES}`);
+    throw new MemoryError(`${name} has ${buffer.byteLength} bytes, not ${CHANNEL_BYTES}`);
   }
   return { words, doubles: new Float64Array(buffer) };
 }
 
-/** One of the two rings of a link: where its words lie. */
+/** Where the words of one of the two queues are. */
 export interface QueueLayout {
   head: number;
   tail: number;
@@ -83,9 +82,9 @@ export function itemAt({ firstItem, capacity, itemWords }: QueueLayout, number: 
   return firstItem + (number & (capacity - 1)) * itemWords;
 }
 
-/** How many items lie in a ring; for who only looks, of a moment ago. */
+/** How many items are in a queue. For another thread, the number of a moment ago. */
 export function queueDepth(words: Int32Array, { head, tail, capacity }: QueueLayout): number {
-  // The tail first: between the two readings there can only be more put in.
+  // The tail first: between the two reads, items can only be added.
   const done = Atomics.load(words, tail);
   return Math.min((Atomics.load(words, head) - done) | 0, capacity);
 }
@@ -108,19 +107,19 @@ export class QueueProducer {
     return this.#head;
   }
 
-  /** Whether there is room for one more. Room does not go away. */
+  /** Whether there is room for one more item. It stays so until `publish`. */
   hasRoom(): boolean {
     if (((this.#head - this.#tailSeen) | 0) < this.#layout.capacity) return true;
     this.#tailSeen = Atomics.load(this.#words, this.#layout.tail);
     return ((this.#head - this.#tailSeen) | 0) < this.#layout.capacity;
   }
 
-  /** The first word of the item to be published next. It is written only while there is room. */
+  /** The first word of the item to be published next. It may be written while there is room. */
   nextItem(): number {
     return itemAt(this.#layout, this.#head);
   }
 
-  /** Publishes the item in `slot()`. */
+  /** Publishes the item at `nextItem()`. */
   publish(): void {
     this.#head = (this.#head + 1) | 0;
     Atomics.store(this.#words, this.#layout.head, this.#head);
@@ -140,29 +139,29 @@ export class QueueConsumer {
     this.#headSeen = this.#tail;
   }
 
-  /** The number of the first item that is not done with. */
+  /** The number of the first item that is not released. */
   get nextNumber(): number {
     return this.#tail;
   }
 
-  /** @throws MemoryError when the head cannot be one of this ring */
+  /** @throws MemoryError when the head is impossible */
   isEmpty(): boolean {
     if (this.#headSeen !== this.#tail) return false;
     const head = Atomics.load(this.#words, this.#layout.head);
     const depth = (head - this.#tail) | 0;
     if (depth < 0 || depth > this.#layout.capacity) {
-      throw new MemoryError(`a ring of ${this.#layout.capacity} holds ${depth} items`);
+      throw new MemoryError(`a queue of capacity ${this.#layout.capacity} has depth ${depth}`);
     }
     this.#headSeen = head;
     return depth === 0;
   }
 
-  /** The first word of the first item, where the ring is not empty. */
+  /** The first word of the first item of a queue that is not empty. */
   firstItem(): number {
     return itemAt(this.#layout, this.#tail);
   }
 
-  /** Gives the place of the first item back. */
+  /** Releases the first item to the producer. */
   releaseFirst(): void {
     this.#tail = (this.#tail + 1) | 0;
     Atomics.store(this.#words, this.#layout.tail, this.#tail);

@@ -1,4 +1,4 @@
-/** Sweeping all shards of a worker in turn, a step at a time, with a rest between two rounds. */
+/** Sweeps all shards of a worker in turn, a step at a time, with a pause between two rounds. */
 
 import { SWEEP_INTERVAL_MS } from '../../core/constants.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
@@ -17,7 +17,7 @@ export class SweepScheduler {
     this.#stats = stats;
   }
 
-  /** @returns how long there is nothing to sweep, 0 in the middle of a round */
+  /** @returns the ms until the next round, 0 within a round */
   step(nowMs: number): number {
     if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
     const sweeper = this.#sweepers[this.#current];

@@ -1,10 +1,10 @@
 /**
- * A shard worker: a task of the piscina pool that ends only when it is told to. It holds some of
- * the shards, does what acceptors hand over for them, sweeps them and writes their checkpoints. It
- * sleeps when there is nothing to do, and shows in its lane that it lives.
+ * A shard worker: a task of the piscina pool that runs until a stop is requested. For its shards it
+ * processes the queues of all acceptors, sweeps, and writes checkpoints. It sleeps when there is no
+ * work, and writes heartbeats to its stats block.
  *
- * It may die at any point: the supervisor breaks its locks and starts the task again, which goes on
- * where the rings stand. Damaged shared memory is its result, and the end of the process.
+ * It may die at any point: the supervisor breaks its locks and starts the task again, which resumes
+ * the queues. Damaged shared memory is its result, and ends the process.
  */
 
 import { type MessagePort, threadId } from 'node:worker_threads';
@@ -24,7 +24,7 @@ import { attachChannel } from './queue.ts';
 import { SweepScheduler } from './sweep-scheduler.ts';
 import { pause, sleep } from './wake-up.ts';
 
-/** What every thread of the pool is started with. */
+/** The data of every thread of the pool. */
 export interface ShardWorkerData {
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
@@ -37,25 +37,25 @@ export interface ShardWorkerData {
 /** One run of a worker. */
 export interface WorkerRun {
   index: number;
-  /** From FIRST_INCARNATION on, and never the same twice: its locks carry it. */
+  /** From FIRST_INCARNATION on, unique: its locks carry it. */
   incarnation: number;
-  /** Where each acceptor hears of its answers; none where acceptors decide themselves. */
+  /** By acceptor, for messages about replies; none where acceptors decide themselves. */
   notificationPorts: MessagePort[];
 }
 
-/** Entries taken from one ring before the next has its turn. */
+/** The most entries of one queue before the next queue is processed. */
 const ENTRIES_PER_TURN_MAX = 128;
 /**
- * Deductions are not urgent: between looks a worker that has some rests for so long without asking
- * to be rung for, which would cost the acceptors more than the deductions do; and so often in vain
- * before it sleeps.
+ * Deductions are not urgent: a worker that processes some pauses so long between two polls, without
+ * requesting wake-ups, which would cost the acceptors more than the deductions do. After so many
+ * polls that find nothing it sleeps.
  */
 const PAUSE_MS = 2;
 const PAUSES_BEFORE_SLEEP = 10;
 
 const data = workerData as ShardWorkerData;
 
-/** @returns when it was told to stop, or with what it found wrong in shared memory */
+/** @returns undefined after a requested stop; a description of damaged shared memory */
 export default function run({
   index,
   incarnation,
@@ -63,31 +63,34 @@ export default function run({
 }: WorkerRun): string | undefined {
   try {
     const control = new Control(data.control);
-    const lane = control.workerStats(index);
-    if (!lane.startRun(incarnation, threadId)) throw new Error('this run has been given up');
+    const stats = control.workerStats(index);
+    if (!stats.startRun(incarnation, threadId)) {
+      throw new Error(`run ${incarnation} of worker ${index} was given up before it started`);
+    }
     const clock = new Clock(control);
-    const beat = () => lane.heartbeat();
+    const heartbeat = () => stats.heartbeat();
     const tables = data.tables.map((buffer, shard) => {
       if (workerOf(shard, control.workerCount) !== index) return undefined;
-      return new CounterTable(buffer, shard, incarnation, data.fullTablePolicy, beat);
+      return new CounterTable(buffer, shard, incarnation, data.fullTablePolicy, heartbeat);
     });
     const tableOf = (id: Identity) => {
       const table = tables[shardOf(id)];
-      if (table === undefined)
-        throw new MemoryError(`shard ${shardOf(id)} came to worker ${index}`);
+      if (table === undefined) {
+        throw new MemoryError(`worker ${index} received an entry of shard ${shardOf(id)}`);
+      }
       return table;
     };
-    const inboxes = data.channels.map((links, acceptor) => {
-      const link = attachChannel(links[index], acceptor, index);
-      return new CheckQueueConsumer(link, tableOf, clock, lane, notificationPorts[acceptor]);
+    const consumers = data.channels.map((channels, acceptor) => {
+      const channel = attachChannel(channels[index], acceptor, index);
+      return new CheckQueueConsumer(channel, tableOf, clock, stats, notificationPorts[acceptor]);
     });
-    const own = tables.filter((table) => table !== undefined);
-    const sweeps = new SweepScheduler(own, incarnation, lane);
-    const checkpoints = new CheckpointScheduler(own, incarnation, data.checkpointPlan, lane);
-    const naps = notificationPorts.length === 0 ? PAUSES_BEFORE_SLEEP : 0;
+    const ownTables = tables.filter((table) => table !== undefined);
+    const sweeps = new SweepScheduler(ownTables, incarnation, stats);
+    const checkpoints = new CheckpointScheduler(ownTables, incarnation, data.checkpointPlan, stats);
+    const pauses = notificationPorts.length === 0 ? PAUSES_BEFORE_SLEEP : 0;
     try {
-      runLoop(inboxes, sweeps, checkpoints, clock, lane, naps);
-      // Nobody decides any more, and what was handed over is done: this one forgets nothing.
+      runLoop(consumers, sweeps, checkpoints, clock, stats, pauses);
+      // No thread decides any more, and the queues are empty: this round is complete.
       checkpoints.writeFinalRound(clock.nowMs());
     } finally {
       checkpoints.close();
@@ -97,12 +100,12 @@ export default function run({
     if (error instanceof MemoryError) return error.message;
     throw error;
   } finally {
-    // The thread may go on with another run, which has doors of its own.
-    for (const door of notificationPorts) door.close();
+    // The thread may continue with another run, which has ports of its own.
+    for (const port of notificationPorts) port.close();
   }
 }
 
-/** @param pausesBeforeSleep how often to rest in vain before going to sleep */
+/** @param pausesBeforeSleep the pauses without work before the worker sleeps */
 function runLoop(
   consumers: readonly CheckQueueConsumer[],
   sweeps: SweepScheduler,
@@ -111,23 +114,23 @@ function runLoop(
   stats: WorkerStats,
   pausesBeforeSleep: number,
 ): void {
-  const hasWork = () => consumers.some((inbox) => !inbox.isEmpty()) || stats.isStopping;
-  let napsLeft = 0;
+  const hasWork = () => consumers.some((consumer) => !consumer.isEmpty()) || stats.isStopping;
+  let pausesLeft = 0;
   for (;;) {
     stats.heartbeat();
-    // Read before the rings are: what was put in before the stop is done before it.
+    // Read before the queues: entries from before the stop are processed.
     const { isStopping } = stats;
-    let served = 0;
-    for (const inbox of consumers) served += inbox.processEntries(ENTRIES_PER_TURN_MAX);
-    if (served === 0 && isStopping) return;
-    if (served > 0) napsLeft = pausesBeforeSleep;
+    let processed = 0;
+    for (const consumer of consumers) processed += consumer.processEntries(ENTRIES_PER_TURN_MAX);
+    if (processed === 0 && isStopping) return;
+    if (processed > 0) pausesLeft = pausesBeforeSleep;
     const nowMs = clock.nowMs();
     const sleepMs = Math.min(sweeps.step(nowMs), checkpoints.step(nowMs));
-    if (sleepMs === 0 || served >= ENTRIES_PER_TURN_MAX) continue;
-    if (napsLeft > 0) {
-      napsLeft--;
+    if (sleepMs === 0 || processed >= ENTRIES_PER_TURN_MAX) continue;
+    if (pausesLeft > 0) {
+      pausesLeft--;
       pause(stats.words, WAKE_UP_FLAG, PAUSE_MS);
-    } else if (served === 0) {
+    } else if (processed === 0) {
       sleep(stats.words, WAKE_UP_FLAG, Math.min(sleepMs, WORKER_HEARTBEAT_MS), hasWork);
     }
   }

@@ -25,7 +25,7 @@ import {
   REPLY_QUEUE,
 } from '../../../src/engine/worker/queue.ts';
 
-describe('a link', () => {
+describe('a channel', () => {
   test('has the numbers of version 1', () => {
     expect([CHANNEL_MAGIC, CHANNEL_VERSION, CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES]).toEqual([
       0x57656c6b, 1, 1_024, 2_048,
@@ -58,7 +58,7 @@ describe('a link', () => {
     ]);
   });
 
-  test('is attached to by its two sides only, and only in its own shape', () => {
+  test('is attached by its two sides only, and only with its own size', () => {
     const damaged = (at: number) => {
       const buffer = allocateChannel(2, 3);
       new Int32Array(buffer)[at]++;
@@ -72,11 +72,11 @@ describe('a link', () => {
   });
 });
 
-describe('a ring', () => {
+describe('a queue', () => {
   /** Numbers that are about to wrap as int32, and the ones of a new ring. */
   const starts = fc.constantFrom(0, 2 ** 31 - 3, -2);
 
-  test('equals a queue of bounded length, also where its numbers wrap and sides attach anew', () => {
+  test('equals a bounded list, also when its numbers wrap and its sides attach again', () => {
     const steps = fc.array(fc.constantFrom('put', 'take', 'reattach'), { maxLength: 300 });
     const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
     fc.assert(
@@ -111,18 +111,18 @@ describe('a ring', () => {
     );
   });
 
-  test('with a head that cannot be is refused', () => {
+  test('rejects a head that is impossible', () => {
     const words = new Int32Array(new SharedArrayBuffer(4 * 64));
     const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
     const consumer = new QueueConsumer({ words, doubles: new Float64Array(words.buffer) }, shape);
     words[shape.head] = 9;
-    expect(() => consumer.isEmpty()).toThrow('a ring of 8 holds 9 items');
+    expect(() => consumer.isEmpty()).toThrow('a queue of capacity 8 has depth 9');
     words[shape.head] = -1;
-    expect(() => consumer.isEmpty()).toThrow('a ring of 8 holds -1 items');
+    expect(() => consumer.isEmpty()).toThrow('a queue of capacity 8 has depth -1');
   });
 });
 
-test('every shard has one worker, and every worker its share of the shards', () => {
+test('every shard has one worker, and every worker some shards', () => {
   const id = (h0: number) => ({ h0, h1: 0, h2: 0, h3: 1 });
   expect([0, -1, 0x10000000].map((h0) => shardOf(id(h0)))).toEqual([0, SHARDS - 1, 1]);
   for (const workers of [1, 2, 3, SHARDS]) {
