@@ -43,7 +43,7 @@ const EXCLUDED = IS_SHORTENED ? SLOW : [];
 
 /** Other tests that `npm run test:faults` runs with more trials. */
 const LONGER = [
-  'test/api/body-scanner.test.ts',
+  'test/api/common/body-scanner.test.ts',
   'test/server/override-activation.test.ts',
   'test/server/listener.test.ts',
   'test/runtime/shutdown.test.ts',
