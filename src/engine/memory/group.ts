@@ -28,9 +28,17 @@ import {
   slotAt,
   tagAt,
 } from './layout.ts';
-import { findSlot, isCounterOf, isSlotOf, readCells, writeCells, writeCounter } from './slot.ts';
+import {
+  findSlot,
+  isCounterOf,
+  isSlotOf,
+  readCells,
+  readUsage,
+  writeCells,
+  writeCounter,
+} from './slot.ts';
 import type { TableMemory } from './table-memory.ts';
-import { durationOfKey, isExpired, ruleOf, ruleOfKey } from './windows/registry.ts';
+import { durationOfKey, isExpired, ruleOf, ruleOfKey, usesLastLimit } from './windows/registry.ts';
 import type { Cells } from './windows/rule.ts';
 
 const TWO_POW_32 = 2 ** 32;
@@ -118,6 +126,12 @@ export class Group {
   /** Needs no lock, but without it may see some cells from before a write. */
   readCells(slot: Slot, cells: Cells): void {
     readCells(this.#memory, slot, cells);
+  }
+
+  /** Reads what `judge` and `count` of a rule need: the limit is left out where neither does. */
+  readForDecision(slot: Slot, rule: RuleNumber, cells: Cells): void {
+    if (usesLastLimit(rule)) readCells(this.#memory, slot, cells);
+    else readUsage(this.#memory, slot, cells);
   }
 
   writeCells(slot: Slot, rule: RuleNumber, cells: Cells): void {

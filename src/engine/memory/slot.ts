@@ -56,13 +56,18 @@ export function isSlotOf({ words }: MemoryViews, slot: Slot, id: Identity): bool
 }
 
 /** Reads the cells of a counter. */
-export function readCells({ doubles }: MemoryViews, slot: Slot, cells: Cells): void {
+export function readCells(memory: MemoryViews, slot: Slot, cells: Cells): void {
+  readUsage(memory, slot, cells);
+  cells.limit = memory.doubles[limitAt(slot)];
+}
+
+/** Reads the cells of a counter but the limit. */
+export function readUsage({ doubles }: MemoryViews, slot: Slot, cells: Cells): void {
   const newest = doubles[newestAt(slot)];
   const parity = newest & 1;
   cells.newest = newest;
   cells.current = doubles[cellAt(slot, parity)];
   cells.previous = doubles[cellAt(slot, parity ^ 1)];
-  cells.limit = doubles[limitAt(slot)];
 }
 
 /** Writes the cells of a counter. */

@@ -266,7 +266,7 @@ export class CounterTable implements TableMemory {
   ): void {
     const { group } = this;
     const cells = this.#cells;
-    group.readCells(slot, cells);
+    group.readForDecision(slot, parameters.rule, cells);
     judge(cells, nowMs, parameters, decision);
     const { rule, cost } = parameters;
     if (!decision.allowed) group.protectDenied(slot, rule, decision.window, cells);

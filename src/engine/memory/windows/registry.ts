@@ -80,6 +80,11 @@ export function count(
   else countInWindow(cells, window, cost, parameters);
 }
 
+/** Whether a decision depends on the limit under which the last tokens were counted. */
+export function usesLastLimit(rule: RuleNumber): boolean {
+  return rule === RULE.gcra;
+}
+
 /** Whether the cells of a counter are stored before its `newest`. */
 export function storesNewestLast(rule: RuleNumber): boolean {
   return rule !== RULE.gcra;

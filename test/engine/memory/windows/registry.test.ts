@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
 import { newDecision } from '../../../../src/core/decision.ts';
-import { isRule, RULE } from '../../../../src/core/window-rules.ts';
+import { isRule, NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import {
   count,
   counterKey,
@@ -13,6 +13,7 @@ import {
   ruleOf,
   ruleOfKey,
   storesNewestLast,
+  usesLastLimit,
 } from '../../../../src/engine/memory/windows/registry.ts';
 import { newCells } from '../../../../src/engine/memory/windows/rule.ts';
 
@@ -33,6 +34,20 @@ test('a key is one for each duration and kind of counter; only window rules shar
   );
   // The sliding window has no counters of its own, and there is no fourth rule.
   for (const unused of [1, 3, -1]) expect(isCounterKey(unused * 2 ** 42 + 1_000)).toBe(false);
+});
+
+test('only rules that use the last limit decide by it', () => {
+  for (const number of rules) {
+    const decide = (limit: number) => {
+      const cells = { newest: 1_001, current: 6, previous: 6, limit };
+      const parameters = { limit: 7, durationMs: 1_000, cost: 1, rule: number, burst: NO_BURST };
+      const decision = newDecision();
+      judge(cells, 1_000, parameters, decision);
+      return decision;
+    };
+    const differs = JSON.stringify(decide(7)) !== JSON.stringify(decide(1_000));
+    expect([number, differs]).toEqual([number, usesLastLimit(number)]);
+  }
 });
 
 test('the functions that dispatch on a rule do what its object does', () => {
