@@ -123,7 +123,7 @@ export class Group {
     return slot !== NO_SLOT ? slot : findSlot(memory, at.bucketB, id, key);
   }
 
-  /** Needs no lock, but without it may see some cells from before a write. */
+  /** Needs no lock. Without it, some cells may be from before a write. */
   readCells(slot: Slot, cells: Cells): void {
     readCells(this.#memory, slot, cells);
   }
@@ -152,7 +152,7 @@ export class Group {
   }
 
   /**
-   * Finds or makes room for a counter, and writes it.
+   * Finds a slot for a new counter, by eviction if necessary, and writes it.
    * @param namespaceTag the first word of the state of its namespace
    * @returns one of OUTCOME
    */

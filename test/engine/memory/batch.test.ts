@@ -51,7 +51,7 @@ describe('checks that are decided together', () => {
     return 10 - tables.decide(identifier, { ...rest, cost: 0 }, namespace).remaining;
   };
 
-  test('are all counted when all pass, each on what those before it left', () => {
+  test('are all counted when all pass, each after those before it', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
     const ask = [
@@ -72,7 +72,7 @@ describe('checks that are decided together', () => {
     expect(tables.countLive()).toBe(2);
   });
 
-  test.each([0, 1, 2, 3])('are none of them counted when number %i is refused', (refusedOne) => {
+  test.each([0, 1, 2, 3])('are not counted when number %i is denied', (refusedOne) => {
     const tables = new TestTables(COUNTERS_MIN);
     for (const identifier of ['a', 'b']) tables.decide(identifier, { cost: 4 });
     const ask = ['a', 'new', 'b', 'newer'].map((identifier, i) => {
@@ -88,7 +88,7 @@ describe('checks that are decided together', () => {
     expect(tables.countLive()).toBe(2);
   });
 
-  test('are judged in their order: a refused one takes nothing from those behind it', () => {
+  test('are judged in their order: a denied one takes no tokens from those after it', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 1 });
     const ask = [4, 6, 5, 1].map((cost) => ({ identifier: 'a', cost }));
@@ -110,7 +110,7 @@ describe('checks that are decided together', () => {
     ]);
   });
 
-  test('where not all pass say what is left without any of them, and where refused 0', () => {
+  test('report the remaining tokens without the batch when not all pass, and 0 when denied', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
     const ask = [3, 6, 5, 0].map((cost) => ({ identifier: 'a', cost, rule: RULE.sliding }));
@@ -125,7 +125,7 @@ describe('checks that are decided together', () => {
     ]);
   });
 
-  test('share a counter by namespace, identifier and duration, and whatever the limit', () => {
+  test('share a counter by namespace, identifier and duration, with any limit', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const { passed, answers } = tables.decideBatch([
       { identifier: 'a', cost: 4 },
@@ -143,7 +143,7 @@ describe('checks that are decided together', () => {
     expect(tables.countLive()).toBe(4);
   });
 
-  test('with a cost of 0 always pass, see what those before took, and make no counter', () => {
+  test('with a cost of 0 always pass, see the checks before them, and insert no counter', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('spent', { cost: 10 });
     const { passed, answers } = tables.decideBatch([
@@ -159,7 +159,7 @@ describe('checks that are decided together', () => {
     expect(tables.countLive()).toBe(2);
   });
 
-  test('are exact up to 2^53-1, also where they add up', () => {
+  test('are exact up to 2^53-1, also in their sum', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const huge = { identifier: 'a', limit: AMOUNT_MAX };
     expect(tables.decideBatch([{ ...huge, cost: AMOUNT_MAX - 3 }]).passed).toBe(true);
@@ -179,7 +179,7 @@ describe('checks that are decided together', () => {
     expect(tables.decideBatch(fits).answers.map(({ remaining }) => remaining)).toEqual([2, 1, 0]);
   });
 
-  test('may be a hundred of one counter, a hundred of a hundred, or none', () => {
+  test('may be a hundred of one counter, one of each of a hundred counters, or none', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const ask = (name: (i: number) => string) =>
       tables.decideBatch(
@@ -198,7 +198,7 @@ describe('checks that are decided together', () => {
     expect(countHeldLocks(tables.tables)).toEqual([]);
   });
 
-  test('begin anew each time: nothing of a request stays for the next', () => {
+  test('start again each time: no state of a request remains for the next', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const ask = (...names: string[]) =>
       tables.decideBatch(names.map((identifier) => ({ identifier, cost: 4 })));
@@ -393,7 +393,7 @@ describe('the locks of checks that are decided together', () => {
 
   const sorted = (locks: Lock[]) => [...locks].sort(([a, x], [b, y]) => a - b || x - y);
 
-  test('are taken in one order by any two requests, each once, and all given back after', () => {
+  test('are taken in one order by any two requests, each once, and all released after', () => {
     const { tables, together, taken, given, start } = watched();
     let now = START_MS;
     let shared = 0;
@@ -419,7 +419,7 @@ describe('the locks of checks that are decided together', () => {
     expect(shared).toBeGreaterThan(100);
   });
 
-  test('are given back where the work in between throws, or one cannot be had', () => {
+  test('are released when the work in between throws, or one cannot be taken', () => {
     const { tables, together, taken, given, failing, start } = watched();
     let thrown = 0;
     const failures = fc.property(request, fc.double({ min: 0, max: 1, noNaN: true }), (of, at) => {
@@ -447,7 +447,7 @@ describe('the locks of checks that are decided together', () => {
     expect(decideBatch(together, looks, START_MS).passed).toBe(true);
   });
 
-  test('that another holds stay with it when they cannot be had', () => {
+  test('that another thread holds stay held when they cannot be taken', () => {
     const { tables, together, start } = watched();
     const ids = [0, 1, 2].map((shard) => {
       return makeIdentity({ shard, group: 3, groups, first: 0, second: 1, h3: 1 });

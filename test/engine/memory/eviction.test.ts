@@ -12,8 +12,8 @@ import {
 import { writeCounter } from '../../../src/engine/memory/slot.ts';
 
 const NOW = 1_000_500;
-const [MINE, CROWD, OTHER] = [1, 2, 3];
-/** Of the newcomer: what is not set of others is 0. */
+const [MINE, MAJORITY, OTHER] = [1, 2, 3];
+/** The identity of the new counter. */
 const NEW_COUNTER = { h0: 0, h1: 0, h2: 0, h3: 5 };
 
 interface CounterCase {
@@ -23,16 +23,15 @@ interface CounterCase {
   /** Of 1 000 ms; the current one is 1 000, unless it is another. */
   window?: number;
   duration?: number;
-  /** Of the newcomer itself. */
+  /** Whether it has the identity of the new counter. */
   isOwn?: boolean;
 }
 
-/** No counter. */
 const NO_COUNTER = -1;
 
 /**
  * Sixteen counters with a limit of 100 in two buckets, the first eight in the first.
- * @returns the number of one, or NOBODY
+ * @returns the number of one, or NO_COUNTER
  */
 function evictedIndex(counters: CounterCase[], namespaceTag: number): number {
   expect(counters.length).toBe(2 * BUCKET_SLOTS);
@@ -69,12 +68,12 @@ function counters(
 
 const counterSetWithMajority = (changes: Record<number, Partial<CounterCase>>) => {
   const places = counters([OTHER], changes);
-  for (let i = 0; i < 9; i++) places[i].namespace = CROWD;
+  for (let i = 0; i < 9; i++) places[i].namespace = MAJORITY;
   return places;
 };
 
-describe('the victim', () => {
-  test('is the unguarded counter with the smallest used share of its limit', () => {
+describe('the evicted counter', () => {
+  test('is the unprotected counter with the smallest used share of its limit', () => {
     expect(evictedIndex(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 8 } }), MINE)).toBe(
       12,
     );
@@ -93,25 +92,27 @@ describe('the victim', () => {
     expect(evictedIndex(places, MINE)).toBe(5);
   });
 
-  test('is a counter of the newcomer itself only where there is no other', () => {
+  test('is of the identity of the new counter only when there is no other', () => {
     const own = { namespace: MINE, used: 1, isOwn: true };
     expect(evictedIndex(counters([MINE, OTHER], { 2: own, 7: { used: 49 } }), MINE)).toBe(7);
-    const guarded = Object.fromEntries(
+    const allProtected = Object.fromEntries(
       Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => [i, { denied: true }]),
     );
-    expect(evictedIndex(counters([MINE, OTHER], { ...guarded, 2: own }), MINE)).toBe(2);
+    expect(evictedIndex(counters([MINE, OTHER], { ...allProtected, 2: own }), MINE)).toBe(2);
     expect(
-      evictedIndex(counters([MINE, OTHER], { ...guarded, 2: own, 9: { used: 99 } }), MINE),
+      evictedIndex(counters([MINE, OTHER], { ...allProtected, 2: own, 9: { used: 99 } }), MINE),
     ).toBe(9);
-    expect(evictedIndex(counters([MINE], { ...guarded, 2: own, 9: { used: 99 } }), MINE)).toBe(9);
+    expect(evictedIndex(counters([MINE], { ...allProtected, 2: own, 9: { used: 99 } }), MINE)).toBe(
+      9,
+    );
   });
 
-  test('is never a counter that has refused someone in a window that still runs', () => {
+  test('is never a counter that denied a check in its active window', () => {
     const places = counters([MINE, OTHER], { 4: { used: 1, denied: true }, 6: { used: 30 } });
     expect(evictedIndex(places, MINE)).toBe(6);
   });
 
-  test('may be one that refused in a window that has ended; its share counts as 0', () => {
+  test('may be one that denied in a window that has ended; its share counts as 0', () => {
     const places = counters([MINE, OTHER], {
       2: { used: 1 },
       4: { used: 100, denied: true, window: 999 },
@@ -119,15 +120,15 @@ describe('the victim', () => {
     expect(evictedIndex(places, MINE)).toBe(4);
   });
 
-  test('is nobody when all are guarded and no namespace holds more than half', () => {
+  test('does not exist when all are protected and no namespace holds more than half', () => {
     const places = counters([MINE, OTHER]).map((place) => ({ ...place, denied: true }));
     expect(evictedIndex(places, MINE)).toBe(NO_COUNTER);
-    expect(evictedIndex(places, CROWD)).toBe(NO_COUNTER);
+    expect(evictedIndex(places, MAJORITY)).toBe(NO_COUNTER);
   });
 
-  test('comes from a namespace with more than half of the places, even if others used less', () => {
+  test('is of a namespace with more than half of the slots, even if others used less', () => {
     const changes = { 2: { used: 20 }, 12: { used: 1 } };
-    expect(evictedIndex(counterSetWithMajority(changes), CROWD)).toBe(2);
+    expect(evictedIndex(counterSetWithMajority(changes), MAJORITY)).toBe(2);
     expect(evictedIndex(counterSetWithMajority(changes), MINE)).toBe(2);
     // Exactly half is not more than half.
     const half = counterSetWithMajority(changes);
@@ -135,17 +136,17 @@ describe('the victim', () => {
     expect(evictedIndex(half, MINE)).toBe(12);
   });
 
-  test('for a newcomer of another namespace is a guarded one of the crowd, if that is all it has', () => {
+  test('for a new counter of another namespace is a protected one, if that namespace has no other', () => {
     const places = counterSetWithMajority({ 12: { used: 1 } });
     for (let i = 0; i < 9; i++) Object.assign(places[i], { denied: true, used: i === 7 ? 60 : 90 });
     expect(evictedIndex(places, MINE)).toBe(7);
   });
 
-  test('for a newcomer of the crowd itself is never a guarded one of the crowd', () => {
+  test('for a new counter of that namespace itself is never a protected one of it', () => {
     const places = counterSetWithMajority({ 12: { used: 1 } });
     for (let i = 0; i < 9; i++) Object.assign(places[i], { denied: true });
-    expect(evictedIndex(places, CROWD)).toBe(12);
+    expect(evictedIndex(places, MAJORITY)).toBe(12);
     for (const place of places) place.denied = true;
-    expect(evictedIndex(places, CROWD)).toBe(NO_COUNTER);
+    expect(evictedIndex(places, MAJORITY)).toBe(NO_COUNTER);
   });
 });

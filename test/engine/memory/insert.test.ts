@@ -16,7 +16,7 @@ import { isCounterOf, writeCounter } from '../../../src/engine/memory/slot.ts';
 const NOW = 1_000_500;
 const SECOND = 1_000;
 const [A, B] = [bucketAt(0 as Slot, 1), bucketAt(0 as Slot, 2)];
-/** Its own place in each bucket. */
+/** Its preferred slot in each bucket. */
 const OWN = 5;
 const WHERE = {
   bucketA: A,
@@ -37,7 +37,7 @@ function fillTestSlot(memory: MemoryViews, slot: Slot, window = NOW / SECOND, h 
   writeCounter(memory, slot, identity(h), 7, SECOND, cells);
 }
 
-/** Where a newcomer goes when these places are taken. */
+/** Where a new counter goes when these slots are taken. */
 function insertPosition(inA: number[], inB: number[], expired: { a?: number; b?: number } = {}) {
   const memory = newMemory();
   for (const index of inA)
@@ -53,29 +53,29 @@ function insertPosition(inA: number[], inB: number[], expired: { a?: number; b?:
 
 const ALL = [0, 1, 2, 3, 4, 5, 6, 7];
 
-describe('a newcomer', () => {
-  test('goes to its own slot of the first bucket, else of the second', () => {
+describe('a new counter', () => {
+  test('gets its preferred slot of the first bucket, else of the second', () => {
     expect(insertPosition([], [])).toBe('a5');
     expect(insertPosition([0, 1, 2], [])).toBe('a5');
     expect(insertPosition([5], [])).toBe('b5');
     expect(insertPosition([5], [0, 1, 2])).toBe('b5');
   });
 
-  test('goes there in a bucket that is half full only where the other is no emptier', () => {
+  test('gets it in a bucket that is half full only when the other is no emptier', () => {
     expect(insertPosition([0, 1, 2, 3], [0, 1, 2])).toBe('b5');
     expect(insertPosition([0, 1, 2, 3], [0, 1, 2, 5])).toBe('a5');
     expect(insertPosition([0, 1, 2, 3, 4, 6], [0, 1, 2, 3, 5])).toBe('b4');
     expect(insertPosition([0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 6])).toBe('a4');
   });
 
-  test('that finds both its own taken goes to the bucket with more room', () => {
+  test('whose preferred slots are taken goes to the bucket with more room', () => {
     expect(insertPosition([5], [5])).toBe('a0');
     expect(insertPosition([0, 5], [5])).toBe('b0');
     expect(insertPosition(ALL, [0, 1, 2, 3, 4, 5, 6])).toBe('b7');
     expect(insertPosition(ALL, ALL)).toBe('none');
   });
 
-  test('takes the slot of an expired counter like an empty one', () => {
+  test('gets the slot of an expired counter like an empty one', () => {
     expect(insertPosition([5], [], { a: 5 })).toBe('a5');
     expect(insertPosition(ALL, ALL, { b: 2 })).toBe('b2');
     // Expired counters are room: without them the second bucket would be the emptier one.
@@ -83,7 +83,7 @@ describe('a newcomer', () => {
   });
 });
 
-test('a slot whose filling was cut off at any store is of nobody, or whole', () => {
+test('a slot whose write was cut off at any store holds no counter, or a complete one', () => {
   const whole = newMemory();
   fillTestSlot(whole, A, undefined, 50);
   for (let stores = 0; stores < 13; stores++) {
@@ -108,7 +108,7 @@ test('a slot whose filling was cut off at any store is of nobody, or whole', () 
       expect((error as Error).message).toBe('dead');
       died = true;
     }
-    // Before the first store it is still the other's; after the last it is the newcomer's.
+    // Before the first store it holds the old counter, after the last store the new one.
     expect([stores, isCounterOf(memory, A, identity(20), SECOND)]).toEqual([stores, stores === 0]);
     expect([stores, isCounterOf(memory, A, identity(50), SECOND)]).toEqual([stores, !died]);
     expect([stores, died]).toEqual([stores, stores < 12]);

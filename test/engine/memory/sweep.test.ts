@@ -10,7 +10,7 @@ const removed = (tables: TestTables) =>
   tables.sweepers.reduce((sum, { removedCount }) => sum + removedCount, 0);
 
 describe('a sweep', () => {
-  test('removes what is expired and counts what lives, in each round anew', () => {
+  test('removes expired counters and counts live ones, in each round', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 500; i++) tables.decide(`short_${i}`, { duration: 1_000 });
     for (let i = 0; i < 300; i++) tables.decide(`long_${i}`);
@@ -21,7 +21,7 @@ describe('a sweep', () => {
     expect([tables.countLive(NOW + 3 * MINUTE), removed(tables)]).toEqual([0, 801]);
   });
 
-  test('counts what was decided in the millisecond in which it looked', () => {
+  test('counts decisions of the millisecond in which it sweeps', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 50; i++) {
       tables.decide(`user_${i}`);
@@ -30,7 +30,7 @@ describe('a sweep', () => {
     expect(tables.countLive(NOW + 1)).toBe(50);
   });
 
-  test('does not give a spent window out again to a thread whose clock reading is old', () => {
+  test('does not allow a spent window again for a thread with an old time', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const start = Math.floor(NOW / 1_000) * 1_000;
     tables.decide('a', { duration: 1_000, cost: 10, now: start });
@@ -39,7 +39,7 @@ describe('a sweep', () => {
     expect([late.allowed, late.reset]).toEqual([true, start + 3_000]);
   });
 
-  test('waits for no lock: a group that is held has its turn in another round', () => {
+  test('waits for no lock: a locked group is swept in another round', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 500; i++) tables.decide(`user_${i}`, { duration: 1_000 });
     const [{ words }] = tables.tables;
@@ -54,7 +54,7 @@ describe('a sweep', () => {
     expect(removed(tables)).toBe(500);
   });
 
-  test('leaves alone what nobody used since, and looks at the rest a few groups in a step', () => {
+  test('skips groups without decisions, and sweeps the rest a few groups in a step', () => {
     const tables = new TestTables(1_048_576);
     for (let i = 0; i < 20_000; i++) tables.decide(`user_${i}`);
     const [sweeper] = tables.sweepers;
