@@ -1,15 +1,15 @@
 /**
- * The header of shared buffers: int32 words, of which the first is a magic number. A thread that
- * attaches compares the header with what it expects, and gets a MemoryError where they differ. The
- * layout file of each buffer draws the other words.
+ * The header of shared buffers: int32 words, which the layout file of each buffer draws. A thread
+ * that attaches compares the header with what it expects, and gets a MemoryError where they differ.
+ * A buffer that is rewritten while it is published has a magic number, which is stored last.
  */
 
 import { MemoryError } from '../core/errors.ts';
 
 /** The offsets of header fields in words. */
-type HeaderOffsets<K extends string> = Readonly<Record<K | 'magic', number>>;
-/** The values of header fields. The magic number is required. */
-type HeaderValues<K extends string> = HeaderOffsets<never> & Readonly<Partial<Record<K, number>>>;
+type HeaderOffsets<K extends string> = Readonly<Record<K, number>>;
+/** The values of header fields, as far as they are known. */
+type HeaderValues<K extends string> = Readonly<Partial<Record<K, number>>>;
 
 /** A new buffer has this multiple of the bytes that are needed, so that tables can grow in it. */
 const GROWTH_FACTOR = 2;
@@ -32,7 +32,7 @@ export function allocateMemory<K extends string>(
  */
 export function reuseMemory(
   bytes: number,
-  header: HeaderOffsets<never>,
+  header: HeaderOffsets<'magic'>,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
   if (spare === undefined || spare.byteLength < bytes)
@@ -41,17 +41,17 @@ export function reuseMemory(
   return spare;
 }
 
-/** Writes a header. The magic number comes last and publishes everything written before. */
+/** Writes a header. A magic number comes last and publishes everything written before. */
 export function writeHeader<K extends string>(
   buffer: SharedArrayBuffer,
   header: HeaderOffsets<K>,
   values: HeaderValues<K>,
 ): void {
   const words = new Int32Array(buffer);
-  for (const [name, value] of Object.entries<number>(values)) {
-    if (name !== 'magic') words[header[name as K]] = value;
-  }
-  Atomics.store(words, header.magic, values.magic);
+  const fields = Object.entries(values) as [K, number][];
+  for (const [name, value] of fields) if (name !== 'magic') words[header[name]] = value;
+  for (const [name, value] of fields)
+    if (name === 'magic') Atomics.store(words, header[name], value);
 }
 
 /**
@@ -66,8 +66,8 @@ export function attachMemory<K extends string>(
   expected: HeaderValues<K>,
 ): Int32Array {
   const words = new Int32Array(buffer);
-  for (const [field, value] of Object.entries<number>(expected)) {
-    const found = words[header[field as K]];
+  for (const [field, value] of Object.entries(expected) as [K, number][]) {
+    const found = words[header[field]];
     if (found !== value) throw new MemoryError(`${name}: its ${field} is ${found}, not ${value}`);
   }
   return words;

@@ -111,7 +111,7 @@ describe('with TLS,', () => {
   test('a client without TLS is disconnected, and counts nothing', async () => {
     const server = await startTls(['--acceptors', '2']);
     const plain = exchange(server.port, [requestBytes({ body: body('plain') })]);
-    await expect(plain).rejects.toThrow(/closed after 0 answers|ECONNRESET/);
+    await expect(plain).rejects.toThrow(/closed after 0 responses|ECONNRESET/);
     const [response] = await exchange(openTls(server), [requestBytes({ body: body('plain') })]);
     expect(remainingOf(response.body)).toBe(999);
   });

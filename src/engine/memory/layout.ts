@@ -2,7 +2,7 @@
  * The layout of a counter table in shared memory. All offsets are used through this file, by all
  * threads that attach to a table. A test pins the numbers.
  *
- *   byte 0     header         magic | version | shard | groups | number of the last checkpoint
+ *   byte 0     header         shard | groups | number of the last checkpoint
  *   byte 48    lock lines     one line of 64 bytes for each group; its first word is the lock
  *   aligned    buckets        32 buckets of 8 slots for each group; a slot is one line
  *
@@ -58,15 +58,10 @@ export function atomicWords(words: Words): Int32Array {
   return words as Int32Array;
 }
 
-export const TABLE_MAGIC = 0x57656972; // "Weir"
-export const TABLE_VERSION = 4;
-
 export const TABLE_HEADER = {
-  magic: 0 as WordIndex,
-  version: 1 as WordIndex,
-  shard: 2 as WordIndex,
-  groups: 3 as WordIndex,
-  checkpoint: 4 as WordIndex,
+  shard: 0 as WordIndex,
+  groups: 1 as WordIndex,
+  checkpoint: 2 as WordIndex,
 };
 
 const LINE_WORDS = CACHE_LINE_BYTES / 4;

@@ -2,28 +2,20 @@
 
 import { MemoryError } from '../../core/errors.ts';
 import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
-import {
-  type MemoryViews,
-  TABLE_HEADER,
-  TABLE_MAGIC,
-  TABLE_VERSION,
-  tableBytes,
-} from './layout.ts';
+import { type MemoryViews, TABLE_HEADER, tableBytes } from './layout.ts';
 
 /** Allocates an empty table. */
 export function allocateTable(shard: number, groups: number): SharedArrayBuffer {
-  const values = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard, groups };
-  return allocateMemory(tableBytes(groups), TABLE_HEADER, values);
+  return allocateMemory(tableBytes(groups), TABLE_HEADER, { shard, groups });
 }
 
 export interface TableMemory extends MemoryViews {
   readonly groups: number;
 }
 
-/** @throws MemoryError when the buffer is not a table of this version for this shard */
+/** @throws MemoryError when the buffer is not a table of this shard */
 export function attachTable(buffer: SharedArrayBuffer, shard: number): TableMemory {
-  const expected = { magic: TABLE_MAGIC, version: TABLE_VERSION, shard };
-  const words = attachMemory(buffer, `the table of shard ${shard}`, TABLE_HEADER, expected);
+  const words = attachMemory(buffer, `the table of shard ${shard}`, TABLE_HEADER, { shard });
   const groups = words[TABLE_HEADER.groups];
   if (buffer.byteLength !== tableBytes(groups)) {
     throw new MemoryError(

@@ -2,7 +2,7 @@
  * The layout of a channel: the shared memory of one acceptor and one shard worker, with a queue in
  * each direction. The main thread allocates it, both attach to it. A test pins the numbers.
  *
- *   line 0   header              int32: magic | version | acceptor | worker
+ *   line 0   header              int32: acceptor | worker
  *   line 1   head                int32: entries enqueued      written by the acceptor
  *   line 2   tail                int32: entries done          written by the worker
  *   line 3   reply head          int32: replies enqueued      written by the worker
@@ -33,10 +33,7 @@ import {
   REPLY_QUEUE_ENTRIES,
 } from '../../core/constants.ts';
 
-export const CHANNEL_MAGIC = 0x57656c6b; // "Welk"
-export const CHANNEL_VERSION = 1;
-
-export const CHANNEL_HEADER = { magic: 0, version: 1, acceptor: 2, worker: 3 } as const;
+export const CHANNEL_HEADER = { acceptor: 0, worker: 1 } as const;
 
 const LINE_WORDS = CACHE_LINE_BYTES / 4;
 export const HEAD = 1 * LINE_WORDS;

@@ -13,8 +13,6 @@ import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
 import {
   CHANNEL_BYTES,
   CHANNEL_HEADER,
-  CHANNEL_MAGIC,
-  CHANNEL_VERSION,
   ENTRIES_AT,
   ENTRY_WORDS,
   HEAD,
@@ -31,22 +29,18 @@ export interface ChannelMemory {
   readonly doubles: Float64Array;
 }
 
-const headerValues = (acceptor: number, worker: number) => {
-  return { magic: CHANNEL_MAGIC, version: CHANNEL_VERSION, acceptor, worker };
-};
-
 export function allocateChannel(acceptor: number, worker: number): SharedArrayBuffer {
-  return allocateMemory(CHANNEL_BYTES, CHANNEL_HEADER, headerValues(acceptor, worker));
+  return allocateMemory(CHANNEL_BYTES, CHANNEL_HEADER, { acceptor, worker });
 }
 
-/** @throws MemoryError when the buffer is not the channel of these two, of this version */
+/** @throws MemoryError when the buffer is not the channel of these two */
 export function attachChannel(
   buffer: SharedArrayBuffer,
   acceptor: number,
   worker: number,
 ): ChannelMemory {
   const name = `the channel of acceptor ${acceptor} and worker ${worker}`;
-  const words = attachMemory(buffer, name, CHANNEL_HEADER, headerValues(acceptor, worker));
+  const words = attachMemory(buffer, name, CHANNEL_HEADER, { acceptor, worker });
   if (buffer.byteLength !== CHANNEL_BYTES) {
     throw new MemoryError(`${name} has ${buffer.byteLength} bytes, not ${CHANNEL_BYTES}`);
   }

@@ -4,9 +4,6 @@ import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES, SHARDS } from '../../../src/c
 import { shardOf, workerOf } from '../../../src/engine/memory/shard.ts';
 import {
   CHANNEL_BYTES,
-  CHANNEL_HEADER,
-  CHANNEL_MAGIC,
-  CHANNEL_VERSION,
   ENTRY,
   ENTRY_KIND,
   ENTRY_STATE,
@@ -26,10 +23,8 @@ import {
 } from '../../../src/engine/worker/queue.ts';
 
 describe('a channel', () => {
-  test('has the numbers of version 1', () => {
-    expect([CHANNEL_MAGIC, CHANNEL_VERSION, CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES]).toEqual([
-      0x57656c6b, 1, 1_024, 2_048,
-    ]);
+  test('has the layout that its drawing shows', () => {
+    expect([CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES]).toEqual([1_024, 2_048]);
     expect([REPLIES_AT, CHANNEL_BYTES]).toEqual([4 * (24 + 4_096), 4 * (96 + 16_384 + 16_384)]);
     expect(CHECK_QUEUE).toEqual({
       head: 16,
@@ -59,14 +54,7 @@ describe('a channel', () => {
   });
 
   test('is attached by its two sides only, and only with its own size', () => {
-    const damaged = (at: number) => {
-      const buffer = allocateChannel(2, 3);
-      new Int32Array(buffer)[at]++;
-      return buffer;
-    };
     expect(attachChannel(allocateChannel(2, 3), 2, 3).words.byteLength).toBe(CHANNEL_BYTES);
-    expect(() => attachChannel(damaged(CHANNEL_HEADER.magic), 2, 3)).toThrow('magic');
-    expect(() => attachChannel(damaged(CHANNEL_HEADER.version), 2, 3)).toThrow('version');
     expect(() => attachChannel(allocateChannel(1, 3), 2, 3)).toThrow('acceptor is 1, not 2');
     expect(() => attachChannel(allocateChannel(2, 0), 2, 3)).toThrow('worker is 0, not 3');
   });
