@@ -12,7 +12,7 @@ import { RULE, type RuleName } from './window-rules.ts';
 
 export const ALGORITHMS = Object.keys(RULE) as RuleName[];
 /** As error messages and help texts list them. */
-export const ALGORITHM_NAMES = 'fixed, sliding or gcra';
+export const ALGORITHM_NAMES = `${ALGORITHMS.slice(0, -1).join(', ')} or ${ALGORITHMS.at(-1)}`;
 
 export function algorithm() {
   return Type.Enum([...ALGORITHMS], { accepts: ALGORITHM_NAMES });

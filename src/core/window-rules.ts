@@ -11,6 +11,11 @@ export const NO_BURST = Number.POSITIVE_INFINITY;
 export type RuleName = keyof typeof RULE;
 export type RuleNumber = (typeof RULE)[RuleName];
 
+/** Whether the checks of a rule count in windows, which a refund has to name. */
+export function hasWindows(rule: RuleNumber): boolean {
+  return rule !== RULE.gcra;
+}
+
 /** Whether a number that was read from shared memory or a file is that of a rule. */
 export function isRule(number: number): number is RuleNumber {
   return number >= 0 && number < Object.keys(RULE).length;

@@ -16,7 +16,7 @@ import {
 } from '../api/v1/corrections.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { type Hasher, type Identity, newIdentity } from '../core/hash.ts';
-import { NO_BURST, RULE } from '../core/window-rules.ts';
+import { hasWindows, NO_BURST, RULE } from '../core/window-rules.ts';
 import type { CounterSelector, Engine } from '../engine/engine.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { BodyHandler } from './body.ts';
@@ -49,8 +49,9 @@ export class CorrectionHandler {
     const { rule, reset, cost } = refund;
     const check = this.#checkOf(refund, refund.durationMs);
     const durations = [check.durationMs, refund.durationMs];
-    const durationMs =
-      rule === RULE.gcra ? durations[0] : durations.find((duration) => reset % duration === 0);
+    const durationMs = hasWindows(rule)
+      ? durations.find((duration) => reset % duration === 0)
+      : durations[0];
     if (durationMs === undefined) throw resetMismatch(reset, durations[0]);
     const window = reset / durationMs - 1;
     const confirm = () => keyring.requireValid(key);

@@ -370,6 +370,22 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(one).toEqual({ namespace, identifier, counters: [long] });
     });
 
+    test('shows a GCRA counter beside that of the windows, and finds it by its algorithm', async () => {
+      const identifier = fresh();
+      await use(identifier, 3);
+      const { reset } = await use(identifier, 4, { algorithm: 'gcra' });
+      const { counters } = await inspect({ identifier });
+      expect(counters).toHaveLength(2);
+      const gcra = { used: 4, remaining: 6, reset };
+      const expected = {
+        ...{ duration: LONGEST_WINDOW_MS, limit: 10, fullAt: reset },
+        algorithms: { gcra },
+      };
+      expect(counters).toContainEqual(expected);
+      const found = await inspect({ identifier, algorithm: 'gcra' });
+      expect(found.counters).toEqual([expected]);
+    });
+
     test('changes nothing, and makes no counter', async () => {
       const [identifier, unused] = [fresh(), fresh()];
       await use(identifier, 3);

@@ -16,7 +16,7 @@ import {
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
-import { RULE, type RuleNumber } from '../../core/window-rules.ts';
+import { hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import { parseBody } from '../common/input.ts';
@@ -79,7 +79,7 @@ export function readRefund(
   const body = refundValidator.validate(parseBody(bytes));
   const { namespace: name = DEFAULT_NAMESPACE, identifier, algorithm, reset = 0, cost } = body;
   const rule = RULE[algorithm ?? 'fixed'];
-  if (body.reset === undefined && rule !== RULE.gcra) throw resetMissing();
+  if (body.reset === undefined && hasWindows(rule)) throw resetMissing();
   const namespace = namespaces.find(key, 'refund', name) ?? namespaces.getOrCreate(name, false);
   return { namespace, identifier, durationMs: body.duration, rule, reset, cost };
 }

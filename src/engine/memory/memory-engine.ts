@@ -8,7 +8,7 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../../core/check.ts';
-import { AMOUNT_MAX, CHECK_DEADLINE_MS, MULTI_LIMIT_MAX } from '../../core/constants.ts';
+import { CHECK_DEADLINE_MS, MULTI_LIMIT_MAX } from '../../core/constants.ts';
 import {
   type CheckParameters,
   DEDUCTION_OUTCOME,
@@ -19,7 +19,7 @@ import {
 } from '../../core/decision.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
-import { NO_BURST, RULE, type RuleNumber } from '../../core/window-rules.ts';
+import type { RuleNumber } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import type {
@@ -29,11 +29,10 @@ import type {
   CounterSelector,
   CounterState,
   Engine,
-  WindowUsage,
 } from '../engine.ts';
 import type { Counters } from './counters.ts';
 import type { InspectedCounter } from './table.ts';
-import { judge } from './windows/registry.ts';
+import { ruleOf, rulesOfCounter } from './windows/registry.ts';
 
 /** Work on counters that other threads do later. */
 export interface DeferredWork {
@@ -245,33 +244,12 @@ export class MemoryEngine implements Engine {
 }
 
 function counterState(counter: InspectedCounter, nowMs: number): CounterState {
-  const { rule, durationMs, cells } = counter;
-  const { limit, newest, current, previous } = cells;
-  if (rule === RULE.gcra) {
-    const usage = { gcra: usageBy(counter, rule, nowMs) };
-    return { durationMs, limit, fullAt: Math.max(newest, nowMs), usage };
-  }
-  const usage = {
-    fixed: usageBy(counter, RULE.fixed, nowMs),
-    sliding: usageBy(counter, RULE.sliding, nowMs),
-  };
-  return { durationMs, limit, windowStart: newest * durationMs, current, previous, usage };
-}
-
-/** What a rule makes of a counter: a check of cost 0 shows what remains of a limit. */
-function usageBy(
-  { durationMs, cells, used: usedNow }: InspectedCounter,
-  rule: RuleNumber,
-  nowMs: number,
-): WindowUsage {
+  const { rule, durationMs, cells, endMs } = counter;
   const { limit } = cells;
-  const decision = newDecision();
-  // The denominator of a bucket is its limit; the usage of windows may be over their limit.
-  const shown = rule === RULE.gcra ? limit : AMOUNT_MAX;
-  const terms = { limit: shown, durationMs, cost: 0, rule, burst: NO_BURST };
-  judge(cells, nowMs, terms, decision);
-  const { reset, remaining } = decision;
-  if (rule === RULE.gcra) return { used: usedNow, remaining, reset };
-  const used = AMOUNT_MAX - remaining;
-  return { used, remaining: Math.max(0, limit - used), reset };
+  const usage: CounterState['usage'] = {};
+  for (const [name, { tokensUsed }] of rulesOfCounter(rule)) {
+    const used = tokensUsed(counter, durationMs, nowMs);
+    usage[name] = { used, remaining: Math.max(0, limit - used), reset: endMs };
+  }
+  return { durationMs, limit, ...ruleOf(rule).view(cells, durationMs), usage };
 }

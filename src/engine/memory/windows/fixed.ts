@@ -22,4 +22,9 @@ export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, dec
   decision.window = window;
 };
 
-export const fixed: WindowRule = { ...windowCounter, judge: judgeFixed, protect: protectNewest };
+export const fixed: WindowRule = {
+  ...windowCounter,
+  judge: judgeFixed,
+  protect: protectNewest,
+  tokensUsed: ({ used }) => used,
+};

@@ -129,6 +129,9 @@ export const gcra: WindowRule = {
     const used = Math.min(missing, AMOUNT_MAX);
     return { window: nowMs, used, usedBefore: 0, endMs: Math.max(newest, nowMs) };
   },
+
+  tokensUsed: ({ used }) => used,
+  view: ({ newest }) => ({ fullAt: newest }),
 };
 
 /**

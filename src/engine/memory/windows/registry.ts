@@ -4,7 +4,7 @@
  */
 
 import type { CheckParameters, Decision } from '../../../core/decision.ts';
-import { RULE, type RuleNumber } from '../../../core/window-rules.ts';
+import { RULE, type RuleName, type RuleNumber } from '../../../core/window-rules.ts';
 import { fixed, judgeFixed } from './fixed.ts';
 import { countGcra, gcra, judgeGcra } from './gcra.ts';
 import type { Cells, WindowRule } from './rule.ts';
@@ -19,6 +19,13 @@ const RULES = {
 
 export function ruleOf(rule: RuleNumber): WindowRule {
   return RULES[rule];
+}
+
+/** The rules that share a counter. @param counterRule that of the counter */
+export function rulesOfCounter(counterRule: RuleNumber): [RuleName, WindowRule][] {
+  return (Object.keys(RULE) as RuleName[])
+    .map((name): [RuleName, WindowRule] => [name, RULES[RULE[name]]])
+    .filter(([, rule]) => rule.counterRule === counterRule);
 }
 
 /*

@@ -103,4 +103,12 @@ export interface WindowRule {
   /** The share of the limit that eviction would forget. */
   usedShare(cells: Cells, durationMs: number, nowMs: number): number;
   usage(cells: Cells, durationMs: number, nowMs: number): CounterUsage;
+  /** The tokens that a check by this rule sees as used. @param usage of the counter at `nowMs` */
+  tokensUsed(usage: CounterUsage, durationMs: number, nowMs: number): number;
+  /** The cells as clients are shown them: times are Unix times in ms. */
+  view(cells: Cells, durationMs: number): CellsView;
 }
+
+export type CellsView =
+  | { windowStart: number; current: number; previous: number }
+  | { fullAt: number };

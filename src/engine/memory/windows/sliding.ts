@@ -45,4 +45,8 @@ export const sliding: WindowRule = {
   ...windowCounter,
   judge: judgeSliding,
   protect: protectCarriedOver,
+
+  tokensUsed({ used, usedBefore, endMs }, durationMs, nowMs) {
+    return used + share(usedBefore, Math.min(endMs - nowMs, durationMs), durationMs);
+  },
 };

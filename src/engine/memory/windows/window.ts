@@ -85,7 +85,7 @@ export function countInWindow(
 }
 
 /** All of a window rule but how it judges, and what it carries over to the next window. */
-export const windowCounter: Omit<WindowRule, 'judge' | 'protect'> = {
+export const windowCounter: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'> = {
   counterRule: RULE.fixed,
   storesNewestLast: true,
   count: countInWindow,
@@ -129,6 +129,10 @@ export const windowCounter: Omit<WindowRule, 'judge' | 'protect'> = {
       usedBefore: usageBefore(cells, window),
       endMs: windowEndMs(window, durationMs),
     };
+  },
+
+  view({ newest, current, previous }, durationMs) {
+    return { windowStart: newest * durationMs, current, previous };
   },
 };
 
