@@ -100,7 +100,7 @@ describe('file descriptors', () => {
     // 640, and four for each of the three threads, are reserved.
     const server = await own.start({ descriptors: 712 });
     await waitUntil('the log reports the limit', () => {
-      return /"connections":60,"asked":10000,"descriptors":712/.test(server.stderr());
+      return /"connections":60,"requested":10000,"descriptors":712/.test(server.stderr());
     });
     const within = openConnections(server.port, 60);
     expect(await countServed(within, 'a')).toBe(60);
