@@ -1,4 +1,4 @@
-/** What every engine does, through the interface, in one process. */
+/** The common guarantees of all engines, through the engine interface, in one process. */
 
 import { afterEach, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES } from '../../src/core/constants.ts';
@@ -43,7 +43,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     expect(await remaining(engine, 'a', { durationMs: DURATION_MS - 1 })).toBe(10);
   });
 
-  test('completes a later decision with the context and the terms of its own check', async () => {
+  test('completes a later decision with the context and parameters of its own check', async () => {
     const engine = open(1_024);
     const limits: number[] = [];
     const completion = {
@@ -57,7 +57,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     };
     const check = engine.check('a');
     for (const limit of [1, 2, 3]) {
-      // One object for all requests, as a transport has it.
+      // Like a transport, reuse one object for all requests.
       check.limit = limit;
       const startedMs = engine.clock.monotonicMs();
       const decision = engine.engine.decide(check, startedMs, limit, completion);
@@ -82,7 +82,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     expect(await remaining(engine, 'a')).toBe(6);
   });
 
-  test('decides in place checks for which the queue has no room', async () => {
+  test('decides checks in place when the queue is full', async () => {
     const engine = open(1_024);
     let later = 0;
     const completion = { complete: () => later++, fail: () => {} };
@@ -109,7 +109,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       expect([await remaining(engine, 'a'), await remaining(engine, 'b')]).toEqual([6, 4]);
     });
 
-    test('judges each check on what those before it leave', async () => {
+    test('decides each check after the costs of the earlier ones', async () => {
       const engine = open(1_024);
       const checks = [4, 4, 4].map((cost) => engine.check('a', { cost }));
       expect(await engine.decideBatch(checks)).toMatchObject({ allowed: false });
@@ -118,7 +118,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
   });
 
-  describe('of checks that are decided each for itself', () => {
+  describe('of independent checks', () => {
     test('counts those that are allowed, and no other', async () => {
       const engine = open(1_024);
       const checks = [4, 7, 6].map((cost) => engine.check('a', { cost }));
@@ -133,7 +133,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test.each(['fixed', 'sliding'] as const)(
-      'adds denied costs where it is told, %s',
+      'counts denied costs if the caller sets that option, %s',
       async (name) => {
         const engine = open(1_024);
         const rule = RULE[name];
@@ -144,7 +144,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
           [false, 0],
           [false, 0],
         ]);
-        // Also those that alone are beyond the limit, and have no counter before.
+        // This includes a single cost above the limit, for which a counter is inserted.
         await engine.decideEach([engine.check('b', { cost: 11, rule })], true);
         expect((await inspect(engine, 'a'))[0].current).toBe(12);
         expect((await inspect(engine, 'b'))[0].current).toBe(11);
@@ -174,7 +174,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
   });
 
-  describe('asked to refund', () => {
+  describe('a refund', () => {
     test('returns no more than the window used', async () => {
       const engine = open(1_024);
       const { reset } = await engine.decide('a', { cost: 3 });
@@ -192,8 +192,8 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
   });
 
-  describe('asked to reset', () => {
-    test('removes the counters of the durations that it is given, or of all', async () => {
+  describe('a reset', () => {
+    test('removes the counters of the given durations, or of all', async () => {
       const engine = open(1_024);
       const durations = [DURATION_MS, DURATION_MS - 1, DURATION_MS - 2];
       for (const durationMs of durations) await engine.decide('a', { durationMs });
@@ -211,8 +211,8 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
   });
 
-  describe('asked to inspect', () => {
-    test('shows the cells and what each rule makes of them, and changes nothing', async () => {
+  describe('an inspection', () => {
+    test('returns the cells and the usage by each rule, and changes nothing', async () => {
       const engine = open(1_024);
       const { reset } = await engine.decide('a', { cost: 3, limit: 5 });
       await engine.decide('a', { cost: 4, limit: 6 });
@@ -234,7 +234,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       expect(await remaining(engine, 'a', { limit: 5 })).toBe(2);
     });
 
-    test('finds no counter of an unknown identity, and makes none', async () => {
+    test('finds no counter of an unknown identity, and inserts none', async () => {
       const engine = open(1_024);
       expect(await inspect(engine, 'unknown')).toEqual([]);
       expect(await inspect(engine, 'unknown', [DURATION_MS])).toEqual([]);
@@ -242,7 +242,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       expect(await engine.engine.reset(identity, ALL, confirm)).toBe(0);
     });
 
-    test('shows usage beyond the limit as it is, and 0 as remaining', async () => {
+    test('returns usage above the limit unchanged, and 0 remaining tokens', async () => {
       const engine = open(1_024);
       await engine.decideEach([engine.check('a', { cost: AMOUNT_MAX })], true);
       const [{ current, usage }] = await inspect(engine, 'a');
@@ -254,7 +254,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
   });
 
-  describe('behind work that is deferred', () => {
+  describe('with deferred work in the queue', () => {
     const defer = (engine: TestEngine, identifier: string) => {
       const terms = { cost: 3, isAsync: mode === 'in-place' };
       const check = engine.check(identifier, terms);
@@ -262,7 +262,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       engine.engine.decide(check, engine.clock.monotonicMs(), undefined, completion);
     };
 
-    test('corrects and inspects when it is done', async () => {
+    test('corrects and inspects counters after that work', async () => {
       const engine = open(1_024);
       for (const identifier of ['a', 'b', 'c']) defer(engine, identifier);
       const reset = (Math.floor(engine.clock.nowMs() / DURATION_MS) + 1) * DURATION_MS;
@@ -281,7 +281,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       expect([confirmed, refunded, cleared, counter.current]).toEqual([3, 2, 1, 3]);
     });
 
-    test('does nothing for a call that is not confirmed any more', async () => {
+    test('does nothing for a call whose confirmation was withdrawn', async () => {
       const engine = open(1_024);
       defer(engine, 'a');
       const { identity } = engine.check('a');

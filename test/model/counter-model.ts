@@ -1,6 +1,6 @@
 /**
- * Counters in a small table, over which two or three threads meet: what the memory holds before,
- * what each of them does, by the real code of tables, and what must hold when all is over.
+ * A small counter table that two or three threads share. This file prepares its memory, runs the
+ * actions of the threads with the real table code, and reads the final state for assertions.
  */
 
 import { SHARDS } from '../../src/core/constants.ts';
@@ -40,7 +40,7 @@ export function testIdentity(h3: number, group = 0, groups = 1): TestIdentity {
   const rest = { h0: h3, h1: h3 };
   return makeIdentity({ shard: 0, group, groups, first: 0, second: 1, h3, rest, namespaceTag: h3 });
 }
-/** The one that most of it is about, another, and as many as lie in their buckets. */
+/** The main identity, a second one, and enough others to fill their two buckets. */
 export const X = testIdentity(1);
 export const Y = testIdentity(2);
 export const NEIGHBORS = Array.from({ length: 16 }, (_, i) => testIdentity(100 + i));
@@ -52,7 +52,7 @@ export const slidingWindow = (limit: number, cost = 1): CheckParameters => {
   return { ...fixedWindow(limit, cost), rule: RULE.sliding };
 };
 
-/** What a thread was told of a check. */
+/** The decision that a thread got for a check. */
 export interface DecisionResult {
   allowed: boolean;
   window: number;
@@ -71,7 +71,7 @@ export function decide(
   return { allowed, window, remaining };
 }
 
-/** @returns undefined where it is no answer */
+/** @returns undefined if the peek returns no decision */
 export function peek(
   table: CounterTable,
   id: TestIdentity,
@@ -84,15 +84,15 @@ export function peek(
   return { allowed, window, remaining };
 }
 
-/** The memory as the table of a thread. @param owner what its locks carry */
+/** The table of a thread on the shared memory. @param owner the owner number in its locks */
 export function attachTable(
   { memories: [memory] }: { memories: MemoryView[] },
   owner = 9,
 ): CounterTable {
   const { buffer, words, doubles } = memory;
   const table = new CounterTable(buffer, 0, owner, 'deny', () => {});
-  // It looks at its memory through these, whenever it does. What is read ahead goes nowhere, but
-  // would be something else that a thread has read, in every order.
+  // The table accesses its memory through the views of the explorer. A prefetch has no result, but
+  // each of its reads would add schedules.
   table.group.prefetch = () => {};
   return Object.assign(table, { words, doubles });
 }
@@ -103,7 +103,7 @@ export function prepareMemory(prepare: (table: CounterTable) => void, groups = 1
   return { buffer, waits: 'polled' };
 }
 
-/** A thread that does one thing with the table. */
+/** A thread that runs one action on the table. */
 export const tableAction =
   <T>(owner: number, action: (table: CounterTable) => T) =>
   (world: ThreadContext): T =>
@@ -133,27 +133,27 @@ export const sweepAction = (owner: number, nowMs = NOW_MS) =>
   });
 
 /**
- * Decides checks together. @returns whether they passed, and what was said to be left of each.
- * What a thread does it with is made once: it is large, and whoever begins with it clears it.
+ * Decides a batch. @returns whether it passed, and the remaining tokens of each check.
+ * The batch object is large, so each thread allocates it once; `begin` clears it.
  */
 export function decideBatchAction(owner: number, checks: readonly TestCheck[]) {
-  let own: { table: CounterTable; together: Batch } | undefined;
+  let cached: { table: CounterTable; batch: Batch } | undefined;
   return ({ memories: [{ buffer, words, doubles }] }: ThreadContext) => {
-    own ??= newBatch(attachTable({ memories: [{ buffer, words, doubles }] }, owner));
-    const { together, table } = own;
+    cached ??= newBatch(attachTable({ memories: [{ buffer, words, doubles }] }, owner));
+    const { batch, table } = cached;
     Object.assign(table, { words, doubles });
-    together.begin();
-    for (const check of checks) together.add(check.id, check.id.namespaceTag, check);
-    const passed = together.decide(NOW_MS);
-    return { passed, remaining: checks.map((_, i) => together.decision(i).remaining) };
+    batch.begin();
+    for (const check of checks) batch.add(check.id, check.id.namespaceTag, check);
+    const passed = batch.decide(NOW_MS);
+    return { passed, remaining: checks.map((_, i) => batch.decision(i).remaining) };
   };
 }
 
 function newBatch(table: CounterTable) {
-  return { table, together: new Batch(Array(SHARDS).fill(table), 'deny') };
+  return { table, batch: new Batch(Array(SHARDS).fill(table), 'deny') };
 }
 
-/** What the supervisor does when a worker has ended, and then its next run. */
+/** Breaks the locks of a dead worker, as the supervisor does, and starts the next run. */
 export const afterLockRecovery = <T>(deadOwner: number, restart: (world: ThreadContext) => T) => {
   return (world: ThreadContext): T => {
     const table = attachTable(world);
@@ -164,12 +164,12 @@ export const afterLockRecovery = <T>(deadOwner: number, restart: (world: ThreadC
   };
 };
 
-/** Tokens of the last check that fits, or of the first one, before anybody meets over it. */
+/** The initial state of an exploration, with exactly one token of X left. */
 export interface CounterSetup {
   memory: ModelMemory;
-  /** One more token is admitted under them at NOW, and no more. */
+  /** At NOW_MS these parameters allow exactly one more token. */
   parameters: CheckParameters;
-  /** Used in the window of NOW. */
+  /** Tokens used in the window of NOW_MS. */
   used: number;
 }
 
@@ -180,17 +180,20 @@ export const consume = (
   nowMs: number,
   limit = cost,
 ) => {
-  assertHolds(decide(table, id, fixedWindow(limit, cost), nowMs).allowed, 'there is room');
+  assertHolds(
+    decide(table, id, fixedWindow(limit, cost), nowMs).allowed,
+    'the limit has tokens left',
+  );
 };
 
-/** Room for one more token, in every way in which the counter may lie in its table. */
+/** One token left for X, in every state that its counter may have in the table. */
 export const SETUPS: Record<string, () => CounterSetup> = {
-  'in the window that runs': () => ({
+  'in the active window': () => ({
     memory: prepareMemory((table) => consume(table, X, 2, NOW_MS - 1)),
     parameters: fixedWindow(3),
     used: 2,
   }),
-  'in the window that runs, sliding': () => ({
+  'in the active window, sliding': () => ({
     memory: prepareMemory((table) => {
       consume(table, X, 4, NOW_MS - WINDOW_MS);
       consume(table, X, 1, NOW_MS - 1);
@@ -211,21 +214,25 @@ export const SETUPS: Record<string, () => CounterSetup> = {
     parameters: slidingWindow(3),
     used: 0,
   }),
-  'two windows later, where it has expired': () => ({
+  'two windows later, expired': () => ({
     memory: prepareMemory((table) => consume(table, X, 3, NOW_MS - 2 * WINDOW_MS)),
     parameters: slidingWindow(1),
     used: 0,
   }),
-  'as a newcomer': () => ({ memory: prepareMemory(() => {}), parameters: fixedWindow(1), used: 0 }),
-  'as a newcomer in the place of an expired one': () => ({
+  'as a new counter': () => ({
+    memory: prepareMemory(() => {}),
+    parameters: fixedWindow(1),
+    used: 0,
+  }),
+  'as a new counter in the slot of an expired one': () => ({
     memory: prepareMemory((table) => {
-      // They lie in its own places.
+      // They occupy the preferred slots of X.
       for (const id of NEIGHBORS.slice(0, 2)) consume(table, id, 1, NOW_MS - 2 * WINDOW_MS);
     }),
     parameters: fixedWindow(1),
     used: 0,
   }),
-  'as a newcomer for which another makes room': () => ({
+  'as a new counter that evicts another': () => ({
     memory: prepareMemory((table) => {
       for (const id of NEIGHBORS) consume(table, id, 1, NOW_MS - 1, 10);
     }),
@@ -234,14 +241,14 @@ export const SETUPS: Record<string, () => CounterSetup> = {
   }),
 };
 
-/** The counter of an identity as it lies there; undefined where there is none. */
+/** The stored counter of an identity, or undefined. */
 export function readCounter(at: { memories: MemoryView[] }, id: Identity, durationMs = WINDOW_MS) {
   const table = attachTable(at);
-  const own = occupiedSlots(at).filter((slot) => isCounterOf(table, slot, id, durationMs));
-  assertHolds(own.length <= 1, 'a counter is there once', own);
-  if (own.length === 0) return undefined;
+  const slots = occupiedSlots(at).filter((slot) => isCounterOf(table, slot, id, durationMs));
+  assertHolds(slots.length <= 1, 'a counter has one slot', slots);
+  if (slots.length === 0) return undefined;
   const cells = newCells();
-  table.group.readCells(own[0], cells);
+  table.group.readCells(slots[0], cells);
   return cells;
 }
 
@@ -253,7 +260,7 @@ function occupiedSlots(at: { memories: MemoryView[] }): Slot[] {
   return slots.filter((slot) => words[tagAt(slot)] !== 0);
 }
 
-/** Whether whatever is found in the table is the counter of somebody who may have one. */
+/** Whether every occupied slot holds the counter of a known identity. */
 export function hasOnlyKnownCounters(at: { memories: MemoryView[] }): boolean {
   const table = attachTable(at);
   const known = [X, Y, ...NEIGHBORS];
@@ -262,7 +269,7 @@ export function hasOnlyKnownCounters(at: { memories: MemoryView[] }): boolean {
   });
 }
 
-/** Tokens that its counter has in the window of NOW. */
+/** The usage of a counter in the window of NOW_MS. */
 export function usageNow(ending: FinalState, id: Identity, durationMs = WINDOW_MS): number {
   const cells = readCounter(ending, id, durationMs);
   return cells !== undefined && cells.newest === Math.floor(NOW_MS / durationMs)
@@ -270,18 +277,18 @@ export function usageNow(ending: FinalState, id: Identity, durationMs = WINDOW_M
     : 0;
 }
 
-/** How many checks were admitted, of threads that came to their end. */
+/** The number of allowed checks among threads that ended. */
 export function countAllowed(ending: FinalState, ...threads: number[]): number {
   return threads.filter((thread) => (ending.results[thread] as DecisionResult | undefined)?.allowed)
     .length;
 }
 
-/** @throws with what is there, when it does not hold */
+/** @throws an error with the facts if the condition does not hold */
 export function assertHolds(holds: boolean, expectation: string, ...facts: unknown[]): void {
   if (!holds) throw new Error(`${expectation}, but ${JSON.stringify(facts)}`);
 }
 
-/** Says what an ending looks like, for a `must`. */
+/** The facts of a final state for a failed assertion. */
 export function describeEnding({ events, results, stuck, deaths }: FinalState) {
   return { events, results, stuck, deaths };
 }

@@ -1,6 +1,6 @@
 /**
- * Counters in their table, on the real code: two threads in every order, three with up to three
- * interruptions; and threads that stop for ever at any point.
+ * Explores schedules of threads on one counter table, with the real code: two threads in every
+ * order, three threads with up to three preemptions. Threads may also stop forever at any step.
  */
 
 import { expect, test, vi } from 'vitest';
@@ -54,15 +54,15 @@ import {
 const EVERY_ORDER = Number.POSITIVE_INFINITY;
 vi.setConfig({ testTimeout: 600_000 });
 
-/** How often one of three threads is interrupted, at most. */
+/** The maximum number of preemptions in schedules of three threads. */
 const PREEMPTIONS_OF_THREE = 3;
-/** Where there are most orders, only the long form tries them in every setup. */
+/** Tests with the most schedules explore every setup only in the long form. */
 const isInQuickSet = (name: string) =>
   IS_LONG ||
-  ['in a new window, sliding', 'as a newcomer in the place of an expired one'].includes(name);
+  ['in a new window, sliding', 'as a new counter in the slot of an expired one'].includes(name);
 const OLD = NOW_MS - 2 * WINDOW_MS;
 
-/** Explores, and is to be summed up as one figure. */
+/** Several explorations that are recorded as one measurement. */
 class ExplorationSet {
   #states = 0;
   #endings = 0;
@@ -81,7 +81,7 @@ class ExplorationSet {
     return explored;
   }
 
-  /** The same on the last token of X, however it lies in the table. */
+  /** Explores with one token of X left, in every setup of the table. */
   inEverySetup(
     actors: (setup: CounterSetup) => ModelThread[],
     check: (ending: FinalState, setup: CounterSetup) => void,
@@ -112,14 +112,14 @@ class ExplorationSet {
 
 const factsOf = (ending: FinalState, id = X) => [describeEnding(ending), readCounter(ending, id)];
 
-/** All threads come to their end, one check was admitted, and all is counted that has to be. */
+/** All threads end, one check is allowed, and all usage is counted. */
 function assertExact(ending: FinalState, { used }: CounterSetup, checks: number[], more = 0): void {
-  assertHolds(ending.stuck.length === 0, 'all end', factsOf(ending));
-  assertHolds(countAllowed(ending, ...checks) === 1, 'one is admitted', factsOf(ending));
-  assertHolds(usageNow(ending, X) === used + 1 + more, 'all is counted', factsOf(ending));
+  assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
+  assertHolds(countAllowed(ending, ...checks) === 1, 'one check is allowed', factsOf(ending));
+  assertHolds(usageNow(ending, X) === used + 1 + more, 'all usage is counted', factsOf(ending));
 }
 
-test('of two checks for the last token one is admitted, and it is counted once', () => {
+test('of two checks for the last token one is allowed, and its cost is counted once', () => {
   new ExplorationSet()
     .inEverySetup(
       ({ parameters }) => [
@@ -131,10 +131,10 @@ test('of two checks for the last token one is admitted, and it is counted once',
     .record('P1', 'two checks for the last token, every order');
 });
 
-test('two newcomers each have a counter, also where they differ in their duration only', () => {
+test('two new counters get a slot each, also if only their durations differ', () => {
   const trials = new ExplorationSet();
   const long = fixedWindow(1, 1, 2 * WINDOW_MS);
-  for (const name of Object.keys(SETUPS).filter((name) => name.startsWith('as a newcomer'))) {
+  for (const name of Object.keys(SETUPS).filter((name) => name.startsWith('as a new counter'))) {
     for (const [id, terms] of [
       [Y, fixedWindow(1)],
       [X, long],
@@ -145,15 +145,15 @@ test('two newcomers each have a counter, also where they differ in their duratio
       ];
       trials.explore(SETUPS[name]().memory, actors, (ending) => {
         const used = [usageNow(ending, X), usageNow(ending, id, terms.durationMs)];
-        assertHolds(countAllowed(ending, 0, 1) === 2, 'both are admitted', describeEnding(ending));
+        assertHolds(countAllowed(ending, 0, 1) === 2, 'both are allowed', describeEnding(ending));
         assertHolds(used.join() === '1,1', 'both are counted', used);
       });
     }
   }
-  trials.record('P2', 'two newcomers for one place, every order');
+  trials.record('P2', 'two new counters for one slot, every order');
 });
 
-test('a check and a sweep: nothing is counted in a place that is emptied, nothing is lost', () => {
+test('a check and a sweep: no cost is counted in a removed counter, and no usage is lost', () => {
   new ExplorationSet()
     .inEverySetup(
       ({ parameters }) => [{ run: decideAction(1, X, parameters) }, { run: sweepAction(2) }],
@@ -162,23 +162,23 @@ test('a check and a sweep: nothing is counted in a place that is emptied, nothin
     .record('P1', 'a check and a sweep, every order');
 });
 
-test('a deduction and a sweep: nothing is lost', () => {
+test('a deduction and a sweep: the deduction is applied and counted', () => {
   new ExplorationSet()
     .inEverySetup(
       ({ parameters }) => [{ run: deductAction(1, X, parameters) }, { run: sweepAction(2) }],
       (ending, { used }) => {
         assertHolds(
           ending.results[0] !== DEDUCTION_OUTCOME.windowEnded,
-          'it is made',
+          'the deduction is applied',
           factsOf(ending),
         );
-        assertHolds(usageNow(ending, X) === used + 1, 'it is counted', factsOf(ending));
+        assertHolds(usageNow(ending, X) === used + 1, 'the deduction is counted', factsOf(ending));
       },
     )
     .record('P1', 'a deduction and a sweep, every order');
 });
 
-test('a check and a deduction are both counted, and the check sees it or comes before', () => {
+test('a check and a deduction are both counted, in either order', () => {
   const trials = new ExplorationSet().inEverySetup(
     ({ parameters }) => [
       { run: decideAction(1, X, parameters) },
@@ -186,11 +186,11 @@ test('a check and a deduction are both counted, and the check sees it or comes b
     ],
     (ending, { used }) => {
       const all = used + 1 + countAllowed(ending, 0);
-      assertHolds(ending.stuck.length === 0, 'all end', factsOf(ending));
-      assertHolds(usageNow(ending, X) === all, 'all is counted', factsOf(ending));
+      assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
+      assertHolds(usageNow(ending, X) === all, 'all usage is counted', factsOf(ending));
     },
   );
-  // In the window before, which is carried over.
+  // A deduction in the previous window, whose usage carries over.
   const { memory } = SETUPS['in a new window, sliding']();
   const late = deductAction(2, X, slidingWindow(3, 2), WINDOW - 1);
   trials.explore(
@@ -199,10 +199,10 @@ test('a check and a deduction are both counted, and the check sees it or comes b
     (ending) => {
       const { newest, current, previous } = readCounter(ending, X)!;
       const before = newest === WINDOW ? previous : current;
-      assertHolds(before === 6, 'it is counted in its window', factsOf(ending));
+      assertHolds(before === 6, 'the deduction is counted in its window', factsOf(ending));
       assertHolds(
         usageNow(ending, X) === countAllowed(ending, 0),
-        'so is the check',
+        'the check is counted in its window',
         factsOf(ending),
       );
     },
@@ -210,29 +210,29 @@ test('a check and a deduction are both counted, and the check sees it or comes b
   trials.record('P1', 'a check and a deduction, every order');
 });
 
-test('a check, and a refund or a reset: one comes before the other', () => {
+test('a check and a refund or reset have a result of one of their two orders', () => {
   const trials = new ExplorationSet();
-  const spent = prepareMemory((table) => consume(table, X, 5, NOW_MS));
+  const exhausted = prepareMemory((table) => consume(table, X, 5, NOW_MS));
   const check = { run: decideAction(1, X, fixedWindow(5, 2)) };
   const refund = tableAction(2, (table) => table.refund(X, NOW_MS, WINDOW, WINDOW_MS, 2));
   const outcomes = new Set<string>();
-  const note = (ending: FinalState) => {
+  const addOutcome = (ending: FinalState) => {
     outcomes.add([ending.results[1], countAllowed(ending, 0), usageNow(ending, X)].join());
   };
-  trials.explore(spent, [check, { run: refund }], note);
+  trials.explore(exhausted, [check, { run: refund }], addOutcome);
   expect([...outcomes].sort()).toEqual(['2,0,3', '2,1,5']);
   outcomes.clear();
   const reset = tableAction(2, (table) => table.reset(X, NOW_MS, undefined));
-  trials.explore(spent, [check, { run: reset }], note);
+  trials.explore(exhausted, [check, { run: reset }], addOutcome);
   expect([...outcomes].sort()).toEqual(['1,0,0', '1,1,2']);
   outcomes.clear();
   const deduction = { run: deductAction(1, X, fixedWindow(5)) };
-  trials.explore(spent, [deduction, { run: reset }], note);
+  trials.explore(exhausted, [deduction, { run: reset }], addOutcome);
   expect([...outcomes].sort()).toEqual(['1,0,0', '1,0,1']);
-  trials.record('P1', 'a check, and a refund or a reset, every order');
+  trials.record('P1', 'a check and a refund or reset, every order');
 });
 
-test('a look says of a counter that is being written what it was, or nothing', () => {
+test('a peek during a write returns the decision from before the write, or none', () => {
   const trials = new ExplorationSet();
   const writers = [decideAction, deductAction, (owner: number) => sweepAction(owner)];
   for (const writer of writers) {
@@ -245,11 +245,16 @@ test('a look says of a counter that is being written what it was, or nothing', (
         const answer = ending.results[0] as DecisionResult | undefined;
         if (answer === undefined) return;
         const isAsBefore = answer.allowed && answer.remaining === 0 && answer.window === WINDOW;
-        assertHolds(isAsBefore, 'it is as before', parameters, factsOf(ending));
+        assertHolds(
+          isAsBefore,
+          'the decision is from before the write',
+          parameters,
+          factsOf(ending),
+        );
       },
       (name) => name.startsWith('in') || name.startsWith('two'),
     );
-    // Where it would be refused before and behind, it is never admitted.
+    // A check that is denied before and after the write gets no decision.
     trials.inEverySetup(
       ({ parameters }) => [
         {
@@ -259,24 +264,29 @@ test('a look says of a counter that is being written what it was, or nothing', (
         },
         { run: writer(2, X, parameters) },
       ],
-      (ending) => assertHolds(ending.results[0] === undefined, 'it is no answer', factsOf(ending)),
+      (ending) =>
+        assertHolds(
+          ending.results[0] === undefined,
+          'the peek returns no decision',
+          factsOf(ending),
+        ),
     );
   }
-  trials.record('P1', 'a look while its counter is written, every order');
+  trials.record('P1', 'a peek while its counter is written, every order');
 });
 
-test('a look with an old time, while a window is opened, misses at most what was carried', () => {
+test('a peek with an old time while a window starts misses at most the carried usage', () => {
   const trials = new ExplorationSet();
   const { memory } = SETUPS['in a new window, sliding']();
-  // 4 were used in the window before, and 3 are carried there: 4 + 3 + 1, or 1 + 4 + 1 behind it.
+  // The old window has 4 used and 3 carried: 4 + 3 + 1 before the write, 1 + 4 + 1 after it.
   const answers = (limit: number) => {
     const seen = new Set<boolean>();
-    const looks = tableAction(1, (table) =>
+    const peekAction = tableAction(1, (table) =>
       peek(table, X, slidingWindow(limit), NOW_MS - WINDOW_MS),
     );
     trials.explore(
       memory,
-      [{ run: looks }, { run: decideAction(2, X, slidingWindow(3)) }],
+      [{ run: peekAction }, { run: decideAction(2, X, slidingWindow(3)) }],
       ({ results }) => {
         seen.add(results[0] !== undefined);
       },
@@ -285,63 +295,67 @@ test('a look with an old time, while a window is opened, misses at most what was
   };
   expect(answers(4)).toEqual([false]);
   expect(answers(5)).toEqual([false, true]);
-  trials.record('P1', 'a look with an old time, every order');
+  trials.record('P1', 'a peek with an old time, every order');
 });
 
-test('a look admits what its counter has not only where that makes room for another', () => {
+test('a peek allows a check of an exhausted identifier only once its counter is removed', () => {
   const trials = new ExplorationSet();
-  // Of two that meet in one place, the tag of one and words of the other.
-  const strangers: TestIdentity[] = [
+  // Identities that mix the tag of one counter with the hash words of another in its slot.
+  const mixedIdentities: TestIdentity[] = [
     { ...Y, h3: X.h3, h1: 77 },
     { ...X, h3: Y.h3 },
   ];
-  const displaced = () =>
+  const prepareEviction = () =>
     prepareMemory((table) => {
       consume(table, X, 1, NOW_MS, 100);
       for (const id of NEIGHBORS.slice(1)) consume(table, id, 9, NOW_MS, 10);
     });
-  const newcomer = tableAction(2, (table) => {
+  const evicting = tableAction(2, (table) => {
     table.decide(Y, 2, NOW_MS, fixedWindow(1), false, newDecision());
   });
-  const instead = tableAction(2, (table) => {
+  const replacing = tableAction(2, (table) => {
     table.reset(X, NOW_MS, undefined);
     table.decide(Y, 2, NOW_MS, fixedWindow(1), false, newDecision());
   });
-  const memories = [displaced(), prepareMemory((table) => consume(table, X, 1, NOW_MS, 100))];
-  for (const [i, writer] of [newcomer, instead].entries()) {
-    const looks = (id: TestIdentity): ModelThread => ({
+  const memories = [prepareEviction(), prepareMemory((table) => consume(table, X, 1, NOW_MS, 100))];
+  for (const [i, writer] of [evicting, replacing].entries()) {
+    const peekAction = (id: TestIdentity): ModelThread => ({
       run: (world) => {
         const answer = peek(attachTable(world, 1), id, fixedWindow(1));
         if (answer === undefined) return;
         world.recordEvent((memories) =>
-          readCounter({ memories }, X) === undefined ? 'gone' : 'there',
+          readCounter({ memories }, X) === undefined ? 'removed' : 'stored',
         );
       },
     });
-    trials.explore(memories[i], [looks(X), { run: writer }], (ending) => {
-      assertHolds(!ending.events.includes('there'), 'it is no answer', describeEnding(ending));
+    trials.explore(memories[i], [peekAction(X), { run: writer }], (ending) => {
+      assertHolds(
+        !ending.events.includes('stored'),
+        'the peek returns no decision',
+        describeEnding(ending),
+      );
     });
-    for (const stranger of strangers) {
-      trials.explore(memories[i], [looks(stranger), { run: writer }], (ending) => {
+    for (const mixed of mixedIdentities) {
+      trials.explore(memories[i], [peekAction(mixed), { run: writer }], (ending) => {
         assertHolds(
           ending.events.length === 0,
-          'who has no counter is not found',
+          'an identity without a counter is not found',
           describeEnding(ending),
         );
       });
     }
   }
-  trials.record('P1', 'a look while its counter makes room, every order');
+  trials.record('P1', 'a peek while its counter is evicted, every order');
 });
 
-test('checks together: no deadlock, all or nothing, and nobody sees a part', () => {
+test('batches never deadlock, count all or nothing, and no check sees a part of one', () => {
   const trials = new ExplorationSet();
   const [a, b] = [testIdentity(1, 0, 2), testIdentity(1, 1, 2)];
   const passed = (ending: FinalState, thread: number) => {
-    assertHolds(ending.stuck.length === 0, 'all end', describeEnding(ending));
+    assertHolds(ending.stuck.length === 0, 'all threads end', describeEnding(ending));
     return (ending.results[thread] as { passed: boolean }).passed;
   };
-  // Newcomers, and counters that are there: one more token fits into each.
+  // New counters and existing ones: each has one token left.
   for (const used of [0, 1]) {
     const terms = fixedWindow(used + 1);
     const counters = () =>
@@ -357,20 +371,29 @@ test('checks together: no deadlock, all or nothing, and nobody sees a part', () 
 
     const reverse = { run: decideBatchAction(2, [checkB, checkA]) };
     trials.explore(counters(), [both, reverse], (ending) => {
-      assertHolds(passed(ending, 0) !== passed(ending, 1), 'one passes', describeEnding(ending));
-      assertHolds(counted(ending).join() === '1,1', 'all of it is counted', counted(ending));
+      assertHolds(
+        passed(ending, 0) !== passed(ending, 1),
+        'one batch or check passes',
+        describeEnding(ending),
+      );
+      assertHolds(counted(ending).join() === '1,1', 'the whole batch is counted', counted(ending));
     });
 
     for (const [i, id] of [a, b].entries()) {
       trials.explore(counters(), [both, { run: decideAction(2, id, terms) }], (ending) => {
         assertHolds(
           passed(ending, 0) === (countAllowed(ending, 1) === 0),
-          'one passes',
+          'one batch or check passes',
           describeEnding(ending),
         );
         const expected = [0, 1].map((n) => (passed(ending, 0) || n === i ? 1 : 0));
         const is = counted(ending);
-        assertHolds(is.join() === expected.join(), 'all or nothing', is, describeEnding(ending));
+        assertHolds(
+          is.join() === expected.join(),
+          'all or nothing is counted',
+          is,
+          describeEnding(ending),
+        );
       });
     }
 
@@ -378,7 +401,11 @@ test('checks together: no deadlock, all or nothing, and nobody sees a part', () 
     trials.explore(counters(), [both, { run: decideBatchAction(2, [seeB, seeA]) }], (ending) => {
       passed(ending, 0);
       const { remaining } = ending.results[1] as { remaining: number[] };
-      assertHolds(remaining[0] === remaining[1], 'nobody sees a part', describeEnding(ending));
+      assertHolds(
+        remaining[0] === remaining[1],
+        'no check sees a part of the batch',
+        describeEnding(ending),
+      );
     });
 
     for (const [first, second] of [
@@ -390,17 +417,17 @@ test('checks together: no deadlock, all or nothing, and nobody sees a part', () 
         return [decide(table, first, seeing), decide(table, second, seeing)];
       });
       trials.explore(counters(), [both, { run: oneByOne }], (ending) => {
-        const [before, behind] = ending.results[1] as DecisionResult[];
+        const [before, after] = ending.results[1] as DecisionResult[];
         assertHolds(
-          before.remaining >= behind.remaining,
-          'nobody sees a part',
+          before.remaining >= after.remaining,
+          'no check sees a part of the batch',
           describeEnding(ending),
         );
       });
     }
   }
 
-  // The second finds no room, so the first is taken back.
+  // The second counter finds no slot, so the first is removed again.
   const full = prepareMemory((table) => {
     for (let h3 = 100; h3 < 116; h3++) {
       consume(table, testIdentity(h3, 1, 2), 1, NOW_MS, 1);
@@ -416,31 +443,31 @@ test('checks together: no deadlock, all or nothing, and nobody sees a part', () 
   trials.explore(full, [both, { run: decideAction(2, a, fixedWindow(1)) }], (ending) => {
     assertHolds(
       !passed(ending, 0) && countAllowed(ending, 1) === 1,
-      'nothing is taken',
+      'the batch is denied',
       describeEnding(ending),
     );
-    assertHolds(usageNow(ending, a) === 1, 'it is counted', describeEnding(ending));
-    assertHolds(usageNow(ending, b) === 0, 'nothing is left', describeEnding(ending));
+    assertHolds(usageNow(ending, a) === 1, 'the single check is counted', describeEnding(ending));
+    assertHolds(usageNow(ending, b) === 0, 'the batch counts nothing', describeEnding(ending));
   });
-  trials.record('P1', 'checks together in opposite order, every order');
+  trials.record('P1', 'batches with opposite orders of counters, every order');
 });
 
-/** What a worker may be at when it dies. */
+/** The operations during which a worker may die. */
 const WORK: Record<string, (owner: number, setup: CounterSetup) => ModelThread['run']> = {
   'a deduction': (owner, { parameters }) => deductAction(owner, X, parameters),
-  'a deduction of a newcomer': (owner) => deductAction(owner, Y, fixedWindow(1)),
+  'a deduction of a new counter': (owner) => deductAction(owner, Y, fixedWindow(1)),
   'a sweep': (owner) => sweepAction(owner),
   'a reset': (owner) => tableAction(owner, (table) => table.reset(X, NOW_MS, undefined)),
 };
 
-/** @param again whether the next run does it again, as it does with what it finds in a ring */
+/** @param again whether the restarted worker repeats the operation, as with a queue entry */
 const mortalThread = (name: string, setup: CounterSetup, again = true): ModelThread => ({
   run: WORK[name](2, setup),
   isMortal: true,
   restart: afterLockRecovery(2, again ? WORK[name](3, setup) : () => undefined),
 });
 
-test('a worker that dies over a deduction, at any point, leaves no less than was counted', () => {
+test('a worker that dies during a deduction, at any step, loses no counted usage', () => {
   const trials = new ExplorationSet();
   for (const again of [true, false]) {
     trials.inEverySetup(
@@ -449,20 +476,25 @@ test('a worker that dies over a deduction, at any point, leaves no less than was
         mortalThread('a deduction', setup, again),
       ],
       (ending, { used }) => {
-        assertHolds(ending.stuck.length === 0, 'all end', factsOf(ending));
-        assertHolds(hasOnlyKnownCounters(ending), 'no half of a counter is found', factsOf(ending));
-        const done = ending.deaths === 0 || again ? 1 : 0;
-        const least = used + countAllowed(ending, 0) + done;
-        const more = usageNow(ending, X) - least;
-        assertHolds(more >= 0 && more <= ending.deaths, 'it is counted', more, factsOf(ending));
+        assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
+        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
+        const deducted = ending.deaths === 0 || again ? 1 : 0;
+        const minimum = used + countAllowed(ending, 0) + deducted;
+        const more = usageNow(ending, X) - minimum;
+        assertHolds(
+          more >= 0 && more <= ending.deaths,
+          'all usage is counted, at most once more per death',
+          more,
+          factsOf(ending),
+        );
       },
       again ? isInQuickSet : undefined,
     );
   }
-  trials.record('P1', 'a worker dies over a deduction, at every step');
+  trials.record('P1', 'a worker dies during a deduction, at every step');
 });
 
-test('a bucket of GCRA gives its last token once, and loses none when a worker dies', () => {
+test('a GCRA counter allows its last token once, and loses no usage when a worker dies', () => {
   const trials = new ExplorationSet();
   const bucket = { ...fixedWindow(10), rule: RULE.gcra };
   const usedTokens = (ending: FinalState) => {
@@ -476,44 +508,49 @@ test('a bucket of GCRA gives its last token once, and loses none when a worker d
   const checks = [1, 2].map((owner) => ({ run: decideAction(owner, X, bucket) }));
   trials.explore(prepared(10, 9), checks, (ending) => {
     assertHolds(countAllowed(ending, 0, 1) === 1, 'one check is allowed', describeEnding(ending));
-    assertHolds(usedTokens(ending) === 10, 'its token is counted', describeEnding(ending));
+    assertHolds(usedTokens(ending) === 10, 'the allowed token is counted', describeEnding(ending));
   });
   for (const limit of [10, 7]) {
     const deduct = (owner: number) => deductAction(owner, X, bucket, NOW_MS);
     const worker = { run: deduct(2), isMortal: true, restart: afterLockRecovery(2, deduct(3)) };
-    // Three of seven tokens a second are five of ten, rounded up.
+    // 3 of 7 tokens per second equal 5 of 10 tokens, rounded up.
     const before = limit === 7 ? 5 : 3;
     trials.explore(prepared(limit, 3), [checks[0], worker], (ending) => {
       const more = usedTokens(ending) - before - countAllowed(ending, 0) - 1;
-      // Less than a token is rounded up to one after each change of the limit.
+      // A change of the limit rounds a fraction of a token up to one token.
       const most = ending.deaths + (limit === 7 ? 1 : 0);
-      assertHolds(more >= 0 && more <= most, 'it is counted', more, describeEnding(ending));
+      assertHolds(
+        more >= 0 && more <= most,
+        'all usage is counted, at most once more per death',
+        more,
+        describeEnding(ending),
+      );
     });
   }
-  trials.record('P1', 'a bucket of GCRA, and a worker that dies over it, at every step');
+  trials.record('P1', 'a GCRA counter, and a worker that dies during a deduction, at every step');
 });
 
-test('a worker that dies over another counter or a sweep, at any point, does no harm', () => {
+test('a worker that dies while it inserts a counter or sweeps, at any step, changes no other counter', () => {
   const trials = new ExplorationSet();
-  const newcomer = 'a deduction of a newcomer';
+  const insertion = 'a deduction of a new counter';
   for (const [name, again] of [
-    [newcomer, true],
-    [newcomer, false],
+    [insertion, true],
+    [insertion, false],
     ['a sweep', true],
   ] as const) {
     trials.inEverySetup(
       (setup) => [{ run: decideAction(1, X, setup.parameters) }, mortalThread(name, setup, again)],
       (ending, setup) => {
-        assertHolds(hasOnlyKnownCounters(ending), 'no half of a counter is found', factsOf(ending));
+        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
         assertExact(ending, setup, [0]);
       },
-      name === newcomer && again ? isInQuickSet : undefined,
+      name === insertion && again ? isInQuickSet : undefined,
     );
   }
-  trials.record('P1', 'a worker dies over a newcomer or a sweep, at every step');
+  trials.record('P1', 'a worker dies during an insert or a sweep, at every step');
 });
 
-test('a worker that dies over a reset, at any point, leaves the counter or none', () => {
+test('a worker that dies during a reset, at any step, leaves the whole counter or none', () => {
   new ExplorationSet()
     .inEverySetup(
       (setup) => [
@@ -521,16 +558,25 @@ test('a worker that dies over a reset, at any point, leaves the counter or none'
         mortalThread('a reset', setup, false),
       ],
       (ending, { used }) => {
-        assertHolds(hasOnlyKnownCounters(ending), 'no half of a counter is found', factsOf(ending));
-        assertHolds(countAllowed(ending, 0) === 1, 'what fits is admitted', factsOf(ending));
+        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
+        assertHolds(
+          countAllowed(ending, 0) === 1,
+          'a check within the limit is allowed',
+          factsOf(ending),
+        );
         const is = usageNow(ending, X);
-        assertHolds([0, 1, used + 1].includes(is), 'it is there or not', is, factsOf(ending));
+        assertHolds(
+          [0, 1, used + 1].includes(is),
+          'the old counter is kept or removed as a whole',
+          is,
+          factsOf(ending),
+        );
       },
     )
-    .record('P2', 'a worker dies over a reset, at every step');
+    .record('P2', 'a worker dies during a reset, at every step');
 });
 
-test('an acceptor that stops for ever, at any point: nobody is admitted beyond the limit', () => {
+test('an acceptor that stops forever, at any step, lets no check exceed the limit', () => {
   new ExplorationSet()
     .inEverySetup(
       ({ parameters }) => [
@@ -541,37 +587,45 @@ test('an acceptor that stops for ever, at any point: nobody is admitted beyond t
         const more = usageNow(ending, X) - used;
         assertHolds(
           countAllowed(ending, 0, 1) <= 1 && more <= 1,
-          'no more than fits',
+          'the limit holds',
           factsOf(ending),
         );
         assertHolds(
           countAllowed(ending, 0, 1) <= more,
-          'what was admitted is counted',
+          'every allowed check is counted',
           factsOf(ending),
         );
         const isHeld = attachTable(ending).words[lockAt(0)] === 1;
         assertHolds(
           ending.stuck.length === 0 || isHeld,
-          'only its lock stops others',
+          'only its lock blocks other threads',
           factsOf(ending),
         );
-        assertHolds(!isHeld || ending.deaths === 1, 'a lock is given back', factsOf(ending));
+        assertHolds(
+          !isHeld || ending.deaths === 1,
+          'a live thread releases its lock',
+          factsOf(ending),
+        );
       },
     )
-    .record('P1', 'an acceptor stops for ever, at every step');
+    .record('P1', 'an acceptor stops forever, at every step');
 });
 
-/** The window of OLD is spent, and the counter has expired at NOW. */
+/** The window at OLD is exhausted, and the counter has expired at NOW_MS. */
 const prepareExpiredCounter = () => prepareMemory((table) => consume(table, X, 3, OLD));
 
 function assertWindowNotReopened(ending: FinalState, threads: number[]): void {
   for (const thread of threads) {
     const { allowed, window } = ending.results[thread] as DecisionResult;
-    assertHolds(!allowed || window >= WINDOW, 'a spent window stays so', factsOf(ending));
+    assertHolds(
+      !allowed || window >= WINDOW,
+      'an exhausted window allows no check',
+      factsOf(ending),
+    );
   }
 }
 
-test('a thread that was stopped since it read the clock opens no spent window anew', () => {
+test('a thread that was suspended after reading the clock reopens no exhausted window', () => {
   const trials = new ExplorationSet();
   const others = [
     sweepAction(2),
@@ -591,7 +645,7 @@ test('a thread that was stopped since it read the clock opens no spent window an
   trials.record('P1', 'a thread with an old time, every order');
 });
 
-test('three checks for the last token: one is admitted', () => {
+test('of three checks for the last token one is allowed', () => {
   new ExplorationSet()
     .inEverySetup(
       ({ parameters }) => [1, 2, 3].map((owner) => ({ run: decideAction(owner, X, parameters) })),
@@ -601,7 +655,7 @@ test('three checks for the last token: one is admitted', () => {
     .record('P1', 'three checks for the last token');
 });
 
-test('two checks for the last token and a sweep: one is admitted', () => {
+test('of two checks for the last token during a sweep one is allowed', () => {
   new ExplorationSet()
     .inEverySetup(
       ({ parameters }) => [
@@ -615,7 +669,7 @@ test('two checks for the last token and a sweep: one is admitted', () => {
     .record('P1', 'two checks and a sweep');
 });
 
-test('two checks, and a worker that dies over a deduction: no more than fits, none forgotten', () => {
+test('two checks and a worker that dies during a deduction: the limit holds, no usage is lost', () => {
   new ExplorationSet()
     .inEverySetup(
       (setup) => [
@@ -624,19 +678,24 @@ test('two checks, and a worker that dies over a deduction: no more than fits, no
         { run: decideAction(4, X, setup.parameters) },
       ],
       (ending, { used }) => {
-        assertHolds(ending.stuck.length === 0, 'all end', factsOf(ending));
-        assertHolds(hasOnlyKnownCounters(ending), 'no half of a counter is found', factsOf(ending));
-        const of = countAllowed(ending, 0, 2);
-        const more = usageNow(ending, X) - used - of - 1;
-        assertHolds(of <= 1, 'no more than fits', factsOf(ending));
-        assertHolds(more >= 0 && more <= ending.deaths, 'it is counted', more, factsOf(ending));
+        assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
+        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
+        const allowed = countAllowed(ending, 0, 2);
+        const more = usageNow(ending, X) - used - allowed - 1;
+        assertHolds(allowed <= 1, 'the limit holds', factsOf(ending));
+        assertHolds(
+          more >= 0 && more <= ending.deaths,
+          'all usage is counted, at most once more per death',
+          more,
+          factsOf(ending),
+        );
       },
       (name) => IS_LONG || name === 'in a new window, sliding',
     )
-    .record('P1', 'two checks, and a worker that dies over a deduction');
+    .record('P1', 'two checks, and a worker that dies during a deduction');
 });
 
-test('an old time, a sweep and a newcomer: no spent window is opened anew', () => {
+test('a check with an old time, a sweep and an insert reopen no exhausted window', () => {
   const trials = new ExplorationSet();
   const actors = [
     { run: decideAction(1, X, fixedWindow(3), OLD) },
@@ -645,12 +704,12 @@ test('an old time, a sweep and a newcomer: no spent window is opened anew', () =
   ];
   trials.explore(prepareExpiredCounter(), actors, (ending) => {
     assertWindowNotReopened(ending, [0]);
-    assertHolds(usageNow(ending, Y) === 1, 'the newcomer is counted', factsOf(ending, Y));
+    assertHolds(usageNow(ending, Y) === 1, 'the new counter is counted', factsOf(ending, Y));
   });
-  trials.record('P1', 'an old time, a sweep and a newcomer');
+  trials.record('P1', 'a check with an old time, a sweep and an insert');
 });
 
-test('three who decide together in a ring of orders: no deadlock, one passes', () => {
+test('three batches with a cycle of counters: no deadlock, and one batch passes', () => {
   const trials = new ExplorationSet();
   const ids = [0, 1, 2].map((group) => ({ id: testIdentity(1, group, 3), ...fixedWindow(1) }));
   const actors = [0, 1, 2].map((first) => {
@@ -660,12 +719,12 @@ test('three who decide together in a ring of orders: no deadlock, one passes', (
     prepareMemory(() => {}, 3),
     actors,
     (ending) => {
-      assertHolds(ending.stuck.length === 0, 'all end', describeEnding(ending));
+      assertHolds(ending.stuck.length === 0, 'all threads end', describeEnding(ending));
       const passed = (ending.results as { passed: boolean }[]).filter(({ passed }) => passed);
-      assertHolds(passed.length === 1, 'one passes', describeEnding(ending));
+      assertHolds(passed.length === 1, 'one batch or check passes', describeEnding(ending));
       const used = ids.reduce((sum, { id }) => sum + usageNow(ending, id), 0);
-      assertHolds(used === 2, 'all or nothing', used, describeEnding(ending));
+      assertHolds(used === 2, 'all or nothing is counted', used, describeEnding(ending));
     },
   );
-  trials.record('P1', 'three who decide together in a ring of orders');
+  trials.record('P1', 'three batches with a cycle of counters');
 });

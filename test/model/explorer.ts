@@ -1,34 +1,33 @@
 /**
- * Runs the real code of a few threads in every order that there is, on a model of shared memory.
+ * Runs the real code of a few threads in every possible order, on a model of shared memory.
  *
- * `Atomics` is replaced for the time, and the memory that the code is given is seen through the
- * model; each access to it, plain ones too, is a step. A thread is moved by one step by running its
- * code anew from the start: accesses made before give what they gave then, and more are made until
- * the next step. What a thread keeps to itself follows from what it has read, so two states with
- * the same memory and the same readings are the same, and each is gone on from once.
+ * The explorer replaces `Atomics` and passes the code proxies of its memory. Each access is a step,
+ * plain accesses included. To advance a thread by one step, the explorer runs its code again from
+ * the start: it replays the recorded readings, then executes accesses until the next step. The
+ * local state of a thread follows from its readings. States with equal memory and readings are
+ * therefore equal, and each is explored once.
  *
- * An access to a place that no two threads use, or that none writes, changes nothing for others and
- * sees nothing of them: it needs no order of its own, and is made with the step before it. What
- * nobody writes needs no remembering either. Which places those are is found out: begin with what
- * the threads do one after the other; when one is seen to write another place, or a second to use
- * one that is written, everything begins anew. A place is eight bytes. Of a thread that may die
- * each store is a step, for it may be the last one.
+ * An access to a place (eight bytes) that only one thread uses, or that no thread writes, does not
+ * affect other threads. It is executed with the preceding step. A place without writes is not part
+ * of the state. The explorer learns these places: it first runs the threads one after another. When
+ * a thread writes a further place, or a second thread uses a written one, the exploration restarts.
+ * Every store of a thread that may die is a step, because it may be the last one.
  *
- * What it does not try: a processor or a compiler that changes the order of plain accesses, and
- * half of a double, which is written at once by every processor that weir runs on.
+ * Not modelled: reordering of plain accesses by a processor or compiler, and torn doubles, which no
+ * supported processor produces.
  */
 
 export interface MemoryView {
-  /** To attach to: what is read and written through it is no step. */
+  /** The real buffer, to attach to. Accesses through it are not steps. */
   buffer: SharedArrayBuffer;
   words: Int32Array;
   doubles: Float64Array;
 }
 
-/** What the code of a thread may use. Events are visible in the end, in their order. */
+/** The interface of a thread to the explorer. The final state has all events in order. */
 export interface ThreadContext {
   memories: MemoryView[];
-  /** What happened, or what can be seen in the memory at that moment. */
+  /** Records an event, or a description of the memory at this moment. */
   recordEvent(what: string | ((memories: MemoryView[]) => string)): void;
   send(channel?: number): void;
   /** Waits for a message. */
@@ -38,20 +37,20 @@ export interface ThreadContext {
 type ThreadCode = (world: ThreadContext) => unknown;
 
 export interface ModelThread {
-  /** What it returns is its result. */
+  /** The return value is the result of the thread. */
   run: ThreadCode;
-  /** Whether it may stop for ever, at any step. */
+  /** Whether the thread may stop forever, at any step. */
   isMortal?: boolean;
-  /** Runs when it has done so. */
+  /** Runs after the thread has died. */
   restart?: ThreadCode;
 }
 
 export interface ModelMemory {
-  /** As it is in the beginning, and again in the end. */
+  /** The initial content, which is restored after the exploration. */
   buffer: SharedArrayBuffer;
   /**
-   * notified: a wait ends when somebody notifies, however long that takes.
-   * polled: it ends when the word has changed; to read the same word again and again is one step.
+   * notified: a wait ends only with a notification; it never times out.
+   * polled: a wait ends when the word has changed. Repeated reads of one word are one step.
    */
   waits: 'notified' | 'polled';
 }
@@ -59,13 +58,13 @@ export interface ModelMemory {
 export interface Scenario {
   memories: ModelMemory[];
   threads: ModelThread[];
-  /** How often a thread that could go on may be interrupted by another; as often as you like. */
+  /** The maximum number of preemptions of threads that could continue. Default: unlimited. */
   preemptions?: number;
 }
 
 export interface FinalState {
   events: readonly string[];
-  /** By thread; undefined where it has not come to its end. */
+  /** By thread; undefined if the thread has not ended. */
   results: unknown[];
   /** Threads that wait and will never be woken. */
   stuck: number[];
@@ -79,7 +78,7 @@ export interface ExplorationResult {
   endings: number;
 }
 
-/** What a thread has read so far: a leaf of the tree of all that it could have. */
+/** The readings of a thread so far: a node in the tree of all possible readings. */
 interface ReadHistory {
   id: number;
   depth: number;
@@ -91,7 +90,7 @@ interface ReadHistory {
 interface ThreadState {
   history: ReadHistory;
   status: 'runs' | 'waits' | 'polls' | 'receives' | 'ended' | 'dead';
-  /** The word in a memory, and what it holds; or the channel. */
+  /** The word of a wait and its expected value, or the channel. */
   at: number;
   value: number;
   generation: number;
@@ -99,31 +98,31 @@ interface ThreadState {
 }
 
 interface ModelState {
-  /** What is not as in the beginning, as pairs of words in the order of `places`. */
+  /** The content of the written places, two words each, in the order of `#places`. */
   words: Int32Array;
   messages: number[];
   events: readonly string[];
   threads: ThreadState[];
-  /** The thread that ran last, and how often one was interrupted. */
+  /** The thread that ran last, and the number of preemptions so far. */
   lastThread: number;
   preemptions: number;
   parent: ModelState | undefined;
-  /** What led here from there, for who reads a schedule. */
+  /** The step from the parent to this state, for printed schedules. */
   step: string;
 }
 
 const STOPPED = Symbol('stopped');
 
-/** Places of eight bytes, and words, are numbered over all memories. */
+/** Places of eight bytes, and words, have numbers that are unique over all memories. */
 const PLACES_PER_MEMORY = 2 ** 24;
-/** What all threads see, in no memory. */
+/** A place outside all memories that every thread uses. */
 const GLOBAL_PLACE = -1;
 const CHANNELS = 2;
 const NO_THREAD = -1;
 
 /**
  * Runs every schedule.
- * @param check sees every ending once; what it throws is said with the schedule that led to it
+ * @param check gets every final state once; its errors are rethrown with their schedule
  */
 export function explore(
   scenario: Scenario,
@@ -138,7 +137,7 @@ export function explore(
   }
 }
 
-/** What is known of all places, from one exploration to the next. */
+/** The places that explorations have found so far. */
 interface KnownPlaces {
   written: Set<number>;
   /** Used by more than one thread, and written. */
@@ -146,17 +145,17 @@ interface KnownPlaces {
 }
 
 class Exploration {
-  /** Whether more is known of places than in the beginning. */
+  /** Whether this exploration has found new written or contended places. */
   hasNewPlaces = false;
   readonly #actors: readonly ModelThread[];
   readonly #preemptions: number;
   readonly #waits: ModelMemory['waits'][];
-  /** The memories themselves: of the state that is gone on from. */
+  /** The real memories, with the content of the current state. */
   readonly #memories: MemoryView[];
   readonly #initialWords: Int32Array[];
-  /** Those that are written, in the order in which states have them. */
+  /** The written places, in their order in `ModelState.words`. */
   readonly #places: number[];
-  /** Who uses a place, and who writes it, in bits. */
+  /** Per place: bit sets of the threads that use it and that write it. */
   readonly #users = new Map<number, { all: number; writers: number }>();
   readonly #knownPlaces: KnownPlaces;
   readonly #roots = new Map<number, ReadHistory>();
@@ -174,7 +173,7 @@ class Exploration {
     this.#places = [...known.written];
   }
 
-  /** Runs the threads one after the other, in a few orders. */
+  /** Runs the threads one after another, in a few orders, to find the places that they use. */
   survey(): void {
     const lives = this.#actors.flatMap(({ restart }, index) => {
       return restart === undefined ? [{ index, life: 0 }] : [0, 1].map((life) => ({ index, life }));
@@ -190,30 +189,30 @@ class Exploration {
     this.#resetMemories();
   }
 
-  /** Ends early when more is found out about places. */
+  /** Explores all schedules. Stops early when a new place is found. */
   run(check: (ending: FinalState) => void): ExplorationResult {
-    /** By state: how few interruptions led to it. */
+    /** By state: the smallest number of preemptions that led to it. */
     const seen = new Map<string, number>();
     let endings = 0;
-    const left = [this.#initialState()];
-    while (left.length > 0) {
+    const pending = [this.#initialState()];
+    while (pending.length > 0) {
       if (this.hasNewPlaces) break;
-      const state = left.pop()!;
+      const state = pending.pop()!;
       const key = this.#keyOf(state);
       if ((seen.get(key) ?? Number.POSITIVE_INFINITY) <= state.preemptions) continue;
       const isNew = !seen.has(key);
       seen.set(key, state.preemptions);
       this.#restore(state);
-      const able = state.threads.map((thread) => this.#canRun(thread));
-      const goesOn = able[state.lastThread] === true;
-      for (const index of able.keys()) {
-        if (!able[index]) continue;
-        const preempted = state.preemptions + Number(goesOn && index !== state.lastThread);
+      const runnable = state.threads.map((thread) => this.#canRun(thread));
+      const canContinue = runnable[state.lastThread] === true;
+      for (const index of runnable.keys()) {
+        if (!runnable[index]) continue;
+        const preempted = state.preemptions + Number(canContinue && index !== state.lastThread);
         if (preempted > this.#preemptions || this.hasNewPlaces) continue;
-        left.push(this.#step(state, index, preempted));
+        pending.push(this.#step(state, index, preempted));
       }
-      left.push(...this.#deathStates(state));
-      if (able.includes(true) || !isNew) continue;
+      pending.push(...this.#deathStates(state));
+      if (runnable.includes(true) || !isNew) continue;
       endings++;
       this.#restore(state);
       this.#checkEnding(state, check);
@@ -252,7 +251,7 @@ class Exploration {
         memories: this.#memories,
       });
     } catch (error) {
-      if (error instanceof Error) error.message += `\n\nin the schedule ${formatSchedule(state)}`;
+      if (error instanceof Error) error.message += `\n\nin the schedule: ${formatSchedule(state)}`;
       throw error;
     }
   }
@@ -312,7 +311,7 @@ class Exploration {
     return words;
   }
 
-  /** Whether a thread has a step to make, in the state that is in the memories. */
+  /** Whether a thread can make a step in the current state of the memories. */
   #canRun({ status, at, value }: ThreadState): boolean {
     if (status !== 'polls') return status === 'runs';
     return (
@@ -333,7 +332,7 @@ class Exploration {
     });
   }
 
-  /** Notes who is at a place, and whether it is one where the order matters. */
+  /** Records the user of a place, and whether the order of accesses to it matters. */
   #recordAccess(place: number, thread: number, writes: boolean): void {
     const users = this.#users.get(place) ?? { all: 0, writers: 0 };
     this.#users.set(place, users);
@@ -345,7 +344,7 @@ class Exploration {
     this.hasNewPlaces = true;
   }
 
-  /** Moves one thread by one step, or to where it waits or ends. */
+  /** Advances one thread by one step, or until it waits or ends. */
   #step(from: ModelState, index: number, preemptions: number, runsToEnd = false): ModelState {
     this.#restore(from);
     const threads = from.threads.map((thread) => ({ ...thread }));
@@ -358,8 +357,8 @@ class Exploration {
     }
     const { run, restart, isMortal } = this.#actors[index];
     const storesCount = isMortal === true && thread.generation === 0;
-    const made = readingsIn(thread.history);
-    // Where no other may run before it waits or ends, it makes all its steps at once.
+    const readings = readingsIn(thread.history);
+    // If no other thread may run before this one waits or ends, all its steps are one.
     const isOver = ({ status }: ThreadState) => status === 'ended' || status === 'dead';
     const isAlone = threads.every((other) => other === thread || isOver(other));
     const isLast = (preemptions === this.#preemptions || isAlone) && !storesCount;
@@ -367,16 +366,16 @@ class Exploration {
     let at = 0;
     let moved = false;
     let stopped = false;
-    /** The word that was read last, where nothing was done since, and what it was. */
+    /** The word and value of the last access, if it was a polled read. */
     let lastRead = GLOBAL_PLACE;
     let lastValue = 0;
     const stop = (): never => {
       stopped = true;
       throw STOPPED;
     };
-    /** One access: given again where it was made before, made, or not made yet. */
+    /** One access: replayed if it is in the history, else executed, unless it is the next step. */
     const access = <T>(place: number, writes: boolean, make: () => T): T => {
-      // On its way out it may pass by a `finally`.
+      // The thread code may catch STOPPED in a `finally` and access memory there.
       if (stopped) throw STOPPED;
       lastRead = GLOBAL_PLACE;
       const isConstant = place !== GLOBAL_PLACE && !this.#knownPlaces.written.has(place);
@@ -384,7 +383,7 @@ class Exploration {
         this.#recordAccess(place, index * 2 + thread.generation, false);
         return make();
       }
-      if (at < made.length) return made[at++] as T;
+      if (at < readings.length) return readings[at++] as T;
       if (place !== GLOBAL_PLACE) this.#recordAccess(place, index * 2 + thread.generation, writes);
       const { contended } = this.#knownPlaces;
       const isStep = place === GLOBAL_PLACE || contended.has(place) || (writes && storesCount);
@@ -514,7 +513,7 @@ function readingsIn(history: ReadHistory): unknown[] {
   return readings;
 }
 
-/** Which thread made how many steps, in their order. */
+/** The steps of a schedule in order, as thread x number of steps. */
 function formatSchedule(state: ModelState): string {
   const runs: { by: string; steps: number }[] = [];
   for (let of: ModelState | undefined = state; of?.parent !== undefined; of = of.parent) {

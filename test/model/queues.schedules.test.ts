@@ -1,6 +1,6 @@
 /**
- * The protocols of rings and bells, on the real code: two threads in every order, three with a
- * few interruptions.
+ * Explores schedules of the queue and wake-up protocols, with the real code: two threads in every
+ * order, three threads with a few preemptions.
  */
 
 import type { MessagePort } from 'node:worker_threads';
@@ -42,20 +42,20 @@ import {
 
 vi.setConfig({ testTimeout: 600_000 });
 
-/** How often one of three threads is interrupted: less often where one may die, in the quick form. */
+/** The preemptions of three threads. The quick form has fewer where a thread may die. */
 const preemptionsOf = (actors: ModelThread[]) => {
   if (IS_LONG) return 3;
   return actors.some(({ isMortal }) => isMortal) ? 1 : 2;
 };
 
-/** Rings as small as they can be full: two items of one word. */
+/** The smallest queue that can be full: two items of one word. */
 const SMALL: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 2, itemWords: 1 };
 
-/** The links of so many acceptors with a worker, and behind them the words of its lane. */
+/** One channel per acceptor to the worker, followed by the stats block of the worker. */
 function memories(acceptors = 1): ModelMemory[] {
-  const links = Array.from({ length: acceptors }, () => new SharedArrayBuffer(CHANNEL_BYTES));
-  const lane = new SharedArrayBuffer(WORKER_STATS_BYTES);
-  return [...links, lane].map((buffer) => ({ buffer, waits: 'notified' }));
+  const channels = Array.from({ length: acceptors }, () => new SharedArrayBuffer(CHANNEL_BYTES));
+  const stats = new SharedArrayBuffer(WORKER_STATS_BYTES);
+  return [...channels, stats].map((buffer) => ({ buffer, waits: 'notified' }));
 }
 
 const statsOf = ({ memories }: ThreadContext) => memories[memories.length - 1].words;
@@ -73,72 +73,72 @@ const put = (producer: CheckQueueProducer, kind: number, cost: number) => {
   else producer.enqueueDeduction(id, 0, 0, parameters);
 };
 
-/** An acceptor that hands over deductions, of so much each. */
-const handOver =
+/** An acceptor that enqueues deductions with these costs. */
+const enqueueDeductions =
   (costs: number[], acceptor = 0) =>
   (world: ThreadContext): void => {
-    const handoff = producerOf(world, acceptor);
+    const producer = producerOf(world, acceptor);
     for (const cost of costs) {
-      put(handoff, ENTRY_KIND.deduction, cost);
-      handoff.wakeWorker();
+      put(producer, ENTRY_KIND.deduction, cost);
+      producer.wakeWorker();
     }
   };
 
-/** A worker whose table only notes what is done; it ends when it has seen these entries. */
+/** A worker whose table only records its calls. It ends after the entries with these costs. */
 const worker =
-  (lasts: number[]) =>
+  (lastCosts: number[]) =>
   (world: ThreadContext): void => {
-    const lane = statsOf(world);
-    const left = new Set(lasts);
-    const noted = (what: string, cost: number) => {
+    const statsWords = statsOf(world);
+    const pending = new Set(lastCosts);
+    const record = (what: string, cost: number) => {
       world.recordEvent(`${what} ${cost}`);
-      left.delete(cost);
+      pending.delete(cost);
     };
     const table = {
       deduct: (...[, , , , { cost }]: Parameters<CounterTable['deduct']>) => {
-        noted('deducted', cost);
+        record('deducted', cost);
         return DEDUCTION_OUTCOME.applied;
       },
-      decide: (...[, , , { cost }]: Parameters<CounterTable['decide']>) => noted('decided', cost),
+      decide: (...[, , , { cost }]: Parameters<CounterTable['decide']>) => record('decided', cost),
     } as unknown as CounterTable;
-    const figures = {
+    const stats = {
       add: (index: number) => {
         if (index === WORKER_STAT.entriesRepeated) world.recordEvent('repeated');
         if (index === WORKER_STAT.entriesLost) world.recordEvent('lost');
       },
     } as unknown as WorkerStats;
     const clock = { nowMs: () => 0 } as unknown as Clock;
-    const inboxes = world.memories.slice(0, -1).map((link, acceptor) => {
-      const door = { postMessage: () => world.send(acceptor) } as unknown as MessagePort;
-      return new CheckQueueConsumer(link, () => table, clock, figures, door);
+    const inboxes = world.memories.slice(0, -1).map((channel, acceptor) => {
+      const port = { postMessage: () => world.send(acceptor) } as unknown as MessagePort;
+      return new CheckQueueConsumer(channel, () => table, clock, stats, port);
     });
-    while (left.size > 0) {
+    while (pending.size > 0) {
       let served = 0;
       for (const inbox of inboxes) served += inbox.processEntries(8);
       if (served > 0) continue;
-      sleep(lane, WAKE_UP_FLAG, 1, () => inboxes.some((inbox) => !inbox.isEmpty()));
+      sleep(statsWords, WAKE_UP_FLAG, 1, () => inboxes.some((inbox) => !inbox.isEmpty()));
     }
   };
 
-/** An acceptor that hands over two checks and goes on until both are answered. */
-const askTwo =
+/** An acceptor that enqueues checks with these costs and runs until all are answered. */
+const enqueueChecks =
   (costs: number[], acceptor = 0) =>
   (world: ThreadContext): void => {
-    const handoff = producerOf(world, acceptor);
+    const producer = producerOf(world, acceptor);
     const { words } = world.memories[acceptor];
     const replies = new QueueConsumer(world.memories[acceptor], REPLY_QUEUE);
-    let heard = 0;
+    let received = 0;
     const drain = () => {
       requestNotification(words, NOTIFICATION_FLAG);
       for (; !replies.isEmpty(); replies.releaseFirst()) {
-        world.recordEvent(`answer ${acceptor} ${words[replies.firstItem() + REPLY.number]}`);
-        heard++;
+        world.recordEvent(`reply ${acceptor} ${words[replies.firstItem() + REPLY.number]}`);
+        received++;
       }
     };
     drain();
-    for (const cost of costs) put(handoff, ENTRY_KIND.check, cost);
-    handoff.wakeWorker();
-    while (heard < costs.length) {
+    for (const cost of costs) put(producer, ENTRY_KIND.check, cost);
+    producer.wakeWorker();
+    while (received < costs.length) {
       world.receive(acceptor);
       drain();
     }
@@ -156,23 +156,23 @@ function exploreQueue(
 const count = (events: readonly string[], what: string) =>
   events.filter((event) => event === what).length;
 
-/** What a dying worker leaves: at least each entry once, and one more for each death at most. */
+/** Asserts that each entry ran at least once, with at most one repeated entry per death. */
 function expectAtMostOneLost(
   { events, stuck, deaths }: FinalState,
   costs: number[],
   worker: number,
 ) {
-  const done = costs.map((cost) => count(events, `deducted ${cost}`));
-  const extra = done.reduce((sum, times) => sum + times, 0) - costs.length;
-  const isKept =
-    Math.min(...done) >= 1 &&
+  const runs = costs.map((cost) => count(events, `deducted ${cost}`));
+  const extra = runs.reduce((sum, times) => sum + times, 0) - costs.length;
+  const holds =
+    Math.min(...runs) >= 1 &&
     extra <= deaths &&
-    // What was done twice was counted as repeated.
+    // A repeated entry is counted as repeated.
     extra <= count(events, 'repeated') &&
     count(events, 'lost') === 0 &&
-    // A worker that had nothing left to do may have died behind it: its successor finds none.
+    // A worker may die after its last entry. Its successor finds an empty queue and sleeps.
     (stuck.length === 0 || (deaths === 1 && stuck.length === 1 && stuck[0] === worker));
-  if (!isKept) expect({ events, stuck, deaths }).toBe('kept');
+  if (!holds) expect({ events, stuck, deaths }).toBe('each entry once, or repeated after a death');
   return extra;
 }
 
@@ -180,7 +180,7 @@ function recordExploration(fault: string, { states, endings }: ExplorationResult
   recordMeasurement('P3', fault, `${states} states, ${endings} endings`, '0 broken');
 }
 
-test('a ring loses and repeats nothing, and is never written over', () => {
+test('a queue neither loses, repeats nor overwrites an item', () => {
   const explored = exploreQueue(
     [
       {
@@ -199,7 +199,7 @@ test('a ring loses and repeats nothing, and is never written over', () => {
       {
         run: ({ memories: [memory], recordEvent }) => {
           const consumer = new QueueConsumer(memory, SMALL);
-          for (let looks = 0; looks < 4; looks++) {
+          for (let polls = 0; polls < 4; polls++) {
             if (consumer.isEmpty()) continue;
             recordEvent(`took ${memory.words[consumer.firstItem()]}`);
             consumer.releaseFirst();
@@ -217,37 +217,37 @@ test('a ring loses and repeats nothing, and is never written over', () => {
     },
   );
   expect(explored.endings).toBeGreaterThan(100);
-  recordExploration('a ring, every order of two threads', explored);
+  recordExploration('a queue, every order of two threads', explored);
 });
 
-test('a worker that goes to sleep while work comes is woken, in every order', () => {
-  const actors = [{ run: handOver([1, 2]) }, { run: worker([2]) }];
+test('a worker that goes to sleep while an entry is published is woken, in every order', () => {
+  const actors = [{ run: enqueueDeductions([1, 2]) }, { run: worker([2]) }];
   const explored = exploreQueue(actors, 1, ({ events, stuck }) => {
     expect([stuck, events]).toEqual([[], ['deducted 1', 'deducted 2']]);
   });
   recordExploration('a worker that goes to sleep, every order of two threads', explored);
 });
 
-test('an acceptor hears of every answer, though it is told only when its door is open', () => {
-  const actors = [{ run: askTwo([1, 2]) }, { run: worker([2]) }];
+test('an acceptor receives every reply, though it is notified only on request', () => {
+  const actors = [{ run: enqueueChecks([1, 2]) }, { run: worker([2]) }];
   const explored = exploreQueue(actors, 1, ({ events, stuck }) => {
-    const answers = events.filter((event) => event.startsWith('answer'));
-    expect([stuck, answers]).toEqual([[], ['answer 0 0', 'answer 0 1']]);
+    const replies = events.filter((event) => event.startsWith('reply'));
+    expect([stuck, replies]).toEqual([[], ['reply 0 0', 'reply 0 1']]);
   });
-  recordExploration('answers of a worker, every order of two threads', explored);
+  recordExploration('replies of a worker, every order of two threads', explored);
 });
 
-test('a check that is taken back is decided by one of the two, never by both or none', () => {
+test('a withdrawn check is decided by the acceptor or the worker, never by both or none', () => {
   const outcomes = new Set<string>();
   const explored = exploreQueue(
     [
       {
         run: (world) => {
-          const handoff = producerOf(world);
-          put(handoff, ENTRY_KIND.check, 1);
-          put(handoff, ENTRY_KIND.check, 2);
-          handoff.wakeWorker();
-          if (handoff.withdraw(0)) world.recordEvent('taken back 1');
+          const producer = producerOf(world);
+          put(producer, ENTRY_KIND.check, 1);
+          put(producer, ENTRY_KIND.check, 2);
+          producer.wakeWorker();
+          if (producer.withdraw(0)) world.recordEvent('withdrawn 1');
         },
       },
       { run: worker([2]) },
@@ -258,44 +258,52 @@ test('a check that is taken back is decided by one of the two, never by both or 
       outcomes.add(events.toSorted().join(', '));
     },
   );
-  expect([...outcomes].sort()).toEqual(['decided 1, decided 2', 'decided 2, taken back 1']);
-  recordExploration('a check that is taken back, every order of two threads', explored);
+  expect([...outcomes].sort()).toEqual(['decided 1, decided 2', 'decided 2, withdrawn 1']);
+  recordExploration('a withdrawn check, every order of two threads', explored);
 });
 
 test('a worker that dies at any step leaves at most one entry to be repeated, and loses none', () => {
   const mortal = { run: worker([2]), isMortal: true, restart: worker([2]) };
   let repeated = 0;
-  const explored = exploreQueue([{ run: handOver([1, 2]) }, mortal], 1, (ending) => {
+  const explored = exploreQueue([{ run: enqueueDeductions([1, 2]) }, mortal], 1, (ending) => {
     repeated += expectAtMostOneLost(ending, [1, 2], 1);
   });
   expect(repeated).toBeGreaterThan(0);
-  recordExploration('a worker that dies over its ring, at every step', explored);
+  recordExploration('a worker dies while it processes its queue, at every step', explored);
 });
 
-test('two acceptors and a worker that goes to sleep: it is woken for each', () => {
-  const actors = [{ run: handOver([1]) }, { run: handOver([2], 1) }, { run: worker([1, 2]) }];
+test('a worker that goes to sleep is woken for each of two acceptors', () => {
+  const actors = [
+    { run: enqueueDeductions([1]) },
+    { run: enqueueDeductions([2], 1) },
+    { run: worker([1, 2]) },
+  ];
   const explored = exploreQueue(actors, 2, ({ events, stuck }) => {
     expect([stuck, events.toSorted()]).toEqual([[], ['deducted 1', 'deducted 2']]);
   });
   recordExploration('two acceptors and a worker that sleeps, three threads', explored);
 });
 
-test('two acceptors hear of their answers, each of its own', () => {
-  const actors = [{ run: askTwo([1]) }, { run: askTwo([2], 1) }, { run: worker([1, 2]) }];
+test('each of two acceptors receives its own replies', () => {
+  const actors = [
+    { run: enqueueChecks([1]) },
+    { run: enqueueChecks([2], 1) },
+    { run: worker([1, 2]) },
+  ];
   const explored = exploreQueue(actors, 2, ({ events, stuck }) => {
-    const answers = events.filter((event) => event.startsWith('answer'));
-    expect([stuck, answers.toSorted()]).toEqual([[], ['answer 0 0', 'answer 1 0']]);
+    const replies = events.filter((event) => event.startsWith('reply'));
+    expect([stuck, replies.toSorted()]).toEqual([[], ['reply 0 0', 'reply 1 0']]);
   });
-  recordExploration('two acceptors and their answers, three threads', explored);
+  recordExploration('two acceptors and their replies, three threads', explored);
 });
 
-test('a worker that dies between two acceptors repeats one entry of one at most', () => {
+test('a worker that dies with two acceptors repeats at most one entry', () => {
   const mortal = { run: worker([1, 2]), isMortal: true, restart: worker([1, 2]) };
-  const actors = [{ run: handOver([1]) }, { run: handOver([2], 1) }, mortal];
+  const actors = [{ run: enqueueDeductions([1]) }, { run: enqueueDeductions([2], 1) }, mortal];
   let repeated = 0;
   const explored = exploreQueue(actors, 2, (ending) => {
     repeated += expectAtMostOneLost(ending, [1, 2], 2);
   });
   expect(repeated).toBeGreaterThan(0);
-  recordExploration('two acceptors and a worker that dies, three threads', explored);
+  recordExploration('a worker dies with two acceptors, three threads', explored);
 });

@@ -1,7 +1,7 @@
 /**
- * Checks of made-up identities on real tables, and a naive model of their rules: a map of all windows
- * of a counter and the exact time at which a bucket is full, in BigInt, and a clock for each group
- * that never runs back.
+ * Checks of constructed identities on real tables, and a naive model of the window rules. In
+ * BigInt, the model keeps all windows of a counter and the exact time at which a GCRA bucket is
+ * full. Each group has a clock that never runs back.
  */
 
 import fc from 'fast-check';
@@ -31,17 +31,17 @@ import { allocateTable } from '../../src/engine/memory/table-memory.ts';
 import { newCells } from '../../src/engine/memory/windows/rule.ts';
 import { usageBefore, usageIn } from '../../src/engine/memory/windows/window.ts';
 
-/** An identity that is not a hash: it lies where it is told to. */
+/** An identity that is not a hash: its words select its shard, group and buckets. */
 export interface TestIdentity extends Identity {
   name: string;
-  /** Its lock is that of all with the same. */
+  /** All identities of one group share a lock. */
   group: string;
   namespaceTag: number;
 }
 
 export interface IdentityLocation {
   shard: number;
-  /** One of so many in each shard. */
+  /** The index of the group among the `groups` of a shard. */
   group: number;
   groups: number;
   /** Two different buckets of the group. */
@@ -49,7 +49,7 @@ export interface IdentityLocation {
   second: number;
   /** Not 0. */
   h3: number;
-  /** What is left of the other words: added to each. */
+  /** Added to the other words. */
   rest?: { h0?: number; h1?: number; h2?: number };
   namespaceTag?: number;
 }
@@ -68,12 +68,11 @@ export function makeIdentity(where: IdentityLocation): TestIdentity {
   return { ...words, name, group: `${shard}/${group}`, namespaceTag };
 }
 
-/** A check among others. */
 export interface TestCheck extends CheckParameters {
   id: TestIdentity;
 }
 
-/** Tokens used at the time of its group: in the window that runs, and in the one before. */
+/** Tokens used in the active and the previous window, by the clock of the group. */
 export interface Usage {
   current: bigint;
   previous: bigint;
@@ -84,7 +83,7 @@ type TestCounter = Pick<TestCheck, 'id' | 'durationMs'> & Partial<Pick<TestCheck
 export const counterKey = ({ id, durationMs, rule }: TestCounter) =>
   `${id.name} ${durationMs}${rule === RULE.gcra ? ' gcra' : ''}`;
 
-/** When a bucket is full, in 1 / limit ms. */
+/** The time at which a GCRA bucket is full, in units of 1 / limit ms. */
 interface FullTime {
   units: bigint;
   limit: bigint;
@@ -99,7 +98,7 @@ export class LimiterModel {
   readonly #fullTimes = new Map<string, FullTime>();
   readonly #times = new Map<string, number>();
 
-  /** @returns the decisions, and what each counter will have used more if it is consumed */
+  /** @returns the decisions, and per counter the tokens and full time that `consume` adds */
   judge(checks: TestCheck[], now: number) {
     const taken = new Map<string, bigint>();
     const fullTimes = new Map<string, FullTime>();
@@ -124,19 +123,19 @@ export class LimiterModel {
     return { passed, answers, taken, fullTimes };
   }
 
-  /** When a bucket is full after a check that was allowed at a time. */
+  /** The time at which a bucket is full after an allowed check. */
   fullTimeAfter(check: TestCheck, decidedMs: number, from?: FullTime): FullTime {
     const limit = BigInt(check.limit);
     const { units } = this.#fullTimeUnder(check, from);
-    const spent = BigInt(check.cost) * BigInt(check.durationMs);
-    return { units: larger(units, BigInt(decidedMs) * limit) + spent, limit };
+    const usedUnits = BigInt(check.cost) * BigInt(check.durationMs);
+    return { units: larger(units, BigInt(decidedMs) * limit) + usedUnits, limit };
   }
 
   setFullTime(counter: TestCounter, fullTime: FullTime): void {
     this.#fullTimes.set(counterKey(counter), fullTime);
   }
 
-  /** Tokens that are missing from a bucket, under the limit of its last tokens. */
+  /** Tokens that are missing from a bucket, by the limit of its last counted check. */
   missingTokens(counter: TestCounter, now: number): bigint {
     const fullTime = this.#fullTimes.get(counterKey(counter));
     if (fullTime === undefined) return 0n;
@@ -144,18 +143,18 @@ export class LimiterModel {
     return units > 0n ? ceilDivide(units, BigInt(counter.durationMs)) : 0n;
   }
 
-  /** Gives tokens back to a bucket. @returns how many */
+  /** Refunds tokens to a bucket. @returns the number of refunded tokens */
   refundTokens(counter: TestCounter, now: number, cost: bigint): bigint {
     const missing = this.missingTokens(counter, now);
     const refunded = cost < missing ? cost : missing;
     if (refunded === 0n) return 0n;
     const { units, limit } = this.#fullTimes.get(counterKey(counter))!;
-    const back = refunded === missing ? units : refunded * BigInt(counter.durationMs);
-    this.setFullTime(counter, { units: units - back, limit });
+    const refundedUnits = refunded === missing ? units : refunded * BigInt(counter.durationMs);
+    this.setFullTime(counter, { units: units - refundedUnits, limit });
     return refunded;
   }
 
-  /** By the limit of a check, rounded up. */
+  /** The full time converted to the limit of a check, rounded up. */
   #fullTimeUnder(check: TestCheck, from = this.#fullTimes.get(counterKey(check))): FullTime {
     const limit = BigInt(check.limit);
     if (from === undefined) return { units: 0n, limit };
@@ -179,7 +178,7 @@ export class LimiterModel {
     }
   }
 
-  /** What a check with a cost of 0 is told, by the clock of its group. */
+  /** The decision of a check with a cost of 0, by the clock of its group. */
   peek(check: TestCheck): TableDecision {
     return this.#judgeCheck({ ...check, cost: 0 }, 0, 0n);
   }
@@ -190,7 +189,7 @@ export class LimiterModel {
     return { current: cells.get(window) ?? 0n, previous: cells.get(window - 1n) ?? 0n };
   }
 
-  /** What is known of a counter is no longer so: this is. */
+  /** Replaces the whole usage of a counter. */
   setUsage(of: Pick<TestCheck, 'id' | 'durationMs'>, { current, previous }: Usage): void {
     const window = this.#windowOf(of);
     const cells: [bigint, bigint][] = [
@@ -227,11 +226,11 @@ export class LimiterModel {
     const carried = isSliding ? (previous * (length - elapsed)) / length : 0n;
     const effective = current + before + carried + BigInt(cost);
     const allowed = cost === 0 || effective <= BigInt(limit);
-    const told = allowed ? BigInt(limit) - effective : BigInt(limit) - current - before;
-    const isTold = allowed || !isSliding;
+    const left = allowed ? BigInt(limit) - effective : BigInt(limit) - current - before;
+    const showsRemaining = allowed || !isSliding;
     return {
       allowed,
-      remaining: isTold && told > 0n ? Number(told) : 0,
+      remaining: showsRemaining && left > 0n ? Number(left) : 0,
       reset: Number((window + 1n) * length),
       window: Number(window),
       outcome: OUTCOME.decided,
@@ -247,13 +246,13 @@ export class LimiterModel {
     const { units, limit: rate } = this.#fullTimeUnder(check, from);
     const start = larger(units, BigInt(time) * rate);
     const missing = start - BigInt(time) * rate;
-    const spent = BigInt(cost) * length;
-    const allowed = cost === 0 || missing + spent <= size * length;
-    const left = size - ceilDivide(allowed ? missing + spent : missing, length);
+    const usedUnits = BigInt(cost) * length;
+    const allowed = cost === 0 || missing + usedUnits <= size * length;
+    const left = size - ceilDivide(allowed ? missing + usedUnits : missing, length);
     let reset = larger(storedMs, BigInt(time));
-    if (allowed && cost > 0) reset = ceilDivide(start + spent, rate);
+    if (allowed && cost > 0) reset = ceilDivide(start + usedUnits, rate);
     else if (!allowed && BigInt(cost) <= size) {
-      reset = ceilDivide(start + spent - size * length, rate);
+      reset = ceilDivide(start + usedUnits - size * length, rate);
     }
     return {
       allowed,
@@ -265,15 +264,15 @@ export class LimiterModel {
   }
 }
 
-/** Decides made-up checks together. @returns whether they pass, and what is said of each */
-export function decideBatch(together: Batch, checks: TestCheck[], now: number) {
-  together.begin();
-  for (const check of checks) together.add(check.id, check.id.namespaceTag, check);
-  const passed = together.decide(now);
-  return { passed, answers: checks.map((_, number) => ({ ...together.decision(number) })) };
+/** Decides a batch of checks. @returns whether it passes, and the decision of each check */
+export function decideBatch(batch: Batch, checks: TestCheck[], now: number) {
+  batch.begin();
+  for (const check of checks) batch.add(check.id, check.id.namespaceTag, check);
+  const passed = batch.decide(now);
+  return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
 }
 
-/** Decides one made-up check alone. */
+/** Decides a single check. */
 export function decideSingle(tables: CounterTable[], check: TestCheck, now: number): TableDecision {
   const decision = { allowed: false, remaining: 0, reset: 0, window: 0, outcome: 0 };
   const table = tables[shardOf(check.id)];
@@ -281,7 +280,7 @@ export function decideSingle(tables: CounterTable[], check: TestCheck, now: numb
   return decision;
 }
 
-/** The stored windows of a counter at the time of its group; undefined where there is none. */
+/** The stored usage of a counter by the clock of its group, or undefined. */
 export function readStoredUsage(
   tables: readonly CounterTable[],
   id: Identity,
@@ -313,17 +312,17 @@ export function countOccupiedSlots(tables: readonly CounterTable[]): number {
   return occupied;
 }
 
-/** Where windows of all durations begin. */
+/** A time at which windows of all test durations begin, Unix ms. */
 export const START_MS = 1_700_000_400_000;
 
 export function newTables(groups = 1, onFull: FullTablePolicy = 'deny') {
   const tables = Array.from({ length: SHARDS }, (_, shard) => {
     return new CounterTable(allocateTable(shard, groups), shard, 1, onFull, () => {});
   });
-  return { tables, together: new Batch(tables, onFull) };
+  return { tables, batch: new Batch(tables, onFull) };
 }
 
-/** Requests of one check or a few, up to so many. */
+/** Requests of one to `maxLength` checks, often of at most three. */
 export const checkLists = (check: fc.Arbitrary<TestCheck>, maxLength: number) =>
   fc.oneof(
     fc.array(check, { minLength: 1, maxLength: 3, size: 'max' }),

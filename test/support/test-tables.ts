@@ -1,4 +1,4 @@
-/** The counters of all shards, without threads. */
+/** The counter tables of all shards in one thread, for tests. */
 
 import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import {
@@ -24,21 +24,21 @@ interface CheckOptions {
   duration?: number;
   cost?: number;
   now?: number;
-  /** false: the check is deducted later. */
+  /** false: the check inserts its counter, and a later deduction counts its cost. */
   isCounted?: boolean;
   rule?: RuleNumber;
   burst?: number;
 }
 
-/** One of those that are decided together. */
+/** One check of a batch. */
 export interface BatchCheck extends Omit<CheckOptions, 'now' | 'counts'> {
   identifier: string;
   namespace?: string;
 }
 
-/** All shards' tables for a capacity, as one thread has them, on a clock that the test moves. */
+/** The tables of all shards for a capacity. Each call passes its own time. */
 export class TestTables {
-  /** The identity of the last identifier. */
+  /** The identity of the identifier of the last call. */
   readonly id = newIdentity();
   readonly #hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly tables: CounterTable[];
@@ -69,7 +69,7 @@ export class TestTables {
     return this.decision;
   }
 
-  /** Decides checks together. @returns whether they pass, and what is said of each */
+  /** Decides a batch of checks. @returns whether it passes, and the decision of each check */
   decideBatch(checks: BatchCheck[], now = NOW_MS): { passed: boolean; answers: TableDecision[] } {
     const { batch, id } = this;
     batch.begin();
@@ -95,8 +95,8 @@ export class TestTables {
     this.#hash('default', identifier);
     const table = this.tables[shardOf(this.id)];
     const terms = { limit, durationMs: duration, cost, rule, burst };
-    const isAnswer = table.peek(this.id, now, terms, this.decision);
-    return isAnswer ? this.decision : undefined;
+    const hasDecision = table.peek(this.id, now, terms, this.decision);
+    return hasDecision ? this.decision : undefined;
   }
 
   deduct(identifier: string, options: CheckOptions & { window: number }): number {
@@ -108,14 +108,14 @@ export class TestTables {
     return table.deduct(this.id, tag, now, window, terms);
   }
 
-  /** Gives tokens back to an identifier. @returns how many */
+  /** Refunds tokens to an identifier. @returns the number of refunded tokens */
   refund(identifier: string, options: CheckOptions & { window: number }): number {
     const { duration = MINUTE_MS, cost = 1, now = NOW_MS, rule, window } = options;
     this.#hash('default', identifier);
     return this.tables[shardOf(this.id)].refund(this.id, now, window, duration, cost, rule);
   }
 
-  /** Removes counters of an identifier. @returns how many */
+  /** Removes counters of an identifier. @returns the number of removed counters */
   reset(identifier: string, duration?: number, rule?: RuleNumber, now = NOW_MS): number {
     this.#hash('default', identifier);
     return this.tables[shardOf(this.id)].reset(this.id, now, duration, rule);
@@ -126,7 +126,7 @@ export class TestTables {
     return this.tables[shardOf(this.id)].inspect(this.id, now, duration, rule);
   }
 
-  /** Sweeps all of it. @returns the counters that live */
+  /** Sweeps all tables. @returns the number of live counters */
   countLive(now = NOW_MS): number {
     return this.sweepers.reduce((sum, sweeper) => {
       while (!sweeper.step(now));
@@ -144,7 +144,7 @@ export class TestTables {
   }
 }
 
-/** Tables full of counters that have all refused someone, of as many namespaces. */
+/** Tables full of counters that have all denied a check, of the given number of namespaces. */
 export function tablesOfDeniedCounters(onFull: FullTablePolicy, namespaces: number): TestTables {
   const tables = new TestTables(COUNTERS_MIN, onFull);
   for (let i = 0; i < 40 * COUNTERS_MIN; i++) {

@@ -23,7 +23,7 @@ interface Check {
   cost: number;
 }
 
-/** Checks in order, many of them at once, next to an end of a window or a duration apart. */
+/** Checks in order: many at the same time, near the end of a window, or a duration apart. */
 function checksOf({ durationMs }: LimitRule, costs: fc.Arbitrary<number>): fc.Arbitrary<Check[]> {
   const wait = fc.oneof(
     fc.constant(() => 0),
@@ -53,31 +53,31 @@ const scenarios = (costs: fc.Arbitrary<number>) => {
 };
 const anyCost = fc.integer({ min: 1, max: 12 });
 
-/** By its definition: the sum over everything that was ever admitted and is young enough. */
-function usedIn(admitted: readonly Check[], until: number, spanMs: number): number {
-  const inside = admitted.filter(({ at }) => at > until - spanMs && at <= until);
+/** The usage of an interval by definition: the sum of the costs allowed within it. */
+function usedIn(allowed: readonly Check[], until: number, spanMs: number): number {
+  const inside = allowed.filter(({ at }) => at > until - spanMs && at <= until);
   return inside.reduce((sum, { cost }) => sum + cost, 0);
 }
 
 function trialsOf(rule: LimitRule, checks: readonly Check[]) {
   const trial = (name: LimiterName) => {
-    const made = new LimiterTrial(LIMITERS[name](rule), rule);
-    for (const { at, cost } of checks) made.check(at, cost);
-    return made;
+    const limiter = new LimiterTrial(LIMITERS[name](rule), rule);
+    for (const { at, cost } of checks) limiter.check(at, cost);
+    return limiter;
   };
   return { log: trial('log'), fixed: trial('fixed'), sliding: trial('sliding') };
 }
 
 describe('the log', () => {
-  test('admits exactly what fits into every interval that ends now', () => {
+  test('allows a check exactly if it fits into the interval that ends now', () => {
     fc.assert(
       fc.property(scenarios(anyCost), ([rule, checks]) => {
         const log = LIMITERS.log(rule);
-        const admitted: Check[] = [];
+        const allowed: Check[] = [];
         for (const check of checks) {
-          const fits = usedIn(admitted, check.at, rule.durationMs) + check.cost <= rule.limit;
+          const fits = usedIn(allowed, check.at, rule.durationMs) + check.cost <= rule.limit;
           expect(log.allow(check.at, check.cost)).toBe(fits);
-          if (fits) admitted.push(check);
+          if (fits) allowed.push(check);
         }
       }),
       { numRuns: 500 },
@@ -85,30 +85,30 @@ describe('the log', () => {
   });
 
   test.each(['fixed', 'sliding'] as const)(
-    'tells what the %s window did wrong, and the most that it let through',
+    'reports the wrong decisions of the %s window, and the most tokens that it allowed',
     (name) => {
       fc.assert(
         fc.property(scenarios(anyCost), ([rule, checks]) => {
           const { limit, durationMs } = rule;
           const trial = new LimiterTrial(LIMITERS[name](rule), rule);
-          const admitted: Check[] = [];
-          const wrong = { admissions: 0, refusals: 0 };
+          const allowed: Check[] = [];
+          const wrong = { allowed: 0, denied: 0 };
           for (const { at, cost } of checks) {
-            const fits = usedIn(admitted, at, durationMs) + cost <= limit;
+            const fits = usedIn(allowed, at, durationMs) + cost <= limit;
             const passed = trial.check(at, cost);
-            if (passed) admitted.push({ at, cost });
-            if (passed && !fits) wrong.admissions++;
-            if (!passed && fits) wrong.refusals++;
+            if (passed) allowed.push({ at, cost });
+            if (passed && !fits) wrong.allowed++;
+            if (!passed && fits) wrong.denied++;
           }
           const most = (spanMs: number) => {
-            return Math.max(0, ...admitted.map(({ at }) => usedIn(admitted, at, spanMs)));
+            return Math.max(0, ...allowed.map(({ at }) => usedIn(allowed, at, spanMs)));
           };
           expect(trial).toMatchObject({
-            tokensAllowed: admitted.reduce((sum, { cost }) => sum + cost, 0),
+            tokensAllowed: allowed.reduce((sum, { cost }) => sum + cost, 0),
             maxPerWindow: most(durationMs),
             maxPerSixtieth: most(durationMs / 60),
-            wrongAllowed: wrong.admissions,
-            wrongDenied: wrong.refusals,
+            wrongAllowed: wrong.allowed,
+            wrongDenied: wrong.denied,
           });
         }),
         { numRuns: 200 },
@@ -117,16 +117,16 @@ describe('the log', () => {
   );
 });
 
-describe('whatever comes', () => {
-  test('no time as long as a window admits more than twice the limit', () => {
+describe('on any arrivals', () => {
+  test('no interval as long as a window allows more than twice the limit', () => {
     fc.assert(
       fc.property(scenarios(anyCost), ([rule, checks]) => {
         const { log, fixed, sliding } = trialsOf(rule, checks);
         expect(log.maxPerWindow).toBeLessThanOrEqual(rule.limit);
-        // Such a time lies in two windows at most, and none admits more than the limit.
+        // Such an interval overlaps two windows at most, and each allows at most the limit.
         expect(fixed.maxPerWindow).toBeLessThanOrEqual(2 * rule.limit);
         expect(sliding.maxPerWindow).toBeLessThanOrEqual(2 * rule.limit);
-        // So soon behind an end only this part of the use before it has been given back.
+        // A sixtieth after the start of a window, only this share of the old usage is free again.
         const atOnce = rule.limit + Math.ceil(rule.limit / 60);
         expect(sliding.maxPerSixtieth).toBeLessThanOrEqual(atOnce);
         expect([log.wrongAllowed, log.wrongDenied]).toEqual([0, 0]);
@@ -136,12 +136,12 @@ describe('whatever comes', () => {
     );
   });
 
-  test('token by token, all in all at most twice what the log admits, at least half of it', () => {
+  test('with costs of 1, the total allowed is between half and twice the total of the log', () => {
     fc.assert(
       fc.property(scenarios(fc.constant(1)), ([rule, checks]) => {
         const { log, fixed, sliding } = trialsOf(rule, checks);
-        // Whoever refuses one token has admitted the limit in this window and the one before it,
-        // the fixed window in this one; no window has room for more. Else all that came is in.
+        // The sliding window denies one token only after the limit was allowed in this window and
+        // the one before, the fixed window only after the limit in this one. No window allows more.
         expect(fixed.tokensAllowed).toBeGreaterThanOrEqual(log.tokensAllowed);
         expect(fixed.tokensAllowed).toBeLessThanOrEqual(2 * log.tokensAllowed);
         expect(2 * sliding.tokensAllowed).toBeGreaterThanOrEqual(log.tokensAllowed);
@@ -152,14 +152,14 @@ describe('whatever comes', () => {
   });
 });
 
-describe('on the arrivals of the table', () => {
+describe('on the arrivals of the benchmark', () => {
   const WINDOWS = 200;
 
   test.each([
     ['evenly, 0.5 of the limit', () => evenArrivals(0.5)],
     ['evenly, 0.9 of the limit', () => evenArrivals(0.9)],
     ['Poisson, 0.5 of the limit', () => poissonArrivals(0.5)],
-  ])('nobody refuses anything: %s', (name, arrivals) => {
+  ])('no limiter denies a check: %s', (name, arrivals) => {
     const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
     expect([log.allowed, fixed.allowed, sliding.allowed]).toEqual([1, 1, 1]);
   });
@@ -170,23 +170,26 @@ describe('on the arrivals of the table', () => {
     ['Poisson, 5', () => poissonArrivals(5)],
     ['random bursts, 0.5', () => burstArrivals(0.5)],
     ['random bursts, 2', () => burstArrivals(2)],
-  ])('at random the sliding window is nearer to the log in all: %s', (name, arrivals) => {
-    const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
-    const off = ({ toLog }: { toLog: number }) => Math.abs(toLog - 1);
-    expect(off(sliding)).toBeLessThanOrEqual(off(fixed));
-    expect(sliding.max).toBeLessThan(fixed.max);
-    expect(log.max).toBeLessThanOrEqual(1);
-    expect([fixed.wronglyDenied, sliding.wronglyDenied! > 0]).toEqual([0, true]);
-  });
+  ])(
+    'on random arrivals the total of the sliding window is closer to the log: %s',
+    (name, arrivals) => {
+      const { log, fixed, sliding } = compareLimiters(name, arrivals(), WINDOWS);
+      const off = ({ toLog }: { toLog: number }) => Math.abs(toLog - 1);
+      expect(off(sliding)).toBeLessThanOrEqual(off(fixed));
+      expect(sliding.max).toBeLessThan(fixed.max);
+      expect(log.max).toBeLessThanOrEqual(1);
+      expect([fixed.wronglyDenied, sliding.wronglyDenied! > 0]).toEqual([0, true]);
+    },
+  );
 
-  test('around an end the fixed window admits twice the limit, the sliding one does not', () => {
+  test('around the end of a window only the fixed window allows twice the limit', () => {
     const { log, fixed, sliding } = compareLimiters('', boundaryBursts(), WINDOWS);
     expect(log).toMatchObject({ allowed: 0.5, max: 1 });
     expect(fixed).toMatchObject({ toLog: 2, max: 2, maxBurst: 2 });
     expect(sliding).toMatchObject({ toLog: 1, max: 1, wronglyAllowed: 0, wronglyDenied: 0 });
   });
 
-  test('the sliding window admits twice the limit too, but takes a window for it', () => {
+  test('the sliding window allows twice the limit at most over a whole window, not at once', () => {
     const { fixed, sliding } = compareLimiters('', boundaryThenDrain(), WINDOWS);
     expect(sliding).toMatchObject({ toLog: 2, max: 2, maxBurst: 1.02, wronglyAllowed: 0.5 });
     expect(fixed).toMatchObject({ toLog: 2, max: 2 });
@@ -195,7 +198,7 @@ describe('on the arrivals of the table', () => {
     expect(greedy.sliding).toMatchObject({ max: 2, maxBurst: 1.02 });
   });
 
-  test('the sliding window refuses what the log admits, at worst every second window', () => {
+  test('the sliding window wrongly denies at worst all checks of every second window', () => {
     const worst = compareLimiters('', fullBursts(DURATION_MS), WINDOWS);
     expect(worst.log).toMatchObject({ allowed: 1, max: 1 });
     expect(worst.fixed).toMatchObject({ allowed: 1, max: 1 });

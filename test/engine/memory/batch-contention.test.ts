@@ -30,7 +30,7 @@ function runThread(contender: ContentionTask): Promise<Tally> {
   });
 }
 
-test('more threads than cores, 10^6 checks together: all or nothing, and no token lost or double', async () => {
+test('10^6 checks in batches of more threads than cores: all or nothing, each token counted once', async () => {
   const threads = 2 * availableParallelism() + 1;
   const wanted = 1_100_000;
   const groups = groupsPerShard(2 * 16_384, SHARDS);
@@ -44,8 +44,8 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
     }),
   );
 
-  // What no thread may see: an answer that is not all or nothing, a lock out of order, or one kept;
-  // more locks than checks; a counter that had to make room.
+  // Violations: a batch that is not all or nothing, a lock out of order or not released, more
+  // locks than checks, an eviction.
   expect(tallies.flatMap(({ violations }) => violations)).toEqual([]);
   const tables = buffers.map((buffer, shard) => {
     return new CounterTable(buffer, shard, threads + 1, 'deny', () => {});
@@ -59,8 +59,8 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
   const hasher = new Hasher(Buffer.from(HASH_KEY));
   const state = hasher.namespace(NAMESPACE);
   const wrong: string[] = [];
-  const figures = { tokens: 0, windowsUsed: 0, windowsRefused: 0, tokensInTables: 0 };
-  let there = 0;
+  const figures = { tokens: 0, windowsUsed: 0, windowsDenied: 0, tokensInTables: 0 };
+  let storedCount = 0;
   for (let number = 0; number < COUNTERS; number++) {
     const { identifier, durationMs, limit, kind } = counterSpec(number);
     const consumed = (window: number) =>
@@ -70,17 +70,17 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
       const at = number * WINDOWS + window;
       const used = consumed(window);
       const seen = Math.max(...tallies.map((tally) => tally.maxUsageSeen[at]));
-      const refused = Math.min(...tallies.map((tally) => tally.smallestDenied[at]));
+      const denied = Math.min(...tallies.map((tally) => tally.smallestDenied[at]));
       const name = `${kind} counter ${number}, window ${window}`;
       if (used > limit) wrong.push(`${name}: ${used} of ${limit} consumed`);
-      // The last to consume saw all that was; nobody ever saw more, but for what was carried over.
+      // The last consumer saw all tokens of the window. Only carried usage can add to that.
       const carried = kind === 'fixed' ? 0 : before;
       if (seen < used || seen > used + carried) wrong.push(`${name}: ${seen} seen of ${used}`);
-      // What was refused was too much then, and so is in the end.
-      if (used + carried + refused <= limit) wrong.push(`${name}: ${refused} refused at ${used}`);
+      // A denied cost still does not fit at the end of the window.
+      if (used + carried + denied <= limit) wrong.push(`${name}: ${denied} denied at ${used}`);
       figures.tokens += used;
       if (used > 0) figures.windowsUsed++;
-      if (refused < Number.POSITIVE_INFINITY) figures.windowsRefused++;
+      if (denied < Number.POSITIVE_INFINITY) figures.windowsDenied++;
       before = used;
     }
     const id = hasher.hash(state, identifier, newIdentity());
@@ -91,15 +91,15 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
     const latest = doubles[latestMsAt(location.lock)];
     const window = Math.floor(latest / durationMs) - Math.floor(START_MS / durationMs);
     const [current, previous] = [consumed(window), consumed(window - 1)];
-    if (use !== undefined) there++;
+    if (use !== undefined) storedCount++;
     const inTable = [Number(use?.current ?? 0), Number(use?.previous ?? 0)];
     figures.tokensInTables += inTable[0] + inTable[1];
     if (inTable[0] !== current || inTable[1] !== previous) {
-      wrong.push(`${kind} counter ${number}: ${inTable} there, ${current},${previous} consumed`);
+      wrong.push(`${kind} counter ${number}: ${inTable} stored, ${current},${previous} consumed`);
     }
   }
   expect(wrong).toEqual([]);
-  expect(countOccupiedSlots(tables)).toBe(there);
+  expect(countOccupiedSlots(tables)).toBe(storedCount);
 
   const elapsed = Atomics.load(clock, 0);
   const [items, requests, passed] = [
@@ -111,15 +111,15 @@ test('more threads than cores, 10^6 checks together: all or nothing, and no toke
   expect(elapsed).toBeGreaterThan(20_000);
   expect(passed).toBeGreaterThan(requests / 10);
   expect(requests - passed).toBeGreaterThan(requests / 10);
-  expect(figures.windowsRefused).toBeGreaterThan(500);
+  expect(figures.windowsDenied).toBeGreaterThan(500);
   const singles = sum((tally) => tally.singleChecks);
   const [locks, steps] = [sum((tally) => tally.locks), sum((tally) => tally.waitSteps)];
   const mostSteps = Math.max(...tallies.map((tally) => tally.maxWaitSteps));
   console.info(
     `${threads} threads, ${items} checks in ${requests} requests, of which ${passed} passed` +
       ` with ${sum((tally) => tally.passedChecks)} checks, and ${singles} single ones;` +
-      ` ${figures.tokens} tokens in ${figures.windowsUsed} windows, ${figures.windowsRefused}` +
-      ` of them with refusals, ${Math.floor(elapsed / 1_000)} s; ${figures.tokensInTables} tokens` +
+      ` ${figures.tokens} tokens in ${figures.windowsUsed} windows, ${figures.windowsDenied}` +
+      ` of them with denied checks, ${Math.floor(elapsed / 1_000)} s; ${figures.tokensInTables} tokens` +
       ` in the end; ${locks} locks, ${steps} steps of waiting, ${mostSteps} at most for one`,
   );
 });

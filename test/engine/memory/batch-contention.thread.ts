@@ -1,7 +1,7 @@
 /**
- * One of several threads that decide checks on the same tables at once, many together and single
- * ones in between, on a common clock that they push forward together. It tallies what it was
- * answered per counter and window; `together-contention.test.ts` judges the sums.
+ * One of several threads that decide batches and single checks on the same tables at once. All of
+ * them advance one shared clock. The thread counts its decisions per counter and window and posts
+ * the tally; `batch-contention.test.ts` verifies the sums.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -21,7 +21,7 @@ import { CounterTable } from '../../../src/engine/memory/table.ts';
 export interface ContentionTask {
   owner: number;
   seed: number;
-  /** Checks to decide together, at least. */
+  /** The minimum number of checks in batches. */
   minChecks: number;
   tables: SharedArrayBuffer[];
   /** One int32: ms since START_MS. */
@@ -32,11 +32,11 @@ export interface ContentionTask {
 }
 
 export interface Tally {
-  /** Per counter and window: tokens of what passed, whether together or alone. */
+  /** Per counter and window: the tokens of passed batches and allowed single checks. */
   consumed: Float64Array<ArrayBuffer>;
-  /** The most that an answer showed as used, together with what was carried over. */
+  /** The highest usage that a decision showed, carried usage included. */
   maxUsageSeen: Float64Array<ArrayBuffer>;
-  /** The least that was refused, with what those before it in its request took; or Infinity. */
+  /** The smallest denied cost plus the earlier costs of its batch on the counter, or Infinity. */
   smallestDenied: Float64Array<ArrayBuffer>;
   requests: number;
   passed: number;
@@ -44,7 +44,7 @@ export interface Tally {
   passedChecks: number;
   singleChecks: number;
   locks: number;
-  /** Steps of waiting for locks in all, and for one. */
+  /** Wait steps for all locks, and the maximum for one lock. */
   waitSteps: number;
   maxWaitSteps: number;
   violations: string[];
@@ -57,7 +57,7 @@ export const WINDOWS = 300;
 export const [HOT, COLD, LEDGERS] = [64, 2_000, 8];
 export const COUNTERS = HOT + COLD + LEDGERS;
 
-/** How the checks of a counter are judged. */
+/** The window rules of the checks of a counter. */
 export const KINDS = ['fixed', 'sliding', 'either'] as const;
 
 export interface CounterSpec {
@@ -68,8 +68,8 @@ export interface CounterSpec {
 }
 
 /**
- * Two durations of an identifier are two counters. The ledgers have a window that does not end, and
- * a limit that is not reached: what they hold in the end is all that ever passed.
+ * Two durations of an identifier are two counters. The window of a ledger does not end during the
+ * test, and its limit is never reached. Its final usage is the sum of all allowed costs.
  */
 export function counterSpec(number: number): CounterSpec {
   const kind = KINDS[number % KINDS.length];
@@ -85,7 +85,7 @@ export function counterSpec(number: number): CounterSpec {
 
 const COSTS = [1, 1, 1, 1, 2, 3, 7, 0];
 
-/** Nothing to do where the test imports the names above. */
+// The test imports the names above on its main thread, where no task runs.
 if (parentPort !== null) runTask(workerData as ContentionTask);
 
 function runTask(task: ContentionTask): void {
@@ -106,22 +106,22 @@ function runTask(task: ContentionTask): void {
 
   let steps = 0;
   let held = 0;
-  let taken = 0;
+  let acquired = 0;
   let latest = -1;
   const tables = task.tables.map((buffer, shard) => {
     const table = new CounterTable(buffer, shard, owner, 'deny', () => steps++);
     const acquire = table.acquire.bind(table);
     const release = table.release.bind(table);
     table.acquire = (lock) => {
-      const place = shard * 2 ** 31 + lock;
-      if (held > 0 && place <= latest) wrong(`lock ${lock} of ${shard} taken out of order`);
+      const position = shard * 2 ** 31 + lock;
+      if (held > 0 && position <= latest) wrong(`lock ${lock} of ${shard} acquired out of order`);
       steps = 0;
       acquire(lock);
       tally.waitSteps += steps;
       tally.maxWaitSteps = Math.max(tally.maxWaitSteps, steps);
-      latest = place;
+      latest = position;
       held++;
-      taken++;
+      acquired++;
     };
     table.release = (lock) => {
       release(lock);
@@ -129,7 +129,7 @@ function runTask(task: ContentionTask): void {
     };
     return table;
   });
-  const together = new Batch(tables, 'deny');
+  const batch = new Batch(tables, 'deny');
 
   const counters = Array.from({ length: COUNTERS }, (_, i) => counterSpec(i));
   const clock = new Int32Array(task.clock);
@@ -139,17 +139,17 @@ function runTask(task: ContentionTask): void {
   const terms = Array.from({ length: MULTI_LIMIT_MAX }, (): CheckParameters => {
     return { limit: 0, durationMs: 0, cost: 0, rule: RULE.fixed, burst: NO_BURST };
   });
-  /** What the checks of a request take of each counter. */
-  const own = new Float64Array(COUNTERS);
+  /** Per counter: the tokens of the allowed checks of the current request. */
+  const requestTokens = new Float64Array(COUNTERS);
   let random = task.seed;
   const next = (below: number) => {
     random = (Math.imul(random, 1_664_525) + 1_013_904_223) | 0;
     return (random >>> 8) % below;
   };
-  /** A clock that was read some time ago, now and then. */
+  /** The shared clock. One reading in 16 is up to 1.5 s old, as of a delayed thread. */
   const now = () => START_MS + Atomics.load(clock, 0) - (next(16) === 0 ? next(1_500) : 0);
 
-  /** Draws a counter from a small set, which overlaps with others. */
+  /** Draws a counter from a small set, which overlaps with the sets of other requests. */
   const draw = (kind: number, base: number): number => {
     if (next(32) === 0) return HOT + COLD + next(LEDGERS);
     if (kind < 2) return (base + next(12)) % HOT;
@@ -164,8 +164,8 @@ function runTask(task: ContentionTask): void {
     into.rule =
       kind === 'sliding' || (kind === 'either' && next(2) === 0) ? RULE.sliding : RULE.fixed;
   };
-  /** @returns where a counter and the window of its answer are tallied */
-  const placeOf = (number: number, { window, outcome }: TableDecision): number => {
+  /** @returns the tally index of a counter and the window of its decision */
+  const tallyIndex = (number: number, { window, outcome }: TableDecision): number => {
     const { durationMs } = counters[number];
     const from = window - Math.floor(START_MS / durationMs);
     if (from < 0 || from >= WINDOWS) wrong(`window ${from} of counter ${number}`);
@@ -178,12 +178,12 @@ function runTask(task: ContentionTask): void {
     of: TableDecision,
     passed: boolean,
   ) => {
-    const at = placeOf(number, of);
+    const at = tallyIndex(number, of);
     if (!of.allowed) {
-      tally.smallestDenied[at] = Math.min(tally.smallestDenied[at], own[number] + cost);
+      tally.smallestDenied[at] = Math.min(tally.smallestDenied[at], requestTokens[number] + cost);
       return;
     }
-    own[number] += cost;
+    requestTokens[number] += cost;
     if (passed) tally.consumed[at] += cost;
     tally.maxUsageSeen[at] = Math.max(tally.maxUsageSeen[at], limit - of.remaining);
   };
@@ -196,42 +196,42 @@ function runTask(task: ContentionTask): void {
     const kind = next(4);
     const size = 1 + next([4, 25, MULTI_LIMIT_MAX, MULTI_LIMIT_MAX][kind]);
     const base = next(COLD);
-    together.begin();
+    batch.begin();
     for (let i = 0; i < size; i++) {
       const number = draw(kind, base);
       drawn[i] = number;
       check(number, terms[i]);
       hasher.hash(state, counters[number].identifier, id);
-      together.add(id, state[0], terms[i]);
+      batch.add(id, state[0], terms[i]);
     }
-    taken = 0;
-    const passed = together.decide(now());
-    if (held !== 0) wrong(`${held} locks held behind a request`);
-    if (taken > size) wrong(`${taken} locks for ${size} checks`);
-    tally.locks += taken;
+    acquired = 0;
+    const passed = batch.decide(now());
+    if (held !== 0) wrong(`${held} locks held after a request`);
+    if (acquired > size) wrong(`${acquired} locks for ${size} checks`);
+    tally.locks += acquired;
     tally.requests++;
     tally.checks += size;
     if (passed) {
       tally.passed++;
       tally.passedChecks += size;
     }
-    let admitted = 0;
+    let allowed = 0;
     for (let i = 0; i < size; i++) {
-      const answer = together.decision(i);
-      if (answer.allowed) admitted++;
+      const answer = batch.decision(i);
+      if (answer.allowed) allowed++;
       tallyOne(drawn[i], terms[i], answer, passed);
     }
-    if (passed !== (admitted === size)) wrong(`${passed}, but ${admitted} of ${size} admitted`);
-    for (let i = 0; i < size; i++) own[drawn[i]] = 0;
+    if (passed !== (allowed === size)) wrong(`${passed}, but ${allowed} of ${size} allowed`);
+    for (let i = 0; i < size; i++) requestTokens[drawn[i]] = 0;
 
     for (let singles = next(6); singles > 0; singles--) {
       const number = draw(kind, base);
       check(number, terms[0]);
       hasher.hash(state, counters[number].identifier, id);
       tables[shardOf(id)].decide(id, state[0], now(), terms[0], true, decision);
-      if (held !== 0) wrong(`${held} locks held behind a check`);
+      if (held !== 0) wrong(`${held} locks held after a check`);
       tallyOne(number, terms[0], decision, decision.allowed);
-      own[number] = 0;
+      requestTokens[number] = 0;
       tally.singleChecks++;
     }
   }

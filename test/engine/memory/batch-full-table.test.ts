@@ -1,4 +1,4 @@
-/** Checks decided together where there is no room for all of their counters. */
+/** Batches in a table that has no free slots for all of their counters. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -30,7 +30,7 @@ const MINUTE = 60_000;
 const NOW = 1_700_000_000_000;
 const reset = (Math.floor(NOW / MINUTE) + 1) * MINUTE;
 
-/** More identities than there is room for, in three buckets of one group, each in two of them. */
+/** More identities than slots, in three buckets of one group. Each identity has two buckets. */
 function fillingIdentities(namespaces: number): TestIdentity[] {
   return Array.from({ length: 24 }, (_, i) => {
     const [first, second] = [i % 3, (i + 1 + (Math.floor(i / 3) % 2)) % 3];
@@ -39,7 +39,7 @@ function fillingIdentities(namespaces: number): TestIdentity[] {
   });
 }
 
-/** A check that soon uses up its counter, so that many of them are guarded. */
+/** A check with a low limit, so that many counters are denied and then protected from eviction. */
 const lowLimitCheck = (ids: TestIdentity[], durations: number[]) =>
   fc.record<TestCheck>({
     id: fc.constantFrom(...ids),
@@ -52,7 +52,7 @@ const lowLimitCheck = (ids: TestIdentity[], durations: number[]) =>
 
 const many = { maxLength: 40, size: 'max' } as const;
 
-/** Checks that use up some counters, and are refused. */
+/** Checks that exhaust some counters; the second check of each counter is denied. */
 const exhaustingChecks = (ids: TestIdentity[], durations: number[]) => {
   const checks = ids.flatMap((id) => {
     return durations.map((durationMs): TestCheck => {
@@ -62,7 +62,7 @@ const exhaustingChecks = (ids: TestIdentity[], durations: number[]) => {
   return fc.shuffledSubarray(checks).map((some) => some.flatMap((check) => [check, check]));
 };
 
-test('windows of one caller keep their counters in a full table, and the limit', () => {
+test('a full table keeps the counters of all windows of an active client, and enforces the limit', () => {
   const tables = new TestTables(COUNTERS_MIN);
   const windows = (identifier: string): BatchCheck[] => [
     { identifier, limit: 100 },
@@ -77,7 +77,7 @@ test('windows of one caller keep their counters in a full table, and the limit',
   }
 });
 
-describe('checks of one, decided together', () => {
+describe('batches of one check', () => {
   const compare = (
     onFull: FullTablePolicy,
     ids: TestIdentity[],
@@ -97,7 +97,7 @@ describe('checks of one, decided together', () => {
         for (const [check, ms] of [...first, ...steps]) {
           now = Math.max(START_MS, now + ms);
           const alone = decideSingle(one.tables, check, now);
-          const { passed, answers } = decideBatch(other.together, [check], now);
+          const { passed, answers } = decideBatch(other.batch, [check], now);
           expect(answers).toEqual([alone]);
           expect(passed).toBe(alone.allowed);
           outcomes[alone.outcome]++;
@@ -110,15 +110,15 @@ describe('checks of one, decided together', () => {
   };
 
   test.each(['deny', 'allow'] as const)(
-    'agree with decisions alone, also where others make room or nobody does (%s)',
+    'give the same decisions as single checks, also with evictions and in a full table (%s)',
     (onFull) => {
-      // No counter expires, so that all lie in the same places.
+      // No counter expires, so both tables use the same slots.
       const outcomes = compare(onFull, fillingIdentities(12), [MINUTE, 2 * MINUTE], 200);
       for (const times of outcomes) expect(times).toBeGreaterThan(0);
     },
   );
 
-  test('agree with decisions alone where counters move and expire', () => {
+  test('give the same decisions as single checks while counters move and expire', () => {
     const [decided, evicted] = compare(
       'deny',
       fillingIdentities(12).slice(0, 8),
@@ -131,8 +131,8 @@ describe('checks of one, decided together', () => {
 });
 
 describe('a full table', () => {
-  /** A name that finds room there, which is given back. */
-  function newcomer(tables: TestTables): string {
+  /** An identifier whose buckets have a free slot. The probe's own counter is removed again. */
+  function findIdentifierWithFreeSlot(tables: TestTables): string {
     for (let i = 0; ; i++) {
       const { outcome } = tables.decide(`room_${i}`, {}, 'fresh');
       if (outcome === OUTCOME.full) continue;
@@ -142,7 +142,7 @@ describe('a full table', () => {
     }
   }
 
-  /** Frees the place of the first guarded counter that is there. */
+  /** Frees the slot of the first protected counter in the tables. */
   function freeOne(tables: TestTables): void {
     for (let i = 0; ; i++) {
       tables.decide(`g${i}`, { cost: 0 }, `ns_${i % 1_000}`);
@@ -151,8 +151,8 @@ describe('a full table', () => {
     }
   }
 
-  /** The use of all guarded counters that are there, by their number. */
-  function guarded(tables: TestTables): Map<number, number> {
+  /** The usage of all protected counters in the tables, by their number. */
+  function protectedUsage(tables: TestTables): Map<number, number> {
     const uses = new Map<number, number>();
     for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
       const { remaining } = tables.decide(`g${i}`, { cost: 0, limit: 100 }, `ns_${i % 1_000}`);
@@ -163,19 +163,19 @@ describe('a full table', () => {
 
   function prepared(onFull: FullTablePolicy) {
     const tables = tablesOfDeniedCounters(onFull, 1_000);
-    const places = countOccupiedSlots(tables.tables);
+    const occupied = countOccupiedSlots(tables.tables);
     freeOne(tables);
-    const room = { identifier: newcomer(tables), namespace: 'fresh' };
-    const uses = guarded(tables);
-    expect(places - countOccupiedSlots(tables.tables)).toBe(1);
-    const [there] = [...uses.keys()].slice(-1);
-    const old = { identifier: `g${there}`, namespace: `ns_${there % 1_000}` };
-    return { tables, room, uses, there, old, full: { identifier: 'full', namespace: 'fresh' } };
+    const room = { identifier: findIdentifierWithFreeSlot(tables), namespace: 'fresh' };
+    const uses = protectedUsage(tables);
+    expect(occupied - countOccupiedSlots(tables.tables)).toBe(1);
+    const [last] = [...uses.keys()].slice(-1);
+    const old = { identifier: `g${last}`, namespace: `ns_${last % 1_000}` };
+    return { tables, room, uses, last, old, full: { identifier: 'full', namespace: 'fresh' } };
   }
 
-  test('in which a later newcomer finds no room counts nothing, and keeps no newcomer', () => {
+  test('denies a batch without a slot for one new counter, counts nothing and inserts no counter', () => {
     const { tables, room, uses, old, full } = prepared('deny');
-    const taken = countOccupiedSlots(tables.tables);
+    const occupied = countOccupiedSlots(tables.tables);
     const requests: BatchCheck[][] = [
       [old, room, full],
       [full, room, old],
@@ -184,113 +184,116 @@ describe('a full table', () => {
     for (const request of requests) {
       const { passed, answers } = tables.decideBatch(request);
       expect(passed).toBe(false);
-      const verdicts = request.map((check) => {
+      const expected = request.map((check) => {
         const isFull = check.identifier === 'full' && check.cost !== 0;
         if (isFull) return { allowed: false, remaining: 0, reset };
         return { allowed: true, remaining: check === old ? 9 : 10, reset };
       });
-      expect(answers).toMatchObject(verdicts);
-      const refused = verdicts.map(({ allowed }) => !allowed);
-      expect(answers.map(({ outcome }) => outcome === OUTCOME.full)).toEqual(refused);
-      expect(countOccupiedSlots(tables.tables)).toBe(taken);
-      expect(guarded(tables)).toEqual(uses);
+      expect(answers).toMatchObject(expected);
+      const denied = expected.map(({ allowed }) => !allowed);
+      expect(answers.map(({ outcome }) => outcome === OUTCOME.full)).toEqual(denied);
+      expect(countOccupiedSlots(tables.tables)).toBe(occupied);
+      expect(protectedUsage(tables)).toEqual(uses);
     }
-    // There still is room for one.
+    // One free slot is left.
     expect(tables.decideBatch([old, room])).toMatchObject({ passed: true });
-    expect(countOccupiedSlots(tables.tables)).toBe(taken + 1);
+    expect(countOccupiedSlots(tables.tables)).toBe(occupied + 1);
   });
 
-  test('told to allow passes newcomers without room uncounted, and counts all others', () => {
-    const { tables, room, uses, there, old, full } = prepared('allow');
-    const taken = countOccupiedSlots(tables.tables);
+  test('with the policy allow passes new counters without a slot uncounted, and counts all others', () => {
+    const { tables, room, uses, last, old, full } = prepared('allow');
+    const occupied = countOccupiedSlots(tables.tables);
     const request = [old, full, room, { ...full, cost: 3 }, room];
     const { passed, answers } = tables.decideBatch(request);
     expect(passed).toBe(true);
     expect(answers.map(({ remaining }) => remaining)).toEqual([8, 9, 9, 6, 8]);
     const uncounted = answers.map(({ outcome }) => outcome === OUTCOME.full);
     expect(uncounted).toEqual([false, true, false, true, false]);
-    expect(countOccupiedSlots(tables.tables)).toBe(taken + 1);
-    expect(guarded(tables)).toEqual(uses.set(there, 2));
+    expect(countOccupiedSlots(tables.tables)).toBe(occupied + 1);
+    expect(protectedUsage(tables)).toEqual(uses.set(last, 2));
     expect(tables.decide('full', { cost: 0 }, 'fresh').remaining).toBe(10);
     expect(tables.decide(room.identifier, { cost: 0 }, 'fresh').remaining).toBe(8);
-    // What is refused for its own sake is so here too, and then no newcomer is counted.
+    // A check over its own limit still denies the batch, and then no new counter is counted.
     expect(tables.decideBatch([full, room, { ...old, cost: 9 }]).passed).toBe(false);
-    expect(countOccupiedSlots(tables.tables)).toBe(taken + 1);
-    expect(guarded(tables)).toEqual(uses);
+    expect(countOccupiedSlots(tables.tables)).toBe(occupied + 1);
+    expect(protectedUsage(tables)).toEqual(uses);
   });
 });
 
 describe('counters of the same two buckets', () => {
-  const inPair = (h3: number, namespaceTag = h3) =>
+  const identityInBuckets = (h3: number, namespaceTag = h3) =>
     makeIdentity({ shard: 0, group: 0, groups: 1, first: 0, second: 1, h3, namespaceTag });
   const terms = { limit: 10, durationMs: MINUTE, cost: 1, rule: RULE.fixed, burst: NO_BURST };
   const check = (h3: number, more: Partial<TestCheck> = {}): TestCheck => {
-    return { id: inPair(h3), ...terms, ...more };
+    return { id: identityInBuckets(h3), ...terms, ...more };
   };
   const use = (tables: CounterTable[], { id, durationMs }: TestCheck) =>
     readStoredUsage(tables, id, durationMs)?.current;
 
-  /** Both buckets but for one place full of counters; of those that are guarded nobody goes. */
-  function filled(onFull: FullTablePolicy, areGuarded: boolean) {
-    const { tables, together } = newTables(1, onFull);
+  /** Fills all but one slot of both buckets. Protected counters are never evicted. */
+  function filled(onFull: FullTablePolicy, areProtected: boolean) {
+    const { tables, batch } = newTables(1, onFull);
     const others = Array.from({ length: 2 * BUCKET_SLOTS - 1 }, (_, i) =>
       check(100 + i, { cost: 6 }),
     );
     for (const other of others) {
       decideSingle(tables, other, START_MS);
-      if (areGuarded) decideSingle(tables, other, START_MS);
+      if (areProtected) decideSingle(tables, other, START_MS);
     }
     const areUnchanged = () => others.every((other) => use(tables, other) === 6n);
-    return { tables, together, areUnchanged };
+    return { tables, batch, areUnchanged };
   }
 
-  const [old, newcomer] = [1, 2];
+  const [old, fresh] = [1, 2];
 
   test.each([
-    ['the newcomer', [newcomer, old]],
-    ['the expired one', [old, newcomer]],
-  ] as const)('that expired make room once, as alone, also if %s comes first', (_, order) => {
-    for (const onFull of ['deny', 'allow'] as const) {
-      const [one, other] = [filled(onFull, true), filled(onFull, true)];
-      const short = check(old, { durationMs: 1_000, cost: 3 });
-      const now = START_MS + 2_000;
-      for (const { tables } of [one, other]) decideSingle(tables, short, START_MS);
-      expect(countOccupiedSlots(one.tables)).toBe(2 * BUCKET_SLOTS);
-      const request = order.map((h3) => (h3 === old ? { ...short, cost: 1 } : check(h3)));
-      const { passed, answers } = decideBatch(one.together, request, now);
-      expect(passed).toBe(true);
-      expect(answers).toEqual(request.map((check) => decideSingle(other.tables, check, now)));
-      // The second finds nobody but the first to make room.
-      expect(answers.map(({ outcome }) => outcome)).toEqual([OUTCOME.decided, OUTCOME.evicted]);
-      expect(request.map((check) => use(one.tables, check))).toEqual([undefined, 1n]);
-      expect(request.map((check) => use(other.tables, check))).toEqual([undefined, 1n]);
-      expect(one.areUnchanged()).toBe(true);
-      expect(countOccupiedSlots(one.tables)).toBe(2 * BUCKET_SLOTS);
-    }
-  });
+    ['the new counter', [fresh, old]],
+    ['the expired counter', [old, fresh]],
+  ] as const)(
+    'that expired free their slot once, as with single checks, also if %s comes first',
+    (_, order) => {
+      for (const onFull of ['deny', 'allow'] as const) {
+        const [one, other] = [filled(onFull, true), filled(onFull, true)];
+        const short = check(old, { durationMs: 1_000, cost: 3 });
+        const now = START_MS + 2_000;
+        for (const { tables } of [one, other]) decideSingle(tables, short, START_MS);
+        expect(countOccupiedSlots(one.tables)).toBe(2 * BUCKET_SLOTS);
+        const request = order.map((h3) => (h3 === old ? { ...short, cost: 1 } : check(h3)));
+        const { passed, answers } = decideBatch(one.batch, request, now);
+        expect(passed).toBe(true);
+        expect(answers).toEqual(request.map((check) => decideSingle(other.tables, check, now)));
+        // The second check can evict only the counter of the first.
+        expect(answers.map(({ outcome }) => outcome)).toEqual([OUTCOME.decided, OUTCOME.evicted]);
+        expect(request.map((check) => use(one.tables, check))).toEqual([undefined, 1n]);
+        expect(request.map((check) => use(other.tables, check))).toEqual([undefined, 1n]);
+        expect(one.areUnchanged()).toBe(true);
+        expect(countOccupiedSlots(one.tables)).toBe(2 * BUCKET_SLOTS);
+      }
+    },
+  );
 
   test.each([0, 1])(
-    'that make room for a newcomer of their own request are counted anew (%i)',
+    'that are evicted for a new counter of their own batch are inserted again (%i)',
     (at) => {
-      const { tables, together, areUnchanged } = filled('deny', true);
+      const { tables, batch, areUnchanged } = filled('deny', true);
       decideSingle(tables, check(old, { cost: 3 }), START_MS);
-      const request = [check(newcomer, { cost: 2 })];
+      const request = [check(fresh, { cost: 2 })];
       request.splice(at, 0, check(old, { cost: 1 }));
-      const { passed, answers } = decideBatch(together, request, START_MS);
+      const { passed, answers } = decideBatch(batch, request, START_MS);
       expect(passed).toBe(true);
       expect(answers[at]).toMatchObject({ allowed: true, remaining: 6 });
       expect(answers[1 - at]).toMatchObject({ allowed: true, remaining: 8 });
-      // Of the two one can stay, which is as if they had come one after the other.
-      expect([use(tables, check(old)), use(tables, check(newcomer))]).toEqual([1n, undefined]);
+      // One slot is left for the two counters, as with two single checks in turn.
+      expect([use(tables, check(old)), use(tables, check(fresh))]).toEqual([1n, undefined]);
       expect(areUnchanged()).toBe(true);
       expect(countOccupiedSlots(tables)).toBe(2 * BUCKET_SLOTS);
     },
   );
 
-  test('that made room for a newcomer are not brought back when the next finds none', () => {
-    const { tables, together, areUnchanged } = filled('deny', true);
+  test('that were evicted for a new counter stay evicted when a later check finds no slot', () => {
+    const { tables, batch, areUnchanged } = filled('deny', true);
     decideSingle(tables, check(old, { cost: 3 }), START_MS);
-    // Nobody goes from the other two buckets.
+    // All counters of the other two buckets are protected from eviction.
     const elsewhere = Array.from({ length: 2 * BUCKET_SLOTS + 1 }, (_, i) => {
       const where = { shard: 5, group: 0, groups: 1, first: 2, second: 3, h3: i + 1 };
       return { ...terms, cost: 10, id: makeIdentity({ ...where, namespaceTag: i + 1 }) };
@@ -299,42 +302,42 @@ describe('counters of the same two buckets', () => {
       decideSingle(tables, other, START_MS);
       decideSingle(tables, other, START_MS);
     }
-    const request = [check(old), check(newcomer), { ...elsewhere[0], cost: 1 }];
-    const { passed, answers } = decideBatch(together, request, START_MS);
+    const request = [check(old), check(fresh), { ...elsewhere[0], cost: 1 }];
+    const { passed, answers } = decideBatch(batch, request, START_MS);
     expect(passed).toBe(false);
     expect(answers.map((one) => [one.allowed, one.remaining])).toEqual([
       [true, 10],
       [true, 10],
       [false, 0],
     ]);
-    expect([use(tables, check(old)), use(tables, check(newcomer))]).toEqual([undefined, undefined]);
+    expect([use(tables, check(old)), use(tables, check(fresh))]).toEqual([undefined, undefined]);
     expect(areUnchanged()).toBe(true);
     expect(countOccupiedSlots(tables)).toBe(4 * BUCKET_SLOTS - 1);
   });
 
-  test('stay when they have refused together, as when they have alone', () => {
-    const { tables, together, areUnchanged } = filled('deny', false);
+  test('are protected from eviction after a denied batch, as after a denied single check', () => {
+    const { tables, batch, areUnchanged } = filled('deny', false);
     decideSingle(tables, check(old, { cost: 1, limit: 1_000 }), START_MS);
-    const refusals = [check(newcomer), check(old, { cost: 1_000, limit: 1_000 })];
-    expect(decideBatch(together, refusals, START_MS).passed).toBe(false);
-    decideSingle(tables, check(newcomer), START_MS);
+    const denied = [check(fresh), check(old, { cost: 1_000, limit: 1_000 })];
+    expect(decideBatch(batch, denied, START_MS).passed).toBe(false);
+    decideSingle(tables, check(fresh), START_MS);
     expect(areUnchanged()).toBe(false);
     expect(use(tables, check(old))).toBe(1n);
   });
 
-  test('make room by the limit under which they were last counted, not looked at', () => {
-    const survives = (ask: (tables: ReturnType<typeof filled>) => void) => {
+  test('are ranked for eviction by the limit of their last counted check, not of a check of cost 0', () => {
+    const survives = (decide: (tables: ReturnType<typeof filled>) => void) => {
       const made = filled('deny', false);
-      ask(made);
-      decideSingle(made.tables, check(newcomer), START_MS);
+      decide(made);
+      decideSingle(made.tables, check(fresh), START_MS);
       return use(made.tables, check(old)) === 9n;
     };
     const busy = [check(old, { cost: 9 }), check(old, { cost: 0, limit: 1_000 })];
-    // Nine of ten are more than six of ten: another goes.
+    // A counter at 6 of 10 is evicted before a counter at 9 of 10.
     expect(survives(({ tables }) => busy.map((one) => decideSingle(tables, one, START_MS)))).toBe(
       true,
     );
-    expect(survives(({ together }) => decideBatch(together, busy, START_MS))).toBe(true);
+    expect(survives(({ batch }) => decideBatch(batch, busy, START_MS))).toBe(true);
   });
 });
 
@@ -342,47 +345,47 @@ describe.each([
   ['deny', 12],
   ['allow', 12],
   ['deny', 2],
-] as const)('a crowded table (%s, %i namespaces)', (onFull, namespaces) => {
+] as const)('a table with fewer slots than counters (%s, %i namespaces)', (onFull, namespaces) => {
   const ids = fillingIdentities(namespaces);
   const durations = [10_000, MINUTE];
   const all = ids.flatMap((id) => durations.map((durationMs) => ({ id, durationMs })));
   const none: Usage = { current: 0n, previous: 0n };
   const isEqual = (a: Usage, b: Usage) => a.current === b.current && a.previous === b.previous;
 
-  /** A run of requests; what became of them is added up. */
+  /** A run of requests against the tables and the model. It counts the outcomes. */
   class Run {
     readonly #tables: CounterTable[];
-    readonly #together: Batch;
+    readonly #batch: Batch;
     readonly #model = new LimiterModel();
-    /** In which window a counter was refused last. */
-    readonly #guarded = new Map<string, number>();
+    /** Per counter: the window of its last denied check. */
+    readonly #protectedIn = new Map<string, number>();
     readonly #seen: Record<string, number>;
 
     constructor(seen: Record<string, number>) {
-      const { tables, together } = newTables(1, onFull);
+      const { tables, batch } = newTables(1, onFull);
       this.#tables = tables;
-      this.#together = together;
+      this.#batch = batch;
       this.#seen = seen;
     }
 
-    decide(request: TestCheck[], now: number, areTogether: boolean): void {
+    decide(request: TestCheck[], now: number, isBatch: boolean): void {
       const model = this.#model;
-      const wereThere = new Set(
+      const stored = new Set(
         all.filter((of) => readStoredUsage(this.#tables, of.id, of.durationMs)).map(counterKey),
       );
-      const said = model.judge(request, now);
+      const expected = model.judge(request, now);
       const before = new Map(all.map((of) => [counterKey(of), model.usage(of)]));
-      const { passed, answers } = areTogether
-        ? this.#decide(request, now)
-        : this.#alone(request, now);
+      const { passed, answers } = isBatch
+        ? this.#decideBatch(request, now)
+        : this.#decideSingle(request, now);
       const outcomes = answers.map(({ outcome }) => outcome);
       const evicted = outcomes.filter((outcome) => outcome === OUTCOME.evicted).length;
       const full = request.filter((_, i) => outcomes[i] === OUTCOME.full);
-      if (!said.passed) {
-        expect({ passed, answers }).toEqual({ passed: false, answers: said.answers });
-        expect(this.#lost()).toBe(0);
-        this.#noteGuarded(request, answers);
-        this.#seen.refused++;
+      if (!expected.passed) {
+        expect({ passed, answers }).toEqual({ passed: false, answers: expected.answers });
+        expect(this.#countLost()).toBe(0);
+        this.#noteProtected(request, answers);
+        this.#seen.denied++;
         return;
       }
       const isUncounted = (key: string) => full.some((check) => counterKey(check) === key);
@@ -392,83 +395,87 @@ describe.each([
         if (onFull === 'deny') expect(full).toEqual([]);
         this.#seen.uncounted += full.length;
         const plain = answers.map((answer) => ({ ...answer, outcome: OUTCOME.decided }));
-        expect(plain).toEqual(said.answers);
+        expect(plain).toEqual(expected.answers);
         const counted = request.filter((check) => !isUncounted(counterKey(check)));
-        model.consume(counted, said.taken);
-        expect(this.#lost(said.taken, before)).toBeLessThanOrEqual(evicted);
+        model.consume(counted, expected.taken);
+        expect(this.#countLost(expected.taken, before)).toBeLessThanOrEqual(evicted);
         for (const check of full) {
           expect(readStoredUsage(this.#tables, check.id, check.durationMs)).toBeUndefined();
         }
         return;
       }
-      // All would pass, but there is no room for one.
+      // All checks are under their limits, but one counter has no slot.
       expect([onFull, new Set(full.map(counterKey)).size]).toEqual(['deny', 1]);
       this.#seen.full++;
-      expect(this.#lost()).toBeLessThanOrEqual(evicted);
+      expect(this.#countLost()).toBeLessThanOrEqual(evicted);
       request.forEach((check, i) => {
         if (isUncounted(counterKey(check)) && check.cost > 0) {
           expect(answers[i]).toMatchObject({ allowed: false, remaining: 0 });
           expect(answers[i].reset).toBeGreaterThan(model.timeOf(check.id));
         } else expect({ ...answers[i], outcome: 0 }).toEqual(model.peek(check));
-        const isThere = readStoredUsage(this.#tables, check.id, check.durationMs) !== undefined;
-        if (isThere) expect(wereThere.has(counterKey(check))).toBe(true);
+        const isStored = readStoredUsage(this.#tables, check.id, check.durationMs) !== undefined;
+        if (isStored) expect(stored.has(counterKey(check))).toBe(true);
       });
     }
 
-    #decide(request: TestCheck[], now: number) {
-      return decideBatch(this.#together, request, now);
+    #decideBatch(request: TestCheck[], now: number) {
+      return decideBatch(this.#batch, request, now);
     }
 
-    #alone([check]: TestCheck[], now: number) {
+    #decideSingle([check]: TestCheck[], now: number) {
       const answer = decideSingle(this.#tables, check, now);
       return { passed: answer.allowed, answers: [answer] };
     }
 
-    #noteGuarded(request: TestCheck[], answers: { allowed: boolean; window: number }[]): void {
+    #noteProtected(request: TestCheck[], answers: { allowed: boolean; window: number }[]): void {
       request.forEach((check, i) => {
         const { current, previous } = this.#model.usage(check);
-        const isKept = current > 0n || (check.rule === RULE.sliding && previous > 0n);
-        if (!answers[i].allowed && isKept) this.#guarded.set(counterKey(check), answers[i].window);
+        const hasUsage = current > 0n || (check.rule === RULE.sliding && previous > 0n);
+        if (!answers[i].allowed && hasUsage)
+          this.#protectedIn.set(counterKey(check), answers[i].window);
       });
     }
 
     /**
-     * Compares all counters with the model. What made room is forgotten there too; of the checks
-     * of this request what they take may be what is left.
-     * @returns how many were lost
+     * Compares all counters with the model, and removes evicted counters from the model.
+     * @param taken tokens by counter of this request; an evicted counter may hold only these
+     * @returns how many counters were evicted
      */
-    #lost(taken: ReadonlyMap<string, bigint> = new Map(), before?: Map<string, Usage>): number {
+    #countLost(
+      taken: ReadonlyMap<string, bigint> = new Map(),
+      before?: Map<string, Usage>,
+    ): number {
       let lost = 0;
-      let there = 0;
+      let storedCount = 0;
       for (const of of all) {
         const key = counterKey(of);
         const actual = readStoredUsage(this.#tables, of.id, of.durationMs);
-        if (actual !== undefined) there++;
+        if (actual !== undefined) storedCount++;
         const expected = this.#model.usage(of);
         if (isEqual(actual ?? none, expected)) continue;
         if (actual === undefined) lost++;
         else {
-          // It made room for one of its request, and was counted anew.
+          // It was evicted for another counter of its request, and inserted again.
           expect(actual).toEqual({ current: taken.get(key), previous: 0n });
           expect(isEqual(before!.get(key)!, none)).toBe(false);
           this.#seen.anew++;
           lost++;
         }
-        const window = this.#guarded.get(key);
+        const window = this.#protectedIn.get(key);
         if (namespaces > 8 && window !== undefined) {
           expect((window + 1) * of.durationMs).toBeLessThanOrEqual(this.#model.timeOf(of.id));
         }
-        this.#guarded.delete(key);
+        this.#protectedIn.delete(key);
         this.#model.setUsage(of, actual ?? none);
       }
-      // Nothing lies there twice, and nothing that nobody finds.
-      expect(countOccupiedSlots(this.#tables.slice(0, 1))).toBe(there);
+      // No counter occupies two slots, and every occupied slot can be found by its identity.
+      expect(countOccupiedSlots(this.#tables.slice(0, 1))).toBe(storedCount);
       this.#seen.lost += lost;
       return lost;
     }
   }
 
-  test('keeps each counter whole, or loses it to a newcomer, and never a part of one', () => {
+  test('keeps or evicts each counter as a whole, never a part of it', () => {
     expect(all.length).toBe(2 * 3 * BUCKET_SLOTS);
     const step = fc.record({
       ms: fc.oneof(
@@ -476,18 +483,18 @@ describe.each([
         { weight: 1, arbitrary: fc.integer({ min: 1_000, max: 20_000 }) },
       ),
       checks: checkLists(lowLimitCheck(ids, durations), 8),
-      areTogether: fc.integer({ min: 0, max: 3 }).map((of) => of > 0),
+      isBatch: fc.integer({ min: 0, max: 3 }).map((of) => of > 0),
     });
-    const seen = { passed: 0, refused: 0, full: 0, uncounted: 0, lost: 0, anew: 0 };
+    const seen = { passed: 0, denied: 0, full: 0, uncounted: 0, lost: 0, anew: 0 };
     fc.assert(
       fc.property(exhaustingChecks(ids, durations), fc.array(step, many), (filled, steps) => {
         const run = new Run(seen);
         let now = START_MS;
         for (const check of filled) run.decide([check], now, false);
-        for (const { ms, checks, areTogether } of steps) {
+        for (const { ms, checks, isBatch } of steps) {
           now = Math.max(START_MS, now + ms);
-          for (const request of areTogether ? [checks] : checks.map((check) => [check])) {
-            run.decide(request, now, areTogether);
+          for (const request of isBatch ? [checks] : checks.map((check) => [check])) {
+            run.decide(request, now, isBatch);
           }
         }
       }),

@@ -37,7 +37,7 @@ const deniedDecision = (remaining: number) => ({
   ...sameWindow,
 });
 
-/** What one compares faster than the object. */
+/** A decision as text, which compares faster than the object. */
 const decisionText = (answer: TableDecision) => Object.values(answer).join(' ');
 
 const countHeldLocks = (tables: readonly CounterTable[]) =>
@@ -45,7 +45,7 @@ const countHeldLocks = (tables: readonly CounterTable[]) =>
     return Array.from({ length: groups }, (_, group) => words[lockAt(group)]).filter(Boolean);
   });
 
-describe('checks that are decided together', () => {
+describe('the checks of a batch', () => {
   const used = (tables: TestTables, identifier: string, options: Partial<BatchCheck> = {}) => {
     const { namespace, ...rest } = options;
     return 10 - tables.decide(identifier, { ...rest, cost: 0 }, namespace).remaining;
@@ -54,13 +54,13 @@ describe('checks that are decided together', () => {
   test('are all counted when all pass, each after those before it', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
-    const ask = [
+    const checks = [
       { identifier: 'a', cost: 3 },
       { identifier: 'b', cost: 10 },
       { identifier: 'a', cost: 4 },
       { identifier: 'a', cost: 2, limit: 20 },
     ];
-    const { passed, answers } = tables.decideBatch(ask);
+    const { passed, answers } = tables.decideBatch(checks);
     expect(passed).toBe(true);
     expect(answers).toEqual([
       allowedDecision(5),
@@ -72,29 +72,29 @@ describe('checks that are decided together', () => {
     expect(tables.countLive()).toBe(2);
   });
 
-  test.each([0, 1, 2, 3])('are not counted when number %i is denied', (refusedOne) => {
+  test.each([0, 1, 2, 3])('are not counted when number %i is denied', (deniedIndex) => {
     const tables = new TestTables(COUNTERS_MIN);
     for (const identifier of ['a', 'b']) tables.decide(identifier, { cost: 4 });
-    const ask = ['a', 'new', 'b', 'newer'].map((identifier, i) => {
-      return { identifier, cost: i === refusedOne ? 11 : 1 };
+    const checks = ['a', 'new', 'b', 'newer'].map((identifier, i) => {
+      return { identifier, cost: i === deniedIndex ? 11 : 1 };
     });
-    const { passed, answers } = tables.decideBatch(ask);
+    const { passed, answers } = tables.decideBatch(checks);
     expect(passed).toBe(false);
     const before = [6, 10, 6, 10];
     expect(answers).toEqual(
-      before.map((left, i) => (i === refusedOne ? deniedDecision(left) : allowedDecision(left))),
+      before.map((left, i) => (i === deniedIndex ? deniedDecision(left) : allowedDecision(left))),
     );
-    expect(ask.map(({ identifier }) => used(tables, identifier))).toEqual([4, 0, 4, 0]);
+    expect(checks.map(({ identifier }) => used(tables, identifier))).toEqual([4, 0, 4, 0]);
     expect(tables.countLive()).toBe(2);
   });
 
-  test('are judged in their order: a denied one takes no tokens from those after it', () => {
+  test('are decided in order, and a denied one uses no tokens of later ones', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 1 });
-    const ask = [4, 6, 5, 1].map((cost) => ({ identifier: 'a', cost }));
-    const { passed, answers } = tables.decideBatch(ask);
+    const checks = [4, 6, 5, 1].map((cost) => ({ identifier: 'a', cost }));
+    const { passed, answers } = tables.decideBatch(checks);
     expect(passed).toBe(false);
-    // 1 + 4, then 6 is too much, then + 5 is 10, then 1 is too much. Fixed windows say what is left.
+    // 1 + 4 = 5; + 6 exceeds 10; + 5 = 10; + 1 exceeds 10. Fixed windows report remaining tokens.
     expect(answers).toEqual([
       allowedDecision(9),
       deniedDecision(5),
@@ -113,8 +113,8 @@ describe('checks that are decided together', () => {
   test('report the remaining tokens without the batch when not all pass, and 0 when denied', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
-    const ask = [3, 6, 5, 0].map((cost) => ({ identifier: 'a', cost, rule: RULE.sliding }));
-    const { passed, answers } = tables.decideBatch([...ask, { identifier: 'b', cost: 7 }]);
+    const checks = [3, 6, 5, 0].map((cost) => ({ identifier: 'a', cost, rule: RULE.sliding }));
+    const { passed, answers } = tables.decideBatch([...checks, { identifier: 'b', cost: 7 }]);
     expect(passed).toBe(false);
     expect(answers).toEqual([
       allowedDecision(8),
@@ -163,11 +163,11 @@ describe('checks that are decided together', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const huge = { identifier: 'a', limit: AMOUNT_MAX };
     expect(tables.decideBatch([{ ...huge, cost: AMOUNT_MAX - 3 }]).passed).toBe(true);
-    const ask = [1, 3, AMOUNT_MAX, 1, 2, 1].map((cost) => ({ ...huge, cost }));
-    const { passed, answers } = tables.decideBatch(ask);
+    const checks = [1, 3, AMOUNT_MAX, 1, 2, 1].map((cost) => ({ ...huge, cost }));
+    const { passed, answers } = tables.decideBatch(checks);
     expect(passed).toBe(false);
-    const verdicts = answers.map((one) => [one.allowed, one.remaining]);
-    expect(verdicts).toEqual([
+    const results = answers.map((one) => [one.allowed, one.remaining]);
+    expect(results).toEqual([
       [true, 3],
       [false, 2],
       [false, 2],
@@ -181,18 +181,18 @@ describe('checks that are decided together', () => {
 
   test('may be a hundred of one counter, one of each of a hundred counters, or none', () => {
     const tables = new TestTables(COUNTERS_MIN);
-    const ask = (name: (i: number) => string) =>
+    const decideMany = (name: (i: number) => string) =>
       tables.decideBatch(
         Array.from({ length: MULTI_LIMIT_MAX }, (_, i) => ({ identifier: name(i), limit: 100 })),
       );
-    const same = ask(() => 'a');
+    const same = decideMany(() => 'a');
     expect(same.passed).toBe(true);
     expect(same.answers.map(({ remaining }) => remaining)).toEqual(
       same.answers.map((_, i) => 99 - i),
     );
-    expect(ask((i) => (i === 99 ? 'a' : 'b')).passed).toBe(false);
+    expect(decideMany((i) => (i === 99 ? 'a' : 'b')).passed).toBe(false);
     expect(tables.countLive()).toBe(1);
-    expect(ask((i) => `x${i}`).passed).toBe(true);
+    expect(decideMany((i) => `x${i}`).passed).toBe(true);
     expect(tables.countLive()).toBe(101);
     expect(tables.decideBatch([])).toEqual({ passed: true, answers: [] });
     expect(countHeldLocks(tables.tables)).toEqual([]);
@@ -200,43 +200,45 @@ describe('checks that are decided together', () => {
 
   test('start again each time: no state of a request remains for the next', () => {
     const tables = new TestTables(COUNTERS_MIN);
-    const ask = (...names: string[]) =>
+    const decideNames = (...names: string[]) =>
       tables.decideBatch(names.map((identifier) => ({ identifier, cost: 4 })));
-    expect(ask('a', 'a', 'b').passed).toBe(true);
-    expect(ask('b', 'c').answers).toEqual([allowedDecision(2), allowedDecision(6)]);
-    expect(ask('a', 'b', 'c').passed).toBe(false);
-    expect(ask('c').answers).toEqual([allowedDecision(2)]);
+    expect(decideNames('a', 'a', 'b').passed).toBe(true);
+    expect(decideNames('b', 'c').answers).toEqual([allowedDecision(2), allowedDecision(6)]);
+    expect(decideNames('a', 'b', 'c').passed).toBe(false);
+    expect(decideNames('c').answers).toEqual([allowedDecision(2)]);
     expect(['a', 'b', 'c'].map((name) => used(tables, name))).toEqual([8, 8, 8]);
   });
 
   test('move their counters into a new window, by the later of two clocks', () => {
     const tables = new TestTables(COUNTERS_MIN);
-    const ask = [
+    const checks = [
       { identifier: 'a', cost: 6, rule: RULE.sliding },
       { identifier: 'a', cost: 2, rule: RULE.sliding },
     ];
-    expect(tables.decideBatch(ask, START_MS).answers.map((one) => one.remaining)).toEqual([4, 2]);
+    expect(tables.decideBatch(checks, START_MS).answers.map((one) => one.remaining)).toEqual([
+      4, 2,
+    ]);
     const half = START_MS + 1.5 * MINUTE;
-    const later = tables.decideBatch(ask.slice(1), half).answers;
+    const later = tables.decideBatch(checks.slice(1), half).answers;
     expect(later).toMatchObject([{ allowed: true, remaining: 4, reset: START_MS + 2 * MINUTE }]);
-    // A thread whose clock is behind is decided in the window that began.
-    const late = tables.decideBatch(ask.slice(1), START_MS).answers;
+    // A thread with a late clock gets a decision in the window that has begun.
+    const late = tables.decideBatch(checks.slice(1), START_MS).answers;
     expect(late).toMatchObject([{ allowed: true, remaining: 2, reset: START_MS + 2 * MINUTE }]);
-    const expired = tables.decideBatch(ask, START_MS + 3 * MINUTE).answers;
+    const expired = tables.decideBatch(checks, START_MS + 3 * MINUTE).answers;
     expect(expired.map((one) => one.remaining)).toEqual([4, 2]);
     expect(tables.countLive(START_MS + 3 * MINUTE)).toBe(1);
   });
 
-  test('take a table for each shard', () => {
+  test('need a table for each shard', () => {
     const { tables } = newTables();
     expect(() => new Batch(tables.slice(1), 'deny')).toThrow('15 tables for 16 shards');
   });
 });
 
 const huge = fc.integer({ min: AMOUNT_MAX - 20, max: AMOUNT_MAX });
-describe('checks that are decided together, and alone', () => {
+describe('batches and single checks', () => {
   const here = { shard: 3, group: 1, groups: 2, first: 4, second: 9, h3: 7 };
-  /** Those next to each other differ in one word only; they lie in three groups. */
+  /** Neighbours in the list differ in one word only. They are in three groups. */
   const ids = [
     here,
     { ...here, rest: { h0: 1 } },
@@ -247,7 +249,7 @@ describe('checks that are decided together, and alone', () => {
     { ...here, shard: 12 },
   ].map(makeIdentity);
   const durations = [1_000, 1_500, MINUTE];
-  const looks = ids.flatMap((id) => {
+  const inspections = ids.flatMap((id) => {
     return durations.flatMap((durationMs) => {
       return Object.values(RULE).map((rule) => {
         return { id, durationMs, limit: AMOUNT_MAX, cost: 0, rule, burst: NO_BURST };
@@ -274,39 +276,41 @@ describe('checks that are decided together, and alone', () => {
   test.each([
     ['the window rules', [RULE.fixed, RULE.sliding]],
     ['GCRA', [RULE.gcra]],
-  ])('equal an exact model of %s, with a clock that steps both ways', (_, rules) => {
+  ])('equal an exact model of %s, also when the clock steps back', (_, rules) => {
     const step = fc.record({
       ms: fc.oneof(
         fc.integer({ min: -1_500, max: 2_500 }),
         fc.constantFrom(0, 1, 500, 1_000, MINUTE, 2 * MINUTE),
       ),
       checks: checkLists(checkOf(rules), 12),
-      areTogether: fc.integer({ min: 0, max: 3 }).map((of) => of > 0),
+      isBatch: fc.integer({ min: 0, max: 3 }).map((of) => of > 0),
     });
-    const seen = { passed: 0, refused: 0, addedUp: 0, movedBack: 0 };
+    const seen = { passed: 0, denied: 0, addedUp: 0, movedBack: 0 };
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 20, size: 'max' }), (steps) => {
-        const { tables, together } = newTables(2);
+        const { tables, batch } = newTables(2);
         const model = new LimiterModel();
         let now = START_MS;
-        for (const { ms, checks, areTogether } of steps) {
+        for (const { ms, checks, isBatch } of steps) {
           now = Math.max(START_MS, now + ms);
           if (ms < 0) seen.movedBack++;
-          for (const request of areTogether ? [checks] : checks.map((check) => [check])) {
-            const said = model.judge(request, now);
-            if (said.passed) model.consume(request, said.taken, said.fullTimes);
-            const { passed, answers } = said;
-            if (!areTogether) {
+          for (const request of isBatch ? [checks] : checks.map((check) => [check])) {
+            const expected = model.judge(request, now);
+            if (expected.passed) model.consume(request, expected.taken, expected.fullTimes);
+            const { passed, answers } = expected;
+            if (!isBatch) {
               expect(decideSingle(tables, request[0], now)).toEqual(answers[0]);
               continue;
             }
-            expect(decideBatch(together, request, now)).toEqual({ passed, answers });
-            seen[passed ? 'passed' : 'refused']++;
-            if (passed && said.taken.size < request.length) seen.addedUp++;
+            expect(decideBatch(batch, request, now)).toEqual({ passed, answers });
+            seen[passed ? 'passed' : 'denied']++;
+            if (passed && expected.taken.size < request.length) seen.addedUp++;
           }
-          // At a time before that of its group, which so stays what it is.
-          const said = looks.map((look) => decisionText(model.peek(look)));
-          expect(looks.map((look) => decisionText(decideSingle(tables, look, 0)))).toEqual(said);
+          // A check at time 0 does not advance the clock of its group.
+          const expected = inspections.map((check) => decisionText(model.peek(check)));
+          expect(inspections.map((check) => decisionText(decideSingle(tables, check, 0)))).toEqual(
+            expected,
+          );
           expect(countHeldLocks(tables)).toEqual([]);
         }
       }),
@@ -317,7 +321,7 @@ describe('checks that are decided together, and alone', () => {
   });
 });
 
-describe('the locks of checks that are decided together', () => {
+describe('the locks of a batch', () => {
   const groups = 8;
   const id = fc
     .record({
@@ -343,11 +347,11 @@ describe('the locks of checks that are decided together', () => {
     return [...distinct.values()].sort(([a, lockA], [b, lockB]) => a - b || lockA - lockB);
   };
 
-  /** Real tables, of which it is seen what is taken and given back. */
-  function watched() {
-    const { tables, together } = newTables(groups);
-    const taken: Lock[] = [];
-    const given: Lock[] = [];
+  /** Real tables that record the acquired and the released locks, and can fail at any call. */
+  function recordingTables() {
+    const { tables, batch } = newTables(groups);
+    const acquired: Lock[] = [];
+    const released: Lock[] = [];
     const failing = { calls: Number.POSITIVE_INFINITY, made: 0 };
     const mayFail = () => {
       if (failing.made++ === failing.calls) throw new Error('broken');
@@ -360,15 +364,15 @@ describe('the locks of checks that are decided together', () => {
       const place = group.insert.bind(group);
       const write = group.writeCells.bind(group);
       table.acquire = (lock) => {
-        if (given.length > 0) throw new Error('taken late');
+        if (released.length > 0) throw new Error('acquired after a release');
         mayFail();
         acquire(lock);
-        taken.push([shard, lock]);
+        acquired.push([shard, lock]);
       };
       table.release = (lock) => {
-        if (table.words[lock] !== 1) throw new Error('given back, not taken');
+        if (table.words[lock] !== 1) throw new Error('released without being held');
         release(lock);
-        given.push([shard, lock]);
+        released.push([shard, lock]);
       };
       group.find = (...of) => {
         mayFail();
@@ -385,70 +389,70 @@ describe('the locks of checks that are decided together', () => {
     });
     const start = (calls = Number.POSITIVE_INFINITY) => {
       Object.assign(failing, { calls, made: 0 });
-      taken.length = 0;
-      given.length = 0;
+      acquired.length = 0;
+      released.length = 0;
     };
-    return { tables, together, taken, given, failing, start };
+    return { tables, batch, acquired, released, failing, start };
   }
 
   const sorted = (locks: Lock[]) => [...locks].sort(([a, x], [b, y]) => a - b || x - y);
 
-  test('are taken in one order by any two requests, each once, and all released after', () => {
-    const { tables, together, taken, given, start } = watched();
+  test('are acquired once each, in the same order by any two requests, and all released', () => {
+    const { tables, batch, acquired, released, start } = recordingTables();
     let now = START_MS;
     let shared = 0;
     const orders = fc.property(request, request, (one, other) => {
-      const places = [one, other].map((checks) => {
+      const positions = [one, other].map((checks) => {
         start();
-        decideBatch(together, checks, now++);
-        // Ascending, none twice, none that is not needed.
-        expect(taken).toEqual(wanted(checks));
-        expect(taken.length).toBeLessThanOrEqual(checks.length);
-        expect(sorted(given)).toEqual(taken);
+        decideBatch(batch, checks, now++);
+        // In ascending order, without duplicates and without locks that the batch does not need.
+        expect(acquired).toEqual(wanted(checks));
+        expect(acquired.length).toBeLessThanOrEqual(checks.length);
+        expect(sorted(released)).toEqual(acquired);
         expect(countHeldLocks(tables)).toEqual([]);
-        return new Map(taken.map((lock, place) => [String(lock), place]));
+        return new Map(acquired.map((lock, position) => [String(lock), position]));
       });
-      // Two locks that both want are taken in the same order: neither waits for the other's.
-      const both = [...places[0].keys()].filter((lock) => places[1].has(lock));
+      // Both requests acquire shared locks in the same order, so they cannot deadlock.
+      const both = [...positions[0].keys()].filter((lock) => positions[1].has(lock));
       if (both.length > 1) shared++;
       for (let i = 1; i < both.length; i++) {
-        expect(places[1].get(both[i - 1])!).toBeLessThan(places[1].get(both[i])!);
+        expect(positions[1].get(both[i - 1])!).toBeLessThan(positions[1].get(both[i])!);
       }
     });
     fc.assert(orders, { numRuns: 500 });
     expect(shared).toBeGreaterThan(100);
   });
 
-  test('are released when the work in between throws, or one cannot be taken', () => {
-    const { tables, together, taken, given, failing, start } = watched();
+  test('are released when the work under them or an acquisition throws', () => {
+    const { tables, batch, acquired, released, failing, start } = recordingTables();
     let thrown = 0;
     const failures = fc.property(request, fc.double({ min: 0, max: 1, noNaN: true }), (of, at) => {
       start();
-      decideBatch(together, of, START_MS);
+      decideBatch(batch, of, START_MS);
       start(Math.floor(at * failing.made));
       let hasThrown = false;
       try {
-        decideBatch(together, of, START_MS);
+        decideBatch(batch, of, START_MS);
       } catch (error) {
         expect((error as Error).message).toBe('broken');
         hasThrown = true;
         thrown++;
       }
-      expect(sorted(given)).toEqual(taken);
+      expect(sorted(released)).toEqual(acquired);
       const all = wanted(of);
-      expect(taken).toEqual(hasThrown ? all.slice(0, taken.length) : all);
+      expect(acquired).toEqual(hasThrown ? all.slice(0, acquired.length) : all);
       expect(countHeldLocks(tables)).toEqual([]);
     });
     fc.assert(failures, { numRuns: 500 });
     expect(thrown).toBeGreaterThan(100);
     start();
     const [first] = fc.sample(request, 1);
-    const looks = first.map((one) => ({ ...one, cost: 0 }));
-    expect(decideBatch(together, looks, START_MS).passed).toBe(true);
+    const costFree = first.map((one) => ({ ...one, cost: 0 }));
+    expect(decideBatch(batch, costFree, START_MS).passed).toBe(true);
   });
 
-  test('that another thread holds stay held when they cannot be taken', () => {
-    const { tables, together, start } = watched();
+  test('of another thread stay held when the batch fails to acquire them', () => {
+    const { tables, batch, start } = recordingTables();
     const ids = [0, 1, 2].map((shard) => {
       return makeIdentity({ shard, group: 3, groups, first: 0, second: 1, h3: 1 });
     });
@@ -456,11 +460,11 @@ describe('the locks of checks that are decided together', () => {
     const checks = ids.map((id) => ({ id, ...terms }));
     tables[1].words[lockAt(3)] = 77;
     start(1);
-    expect(() => decideBatch(together, checks, START_MS)).toThrow('broken');
+    expect(() => decideBatch(batch, checks, START_MS)).toThrow('broken');
     expect(countHeldLocks(tables)).toEqual([77]);
     expect(countOccupiedSlots(tables)).toBe(0);
     tables[1].words[lockAt(3)] = 0;
     start();
-    expect(decideBatch(together, checks, START_MS).passed).toBe(true);
+    expect(decideBatch(batch, checks, START_MS).passed).toBe(true);
   });
 });

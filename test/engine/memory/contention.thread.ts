@@ -1,7 +1,7 @@
 /**
- * One of several threads that decide on the same tables at once, on a common clock that they push
- * forward together. It tallies what it was answered per identifier and window, and hands the tally
- * back; `contention.test.ts` judges the sums.
+ * One of several threads that check the same tables at once. All of them advance one shared clock.
+ * The thread counts its decisions per identifier and window and posts the tally;
+ * `contention.test.ts` verifies the sums.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -27,7 +27,7 @@ export interface ContentionTask {
 }
 
 export interface Tally {
-  /** Per identifier and window: tokens admitted, and the smallest cost refused, or Infinity. */
+  /** Per identifier and window: the allowed tokens, and the smallest denied cost or Infinity. */
   tokensAllowed: Float64Array;
   smallestDenied: Float64Array;
   decisions: number;
@@ -43,7 +43,7 @@ export function limitOf(id: number, hot: number): number {
   return id < hot ? 5_000 + id : 10 + (id % 7);
 }
 
-/** Nothing to do where the test imports the names above. */
+// The test imports the names above on its main thread, where no task runs.
 if (parentPort !== null) runTask(workerData as ContentionTask);
 
 function runTask(task: ContentionTask): void {

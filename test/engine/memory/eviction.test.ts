@@ -20,7 +20,7 @@ interface CounterCase {
   namespace: number;
   used: number;
   denied?: boolean;
-  /** Of 1 000 ms; the current one is 1 000, unless it is another. */
+  /** The number of the window; 1,000 with the default duration of 1,000 ms is the active one. */
   window?: number;
   duration?: number;
   /** Whether it has the identity of the new counter. */
@@ -30,8 +30,8 @@ interface CounterCase {
 const NO_COUNTER = -1;
 
 /**
- * Sixteen counters with a limit of 100 in two buckets, the first eight in the first.
- * @returns the number of one, or NO_COUNTER
+ * Fills two buckets with sixteen counters of limit 100, the first eight in the first bucket.
+ * @returns the index of the evicted counter, or NO_COUNTER
  */
 function evictedIndex(counters: CounterCase[], namespaceTag: number): number {
   expect(counters.length).toBe(2 * BUCKET_SLOTS);
@@ -56,7 +56,7 @@ function evictedIndex(counters: CounterCase[], namespaceTag: number): number {
   return evicted === NO_SLOT ? NO_COUNTER : counters.findIndex((_, i) => slotAt(a, i) === evicted);
 }
 
-/** Counters of so many namespaces in turn, all half used, with some of them changed. */
+/** Sixteen half-used counters of the given namespaces in turn, with changes by index. */
 function counters(
   namespaces: number[],
   changes: Record<number, Partial<CounterCase>> = {},
@@ -67,9 +67,9 @@ function counters(
 }
 
 const counterSetWithMajority = (changes: Record<number, Partial<CounterCase>>) => {
-  const places = counters([OTHER], changes);
-  for (let i = 0; i < 9; i++) places[i].namespace = MAJORITY;
-  return places;
+  const set = counters([OTHER], changes);
+  for (let i = 0; i < 9; i++) set[i].namespace = MAJORITY;
+  return set;
 };
 
 describe('the evicted counter', () => {
@@ -83,13 +83,13 @@ describe('the evicted counter', () => {
   });
 
   test('of equal shares is the one whose window ends first', () => {
-    const places = counters([MINE, OTHER], { 5: { duration: 60_000, window: 16 } });
-    for (const [i, place] of places.entries()) {
-      if (i !== 5 && i !== 11) Object.assign(place, { duration: 90_000, window: 11 });
-      if (i === 11) Object.assign(place, { duration: 30_000, window: 33 });
+    const set = counters([MINE, OTHER], { 5: { duration: 60_000, window: 16 } });
+    for (const [i, counter] of set.entries()) {
+      if (i !== 5 && i !== 11) Object.assign(counter, { duration: 90_000, window: 11 });
+      if (i === 11) Object.assign(counter, { duration: 30_000, window: 33 });
     }
-    // Ends: 1 020 000 for 5 and 11, 1 080 000 for the rest; the first of equals stays.
-    expect(evictedIndex(places, MINE)).toBe(5);
+    // Windows end at 1,020,000 for 5 and 11, at 1,080,000 for others. The first of equals is evicted.
+    expect(evictedIndex(set, MINE)).toBe(5);
   });
 
   test('is of the identity of the new counter only when there is no other', () => {
@@ -108,22 +108,22 @@ describe('the evicted counter', () => {
   });
 
   test('is never a counter that denied a check in its active window', () => {
-    const places = counters([MINE, OTHER], { 4: { used: 1, denied: true }, 6: { used: 30 } });
-    expect(evictedIndex(places, MINE)).toBe(6);
+    const set = counters([MINE, OTHER], { 4: { used: 1, denied: true }, 6: { used: 30 } });
+    expect(evictedIndex(set, MINE)).toBe(6);
   });
 
   test('may be one that denied in a window that has ended; its share counts as 0', () => {
-    const places = counters([MINE, OTHER], {
+    const set = counters([MINE, OTHER], {
       2: { used: 1 },
       4: { used: 100, denied: true, window: 999 },
     });
-    expect(evictedIndex(places, MINE)).toBe(4);
+    expect(evictedIndex(set, MINE)).toBe(4);
   });
 
   test('does not exist when all are protected and no namespace holds more than half', () => {
-    const places = counters([MINE, OTHER]).map((place) => ({ ...place, denied: true }));
-    expect(evictedIndex(places, MINE)).toBe(NO_COUNTER);
-    expect(evictedIndex(places, MAJORITY)).toBe(NO_COUNTER);
+    const set = counters([MINE, OTHER]).map((counter) => ({ ...counter, denied: true }));
+    expect(evictedIndex(set, MINE)).toBe(NO_COUNTER);
+    expect(evictedIndex(set, MAJORITY)).toBe(NO_COUNTER);
   });
 
   test('is of a namespace with more than half of the slots, even if others used less', () => {
@@ -137,16 +137,16 @@ describe('the evicted counter', () => {
   });
 
   test('for a new counter of another namespace is a protected one, if that namespace has no other', () => {
-    const places = counterSetWithMajority({ 12: { used: 1 } });
-    for (let i = 0; i < 9; i++) Object.assign(places[i], { denied: true, used: i === 7 ? 60 : 90 });
-    expect(evictedIndex(places, MINE)).toBe(7);
+    const set = counterSetWithMajority({ 12: { used: 1 } });
+    for (let i = 0; i < 9; i++) Object.assign(set[i], { denied: true, used: i === 7 ? 60 : 90 });
+    expect(evictedIndex(set, MINE)).toBe(7);
   });
 
   test('for a new counter of that namespace itself is never a protected one of it', () => {
-    const places = counterSetWithMajority({ 12: { used: 1 } });
-    for (let i = 0; i < 9; i++) Object.assign(places[i], { denied: true });
-    expect(evictedIndex(places, MAJORITY)).toBe(12);
-    for (const place of places) place.denied = true;
-    expect(evictedIndex(places, MAJORITY)).toBe(NO_COUNTER);
+    const set = counterSetWithMajority({ 12: { used: 1 } });
+    for (let i = 0; i < 9; i++) Object.assign(set[i], { denied: true });
+    expect(evictedIndex(set, MAJORITY)).toBe(12);
+    for (const counter of set) counter.denied = true;
+    expect(evictedIndex(set, MAJORITY)).toBe(NO_COUNTER);
   });
 });

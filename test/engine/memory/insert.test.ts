@@ -16,13 +16,13 @@ import { isCounterOf, writeCounter } from '../../../src/engine/memory/slot.ts';
 const NOW = 1_000_500;
 const SECOND = 1_000;
 const [A, B] = [bucketAt(0 as Slot, 1), bucketAt(0 as Slot, 2)];
-/** Its preferred slot in each bucket. */
-const OWN = 5;
+/** The index of the preferred slot of the new counter in each bucket. */
+const PREFERRED = 5;
 const WHERE = {
   bucketA: A,
   bucketB: B,
-  preferredSlotA: slotAt(A, OWN),
-  preferredSlotB: slotAt(B, OWN),
+  preferredSlotA: slotAt(A, PREFERRED),
+  preferredSlotB: slotAt(B, PREFERRED),
 };
 
 function newMemory() {
@@ -37,7 +37,7 @@ function fillTestSlot(memory: MemoryViews, slot: Slot, window = NOW / SECOND, h 
   writeCounter(memory, slot, identity(h), 7, SECOND, cells);
 }
 
-/** Where a new counter goes when these slots are taken. */
+/** The slot of a new counter when these slots are occupied: a0 to a7, b0 to b7, or none. */
 function insertPosition(inA: number[], inB: number[], expired: { a?: number; b?: number } = {}) {
   const memory = newMemory();
   for (const index of inA)
@@ -61,14 +61,14 @@ describe('a new counter', () => {
     expect(insertPosition([5], [0, 1, 2])).toBe('b5');
   });
 
-  test('gets it in a bucket that is half full only when the other is no emptier', () => {
+  test('gets a slot in a half full bucket only when the other bucket is no emptier', () => {
     expect(insertPosition([0, 1, 2, 3], [0, 1, 2])).toBe('b5');
     expect(insertPosition([0, 1, 2, 3], [0, 1, 2, 5])).toBe('a5');
     expect(insertPosition([0, 1, 2, 3, 4, 6], [0, 1, 2, 3, 5])).toBe('b4');
     expect(insertPosition([0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 6])).toBe('a4');
   });
 
-  test('whose preferred slots are taken goes to the bucket with more room', () => {
+  test('with both preferred slots occupied goes to the bucket with more free slots', () => {
     expect(insertPosition([5], [5])).toBe('a0');
     expect(insertPosition([0, 5], [5])).toBe('b0');
     expect(insertPosition(ALL, [0, 1, 2, 3, 4, 5, 6])).toBe('b7');
@@ -78,23 +78,23 @@ describe('a new counter', () => {
   test('gets the slot of an expired counter like an empty one', () => {
     expect(insertPosition([5], [], { a: 5 })).toBe('a5');
     expect(insertPosition(ALL, ALL, { b: 2 })).toBe('b2');
-    // Expired counters are room: without them the second bucket would be the emptier one.
+    // Slots of expired counters count as free. Otherwise the second bucket would be emptier.
     expect(insertPosition([0, 1, 2, 3], [0, 1, 2], { a: 1 })).toBe('a5');
   });
 });
 
-test('a slot whose write was cut off at any store holds no counter, or a complete one', () => {
+test('a slot whose write is interrupted at any store holds no counter or a complete one', () => {
   const whole = newMemory();
   fillTestSlot(whole, A, undefined, 50);
   for (let stores = 0; stores < 13; stores++) {
     const memory = newMemory();
     fillTestSlot(memory, A, 1, 20);
-    let left = stores;
+    let storesLeft = stores;
     const dying = <T extends Int32Array | Float64Array>(all: T): T => {
       return new Proxy(all, {
         get: (_, at) => all[Number(at)],
         set: (_, at, value) => {
-          if (left-- <= 0) throw new Error('dead');
+          if (storesLeft-- <= 0) throw new Error('dead');
           all[Number(at)] = value;
           return true;
         },

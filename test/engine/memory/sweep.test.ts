@@ -30,7 +30,7 @@ describe('a sweep', () => {
     expect(tables.countLive(NOW + 1)).toBe(50);
   });
 
-  test('does not allow a spent window again for a thread with an old time', () => {
+  test('does not reopen an exhausted window for a thread with an old time', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const start = Math.floor(NOW / 1_000) * 1_000;
     tables.decide('a', { duration: 1_000, cost: 10, now: start });
@@ -39,7 +39,7 @@ describe('a sweep', () => {
     expect([late.allowed, late.reset]).toEqual([true, start + 3_000]);
   });
 
-  test('waits for no lock: a locked group is swept in another round', () => {
+  test('does not wait for locks, and sweeps a locked group in a later round', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 500; i++) tables.decide(`user_${i}`, { duration: 1_000 });
     const [{ words }] = tables.tables;

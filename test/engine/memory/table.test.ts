@@ -30,14 +30,14 @@ describe('a counter', () => {
     expect(tables.countLive()).toBe(4);
   });
 
-  test('is not made by a cost of 0, nor by a refusal', () => {
+  test('is not inserted by a check of cost 0 or a denied check', () => {
     const tables = new TestTables(COUNTERS_MIN);
     expect(tables.decide('a', { cost: 0 })).toMatchObject({ allowed: true, remaining: 10 });
     expect(tables.decide('a', { cost: 11 })).toMatchObject({ allowed: false, remaining: 10 });
     expect(tables.countLive()).toBe(0);
   });
 
-  test('starts anew in the next window, and is expired after the one after', () => {
+  test('starts at 0 in the next window, and expires after the window that follows', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const start = Math.floor(NOW / MINUTE) * MINUTE;
     tables.decide('a', { cost: 10, now: start + MINUTE - 1 });
@@ -51,11 +51,11 @@ describe('a counter', () => {
     expect(tables.countLive(start + 3 * MINUTE)).toBe(0);
   });
 
-  test('does not give a spent window out again to a thread whose clock reading is old', () => {
+  test('does not reopen an exhausted window for a thread with an old clock reading', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const old = Math.floor(NOW / 1_000) * 1_000;
     tables.decide('a', { duration: 1_000, cost: 10, now: old });
-    // Long after, its expired slot has been reused, as those of all others.
+    // Later, all expired slots have been reused, its own included.
     for (let i = 0; i < 100_000; i++) tables.decide(`x${i}`, { now: old + 10_000 });
     const late = tables.decide('a', { duration: 1_000, cost: 1, now: old });
     expect(late.reset).toBe(old + 11_000);
@@ -64,7 +64,7 @@ describe('a counter', () => {
 
 describe('a table', () => {
   test.each([COUNTERS_MIN, 65_536, ...(IS_SHORTENED ? [] : [1_048_576])])(
-    'of %i counters holds as many without evicting one',
+    'of %i counters holds that many without an eviction',
     (capacity) => {
       const tables = new TestTables(capacity);
       for (let i = 0; i < capacity; i++) tables.decide(`user_${i}`);
@@ -76,24 +76,24 @@ describe('a table', () => {
     },
   );
 
-  test('filled ten times over gives up the least used, and forgets nobody that it refuses', () => {
+  test('under ten times its capacity evicts the least used counters, and none that denies checks', () => {
     const capacity = 16_384;
     const tables = new TestTables(capacity);
-    const refused = Array.from({ length: 1_000 }, (_, i) => `refused_${i}`);
+    const denied = Array.from({ length: 1_000 }, (_, i) => `denied_${i}`);
     const busy = Array.from({ length: 1_000 }, (_, i) => `busy_${i}`);
-    for (const id of refused) {
+    for (const id of denied) {
       tables.decide(id, { limit: 5, cost: 5 });
       expect(tables.decide(id, { limit: 5 }).allowed).toBe(false);
     }
     for (const id of busy) tables.decide(id, { limit: 100, cost: 90 });
     for (let i = 0; i < 10 * capacity; i++) tables.decide(`spray_${i}`, { limit: 100 });
     expect(tables.evicted).toBeGreaterThan(7 * capacity);
-    for (const id of refused) expect(tables.decide(id, { limit: 5 }).allowed).toBe(false);
+    for (const id of denied) expect(tables.decide(id, { limit: 5 }).allowed).toBe(false);
     for (const id of busy) expect(tables.decide(id, { limit: 100, cost: 0 }).remaining).toBe(10);
     expect(tables.full).toBe(0);
   });
 
-  test('takes an expired counter before any live one', () => {
+  test('reuses expired counters before it evicts live ones', () => {
     const capacity = 16_384;
     const tables = new TestTables(capacity);
     for (let i = 0; i < 3 * capacity; i++)
@@ -105,26 +105,26 @@ describe('a table', () => {
     expect(tables.countLive(now)).toBe(capacity);
   });
 
-  test('with room for nobody refuses a newcomer until the earliest reset', () => {
+  test('without a free slot denies a new counter until the earliest reset', () => {
     const tables = tablesOfDeniedCounters('deny', 1_000);
     const before = tables.full;
-    const answer = { ...tables.decide('newcomer', { limit: 7, duration: 3_600_000 }, 'fresh') };
+    const answer = { ...tables.decide('new', { limit: 7, duration: 3_600_000 }, 'fresh') };
     expect(tables.full).toBe(before + 1);
     const reset = Math.floor(NOW / MINUTE) * MINUTE + MINUTE;
     expect(answer).toMatchObject({ allowed: false, remaining: 0, reset, outcome: OUTCOME.full });
   });
 
-  test('with room for nobody admits a newcomer uncounted, where it is told to', () => {
+  test('without a free slot allows a new counter uncounted under the policy allow', () => {
     const tables = tablesOfDeniedCounters('allow', 1_000);
     const before = tables.full;
     for (let i = 0; i < 2; i++) {
-      const answer = tables.decide('newcomer', { limit: 7, cost: 2 }, 'fresh');
+      const answer = tables.decide('new', { limit: 7, cost: 2 }, 'fresh');
       expect(answer).toMatchObject({ allowed: true, remaining: 5 });
     }
     expect(tables.full).toBe(before + 2);
   });
 
-  test('full of one namespace that refuses all has room for a newcomer of another', () => {
+  test('full of denied counters of one namespace has slots for new counters of another', () => {
     const tables = tablesOfDeniedCounters('deny', 1);
     for (let i = 0; i < 100; i++) {
       expect(tables.decide(`n${i}`, {}, 'other').allowed).toBe(true);
@@ -136,8 +136,8 @@ describe('a table', () => {
   });
 });
 
-describe('a look without the lock', () => {
-  test('sees what a decision would answer, and changes nothing', () => {
+describe('a peek without the lock', () => {
+  test('returns the decision that a check would get, and changes nothing', () => {
     const tables = new TestTables(COUNTERS_MIN);
     expect(tables.peek('a')).toBeUndefined();
     tables.decide('a', { cost: 7 });
@@ -147,12 +147,12 @@ describe('a look without the lock', () => {
       expect(seen).toEqual({ ...tables.decide('a', { cost, isCounted: false }) });
     }
     expect(tables.peek('a', { now: NOW + MINUTE })).toMatchObject({ allowed: true, remaining: 9 });
-    // A refusal has to be had under the lock, where it is remembered.
+    // A denial needs the lock, because the table records it.
     expect(tables.peek('a', { cost: 4 })).toBeUndefined();
     expect(tables.tables.map((table) => [...atomicWords(table.words)])).toEqual(words);
   });
 
-  test('is not kept waiting by whoever has the lock', () => {
+  test('does not wait for a thread that holds the lock', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
     for (const { words, groups } of tables.tables) {
@@ -168,7 +168,7 @@ describe('a deduction', () => {
   const used = (tables: TestTables, now = NOW) =>
     10 - tables.decide('a', { cost: 0, now }).remaining;
 
-  test('is not made by the check that it follows, which leaves a counter behind', () => {
+  test('is not counted by its check, which only inserts the counter', () => {
     const tables = new TestTables(COUNTERS_MIN);
     expect(tables.decide('a', { cost: 4, isCounted: false })).toMatchObject({
       allowed: true,
@@ -180,7 +180,7 @@ describe('a deduction', () => {
     expect(used(tables)).toBe(4);
   });
 
-  test('counts in the window of its check, also when the next has begun, and in no other', () => {
+  test('counts in the window of its check only, also after the next window has begun', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 1 });
     tables.decide('a', { cost: 2, now: NOW + MINUTE });
@@ -207,7 +207,7 @@ describe('a deduction', () => {
     expect(used(tables, now)).toBe(2);
   });
 
-  test('makes its counter anew when that had to make room', () => {
+  test('inserts its counter again after an eviction', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 4, isCounted: false });
     for (let i = 0; i < 20 * COUNTERS_MIN; i++) tables.decide(`x${i}`, { cost: 5 });
@@ -217,18 +217,18 @@ describe('a deduction', () => {
     expect(used(tables)).toBe(4);
   });
 
-  test('cut off at any store and made again lets a new window begin with no old use', () => {
+  test('interrupted at any store and repeated carries no old usage into a new window', () => {
     for (const jump of [1, 2, 3]) {
       for (let stores = 0; stores < 6; stores++) {
         const tables = new TestTables(COUNTERS_MIN);
         for (const now of [NOW - MINUTE, NOW]) tables.decide('a', { cost: 10, now });
         const table = tables.tables[shardOf(tables.id)];
         const { doubles } = table;
-        let left = stores;
+        let storesLeft = stores;
         const dying = new Proxy(doubles as Float64Array, {
           get: (all, at) => all[Number(at)],
           set: (all, at, value) => {
-            if (left-- === 0) throw new Error('dead');
+            if (storesLeft-- === 0) throw new Error('dead');
             all[Number(at)] = value;
             return true;
           },
@@ -249,7 +249,7 @@ describe('a deduction', () => {
     }
   });
 
-  test('may go beyond the limit, and never beyond an exact number', () => {
+  test('may exceed the limit, but never the largest exact integer', () => {
     const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 10 });
     tables.deduct('a', { cost: 3, window });

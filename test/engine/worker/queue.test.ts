@@ -53,7 +53,7 @@ describe('a channel', () => {
     ]);
   });
 
-  test('is attached by its two sides only, and only with its own size', () => {
+  test('can be attached only by its acceptor and worker, and only with its size', () => {
     expect(attachChannel(allocateChannel(2, 3), 2, 3).words.byteLength).toBe(CHANNEL_BYTES);
     expect(() => attachChannel(allocateChannel(1, 3), 2, 3)).toThrow('acceptor is 1, not 2');
     expect(() => attachChannel(allocateChannel(2, 0), 2, 3)).toThrow('worker is 0, not 3');
@@ -61,7 +61,7 @@ describe('a channel', () => {
 });
 
 describe('a queue', () => {
-  /** Numbers that are about to wrap as int32, and the ones of a new ring. */
+  /** Sequence numbers shortly before they wrap as int32, and those of a new queue. */
   const starts = fc.constantFrom(0, 2 ** 31 - 3, -2);
 
   test('equals a bounded list, also when its numbers wrap and its sides attach again', () => {
@@ -99,7 +99,7 @@ describe('a queue', () => {
     );
   });
 
-  test('rejects a head that is impossible', () => {
+  test('rejects an impossible head', () => {
     const words = new Int32Array(new SharedArrayBuffer(4 * 64));
     const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
     const consumer = new QueueConsumer({ words, doubles: new Float64Array(words.buffer) }, shape);

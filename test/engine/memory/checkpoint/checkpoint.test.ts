@@ -1,4 +1,4 @@
-/** Counters that go to files and come back: whole, cut, damaged, into other tables. */
+/** Checkpoints: writing, restoring into other tables, and truncated or damaged files. */
 
 import { execFileSync } from 'node:child_process';
 import {
@@ -38,7 +38,7 @@ import { TestTables } from '../../../support/test-tables.ts';
 const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
 const KEY = fingerprintOf(Buffer.from('0123456789abcdef'));
-const FOR_EVER = Number.POSITIVE_INFINITY;
+const NO_LATEST_TIME = Number.POSITIVE_INFINITY;
 
 let directory: string;
 beforeEach(() => {
@@ -50,27 +50,27 @@ class AllCheckpointWriters {
   readonly checkpointers: CheckpointWriter[];
 
   constructor({ tables }: TestTables, key = KEY) {
-    const part = new CheckpointBuffer();
+    const buffer = new CheckpointBuffer();
     this.checkpointers = tables.map((table) => {
-      return new CheckpointWriter(table, 1, directory, key, part, {
+      return new CheckpointWriter(table, 1, directory, key, buffer, {
         heartbeat() {},
         setWaitingForDisk() {},
       });
     });
   }
 
-  /** Writes all shards that are behind. @returns how many were */
-  writeBehind(now = NOW): number {
-    const behind = this.checkpointers.filter((checkpointer) => checkpointer.hasChanges());
-    for (const checkpointer of behind) {
+  /** Writes all shards with changes. @returns the number of written shards */
+  writeChanged(now = NOW): number {
+    const changed = this.checkpointers.filter((checkpointer) => checkpointer.hasChanges());
+    for (const checkpointer of changed) {
       checkpointer.begin(now);
       while (!checkpointer.writePart(now));
     }
-    return behind.length;
+    return changed.length;
   }
 }
 
-const restore = (tables: TestTables, now = NOW, key = KEY, latest = FOR_EVER) => {
+const restore = (tables: TestTables, now = NOW, key = KEY, latest = NO_LATEST_TIME) => {
   return new CheckpointLoader(directory, key, latest).restoreInto(tables.tables, now);
 };
 
@@ -79,40 +79,40 @@ const usageOf = (tables: TestTables, identifier: string, now = NOW, duration = M
 };
 
 describe('counters', () => {
-  test('come back with what was used, in both windows, and with their durations', () => {
+  test('are restored with their usage in both windows and their durations', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const users = Array.from({ length: 900 }, (_, i) => ({ name: `user_${i}`, cost: 1 + (i % 9) }));
     for (const { name, cost } of users) tables.decide(name, { cost, now: NOW - MINUTE });
     for (const { name } of users) tables.decide(name);
     tables.decide('user_0', { cost: 7, duration: 5_000 });
-    new AllCheckpointWriters(tables).writeBehind();
-    const again = new TestTables(COUNTERS_MIN);
-    expect(restore(again)).toEqual({ counters: 901, lostCounters: 0, damageMessages: [] });
+    new AllCheckpointWriters(tables).writeChanged();
+    const restored = new TestTables(COUNTERS_MIN);
+    expect(restore(restored)).toEqual({ counters: 901, lostCounters: 0, damageMessages: [] });
     for (const { name } of users) {
-      expect(usageOf(again, name)).toBe(1);
-      // The window before lets the sliding one admit less, by its share.
+      expect(usageOf(restored, name)).toBe(1);
+      // Sliding decisions include the usage of the previous window.
       const options = { limit: 20, rule: RULE.sliding, cost: 0 };
-      expect(again.decide(name, options)).toEqual(tables.decide(name, options));
+      expect(restored.decide(name, options)).toEqual(tables.decide(name, options));
     }
-    expect(usageOf(again, 'user_0', NOW, 5_000)).toBe(7);
-    expect(again.countLive(NOW)).toBe(901);
+    expect(usageOf(restored, 'user_0', NOW, 5_000)).toBe(7);
+    expect(restored.countLive(NOW)).toBe(901);
   });
 
-  test('that are expired stay behind, when they are written and when they are read', () => {
+  test('that have expired are neither written nor restored', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 50; i++) tables.decide(`short_${i}`, { duration: 1_000 });
     for (let i = 0; i < 50; i++) tables.decide(`middle_${i}`, { duration: 10_000 });
     for (let i = 0; i < 50; i++) tables.decide(`long_${i}`);
-    new AllCheckpointWriters(tables).writeBehind(NOW + 5_000);
+    new AllCheckpointWriters(tables).writeChanged(NOW + 5_000);
     const sizes = readdirSync(directory).map((name) => statSync(join(directory, name)).size);
     expect(sizes.reduce((sum, size) => sum + size - 64, 0)).toBe(100 * 64);
     expect(restore(new TestTables(COUNTERS_MIN), NOW + 30_000).counters).toBe(50);
   });
 
-  test('go into a table of another capacity, and from files of other shards', () => {
+  test('are restored into tables of another capacity, and from files of other shards', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 1_000; i++) tables.decide(`user_${i}`, { cost: 3 });
-    new AllCheckpointWriters(tables).writeBehind();
+    new AllCheckpointWriters(tables).writeChanged();
     for (const name of readdirSync(directory)) {
       renameSync(
         join(directory, name),
@@ -127,10 +127,10 @@ describe('counters', () => {
     for (let i = 0; i < 1_000; i++) expect(usageOf(larger, `user_${i}`)).toBe(3);
   });
 
-  test('that find no room in a smaller table are counted, and all others are there', () => {
+  test('without a slot in a smaller table are counted as lost, and all others are restored', () => {
     const tables = new TestTables(8_192);
     for (let i = 0; i < 8_000; i++) tables.decide(`user_${i}`, { cost: 3 });
-    new AllCheckpointWriters(tables).writeBehind();
+    new AllCheckpointWriters(tables).writeChanged();
     const smaller = new TestTables(COUNTERS_MIN);
     const { counters, lostCounters, damageMessages } = restore(smaller);
     expect(lostCounters).toBeGreaterThan(3_000);
@@ -138,22 +138,22 @@ describe('counters', () => {
     expect(counters).toBeGreaterThanOrEqual(smaller.countLive(NOW));
   });
 
-  test('that were refused keep their places as before', () => {
-    const refuse = (tables: TestTables) =>
-      tables.decide('refused', { cost: 11 - usageOf(tables, 'refused') });
+  test('that denied a check are still protected from eviction after a restore', () => {
+    const denyCheck = (tables: TestTables) =>
+      tables.decide('denied', { cost: 11 - usageOf(tables, 'denied') });
     const tables = new TestTables(COUNTERS_MIN);
-    tables.decide('refused', { cost: 1 });
-    expect(refuse(tables).allowed).toBe(false);
-    new AllCheckpointWriters(tables).writeBehind();
-    const again = new TestTables(COUNTERS_MIN);
-    restore(again);
-    // Others fill the table ten times over, each with more of its limit used.
-    for (let i = 0; i < 10 * COUNTERS_MIN; i++) again.decide(`user_${i}`, { cost: 9 });
-    expect(again.evicted).toBeGreaterThan(COUNTERS_MIN);
-    expect(usageOf(again, 'refused')).toBe(1);
+    tables.decide('denied', { cost: 1 });
+    expect(denyCheck(tables).allowed).toBe(false);
+    new AllCheckpointWriters(tables).writeChanged();
+    const restored = new TestTables(COUNTERS_MIN);
+    restore(restored);
+    // Ten times the capacity of other counters, each with a higher usage.
+    for (let i = 0; i < 10 * COUNTERS_MIN; i++) restored.decide(`user_${i}`, { cost: 9 });
+    expect(restored.evicted).toBeGreaterThan(COUNTERS_MIN);
+    expect(usageOf(restored, 'denied')).toBe(1);
   });
 
-  test('equal those of the table, whatever was decided, in any number of checkpoints', () => {
+  test('equal those of the table after any decisions and any number of checkpoints', () => {
     const step = fc.record({
       identifier: fc.integer({ min: 0, max: 40 }).map((i) => `user_${i}`),
       cost: fc.integer({ min: 0, max: 4 }),
@@ -172,18 +172,20 @@ describe('counters', () => {
         for (const { later, writes, identifier, ...check } of steps) {
           now += later;
           tables.decide(identifier, { ...check, now });
-          if (writes) written.writeBehind(now);
+          if (writes) written.writeChanged(now);
         }
-        written.writeBehind(now + 1);
-        const again = new TestTables(COUNTERS_MIN);
-        restore(again, now + 1);
+        written.writeChanged(now + 1);
+        const restored = new TestTables(COUNTERS_MIN);
+        restore(restored, now + 1);
         for (const { identifier, duration, limit } of steps) {
           const read = (from: TestTables) => from.inspect(identifier, duration, undefined, now + 1);
           const byRule = (from: TestTables) => read(from).toSorted((a, b) => a.rule - b.rule);
-          expect(byRule(again)).toEqual(byRule(tables));
+          expect(byRule(restored)).toEqual(byRule(tables));
           for (const rule of [RULE.sliding, RULE.gcra]) {
-            const look = { cost: 0, duration, limit, now: now + 1, rule };
-            expect(again.decide(identifier, look)).toEqual(tables.decide(identifier, look));
+            const inspection = { cost: 0, duration, limit, now: now + 1, rule };
+            expect(restored.decide(identifier, inspection)).toEqual(
+              tables.decide(identifier, inspection),
+            );
           }
         }
       }),
@@ -193,31 +195,31 @@ describe('counters', () => {
 });
 
 describe('a shard', () => {
-  test('in which nothing was decided is not written again, and one that was is', () => {
+  test('is written again only after a decision in it', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const written = new AllCheckpointWriters(tables);
-    // Once, since nobody knows what the worker before has finished.
-    expect([written.writeBehind(), written.writeBehind()]).toEqual([16, 0]);
+    // All shards are written once, because the state of the previous worker is unknown.
+    expect([written.writeChanged(), written.writeChanged()]).toEqual([16, 0]);
     tables.decide('a');
-    expect([written.writeBehind(), written.writeBehind()]).toEqual([1, 0]);
-    // By a thread that read the clock long ago, too.
+    expect([written.writeChanged(), written.writeChanged()]).toEqual([1, 0]);
+    // A decision with an old clock reading counts too.
     tables.decide('a', { now: NOW - MINUTE });
-    expect([written.writeBehind(NOW + 1), written.writeBehind(NOW + 2)]).toEqual([1, 0]);
-    const again = new TestTables(COUNTERS_MIN);
-    restore(again);
-    expect(usageOf(again, 'a')).toBe(2);
+    expect([written.writeChanged(NOW + 1), written.writeChanged(NOW + 2)]).toEqual([1, 0]);
+    const restored = new TestTables(COUNTERS_MIN);
+    restore(restored);
+    expect(usageOf(restored, 'a')).toBe(2);
   });
 });
 
 describe('a checkpoint', () => {
-  /** One shard with a checkpoint of one token, and one of two. */
+  /** Writes two checkpoints: in one shard, the first has one token and the second has two. */
   function writeTwo(identifier = 'a') {
     const tables = new TestTables(COUNTERS_MIN);
     const written = new AllCheckpointWriters(tables);
     for (let i = 1; i <= 2; i++) {
       tables.decide(identifier);
       for (let other = 0; other < 20; other++) tables.decide(`${identifier} ${other}`);
-      written.writeBehind(NOW + i);
+      written.writeChanged(NOW + i);
     }
     const names = readdirSync(directory);
     const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
@@ -225,7 +227,7 @@ describe('a checkpoint', () => {
     return { tables, written, names };
   }
 
-  test('that was cut anywhere is left out with a warning, and the one before is taken', () => {
+  test('truncated at any length is skipped with a warning, and the previous one is restored', () => {
     const { tables } = writeTwo();
     tables.decide('a', { cost: 0 });
     const [shard] = tables.tables.flatMap(({ words }, i) =>
@@ -248,20 +250,20 @@ describe('a checkpoint', () => {
     }
   });
 
-  test('of which any bit flips is left out with a warning, and the one before is taken', () => {
+  test('with any flipped bit is skipped with a warning, and the previous one is restored', () => {
     const { tables } = writeTwo();
     const [shard] = tables.tables.flatMap(({ words }, i) =>
       words[TABLE_HEADER.checkpoint] > 0 ? [i] : [],
     );
     const last = join(directory, `counters-${shard}.0`);
     const bytes = readFileSync(last);
-    // Every bit of the header, and some of all entries.
+    // Every bit of the header, and a sample of the bits of all entries.
     for (let bit = 0; bit < bytes.length * 8; bit += bit < 512 ? 1 : 37) {
       const flipped = Buffer.from(bytes);
       flipped[bit >> 3] ^= 1 << (bit & 7);
       writeFileSync(last, flipped);
-      const lastRun = new CheckpointLoader(directory, KEY, FOR_EVER);
-      // Nor is weir's time taken from it.
+      const lastRun = new CheckpointLoader(directory, KEY, NO_LATEST_TIME);
+      // Its time is not used either.
       expect([bit, lastRun.latestStartedMs <= NOW + 2]).toEqual([bit, true]);
       const { counters, damageMessages } = lastRun.restoreInto(
         new TestTables(COUNTERS_MIN).tables,
@@ -272,53 +274,53 @@ describe('a checkpoint', () => {
     }
   });
 
-  test('that is begun and not finished leaves the one before in force', () => {
+  test('that is not finished leaves the previous one active', () => {
     const { tables, written } = writeTwo();
     tables.decide('a', { now: NOW + 5 });
     for (const checkpointer of written.checkpointers) {
       checkpointer.begin(NOW + 6);
       checkpointer.abandon();
     }
-    const again = new TestTables(COUNTERS_MIN);
-    // Of the shards that had one checkpoint only, the second was never finished.
-    for (const sentence of restore(again).damageMessages)
-      expect(sentence).toContain('it is truncated');
-    expect(usageOf(again, 'a')).toBe(2);
+    const restored = new TestTables(COUNTERS_MIN);
+    // In shards with one checkpoint, the second file is unfinished.
+    for (const message of restore(restored).damageMessages)
+      expect(message).toContain('it is truncated');
+    expect(usageOf(restored, 'a')).toBe(2);
   });
 
-  test('torn while it was written over an older one is no loss', () => {
+  test('torn while it replaces an older one loses no counters', () => {
     const { tables, names } = writeTwo();
-    // The header of the older one, over entries of the next: as a worker leaves it that is killed.
+    // The header of the old checkpoint with entries of the new one, as after a killed worker.
     for (const name of names.filter((name) => name.endsWith('.1'))) {
       const file = openSync(join(directory, name), 'r+');
       writeSync(file, Buffer.alloc(64, 0x5a), 0, 64, 64);
       closeSync(file);
     }
-    const again = new TestTables(COUNTERS_MIN);
-    const { damageMessages } = restore(again);
+    const restored = new TestTables(COUNTERS_MIN);
+    const { damageMessages } = restore(restored);
     expect(damageMessages.length).toBeLessThan(names.length);
-    expect(usageOf(again, 'a')).toBe(usageOf(tables, 'a'));
+    expect(usageOf(restored, 'a')).toBe(usageOf(tables, 'a'));
   });
 
-  test('that is something else, and cannot be removed, is left out and said so; no start fails', () => {
+  test('path with a directory that cannot be removed is reported and skipped, and the start succeeds', () => {
     const { tables } = writeTwo();
     const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
     const last = join(directory, `counters-${shard}.0`);
     rmSync(last);
     mkdirSync(last);
-    writeFileSync(join(last, 'a file of somebody'), '');
-    const again = new TestTables(COUNTERS_MIN);
-    const sentences = restore(again).damageMessages.filter((sentence) => sentence.startsWith(last));
-    expect(sentences.map((sentence) => sentence.slice(last.length))).toEqual([
+    writeFileSync(join(last, 'an unrelated file'), '');
+    const restored = new TestTables(COUNTERS_MIN);
+    const messages = restore(restored).damageMessages.filter((message) => message.startsWith(last));
+    expect(messages.map((message) => message.slice(last.length))).toEqual([
       expect.stringContaining(' is skipped: '),
       expect.stringContaining(' cannot be removed: '),
     ]);
-    expect(readdirSync(last)).toEqual(['a file of somebody']);
-    expect(again.countLive(NOW)).toBeGreaterThan(0);
+    expect(readdirSync(last)).toEqual(['an unrelated file']);
+    expect(restored.countLive(NOW)).toBeGreaterThan(0);
   });
 
   test.each(['a symbolic link', 'a FIFO'])(
-    'in whose place is %s is neither followed nor waited for, and is replaced',
+    'path with %s is skipped without following it or blocking, and is replaced',
     (kind) => {
       const { tables, written } = writeTwo();
       const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
@@ -328,23 +330,23 @@ describe('a checkpoint', () => {
       const bytes = readFileSync(aside);
       if (kind === 'a FIFO') execFileSync('mkfifo', [last]);
       else symlinkSync(aside, last);
-      const again = new TestTables(COUNTERS_MIN);
-      const { damageMessages } = restore(again);
+      const restored = new TestTables(COUNTERS_MIN);
+      const { damageMessages } = restore(restored);
       expect(damageMessages).toEqual([`${last} is skipped: it is ${kind}, not a regular file`]);
-      expect(again.countLive(NOW)).toBeGreaterThan(0);
+      expect(restored.countLive(NOW)).toBeGreaterThan(0);
       expect([existsSync(last), readFileSync(aside).equals(bytes)]).toEqual([false, true]);
       for (let i = 0; i < 2; i++) {
         for (let other = 0; other < 200; other++) tables.decide(`other_${other}`);
-        written.writeBehind(NOW + 3 + i);
+        written.writeChanged(NOW + 3 + i);
       }
       expect(lstatSync(last).isFile()).toBe(true);
     },
   );
 
-  test('is not written through a symbolic link, and its counters stay owed', () => {
+  test('is not written through a symbolic link, and its shard still has changes', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const written = new AllCheckpointWriters(tables);
-    written.writeBehind();
+    written.writeChanged();
     tables.decide('a');
     const [checkpointer] = written.checkpointers.filter((one) => one.hasChanges());
     const target = join(directory, 'target');
@@ -356,7 +358,7 @@ describe('a checkpoint', () => {
     expect([checkpointer.hasChanges(), readFileSync(target, 'utf8')]).toEqual([true, 'precious']);
   });
 
-  test('of version 1, which had windows only, is restored', () => {
+  test('of version 1, which has window counters only, is restored', () => {
     const { tables } = writeTwo();
     for (const name of readdirSync(directory)) {
       const file = openSync(join(directory, name), 'r+');
@@ -367,36 +369,36 @@ describe('a checkpoint', () => {
       writeSync(file, header, 0, 64, 0);
       closeSync(file);
     }
-    const again = new TestTables(COUNTERS_MIN);
-    expect(restore(again).damageMessages).toEqual([]);
-    expect(usageOf(again, 'a')).toBe(usageOf(tables, 'a'));
-    expect(again.countLive(NOW)).toBe(tables.countLive(NOW));
+    const restored = new TestTables(COUNTERS_MIN);
+    expect(restore(restored).damageMessages).toEqual([]);
+    expect(usageOf(restored, 'a')).toBe(usageOf(tables, 'a'));
+    expect(restored.countLive(NOW)).toBe(tables.countLive(NOW));
   });
 
-  test('of another store, another version or a far future is left out, with a sentence', () => {
+  test('of another store, another version or a far future is skipped with a message', () => {
     writeTwo();
     const files = readdirSync(directory).length;
     expect(files).toBeGreaterThan(16);
     const other = fingerprintOf(Buffer.from('fedcba9876543210'));
-    const of = (key = KEY, latest = FOR_EVER) => {
+    const of = (key = KEY, latest = NO_LATEST_TIME) => {
       const { counters, damageMessages } = restore(new TestTables(COUNTERS_MIN), NOW, key, latest);
       return {
         counters,
-        sentences: [...new Set(damageMessages.map((text) => text.replace(/.*: /, '')))],
+        messages: [...new Set(damageMessages.map((text) => text.replace(/.*: /, '')))],
         n: damageMessages.length,
       };
     };
     expect(of(other)).toEqual({
       counters: 0,
-      sentences: ['its counters belong to another store'],
+      messages: ['its counters belong to another store'],
       n: files,
     });
-    // What is left out is removed, so that it is never taken for the newest again.
+    // Skipped files are removed, so that a later start does not read them again.
     expect(readdirSync(directory)).toEqual([]);
     writeTwo();
     expect(of(KEY, NOW - MINUTE)).toEqual({
       counters: 0,
-      sentences: ["its time is far ahead of this machine's clock"],
+      messages: ["its time is far ahead of this machine's clock"],
       n: files,
     });
     writeTwo();
@@ -405,6 +407,6 @@ describe('a checkpoint', () => {
       writeSync(file, Buffer.from([9]), 0, 1, 4);
       closeSync(file);
     }
-    expect(of().sentences).toEqual(['it has version 9; accepted are 1 to 2']);
+    expect(of().messages).toEqual(['it has version 9; accepted are 1 to 2']);
   });
 });

@@ -21,7 +21,7 @@ const checkOf = ({ burst = NO_BURST, ...check }: Parameters): TestCheck => {
   return { id, rule: RULE.gcra, burst, ...check };
 };
 
-/** Judges, and counts what was allowed, as the table does. */
+/** Decides a check, and counts its cost if it is allowed, as the table does. */
 function decide(cells: Cells, now: number, parameters: Parameters) {
   const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
   const check = checkOf(parameters);

@@ -14,7 +14,7 @@ import {
 import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
 import { addUsage, isCurrent } from '../../../../src/engine/memory/windows/window.ts';
 
-/** Judges, and counts what was admitted, as the table does. */
+/** Decides a check, and counts its cost if it is allowed, as the table does. */
 function decide(
   judge: Judge,
   cells: Cells,
@@ -30,7 +30,7 @@ function decide(
   return decision;
 }
 
-/** Rules of the API in exact integers, and a map of all windows that ever were. */
+/** The rules of the API in exact integers, with a map of all windows. */
 class WindowModel {
   readonly used = new Map<bigint, bigint>();
   newest = BigInt(NO_WINDOW);
@@ -44,22 +44,22 @@ class WindowModel {
     const length = BigInt(duration);
     const clock = BigInt(now) / length;
     const window = clock > this.newest ? clock : this.newest;
-    const admitted = cost === 0 || this.#use(window, now, length) + BigInt(cost) <= BigInt(limit);
-    if (admitted && cost > 0) {
+    const allowed = cost === 0 || this.#use(window, now, length) + BigInt(cost) <= BigInt(limit);
+    if (allowed && cost > 0) {
       this.used.set(window, (this.used.get(window) ?? 0n) + BigInt(cost));
       this.newest = window;
     }
     const left = BigInt(limit) - this.#use(window, now, length);
-    const isTold = admitted || !this.isSliding;
+    const showsRemaining = allowed || !this.isSliding;
     return {
-      allowed: admitted,
-      remaining: isTold && left > 0n ? Number(left) : 0,
+      allowed: allowed,
+      remaining: showsRemaining && left > 0n ? Number(left) : 0,
       reset: Number((window + 1n) * length),
       window: Number(window),
     };
   }
 
-  /** What counts as used, with the elapsed share of the window as the fraction that it is. */
+  /** The usage. The elapsed share of the window is an exact fraction. */
   #use(window: bigint, now: number, length: bigint): bigint {
     const used = this.used.get(window) ?? 0n;
     if (!this.isSliding) return used;
@@ -81,12 +81,11 @@ const duration = fc.oneof(
   fc.integer({ min: DURATION_MIN_MS, max: DURATION_MAX_MS }),
 );
 
-/** What holds of both. */
 describe.each([
   ['fixed', judgeFixed],
   ['sliding', judgeSliding],
 ] as const)('the %s window', (name, judge) => {
-  test('equals an exact model on random checks, with a clock that steps both ways', () => {
+  test('equals an exact model on random checks, also when the clock steps back', () => {
     const step = fc.record({
       part: fc.double({ min: -1.5, max: 2, noNaN: true }),
       limit: amount(0),
@@ -115,7 +114,7 @@ describe.each([
     );
   });
 
-  test('judges without changing the cells', () => {
+  test('decides without changing the cells', () => {
     const cells = { newest: 5, current: 3, previous: 4, limit: 0 };
     for (const now of [4_000, 5_000, 5_999, 6_500, 9_000]) {
       const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
@@ -125,7 +124,7 @@ describe.each([
     }
   });
 
-  test('with a cost of 0 passes, whatever is used, and says what is left', () => {
+  test('allows a cost of 0 at any usage, and returns the remaining tokens', () => {
     const cells = { newest: 5, current: 10, previous: 7, limit: 0 };
     const at = { allowed: true, reset: 6_000, window: 5 };
     expect(decide(judge, cells, 5_000, 20, 1_000, 0)).toMatchObject({ allowed: true });
@@ -135,17 +134,17 @@ describe.each([
     expect(cells).toEqual({ newest: 5, current: 10, previous: 7, limit: 0 });
   });
 
-  test('with a limit of 0 refuses whatever costs something', () => {
-    const refusal = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
-    expect(decide(judge, newCells(), 5_000, 0, 1_000, 1)).toEqual(refusal);
+  test('with a limit of 0 denies every check with a cost above 0', () => {
+    const denied = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
+    expect(decide(judge, newCells(), 5_000, 0, 1_000, 1)).toEqual(denied);
   });
 
-  test('keeps what is used when the limit is lowered, and refuses without going negative', () => {
+  test('keeps the usage when the limit is lowered, and never returns negative remaining tokens', () => {
     const cells = newCells();
     decide(judge, cells, 5_000, 10, 1_000, 8);
-    const refusal = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
-    expect(decide(judge, cells, 5_001, 5, 1_000, 1)).toEqual(refusal);
-    expect(decide(judge, cells, 5_002, 10, 1_000, 2)).toEqual({ ...refusal, allowed: true });
+    const denied = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
+    expect(decide(judge, cells, 5_001, 5, 1_000, 1)).toEqual(denied);
+    expect(decide(judge, cells, 5_002, 10, 1_000, 2)).toEqual({ ...denied, allowed: true });
   });
 
   test('is exact up to 2^53-1 and never wraps', () => {
@@ -158,7 +157,7 @@ describe.each([
     expect(use(1)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  test('is aligned to the epoch, whatever the first check', () => {
+  test('is aligned to the epoch, independent of the first check', () => {
     const now = 1_700_000_012_345;
     const { reset } = decide(judge, newCells(), now, 1, 60_000, 1);
     expect(reset).toBe(Math.floor(now / 60_000) * 60_000 + 60_000);
@@ -175,12 +174,12 @@ describe('the sliding window', () => {
     [0, 10, 0.999, 10, 10, true, 0],
     [0, 10, 0.9, 10, 10, false, 0],
   ])(
-    'of %d used, %d before, %d elapsed, with a cost of %d and a limit of %d: %s, %d left',
-    (current, previous, elapsed, cost, limit, admitted, remaining) => {
+    'with usage %d, previous usage %d, %d elapsed, cost %d and limit %d: allowed %s, remaining %d',
+    (current, previous, elapsed, cost, limit, allowed, remaining) => {
       const cells = { newest: 7, current, previous, limit: 0 };
       const now = 70_000 + elapsed * 10_000;
       expect(decide(judgeSliding, cells, now, limit, 10_000, cost)).toEqual({
-        allowed: admitted,
+        allowed: allowed,
         remaining,
         reset: 80_000,
         window: 7,
@@ -188,7 +187,7 @@ describe('the sliding window', () => {
     },
   );
 
-  test('frees what was used in the window before bit by bit', () => {
+  test('frees the usage of the previous window gradually', () => {
     const cells = newCells();
     decide(judgeSliding, cells, 9_999, 10, 10_000, 10);
     const left = (now: number) => decide(judgeSliding, cells, now, 10, 10_000, 0).remaining;
@@ -197,7 +196,7 @@ describe('the sliding window', () => {
     expect(left(20_000)).toBe(10);
   });
 
-  test('its share is exact where the product is no exact number any more', () => {
+  test('has an exact share of the previous usage, also where the product exceeds 2^53', () => {
     const whole = fc.integer({ min: 1, max: DURATION_MAX_MS });
     fc.assert(
       fc.property(
@@ -225,17 +224,17 @@ describe('the sliding window', () => {
 });
 
 describe('a counter', () => {
-  test('judged in both ways in turn has one use', () => {
+  test('has one usage for the fixed and the sliding rule', () => {
     const cells = newCells();
     decide(judgeFixed, cells, 5_000, 10, 1_000, 4);
     expect(decide(judgeSliding, cells, 5_000, 10, 1_000, 4).remaining).toBe(2);
     expect(decide(judgeFixed, cells, 5_500, 10, 1_000, 2).remaining).toBe(0);
     expect(decide(judgeFixed, cells, 6_000, 10, 1_000, 1).remaining).toBe(9);
-    // Half of the ten before, and one.
+    // Half of the previous ten tokens, plus one.
     expect(decide(judgeSliding, cells, 6_500, 10, 1_000, 0).remaining).toBe(4);
   });
 
-  test('counts in its newest window and in the one before it, and in no older one', () => {
+  test('counts in its newest window and the one before it only', () => {
     const cells = { newest: 5, current: 3, previous: 4, limit: 0 };
     expect(addUsage(cells, 3, 1)).toBe(false);
     expect(addUsage(cells, 4, 1)).toBe(true);
