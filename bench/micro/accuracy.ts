@@ -1,7 +1,7 @@
 /**
- * How accurate the two ways to judge a counter are: the fixed window and the sliding one, as pure
- * functions of a counter's cells, beside a log of all that was admitted, on the same arrivals. By
- * the virtual clock of those; nothing is timed, so every run and every machine gives the same.
+ * Measures the accuracy of the fixed and the sliding window against an exact log of allowed checks.
+ * All three get the same arrivals on a virtual clock. Nothing is timed, so every run on every
+ * machine has the same results.
  */
 
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
@@ -28,11 +28,11 @@ export interface LimitRule {
 }
 
 export interface Limiter {
-  /** Asked at times that never run back. */
+  /** Decides a check. The times of successive calls never decrease. */
   allow: (nowMs: number, cost: number) => boolean;
 }
 
-/** What was admitted in the last `spanMs`, now included: each admission is kept for so long. */
+/** The allowed checks of the last `spanMs`, including the present. */
 export class SlidingLog {
   readonly #spanMs: number;
   readonly #entries: { atMs: number; cost: number }[] = [];
@@ -56,7 +56,7 @@ export class SlidingLog {
   }
 }
 
-/** The exact one: admits what fits beside all that it admitted in the last `durationMs`. */
+/** The exact limiter: it allows a check that fits with all allowed in the last `durationMs`. */
 function logLimiter({ limit, durationMs }: LimitRule): Limiter {
   const log = new SlidingLog(durationMs);
   const allow = (nowMs: number, cost: number) => {
@@ -67,7 +67,7 @@ function logLimiter({ limit, durationMs }: LimitRule): Limiter {
   return { allow };
 }
 
-/** A counter of the table without the table: its cells are judged, and what passes is counted. */
+/** A limiter on the cells of one counter, without a table. */
 function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
   const cells: Cells = newCells();
   const terms = {
@@ -94,21 +94,21 @@ export const LIMITERS = {
 };
 export type LimiterName = keyof typeof LIMITERS;
 
-/** What counts as at once: this part of a window. */
+/** The share of a window that counts as one burst. */
 const BURST_SHARE = 1 / 60;
 
-/** One limiter under arrivals, watched by logs of what it admits. */
+/** Runs one limiter on arrivals, and compares its decisions with logs of its allowed checks. */
 export class LimiterTrial {
   tokensRequested = 0;
   tokensAllowed = 0;
-  /** The most tokens in any `durationMs`, wherever it begins, and in a sixtieth of that. */
+  /** The most tokens allowed in any interval of `durationMs`, and of a sixtieth of it. */
   maxPerWindow = 0;
   maxPerSixtieth = 0;
   allowedChecks = 0;
   deniedChecks = 0;
-  /** Admissions for which a log of all that this limiter admitted had no room. */
+  /** Allowed checks that exceed the limit by the log of this limiter. */
   wrongAllowed = 0;
-  /** Refusals for which it had. */
+  /** Denied checks that fit by the log of this limiter. */
   wrongDenied = 0;
   readonly #limiter: Limiter;
   readonly #limit: number;
@@ -123,11 +123,11 @@ export class LimiterTrial {
   }
 
   check(nowMs: number, cost: number): boolean {
-    const admitted = this.#limiter.allow(nowMs, cost);
+    const allowed = this.#limiter.allow(nowMs, cost);
     const used = this.#inWindow.usedAt(nowMs) + cost;
     const fits = used <= this.#limit;
     this.tokensRequested += cost;
-    if (!admitted) {
+    if (!allowed) {
       this.deniedChecks++;
       if (fits) this.wrongDenied++;
       return false;
@@ -135,7 +135,7 @@ export class LimiterTrial {
     this.allowedChecks++;
     if (!fits) this.wrongAllowed++;
     this.tokensAllowed += cost;
-    // What an interval holds is most where it ends with an admission.
+    // The usage of an interval is highest when it ends with an allowed check.
     this.maxPerWindow = Math.max(this.maxPerWindow, used);
     this.maxPerSixtieth = Math.max(this.maxPerSixtieth, this.#atOnce.usedAt(nowMs) + cost);
     this.#inWindow.add(nowMs, cost);
@@ -144,16 +144,16 @@ export class LimiterTrial {
   }
 }
 
-/** What a trial found, by which it is compared with others. */
+/** The results of a trial. */
 export interface AccuracyFigures {
-  /** Of the tokens that were asked for. */
+  /** Share of the requested tokens. */
   allowed: number;
-  /** For each token that the log admitted. */
+  /** Ratio to the tokens that the log allowed. */
   toLog: number;
-  /** In limits. */
+  /** In multiples of the limit. */
   max: number;
   maxBurst: number;
-  /** Of its admissions, and of its refusals; undefined where it made none. */
+  /** Shares of the allowed and of the denied checks; undefined without such checks. */
   wronglyAllowed: number | undefined;
   wronglyDenied: number | undefined;
 }
@@ -172,11 +172,11 @@ function figuresOf(trial: LimiterTrial, log: LimiterTrial): AccuracyFigures {
 
 export interface Accuracy extends Record<LimiterName, AccuracyFigures> {
   arrivals: string;
-  /** For each window, in limits. */
+  /** Tokens requested per window, in multiples of the limit. */
   demand: number;
 }
 
-/** @param windows for how many, from the first check on */
+/** @param windows the number of windows, from the first check on */
 export function compareLimiters(name: string, arrivals: Arrivals, windows: number): Accuracy {
   const rule = { limit: LIMIT, durationMs: DURATION_MS };
   const log = new LimiterTrial(LIMITERS.log(rule), rule);
@@ -211,12 +211,12 @@ export function measureAccuracy(): Accuracy[] {
     of('limit at starts', fullBursts(DURATION_MS)),
     of('end and start', boundaryBursts()),
     of('end and through', boundaryThenDrain()),
-    // As telling after fewer: 60,000 checks a window.
+    // Fewer windows suffice: each has 60,000 checks.
     compareLimiters('every ms', everyMillisecond(), WINDOWS / 50),
   ];
 }
 
-/** Columns under a title: a figure of each of these. */
+/** Columns under one title: one figure of each of these limiters. */
 type ColumnGroup = [
   title: string,
   of: readonly LimiterName[],
@@ -224,7 +224,7 @@ type ColumnGroup = [
 ];
 
 const ALL_LIMITERS: readonly LimiterName[] = ['log', 'fixed', 'sliding'];
-/** Where a log has nothing to say. */
+/** For figures that are constant for the log. */
 const WINDOW_LIMITERS: readonly LimiterName[] = ['fixed', 'sliding'];
 
 const GROUPS: readonly ColumnGroup[] = [
@@ -239,7 +239,7 @@ function percent(share: number | undefined): string {
   return share === undefined ? '-' : (share * 100).toFixed(1);
 }
 
-/** @returns its lines, two of head and one for each of the results */
+/** @returns the lines of the table: two header lines and one line per result */
 export function accuracyTable(results: readonly Accuracy[]): string[] {
   const start = (name: string, demand: string) => `${name.padEnd(16)}${demand.padStart(6)}`;
   const columns = (texts: readonly string[]) => {

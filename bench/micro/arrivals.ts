@@ -1,19 +1,20 @@
 /**
- * When the checks of one identifier come, on a virtual clock in whole ms whose windows begin at 0:
- * steady, in bursts, and from one who knows where the windows end. The same in every run.
+ * Arrival times of the checks of one identifier, on a virtual clock in whole ms from 0.
+ * Arrivals are steady, in bursts, or from a client that knows the window ends. They are the same in
+ * every run.
  */
 
 import { seededRandom } from '../../test/support/seeded-random.ts';
 
 export const LIMIT = 100;
 export const DURATION_MS = 60_000;
-/** Between two checks that ask for just the limit. */
+/** The time between two checks at a demand of exactly the limit. */
 const GAP_MS = DURATION_MS / LIMIT;
 
-/** Times of checks in ms, in order; each asks for one token. They go on for ever. */
+/** An endless, ascending sequence of check times in ms. Each check costs one token. */
 export type Arrivals = Generator<number, never>;
 
-/** @param demand in limits for each window, here and below */
+/** @param demand tokens per window in multiples of the limit, here and below */
 export function* evenArrivals(demand: number): Arrivals {
   for (let i = 0; ; i++) yield Math.floor((i * GAP_MS) / demand);
 }
@@ -26,7 +27,7 @@ export function* poissonArrivals(demand: number): Arrivals {
   }
 }
 
-/** Bursts of any size up to the limit, 5 ms between two checks, and quiet times of any length. */
+/** Bursts of random size up to the limit, with 5 ms between checks and random pauses. */
 export function* burstArrivals(demand: number): Arrivals {
   const below = seededRandom(2);
   const wait = exponentialWaits(3);
@@ -37,12 +38,12 @@ export function* burstArrivals(demand: number): Arrivals {
   }
 }
 
-/** The limit all at once, again and again. */
+/** A burst of the whole limit at each interval. */
 export function* fullBursts(everyMs: number): Arrivals {
   for (let at = 0; ; at += everyMs) yield* burstAt(at);
 }
 
-/** The limit in the last ms of a window, and in the first one of the next. */
+/** The whole limit in the last ms of a window, and again in the first ms of the next. */
 export function* boundaryBursts(): Arrivals {
   for (let boundary = DURATION_MS; ; boundary += 2 * DURATION_MS) {
     yield* burstAt(boundary - 1);
@@ -51,10 +52,10 @@ export function* boundaryBursts(): Arrivals {
 }
 
 /**
- * The limit in the last ms of a window, and each token of the next as soon as the sliding window
- * frees it. That takes the use before for spread over its window and gives it back bit by bit,
- * while in truth all of it is younger than a duration until the next window ends. By the end of the
- * window behind that the same can be done again.
+ * The whole limit in the last ms of a window, then each token as soon as the sliding window frees
+ * it. The sliding window assumes that the previous usage was spread evenly, and frees it gradually.
+ * In fact all of it is younger than a duration until the next window ends. The pattern repeats
+ * every second window.
  */
 export function* boundaryThenDrain(): Arrivals {
   for (let boundary = DURATION_MS; ; boundary += 2 * DURATION_MS) {
@@ -63,7 +64,7 @@ export function* boundaryThenDrain(): Arrivals {
   }
 }
 
-/** At every ms, so that whatever can be had is taken at once; from the limit before an end on. */
+/** A check at every ms, which uses each free token immediately; starts before a window end. */
 export function* everyMillisecond(): Arrivals {
   for (let at = DURATION_MS - LIMIT; ; at++) yield at;
 }
@@ -72,7 +73,7 @@ function* burstAt(at: number): Generator<number, void> {
   for (let i = 0; i < LIMIT; i++) yield at;
 }
 
-/** Waiting times without a memory, by their mean. */
+/** Exponentially distributed waiting times with the given mean. */
 function exponentialWaits(seed: number): (meanMs: number) => number {
   const below = seededRandom(seed);
   return (meanMs) => -meanMs * Math.log(1 - below(2 ** 24) / 2 ** 24);

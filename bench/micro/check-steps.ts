@@ -1,6 +1,6 @@
 /**
- * What the benchmarks run: the steps of a check, by the code that the server runs. Every subject
- * does BATCH of its steps in a call, so that the clock of the bench weighs nothing.
+ * The subjects of the benchmarks: the steps of a check, with the code of the server. One call runs
+ * BATCH steps, so that the cost of reading the clock is negligible.
  */
 
 import { BodyScanner } from '../../src/api/common/body-scanner.ts';
@@ -44,9 +44,9 @@ export const BATCH = 1_000;
 
 export interface BenchSubject {
   name: string;
-  /** How often one run does what is measured. */
+  /** The number of measured operations per run. */
   count: number;
-  /** May say itself how long the part took that is measured, in ms. */
+  /** May return the duration of the measured part in ms. */
   run: (() => void) | (() => { overriddenDuration: number });
 }
 
@@ -54,11 +54,11 @@ const COUNTERS = 1_048_576;
 const LIMIT = Number.MAX_SAFE_INTEGER;
 const DURATION_MS = 60_000;
 
-/** The checks of the benchmarks are synchronous, and decided at once. */
+/** The checks of the benchmarks are synchronous, and decided immediately. */
 const NO_DEFERRED_WORK = { hasRoom: () => false, deduct: () => {}, wait: () => undefined };
 const NO_COMPLETION = { complete: () => {}, fail: () => {} };
 
-/** Results go here, so that no step can be left out as unused. */
+/** Receives results, so that the compiler cannot remove a step as unused. */
 export const resultSink = { value: 0 as unknown };
 
 export function allocateTables(): SharedArrayBuffer[] {
@@ -66,7 +66,7 @@ export function allocateTables(): SharedArrayBuffer[] {
   return Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
 }
 
-/** Identifiers as a server meets them: texts from parsed JSON, in no order of the heap. */
+/** Identifiers as in a server: strings from parsed JSON, in random heap order. */
 function identifiers(count: number, first: number): string[] {
   const texts: string[] = JSON.parse(
     JSON.stringify(Array.from({ length: count }, (_, i) => `user_${first + i}`)),
@@ -78,7 +78,7 @@ function identifiers(count: number, first: number): string[] {
   return texts;
 }
 
-/** Texts one behind the other, as bytes, as they are hashed. */
+/** Consecutive texts as bytes, as the hasher reads them. */
 class EncodedTexts {
   readonly memory: Bytes;
   readonly #ends: Uint32Array;
@@ -102,8 +102,8 @@ class EncodedTexts {
 }
 
 /**
- * Hashes and decides on `count` identifiers, from number `first` on, whose counters are there.
- * @param cost of each check; LIMIT, where each is to be refused
+ * Hashes and decides `count` identifiers from number `first` on, whose counters exist.
+ * @param cost the cost of each check; LIMIT makes each check denied
  */
 export function decideSubject(
   name: string,
@@ -139,13 +139,13 @@ export function decideSubject(
     }
     resultSink.value = decision.remaining;
   };
-  // Else what is measured of many is how they are made, and how the kernel clears their pages.
-  for (let made = 0; made < count; made += BATCH) run();
+  // Insert the counters first. Otherwise the inserts and page faults would be measured.
+  for (let inserted = 0; inserted < count; inserted += BATCH) run();
   terms.cost = cost;
   return { name, count: BATCH, run };
 }
 
-/** The same by the sliding window, with as much use in the window before. */
+/** Like decideSubject with the sliding window, and with usage in the previous window. */
 function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
   const counters = new Counters(tables, 1, 'deny', () => {});
   const hasher = new Hasher(HASH_KEY);
@@ -176,8 +176,8 @@ function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubjec
   );
 }
 
-/** Hashes and decides so many at once; the count is of checks. */
-function batchSubject(tables: SharedArrayBuffer[], count: number, many: number): BenchSubject {
+/** Hashes and decides batches of `batchSize` checks; the count is of checks. */
+function batchSubject(tables: SharedArrayBuffer[], count: number, batchSize: number): BenchSubject {
   const counters = new Counters(tables, 1, 'deny', () => {});
   const { batch } = counters;
   const hasher = new Hasher(HASH_KEY);
@@ -193,12 +193,12 @@ function batchSubject(tables: SharedArrayBuffer[], count: number, many: number):
   };
   let at = 0;
   return {
-    name: `the same, ${many} at once`,
+    name: `the same, ${batchSize} at once`,
     count: BATCH,
     run: () => {
-      for (let request = 0; request < BATCH / many; request++) {
+      for (let request = 0; request < BATCH / batchSize; request++) {
         batch.begin();
-        for (let i = 0; i < many; i++) {
+        for (let i = 0; i < batchSize; i++) {
           hasher.hashBytes(state, texts.memory, texts.from(at), texts.to(at), id);
           batch.add(id, state[0], terms);
           at = at + 1 === count ? 0 : at + 1;
@@ -228,10 +228,10 @@ function hashSubject(count: number): BenchSubject {
   };
 }
 
-/** What governs a check, for one identifier after the other; the hash is there already. */
+/** Resolves overrides for one identifier after another, with precomputed hashes. */
 function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
-  const inForce = new ActiveOverrides();
-  inForce.activate(tables);
+  const overrides = new ActiveOverrides();
+  overrides.activate(tables);
   const hasher = new Hasher(HASH_KEY);
   const namespaces = new KnownNamespaces(
     (namespace) => hasher.namespace(namespace),
@@ -257,7 +257,7 @@ function overrideSubject(name: string, tables: PublishedTables): BenchSubject {
       for (let i = 0; i < BATCH; i++) {
         const check = checks[at];
         at = at + 1 === checks.length ? 0 : at + 1;
-        resultSink.value = inForce.resolve(check, check.identity);
+        resultSink.value = overrides.resolve(check, check.identity);
       }
     },
   };
@@ -273,25 +273,25 @@ function repeatedSubject(name: string, step: (i: number) => unknown): BenchSubje
   };
 }
 
-/** The steps of a check in their order, and the whole of it. */
+/** The steps of a check in order, and the whole check. */
 export function stepSubjects(): BenchSubject[] {
   const control = new Control(allocateControl(1, 1));
   new ClockPublisher(control);
   const clock = new Clock(control);
   const tables = allocateTables();
-  const lane = control.acceptorStats(0);
+  const stats = control.acceptorStats(0);
   const counters = new Counters(tables, 1, 'deny', () => {});
   const hasher = new Hasher(HASH_KEY);
   const namespaces = new KnownNamespaces(
     (name) => hasher.namespace(name),
-    (row) => lane.namespaceRow(row),
+    (row) => stats.namespaceRow(row),
     () => {},
   );
   const scan = new BodyScanner();
   const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces));
   const overrides = new ActiveOverrides();
-  const engine = new MemoryEngine(counters, NO_DEFERRED_WORK, clock, lane);
-  /** As the acceptor does it, without HTTP. */
+  const engine = new MemoryEngine(counters, NO_DEFERRED_WORK, clock, stats);
+  /** The check path of the acceptor, without HTTP. */
   const wholeCheck = (bytes: Uint8Array) => {
     const startedMs = clock.monotonicMs();
     const check = reader.read(key, bytes);
@@ -301,7 +301,7 @@ export function stepSubjects(): BenchSubject[] {
     const decision = engine.decide(check, startedMs, undefined, NO_COMPLETION)!;
     countDecision(namespace.decisionCounts, check.cost, decision.allowed);
     const answer = writeResponseV1(check, decision);
-    lane.recordLatency(clock.monotonicMs() - startedMs);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
     return answer;
   };
   const keyring = new Keyring(clock);
@@ -346,7 +346,7 @@ export function stepSubjects(): BenchSubject[] {
     hashSubject(10_000),
     decideSubject('hash + decide, 1 identifier', tables, 1),
     decideSubject('hash + decide, 10,000 identifiers', tables, 10_000),
-    decideSubject('the same, refused', tables, 10_000, 0, 1, LIMIT),
+    decideSubject('the same, denied', tables, 10_000, 0, 1, LIMIT),
     decideSubject('hash + decide, 1,000,000 identifiers', tables, 1_000_000),
     slidingSubject(tables, 10_000),
     batchSubject(tables, 10_000, 100),

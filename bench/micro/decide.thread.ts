@@ -1,4 +1,4 @@
-/** A thread that decides on shared tables as fast as it can, for as long as the bench says. */
+/** A thread that decides checks on shared tables at full speed, until the benchmark stops it. */
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { newDecision } from '../../src/core/decision.ts';
@@ -21,7 +21,7 @@ export interface DecideTask {
 
 export interface DecideResult {
   decisions: number;
-  /** How long each took, us, up to so many of them. */
+  /** The duration of each decision in us, up to TIMED_MAX decisions. */
   durationsUs: Float64Array;
 }
 
@@ -29,7 +29,7 @@ const TIMED_MAX = 1_000_000;
 
 const { owner, tables, count, first, phase, isTimed } = workerData as DecideTask;
 const words = new Int32Array(phase);
-const tookUs = new Float64Array(isTimed ? TIMED_MAX : 0);
+const durationsUs = new Float64Array(isTimed ? TIMED_MAX : 0);
 let decisions = 0;
 const step = isTimed ? timedStep() : batchStep();
 for (let i = 0; i < (2 * count) / BATCH + 200; i++) step();
@@ -37,7 +37,7 @@ decisions = 0;
 parentPort!.postMessage('ready');
 Atomics.wait(words, 0, 0);
 while (Atomics.load(words, 0) === 1) step();
-const result: DecideResult = { decisions, durationsUs: tookUs.subarray(0, decisions) };
+const result: DecideResult = { decisions, durationsUs: durationsUs.subarray(0, decisions) };
 parentPort!.postMessage(result);
 
 function batchStep(): () => void {
@@ -67,6 +67,6 @@ function timedStep(): () => void {
     const started = performance.now();
     hasher.hash(state, text, identity);
     counters.decide(identity, state[0], 1_700_000_000_000, terms, decision);
-    tookUs[decisions++] = (performance.now() - started) * 1_000;
+    durationsUs[decisions++] = (performance.now() - started) * 1_000;
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The ring there and back: a check handed over to a real shard worker, a piscina task in a thread
- * of its own, and its decision awaited here by looking for it.
+ * Measures the round trip of a check through the queues to a real shard worker, which is a piscina
+ * task in a separate thread. This thread polls the reply queue for the decision.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -45,12 +45,12 @@ export function startQueueBench(): QueueBench {
   const buffer = allocateControl(1, 1);
   const control = new Control(buffer);
   new ClockPublisher(control);
-  const link = allocateChannel(0, 0);
+  const channel = allocateChannel(0, 0);
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const workerData: ShardWorkerData = {
     control: buffer,
     tables: allocateTables(),
-    channels: [[link]],
+    channels: [[channel]],
     fullTablePolicy: 'deny',
     checkpointPlan: { directory, intervalMs: CHECKPOINT_INTERVAL_MAX_MS, keyFingerprint: [0, 0] },
   };
@@ -63,49 +63,49 @@ export function startQueueBench(): QueueBench {
   });
   const { port1, port2 } = new MessageChannel();
   port1.unref();
-  const lane = control.workerStats(0);
-  lane.expectRun(INCARNATION);
+  const stats = control.workerStats(0);
+  stats.expectRun(INCARNATION);
   const task: WorkerRun = { index: 0, incarnation: INCARNATION, notificationPorts: [port2] };
   const ended = pool.run(task, { transferList: [port2] });
 
-  const memory = attachChannel(link, 0, 0);
-  const handoff = new CheckQueueProducer(memory, lane);
+  const memory = attachChannel(channel, 0, 0);
+  const producer = new CheckQueueProducer(memory, stats);
   const replies = new QueueConsumer(memory, REPLY_QUEUE);
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('default');
   const id = newIdentity();
   let serial = 0;
-  /** Hands over so many checks, rings once, and waits for all answers. */
-  const thereAndBack = (checks: number) => () => {
+  /** Enqueues the checks, wakes the worker once, and polls for all replies. */
+  const roundTrip = (checks: number) => () => {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
       hasher.hash(state, `user_${serial}`, id);
-      handoff.enqueueCheck(id, state[0], PARAMETERS);
+      producer.enqueueCheck(id, state[0], PARAMETERS);
     }
-    handoff.wakeWorker();
-    for (let answers = 0; answers < checks; ) {
+    producer.wakeWorker();
+    for (let received = 0; received < checks; ) {
       if (replies.isEmpty()) continue;
       replies.releaseFirst();
-      answers++;
+      received++;
     }
   };
-  const one = thereAndBack(1);
+  const one = roundTrip(1);
   const whenAsleep = () => {
-    // Its sleep begins behind the answer; the bell says when.
-    while (Atomics.load(lane.words, WAKE_UP_FLAG) === 0);
+    // The worker falls asleep after its reply. The wake-up flag shows when it sleeps.
+    while (Atomics.load(stats.words, WAKE_UP_FLAG) === 0);
     const start = performance.now();
     one();
     return { overriddenDuration: performance.now() - start };
   };
   return {
     subjects: [
-      { name: 'ring there and back, worker asleep', count: 1, run: whenAsleep },
-      { name: 'ring there and back, one by one', count: 1, run: one },
-      { name: `ring there and back, ${BATCH} at once`, count: BATCH, run: thereAndBack(BATCH) },
+      { name: 'queue round trip, worker asleep', count: 1, run: whenAsleep },
+      { name: 'queue round trip, one by one', count: 1, run: one },
+      { name: `queue round trip, ${BATCH} at once`, count: BATCH, run: roundTrip(BATCH) },
     ],
     stop: async () => {
-      lane.requestStop();
-      wakeUp(lane.words, WAKE_UP_FLAG);
+      stats.requestStop();
+      wakeUp(stats.words, WAKE_UP_FLAG);
       await ended;
       await pool.destroy();
       rmSync(directory, { recursive: true });

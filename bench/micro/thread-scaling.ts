@@ -1,7 +1,7 @@
 /**
- * Decisions by one thread and by two at once, in turn, several rounds: medians and their ratio. And
- * how long one takes where there are more threads than cores, which stop each other anywhere, also
- * while they hold a lock.
+ * Measures decisions of one thread and of two concurrent threads in alternating rounds, and reports
+ * the medians. Also measures the duration of a decision with more threads than cores, where the
+ * scheduler may suspend a thread that holds a lock.
  */
 
 import { once } from 'node:events';
@@ -28,9 +28,9 @@ export interface OversubscriptionResult {
 }
 
 interface ThreadRun {
-  /** Decisions a second by all threads together. */
+  /** Decisions per second of all threads. */
   rate: number;
-  /** How long each took, in us, where that was asked for. */
+  /** The duration of each decision in us; empty unless timed. */
   durationsUs: Float64Array;
 }
 
@@ -80,15 +80,15 @@ async function runThreads(
 export async function measureScaling(): Promise<ScalingResult[]> {
   const results: ScalingResult[] = [];
   const cases = [
-    { name: 'distinct identifiers, 10,000 a thread', count: 10_000, apart: true },
-    { name: 'the same 10,000 identifiers', count: 10_000, apart: false },
-    { name: 'one hot identifier', count: 1, apart: false },
+    { name: 'distinct identifiers, 10,000 a thread', count: 10_000, isDistinct: true },
+    { name: 'the same 10,000 identifiers', count: 10_000, isDistinct: false },
+    { name: 'one hot identifier', count: 1, isDistinct: false },
   ];
-  for (const { name, count, apart } of cases) {
+  for (const { name, count, isDistinct } of cases) {
     const rates: number[][] = [[], []];
     for (let round = 0; round < ROUNDS; round++) {
       for (const threads of [1, 2]) {
-        rates[threads - 1].push((await runThreads(threads, count, apart)).rate);
+        rates[threads - 1].push((await runThreads(threads, count, isDistinct)).rate);
       }
     }
     results.push({ name, one: median(rates[0]), two: median(rates[1]) });
@@ -96,15 +96,16 @@ export async function measureScaling(): Promise<ScalingResult[]> {
   return results;
 }
 
-/** Four threads for each core; those whose identifiers lie apart show what is the scheduler's. */
+/** Four threads per core. Distinct identifiers show the delays of the scheduler alone. */
 export async function measureOversubscription(): Promise<OversubscriptionResult[]> {
   const threads = 4 * availableParallelism();
   const results: OversubscriptionResult[] = [];
-  for (const apart of [true, false]) {
-    const { durationsUs } = await runThreads(threads, 4, apart, true);
+  for (const isDistinct of [true, false]) {
+    const { durationsUs } = await runThreads(threads, 4, isDistinct, true);
     durationsUs.sort();
     const quantile = (share: number) => durationsUs[Math.floor(share * (durationsUs.length - 1))];
-    const name = `${threads} threads, ${apart ? '4 identifiers each' : 'the same 4 identifiers'}`;
+    const identifiers = isDistinct ? '4 identifiers each' : 'the same 4 identifiers';
+    const name = `${threads} threads, ${identifiers}`;
     results.push({ name, medianUs: quantile(0.5), p999Us: quantile(0.999), maxUs: quantile(1) });
   }
   return results;
