@@ -4,18 +4,18 @@ import type { CheckParameters } from './decision.ts';
 import type { Identity } from './hash.ts';
 import type { Namespace } from './namespace.ts';
 
-/** A check whose key may make it. An override that applies to it has replaced its terms. */
+/** An authorized check. An applicable override has already replaced its parameters. */
 export interface Check extends CheckParameters {
   namespace: Namespace;
   /** The hash of the namespace and the identifier. */
   identity: Identity;
-  /** Decide by the counter as it is, and deduct the cost later. */
+  /** Whether the check is decided on the current counter, and its cost is deducted later. */
   isAsync: boolean;
-  /** The override that applies to it, where the response names it. */
+  /** The applied override, if the response reports it. */
   overrideId: string | undefined;
 }
 
-/** A copy for a later turn of the loop: requests reuse the objects of their checks. */
+/** Copies a check for a later turn of the event loop. Requests reuse their check objects. */
 export function copyCheck(check: Check): Check {
   const { namespace, limit, durationMs, cost, rule, burst, isAsync, overrideId } = check;
   const { h0, h1, h2, h3 } = check.identity;

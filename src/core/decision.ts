@@ -2,7 +2,7 @@
 
 import type { RuleNumber } from './window-rules.ts';
 
-/** What happened to the table at a decision. */
+/** The effect of a decision on the table. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
 
 export type FullTablePolicy = 'deny' | 'allow';
@@ -22,11 +22,11 @@ export const DEDUCTION_OUTCOME = { applied: 0, evicted: 1, windowEnded: 2, full:
 export interface CheckParameters {
   limit: number;
   durationMs: number;
-  /** Tokens; 0 always passes, and changes nothing. */
+  /** Tokens. A cost of 0 is always allowed, and changes nothing. */
   cost: number;
-  /** The window rule that decides. */
+  /** The window rule of the check. */
   rule: RuleNumber;
-  /** Tokens that may pass at once, at most the limit; NO_BURST: the limit. Only GCRA uses it. */
+  /** Tokens allowed at once, at most the limit; NO_BURST is the limit. Only GCRA uses it. */
   burst: number;
 }
 
@@ -34,8 +34,8 @@ export interface Decision {
   allowed: boolean;
   /** Tokens left after the decision. */
   remaining: number;
-  /** When the window ends, or what the rule says otherwise: Unix time, ms. */
+  /** Unix time in ms: the end of the window, or for GCRA the time that its rule defines. */
   reset: number;
-  /** The number of the window of the decision, in which its cost counts; for GCRA its time, ms. */
+  /** The window number in which the cost counts; for GCRA the time of the decision, Unix ms. */
   window: number;
 }

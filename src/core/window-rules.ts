@@ -1,11 +1,11 @@
 /**
- * The window rules by name and number. Queue entries and checkpoints carry the number, so it never
- * changes. `engine/memory/windows` has one file for each rule, and the registry of them.
+ * The window rules by name and number. Queue entries and checkpoints contain the number, so it
+ * never changes. `engine/memory/windows` has one file per rule and the registry.
  */
 
 export const RULE = { fixed: 0, sliding: 1, gcra: 2 } as const;
 
-/** The burst of a check that names none: its limit. */
+/** The burst of a check without its own burst. It means the limit. */
 export const NO_BURST = Number.POSITIVE_INFINITY;
 
 export type RuleName = keyof typeof RULE;

@@ -327,8 +327,8 @@ class Exploration {
       const threads = [...state.threads];
       threads[index] =
         restart === undefined ? { ...thread, status: 'dead' } : this.#newThread(index, 1);
-      const last = state.lastThread === index ? NO_THREAD : state.lastThread;
-      return [{ ...state, threads, last, before: state, by: `death of ${index}` }];
+      const lastThread = state.lastThread === index ? NO_THREAD : state.lastThread;
+      return [{ ...state, threads, lastThread, parent: state, step: `death of ${index}` }];
     });
   }
 
