@@ -9,14 +9,8 @@ import { encodeValues, type SerializedWildcards } from './build.ts';
 import { WritableExactTable } from './exact.ts';
 import type { OverrideValue } from './id.ts';
 import { VALUE_DOUBLES } from './layout.ts';
-import {
-  collapseStars,
-  comparePrecedence,
-  escapeStars,
-  isPattern,
-  type TextPrecedence,
-  textPrecedence,
-} from './pattern.ts';
+import { collapseStars, escapeStars, isPattern } from './pattern.ts';
+import { comparePrecedence, type TextPrecedence, textPrecedence } from './precedence.ts';
 
 export interface OverrideEntry extends OverrideValue {
   /** The row in the store, which identifies the override until it is removed. */

@@ -1,12 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  collapseStars,
-  comparePrecedence,
-  countStars,
-  isPattern,
-  textPrecedence,
-} from '../../src/overrides/pattern.ts';
+import { collapseStars, countStars, isPattern } from '../../src/overrides/pattern.ts';
+import { comparePrecedence, textPrecedence } from '../../src/overrides/precedence.ts';
 import { matches, precedes } from '../support/override-model.ts';
 
 const compare = (a: [string, string], b: [string, string]) => {
