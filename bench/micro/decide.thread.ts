@@ -66,7 +66,8 @@ function timedStep(): () => void {
     const text = texts[decisions % count];
     const started = performance.now();
     hasher.hash(state, text, identity);
-    counters.decide(identity, state[0], 1_700_000_000_000, terms, decision);
+    const table = counters.tableOf(identity);
+    table.decide(identity, state[0], 1_700_000_000_000, terms, true, decision);
     durationsUs[decisions++] = (performance.now() - started) * 1_000;
   };
 }

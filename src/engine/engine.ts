@@ -97,11 +97,13 @@ export interface Engine {
   ): BatchDecision | undefined;
 
   /**
-   * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself.
+   * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself: for Envoy's gRPC
+   * rate limit service, which is not built yet.
    * @param countsDenied whether the cost of a denied check is added to its counter too, as in
    *   Envoy's rate limit service; 0 remains. A fixed window then denies every cost until it ends. A
    *   sliding window also carries its share into the next window. A GCRA bucket takes longer to
-   *   refill. A check that is denied because the table is full is not counted.
+   *   refill, by about a duration at most. A check that is denied because the table is full is not
+   *   counted.
    */
   decideEach<C>(
     checks: readonly Check[],
@@ -112,10 +114,10 @@ export interface Engine {
   ): BatchDecision | undefined;
 
   /**
-   * Returns tokens to a counter. Like `reset` and `inspect` it acts behind all checks that were
-   * answered before it, on any thread.
+   * Returns tokens to a counter. Like `reset` and `inspect` it takes effect after all checks that
+   * were answered before it, on any thread.
    * @param window the number of the window in which they were counted; GCRA ignores it
-   * @param confirm called before it acts in a later turn; what it throws ends the call
+   * @param confirm called before a deferred call acts. If it throws, nothing changes.
    * @returns how many: no more than are used, and none when the window is not the current one
    */
   refund(

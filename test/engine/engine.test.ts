@@ -152,6 +152,28 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
       },
     );
 
+    test('counts denied costs of GCRA for about a duration at most, and none of a limit of 0', async () => {
+      const engine = open(1_024);
+      const terms = { rule: RULE.gcra, cost: 10 };
+      const deny = async (cost: number) => {
+        const { decisions } = await engine.decideEach(
+          [engine.check('a', { ...terms, cost })],
+          true,
+        );
+        expect(decisions[0]).toMatchObject({ allowed: false, remaining: 0 });
+        return decisions[0].reset;
+      };
+      await engine.decide('a', terms);
+      const first = await deny(1);
+      expect(await deny(1)).toBeGreaterThan(first);
+      for (let i = 0; i < 5; i++) await deny(AMOUNT_MAX);
+      const [{ fullAt = 0 }] = await inspect(engine, 'a');
+      expect(fullAt - engine.clock.nowMs()).toBeLessThanOrEqual(3 * DURATION_MS);
+      await engine.decideEach([engine.check('b', { ...terms, limit: 0 })], true);
+      expect(await inspect(engine, 'b')).toEqual([]);
+      expect((await engine.decide('b', terms)).allowed).toBe(true);
+    });
+
     test('carries a denied cost into the next sliding window, as an allowed one', async () => {
       const engine = open(1_024);
       const rule = RULE.sliding;

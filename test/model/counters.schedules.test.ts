@@ -214,7 +214,9 @@ test('a check and a refund or reset have a result of one of their two orders', (
   const trials = new ExplorationSet();
   const exhausted = prepareMemory((table) => consume(table, X, 5, NOW_MS));
   const check = { run: decideAction(1, X, fixedWindow(5, 2)) };
-  const refund = tableAction(2, (table) => table.refund(X, NOW_MS, WINDOW, WINDOW_MS, 2));
+  const refund = tableAction(2, (table) =>
+    table.refund(X, RULE.fixed, WINDOW_MS, WINDOW, 2, NOW_MS),
+  );
   const outcomes = new Set<string>();
   const addOutcome = (ending: FinalState) => {
     outcomes.add([ending.results[1], countAllowed(ending, 0), usageNow(ending, X)].join());

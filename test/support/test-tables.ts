@@ -110,9 +110,9 @@ export class TestTables {
 
   /** Refunds tokens to an identifier. @returns the number of refunded tokens */
   refund(identifier: string, options: CheckOptions & { window: number }): number {
-    const { duration = MINUTE_MS, cost = 1, now = NOW_MS, rule, window } = options;
+    const { duration = MINUTE_MS, cost = 1, now = NOW_MS, rule = RULE.fixed, window } = options;
     this.#hash('default', identifier);
-    return this.tables[shardOf(this.id)].refund(this.id, now, window, duration, cost, rule);
+    return this.tables[shardOf(this.id)].refund(this.id, rule, duration, window, cost, now);
   }
 
   /** Removes counters of an identifier. @returns the number of removed counters */

@@ -22,11 +22,12 @@ import {
 } from '../../core/decision.ts';
 import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
+import { applyFullTablePolicy } from './full-table-policy.ts';
 import { type Location, newLocation } from './group.ts';
 import { NO_SLOT, type Slot } from './layout.ts';
 import { LockOrder } from './lock-order.ts';
 import { shardOf } from './shard.ts';
-import { applyFullTablePolicy, type CounterTable } from './table.ts';
+import type { CounterTable } from './table.ts';
 import { count, counterKey, judge } from './windows/registry.ts';
 import { type Cells, clearCells, copyCells, newCells } from './windows/rule.ts';
 
@@ -224,12 +225,21 @@ export class Batch {
       this.#insert(item);
       if (item.decision.outcome !== OUTCOME.full) continue;
       const earliestEndMs = item.table.group.earliestEndMs(item.location);
-      for (let of: BatchItem | undefined = item; of !== undefined; of = of.previousSameCounter) {
-        const isFree = of.parameters.cost === 0;
-        of.decision.outcome = isFree ? OUTCOME.decided : OUTCOME.full;
-        if (!isFree) applyFullTablePolicy(this.#fullTablePolicy, earliestEndMs, of.decision);
+      let isAllowed = true;
+      for (
+        let check: BatchItem | undefined = item;
+        check !== undefined;
+        check = check.previousSameCounter
+      ) {
+        const { parameters, decision } = check;
+        if (parameters.cost === 0) {
+          decision.outcome = OUTCOME.decided;
+          continue;
+        }
+        decision.outcome = OUTCOME.full;
+        isAllowed = applyFullTablePolicy(this.#fullTablePolicy, earliestEndMs, decision);
       }
-      if (this.#fullTablePolicy === 'allow') continue;
+      if (isAllowed) continue;
       this.#removeInserted(number);
       return false;
     }

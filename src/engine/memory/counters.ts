@@ -4,12 +4,11 @@
  */
 
 import { SHARDS } from '../../core/constants.ts';
-import type { CheckParameters, FullTablePolicy, TableDecision } from '../../core/decision.ts';
+import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import type { RuleNumber } from '../../core/window-rules.ts';
 import { Batch } from './batch.ts';
 import { shardOf } from './shard.ts';
-import { CounterTable, type InspectedCounter } from './table.ts';
+import { CounterTable } from './table.ts';
 
 export class Counters {
   /** Decides several checks together. */
@@ -33,67 +32,8 @@ export class Counters {
     this.batch = new Batch(this.#tables, fullTablePolicy);
   }
 
-  /** Decides one check, and counts it, as `CounterTable.decide` does. @returns `decision` */
-  decide(
-    id: Identity,
-    namespaceTag: number,
-    nowMs: number,
-    parameters: CheckParameters,
-    decision: TableDecision,
-  ): TableDecision {
-    this.#tables[shardOf(id)].decide(id, namespaceTag, nowMs, parameters, true, decision);
-    return decision;
-  }
-
-  /**
-   * Decides one check without counting it: by `CounterTable.peek`, and where that gives no decision
-   * by `CounterTable.decide`.
-   * @returns `decision`
-   */
-  peek(
-    id: Identity,
-    namespaceTag: number,
-    nowMs: number,
-    parameters: CheckParameters,
-    decision: TableDecision,
-  ): TableDecision {
-    const table = this.#tables[shardOf(id)];
-    if (!table.peek(id, nowMs, parameters, decision)) {
-      table.decide(id, namespaceTag, nowMs, parameters, false, decision);
-    }
-    return decision;
-  }
-
-  /** Gives tokens back, as `CounterTable.refund` does. */
-  refund(
-    id: Identity,
-    nowMs: number,
-    window: number,
-    durationMs: number,
-    cost: number,
-    rule?: RuleNumber,
-  ): number {
-    return this.#tables[shardOf(id)].refund(id, nowMs, window, durationMs, cost, rule);
-  }
-
-  /** Removes counters, as `CounterTable.reset` does. */
-  reset(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): number {
-    return this.#tables[shardOf(id)].reset(id, nowMs, durationMs, rule);
-  }
-
-  /** Reads counters, as `CounterTable.inspect` does. */
-  inspect(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): InspectedCounter[] {
-    return this.#tables[shardOf(id)].inspect(id, nowMs, durationMs, rule);
-  }
-
-  /** Counts the cost of a check without a decision, as `CounterTable.deduct` does. */
-  deduct(
-    id: Identity,
-    namespaceTag: number,
-    nowMs: number,
-    window: number,
-    parameters: CheckParameters,
-  ): number {
-    return this.#tables[shardOf(id)].deduct(id, namespaceTag, nowMs, window, parameters);
+  /** The table that has the counters of an identity. */
+  tableOf(id: Identity): CounterTable {
+    return this.#tables[shardOf(id)];
   }
 }

@@ -4,7 +4,7 @@
  * reader.
  *
  * A counter is protected while it has denied a check and its usage still counts: an identifier that
- * is being denied is not forgotten. The order:
+ * is being denied does not get a new counter. The order:
  *
  *   1. A namespace that holds more than half of the slots loses its own counter first: the
  *      unprotected one with the smallest used share of its limit; for a new counter of another
@@ -64,8 +64,10 @@ export function chooseEviction(
   const others = unprotected.filter(({ slot }) => !isSlotOf(memory, slot, id));
   const majority = majorityNamespace(candidates);
   if (majority !== undefined) {
-    const own = leastUsed(others.filter((candidate) => candidate.namespaceTag === majority));
-    if (own !== undefined) return own.slot;
+    const unprotectedOfMajority = leastUsed(
+      others.filter((candidate) => candidate.namespaceTag === majority),
+    );
+    if (unprotectedOfMajority !== undefined) return unprotectedOfMajority.slot;
     if (majority !== namespaceTag) {
       const any = leastUsed(candidates.filter((candidate) => candidate.namespaceTag === majority));
       if (any !== undefined) return any.slot;

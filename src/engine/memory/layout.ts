@@ -26,8 +26,9 @@
  * uses these while there is enough room, and a look-up reads them first, so that a hit reads the
  * lock line and one or two more lines. The lines of a bucket are in one page.
  *
- * A thread holds the group's lock while it reads or writes a bucket. Exceptions are the first scan
- * of a sweep, the peek of an asynchronous check, and prefetches, which decide nothing.
+ * A thread holds the group's lock while it reads or writes a bucket. Three reads take no lock: the
+ * first scan of a sweep, the peek of an asynchronous check, and prefetches. A peek may miss a
+ * concurrent write.
  */
 
 import { CACHE_LINE_BYTES } from '../../core/constants.ts';

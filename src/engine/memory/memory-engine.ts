@@ -19,7 +19,7 @@ import {
 } from '../../core/decision.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
-import type { RuleNumber } from '../../core/window-rules.ts';
+import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import type {
@@ -137,7 +137,9 @@ export class MemoryEngine implements Engine {
   ): number | Promise<number> {
     return this.#afterDeferredWork(identity, confirm, () => {
       const nowMs = this.clock.nowMs();
-      const refunded = this.counters.refund(identity, nowMs, window, durationMs, cost, rule);
+      const refunded = this.counters
+        .tableOf(identity)
+        .refund(identity, rule, durationMs, window, cost, nowMs);
       this.stats.increment(ACCEPTOR_STAT.refunds);
       this.stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
       return refunded;
@@ -153,7 +155,7 @@ export class MemoryEngine implements Engine {
       const nowMs = this.clock.nowMs();
       let cleared = 0;
       for (const durationMs of durationsMs ?? [undefined]) {
-        cleared += this.counters.reset(identity, nowMs, durationMs, rule);
+        cleared += this.counters.tableOf(identity).reset(identity, nowMs, durationMs, rule);
       }
       this.stats.add(ACCEPTOR_STAT.countersReset, cleared);
       return cleared;
@@ -168,7 +170,9 @@ export class MemoryEngine implements Engine {
     return this.#afterDeferredWork(identity, confirm, () => {
       const nowMs = this.clock.nowMs();
       return (durationsMs ?? [undefined])
-        .flatMap((durationMs) => this.counters.inspect(identity, nowMs, durationMs, rule))
+        .flatMap((durationMs) =>
+          this.counters.tableOf(identity).inspect(identity, nowMs, durationMs, rule),
+        )
         .toSorted((a, b) => a.durationMs - b.durationMs)
         .map((counter) => counterState(counter, nowMs));
     });
@@ -181,13 +185,9 @@ export class MemoryEngine implements Engine {
   /** Decides a check by its counter, and counts it there. */
   protected decideInPlace(check: Check, nowMs: number): TableDecision {
     const { identity, namespace } = check;
-    const decision = this.counters.decide(
-      identity,
-      namespace.hashState[0],
-      nowMs,
-      check,
-      this.#decision,
-    );
+    const decision = this.#decision;
+    const tag = namespace.hashState[0];
+    this.counters.tableOf(identity).decide(identity, tag, nowMs, check, true, decision);
     this.countOutcome(decision.outcome);
     return decision;
   }
@@ -207,7 +207,11 @@ export class MemoryEngine implements Engine {
   #decideDeferred(check: Check, nowMs: number): Decision {
     const { identity, namespace, cost } = check;
     const tag = namespace.hashState[0];
-    const decision = this.counters.peek(identity, tag, nowMs, check, this.#decision);
+    const decision = this.#decision;
+    const table = this.counters.tableOf(identity);
+    if (!table.peek(identity, nowMs, check, decision)) {
+      table.decide(identity, tag, nowMs, check, false, decision);
+    }
     this.countOutcome(decision.outcome);
     if (decision.allowed && decision.outcome !== OUTCOME.full) {
       this.#deferred.deduct(identity, tag, decision.window, check);
@@ -217,16 +221,24 @@ export class MemoryEngine implements Engine {
     return decision;
   }
 
-  /** Adds the cost of a denied check to the window of its decision. */
+  /** Adds the cost of a denied check to its counter. */
   #countDenied(check: Check, nowMs: number, decision: TableDecision): void {
-    const { identity, namespace } = check;
+    const { identity, namespace, limit, durationMs, rule } = check;
+    if (limit === 0) return;
+    const isBucket = !hasWindows(rule);
+    // A bucket stays empty for about a duration at most, whatever its client asks for.
+    if (isBucket && decision.reset - nowMs >= durationMs) return;
+    const cost = isBucket ? Math.min(check.cost, limit) : check.cost;
     const tag = namespace.hashState[0];
-    const outcome = this.counters.deduct(identity, tag, nowMs, decision.window, check);
+    const table = this.counters.tableOf(identity);
+    const counted = { limit, durationMs, cost, rule, burst: check.burst };
+    const outcome = table.deduct(identity, tag, nowMs, decision.window, counted);
     if (outcome === DEDUCTION_OUTCOME.full) this.countOutcome(OUTCOME.full);
     else if (outcome === DEDUCTION_OUTCOME.evicted) this.countOutcome(OUTCOME.evicted);
-    if (outcome === DEDUCTION_OUTCOME.applied || outcome === DEDUCTION_OUTCOME.evicted) {
-      decision.remaining = 0;
-    }
+    if (outcome !== DEDUCTION_OUTCOME.applied && outcome !== DEDUCTION_OUTCOME.evicted) return;
+    // Denied again, by now, with the reset of a bucket that is emptier.
+    if (isBucket) table.decide(identity, tag, nowMs, check, true, decision);
+    decision.remaining = 0;
   }
 
   #afterDeferredWork<T>(id: Identity, confirm: () => void, act: () => T): T | Promise<T> {

@@ -88,8 +88,8 @@ export function writeCells(
     words[deniedAt(slot)] = 0;
     doubles[newestAt(slot)] = newest;
   } else {
-    // Cut off anywhere, the counter has no more tokens than before and after the write, nor fewer
-    // than 1 ms brings.
+    // If the thread dies between these stores, the bucket is never fuller than in the fuller of the
+    // two states, and at most 1 ms of refill emptier than in the emptier.
     doubles[cellAt(slot, 0)] = 0;
     doubles[cellAt(slot, 1)] = 0;
     doubles[newestAt(slot)] = newest;

@@ -18,7 +18,8 @@ import {
   type TableDecision,
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import { RULE, type RuleNumber } from '../../core/window-rules.ts';
+import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
+import { applyFullTablePolicy } from './full-table-policy.ts';
 import { Group, type Location, newLocation } from './group.ts';
 import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } from './layout.ts';
 import { acquire, release } from './lock.ts';
@@ -75,14 +76,14 @@ export class CounterTable implements TableMemory {
    * Decides one check of an identity, and counts it.
    * @param namespaceTag the first word of the state of its namespace
    * @param parameters a check with a cost of 0, and a denied one, change no amount
-   * @param isDeducted false: an allowed check gets its counter, and is deducted later by `deduct`
+   * @param countsNow false: an allowed check gets its counter, and `deduct` counts it later
    */
   decide(
     id: Identity,
     namespaceTag: number,
     nowMs: number,
     parameters: CheckParameters,
-    isDeducted: boolean,
+    countsNow: boolean,
     decision: TableDecision,
   ): void {
     const location = this.#location;
@@ -95,8 +96,8 @@ export class CounterTable implements TableMemory {
       const now = group.advanceTime(lock, nowMs);
       const key = counterKey(parameters.rule, parameters.durationMs);
       const slot = group.find(location, id, key);
-      if (slot !== NO_SLOT) this.#decideExisting(slot, now, parameters, isDeducted, decision);
-      else this.#decideNew(id, namespaceTag, now, key, parameters, isDeducted, decision);
+      if (slot !== NO_SLOT) this.#decideExisting(slot, now, parameters, countsNow, decision);
+      else this.#decideNew(id, namespaceTag, now, key, parameters, countsNow, decision);
     } finally {
       this.release(lock);
     }
@@ -113,9 +114,12 @@ export class CounterTable implements TableMemory {
     const location = this.#location;
     const { group } = this;
     group.locate(id, location);
-    const slot = group.find(location, id, counterKey(parameters.rule, parameters.durationMs));
+    const key = counterKey(parameters.rule, parameters.durationMs);
+    const slot = group.find(location, id, key);
     if (slot === NO_SLOT) return false;
     group.readCells(slot, this.#cells);
+    // Another counter may have got the slot meanwhile: its cells may mean something else.
+    if (group.find(location, id, key) !== slot) return false;
     judge(this.#cells, nowMs, parameters, decision);
     decision.outcome = OUTCOME.decided;
     return decision.allowed;
@@ -169,11 +173,11 @@ export class CounterTable implements TableMemory {
    */
   refund(
     id: Identity,
-    nowMs: number,
-    window: number,
+    rule: RuleNumber,
     durationMs: number,
+    window: number,
     cost: number,
-    rule: RuleNumber = RULE.fixed,
+    nowMs: number,
   ): number {
     const location = this.#location;
     const { group } = this;
@@ -261,7 +265,7 @@ export class CounterTable implements TableMemory {
     slot: Slot,
     nowMs: number,
     parameters: CheckParameters,
-    isDeducted: boolean,
+    countsNow: boolean,
     decision: TableDecision,
   ): void {
     const { group } = this;
@@ -270,7 +274,7 @@ export class CounterTable implements TableMemory {
     judge(cells, nowMs, parameters, decision);
     const { rule, cost } = parameters;
     if (!decision.allowed) group.protectDenied(slot, rule, decision.window, cells);
-    else if (cost !== 0 && isDeducted) {
+    else if (cost !== 0 && countsNow) {
       count(cells, decision.window, cost, parameters);
       group.writeCells(slot, rule, cells);
     }
@@ -282,7 +286,7 @@ export class CounterTable implements TableMemory {
     nowMs: number,
     key: number,
     parameters: CheckParameters,
-    isDeducted: boolean,
+    countsNow: boolean,
     decision: TableDecision,
   ): void {
     const { group } = this;
@@ -292,25 +296,12 @@ export class CounterTable implements TableMemory {
     judge(cells, nowMs, parameters, decision);
     // A check that is denied without any usage, and a cost of 0, need no counter.
     if (!decision.allowed || cost === 0) return;
-    count(cells, decision.window, isDeducted ? cost : 0, parameters);
+    // A full bucket is an expired counter: the deduction inserts it.
+    if (!countsNow && !hasWindows(parameters.rule)) return;
+    count(cells, decision.window, countsNow ? cost : 0, parameters);
     decision.outcome = group.insert(this.#location, id, namespaceTag, nowMs, key, cells);
     if (decision.outcome === OUTCOME.full) {
       applyFullTablePolicy(this.#fullTablePolicy, group.earliestEndMs(this.#location), decision);
     }
   }
-}
-
-/**
- * Decides an allowed check whose new counter found no slot.
- * @param earliestEndMs when the first window in its buckets ends
- */
-export function applyFullTablePolicy(
-  fullTablePolicy: FullTablePolicy,
-  earliestEndMs: number,
-  decision: TableDecision,
-): void {
-  if (fullTablePolicy === 'allow') return;
-  decision.allowed = false;
-  decision.remaining = 0;
-  decision.reset = earliestEndMs;
 }

@@ -1,11 +1,12 @@
 /**
- * Waits for the entries that are in the queues of all acceptors to one shard worker: until every
- * tail has passed the head of the moment in which the wait began. An acceptor only reads the queues
- * of the others. An entry is published before its check is answered, so a request that follows the
- * response, on any thread, sees its head. A tail may be read late, which only prolongs the wait.
+ * Waits for the entries that are in the queues of all acceptors to one shard worker: until each
+ * tail reaches the head that was read when the wait began. An acceptor reads heads and tails of the
+ * queues of other acceptors, never their entries. An entry is published before its check is
+ * answered, so a request that follows the response, on any thread, sees its head. A tail may be
+ * read late, which only prolongs the wait.
  *
- * A worker that hangs or dies is replaced, and its successor continues with its queues. A wait that
- * takes longer than CHECK_DEADLINE_MS ends without success.
+ * A worker that is unresponsive or dies is replaced, and its successor continues with its queues. A
+ * wait that takes longer than CHECK_DEADLINE_MS ends without success.
  */
 
 import { CHECK_DEADLINE_MS } from '../../core/constants.ts';

@@ -2,7 +2,7 @@
  * The shard worker's side of the queue from one acceptor. An entry is claimed, done, replied to if
  * it is a check, and only then released. So a worker that dies in between leaves exactly one
  * claimed entry. Its successor repeats that entry, which at worst counts twice. An entry over which
- * a second worker dies is given up.
+ * a second worker dies is dropped.
  */
 
 import type { MessagePort } from 'node:worker_threads';
@@ -13,7 +13,15 @@ import { isRule, NO_BURST, RULE } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { CounterTable } from '../memory/table.ts';
-import { ENTRY, ENTRY_KIND, ENTRY_STATE, NOTIFICATION_FLAG, REPLY } from './layout.ts';
+import {
+  ENTRY,
+  ENTRY_KIND,
+  ENTRY_STATE,
+  kindOf,
+  NOTIFICATION_FLAG,
+  REPLY,
+  ruleOf,
+} from './layout.ts';
 import {
   CHECK_QUEUE,
   type ChannelMemory,
@@ -89,7 +97,7 @@ export class CheckQueueConsumer {
     return done;
   }
 
-  /** @returns false: the entry is withdrawn or given up */
+  /** @returns false: the entry is withdrawn or dropped */
   #claim(at: number): boolean {
     const { words } = this.#memory;
     const state = at + ENTRY.state;
@@ -122,9 +130,8 @@ export class CheckQueueConsumer {
     parameters.limit = doubles[at / 2 + ENTRY.limit];
     parameters.durationMs = doubles[at / 2 + ENTRY.durationMs];
     parameters.cost = doubles[at / 2 + ENTRY.cost];
-    const kindAndRule = words[at + ENTRY.kind];
-    const kind = kindAndRule & 0xff;
-    const rule = kindAndRule >>> 8;
+    const kind = kindOf(words[at + ENTRY.kind]);
+    const rule = ruleOf(words[at + ENTRY.kind]);
     if (!isRule(rule)) throw new MemoryError(`a queue entry has the unknown window rule ${rule}`);
     parameters.rule = rule;
     if (kind === ENTRY_KIND.deduction) this.#deduct(at);
@@ -160,8 +167,8 @@ export class CheckQueueConsumer {
     const table = this.#tableOf(this.#id);
     table.decide(this.#id, tag, this.#nowMs, this.#parameters, true, decision);
     this.#stats.add(WORKER_STAT.decisions, 1);
-    // There always is: the queue has room for more replies than checks wait at once. Without a
-    // reply the acceptor would fail the check at its deadline.
+    // The reply queue has room for all pending checks; `constants.ts` asserts it. Without a reply
+    // the acceptor would fail the check at its deadline.
     if (!this.#replies.hasRoom()) return;
     const reply = this.#replies.nextItem();
     doubles[reply / 2 + REPLY.remaining] = decision.remaining;

@@ -1,12 +1,12 @@
 /**
  * The acceptor's side of the queue to one shard worker. It belongs to the acceptor's thread. The
- * caller of `enqueue` calls `hasRoom` before, and `wakeWorker` afterwards.
+ * caller of `enqueueCheck` or `enqueueDeduction` calls `hasRoom` before, and `wakeWorker` after.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { ENTRY, ENTRY_KIND, ENTRY_STATE } from './layout.ts';
+import { ENTRY, ENTRY_KIND, ENTRY_STATE, kindWord } from './layout.ts';
 import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer } from './queue.ts';
 import { wakeUp } from './wake-up.ts';
 
@@ -66,7 +66,7 @@ export class CheckQueueProducer {
     words[at + ENTRY.hash + 2] = id.h2;
     words[at + ENTRY.hash + 3] = id.h3;
     words[at + ENTRY.namespaceTag] = namespaceTag;
-    words[at + ENTRY.kind] = kind | (rule << 8);
+    words[at + ENTRY.kind] = kindWord(kind, rule);
     words[at + ENTRY.state] = ENTRY_STATE.queued;
     words[at + ENTRY.number] = this.#producer.nextNumber;
     this.#producer.publish();

@@ -64,6 +64,22 @@ export const ENTRY = {
 
 export const REPLY = { remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 } as const;
 
+/** The number of the window rule lies above the kind. */
+const RULE_SHIFT = 8;
+
+/** The `kind` word of an entry: its kind and the number of its window rule. */
+export function kindWord(kind: number, rule: number): number {
+  return kind | (rule << RULE_SHIFT);
+}
+
+export function kindOf(word: number): number {
+  return word & ((1 << RULE_SHIFT) - 1);
+}
+
+export function ruleOf(word: number): number {
+  return word >>> RULE_SHIFT;
+}
+
 /** The worker sends no reply to a deduction. */
 export const ENTRY_KIND = { deduction: 1, check: 2 } as const;
 

@@ -1,9 +1,9 @@
 /**
- * Keeps the shard workers running, on the main thread. A run that throws, exits, hangs or does not
- * start is followed by another, at once or after a wait that doubles while runs end early. Before
- * the next run starts, this thread breaks the locks of the last one: no other thread may, and only
- * when the thread of the run has ended or runs something else. Queues and shards are in shared
- * memory, so the next run continues where they are.
+ * Keeps the shard workers running, on the main thread. A run that throws, exits, is unresponsive or
+ * does not start is followed by another, at once or after a wait that doubles while runs end early.
+ * Before the next run starts, this thread breaks the locks of the last one: no other thread may,
+ * and only when the thread of the run has ended or runs something else. Queues and shards are in
+ * shared memory, so the next run continues where they are.
  *
  * Missed heartbeats are counted in polls of this thread, as for acceptors. A worker that finds its
  * memory damaged ends the process.

@@ -31,7 +31,7 @@ export class WorkerChannel {
   isWakeUpDue = false;
   /** The last entry that was withdrawn, until the worker has passed it. */
   lastWithdrawn: number | undefined;
-  /** By number modulo their count. The place of an entry is free when `#oldest` has passed it. */
+  /** By entry number modulo CHECK_QUEUE_ENTRIES. `#oldestPending` bounds the indexes in use. */
   readonly #pending: (PendingCheck | undefined)[] = new Array(CHECK_QUEUE_ENTRIES).fill(undefined);
   #oldestPending: number;
 

@@ -1,7 +1,7 @@
 /**
- * Passes every check to the worker of its shard, and completes it when the decision comes back. All
- * else is done in place, as `MemoryEngine` does it. A worker is woken once for all checks of a turn
- * of the loop, and decisions come back in batches.
+ * Passes every single check to the worker of its shard, and completes it when the decision comes
+ * back. Batches and all else are done in place, as `MemoryEngine` does them. A worker is woken once
+ * for all checks of a turn of the loop, and decisions come back in batches.
  *
  * Events that can end a check before its decision, or delay the decision:
  *
@@ -118,15 +118,18 @@ export class WorkerEngine extends MemoryEngine {
       if (channel.producer.withdraw(pending.number)) {
         this.stats.increment(ACCEPTOR_STAT.withdrawnChecks);
         channel.lastWithdrawn = pending.number;
+        let decision: Decision;
         try {
-          const decision = this.decideInPlace(pending.check, this.clock.nowMs());
-          complete(channel, pending, decision);
+          decision = this.decideInPlace(pending.check, this.clock.nowMs());
         } catch (error) {
           fail(channel, pending, error);
+          continue;
         }
+        complete(channel, pending, decision);
       } else if (waitedMs >= CHECK_DEADLINE_MS) {
         const message =
-          'the shard worker that was deciding this check ended; the check may have been counted';
+          `a shard worker did not finish this check within ${CHECK_DEADLINE_MS} ms;` +
+          ' the check may have been counted';
         fail(channel, pending, new ApiError('SERVICE_UNAVAILABLE', message));
       }
     }

@@ -32,7 +32,7 @@ import { shardOf } from '../shard.ts';
 import { readCells } from '../slot.ts';
 import type { TableMemory } from '../table-memory.ts';
 import { isCounterKey, isExpired } from '../windows/registry.ts';
-import { newCells } from '../windows/rule.ts';
+import { type Cells, newCells } from '../windows/rule.ts';
 import {
   CheckpointDamageError,
   type CheckpointHeader,
@@ -204,7 +204,7 @@ class CounterInserter {
     const key = doubles[keyAt(entry)];
     const cells = this.#cells;
     readCells(entries, entry, cells);
-    if (!isCounterKey(key)) {
+    if (!isCounterKey(key) || !areCells(cells)) {
       this.lostCounters++;
       return;
     }
@@ -230,4 +230,9 @@ class CounterInserter {
     const denied = deniedAt(group.find(location, id, key));
     this.#tables[shard].words[denied] = words[deniedAt(entry)];
   }
+}
+
+/** Whether numbers that were read from a file can be the cells of a counter. */
+function areCells({ newest, current, previous, limit }: Cells): boolean {
+  return [newest, current, previous, limit].every(Number.isSafeInteger) && limit >= 1;
 }

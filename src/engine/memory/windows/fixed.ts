@@ -8,7 +8,7 @@
  */
 
 import type { Judge, WindowRule } from './rule.ts';
-import { protectNewest, usageIn, windowAt, windowCounter } from './window.ts';
+import { protectNewest, usageIn, windowAt, windowRuleBase } from './window.ts';
 
 export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
@@ -23,7 +23,7 @@ export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, dec
 };
 
 export const fixed: WindowRule = {
-  ...windowCounter,
+  ...windowRuleBase,
   judge: judgeFixed,
   protect: protectNewest,
   tokensUsed: ({ used }) => used,

@@ -35,19 +35,22 @@ export const judgeGcra: Judge = (cells, nowMs, { limit, durationMs, cost, burst 
   decision.allowed = allowed;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.window = nowMs;
-  if (cost === 0 || cost > bucket) decision.reset = Math.max(newest, nowMs);
-  else if (!allowed) {
-    decision.reset = newest + ceilOfQuotient(cost - bucket, durationMs, slack, limit);
-  } else if (newest > nowMs) {
-    decision.reset = newest + ceilOfQuotient(cost, durationMs, slack, limit);
-  } else decision.reset = nowMs + ceilOfQuotient(cost, durationMs, 0, limit);
+  let reset: number;
+  if (cost === 0 || cost > bucket) reset = Math.max(newest, nowMs);
+  else if (!allowed) reset = newest + ceilOfQuotient(cost - bucket, durationMs, slack, limit);
+  else if (newest > nowMs) reset = newest + ceilOfQuotient(cost, durationMs, slack, limit);
+  else reset = nowMs + ceilOfQuotient(cost, durationMs, 0, limit);
+  decision.reset = Math.min(reset, AMOUNT_MAX);
 };
 
 /**
- * How much earlier than `newest` the bucket is full, in 1 / limit ms of any limit: rounded down.
+ * How much earlier than `newest` the bucket is full, in units of 1 / limit ms; converted from the
+ * last limit, rounded down.
  */
 function slackUnder({ current, limit: lastLimit }: Cells, limit: number): number {
   if (current === 0 || limit === lastLimit) return current;
+  // Only a slot that is being written, read by `peek`, has no limit.
+  if (lastLimit <= 0) return 0;
   return 0 - ceilOfQuotient(-current, limit, 0, lastLimit);
 }
 
@@ -62,7 +65,7 @@ function take(cells: Cells, tokens: number, durationMs: number, limit: number): 
   const spent = tokens * durationMs;
   if (Math.abs(spent) + 2 * limit <= AMOUNT_MAX) {
     const ms = Math.ceil((spent - slack) / limit);
-    cells.newest = newest + ms;
+    cells.newest = Math.min(newest + ms, AMOUNT_MAX);
     cells.current = ms * limit + slack - spent;
   } else {
     const exact = BigInt(tokens) * BigInt(durationMs) - BigInt(slack);
@@ -95,7 +98,7 @@ export const gcra: WindowRule = {
 
   deduct(cells, decidedMs, nowMs, parameters) {
     countGcra(cells, decidedMs, parameters.cost, parameters);
-    // Else the tokens are back already.
+    // False: the bucket is full again.
     return cells.newest > nowMs;
   },
 

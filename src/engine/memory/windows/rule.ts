@@ -100,7 +100,7 @@ export interface WindowRule {
   endMs(newest: number, durationMs: number): number;
   /** Whether a denial still protects the counter from eviction. */
   isProtected(newest: number, durationMs: number, denied: number, nowMs: number): boolean;
-  /** The share of the limit that eviction would forget. */
+  /** The share of the limit that eviction would lose. */
   usedShare(cells: Cells, durationMs: number, nowMs: number): number;
   usage(cells: Cells, durationMs: number, nowMs: number): CounterUsage;
   /** The tokens that a check by this rule sees as used. @param usage of the counter at `nowMs` */

@@ -11,7 +11,7 @@
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import type { Judge, WindowRule } from './rule.ts';
-import { protectCarriedOver, usageBefore, usageIn, windowAt, windowCounter } from './window.ts';
+import { protectCarriedOver, usageBefore, usageIn, windowAt, windowRuleBase } from './window.ts';
 
 export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
@@ -42,7 +42,7 @@ export function share(amount: number, part: number, whole: number): number {
 }
 
 export const sliding: WindowRule = {
-  ...windowCounter,
+  ...windowRuleBase,
   judge: judgeSliding,
   protect: protectCarriedOver,
 

@@ -85,7 +85,7 @@ export function countInWindow(
 }
 
 /** All of a window rule but how it judges, and what it carries over to the next window. */
-export const windowCounter: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'> = {
+export const windowRuleBase: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'> = {
   counterRule: RULE.fixed,
   storesNewestLast: true,
   count: countInWindow,
@@ -96,7 +96,9 @@ export const windowCounter: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'>
       cells.newest === NO_WINDOW
         ? !isCurrent(window, durationMs, nowMs)
         : windowExpiryMs(window, durationMs) <= nowMs;
-    if (isTooLate || !addUsage(cells, window, cost)) return false;
+    // A peek of a slot that was being replaced may have decided in a window of another counter.
+    const counted = Math.min(window, windowAt(cells, nowMs, durationMs));
+    if (isTooLate || !addUsage(cells, counted, cost)) return false;
     cells.limit = limit;
     return true;
   },

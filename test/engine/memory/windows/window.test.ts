@@ -4,7 +4,7 @@ import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/co
 import type { Decision } from '../../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
-import { isExpired } from '../../../../src/engine/memory/windows/registry.ts';
+import { isExpired, ruleOf } from '../../../../src/engine/memory/windows/registry.ts';
 import {
   type Cells,
   type Judge,
@@ -252,4 +252,14 @@ describe('a counter', () => {
     expect(isExpired(1_000, 7, 8_999)).toBe(false);
     expect(isExpired(1_000, 7, 9_000)).toBe(true);
   });
+});
+
+test('a deduction does not move a counter into a window that has not begun', () => {
+  const parameters = { limit: 10, durationMs: 1_000, cost: 1, rule: RULE.fixed, burst: NO_BURST };
+  for (const { newest } of [newCells(), { newest: 4 }]) {
+    const cells = { ...newCells(), newest };
+    // The window of another counter, which a peek without the lock may have read.
+    expect(ruleOf(RULE.fixed).deduct(cells, 1_790_000_000_000, 5_500, parameters)).toBe(true);
+    expect(cells).toMatchObject({ newest: 5, current: 1 });
+  }
 });
