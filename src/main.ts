@@ -1,7 +1,7 @@
 /**
  * The main thread: the order of a start and of a stop. It decides no checks.
  *
- * What can be wrong from outside (settings, ports, directory, store) is found before the first
+ * Invalid settings, ports in use, and an unusable directory or store are found before the first
  * thread starts. `lifecycle.ts` says how a failure ends the process.
  */
 
@@ -59,6 +59,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const prepared = { settings, uws, connections, listeners, directory, store, state, records };
 
   const compileTask = new URL('./compile.js', import.meta.url);
+  // No task runs, and so none fails, before `warmUp` below.
   const overrides = new OverrideTables(store.hashKey, compileTask, (err) =>
     services.logCompileFailure(err),
   );

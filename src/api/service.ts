@@ -1,6 +1,6 @@
 /**
  * Executes the operations that acceptors forward, on the main thread. Reads are answered from the
- * registry at once; writes wait for a round of the writer.
+ * registry at once; writes wait for a group commit of the writer.
  *
  * The acceptor has verified the key. It is looked up again when the operation executes, since it
  * may have been revoked or have expired while a write waited.

@@ -1,8 +1,15 @@
 /** `weir inspect`: shows the counters of an identifier on a running server. */
 
+import { ALGORITHM_NAMES } from '../core/algorithm.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { formatDuration, parseDuration, requireIdentifier } from './options.ts';
+import {
+  ALGORITHM_OPTION,
+  formatDuration,
+  parseAlgorithm,
+  parseDuration,
+  requireIdentifier,
+} from './options.ts';
 import { formatTable, quoted } from './output.ts';
 
 interface Usage {
@@ -30,15 +37,20 @@ export const inspect: Command = {
           value: '<duration>',
           help: 'only the counter of checks with this duration; default: all counters',
         },
+        algorithm: {
+          ...ALGORITHM_OPTION,
+          help: `only counters of this rule: ${ALGORITHM_NAMES}; default: all`,
+        },
         'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
       },
       run: async (call) => {
-        const { duration, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
+        const { duration, algorithm, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
         const identifier = requireIdentifier(call.positionals[0], isEmptyAllowed);
         const fields = {
           identifier,
           namespace,
           duration: duration === undefined ? undefined : parseDuration('duration', duration),
+          algorithm: algorithm === undefined ? undefined : parseAlgorithm(algorithm),
         };
         const server = call.server();
         const response = await server.post<InspectResponse>('ratelimits.inspect', fields);
@@ -58,7 +70,8 @@ export const inspect: Command = {
     }),
   },
   notes: `LIMIT is that of the last allowed check. Fixed and sliding windows share a counter; each
-row shows the usage by one of them. Put an identifier that begins with - at the end, after --.`,
+row shows the usage by one of them. REMAINING of gcra is for a burst of LIMIT. Put an identifier
+that begins with - at the end, after --.`,
   examples: ['weir inspect user_1', 'weir inspect user_1 --namespace email.send --duration 60s'],
   exitCodes: CLIENT_EXIT_CODES,
 };

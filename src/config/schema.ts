@@ -153,7 +153,7 @@ export const Settings = Type.Object({
     10_000,
     'maximum number of open connections; lower if the limit of open files requires it',
   ),
-  decide: choice(['in-place', 'worker'], 'in-place', 'which thread decides a check'),
+  decide: choice(['in-place', 'worker'], 'in-place', 'which thread decides a single check'),
   counters: integer(
     COUNTERS_MIN,
     COUNTERS_MAX,

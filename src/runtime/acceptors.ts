@@ -55,7 +55,7 @@ const LATE_ACTIVATION_MS = 1_000;
 
 /**
  * The young generation of an acceptor's heap. Objects of a request are dead when V8 collects them,
- * so a larger one would only cost memory.
+ * so a larger young generation would only cost memory.
  */
 const YOUNG_GENERATION_MB = 12;
 
@@ -86,7 +86,7 @@ export class Acceptors {
     this.#control = control;
   }
 
-  /** Starts an acceptor for each row of channels to the shard workers. */
+  /** Starts all acceptors. */
   start(data: Omit<AcceptorData, 'index'>): void {
     const { acceptorCount } = this.#control;
     for (let index = 0; index < acceptorCount; index++) this.#startAcceptor({ ...data, index });

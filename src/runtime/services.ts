@@ -88,10 +88,13 @@ export class Services {
 
   /** Logs why a set of overrides was not compiled by its task. */
   logCompileFailure(err: Error): void {
-    this.log.error({ err }, 'the task that compiles overrides failed; done on the main thread');
+    this.log.error(
+      { err },
+      'the override compile task failed; the main thread compiled the tables',
+    );
   }
 
-  /** Drains the queues, writes the last checkpoint and the changes that wait. */
+  /** Drains the queues, and writes the last checkpoint and the new namespaces. */
   async stop(): Promise<void> {
     await this.#engine.drain();
     await this.#engine.stop();

@@ -204,6 +204,7 @@ export class Acceptor {
 
   /** Closes the Apps with all open connections. No acceptor may distribute to them any more. */
   close(): void {
+    if (this.isClosed) return;
     clearInterval(this.#heartbeatTimer);
     this.isClosed = true;
     this.#apps.close();

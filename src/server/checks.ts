@@ -109,7 +109,7 @@ export class CheckHandler {
     const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes) };
     const { checks } = list;
     for (let number = 0; number < checks.length; number++) {
-      // Override patterns chosen for it make a check take about 20 ms.
+      // The worst override patterns known make one check take about 25 ms.
       if (number % CHECKS_PER_HEARTBEAT === 0) stats.heartbeat();
       const check = checks[number];
       this.#identifyAndOverride(check);

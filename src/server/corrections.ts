@@ -1,6 +1,6 @@
 /**
  * The routes that correct and show counters: refund, reset and inspect. The engine does each of
- * them behind the deductions of all checks that were answered before, so a response may come in a
+ * them after the deductions of all checks that were answered before, so a response may come in a
  * later turn. A client that disconnects gets none; its correction is made all the same.
  */
 
@@ -41,7 +41,7 @@ export class CorrectionHandler {
     this.#dependencies = dependencies;
   }
 
-  /** Returns tokens to the window whose `reset` the check was answered. */
+  /** Returns tokens to the window whose `reset` was in the response to the check. */
   readonly refund: BodyHandler<Key> = (res, key, bytes) => {
     const { keyring, namespaces, engine } = this.#dependencies;
     keyring.requireValid(key);

@@ -1,4 +1,4 @@
-/** Creates the engine of an acceptor: the one place that names the engines. */
+/** Creates the engine of an acceptor. `runtime/services.ts` creates its host on the main thread. */
 
 import type { Engine } from '../engine/engine.ts';
 import { Counters } from '../engine/memory/counters.ts';
