@@ -34,7 +34,7 @@ const JSON_OPTION = {
 const HELP_OPTION = { help: { type: 'boolean', short: 'h', help: 'print this help' } } as const;
 
 /** For example `set` of `weir overrides`. */
-export interface Subcommand {
+interface Subcommand {
   /** The command line after `weir`, the command and the subcommand. */
   usage: string;
   options: Options;
@@ -56,7 +56,7 @@ export interface Command {
 export const CLIENT_EXIT_CODES = [EXIT.OK, EXIT.USAGE, EXIT.NO_ANSWER, EXIT.SERVER_ERROR] as const;
 
 /** One run of a subcommand: its parsed arguments and its output. */
-export class Invocation<O extends Options> {
+class Invocation<O extends Options> {
   readonly values: Values<O>;
   readonly positionals: readonly string[];
   readonly #commonOptions: { json?: true; url?: string; timeout?: string };

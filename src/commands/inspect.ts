@@ -1,15 +1,9 @@
 /** `weir inspect`: shows the counters of an identifier on a running server. */
 
-import { ALGORITHM_NAMES } from '../core/algorithm.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import {
-  ALGORITHM_OPTION,
-  formatDuration,
-  parseAlgorithm,
-  parseDuration,
-  requireIdentifier,
-} from './options.ts';
+import { COUNTER_OPTIONS, counterFields } from './counter-options.ts';
+import { formatDuration } from './options.ts';
 import { formatTable, quoted } from './output.ts';
 
 interface Usage {
@@ -30,28 +24,9 @@ export const inspect: Command = {
     '': subcommand({
       usage: '<identifier> [options]',
       argumentNames: ['identifier'],
-      options: {
-        namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
-        duration: {
-          type: 'string',
-          value: '<duration>',
-          help: 'only the counter of checks with this duration; default: all counters',
-        },
-        algorithm: {
-          ...ALGORITHM_OPTION,
-          help: `only counters of this rule: ${ALGORITHM_NAMES}; default: all`,
-        },
-        'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
-      },
+      options: COUNTER_OPTIONS,
       run: async (call) => {
-        const { duration, algorithm, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
-        const identifier = requireIdentifier(call.positionals[0], isEmptyAllowed);
-        const fields = {
-          identifier,
-          namespace,
-          duration: duration === undefined ? undefined : parseDuration('duration', duration),
-          algorithm: algorithm === undefined ? undefined : parseAlgorithm(algorithm),
-        };
+        const fields = counterFields(call.positionals, call.values);
         const server = call.server();
         const response = await server.post<InspectResponse>('ratelimits.inspect', fields);
         let rows: string[][];
@@ -63,7 +38,7 @@ export const inspect: Command = {
         call.print(response, () => {
           if (rows.length > 0) return formatTable(HEADER, rows).trimEnd();
           const where = `in the namespace ${quoted(response.namespace)}`;
-          return `${quoted(identifier)} has no counters ${where}.`;
+          return `${quoted(fields.identifier)} has no counters ${where}.`;
         });
         return undefined;
       },

@@ -1,8 +1,7 @@
 /** `weir reset`: clears the counters of an identifier on a running server. */
 
-import { ALGORITHM_NAMES } from '../core/algorithm.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { ALGORITHM_OPTION, parseAlgorithm, parseDuration, requireIdentifier } from './options.ts';
+import { COUNTER_OPTIONS, counterFields } from './counter-options.ts';
 import { formatCount, quoted } from './output.ts';
 
 const DEFAULT_NAMESPACE = 'default';
@@ -12,35 +11,17 @@ export const reset: Command = {
     '': subcommand({
       usage: '<identifier> [options]',
       argumentNames: ['identifier'],
-      options: {
-        namespace: { type: 'string', value: '<name or id>', help: `default: ${DEFAULT_NAMESPACE}` },
-        duration: {
-          type: 'string',
-          value: '<duration>',
-          help: 'only counters of checks with this duration; default: all counters',
-        },
-        algorithm: {
-          ...ALGORITHM_OPTION,
-          help: `only counters of this rule: ${ALGORITHM_NAMES}; default: all`,
-        },
-        'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
-      },
+      options: COUNTER_OPTIONS,
       run: async (call) => {
-        const { duration, algorithm, namespace, 'empty-identifier': isEmptyAllowed } = call.values;
-        const identifier = requireIdentifier(call.positionals[0], isEmptyAllowed);
-        const fields = {
-          identifier,
-          namespace,
-          duration: duration === undefined ? undefined : parseDuration('duration', duration),
-          algorithm: algorithm === undefined ? undefined : parseAlgorithm(algorithm),
-        };
+        const fields = counterFields(call.positionals, call.values);
         const server = call.server();
         const response = await server.post<{ cleared: number }>('ratelimits.reset', fields);
         const { cleared } = response;
         if (!Number.isInteger(cleared)) throw server.unexpectedResponseError(200);
         call.print(response, () => {
-          const what = `${formatCount(cleared, 'counter')} of ${quoted(identifier)}`;
-          return `Cleared ${what} in the namespace ${quoted(namespace ?? DEFAULT_NAMESPACE)}.`;
+          const what = `${formatCount(cleared, 'counter')} of ${quoted(fields.identifier)}`;
+          const where = quoted(fields.namespace ?? DEFAULT_NAMESPACE);
+          return `Cleared ${what} in the namespace ${where}.`;
         });
         return undefined;
       },

@@ -28,7 +28,7 @@ const FIXED_MIB = { process: NODE_MAJOR < 22 ? 50 : 60, acceptor: 24, worker: 8 
 /** The part of the limit that the default number of counters may use. */
 const DEFAULT_SHARE = 0.75;
 
-export interface ThreadCounts {
+interface ThreadCounts {
   acceptors: number;
   workers: number;
 }

@@ -15,7 +15,7 @@ export interface TextPosition {
   column: number;
 }
 
-export interface JsonSyntaxError extends TextPosition {
+interface JsonSyntaxError extends TextPosition {
   reason: string;
 }
 

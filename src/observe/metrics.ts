@@ -25,7 +25,7 @@ import {
 import { registerDecisionSeries } from './decision-series.ts';
 import { MetricSeries, type Sample } from './series.ts';
 
-export interface MetricSources {
+interface MetricSources {
   control: Control;
   engine: Pick<EngineHost, 'stats'>;
   clock: ClockPublisher;

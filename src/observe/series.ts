@@ -5,7 +5,7 @@ import { Counter, Gauge, Histogram, type LabelValues, Registry } from 'prom-clie
 export type Sample = [labels: LabelValues<string>, value: number];
 
 /** Counts by bucket, one more than there are bounds, and the sum of all observed values. */
-export interface HistogramValues {
+interface HistogramValues {
   counts: readonly number[];
   sum: number;
 }

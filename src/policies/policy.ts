@@ -94,7 +94,7 @@ const MISSING_ACTIONS = {
 } as const;
 
 /** Tokens per duration in ms, by a fixed window unless it names another algorithm. */
-export type PolicyWindow = Static<typeof WindowSchema>;
+type PolicyWindow = Static<typeof WindowSchema>;
 
 /** A policy with its defaults. */
 export interface Policy {

@@ -33,7 +33,7 @@ interface Acceptor {
   onTlsRenewal: (app: number | StartError) => void;
 }
 
-/** What messages of acceptors and publications cause, once the acceptors listen. */
+/** Handlers of acceptors' messages and of publications, once the acceptors listen. */
 export interface AcceptorHandlers {
   onNamespace: (name: string) => void;
   onFailure: (failure: InternalErrorReport) => void;

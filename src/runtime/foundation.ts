@@ -1,5 +1,5 @@
 /**
- * What a start has prepared when its first thread starts. Each part is a step of `main.ts`.
+ * The parts of a start that exist before its first thread. Each part is a step of `main.ts`.
  */
 
 import type { LoadedSettings } from '../config/load.ts';

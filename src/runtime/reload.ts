@@ -1,5 +1,5 @@
 /**
- * What SIGHUP does, on the main thread: reads the policies and the certificate again. They are
+ * Reloads on SIGHUP, on the main thread: reads the policies and the certificate again. They are
  * reloaded independently. An invalid file is logged as an error, changes nothing, and does not keep
  * the other from being reloaded.
  */

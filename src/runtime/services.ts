@@ -1,7 +1,8 @@
 /**
- * What the main thread runs for the acceptors: the log, the writer, the shard workers, the metrics
- * and the handlers of acceptors' messages. This module is imported while the acceptors load, since
- * it and its packages (pino, piscina, prom-client) are half of all code that a start loads.
+ * The services of the main thread for the acceptors: the log, the writer, the shard workers, the
+ * metrics and the handlers of acceptors' messages. This module is imported while the acceptors
+ * load, since it and its packages (pino, piscina, prom-client) are half of all code that a start
+ * loads.
  */
 
 import { Service } from '../api/service.ts';

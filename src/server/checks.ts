@@ -25,7 +25,7 @@ import type { DeferredResponses } from './deferred-responses.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
-export interface CheckDependencies {
+interface CheckDependencies {
   keyring: Keyring;
   namespaces: NamespaceFinder;
   hasher: Hasher;

@@ -24,7 +24,7 @@ import type { DeferredResponses } from './deferred-responses.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
-export interface CorrectionDependencies {
+interface CorrectionDependencies {
   keyring: Keyring;
   namespaces: NamespaceFinder;
   hasher: Hasher;

@@ -44,7 +44,7 @@ import type { ResponseWriter } from './response-writer.ts';
 import type { Route } from './route.ts';
 import { fixedText, type HttpRequest, type HttpResponse } from './uws.ts';
 
-export interface GatewayCheckDependencies {
+interface GatewayCheckDependencies {
   keyring: Keyring;
   knownNamespaces: KnownNamespaces;
   finder: NamespaceFinder;

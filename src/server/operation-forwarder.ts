@@ -29,7 +29,7 @@ interface PendingOperation {
   bytes: number;
 }
 
-/** What serves one version of the API. */
+/** The reader and the responder of one version of the API. */
 export interface ApiServer {
   responder: Responder;
   bodyReader: BodyReader;

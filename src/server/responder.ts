@@ -18,7 +18,7 @@ export interface InternalErrorReport {
   stack: string | undefined;
 }
 
-/** What causes a 503 ends within a second. */
+/** Seconds: the cause of a 503 ends within that time. */
 const RETRY_AFTER_S = '1';
 
 interface ErrorResponseOptions {

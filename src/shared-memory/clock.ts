@@ -78,7 +78,7 @@ function readBetween<T>(now: () => number, read: () => T): { value: T; atMs: num
 }
 
 /** A monotonic clock that all threads share: `performance.now()` starts at 0 in each thread. */
-export class MonotonicClock {
+class MonotonicClock {
   readonly #offsetMs: number;
 
   constructor() {

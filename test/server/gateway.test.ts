@@ -261,9 +261,9 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     const long = { 'X-Key': 'x'.repeat(9_000) };
     expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
     expect((await ask('/v1/check/admitting')).status).toBe(200);
-    const refused = await ask('/v1/check/refusing', forwardedFor('10.0.0.7'));
-    expect([refused.status, Number(refused.headers['retry-after']) > 0]).toEqual([429, true]);
-    expect(JSON.parse(refused.body).detail).toContain('an address and the header x-key');
+    const denied = await ask('/v1/check/refusing', forwardedFor('10.0.0.7'));
+    expect([denied.status, Number(denied.headers['retry-after']) > 0]).toEqual([429, true]);
+    expect(JSON.parse(denied.body).detail).toContain('an address and the header x-key');
     expect((await ask('/v1/auth-request/refusing')).status).toBe(403);
     expect(
       (await ask('/v1/check/refusing', { ...forwardedFor('10.0.0.7'), 'X-Key': 'k' })).status,
@@ -293,10 +293,10 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     );
     expect(first.headers.ratelimit).toMatch(/^"many-1d";r=1;t=\d+, "many-365d";r=4;t=\d+$/);
     expect(await statuses(3, asking)).toEqual([200, 429, 429]);
-    const refused = await asking();
+    const denied = await asking();
     // A request that one window denies is not counted in the other.
-    expect(refused.headers.ratelimit).toMatch(/^"many-1d";r=0;t=\d+, "many-365d";r=3;t=\d+$/);
-    expect(JSON.parse(refused.body)['violated-policies']).toEqual(['many-1d']);
+    expect(denied.headers.ratelimit).toMatch(/^"many-1d";r=0;t=\d+, "many-365d";r=3;t=\d+$/);
+    expect(JSON.parse(denied.body)['violated-policies']).toEqual(['many-1d']);
     const name = 'weir_decisions_total{namespace="many",outcome="denied"}';
     expect(await readMetric(server.adminUrl, name)).toBe(3);
   });
@@ -418,9 +418,9 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await asking(ROOT_KEY)).headers.ratelimit).toContain('r=2;');
     expect((await asking(keys.limit)).headers.ratelimit).toContain('r=1;');
     for (const key of ['', 'wrong', keys.expired, `Bearer ${ROOT_KEY}`, 'x'.repeat(600)]) {
-      const refused = await asking(key);
-      expect([key, refused.status, errorIn(refused).code]).toEqual([key, 401, 'UNAUTHORIZED']);
-      expect(refused.body).not.toContain(ROOT_KEY);
+      const denied = await asking(key);
+      expect([key, denied.status, errorIn(denied).code]).toEqual([key, 401, 'UNAUTHORIZED']);
+      expect(denied.body).not.toContain(ROOT_KEY);
     }
     const byUser = { ...forwardedFor('10.0.0.13'), Authorization: `Bearer ${ROOT_KEY}` };
     expect((await sendGatewayCheck(server.port, '/v1/check/login', byUser)).status).toBe(401);

@@ -16,10 +16,7 @@ import {
 } from './namespace-reference.ts';
 
 /** The actions on counters. */
-export type CounterAction = Extract<
-  NamespaceAction,
-  'limit' | 'refund' | 'reset' | 'read_namespace'
->;
+type CounterAction = Extract<NamespaceAction, 'limit' | 'refund' | 'reset' | 'read_namespace'>;
 
 export class NamespaceFinder {
   readonly #known: KnownNamespaces;

@@ -84,7 +84,7 @@ ${quotaHeaders(policy)
 ];
 const DENIED_HEADERS = [...ALLOWED_HEADERS, 'Retry-After', 'Cache-Control', 'Content-Type'];
 
-// What identifies the client; weir receives nothing else. Node sends no header for [].
+// The headers that identify the client; weir receives no others. Node sends no header for [].
 function identity(request) {
   return {
 ${rows.map((row) => `    ${row}`).join('\n')}

@@ -58,7 +58,7 @@ export class CheckpointBuffer {
 }
 
 /** How a worker reports that it is alive, or that it may wait long for the disk. */
-export interface HeartbeatReporter {
+interface HeartbeatReporter {
   heartbeat(): void;
   setWaitingForDisk(isWaiting: boolean): void;
 }

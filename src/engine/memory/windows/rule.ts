@@ -1,6 +1,6 @@
 /**
- * What a window rule is to the table: pure functions of a counter's stored cells. No storage, no
- * clock and no thread; the table brings those. `registry.ts` lists the rules.
+ * The interface of a window rule to the table: pure functions of a counter's stored cells. No
+ * storage, no clock and no thread; the table brings those. `registry.ts` lists the rules.
  *
  * All amounts are integers up to 2^53-1. No amount is added before it is known to fit.
  */

@@ -1,7 +1,7 @@
 /**
- * What the fixed and the sliding window share: a counter with two window cells, which both count in
- * the same way. Windows are aligned to the epoch, window = floor(now / duration), so that machines
- * agree. Cells only move forward.
+ * The counter that the fixed and the sliding window share: a counter with two window cells, which
+ * both count in the same way. Windows are aligned to the epoch, window = floor(now / duration), so
+ * that machines agree. Cells only move forward.
  *
  *   newest     the number of the newest window that was counted
  *   current    tokens used in that window
