@@ -145,6 +145,8 @@ describe('a second instance does not start, and prints one sentence', () => {
     expect(both.map((server) => server.stderr()).join('')).toContain(
       '(WEIR_PORT): another process uses this port',
     );
+    // The one that serves may use this directory.
+    await Promise.all(both.map((server) => server.stop()));
     removeDirectory(other);
   });
 
