@@ -5,7 +5,7 @@
  * loads.
  */
 
-import { Service } from '../api/service.ts';
+import { OperationExecutor } from '../api/operation-executor.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
 import type { EngineHost } from '../engine/engine.ts';
@@ -48,7 +48,7 @@ export class Services {
     );
     const writer = new Writer(registry, store, publish, log, nowMs);
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
-    const service = new Service(registry, writer, gateways, store, nowMs);
+    const executor = new OperationExecutor(registry, writer, gateways, store, nowMs);
     this.log = log;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
@@ -56,7 +56,7 @@ export class Services {
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
       onFailure: (failure) => log.error(failure, 'a request failed'),
-      runOperation: (request) => debug.runOperation(request, (it) => service.execute(it)),
+      runOperation: (request) => debug.runOperation(request, (it) => executor.execute(it)),
       onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
       onPublication: (version, publication) => debug.startPublication(version, publication),
       onLateActivation: (acceptor) =>

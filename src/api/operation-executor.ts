@@ -55,7 +55,7 @@ const HANDLERS: Record<OperationName, OperationHandler> = {
   'ratelimit.deleteOverride': deleteOverrideV2,
 };
 
-export class Service {
+export class OperationExecutor {
   readonly #registry: Registry;
   readonly #writer: Writer;
   readonly #gateways: GatewayInfo;
