@@ -56,7 +56,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const state = restoreSharedState(settings, directory.path, store.hashKey);
   const records = loadRecords(settings, store, state.clock.nowMs());
   await warnAboutMemory(settings);
-  const prepared = { settings, uws, connections, listeners, directory, store, state, records };
+  const foundation = { settings, uws, connections, listeners, directory, store, state, records };
 
   const compileTask = new URL('./compile.js', import.meta.url);
   // No task runs, and so none fails, before `warmUp` below.
@@ -65,10 +65,10 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   );
   const acceptors = new Acceptors(state.control);
   lifecycle.threadsStarting();
-  acceptors.start(acceptorData(prepared, overrides));
+  acceptors.start(acceptorData(foundation, overrides));
   // Loaded while the acceptors load.
   const { Services } = await import('./runtime/services.ts');
-  const services = new Services(prepared, overrides, acceptors);
+  const services = new Services(foundation, overrides, acceptors);
   await acceptors.listen(services.handlers);
   listeners.reserved.openSockets();
 
@@ -80,7 +80,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   listeners.admin.state = 'ready';
   closeInspector();
   overrides.warmUp();
-  logStartup(services.log, prepared);
+  logStartup(services.log, foundation);
 
   const drain = async () => {
     listeners.admin.state = 'draining';

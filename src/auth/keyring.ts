@@ -23,7 +23,7 @@ export interface KeyChanges {
   removed: readonly KeyRecord[];
 }
 
-/** A header longer than the longest key is padded. It is not cached, to save memory. */
+/** A longer header has more than one blank, and is verified each time: a cache would grow. */
 const CACHED_HEADER_MAX_CHARACTERS = 'Bearer '.length + KEY_MAX_CHARACTERS;
 
 /** The scheme ignores case, as in HTTP; a key consists of visible ASCII characters. */

@@ -1,6 +1,6 @@
 /** `weir check`: one check on a running server. */
 
-import { ALGORITHM_NAMES } from '../core/algorithm.ts';
+import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { StartError } from '../core/errors.ts';
 import { DECISION_MEANINGS, EXIT } from '../core/exit.ts';
 import type { RuleName } from '../core/window-rules.ts';

@@ -1,6 +1,6 @@
 /** The options of `weir inspect` and `weir reset` that select counters, as fields of a request. */
 
-import { ALGORITHM_NAMES } from '../core/algorithm.ts';
+import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { ALGORITHM_OPTION, parseAlgorithm, parseDuration, requireIdentifier } from './options.ts';
 
 export const COUNTER_OPTIONS = {

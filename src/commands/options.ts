@@ -4,7 +4,7 @@
  */
 
 import { isNamespaceId } from '../api/common/namespace-reference.ts';
-import { ALGORITHM_NAMES, ALGORITHMS } from '../core/algorithm.ts';
+import { ALGORITHM_NAMES, ALGORITHMS } from '../core/algorithm-fields.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,

@@ -18,6 +18,7 @@ import {
   SOCKET_PATH_MAX_BYTES,
   WORKERS_MAX,
 } from '../core/constants.ts';
+import { FULL_TABLE_POLICIES } from '../core/decision.ts';
 import { availableCores } from './resources.ts';
 
 const cores = availableCores();
@@ -47,8 +48,8 @@ const socketMode = (description: string) =>
     accepts: 'three octal digits, as in 0660',
     description,
   });
-const choice = <T extends string>(choices: T[], initial: T, description: string) =>
-  Type.Enum(choices, {
+const choice = <T extends string>(choices: readonly T[], initial: T, description: string) =>
+  Type.Enum([...choices], {
     default: initial,
     accepts: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
     description,
@@ -153,7 +154,11 @@ export const Settings = Type.Object({
     10_000,
     'maximum number of open connections; lower if the limit of open files requires it',
   ),
-  decide: choice(['in-place', 'worker'], 'in-place', 'which thread decides a single check'),
+  decide: choice(
+    ['in-place', 'worker'],
+    'in-place',
+    'what decides a single check: the acceptor that received it, or a shard worker',
+  ),
   counters: integer(
     COUNTERS_MIN,
     COUNTERS_MAX,
@@ -162,7 +167,7 @@ export const Settings = Type.Object({
       ' limit)',
   ),
   onFull: choice(
-    ['deny', 'allow'],
+    FULL_TABLE_POLICIES,
     'deny',
     'decision for a check that needs a new counter when the table is full',
   ),

@@ -1,7 +1,7 @@
 /**
- * Every bound of the service. Modules import bounds from here and define none of their own. Nothing
- * changes at run time. A contradiction between two bounds stops the process when it loads this
- * file. Characters are Unicode code points.
+ * The bounds that several modules share, or that depend on each other. Nothing changes at run time.
+ * A contradiction between two bounds stops the process when it loads this file. Characters are
+ * Unicode code points.
  */
 
 /** The largest limit, cost and usage. As a double, a sum of two still exceeds either of them. */
@@ -27,7 +27,7 @@ export const POLICIES_MAX = 1_000;
 export const POLICY_WINDOWS_MAX = 8;
 export const IDENTITY_PARTS_MAX = 8;
 /** Tokens of identity providers have a few thousand characters. */
-export const IDENTITY_PART_MAX_CHARACTERS = 8_192;
+export const IDENTIFIER_PART_MAX_CHARACTERS = 8_192;
 /** Proxies in a chain whose X-Forwarded-For is trusted. */
 export const TRUSTED_HOPS_MAX = 32;
 

@@ -5,7 +5,9 @@ import type { RuleNumber } from './window-rules.ts';
 /** The effect of a decision on the table. */
 export const OUTCOME = { decided: 0, evicted: 1, full: 2 } as const;
 
-export type FullTablePolicy = 'deny' | 'allow';
+/** The decision for a check that needs a new counter when the table is full. */
+export const FULL_TABLE_POLICIES = ['deny', 'allow'] as const;
+export type FullTablePolicy = (typeof FULL_TABLE_POLICIES)[number];
 
 export interface TableDecision extends Decision {
   /** OUTCOME.evicted: a live counter was evicted. OUTCOME.full: no slot, nothing was counted. */

@@ -97,11 +97,10 @@ export interface Engine {
   ): BatchDecision | undefined;
 
   /**
-   * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself: for Envoy's gRPC
-   * rate limit service, which is not built yet.
-   * @param countsDenied whether the cost of a denied check is added to its counter too, as in
-   *   Envoy's rate limit service; 0 remains. A fixed window then denies every cost until it ends. A
-   *   sliding window also carries its share into the next window. A GCRA bucket takes longer to
+   * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself.
+   * @param countsDenied whether the cost of a denied check is added to its counter too, as Envoy's
+   *   rate limit service requires; 0 remains. A fixed window then denies every cost until it ends.
+   *   A sliding window also carries its share into the next window. A GCRA bucket takes longer to
    *   refill, by about a duration at most. A check that is denied because the table is full is not
    *   counted.
    */

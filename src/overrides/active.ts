@@ -28,7 +28,7 @@ export interface OverridableCheck extends Check {
 export class ActiveOverrides {
   #exact: ExactTable | undefined;
   #trie: Trie | undefined;
-  /** Invalidates the roots that namespaces cache of an earlier trie. */
+  /** Counts tries: the roots that a namespace has cached of an earlier one are not used. */
   #trieVersion = 0;
 
   /** Replaces the given tables and keeps the others. */
@@ -40,9 +40,10 @@ export class ActiveOverrides {
   }
 
   /**
-   * Replaces limit and duration of a check by those of the override that applies to it. The check
-   * is asynchronous if either of the two is. The id is copied out of the tables at once: their
-   * buffers are rewritten before a check that a worker decides gets its response.
+   * Replaces limit and duration of a check by those of the override that applies to it; its window
+   * rule, cost and burst stay, and a burst above the limit means the limit. The check is
+   * asynchronous if either of the two is. The id is copied out of the tables at once: their buffers
+   * are rewritten before a check that a worker decides gets its response.
    * @param check as its request has it, without the id of an override
    * @param identity the hash of the check's namespace and identifier
    * @returns whether an override applies

@@ -10,7 +10,7 @@
  */
 
 import { hash } from 'node:crypto';
-import { IDENTIFIER_MAX_CHARACTERS, IDENTITY_PART_MAX_CHARACTERS } from '../core/constants.ts';
+import { IDENTIFIER_MAX_CHARACTERS, IDENTIFIER_PART_MAX_CHARACTERS } from '../core/constants.ts';
 import { clientAddress } from './address.ts';
 import { normalizePath } from './path.ts';
 import type { Gateway, Policy } from './policy.ts';
@@ -65,7 +65,7 @@ export function readPart(text: string): Part | undefined {
   return { by, name: header };
 }
 
-export class IdentityReader {
+export class IdentifierReader {
   /** The headers that it reads, in lower case. */
   readonly headers: readonly string[];
   /** Describes the parts to a client whose request lacks one. */
@@ -102,7 +102,7 @@ export class IdentityReader {
   #partValue(request: RequestAttributes, part: Part): string | undefined {
     const value = this.#rawPartValue(request, part);
     if (value === undefined) return undefined;
-    return value.length > IDENTITY_PART_MAX_CHARACTERS || value.includes(REPLACEMENT_CHARACTER)
+    return value.length > IDENTIFIER_PART_MAX_CHARACTERS || value.includes(REPLACEMENT_CHARACTER)
       ? UNIDENTIFIED
       : value;
   }

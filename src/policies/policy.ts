@@ -5,7 +5,7 @@
  */
 
 import Type, { type Static } from 'typebox';
-import { algorithmFields, requireValidBurst } from '../core/algorithm.ts';
+import { algorithmFields, requireValidBurst } from '../core/algorithm-fields.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
@@ -21,7 +21,7 @@ import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
 import { createValidator, flag, integer, milliseconds } from '../core/schema.ts';
-import { readPart } from './identity.ts';
+import { readPart } from './identifier.ts';
 
 /** The supported gateways. Istio uses Envoy; express and fastify are Node applications. */
 export const GATEWAYS = [
@@ -109,7 +109,10 @@ export interface Policy {
   trustedHops: number;
   /** Bits of an IPv6 address that identify a client. */
   ipv6Prefix: number;
-  /** For requests without an identifier: share one counter, or allow or deny without counting. */
+  /**
+   * For requests without an identifier: share one counter, or allow or deny without counting. Those
+   * with an invalid one share a counter too, unless it is `deny`.
+   */
   missing: 'share' | 'allow' | 'deny';
   /** The decision if weir fails, or if the gateway cannot reach it. */
   onError: 'allow' | 'deny';

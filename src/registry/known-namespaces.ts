@@ -45,7 +45,7 @@ export class KnownNamespaces {
     return this.#byId.get(id);
   }
 
-  /** A namespace for one request, which is not created. */
+  /** A namespace that is neither remembered here nor registered. */
   makeUnregistered(name: string): Namespace {
     return this.#make(undefined, name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
   }

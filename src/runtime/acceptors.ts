@@ -20,10 +20,11 @@ import type { Control } from '../shared-memory/control.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 
 interface Acceptor {
-  worker: Worker;
+  thread: Worker;
   stats: AcceptorStats;
   lastHeartbeats: number;
   missedHeartbeats: number;
+  isReady: boolean;
   isDraining: boolean;
   /** The version of the publication that is active on it. */
   activeVersion: number;
@@ -95,7 +96,10 @@ export class Acceptors {
   /** Lets the first acceptor listen when all are ready. Resolves when it does. */
   async listen(handlers: AcceptorHandlers): Promise<void> {
     this.#handlers = handlers;
-    const stopWaiting = killProcessAfter(START_TIMEOUT_MS, 'the acceptors did not start in time');
+    const stopWaiting = killProcessAfter(START_TIMEOUT_MS, () => {
+      const late = this.#indexesOf(({ isReady }) => !isReady);
+      return late === '' ? 'acceptor 0 did not listen in time' : `${late} did not start in time`;
+    });
     const [first] = this.#acceptors;
     const apps = await Promise.all(this.#acceptors.map(({ whenReady }) => whenReady));
     const listening = new Promise<void>((resolve) => {
@@ -165,7 +169,7 @@ export class Acceptors {
   }
 
   #send(message: ToAcceptor, acceptors: readonly Acceptor[] = this.#acceptors): void {
-    for (const { worker } of acceptors) worker.postMessage(message);
+    for (const { thread } of acceptors) thread.postMessage(message);
   }
 
   /**
@@ -176,7 +180,7 @@ export class Acceptors {
     return this.#acceptors.map((acceptor) => {
       const { port1, port2 } = new MessageChannel();
       const message: ToAcceptor = { kind: 'notificationPort', worker, port: port1 };
-      acceptor.worker.postMessage(message, [port1]);
+      acceptor.thread.postMessage(message, [port1]);
       return port2;
     });
   }
@@ -188,9 +192,10 @@ export class Acceptors {
    */
   async drain(drainMs: number): Promise<void> {
     this.#send({ kind: 'drain' }, this.#acceptors.slice(0, 1));
-    const late = 'an acceptor did not end after it was asked to';
     // The heartbeats find an unresponsive acceptor earlier; a busy one reads messages late.
-    const stopWaitingToDrain = killProcessAfter(2 * drainMs + DRAIN_GRACE_MS, late);
+    const stopWaitingToDrain = killProcessAfter(2 * drainMs + DRAIN_GRACE_MS, () => {
+      return `${this.#indexesOf(({ isDraining }) => !isDraining)} did not begin to drain in time`;
+    });
     for (let waited = DRAIN_POLL_MS; ; waited += DRAIN_POLL_MS) {
       await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
       // An acceptor that does not drain yet may still receive a connection.
@@ -200,40 +205,45 @@ export class Acceptors {
     stopWaitingToDrain();
     this.#isClosing = true;
     clearInterval(this.#heartbeatTimer);
-    const ended = this.#acceptors.map(({ worker }) => {
-      return new Promise((resolve) => worker.once('exit', resolve));
+    const ended = this.#acceptors.map(({ thread }) => {
+      return new Promise((resolve) => thread.once('exit', resolve));
     });
     this.#send({ kind: 'close' });
-    const stopWaiting = killProcessAfter(UNRESPONSIVE_MS, late);
+    const stopWaiting = killProcessAfter(UNRESPONSIVE_MS, () => {
+      // The id of a thread that has ended is -1.
+      return `${this.#indexesOf(({ thread }) => thread.threadId > 0)} did not end in time`;
+    });
     await Promise.all(ended);
     stopWaiting();
   }
 
   #startAcceptor(data: AcceptorData): void {
-    const worker = new Worker(new URL('./acceptor.js', import.meta.url), {
+    const thread = new Worker(new URL('./acceptor.js', import.meta.url), {
       workerData: data,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MB },
     });
     const stats = this.#control.acceptorStats(data.index);
-    let isReady = (_apps: AppDescriptors) => {};
+    let resolveReady = (_apps: AppDescriptors) => {};
     const whenReady = new Promise<AppDescriptors>((resolve) => {
-      isReady = resolve;
+      resolveReady = resolve;
     });
     const acceptor: Acceptor = {
-      worker,
+      thread,
       stats,
       lastHeartbeats: 0,
       missedHeartbeats: 0,
+      isReady: false,
       isDraining: false,
       activeVersion: 0,
       whenReady,
       onTlsRenewal: () => {},
     };
     this.#acceptors.push(acceptor);
-    worker.on('message', (message: ToMain) => {
+    thread.on('message', (message: ToMain) => {
       switch (message.kind) {
         case 'ready':
-          isReady(message.apps);
+          acceptor.isReady = true;
+          resolveReady(message.apps);
           break;
         case 'listening':
           this.#onListening();
@@ -268,19 +278,27 @@ export class Acceptors {
           this.#onActivation();
           break;
         case 'operation':
-          void this.#runOperation(worker, message.number, message.request);
+          void this.#runOperation(thread, message.number, message.request);
           break;
       }
     });
-    worker.on('error', (error) => killProcess(`acceptor ${data.index} failed: ${error.stack}`));
-    worker.on('exit', (code) => {
+    thread.on('error', (error) => killProcess(`acceptor ${data.index} failed: ${error.stack}`));
+    thread.on('exit', (code) => {
       if (!this.#isClosing) killProcess(`acceptor ${data.index} ended, with code ${code}`);
     });
   }
 
-  async #runOperation(worker: Worker, number: number, request: OperationRequest): Promise<void> {
+  async #runOperation(thread: Worker, number: number, request: OperationRequest): Promise<void> {
     const result = await this.#handlers.runOperation(request);
-    worker.postMessage({ kind: 'result', number, result } satisfies ToAcceptor);
+    thread.postMessage({ kind: 'result', number, result } satisfies ToAcceptor);
+  }
+
+  /** "acceptor 0, 2", or '' where no acceptor meets the condition. */
+  #indexesOf(condition: (acceptor: Acceptor) => boolean): string {
+    const indexes = [...this.#acceptors.keys()].filter((index) =>
+      condition(this.#acceptors[index]),
+    );
+    return indexes.length === 0 ? '' : `acceptor ${indexes.join(', ')}`;
   }
 
   #checkHeartbeats(): void {
@@ -300,10 +318,10 @@ export class Acceptors {
  * Ends the process after a time, counted in polls of this thread.
  * @returns what to call before that time is over
  */
-function killProcessAfter(ms: number, sentence: string): () => void {
+function killProcessAfter(ms: number, sentence: () => string): () => void {
   let polls = ms / HEARTBEAT_MS;
   const timer = setInterval(() => {
-    if (--polls < 0) killProcess(sentence);
+    if (--polls < 0) killProcess(sentence());
   }, HEARTBEAT_MS);
   return () => clearInterval(timer);
 }

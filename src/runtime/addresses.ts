@@ -11,7 +11,7 @@ import { StartError } from '../core/errors.ts';
 import { AdminServer } from '../observe/admin.ts';
 import type { ListenAddresses } from '../server/listener.ts';
 import { type ListenerUrls, listenerUrls } from './listener-urls.ts';
-import { reservePort } from './port.ts';
+import { reservePort } from './reserve-port.ts';
 import { TlsCertificate } from './tls.ts';
 import { UnixSocket } from './unix-socket.ts';
 

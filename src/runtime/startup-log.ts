@@ -31,7 +31,7 @@ export function logStartup(log: Log, foundation: Foundation): void {
   for (const sentence of restored.damageMessages) log.warn(sentence);
   if (restored.lostCounters > 0) {
     const { lostCounters } = restored;
-    log.warn({ lostCounters }, 'counters of the last run did not fit into the table');
+    log.warn({ lostCounters }, 'counters of the last run were lost: no slot, or an invalid entry');
   }
   log.info(
     {

@@ -13,7 +13,7 @@ import { dirname, resolve } from 'node:path';
 import { SOCKET_PATH_MAX_BYTES } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
-import { reserveName } from './port.ts';
+import { reserveName } from './reserve-port.ts';
 
 export class UnixSocket {
   readonly path: string;

@@ -30,7 +30,7 @@ import { createEngine } from './create-engine.ts';
 import { DeferredResponses } from './deferred-responses.ts';
 import { DOCS_PATH } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
-import { GatewayCheckHandler } from './gateway.ts';
+import { GatewayCheckHandler } from './gateway-checks.ts';
 import { hasGatewayAddress, Listener } from './listener.ts';
 import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
 import { type ApiServer, OperationForwarder } from './operation-forwarder.ts';
@@ -54,19 +54,19 @@ export class Acceptor {
   /** Whether the main thread has closed it: its Apps are closed. */
   isClosed = false;
   readonly #data: AcceptorData;
-  readonly #port: MainThreadPort;
+  readonly #mainPort: MainThreadPort;
   readonly #onClosed: () => void;
   readonly #clock: Clock;
   readonly #stats: AcceptorStats;
   readonly #allStats: readonly AcceptorStats[];
-  readonly #namespaces: KnownNamespaces;
+  readonly #knownNamespaces: KnownNamespaces;
   readonly #keyring: Keyring;
   readonly #overrides = new ActiveOverrides();
   readonly #engine: Engine;
   readonly #responders: ByVersion<Responder>;
   readonly #gateway: GatewayCheckHandler;
   readonly #operations: OperationForwarder;
-  /** The most connections that all acceptors may have open when one to the port comes. */
+  /** A new connection to the port is refused where all acceptors together have more open. */
   readonly #portConnectionsMax: number;
   readonly #apps: Apps;
   readonly #listener: Listener;
@@ -76,9 +76,9 @@ export class Acceptor {
    * @param onClosed called when the main thread has closed the acceptor
    * @throws StartError when uWebSockets.js cannot use the TLS files
    */
-  constructor(data: AcceptorData, port: MainThreadPort, onClosed: () => void) {
+  constructor(data: AcceptorData, mainPort: MainThreadPort, onClosed: () => void) {
     this.#data = data;
-    this.#port = port;
+    this.#mainPort = mainPort;
     this.#onClosed = onClosed;
     const control = new Control(data.control);
     const stats = control.acceptorStats(data.index);
@@ -90,7 +90,7 @@ export class Acceptor {
     const engine = createEngine(data.engine, data.index, control, clock);
     this.#engine = engine;
     const hasher = new Hasher(data.hashKey);
-    this.#namespaces = new KnownNamespaces(
+    this.#knownNamespaces = new KnownNamespaces(
       (name) => hasher.namespace(name),
       (row) => stats.namespaceRow(row),
       (name) => this.#send({ kind: 'namespace', name }),
@@ -119,20 +119,25 @@ export class Acceptor {
     const responders = { v1: servers.v1.responder, v2: servers.v2.responder };
     this.#responders = responders;
 
-    const finder = new NamespaceFinder(this.#namespaces);
+    const finder = new NamespaceFinder(this.#knownNamespaces);
     const keyring = this.#keyring;
     const overrides = this.#overrides;
     const deferredResponses = new DeferredResponses(clock, stats);
     const shared = {
-      ...{ keyring, namespaces: finder, hasher, overrides },
-      ...{ engine, clock, stats, deferredResponses },
+      keyring,
+      finder,
+      hasher,
+      overrides,
+      engine,
+      clock,
+      stats,
+      deferredResponses,
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
     const corrections = new CorrectionHandler({ ...shared, responder: responders.v1 });
     this.#gateway = new GatewayCheckHandler({
       ...shared,
-      knownNamespaces: this.#namespaces,
-      finder,
+      knownNamespaces: this.#knownNamespaces,
       responseWriter,
       responder: responders.v1,
     });
@@ -142,7 +147,7 @@ export class Acceptor {
     this.activate(data.activePublication);
 
     const hasGateway = hasGatewayAddress(data.addresses.gateway);
-    // Connections to the port cannot keep gateways out: without them, nothing would be limited.
+    // A share is for gateways alone: other clients cannot keep them out.
     this.#portConnectionsMax = Math.ceil(
       data.connectionsMax * (hasGateway ? 1 - GATEWAY_CONNECTIONS_SHARE : 1),
     );
@@ -161,7 +166,7 @@ export class Acceptor {
   /** Begins the heartbeat, serves the messages of the main thread and reports that it is ready. */
   start(): void {
     this.#heartbeatTimer = setInterval(() => this.#stats.heartbeat(), HEARTBEAT_MS);
-    this.#port.on('message', (message) => this.#receive(message));
+    this.#mainPort.on('message', (message) => this.#receive(message));
     this.#send({ kind: 'ready', apps: this.#apps.descriptors() });
   }
 
@@ -175,8 +180,9 @@ export class Acceptor {
   /** All of a publication is active from the next check on: no check comes in between. */
   activate(publication: Publication): void {
     const { registeredNamespaces, rejectedNamespaces, keys, policies } = publication;
-    if (registeredNamespaces !== undefined) this.#namespaces.addRegistered(registeredNamespaces);
-    if (rejectedNamespaces !== undefined) this.#namespaces.removeRejected(rejectedNamespaces);
+    if (registeredNamespaces !== undefined)
+      this.#knownNamespaces.addRegistered(registeredNamespaces);
+    if (rejectedNamespaces !== undefined) this.#knownNamespaces.removeRejected(rejectedNamespaces);
     if (keys !== undefined) this.#keyring.apply(keys);
     this.#overrides.activate(publication);
     if (policies !== undefined) this.#gateway.activate(policies);
@@ -202,7 +208,7 @@ export class Acceptor {
     );
   }
 
-  /** Closes the Apps with all open connections. No acceptor may distribute to them any more. */
+  /** Closes the Apps with all open connections, when no acceptor distributes to them any more. */
   close(): void {
     if (this.isClosed) return;
     clearInterval(this.#heartbeatTimer);
@@ -243,7 +249,7 @@ export class Acceptor {
   }
 
   #send(message: ToMain): void {
-    this.#port.postMessage(message);
+    this.#mainPort.postMessage(message);
   }
 
   #createErrorReporter(): ErrorReporter {

@@ -64,7 +64,7 @@ export class Apps {
     return descriptorOf(this.#add(createTlsApp(files), 'tls'));
   }
 
-  /** No connection may be distributed to the Apps any more. */
+  /** Called when no thread distributes connections to the Apps any more. */
   close(): void {
     for (const app of this.#openApps) app.close();
   }

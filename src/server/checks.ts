@@ -27,7 +27,7 @@ import type { HttpResponse } from './uws.ts';
 
 interface CheckDependencies {
   keyring: Keyring;
-  namespaces: NamespaceFinder;
+  finder: NamespaceFinder;
   hasher: Hasher;
   overrides: ActiveOverrides;
   engine: Engine;
@@ -63,12 +63,12 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, ids, namespaces, responders } = dependencies;
+    const { deferredResponses, finder, ids, responders } = dependencies;
     const writer = this.#writer;
     const scanner = new BodyScanner();
     this.#dependencies = dependencies;
-    this.#readerV1 = new CheckReaderV1(scanner, namespaces);
-    this.#readerV2 = new CheckReaderV2(scanner, namespaces);
+    this.#readerV1 = new CheckReaderV1(scanner, finder);
+    this.#readerV2 = new CheckReaderV2(scanner, finder);
     this.#routeV1 = createRoute(responders.v1, deferredResponses, writeResponseV1);
     this.#routeV2 = createRoute(responders.v2, deferredResponses, (check, decision) =>
       writeResponseV2(writer, ids, check, decision),

@@ -26,7 +26,7 @@ import type { HttpResponse } from './uws.ts';
 
 interface CorrectionDependencies {
   keyring: Keyring;
-  namespaces: NamespaceFinder;
+  finder: NamespaceFinder;
   hasher: Hasher;
   overrides: ActiveOverrides;
   engine: Engine;
@@ -43,9 +43,9 @@ export class CorrectionHandler {
 
   /** Returns tokens to the window whose `reset` was in the response to the check. */
   readonly refund: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, engine } = this.#dependencies;
+    const { keyring, finder, engine } = this.#dependencies;
     keyring.requireValid(key);
-    const refund = readRefund(namespaces, key, bytes);
+    const refund = readRefund(finder, key, bytes);
     const { rule, reset, cost } = refund;
     const check = this.#checkOf(refund, refund.durationMs);
     const durations = [check.durationMs, refund.durationMs];
@@ -61,9 +61,9 @@ export class CorrectionHandler {
 
   /** Removes the counters of an identifier: all of them, or those of checks with a duration. */
   readonly reset: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, engine } = this.#dependencies;
+    const { keyring, finder, engine } = this.#dependencies;
     keyring.requireValid(key);
-    const reset = readReset(namespaces, key, bytes);
+    const reset = readReset(finder, key, bytes);
     const { identity, selector } = this.#countersOf(reset);
     const cleared = engine.reset(identity, selector, () => keyring.requireValid(key));
     this.#respond(res, cleared, (cleared) => ({ cleared }));
@@ -71,9 +71,9 @@ export class CorrectionHandler {
 
   /** Shows the counters of an identifier, and changes none of them. */
   readonly inspect: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, namespaces, engine } = this.#dependencies;
+    const { keyring, finder, engine } = this.#dependencies;
     keyring.requireValid(key);
-    const inspect = readInspect(namespaces, key, bytes);
+    const inspect = readInspect(finder, key, bytes);
     const { identity, selector } = this.#countersOf(inspect);
     const counters = engine.inspect(identity, selector, () => keyring.requireValid(key));
     this.#respond(res, counters, (counters) => inspectResult(inspect, counters));

@@ -1,7 +1,7 @@
 /**
- * The routes of gateways: requests of any method whose path names a policy. The policy alone says
- * who the client is and what its limits are. The body is not read, and may never come: a connection
- * on which one is announced is closed after the response.
+ * The routes of gateways: requests of any method whose path names a policy, which says who the
+ * client is and what its limits are. The body is not read, and may never come: a connection on
+ * which one is announced is closed after the response.
  *
  * The engine decides the windows of a policy as one batch. An override that applies to the client
  * replaces all of them. A failure is answered as the policy says, never with a 5xx; only a request
@@ -19,7 +19,7 @@ import type { Namespace } from '../core/namespace.ts';
 import { NO_BURST, RULE } from '../core/window-rules.ts';
 import type { BatchCompletion, Completion, Engine } from '../engine/engine.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
-import { IdentityReader, UNIDENTIFIED } from '../policies/identity.ts';
+import { IdentifierReader, UNIDENTIFIED } from '../policies/identifier.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { KnownNamespaces } from '../registry/known-namespaces.ts';
@@ -73,7 +73,7 @@ interface PolicyCompletion {
 interface CompiledPolicy {
   policy: Policy;
   namespace: Namespace;
-  identityReader: IdentityReader;
+  identifierReader: IdentifierReader;
   gatewayResponder: GatewayResponder;
   /** One for each window, all with one identity. */
   checks: readonly WindowCheck[];
@@ -81,7 +81,9 @@ interface CompiledPolicy {
   completions: readonly PolicyCompletion[];
 }
 
+/** The path of the client's request may follow the namespace. */
 const CHECK_PATH = '/v1/check/';
+/** For nginx, which takes no 429 from here: a denial is a 403. No path follows the namespace. */
 const AUTH_REQUEST_PATH = '/v1/auth-request/';
 const WEIR_KEY = fixedText('x-weir-key');
 
@@ -101,7 +103,7 @@ export class GatewayCheckHandler {
     );
   }
 
-  /** @param needsKey whether the gateway must send an API key; else its listener identifies it */
+  /** @param needsKey whether the gateway must send an API key; not on the port for gateways */
   routes(needsKey: boolean): Route[] {
     return [
       {
@@ -137,11 +139,11 @@ export class GatewayCheckHandler {
       const override = { overrideId: undefined, needsOverrideId: false };
       return { namespace, identity, identifier: '', ...terms, ...override };
     });
-    const identityReader = new IdentityReader(policy);
+    const identifierReader = new IdentifierReader(policy);
     const compiled: CompiledPolicy = {
       policy,
       namespace,
-      identityReader,
+      identifierReader,
       gatewayResponder,
       checks,
       completions: [],
@@ -188,8 +190,7 @@ export class GatewayCheckHandler {
     const startedMs = clock.monotonicMs();
     const method = req.getCaseSensitiveMethod();
     const path = req.getUrl();
-    // The path of the client's request may follow the namespace, except from nginx.
-    const slash = denialStatus === 429 ? path.indexOf('/', prefix.length) : -1;
+    const slash = prefix === CHECK_PATH ? path.indexOf('/', prefix.length) : -1;
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
     let compiled: CompiledPolicy;
@@ -202,14 +203,19 @@ export class GatewayCheckHandler {
     }
     const kind = responseKindOf(denialStatus, isHead);
     try {
-      const { identityReader } = compiled;
-      const framing = this.#headerReader.read(req, method, path.slice(end), identityReader.headers);
+      const { identifierReader } = compiled;
+      const framing = this.#headerReader.read(
+        req,
+        method,
+        path.slice(end),
+        identifierReader.headers,
+      );
       closeAfterUnreadBody(responder, res, framing);
       if (framing.error !== undefined) {
         responder.sendError(res, framing.error, { isHead });
         return;
       }
-      this.#decide(res, compiled, kind, identityReader.read(this.#headerReader), startedMs);
+      this.#decide(res, compiled, kind, identifierReader.read(this.#headerReader), startedMs);
     } catch (error) {
       this.#respondToFailure(res, compiled, kind, error);
     }
@@ -219,16 +225,17 @@ export class GatewayCheckHandler {
     res: HttpResponse,
     compiled: CompiledPolicy,
     kind: ResponseKind,
-    identityText: string | undefined,
+    givenIdentifier: string | undefined,
     startedMs: number,
   ): void {
     const { hasher, overrides, engine, clock, stats, deferredResponses } = this.#dependencies;
     const { policy, namespace, checks } = compiled;
-    const identifier = identityText ?? UNIDENTIFIED;
+    const identifier = givenIdentifier ?? UNIDENTIFIED;
+    // Without an identifier `missing` decides. An invalid one is counted unless that is deny.
     if (identifier === UNIDENTIFIED) {
       namespace.decisionCounts[NAMESPACE_STAT.unidentifiedChecks]++;
       const isAllowed = policy.missing === 'allow';
-      if (policy.missing === 'deny' || (isAllowed && identityText === undefined)) {
+      if (policy.missing === 'deny' || (isAllowed && givenIdentifier === undefined)) {
         this.#respondUnidentified(res, compiled, kind, isAllowed);
         stats.recordLatency(clock.monotonicMs() - startedMs);
         return;
@@ -274,7 +281,7 @@ export class GatewayCheckHandler {
   ): void {
     const { policy, namespace, gatewayResponder } = compiled;
     const [window] = policy.windows;
-    // An override is only visible in the terms of the check.
+    // A check does not say that an override applies: it shows as another limit or duration.
     const isFromPolicy =
       policy.windows.length === 1 && limit === window.limit && durationMs === window.duration;
     const name = isFromPolicy ? gatewayResponder.quotaName(0) : namespace.name;
@@ -291,9 +298,9 @@ export class GatewayCheckHandler {
   ): void {
     const { policy, gatewayResponder } = compiled;
     const quotas = policy.windows.map(({ limit, duration }, window): Quota => {
-      const { remaining, reset, allowed: isAllowed } = decisions[window];
+      const { remaining, reset, allowed } = decisions[window];
       const name = gatewayResponder.quotaName(window);
-      return { name, limit, durationMs: duration, remaining, reset, isAllowed };
+      return { name, limit, durationMs: duration, remaining, reset, isAllowed: allowed };
     });
     this.#respond(res, compiled, kind, quotas, true, isAllowed);
   }
@@ -318,7 +325,7 @@ export class GatewayCheckHandler {
     kind: ResponseKind,
     isAllowed: boolean,
   ): void {
-    const { policy, namespace, identityReader, gatewayResponder } = compiled;
+    const { policy, namespace, identifierReader, gatewayResponder } = compiled;
     this.#countDecision(compiled, isAllowed);
     const { clock } = this.#dependencies;
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
@@ -327,7 +334,7 @@ export class GatewayCheckHandler {
       gatewayResponder.allow(res, quotaState);
       return;
     }
-    const reason = `a request without ${identityReader.requiredParts} is denied`;
+    const reason = `a request without ${identifierReader.requiredParts} is denied`;
     gatewayResponder.deny(res, quotaState, kind, reason);
   }
 

@@ -4,7 +4,7 @@
  * as HTTP allows. uWebSockets.js accepts heads of at most 32 KiB and a hundred headers.
  */
 
-import type { RequestAttributes } from '../policies/identity.ts';
+import type { RequestAttributes } from '../policies/identifier.ts';
 import { type Framing, FramingHeaders } from './framing.ts';
 import type { HttpRequest } from './uws.ts';
 

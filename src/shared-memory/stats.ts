@@ -2,7 +2,8 @@
  * The stats blocks of the control words: what each thread counts about itself. A block has one
  * writer, which uses plain stores of aligned 64-bit values. Another thread reads a value that was
  * right a moment ago, never a torn one. Metrics, the log and heartbeats read the blocks; decisions
- * do not. Other threads write only two words of a worker: its wake-up flag and its stop flag.
+ * do not. Other threads write only words of a worker: acceptors and the main thread its wake-up
+ * flag, the main thread its stop flag and, between two runs, the three words behind its heartbeat.
  *
  *   acceptor    line 0     int32: heartbeat, wraps | open connections
  *               then       float64: one count for each name in ACCEPTOR_STAT

@@ -138,8 +138,9 @@ export const sweepAction = (owner: number, nowMs = NOW_MS) =>
  */
 export function decideBatchAction(owner: number, checks: readonly TestCheck[]) {
   let cached: { table: CounterTable; batch: Batch } | undefined;
-  return ({ memories: [{ buffer, words, doubles }] }: ThreadContext) => {
-    cached ??= newBatch(attachTable({ memories: [{ buffer, words, doubles }] }, owner));
+  return ({ memories: [memory] }: ThreadContext) => {
+    cached ??= newBatch(attachTable({ memories: [memory] }, owner));
+    const { words, doubles } = memory;
     const { batch, table } = cached;
     Object.assign(table, { words, doubles });
     batch.begin();

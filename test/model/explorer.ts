@@ -18,6 +18,8 @@
  */
 
 export interface MemoryView {
+  /** In error messages. */
+  name: string;
   /** The real buffer, to attach to. Accesses through it are not steps. */
   buffer: SharedArrayBuffer;
   words: Int32Array;
@@ -165,8 +167,9 @@ class Exploration {
     this.#actors = threads;
     this.#preemptions = preemptions ?? Number.POSITIVE_INFINITY;
     this.#waits = memories.map(({ waits }) => waits);
-    this.#memories = memories.map(({ buffer }) => {
-      return { buffer, words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+    this.#memories = memories.map(({ buffer }, memory) => {
+      const name = `memory ${memory}`;
+      return { name, buffer, words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
     });
     this.#initialWords = this.#memories.map(({ words }) => words.slice());
     this.#knownPlaces = known;
@@ -472,8 +475,8 @@ class Exploration {
         ),
     };
     const world: ThreadContext = {
-      memories: this.#memories.map(({ buffer, words, doubles }, memory) => {
-        return { buffer, words: view(memory, words), doubles: view(memory, doubles) };
+      memories: this.#memories.map(({ name, buffer, words, doubles }, memory) => {
+        return { name, buffer, words: view(memory, words), doubles: view(memory, doubles) };
       }),
       recordEvent: (what) =>
         access(GLOBAL_PLACE, true, () => {

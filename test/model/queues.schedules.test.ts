@@ -49,7 +49,9 @@ const preemptionsOf = (actors: ModelThread[]) => {
 };
 
 /** The smallest queue that can be full: two items of one word. */
-const SMALL: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 2, itemWords: 1 };
+const SMALL: QueueLayout = {
+  ...{ name: 'small queue', head: 0, tail: 1, firstItem: 2, capacity: 2, itemWords: 1 },
+};
 
 /** One channel per acceptor to the worker, followed by the stats block of the worker. */
 function memories(acceptors = 1): ModelMemory[] {

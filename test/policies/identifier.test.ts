@@ -2,9 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   IDENTIFIER_MAX_CHARACTERS,
-  IDENTITY_PART_MAX_CHARACTERS,
+  IDENTIFIER_PART_MAX_CHARACTERS,
 } from '../../src/core/constants.ts';
-import { IdentityReader, type RequestAttributes, readPart } from '../../src/policies/identity.ts';
+import {
+  IdentifierReader,
+  type RequestAttributes,
+  readPart,
+} from '../../src/policies/identifier.ts';
 import { type Policy, readPolicies } from '../../src/policies/policy.ts';
 import { scaledCount } from '../support/test-scale.ts';
 
@@ -31,7 +35,7 @@ function identifierFor(
   fields: object,
   ...request: Parameters<typeof gatewayRequest>
 ): string | undefined {
-  return new IdentityReader(readPolicy(fields)).read(gatewayRequest(...request));
+  return new IdentifierReader(readPolicy(fields)).read(gatewayRequest(...request));
 }
 
 describe('the identifier of a request', () => {
@@ -215,7 +219,7 @@ describe('the identifier of a request', () => {
   });
 
   test('is empty if a part is repeated, too long or not text', () => {
-    const most = 'x'.repeat(IDENTITY_PART_MAX_CHARACTERS);
+    const most = 'x'.repeat(IDENTIFIER_PART_MAX_CHARACTERS);
     expect(identifierFor({ identify: 'header:key' }, { key: most })).not.toBe('');
     for (const key of [`${most}a`, 'a\ufffd', ['a', 'a'], ['', 'a']]) {
       expect(identifierFor({ identify: 'header:key' }, { key })).toBe('');
@@ -304,7 +308,7 @@ describe('the identifier of a request', () => {
   });
 
   test('reads only the headers that it needs', () => {
-    const headers = (fields: object) => new IdentityReader(readPolicy(fields)).headers;
+    const headers = (fields: object) => new IdentifierReader(readPolicy(fields)).headers;
     expect(headers({})).toEqual(['x-forwarded-for']);
     expect(headers({ identify: ['cookie:a', 'cookie:b', 'header:K'] })).toEqual(['cookie', 'k']);
     expect(headers({ gateway: 'envoy', identify: ['method', 'path'] })).toEqual([]);

@@ -82,7 +82,7 @@ let checks: CheckHandler;
 beforeEach(() => {
   deferred = deferBatches();
   checks = new CheckHandler({
-    ...{ keyring, namespaces: new NamespaceFinder(known), hasher, clock, stats },
+    ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
     deferredResponses: new DeferredResponses(clock, stats),
     responders: { v1: responder, v2: responder },

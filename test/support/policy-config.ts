@@ -2,7 +2,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { AlgorithmFields } from '../../src/core/algorithm.ts';
+import type { AlgorithmFields } from '../../src/core/algorithm-fields.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from './http.ts';
 

@@ -24,7 +24,7 @@ export const FIELD = {
 const NO_FIELD = 0;
 
 /** By the bit of a field: the length of its name with closing quote and colon. */
-const FIELD_NAME_LENGTHS = new Uint8Array(2 * FIELD.async);
+const FIELD_NAME_LENGTHS = new Uint8Array(1 + Math.max(...Object.values(FIELD)));
 for (const [name, bit] of Object.entries(FIELD))
   FIELD_NAME_LENGTHS[bit] = name.length + '":'.length;
 

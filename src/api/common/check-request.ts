@@ -4,7 +4,7 @@
  * copied.
  */
 
-import { type AlgorithmFields, requireValidBurst } from '../../core/algorithm.ts';
+import { type AlgorithmFields, requireValidBurst } from '../../core/algorithm-fields.ts';
 import { Bytes } from '../../core/bytes.ts';
 import { copyCheck } from '../../core/check.ts';
 import {

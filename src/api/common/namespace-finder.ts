@@ -27,7 +27,7 @@ export class NamespaceFinder {
 
   /**
    * @param acceptsId whether the text may be an id; checks of v1 accept only names
-   * @returns undefined for a namespace that does not exist and that the key may create
+   * @returns undefined for an unknown name; for `limit` only if the key may create the namespace
    */
   find(key: Key, action: CounterAction, idOrName: string, acceptsId = true): Namespace | undefined {
     const known = this.#known.get(idOrName);

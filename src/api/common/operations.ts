@@ -1,6 +1,6 @@
 /**
- * The operations that the main thread executes (`service.ts`): all that touch no counter. Acceptors
- * forward the raw body or query of a request, with the id of its key.
+ * The operations that the main thread executes: all that touch no counter. Acceptors forward the
+ * raw body or query of a request, with the id of its key, to `operation-executor.ts`.
  */
 
 import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../../core/constants.ts';

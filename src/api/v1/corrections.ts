@@ -5,7 +5,7 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import { algorithm } from '../../core/algorithm.ts';
+import { algorithm } from '../../core/algorithm-fields.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,

@@ -7,7 +7,7 @@
 
 import Type from 'typebox';
 import type { Key } from '../../auth/keyring.ts';
-import { algorithmFields } from '../../core/algorithm.ts';
+import { algorithmFields } from '../../core/algorithm-fields.ts';
 import type { Check } from '../../core/check.ts';
 import {
   AMOUNT_MAX,

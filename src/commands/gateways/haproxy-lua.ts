@@ -3,13 +3,13 @@
  * and stores the response in variables for the rules of haproxy.cfg (`haproxy.ts`).
  */
 
-import { IDENTITY_PART_MAX_CHARACTERS } from '../../core/constants.ts';
+import { IDENTIFIER_PART_MAX_CHARACTERS } from '../../core/constants.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { checkPath, identifyingNames, quotaHeaders } from './common.ts';
 import type { GatewaySetup } from './setup.ts';
 
 /** Bound of all parts together. HAProxy's buffer for the check has no room for much more. */
-const IDENTITY_BYTES_MAX = IDENTITY_PART_MAX_CHARACTERS;
+const IDENTITY_BYTES_MAX = IDENTIFIER_PART_MAX_CHARACTERS;
 /** Bound of X-Forwarded-For: room for the addresses of TRUSTED_HOPS_MAX proxies. */
 const FORWARDED_FOR_BYTES_MAX = 2_048;
 

@@ -16,7 +16,7 @@ export class Counters {
   readonly #tables: CounterTable[];
 
   /**
-   * @param owner the incarnation of this thread, which its locks carry
+   * @param owner of the locks that this thread takes: see `lock.ts`
    * @param onWait called now and then while the thread waits for a lock
    */
   constructor(

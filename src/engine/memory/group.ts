@@ -153,7 +153,7 @@ export class Group {
 
   /**
    * Finds a slot for a new counter, by eviction if necessary, and writes it.
-   * @param namespaceTag the first word of the state of its namespace
+   * @param namespaceTag the first word of its namespace's hash state; eviction goes by it
    * @returns one of OUTCOME
    */
   insert(

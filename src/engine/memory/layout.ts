@@ -6,7 +6,7 @@
  *   byte 48    lock lines     one line of 64 bytes for each group; its first word is the lock
  *   aligned    buckets        32 buckets of 8 slots for each group; a slot is one line
  *
- *   lock line  int32  0       owner       incarnation of the thread that holds it, or 0
+ *   lock line  int32  0       owner       of the lock, or 0: see `lock.ts`
  *              float64 1      latest      the latest time of a decision in this group, ms
  *              int32  4-11    used        a bit for each slot that may hold a counter: set before
  *                                         the slot is written, cleared when it is found empty
@@ -174,6 +174,10 @@ export function copySlot(from: Words, slot: Slot, into: Words, target: Slot): vo
 
 export function lockAt(group: number): Lock {
   return (FIRST_LINE_OFFSET / 4 + group * LINE_WORDS) as Lock;
+}
+
+export function groupOf(lock: Lock): number {
+  return (lock - FIRST_LINE_OFFSET / 4) / LINE_WORDS;
 }
 
 /** The latest time of a decision in a group. */

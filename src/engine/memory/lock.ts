@@ -1,6 +1,7 @@
 /**
- * The lock of a group: one int32 in shared memory, 0 when free, else the incarnation of the thread
- * that holds it. So a lock whose owner died is distinguished from one whose owner waits.
+ * The lock of a group: one int32 in shared memory, 0 when free, else the number of its owner: index
+ * + 1 of an acceptor, or the incarnation of a shard worker's run, which no other run has and which
+ * is above ACCEPTORS_MAX. So a lock whose owner died is distinguished from one whose owner waits.
  *
  * A release is one store, without a notification. A thread that finds the lock held spins briefly,
  * because a decision takes far less than a microsecond. Then it gives its core away in bounded
@@ -10,7 +11,8 @@
  * the locks that it held, after its thread has ended; until then others wait, with heartbeats.
  */
 
-import { atomicWords, type Lock, type Words } from './layout.ts';
+import { ACCEPTORS_MAX } from '../../core/constants.ts';
+import { atomicWords, groupOf, type Lock, type Words } from './layout.ts';
 
 /** After so many steps of WAIT_STEP_MS the wait fails: about five seconds. */
 const WAIT_STEPS_MAX = 30_000;
@@ -52,5 +54,11 @@ function waitForLock(words: Words, lock: Lock, owner: number, onWait: () => void
   }
   const holder = Atomics.load(atomicWords(words), lock);
   const waitedS = (WAIT_STEPS_MAX * WAIT_STEP_MS) / 1_000;
-  throw new Error(`lock ${lock} is still held by thread ${holder} after ${waitedS} s`);
+  throw new Error(
+    `the lock of group ${groupOf(lock)} is still held by ${ownerName(holder)} after ${waitedS} s`,
+  );
+}
+
+function ownerName(owner: number): string {
+  return owner <= ACCEPTORS_MAX ? `acceptor ${owner - 1}` : `run ${owner} of a shard worker`;
 }

@@ -1,9 +1,10 @@
 /**
- * Decides in the turn of the request, in shared memory: no queue, no pending check.
+ * Decides each check in shared memory, on the acceptor that received it, in the turn of its
+ * request.
  *
- * An asynchronous check is decided by its counter as it is; its deduction is deferred to another
- * thread. Where no more can be deferred it is decided like any other check. So the tokens allowed
- * beyond a limit are at most those of the deductions that `DeferredWork` holds.
+ * An asynchronous check is decided by its counter as it is; a shard worker makes its deduction
+ * later. While there is no room for another deduction, it is decided like any other check. So the
+ * tokens allowed beyond a limit are at most those of the deductions that `DeferredWork` holds.
  */
 
 import type { MessagePort } from 'node:worker_threads';

@@ -42,7 +42,7 @@ export class Sweeper {
   readonly #liveCounts: Uint16Array;
   #nextGroup = 0;
 
-  /** @param owner the incarnation of the calling thread, which its locks carry */
+  /** @param owner of the locks that the calling thread takes: see `lock.ts` */
   constructor(table: TableMemory, owner: number) {
     this.#table = table;
     this.#owner = owner;

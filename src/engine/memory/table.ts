@@ -49,7 +49,7 @@ export class CounterTable implements TableMemory {
   readonly #cells: Cells = newCells();
 
   /**
-   * @param owner the incarnation of the calling thread, from 1; its locks carry it
+   * @param owner of the locks that the calling thread takes: see `lock.ts`
    * @param fullTablePolicy decides a new counter without a slot: deny, or allow uncounted
    * @param onWait called now and then while the thread waits for a lock
    * @throws as `attachTable` does
@@ -74,9 +74,10 @@ export class CounterTable implements TableMemory {
 
   /**
    * Decides one check of an identity, and counts it.
-   * @param namespaceTag the first word of the state of its namespace
+   * @param namespaceTag the first word of its namespace's hash state; eviction goes by it
    * @param parameters a check with a cost of 0, and a denied one, change no amount
-   * @param countsNow false: an allowed check gets its counter, and `deduct` counts it later
+   * @param countsNow false: `deduct` counts an allowed check later; its counter is inserted now,
+   *   except with GCRA
    */
   decide(
     id: Identity,
@@ -106,8 +107,8 @@ export class CounterTable implements TableMemory {
   /**
    * Judges a check by its counter as it stands, without the lock, and counts nothing. A counter
    * that is being written may be read as it was before, or partly so; `async` permits this. A slot
-   * that is being given to another counter may be read as that one, or as unused. So a denial is
-   * not returned, and must come from `decide`; an allowed check is deducted like any other.
+   * that is being given to another counter may be read as the other one, or as unused. So a denial
+   * is not returned, and must come from `decide`; an allowed check is deducted like any other.
    * @returns whether there is a counter and it allows the check; else `decision` means nothing
    */
   peek(id: Identity, nowMs: number, parameters: CheckParameters, decision: TableDecision): boolean {
@@ -296,7 +297,7 @@ export class CounterTable implements TableMemory {
     judge(cells, nowMs, parameters, decision);
     // A check that is denied without any usage, and a cost of 0, need no counter.
     if (!decision.allowed || cost === 0) return;
-    // A full bucket is an expired counter: the deduction inserts it.
+    // GCRA: a counter without usage has expired already. The deduction inserts it.
     if (!countsNow && !hasWindows(parameters.rule)) return;
     count(cells, decision.window, countsNow ? cost : 0, parameters);
     decision.outcome = group.insert(this.#location, id, namespaceTag, nowMs, key, cells);

@@ -81,9 +81,7 @@ export class CheckQueueConsumer {
     for (; done < maxCount && !this.#entries.isEmpty(); done++) {
       const at = this.#entries.firstItem();
       if (words[at + ENTRY.number] !== this.#entries.nextNumber) {
-        throw new MemoryError(
-          `queue entry ${this.#entries.nextNumber} has the number ${words[at + ENTRY.number]}`,
-        );
+        throw this.#entryError(`the number ${words[at + ENTRY.number]}`);
       }
       if (this.#claim(at)) this.#processEntry(at);
       this.#entries.releaseFirst();
@@ -115,7 +113,7 @@ export class CheckQueueConsumer {
         this.#stats.add(WORKER_STAT.entriesLost, 1);
         return false;
       default:
-        throw new MemoryError(`a queue entry has the unknown state ${before}`);
+        throw this.#entryError(`the unknown state ${before}`);
     }
   }
 
@@ -132,18 +130,23 @@ export class CheckQueueConsumer {
     parameters.cost = doubles[at / 2 + ENTRY.cost];
     const kind = kindOf(words[at + ENTRY.kind]);
     const rule = ruleOf(words[at + ENTRY.kind]);
-    if (!isRule(rule)) throw new MemoryError(`a queue entry has the unknown window rule ${rule}`);
+    if (!isRule(rule)) throw this.#entryError(`the unknown window rule ${rule}`);
     parameters.rule = rule;
     if (kind === ENTRY_KIND.deduction) this.#deduct(at);
     else if (kind === ENTRY_KIND.check) this.#decide(at);
-    else throw new MemoryError(`a queue entry has the unknown kind ${kind}`);
+    else throw this.#entryError(`the unknown kind ${kind}`);
+  }
+
+  #entryError(what: string): MemoryError {
+    const number = this.#entries.nextNumber;
+    return new MemoryError(`${this.#memory.name}: check ${number} in the queue has ${what}`);
   }
 
   #deduct(at: number): void {
     const { words, doubles } = this.#memory;
     const { cost } = this.#parameters;
     const tag = words[at + ENTRY.namespaceTag];
-    const window = doubles[at / 2 + ENTRY.window];
+    const window = doubles[at / 2 + ENTRY.burstOrWindow];
     const table = this.#tableOf(this.#id);
     const outcome = table.deduct(this.#id, tag, this.#nowMs, window, this.#parameters);
     if (outcome === DEDUCTION_OUTCOME.windowEnded) {
@@ -162,7 +165,7 @@ export class CheckQueueConsumer {
   #decide(at: number): void {
     const { words, doubles } = this.#memory;
     const decision = this.#decision;
-    this.#parameters.burst = doubles[at / 2 + ENTRY.burst];
+    this.#parameters.burst = doubles[at / 2 + ENTRY.burstOrWindow];
     const tag = words[at + ENTRY.namespaceTag];
     const table = this.#tableOf(this.#id);
     table.decide(this.#id, tag, this.#nowMs, this.#parameters, true, decision);

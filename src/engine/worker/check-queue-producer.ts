@@ -60,7 +60,7 @@ export class CheckQueueProducer {
     doubles[at / 2 + ENTRY.limit] = limit;
     doubles[at / 2 + ENTRY.durationMs] = durationMs;
     doubles[at / 2 + ENTRY.cost] = cost;
-    doubles[at / 2 + ENTRY.window] = burstOrWindow;
+    doubles[at / 2 + ENTRY.burstOrWindow] = burstOrWindow;
     words[at + ENTRY.hash] = id.h0;
     words[at + ENTRY.hash + 1] = id.h1;
     words[at + ENTRY.hash + 2] = id.h2;

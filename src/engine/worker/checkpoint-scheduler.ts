@@ -33,7 +33,7 @@ export class CheckpointScheduler {
   #roundStartedMs = 0;
   #nextMs = 0;
 
-  /** @param owner the incarnation of the calling thread, which its locks carry */
+  /** @param owner of the locks that the calling thread takes: see `lock.ts` */
   constructor(
     tables: readonly CounterTable[],
     owner: number,

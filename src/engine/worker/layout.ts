@@ -53,8 +53,8 @@ export const ENTRY = {
   limit: 0,
   durationMs: 1,
   cost: 2,
-  burst: 3,
-  window: 3,
+  /** Of a check its burst, of a deduction the window of its decision. */
+  burstOrWindow: 3,
   hash: 8,
   namespaceTag: 12,
   kind: 13,

@@ -25,6 +25,8 @@ import {
 
 /** A channel as int32 and as float64 from its first byte. */
 export interface ChannelMemory {
+  /** In error messages. */
+  readonly name: string;
   readonly words: Int32Array;
   readonly doubles: Float64Array;
 }
@@ -44,11 +46,12 @@ export function attachChannel(
   if (buffer.byteLength !== CHANNEL_BYTES) {
     throw new MemoryError(`${name} has ${buffer.byteLength} bytes, not ${CHANNEL_BYTES}`);
   }
-  return { words, doubles: new Float64Array(buffer) };
+  return { name, words, doubles: new Float64Array(buffer) };
 }
 
 /** Where the words of one of the two queues are. */
 export interface QueueLayout {
+  name: string;
   head: number;
   tail: number;
   firstItem: number;
@@ -57,6 +60,7 @@ export interface QueueLayout {
 }
 
 export const CHECK_QUEUE: QueueLayout = {
+  name: 'check queue',
   head: HEAD,
   tail: TAIL,
   firstItem: ENTRIES_AT,
@@ -64,6 +68,7 @@ export const CHECK_QUEUE: QueueLayout = {
   itemWords: ENTRY_WORDS,
 };
 export const REPLY_QUEUE: QueueLayout = {
+  name: 'reply queue',
   head: REPLY_HEAD,
   tail: REPLY_TAIL,
   firstItem: REPLIES_AT,
@@ -121,12 +126,14 @@ export class QueueProducer {
 }
 
 export class QueueConsumer {
+  readonly #channelName: string;
   readonly #words: Int32Array;
   readonly #layout: QueueLayout;
   #tail: number;
   #headSeen: number;
 
-  constructor({ words }: ChannelMemory, layout: QueueLayout) {
+  constructor({ name, words }: ChannelMemory, layout: QueueLayout) {
+    this.#channelName = name;
     this.#words = words;
     this.#layout = layout;
     this.#tail = Atomics.load(words, layout.tail);
@@ -144,7 +151,9 @@ export class QueueConsumer {
     const head = Atomics.load(this.#words, this.#layout.head);
     const depth = (head - this.#tail) | 0;
     if (depth < 0 || depth > this.#layout.capacity) {
-      throw new MemoryError(`a queue of capacity ${this.#layout.capacity} has depth ${depth}`);
+      const { name, capacity } = this.#layout;
+      const queue = `the ${name} of ${this.#channelName}`;
+      throw new MemoryError(`${queue}, of capacity ${capacity}, has depth ${depth}`);
     }
     this.#headSeen = head;
     return depth === 0;

@@ -31,7 +31,7 @@ import { CHECK_QUEUE, queueDepth } from './queue.ts';
 import { wakeUp } from './wake-up.ts';
 import type { ShardWorkerData } from './worker.ts';
 
-/** Acceptors have the numbers before it. */
+/** The incarnation of the first run. The numbers up to ACCEPTORS_MAX are owners of locks too. */
 const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
 
 /** A run that lasts for so many polls has not ended early. */
@@ -71,6 +71,8 @@ interface SupervisedWorker {
   terminationCause: string | undefined;
   abort: AbortController;
   earlyEnds: number;
+  /** Whether it has ended a run as requested. */
+  hasStopped: boolean;
   supervision: Promise<void>;
 }
 
@@ -110,6 +112,7 @@ export class ShardWorkerSupervisor {
       terminationCause: undefined,
       abort: new AbortController(),
       earlyEnds: 0,
+      hasStopped: false,
       supervision: Promise.resolve(),
     }));
     for (const worker of this.#workers) worker.supervision = this.#supervise(worker);
@@ -133,7 +136,9 @@ export class ShardWorkerSupervisor {
       wakeUp(stats.words, WAKE_UP_FLAG);
     }
     const isDone = await Promise.race([this.#allStopped(), this.#stopTimeout()]);
-    if (!isDone) this.#log.error('the shard workers did not write the last checkpoint in time');
+    if (isDone) return;
+    const workers = this.#workers.filter(({ hasStopped }) => !hasStopped).map(({ index }) => index);
+    this.#log.error({ workers }, 'shard workers did not write their last checkpoint in time');
   }
 
   /** Ends all threads. */
@@ -177,7 +182,8 @@ export class ShardWorkerSupervisor {
   async #supervise(worker: SupervisedWorker): Promise<void> {
     while (!this.#hasEnded) {
       const cause = await this.#run(worker);
-      if (cause === CAUSE_STOPPED || this.#hasEnded) return;
+      worker.hasStopped = cause === CAUSE_STOPPED;
+      if (worker.hasStopped || this.#hasEnded) return;
       this.replacementCount++;
       worker.earlyEnds = worker.pollsSinceStart < EARLY_END_POLLS ? worker.earlyEnds + 1 : 0;
       const waitMs = computeBackoffMs(

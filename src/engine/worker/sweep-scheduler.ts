@@ -11,7 +11,7 @@ export class SweepScheduler {
   #current = 0;
   #nextMs = 0;
 
-  /** @param owner the incarnation of the calling thread, which its locks carry */
+  /** @param owner of the locks that the calling thread takes: see `lock.ts` */
   constructor(tables: readonly TableMemory[], owner: number, stats: WorkerStats) {
     this.#sweepers = tables.map((table) => new Sweeper(table, owner));
     this.#stats = stats;

@@ -1,6 +1,6 @@
 /**
- * The queues from one acceptor to all shard workers, and the wait for those of all acceptors. An
- * identity's work goes to the worker of its shard.
+ * The queues from one acceptor to all shard workers, and the wait until a worker has emptied those
+ * of all acceptors. An identity's work goes to the worker of its shard.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
@@ -10,7 +10,6 @@ import type { DeferredWork } from '../memory/memory-engine.ts';
 import { shardOf, workerOf } from '../memory/shard.ts';
 import { QueueBarrier } from './barrier.ts';
 import { CheckQueueProducer } from './check-queue-producer.ts';
-
 import { attachChannel } from './queue.ts';
 
 export class WorkQueues implements DeferredWork {

@@ -4,7 +4,8 @@
  * work, and writes heartbeats to its stats block.
  *
  * It may die at any point: the supervisor breaks its locks and starts the task again, which resumes
- * the queues. Damaged shared memory is its result, and ends the process.
+ * the queues. Where shared memory is damaged it returns a description, and the supervisor ends the
+ * process.
  */
 
 import { type MessagePort, threadId } from 'node:worker_threads';
@@ -37,7 +38,7 @@ export interface ShardWorkerData {
 /** One run of a worker. */
 export interface WorkerRun {
   index: number;
-  /** From FIRST_INCARNATION on, unique: its locks carry it. */
+  /** From FIRST_INCARNATION on, never used again: the owner of its locks. */
   incarnation: number;
   /** By acceptor, for messages about replies; none where acceptors decide themselves. */
   notificationPorts: MessagePort[];
@@ -46,9 +47,9 @@ export interface WorkerRun {
 /** The most entries of one queue before the next queue is processed. */
 const ENTRIES_PER_TURN_MAX = 128;
 /**
- * Deductions are not urgent: a worker that processes some pauses so long between two polls, without
- * requesting wake-ups, which would cost the acceptors more than the deductions do. After so many
- * polls that find nothing it sleeps.
+ * Deductions are not urgent, and to wake a worker costs an acceptor more than a deduction. So a
+ * worker that has made some does not sleep at once: it polls its queues every PAUSE_MS, and sleeps
+ * after PAUSES_BEFORE_SLEEP polls that find nothing.
  */
 const PAUSE_MS = 2;
 const PAUSES_BEFORE_SLEEP = 10;

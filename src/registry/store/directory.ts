@@ -18,7 +18,7 @@ import {
   requireUsableFiles,
   restrictDirectory,
   restrictFile,
-} from '../../core/ownership.ts';
+} from '../../core/file-ownership.ts';
 import { shardOfFileName } from '../../engine/memory/checkpoint/format.ts';
 
 const LOCK_FILE = 'lock';
@@ -93,6 +93,10 @@ export class DataDirectory {
     const leftover = readdirSync(this.path).filter(isUnfinishedStoreFile);
     for (const name of leftover) rmSync(join(this.path, name));
     return { path, isNew: true };
+  }
+
+  get lockPath(): string {
+    return join(this.path, LOCK_FILE);
   }
 
   /** A lower bound of the store's revision; 0 if no store was ever created here. */

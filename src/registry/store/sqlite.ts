@@ -237,11 +237,11 @@ export class SqliteStore implements Store {
       );
     }
     const revision = this.#revision();
-    const { acknowledgedRevision } = this.#directory;
+    const { acknowledgedRevision, lockPath } = this.#directory;
     if (revision < acknowledgedRevision) {
       this.#failVerification(
         `it is at revision ${revision}, and ${acknowledgedRevision} was acknowledged: its log` +
-          ` ${this.#path}-wal was lost, or it is an older copy (then remove the file lock)`,
+          ` ${this.#path}-wal was lost, or it is an older copy (then remove ${lockPath})`,
       );
     }
     upgradeSchema(this.#database, Number(version));

@@ -10,7 +10,7 @@ import {
   limitValidator as readerV2,
 } from '../../../src/api/v2/limit.ts';
 import { Permissions } from '../../../src/auth/permissions.ts';
-import { requireValidBurst } from '../../../src/core/algorithm.ts';
+import { requireValidBurst } from '../../../src/core/algorithm-fields.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { Hasher } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../../src/core/window-rules.ts';

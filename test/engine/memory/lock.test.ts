@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Lock } from '../../../src/engine/memory/layout.ts';
+import { type Lock, lockAt } from '../../../src/engine/memory/layout.ts';
 import { acquire, breakLock, release, tryAcquire } from '../../../src/engine/memory/lock.ts';
 
 const FIRST = 0 as Lock;
@@ -13,13 +13,14 @@ test('a lock holds its owner, and 0 when it is free', () => {
 });
 
 test('a lock that is never released fails the wait after a bound, and stays with its owner', () => {
-  const words = new Int32Array(new SharedArrayBuffer(64));
-  acquire(words, FIRST, 7, () => {});
+  const words = new Int32Array(new SharedArrayBuffer(1024));
+  const lock = lockAt(2);
+  acquire(words, lock, 7, () => {});
   let waited = 0;
-  expect(() => acquire(words, FIRST, 8, () => waited++)).toThrow(
-    'lock 0 is still held by thread 7 after 3 s',
+  expect(() => acquire(words, lock, 8, () => waited++)).toThrow(
+    'the lock of group 2 is still held by acceptor 6 after 3 s',
   );
-  expect(words[0]).toBe(7);
+  expect(words[lock]).toBe(7);
   // A waiting thread calls back often enough for heartbeats.
   expect(waited).toBeGreaterThan(1_000);
 });

@@ -14,6 +14,7 @@ import {
   allocateChannel,
   attachChannel,
   CHECK_QUEUE,
+  type ChannelMemory,
   itemAt,
   QueueConsumer,
   type QueueLayout,
@@ -26,7 +27,7 @@ describe('a channel', () => {
   test('has the layout that its drawing shows', () => {
     expect([CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES]).toEqual([1_024, 2_048]);
     expect([REPLIES_AT, CHANNEL_BYTES]).toEqual([4 * (24 + 4_096), 4 * (96 + 16_384 + 16_384)]);
-    expect(CHECK_QUEUE).toEqual({
+    expect(CHECK_QUEUE).toMatchObject({
       head: 16,
       tail: 32,
       firstItem: 96,
@@ -38,8 +39,7 @@ describe('a channel', () => {
       limit: 0,
       durationMs: 1,
       cost: 2,
-      burst: 3,
-      window: 3,
+      burstOrWindow: 3,
       hash: 8,
       namespaceTag: 12,
       kind: 13,
@@ -64,15 +64,22 @@ describe('a queue', () => {
   /** Sequence numbers shortly before they wrap as int32, and those of a new queue. */
   const starts = fc.constantFrom(0, 2 ** 31 - 3, -2);
 
+  const shape: QueueLayout = {
+    ...{ name: 'check queue', head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 },
+  };
+  const newMemory = (): ChannelMemory => {
+    const words = new Int32Array(new SharedArrayBuffer(4 * 64));
+    return { name: 'channel 3', words, doubles: new Float64Array(words.buffer) };
+  };
+
   test('equals a bounded list, also when its numbers wrap and its sides attach again', () => {
     const steps = fc.array(fc.constantFrom('put', 'take', 'reattach'), { maxLength: 300 });
-    const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
     fc.assert(
       fc.property(starts, steps, (start, moves) => {
-        const words = new Int32Array(new SharedArrayBuffer(4 * 64));
+        const memory = newMemory();
+        const { words } = memory;
         words[shape.head] = start;
         words[shape.tail] = start;
-        const memory = { words, doubles: new Float64Array(words.buffer) };
         let producer = new QueueProducer(memory, shape);
         let consumer = new QueueConsumer(memory, shape);
         const model: number[] = [];
@@ -100,13 +107,17 @@ describe('a queue', () => {
   });
 
   test('rejects an impossible head', () => {
-    const words = new Int32Array(new SharedArrayBuffer(4 * 64));
-    const shape: QueueLayout = { head: 0, tail: 1, firstItem: 2, capacity: 8, itemWords: 2 };
-    const consumer = new QueueConsumer({ words, doubles: new Float64Array(words.buffer) }, shape);
+    const memory = newMemory();
+    const { words } = memory;
+    const consumer = new QueueConsumer(memory, shape);
     words[shape.head] = 9;
-    expect(() => consumer.isEmpty()).toThrow('a queue of capacity 8 has depth 9');
+    expect(() => consumer.isEmpty()).toThrow(
+      'the check queue of channel 3, of capacity 8, has depth 9',
+    );
     words[shape.head] = -1;
-    expect(() => consumer.isEmpty()).toThrow('a queue of capacity 8 has depth -1');
+    expect(() => consumer.isEmpty()).toThrow(
+      'the check queue of channel 3, of capacity 8, has depth -1',
+    );
   });
 });
 

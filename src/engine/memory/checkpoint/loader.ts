@@ -13,8 +13,8 @@ import { closeSync, lstatSync, openSync, readdirSync, readSync, rmSync } from 'n
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { OUTCOME } from '../../../core/decision.ts';
+import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/file-ownership.ts';
 import type { Identity } from '../../../core/hash.ts';
-import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/ownership.ts';
 import { Group, newLocation } from '../group.ts';
 import {
   deniedAt,
@@ -58,7 +58,7 @@ const PART_ENTRIES = 16_384;
 
 export interface RestoreResult {
   counters: number;
-  /** Counters that found no slot in a smaller table, or evicted another one there. */
+  /** Found no slot in a smaller table, evicted another counter there, or were invalid. */
   lostCounters: number;
   /** One sentence for each file that was skipped. */
   damageMessages: string[];

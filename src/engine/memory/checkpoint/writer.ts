@@ -80,7 +80,7 @@ export class CheckpointWriter {
   #entryCount = 0;
   #entriesCrc = 0;
 
-  /** @param owner the incarnation of the calling thread, which its locks carry */
+  /** @param owner of the locks that the calling thread takes: see `lock.ts` */
   constructor(
     table: TableMemory,
     owner: number,

@@ -1,6 +1,7 @@
 /**
  * The window rules by number, and the key that tells the counters of one identity apart. A new rule
- * needs its file, its number in `core/window-rules.ts`, and its lines in this file.
+ * needs its file, its number in `core/window-rules.ts`, which also says whether it has windows, and
+ * its lines in this file.
  */
 
 import type { CheckParameters, Decision } from '../../../core/decision.ts';
