@@ -39,7 +39,7 @@ const THIS_FILE = 'test/tidy.test.ts';
 const PEERS = 'bench/peers';
 
 describe('the sources', () => {
-  test('read clocks in time.ts only', () => {
+  test('read clocks in clock.ts only', () => {
     const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
     expect(findLines(sources, clock, ['src/shared-memory/clock.ts'])).toEqual([]);
   });
@@ -49,6 +49,13 @@ describe('the sources', () => {
     expect(findLines(sources, named, ['src/server/uws.ts', 'src/server/binary.ts'])).toEqual([]);
     const handler = /\bapp\.(any|get|post|put|del|patch|head|options|connect|trace|ws)\(/;
     expect(findLines(sources, handler, ['src/server/route.ts'])).toEqual([]);
+  });
+
+  test('import CommonJS packages as types only', () => {
+    const esm = ['typebox', 'uWebSockets.js'];
+    const names = Object.keys(manifest.dependencies).filter((name) => !esm.includes(name));
+    const imported = new RegExp(`^import (?!type ).*'(${names.join('|')})'|import\\('[a-z]`);
+    expect(findLines(sources, imported, ['src/core/packages.ts', 'src/server/uws.ts'])).toEqual([]);
   });
 
   test('use no weak randomness, no console, no exit in a thread that others rely on', () => {

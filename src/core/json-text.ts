@@ -6,8 +6,8 @@
  * package, because most threads never need it.
  */
 
-import { createRequire } from 'node:module';
 import type { JSONPath, JSONVisitor, ParseErrorCode } from 'jsonc-parser';
+import { requirePackage } from './packages.ts';
 
 /** Both start at 1. The column counts UTF-16 code units. */
 export interface TextPosition {
@@ -51,8 +51,6 @@ const REASONS: Readonly<Record<ParseErrorCode, string>> = {
   15: 'a string has an invalid escape sequence',
   16: 'a string has an unescaped control character',
 };
-
-const require = createRequire(import.meta.url);
 
 /** @returns undefined for valid JSON, and for a text that is nested too deeply */
 export function findJsonSyntaxError(text: string): JsonSyntaxError | undefined {
@@ -111,7 +109,7 @@ function pathKey(path: Readonly<JSONPath>): string {
 const STOP_VISITING = new Error('stop');
 
 function walk(text: string, visitor: JSONVisitor): void {
-  const { visit } = require('jsonc-parser') as typeof import('jsonc-parser');
+  const { visit } = requirePackage('jsonc-parser');
   try {
     visit(text, visitor, { disallowComments: true, allowTrailingComma: false });
   } catch (error) {

@@ -4,7 +4,9 @@
  * terminal interprets are escaped as in JSON.
  */
 
-import { levels } from 'pino';
+import { requirePackage } from './packages.ts';
+
+const { levels } = requirePackage('pino');
 
 /** Control characters, line ends, and marks that change the direction of text. */
 const UNSAFE_CHARACTERS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;

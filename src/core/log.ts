@@ -3,8 +3,11 @@
  * an API key.
  */
 
-import pino, { type Logger } from 'pino';
+import type { Logger } from 'pino';
 import { formatRecord } from './log-text.ts';
+import { requirePackage } from './packages.ts';
+
+const { pino } = requirePackage('pino');
 
 export type Log = Logger;
 export function openLog(level: string, format: 'json' | 'text' = 'json'): Log {

@@ -1,6 +1,9 @@
 /** Metric series whose values are read from their source at each scrape. */
 
-import { Counter, Gauge, Histogram, type LabelValues, Registry } from 'prom-client';
+import type { LabelValues } from 'prom-client';
+import { requirePackage } from '../core/packages.ts';
+
+const { Counter, Gauge, Histogram, Registry } = requirePackage('prom-client');
 
 export type Sample = [labels: LabelValues<string>, value: number];
 
@@ -86,7 +89,7 @@ class ReadHistogram extends Histogram {
   async getForPromString() {
     const name = this.#name;
     const { counts, sum } = this.#read();
-    const values: Awaited<ReturnType<Histogram['get']>>['values'] = [];
+    const values: Awaited<ReturnType<typeof Histogram.prototype.get>>['values'] = [];
     let total = 0;
     for (const [bucket, count] of counts.entries()) {
       total += count;

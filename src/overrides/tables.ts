@@ -9,6 +9,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../core/constants.ts';
+import { requirePackage } from '../core/packages.ts';
 import type { PublishedTables } from './active.ts';
 import compile, { type CompileJob, type CompileResult } from './compile.ts';
 import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './sets.ts';
@@ -26,7 +27,7 @@ export class OverrideTables {
   readonly #exactBuffers = new BufferPair();
   readonly #trieBuffers = new BufferPair();
   readonly #taskFile: URL;
-  #pool: Promise<Piscina> | undefined;
+  #pool: Piscina | undefined;
   /** Resolves when the last task has ended, whether or not it failed. */
   #lastRun: Promise<unknown> = Promise.resolve();
   readonly #onTaskError: (error: Error) => void;
@@ -48,8 +49,8 @@ export class OverrideTables {
   }
 
   /** Loads piscina on first use: a start without changes does not need it. */
-  async #openPool(): Promise<Piscina> {
-    const { Piscina } = await import('piscina');
+  #openPool(): Piscina {
+    const { Piscina } = requirePackage('piscina');
     const pool = new Piscina({
       filename: this.#taskFile.href,
       minThreads: 0,
@@ -64,9 +65,9 @@ export class OverrideTables {
     return pool;
   }
 
-  #runTask(job: CompileJob, signal?: AbortSignal): Promise<CompileResult> {
+  async #runTask(job: CompileJob, signal?: AbortSignal): Promise<CompileResult> {
     this.#pool ??= this.#openPool();
-    const run = this.#pool.then((pool) => pool.run(job, { ...(signal && { signal }) }));
+    const run = this.#pool.run(job, { ...(signal && { signal }) });
     this.#lastRun = run.catch(() => {});
     return run;
   }
@@ -137,7 +138,7 @@ export class OverrideTables {
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.race([this.#lastRun, delay(THREAD_BOOT_MS, undefined, { ref: false })]);
-    await (await this.#pool)?.destroy();
+    await this.#pool?.destroy();
   }
 
   #makeJob(): CompileJob {

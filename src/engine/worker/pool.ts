@@ -5,7 +5,8 @@
  */
 
 import type { MessagePort, Worker } from 'node:worker_threads';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
+import { requirePackage } from '../../core/packages.ts';
 import type { ShardWorkerData, WorkerRun } from './worker.ts';
 
 /** A worker has almost nothing on its heap: more than this is a fault. */
@@ -30,6 +31,7 @@ export class ShardPool {
     workerData: ShardWorkerData,
     onThreadFailure: (error: Error) => void,
   ) {
+    const { Piscina } = requirePackage('piscina');
     this.#pool = new Piscina({
       filename: new URL('./worker.js', import.meta.url).href,
       workerData,

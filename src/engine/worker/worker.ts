@@ -9,11 +9,11 @@
  */
 
 import { type MessagePort, threadId } from 'node:worker_threads';
-import { workerData } from 'piscina';
 import { WORKER_HEARTBEAT_MS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
+import { requirePackage } from '../../core/packages.ts';
 import { Clock } from '../../shared-memory/clock.ts';
 import { Control } from '../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
@@ -54,7 +54,7 @@ const ENTRIES_PER_TURN_MAX = 128;
 const PAUSE_MS = 2;
 const PAUSES_BEFORE_SLEEP = 10;
 
-const data = workerData as ShardWorkerData;
+const data = requirePackage('piscina').workerData as ShardWorkerData;
 
 /** @returns undefined after a requested stop; a description of damaged shared memory */
 export default function run({

@@ -10,7 +10,7 @@
 
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import Database from 'libsql';
+import type Database from 'libsql';
 import { StartError } from '../../core/errors.ts';
 import {
   type DirectoryExposure,
@@ -19,7 +19,10 @@ import {
   restrictDirectory,
   restrictFile,
 } from '../../core/file-ownership.ts';
+import { requirePackage } from '../../core/packages.ts';
 import { shardOfFileName } from '../../engine/memory/checkpoint/format.ts';
+
+const Sqlite = requirePackage('libsql');
 
 const LOCK_FILE = 'lock';
 export const STORE_FILE = 'store.db';
@@ -57,7 +60,7 @@ export class DataDirectory {
       const exposure = restrictDirectory(path);
       const lockPath = join(path, LOCK_FILE);
       requireUsableFiles(path, readdirSync(path).filter(isStoreFile));
-      const lock = new Database(lockPath, { timeout: 0 });
+      const lock = new Sqlite(lockPath, { timeout: 0 });
       // Before locking: closing any descriptor of a file releases the process's locks on it.
       restrictFile(lockPath);
       try {

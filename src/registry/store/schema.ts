@@ -8,10 +8,13 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, closeSync, fsyncSync, openSync, renameSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import Database from 'libsql';
+import type Database from 'libsql';
 import { HASH_KEY_BYTES } from '../../core/hash.ts';
+import { requirePackage } from '../../core/packages.ts';
 import { UNFINISHED_STORE_FILE } from './directory.ts';
 import type { TableName } from './store.ts';
+
+const Sqlite = requirePackage('libsql');
 
 export const MARKER = 'weir';
 
@@ -36,7 +39,7 @@ export function isKnownVersion(version: string): boolean {
 
 export function createStore(directory: string, path: string): void {
   const unfinished = join(directory, UNFINISHED_STORE_FILE);
-  const database = new Database(unfinished);
+  const database = new Sqlite(unfinished);
   chmodSync(unfinished, 0o600);
   database.exec('PRAGMA synchronous = FULL');
   database.transaction(() => {

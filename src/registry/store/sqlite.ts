@@ -8,9 +8,10 @@
 
 import { statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
-import Database from 'libsql';
+import type Database from 'libsql';
 import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
 import { StartError } from '../../core/errors.ts';
+import { requirePackage } from '../../core/packages.ts';
 import { type DataDirectory, withStartError } from './directory.ts';
 import {
   createStore,
@@ -22,6 +23,8 @@ import {
   WRITE_META,
 } from './schema.ts';
 import type { AuditEntry, Change, RecordTypes, Store, TableName, WithRow } from './store.ts';
+
+const Sqlite = requirePackage('libsql');
 
 interface Row {
   row: number;
@@ -42,7 +45,7 @@ export class SqliteStore implements Store {
   private constructor(path: string, directory: DataDirectory) {
     this.#path = path;
     this.#directory = directory;
-    this.#database = new Database(path, { timeout: 0 });
+    this.#database = new Sqlite(path, { timeout: 0 });
     this.#transaction = this.#database.transaction((changes) => this.#writeAll(changes));
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
