@@ -15,10 +15,14 @@ const ROOT = new URL('../../', import.meta.url).pathname;
 const INSTALL_MS = 300_000;
 const isLinux = process.platform === 'linux' && process.arch === 'x64';
 
-/** Runs an npm command in a directory, with a given Node. */
+/**
+ * Runs an npm command in a directory, with a given Node. Without the prefix that the npm which runs
+ * the tests sets, npx does not use that npm and its Node where the version matches.
+ */
 function npm(directory: string, node: string, version: string | undefined, args: string[]): void {
   const command = version === undefined ? ['npm'] : ['npx', '-y', `npm@${version}`];
-  const env = { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
+  const path = `${dirname(node)}:${process.env.PATH}`;
+  const env = { ...process.env, PATH: path, npm_config_prefix: undefined };
   const [file, ...before] = command;
   execFileSync(file, [...before, ...args], { cwd: directory, env, stdio: 'pipe' });
 }
