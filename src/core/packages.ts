@@ -1,8 +1,8 @@
 /**
- * Loads installed CommonJS packages, by `require`. `import` works too, but Node 22 first searches
- * such a package's files for the names they export, in JavaScript that V8 then optimizes. This
- * left a started server with 12 MiB more resident memory, which a memory limit of 128 MiB does not
- * have.
+ * Loads installed CommonJS packages by `require`. With `import`, Node 22 first searches the files
+ * of such a package for the names they export, in JavaScript that V8 then optimizes on several
+ * threads. The memory that this leaves behind, 12 MiB, is too much for a server under a memory
+ * limit of 128 MiB.
  */
 
 import { createRequire } from 'node:module';

@@ -16,8 +16,9 @@ const INSTALL_MS = 300_000;
 const isLinux = process.platform === 'linux' && process.arch === 'x64';
 
 /**
- * Runs an npm command in a directory, with a given Node. Without the prefix that the npm which runs
- * the tests sets, npx does not use that npm and its Node where the version matches.
+ * Runs an npm command in a directory, with a given Node. The environment of `npm run` names the
+ * prefix of the installed npm. With it, npx would run that npm, on the Node beside it, where its
+ * version is the wanted one.
  */
 function npm(directory: string, node: string, version: string | undefined, args: string[]): void {
   const command = version === undefined ? ['npm'] : ['npx', '-y', `npm@${version}`];
