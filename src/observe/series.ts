@@ -1,7 +1,14 @@
-/** Metric series whose values are read from their source at each scrape. */
+/** The series of the declared metrics, whose values are read from their source at each scrape. */
 
 import type { LabelValues } from 'prom-client';
 import { requirePackage } from '../core/packages.ts';
+import {
+  type CounterName,
+  type GaugeName,
+  type HistogramName,
+  type MetricName,
+  metricDeclaration,
+} from './metric-declarations.ts';
 
 const { Counter, Gauge, Histogram, Registry } = requirePackage('prom-client');
 
@@ -25,20 +32,17 @@ export class MetricSeries {
     return this.#registry.metrics();
   }
 
-  unlabeledCounter(name: string, help: string, read: () => number): void {
-    this.counter(name, help, [], () => [[{}, read()]]);
+  unlabeledCounter(name: CounterName, read: () => number): void {
+    this.counter(name, () => [[{}, read()]]);
   }
 
-  unlabeledGauge(name: string, help: string, read: () => number): void {
-    this.gauge(name, help, [], () => [[{}, read()]]);
+  unlabeledGauge(name: GaugeName, read: () => number): void {
+    this.gauge(name, () => [[{}, read()]]);
   }
 
-  counter(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
+  counter(name: CounterName, read: () => Sample[]): void {
     new Counter({
-      name,
-      help,
-      labelNames,
-      registers: [this.#registry],
+      ...this.#configuration(name),
       collect() {
         this.reset();
         for (const [labels, value] of read()) this.inc(labels, value);
@@ -46,12 +50,9 @@ export class MetricSeries {
     });
   }
 
-  gauge(name: string, help: string, labelNames: string[], read: () => Sample[]): void {
+  gauge(name: GaugeName, read: () => Sample[]): void {
     new Gauge({
-      name,
-      help,
-      labelNames,
-      registers: [this.#registry],
+      ...this.#configuration(name),
       collect() {
         this.reset();
         for (const [labels, value] of read()) this.set(labels, value);
@@ -60,13 +61,14 @@ export class MetricSeries {
   }
 
   /** @param bounds the upper bounds of the buckets; the last bucket has none */
-  histogram(
-    name: string,
-    help: string,
-    bounds: readonly number[],
-    read: () => HistogramValues,
-  ): void {
+  histogram(name: HistogramName, bounds: readonly number[], read: () => HistogramValues): void {
+    const { help } = metricDeclaration(name);
     this.#registry.registerMetric(new ReadHistogram(name, help, bounds, read));
+  }
+
+  #configuration(name: MetricName) {
+    const { help, labels = {} } = metricDeclaration(name);
+    return { name, help, labelNames: Object.keys(labels), registers: [this.#registry] };
   }
 }
 

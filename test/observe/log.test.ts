@@ -30,7 +30,9 @@ const CHECK = { identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS };
 
 /** Starts a server with a configuration file that has a setting and a policy. */
 async function startWithFile(args: string[] = []): Promise<ServerProcess> {
-  const policies = { login: { gateway: 'nginx', limit: 1, duration: LONGEST_WINDOW_MS } };
+  const policies = {
+    login: { gateway: ['nginx', 'envoy'], limit: 1, duration: LONGEST_WINDOW_MS },
+  };
   const config = join(own.dataDir, 'weir.json');
   writeFileSync(config, JSON.stringify({ drainMs: 20, policies }));
   const dataDir = ['--data-dir', join(own.dataDir, 'data')];

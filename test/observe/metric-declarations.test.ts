@@ -1,0 +1,98 @@
+/** Compares the declarations of the metrics with a scrape of a server. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  METRIC_GROUPS,
+  METRICS,
+  type MetricName,
+  metricDeclaration,
+} from '../../src/observe/metric-declarations.ts';
+import { LONGEST_WINDOW_MS, readMetrics, sendCheck } from '../support/http.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+
+const NAMES = Object.keys(METRICS) as MetricName[];
+
+const dataDir = temporaryDirectory();
+let server: ServerProcess;
+let lines: string[];
+beforeAll(async () => {
+  const args = ['--acceptors', '1', '--counters', '1024', '--checkpoint-ms', '100'];
+  server = await startServer(dataDir, { args });
+  await sendCheck(server.port, { identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS });
+  await waitUntil('each metric has a sample', async () => {
+    return (await readMetrics(server.adminUrl)).has('weir_checkpoint_age_seconds');
+  });
+  const response = await fetch(`${server.adminUrl}/metrics`);
+  lines = (await response.text()).split('\n').filter((line) => line !== '');
+});
+afterAll(async () => {
+  await server.stop();
+  removeDirectory(dataDir);
+});
+
+/** The names, or the name and a text, of comment lines of one kind. */
+const comments = (kind: 'HELP' | 'TYPE') => {
+  const prefix = `# ${kind} `;
+  return lines.filter((line) => line.startsWith(prefix)).map((line) => line.slice(prefix.length));
+};
+
+describe('a scrape', () => {
+  test('has exactly the declared metrics, with their types and help texts', () => {
+    const types = NAMES.map((name) => `${name} ${metricDeclaration(name).type}`);
+    expect(comments('TYPE').toSorted()).toEqual(types.toSorted());
+    const helps = NAMES.map((name) => `${name} ${metricDeclaration(name).help}`);
+    expect(comments('HELP').toSorted()).toEqual(helps.toSorted());
+  });
+
+  test('has for each metric samples with exactly the declared labels', () => {
+    for (const name of NAMES) {
+      const { type, labels = {} } = metricDeclaration(name);
+      const series = type === 'histogram' ? `${name}_(?:bucket|sum|count)` : name;
+      const samples = lines.filter((line) => new RegExp(`^${series}[{ ]`).test(line));
+      const found = samples.flatMap((line) => {
+        const names = [...line.matchAll(/[{,](\w+)="/g)].map(([, label]) => label);
+        return names.filter((label) => type !== 'histogram' || label !== 'le');
+      });
+      expect([name, samples.length > 0]).toEqual([name, true]);
+      expect([name, [...new Set(found)]]).toEqual([name, Object.keys(labels)]);
+    }
+  });
+
+  test('has exactly the values that the declaration of a label lists', () => {
+    for (const name of NAMES) {
+      for (const [label, values] of Object.entries(metricDeclaration(name).labels ?? {})) {
+        if (!/^`\w+`(, `\w+`)+$/.test(values)) continue;
+        const listed = [...values.matchAll(/\w+/g)].map(([value]) => value);
+        const samples = lines.filter((line) => line.startsWith(`${name}{`));
+        const found = new Set(samples.map((line) => line.split(`${label}="`)[1].split('"')[0]));
+        // A server has one policy for a full table, which is deny by default.
+        const isPolicy = name === 'weir_full_table_decisions_total';
+        expect([name, label, [...found]]).toEqual([name, label, isPolicy ? ['deny'] : listed]);
+      }
+    }
+  });
+});
+
+describe('a declaration', () => {
+  test('has a unit that its name ends with, if Prometheus has one', () => {
+    for (const name of NAMES) {
+      const [unit] = /(?:seconds|bytes)(?=_total$|$)/.exec(name) ?? [];
+      if (unit !== undefined) expect([name, metricDeclaration(name).unit]).toEqual([name, unit]);
+      expect([name, name.endsWith('_total')]).toEqual([
+        name,
+        metricDeclaration(name).type === 'counter',
+      ]);
+    }
+  });
+
+  test('exists in each group of the documentation', () => {
+    const groups = new Set(NAMES.map((name) => metricDeclaration(name).group));
+    expect([...groups]).toEqual(METRIC_GROUPS);
+  });
+});
