@@ -8,7 +8,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nginx as printed } from '../../src/commands/gateways/nginx.ts';
-import type { WeirAddress } from '../../src/commands/gateways/setup.ts';
+import { everyPath, type WeirAddress } from '../../src/commands/gateways/setup.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import { runGetLoad } from '../support/load-generator.ts';
 import { startNginx } from '../support/nginx.ts';
@@ -69,7 +69,7 @@ export async function measureGateway(progress: (what: string) => void): Promise<
     const atPort = { host: HOST, port: gatewayPort, needsKey: false };
     const text = (listenPort: number, at: WeirAddress = atPort) => {
       const upstream = { host: HOST, ...application };
-      return printed({ policy: POLICY, weir: at, listenPort, upstream });
+      return printed({ routes: everyPath(POLICY), weir: at, listenPort, upstream });
     };
     const noLimiter = await started(startNginx((_, port) => removeWeir(text(port))));
     const limitReq = await started(startNginx((_, port) => useLimitReq(text(port))));

@@ -301,9 +301,9 @@ export function stepSubjects(): BenchSubject[] {
     overrides.resolve(check, identity);
     const decision = engine.decide(check, startedMs, undefined, NO_COMPLETION)!;
     countDecision(namespace.decisionCounts, check.cost, decision.allowed);
-    const answer = writeResponseV1(check, decision);
+    const response = writeResponseV1(check, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
-    return answer;
+    return response;
   };
   const keyring = new Keyring(clock);
   keyring.apply({ added: [rootKeyRecord('bench', 'bench', 0)], removed: [] });
@@ -320,7 +320,7 @@ export function stepSubjects(): BenchSubject[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   const texts = bodies.map((bytes) => decoder.decode(bytes));
   const parsed = texts.map((text) => JSON.parse(text));
-  const answers = Array.from({ length: BATCH }, (_, i) => {
+  const decisions = Array.from({ length: BATCH }, (_, i) => {
     return {
       allowed: i % 2 === 0,
       remaining: 900_000 + i,
@@ -355,7 +355,7 @@ export function stepSubjects(): BenchSubject[] {
     overrideSubject('1,000 exact', publishedTables(exactOverrides(1_000))),
     overrideSubject('100,000 exact', publishedTables(exactOverrides(100_000))),
     overrideSubject('10,000 with a wildcard', publishedTables(wildcardOverrides(10_000))),
-    repeatedSubject('answer', (i) => writeResponseV1(checked, answers[i])),
-    repeatedSubject('the whole check, from bytes to answer', (i) => wholeCheck(bodies[i])),
+    repeatedSubject('response', (i) => writeResponseV1(checked, decisions[i])),
+    repeatedSubject('the whole check, from bytes to response', (i) => wholeCheck(bodies[i])),
   ];
 }

@@ -97,7 +97,7 @@ export const check: Command = {
       },
     }),
   },
-  notes: 'Put an identifier that begins with - after --, at the end.',
+  notes: 'If the identifier begins with -, put it at the end, after --.',
   examples: [
     'weir check user_1 --limit 10 --duration 60s',
     'weir check user_1 --limit 10 --duration 60s --cost 0',

@@ -1,42 +1,70 @@
 /**
- * `weir gateway`: prints a gateway configuration for an active policy of a running server: a
- * complete configuration to start from, or a middleware. The tests run the printed text.
+ * `weir gateway`: prints a gateway configuration for active policies of a running server: a
+ * complete configuration to start from, the parts to add to an existing one, or a middleware. The
+ * tests run the printed text.
  */
 
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
-import { GATEWAYS, type Gateway, type Policy } from '../policies/policy.ts';
+import { GATEWAYS, type Gateway } from '../policies/gateways.ts';
+import { gatewaysOf, type Policy } from '../policies/policy.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { apisix } from './gateways/apisix.ts';
-import { caddy } from './gateways/caddy.ts';
-import { envoy } from './gateways/envoy.ts';
-
-import { haproxy } from './gateways/haproxy.ts';
+import { apisix, apisixSnippet } from './gateways/apisix.ts';
+import { caddy, caddySnippet } from './gateways/caddy.ts';
+import { envoy, envoySnippet } from './gateways/envoy.ts';
+import { haproxy, haproxySnippet } from './gateways/haproxy.ts';
 import { haproxyLua } from './gateways/haproxy-lua.ts';
 import { istio } from './gateways/istio.ts';
-import { nginx } from './gateways/nginx.ts';
+import { nginx, nginxSnippet } from './gateways/nginx.ts';
 import { express, fastify } from './gateways/node-client.ts';
-import type { GatewaySetup, WeirAddress } from './gateways/setup.ts';
-import { traefik } from './gateways/traefik.ts';
+import {
+  everyPath,
+  type GatewaySetup,
+  type Route,
+  type Upstream,
+  type WeirAddress,
+} from './gateways/setup.ts';
+import { traefik, traefikSnippet } from './gateways/traefik.ts';
 import { formatCell } from './output.ts';
 import type { ServerClient } from './server-client.ts';
 
 const LISTEN = '8080';
 const UPSTREAM = 'http://127.0.0.1:3000';
+/** A path that means the same for all gateways: without encoded characters. */
+const PLAIN_PATH = /^(\/[A-Za-z0-9._~-]+)*\/?$/;
+const PATH_RULE =
+  'have only segments of letters, digits, "-", "_", "." and "~", none of them empty, "." or ".."';
+const HOST = /^([a-z0-9._-]+|\[[0-9a-f:]+\])$/;
 
 type Template = (setup: GatewaySetup) => string;
 
-const TEMPLATES: Record<Gateway, Template> = {
-  apisix,
-  caddy,
-  envoy,
-  express,
-  fastify,
-  haproxy,
-  istio,
-  nginx,
-  traefik,
+interface Templates {
+  complete: Template;
+  /** Only what must be added to an existing configuration; by default the complete text is that. */
+  snippet?: Template;
+  /** Why one text cannot have several policies. */
+  onePolicyReason?: string;
+  /** Why a policy cannot protect some paths only. */
+  everyPathReason?: string;
+}
+
+const TEMPLATES: Record<Gateway, Templates> = {
+  nginx: { complete: nginx, snippet: nginxSnippet },
+  caddy: { complete: caddy, snippet: caddySnippet },
+  haproxy: { complete: haproxy, snippet: haproxySnippet },
+  traefik: { complete: traefik, snippet: traefikSnippet },
+  envoy: { complete: envoy, snippet: envoySnippet },
+  istio: { complete: istio, onePolicyReason: 'Istio checks a workload with one provider' },
+  apisix: { complete: apisix, snippet: apisixSnippet },
+  express: middleware(express, "app.use('/login', limit)"),
+  fastify: middleware(fastify, 'the option onRequest of a route'),
 };
+
+/** @param use how an application uses a middleware for some paths */
+function middleware(complete: Template, use: string): Templates {
+  const reason = `print weir.mjs once for each namespace, and choose the paths with ${use}`;
+  return { complete, onePolicyReason: reason, everyPathReason: reason };
+}
 
 interface ListPoliciesResponse {
   policies: Policy[];
@@ -45,13 +73,18 @@ interface ListPoliciesResponse {
 }
 
 const print = subcommand({
-  usage: '<gateway> [--namespace <name>] [--listen <port>] [--upstream <url>] [--lua]',
+  usage: '<gateway> [--namespace <name>[=<path prefix>]]... [--snippet] [options]',
   argumentNames: ['gateway'],
   options: {
     namespace: {
       type: 'string',
-      value: '<name>',
-      help: 'namespace of the policy; required if the gateway has several',
+      multiple: true,
+      value: '<name>[=<prefix>]',
+      help: 'namespace of a policy, and the paths it protects; may be repeated',
+    },
+    snippet: {
+      type: 'boolean',
+      help: 'print only what must be added to an existing configuration',
     },
     listen: {
       type: 'string',
@@ -65,18 +98,20 @@ const print = subcommand({
     },
     lua: {
       type: 'boolean',
-      help: 'for haproxy: print weir.lua, with the same --namespace',
+      help: 'for haproxy: print weir.lua, with the same --namespace options',
     },
   },
   hasJsonOption: false,
   run: async (call) => {
     const { values, positionals } = call;
-    const template = chooseTemplate(positionals[0], values.lua ?? false);
+    const gateway = parseGateway(positionals[0]);
+    const template = chooseTemplate(gateway, values.snippet ?? false, values.lua ?? false);
     const listenPort = parsePort(values.listen ?? LISTEN);
     const upstream = parseUpstream(values.upstream ?? UPSTREAM);
+    const prefixes = parseNamespaces(gateway, values.namespace ?? []);
     const { policies, weir } = await fetchPolicies(call.server());
-    const policy = choosePolicy(policies, positionals[0], values.namespace);
-    process.stdout.write(template({ policy, weir, listenPort, upstream }));
+    const routes = chooseRoutes(policies, gateway, prefixes);
+    process.stdout.write(template({ routes, weir, listenPort, upstream }));
     return undefined;
   },
 });
@@ -87,26 +122,42 @@ export const gateway: Command = {
 <gateway> is one of ${GATEWAYS.join(', ')}.
 The configuration sends checks to WEIR_GATEWAY_PORT of the server, or to WEIR_GATEWAY_SOCKET, where
 gateways need no key. If the server has neither, it sends them to the server's URL, with a key.
-Limits are not part of the configuration. Print it again only after a change of a policy's identify,
-onError, shadow, trustedHops or legacyHeaders.
+Limits are not part of the configuration. Print it again only after a change of a policy's gateway,
+identify, onError, shadow, trustedHops or legacyHeaders.
+
+A namespace protects all paths that begin with its prefix, such as /login. The first --namespace has
+the prefix / by default. Of several matching prefixes, the longest applies. A gateway decodes a path
+before it compares it. Only Caddy ignores case: for the others /LOGIN does not begin with /login.
+--namespace is required if the gateway has several policies.
+
+--snippet prints parts, and where in an existing configuration each part goes. Of the other options,
+only --namespace and --lua apply to all snippets; a snippet for caddy contains --upstream, and one
+for haproxy a port next to --listen.
+
+The application may have an https URL. The gateway then sends the host of the URL as SNI and as
+Host, and verifies the certificate with the CAs of the system.
 `,
   examples: [
     'weir gateway nginx > nginx.conf',
+    'weir gateway nginx --namespace login=/login --snippet',
+    'weir gateway caddy --namespace site --namespace login=/login > Caddyfile',
     'weir gateway haproxy --lua > weir.lua',
-    'weir gateway caddy --namespace login --listen 8443 --upstream http://127.0.0.1:3000',
+    'weir gateway envoy --listen 8443 --upstream https://app.example.com > envoy.yaml',
   ],
   exitCodes: CLIENT_EXIT_CODES,
 };
 
-function chooseTemplate(name: string, wantsLua: boolean): Template {
+function parseGateway(name: string): Gateway {
   const known = GATEWAYS.find((gateway) => gateway === name);
-  if (known === undefined) {
-    throw new StartError(
-      `<gateway> must be one of ${GATEWAYS.join(', ')}; got ${formatValue(name)}`,
-    );
-  }
-  if (!wantsLua) return TEMPLATES[known];
-  if (known !== 'haproxy') throw new StartError(`--lua is valid for haproxy only; got ${known}`);
+  if (known !== undefined) return known;
+  throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}; got ${formatValue(name)}`);
+}
+
+function chooseTemplate(gateway: Gateway, isSnippet: boolean, wantsLua: boolean): Template {
+  const { complete, snippet = complete } = TEMPLATES[gateway];
+  if (!wantsLua) return isSnippet ? snippet : complete;
+  if (gateway !== 'haproxy')
+    throw new StartError(`--lua is valid for haproxy only; got ${gateway}`);
   return haproxyLua;
 }
 
@@ -116,14 +167,77 @@ function parsePort(text: string): number {
   throw new StartError(`--listen must be a port from 1 to 65535; got ${formatValue(text)}`);
 }
 
-function parseUpstream(text: string): GatewaySetup['upstream'] {
+function parseUpstream(text: string): Upstream {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== 'http:' || url.href !== `${url.origin}/`) {
+  const isPlain =
+    url !== undefined &&
+    ['http:', 'https:'].includes(url.protocol) &&
+    url.href === `${url.origin}${url.pathname}` &&
+    HOST.test(url.hostname) &&
+    PLAIN_PATH.test(url.pathname);
+  if (!isPlain) {
+    // It may contain a password before an @.
+    const received = text.includes('@') ? 'one with "@"' : formatValue(text);
     throw new StartError(
-      `--upstream must be a URL like http://127.0.0.1:3000; got ${formatValue(text)}`,
+      '--upstream must be a URL such as http://127.0.0.1:3000 or https://app.example.com/shop,' +
+        ` without user, query and fragment; its path must ${PATH_RULE}; got ${received}`,
     );
   }
-  return { host: url.hostname, port: Number(url.port || 80) };
+  const isHttps = url.protocol === 'https:';
+  const port = Number(url.port || (isHttps ? 443 : 80));
+  const path = url.pathname.replace(/\/$/, '');
+  return { isHttps, host: url.hostname, port, ...(path === '' ? {} : { path }) };
+}
+
+/** The values of --namespace. @returns path prefixes by namespace; empty for none */
+function parseNamespaces(gateway: Gateway, values: readonly string[]): Map<string, string> {
+  const { onePolicyReason, everyPathReason } = TEMPLATES[gateway];
+  if (values.length > 1 && onePolicyReason !== undefined) {
+    throw new StartError(
+      `${gateway} accepts one --namespace: ${onePolicyReason}; got ${values.length}`,
+    );
+  }
+  const prefixes = new Map<string, string>();
+  for (const value of values) {
+    const [namespace, ...rest] = value.split('=');
+    const prefix = rest.length > 0 ? rest.join('=') : undefined;
+    if (prefix === undefined && prefixes.size > 0) {
+      throw new StartError(
+        'each --namespace after the first needs a path prefix, such as' +
+          ` ${namespace}=/${namespace}; got ${formatValue(value)}`,
+      );
+    }
+    if (prefix !== undefined && everyPathReason !== undefined) {
+      throw new StartError(
+        `${gateway} accepts --namespace <name> without a path prefix: ${everyPathReason};` +
+          ` got ${formatValue(value)}`,
+      );
+    }
+    if (prefix !== undefined && !(prefix.startsWith('/') && isPlainPath(prefix))) {
+      throw new StartError(
+        `the path prefix of --namespace must begin with "/" and ${PATH_RULE};` +
+          ` got ${formatValue(value)}`,
+      );
+    }
+    if (prefixes.has(namespace)) {
+      const rule = 'each --namespace must name a different namespace';
+      throw new StartError(`${rule}; got ${formatValue(namespace)} more than once`);
+    }
+    const other = [...prefixes].find(([, known]) => known === (prefix ?? '/'));
+    if (other !== undefined) {
+      throw new StartError(
+        `each --namespace must have a different path prefix; got ${formatValue(other[1])} for` +
+          ` ${formatValue(other[0])} and ${formatValue(namespace)}`,
+      );
+    }
+    prefixes.set(namespace, prefix ?? '/');
+  }
+  return prefixes;
+}
+
+function isPlainPath(path: string): boolean {
+  const hasDotSegment = path.split('/').some((segment) => segment === '.' || segment === '..');
+  return PLAIN_PATH.test(path) && !hasDotSegment;
 }
 
 /** All policies that the key may read, and the address to which gateways send checks. */
@@ -157,29 +271,50 @@ function weirAddressOf(
   return { host, port: Number(port || 80), needsKey: url === undefined };
 }
 
-function choosePolicy(
+function isFor(policy: Policy, gateway: Gateway): boolean {
+  return gatewaysOf(policy).includes(gateway);
+}
+
+/** @param prefixes by namespace; empty for the only policy of the gateway */
+function chooseRoutes(
   policies: readonly Policy[],
-  gateway: string,
-  namespace: string | undefined,
-): Policy {
-  const candidates = policies.filter((policy) => policy.gateway === gateway);
+  gateway: Gateway,
+  prefixes: ReadonlyMap<string, string>,
+): Route[] {
+  const candidates = policies.filter((policy) => isFor(policy, gateway));
   const names = candidates.map((policy) => formatCell(policy.namespace)).join(', ');
-  if (namespace !== undefined) {
-    const policy = policies.find((policy) => policy.namespace === namespace);
-    if (policy?.gateway === gateway) return policy;
-    const place = `the namespace ${formatValue(namespace)}`;
-    const fault =
-      policy === undefined
-        ? `there is no policy for ${place}`
-        : `the policy for ${place} is for ${policy.gateway}`;
-    throw new StartError(`${fault}; policies for ${gateway}: ${names || 'none'}`);
-  }
-  if (candidates.length === 1) return candidates[0];
-  if (candidates.length === 0) {
+  if (prefixes.size === 0) {
+    if (candidates.length === 1) return everyPath(candidates[0]);
+    if (candidates.length > 1) {
+      throw new StartError(`${gateway} has several policies: set --namespace to one of ${names}`);
+    }
     throw new StartError(
       `there is no policy for ${gateway}: add one to the file that WEIR_CONFIG names, such as` +
         ` {"policies":{"login":{"gateway":"${gateway}","limit":100,"duration":60000}}}`,
     );
   }
-  throw new StartError(`${gateway} has several policies: set --namespace to one of ${names}`);
+  const routes = [...prefixes].map(([namespace, prefix]): Route => {
+    const policy = policies.find((policy) => policy.namespace === namespace);
+    if (policy !== undefined && isFor(policy, gateway)) return { policy, prefix };
+    const place = `the namespace ${formatValue(namespace)}`;
+    const fault =
+      policy === undefined
+        ? `there is no policy for ${place}`
+        : `the policy for ${place} is for ${gatewaysOf(policy).join(', ')}`;
+    throw new StartError(`${fault}; policies for ${gateway}: ${names || 'none'}`);
+  });
+  requireSameTrustedHops(routes);
+  return routes;
+}
+
+/** All requests reach the gateway through the same proxies. */
+function requireSameTrustedHops(routes: readonly Route[]): void {
+  const [{ policy: first }] = routes;
+  const other = routes.find(({ policy }) => policy.trustedHops !== first.trustedHops);
+  if (other === undefined) return;
+  throw new StartError(
+    'policies in one configuration must have the same "trustedHops"; got' +
+      ` ${first.trustedHops} for ${formatValue(first.namespace)} and` +
+      ` ${other.policy.trustedHops} for ${formatValue(other.policy.namespace)}`,
+  );
 }

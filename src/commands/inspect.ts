@@ -45,8 +45,8 @@ export const inspect: Command = {
     }),
   },
   notes: `LIMIT is that of the last allowed check. Fixed and sliding windows share a counter; each
-row shows the usage by one of them. REMAINING of gcra is for a burst of LIMIT. Put an identifier
-that begins with - at the end, after --.`,
+row shows the usage by one of them. REMAINING of gcra is for a burst of LIMIT. If the identifier
+begins with -, put it at the end, after --.`,
   examples: ['weir inspect user_1', 'weir inspect user_1 --namespace email.send --duration 60s'],
   exitCodes: CLIENT_EXIT_CODES,
 };

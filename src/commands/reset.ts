@@ -27,7 +27,7 @@ export const reset: Command = {
       },
     }),
   },
-  notes: 'Put an identifier that begins with - after --, at the end.',
+  notes: 'If the identifier begins with -, put it at the end, after --.',
   examples: [
     'weir reset user_1',
     'weir reset user_1 --namespace email.send --duration 60s',

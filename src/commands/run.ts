@@ -17,7 +17,7 @@ interface CommandEntry {
   load: () => Promise<Command>;
 }
 
-const COMMANDS: Readonly<Record<string, CommandEntry>> = {
+export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   check: {
     summary: 'check an identifier against a limit',
     load: async () => (await import('./check.ts')).check,
@@ -60,7 +60,8 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   },
 };
 
-const HELP_ENTRIES = {
+/** The commands that the general help lists, in its order. */
+export const HELP_ENTRIES = {
   serve: { summary: 'serve checks; the default without a command' },
   ...COMMANDS,
   help: { summary: 'print the help of a command' },

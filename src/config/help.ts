@@ -20,10 +20,11 @@ const EXAMPLES = `Examples:
 
 export function helpText(): string {
   const rows = SETTING_NAMES.map((name) => {
-    const { accepts, description, default: initial, secret } = annotations(name);
+    const { accepts, description, default: initial, defaultRule, secret } = annotations(name);
+    const rule = defaultRule === undefined ? '' : ` (default: ${defaultRule})`;
     const value = initial === undefined ? '' : ` [${initial}]`;
     const names = secret ? environmentName(name) : `${flagName(name)}, ${environmentName(name)}`;
-    return `  ${names}\n      ${description}: ${accepts}${value}\n`;
+    return `  ${names}\n      ${description}${rule}: ${accepts}${value}\n`;
   });
   const options = `Options:\n${rows.join('')}  -h, --help\n      print this help\n`;
   const codes = exitSection([EXIT.OK, EXIT.USAGE, EXIT.CANNOT_SERVE]);

@@ -25,13 +25,20 @@ const cores = availableCores();
 
 const text = (accepts: string, description: string) =>
   Type.String({ minLength: 1, accepts, description });
-const integer = (minimum: number, maximum: number, initial: number, description: string) =>
+const integer = (
+  minimum: number,
+  maximum: number,
+  initial: number,
+  description: string,
+  defaultRule?: string,
+) =>
   Type.Integer({
     minimum,
     maximum,
     default: initial,
     accepts: `an integer from ${minimum} to ${maximum}`,
     description,
+    ...(defaultRule === undefined ? {} : { defaultRule }),
   });
 const socketPath = (description: string) =>
   Type.Optional(
@@ -109,8 +116,8 @@ export const Settings = Type.Object({
   adminHosts: Type.Optional(
     text(
       'host names without ports, separated by commas',
-      'host names accepted in the header Host on the admin port; addresses, localhost and probes' +
-        ' are always accepted',
+      'host names accepted in the header Host on the admin port, beside addresses and localhost;' +
+        ' /livez, /readyz and /metrics accept any',
     ),
   ),
   dataDir: Type.String({
@@ -138,15 +145,15 @@ export const Settings = Type.Object({
     1,
     ACCEPTORS_MAX,
     Math.min(8, Math.max(1, Math.floor(cores / 2))),
-    'threads that answer checks (default: half of the available cores, at most 8, fewer with a' +
-      ' low memory limit)',
+    'threads that answer checks',
+    'half of the available cores, at most 8, fewer with a low memory limit',
   ),
   workers: integer(
     1,
     WORKERS_MAX,
     Math.min(4, Math.max(1, Math.floor(cores / 4))),
-    'threads that maintain the counters (default: a quarter of the available cores, at most 4,' +
-      ' fewer with a low memory limit)',
+    'threads that maintain the counters',
+    'a quarter of the available cores, at most 4, fewer with a low memory limit',
   ),
   connections: integer(
     1,
@@ -163,8 +170,8 @@ export const Settings = Type.Object({
     COUNTERS_MIN,
     COUNTERS_MAX,
     COUNTERS_DEFAULT_MAX,
-    'live counters stored without eviction, 128 bytes each (default: fewer with a low memory' +
-      ' limit)',
+    'live counters stored without eviction, 128 bytes each',
+    `${COUNTERS_DEFAULT_MAX}, fewer with a low memory limit`,
   ),
   onFull: choice(
     FULL_TABLE_POLICIES,
@@ -212,6 +219,8 @@ interface Annotations {
   accepts: string;
   description: string;
   default?: string | number;
+  /** How the default follows from the machine, where it does. */
+  defaultRule?: string;
   /** A secret has no flag: every user of the machine could read it. */
   secret?: boolean;
   type: string;

@@ -3,8 +3,8 @@
 import { formatValue } from '../core/describe.ts';
 import type { SettingName } from './schema.ts';
 
-const HOST_NAME_MAX_CHARACTERS = 253;
-const HOST_NAME_LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
+export const HOST_NAME_MAX_CHARACTERS = 253;
+export const HOST_NAME_LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
 const HOST_NAME = new RegExp(`^${HOST_NAME_LABEL}(\\.${HOST_NAME_LABEL})*$`, 'i');
 
 /** @returns the names of WEIR_ADMIN_HOSTS */
@@ -27,10 +27,10 @@ export function withoutTrailingSlash(url: string): string {
 function describeInvalidUrl(text: string): string | undefined {
   // An invalid URL may still contain a password before an @.
   const shown = text.includes('@') ? 'one with "@"' : formatValue(text);
-  if (!URL.canParse(text)) return shown;
-  const { protocol, username, password, search, hash } = new URL(text);
+  // A URL parser also accepts blanks, line breaks and missing slashes.
+  if (!/^https?:\/\/\S+$/i.test(text) || !URL.canParse(text)) return shown;
+  const { username, password, search, hash } = new URL(text);
   if (username !== '' || password !== '') return 'one with a user name or a password';
-  if (!['http:', 'https:'].includes(protocol)) return shown;
   // `search` and `hash` are also empty for an empty query or fragment.
   return search !== '' || hash !== '' || /[?#]/.test(text) ? shown : undefined;
 }

@@ -7,21 +7,31 @@ import Type from 'typebox';
 import { AMOUNT_MAX } from './constants.ts';
 import { formatValue } from './describe.ts';
 import { ApiError } from './errors.ts';
-import { integer } from './schema.ts';
+import { field, integer } from './schema.ts';
 import { RULE, type RuleName } from './window-rules.ts';
 
 export const ALGORITHMS = Object.keys(RULE) as RuleName[];
 /** As error messages and help texts list them. */
 export const ALGORITHM_NAMES = `${ALGORITHMS.slice(0, -1).join(', ')} or ${ALGORITHMS.at(-1)}`;
 
-export function algorithm() {
-  return Type.Enum([...ALGORITHMS], { accepts: ALGORITHM_NAMES });
+/** @param defaultRule undefined if none is the default */
+export function algorithm(description: string, defaultRule?: RuleName) {
+  const schema = Type.Enum([...ALGORITHMS], { accepts: ALGORITHM_NAMES });
+  return Type.Optional(field(schema, description, defaultRule));
 }
 
-export const algorithmFields = {
-  algorithm: Type.Optional(algorithm()),
-  burst: Type.Optional(integer(1, AMOUNT_MAX)),
-};
+export function algorithmFields(defaultRule: RuleName) {
+  const burst = integer(1, AMOUNT_MAX);
+  return {
+    algorithm: algorithm('Window rule: how tokens are counted.', defaultRule),
+    burst: Type.Optional(
+      field(
+        burst,
+        'Only for `gcra`: tokens that may be used at once. At most `limit`, which is the default.',
+      ),
+    ),
+  };
+}
 
 /** What clients and policies may set of the window rule. */
 export interface AlgorithmFields {

@@ -1,6 +1,6 @@
 /**
- * The exit codes of the command `weir` and of its server. The help texts print the meanings; the
- * README has the same table, and a test compares them.
+ * The exit codes of the command `weir` and of its server. The help texts print the meanings, and
+ * docs/cli.md has a table of them.
  */
 
 export const EXIT = {
@@ -20,10 +20,10 @@ export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
   [EXIT.OK]: 'success; check: allowed',
   [EXIT.DENIED]: 'check: denied',
   [EXIT.USAGE]:
-    'invalid command line, setting or file, nothing was done; or standard output is not writable',
+    'invalid command line, setting or file (nothing was done), or standard output is not writable',
   [EXIT.NO_ANSWER]: 'no response from the server, or a response that is not from weir',
   [EXIT.SERVER_ERROR]: 'the server returned an error; the message names its code',
-  [EXIT.CANNOT_SERVE]: 'serve cannot start: port, data directory, store or thread',
+  [EXIT.CANNOT_SERVE]: 'the server cannot start: port, data directory, store or thread',
 };
 
 /** Meanings for commands other than `check`, and for `check`. */

@@ -20,6 +20,8 @@ export const JSON_OBJECT = { accepts: 'a JSON object' };
 export const QUERY = { accepts: 'a query' };
 
 export interface Validator<S extends TObject> {
+  /** What it checks, with `accepts` and the descriptions of the fields, for the documentation. */
+  readonly schema: S;
   /** @returns the body. @throws ApiError (400) for its first invalid field, in schema order */
   validate(body: unknown): Static<S>;
 }
@@ -43,6 +45,7 @@ export function createValidator<S extends TObject>(schema: S, subject = 'the bod
     return errorAt(first, schema, body, subject);
   };
   return {
+    schema,
     validate: (body) => {
       if (compiled.Check(body)) return body;
       throw firstError(body);
@@ -63,6 +66,7 @@ export function createStrictValidator<S extends TObject>(
     return undefined;
   };
   return {
+    schema: { ...schema, additionalProperties: false },
     validate: (body) => {
       const name = unknownField(body);
       if (name === undefined) return validate(body);
@@ -125,6 +129,19 @@ function acceptedBy(schema: unknown): string {
 function property(value: unknown, name: string): unknown {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
   return (value as Record<string, unknown>)[name];
+}
+
+/**
+ * Adds what a field means, and the value that it has when a request leaves it out. Both are for the
+ * documentation; no value is filled in.
+ */
+export function field<S extends TSchema>(
+  schema: S,
+  description: string,
+  defaultValue?: string | number | boolean,
+): S {
+  const byDefault = defaultValue === undefined ? {} : { default: defaultValue };
+  return Object.assign(schema, { description, ...byDefault });
 }
 
 export function integer(minimum: number, maximum: number, kind = 'an integer') {

@@ -12,8 +12,9 @@
 import { hash } from 'node:crypto';
 import { IDENTIFIER_MAX_CHARACTERS, IDENTIFIER_PART_MAX_CHARACTERS } from '../core/constants.ts';
 import { clientAddress } from './address.ts';
+import { type Gateway, isEnvoyBased } from './gateways.ts';
 import { normalizePath } from './path.ts';
-import type { Gateway, Policy } from './policy.ts';
+import type { Policy } from './policy.ts';
 
 /** The attributes of a request that an identifier may contain. */
 export interface RequestAttributes {
@@ -41,18 +42,15 @@ const FORWARDED_URI = 'x-forwarded-uri';
 const COOKIE = 'cookie';
 const AUTHORIZATION = 'authorization';
 
-/** These send the check with the request's method, and append the request's path. */
-const PATH_SUFFIX_GATEWAYS: readonly Gateway[] = ['envoy', 'istio'];
-/** These join repeated headers with a comma in a check, but forward the lines separately. */
-const HEADER_JOINING_GATEWAYS: readonly Gateway[] = ['envoy', 'istio'];
-
 /** The name of a header or a cookie (RFC 9110, RFC 6265). */
-const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
+export const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
 const NAMED_PART = new RegExp(`^(header|cookie):(${TOKEN})$`);
 /** Headers that gateways set for themselves or that clients forge. For an address use `ip`. */
-const RESERVED_HEADER = /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
+export const RESERVED_HEADER =
+  /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
 /** Headers of one connection: gateways drop or change them. */
-const HOP_BY_HOP_HEADER = /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
+export const HOP_BY_HOP_HEADER =
+  /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
 
 /** @returns undefined if the text is not a valid part */
 export function readPart(text: string): Part | undefined {
@@ -72,14 +70,13 @@ export class IdentifierReader {
   readonly requiredParts: string;
   readonly #policy: Policy;
   readonly #parts: readonly Part[];
-  readonly #usesPathSuffix: boolean;
-  readonly #joinsHeaders: boolean;
+  readonly #isEnvoyBased: boolean;
 
-  constructor(policy: Policy) {
+  /** @param gateway that sends the requests: one of those that the policy serves */
+  constructor(policy: Policy, gateway: Gateway) {
     this.#policy = policy;
     this.#parts = policy.identify.map((text) => readPart(text)!);
-    this.#usesPathSuffix = PATH_SUFFIX_GATEWAYS.includes(policy.gateway);
-    this.#joinsHeaders = HEADER_JOINING_GATEWAYS.includes(policy.gateway);
+    this.#isEnvoyBased = isEnvoyBased(gateway);
     this.headers = [...new Set(this.#parts.flatMap((part) => this.#headerOfPart(part) ?? []))];
     this.requiredParts = this.#parts.map(describePart).join(' and ');
   }
@@ -117,24 +114,26 @@ export class IdentifierReader {
       }
       case 'method':
         return (
-          (this.#usesPathSuffix ? request.method : request.header(FORWARDED_METHOD)) || undefined
+          (this.#isEnvoyBased ? request.method : request.header(FORWARDED_METHOD)) || undefined
         );
       case 'path': {
-        const target = this.#usesPathSuffix ? request.pathSuffix : request.header(FORWARDED_URI);
+        const target = this.#isEnvoyBased
+          ? pathBehindPrefix(request.pathSuffix)
+          : request.header(FORWARDED_URI);
         return target === '' ? undefined : (normalizePath(target) ?? UNIDENTIFIED);
       }
       case 'header': {
         const value = request.header(part.name);
         if (request.headerCount(part.name) > 1) return UNIDENTIFIED;
         // The application may use any of the joined headers.
-        if (this.#joinsHeaders && value.includes(',')) return UNIDENTIFIED;
+        if (this.#isEnvoyBased && value.includes(',')) return UNIDENTIFIED;
         const isCredentials = part.name === AUTHORIZATION || SCHEME_AND_JWT.test(value);
         return value === ''
           ? undefined
           : canonicalToken(isCredentials ? canonicalCredentials(value) : value);
       }
       case 'cookie':
-        return readCookie(request.header(COOKIE), part.name, this.#joinsHeaders ? ';,' : ';');
+        return readCookie(request.header(COOKIE), part.name, this.#isEnvoyBased ? ';,' : ';');
     }
   }
 
@@ -144,15 +143,20 @@ export class IdentifierReader {
       case 'ip':
         return FORWARDED_FOR;
       case 'method':
-        return this.#usesPathSuffix ? undefined : FORWARDED_METHOD;
+        return this.#isEnvoyBased ? undefined : FORWARDED_METHOD;
       case 'path':
-        return this.#usesPathSuffix ? undefined : FORWARDED_URI;
+        return this.#isEnvoyBased ? undefined : FORWARDED_URI;
       case 'header':
         return part.name;
       case 'cookie':
         return COOKIE;
     }
   }
+}
+
+/** Envoy appends `/a` to a prefix that ends with a slash. Paths without `//` are read faster. */
+function pathBehindPrefix(suffix: string): string {
+  return suffix.startsWith('//') ? suffix.slice(1) : suffix;
 }
 
 function describePart(part: Part): string {

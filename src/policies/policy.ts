@@ -1,10 +1,10 @@
 /**
  * Policies: the limits and the identifiers of gateway checks in a namespace. They come only from
- * the configuration file. This file declares a policy and reads it. `identity.ts` identifies the
+ * the configuration file. This file declares a policy and reads it. `identifier.ts` identifies the
  * client of a request, `quota.ts` formats the result.
  */
 
-import Type, { type Static } from 'typebox';
+import Type, { type Static, type TSchema } from 'typebox';
 import { algorithmFields, requireValidBurst } from '../core/algorithm-fields.ts';
 import {
   AMOUNT_MAX,
@@ -20,61 +20,112 @@ import {
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
-import { createValidator, flag, integer, milliseconds } from '../core/schema.ts';
+import { createValidator, field, flag, integer, milliseconds } from '../core/schema.ts';
+import { GATEWAYS, type Gateway, isEnvoyBased } from './gateways.ts';
 import { readPart } from './identifier.ts';
 
-/** The supported gateways. Istio uses Envoy; express and fastify are Node applications. */
-export const GATEWAYS = [
-  'nginx',
-  'caddy',
-  'haproxy',
-  'traefik',
-  'envoy',
-  'istio',
-  'apisix',
-  'express',
-  'fastify',
-] as const;
-export type Gateway = (typeof GATEWAYS)[number];
+/** The values of fields that a policy leaves out. */
+export const POLICY_DEFAULTS = {
+  cost: 1,
+  trustedHops: 1,
+  ipv6Prefix: 64,
+  missing: 'share',
+  onError: 'allow',
+  shadow: false,
+  legacyHeaders: false,
+} as const;
+const IDENTIFY_DEFAULT = 'ip';
 
-const oneOf = <T extends string>(choices: readonly T[]) => {
-  return Type.Enum([...choices], {
-    accepts: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
-  });
-};
+/** @param name of a field that has a default */
+const byDefault = <S extends TSchema>(
+  name: keyof typeof POLICY_DEFAULTS,
+  schema: S,
+  description: string,
+) => Type.Optional(field(schema, description, POLICY_DEFAULTS[name]));
 const tokens = () => integer(1, AMOUNT_MAX);
-const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
+const limit = () => field(tokens(), 'Tokens that may be used in one window.');
+const duration = () => {
+  const schema = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
+  return field(schema, 'Length of the window in milliseconds.');
+};
 
 const WINDOW_DESCRIPTION = 'an object with limit and duration';
-const WindowSchema = Type.Object(
-  { limit: tokens(), duration: duration(), ...algorithmFields },
+export const WindowSchema = Type.Object(
+  { limit: limit(), duration: duration(), ...algorithmFields('fixed') },
   { accepts: WINDOW_DESCRIPTION },
 );
 
-/** The fields of a policy. Windows and parts of an identity are validated one by one. */
-const PolicySchema = Type.Object(
+/** The fields of a policy. Gateways, windows and parts of an identity are validated one by one. */
+export const PolicySchema = Type.Object(
   {
-    gateway: oneOf(GATEWAYS),
-    limit: Type.Optional(tokens()),
+    gateway: Type.Optional(
+      field(
+        Type.Unknown(),
+        'The gateway that sends the checks, or an array of several. It can have `envoy` or ' +
+          '`istio`, but not both.',
+      ),
+    ),
+    limit: Type.Optional(limit()),
     duration: Type.Optional(duration()),
-    ...algorithmFields,
+    ...algorithmFields('fixed'),
     windows: Type.Optional(
-      Type.Array(Type.Unknown(), {
-        minItems: 1,
-        maxItems: POLICY_WINDOWS_MAX,
-        accepts: `an array of 1 to ${POLICY_WINDOWS_MAX} windows, each ${WINDOW_DESCRIPTION}`,
-      }),
+      field(
+        Type.Array(Type.Unknown(), {
+          minItems: 1,
+          maxItems: POLICY_WINDOWS_MAX,
+          accepts: `an array of 1 to ${POLICY_WINDOWS_MAX} windows, each ${WINDOW_DESCRIPTION}`,
+        }),
+        'Windows of different durations, instead of `limit` and `duration`. All of them must ' +
+          'allow a request.',
+      ),
     ),
-    cost: Type.Optional(tokens()),
-    identify: Type.Optional(Type.Unknown()),
-    trustedHops: Type.Optional(integer(1, TRUSTED_HOPS_MAX)),
-    ipv6Prefix: Type.Optional(integer(1, 128)),
-    missing: Type.Optional(
+    cost: byDefault(
+      'cost',
+      tokens(),
+      'Tokens that a request uses, at most the smallest `limit` or `burst`.',
+    ),
+    identify: Type.Optional(
+      field(
+        Type.Unknown(),
+        'What identifies the client: `ip`, `method`, `path`, `header:<name>` or ' +
+          '`cookie:<name>`, or an array of these. Use only headers and cookies that the ' +
+          'application authenticates.',
+        IDENTIFY_DEFAULT,
+      ),
+    ),
+    trustedHops: byDefault(
+      'trustedHops',
+      integer(1, TRUSTED_HOPS_MAX),
+      'Number of proxies that you run, including the gateway. The first of them adds the address ' +
+        'of the client to `X-Forwarded-For`.',
+    ),
+    ipv6Prefix: byDefault(
+      'ipv6Prefix',
+      integer(1, 128),
+      'Bits of an IPv6 address that identify a client.',
+    ),
+    missing: byDefault(
+      'missing',
       Type.Enum(['share', 'allow', 'deny', 'admit', 'refuse'], { accepts: 'share, allow or deny' }),
+      'Decision for a request without a part of its identifier. `share` counts all such requests ' +
+        'in one counter. `allow` and `deny` count nothing.',
     ),
-    onError: Type.Optional(oneOf(['allow', 'deny'])),
-    shadow: Type.Optional(flag()),
-    legacyHeaders: Type.Optional(flag()),
+    onError: byDefault(
+      'onError',
+      Type.Enum(['allow', 'deny'], { accepts: 'allow or deny' }),
+      'Decision if weir fails, or if the gateway cannot reach it.',
+    ),
+    shadow: byDefault(
+      'shadow',
+      flag(),
+      'Whether the policy decides and counts, but denies no request. If true, `onError` is ' +
+        '`allow`.',
+    ),
+    legacyHeaders: byDefault(
+      'legacyHeaders',
+      flag(),
+      'Whether responses also have the headers `X-RateLimit-*`.',
+    ),
   },
   { accepts: 'an object' },
 );
@@ -99,7 +150,8 @@ type PolicyWindow = Static<typeof WindowSchema>;
 /** A policy with its defaults. */
 export interface Policy {
   namespace: string;
-  gateway: Gateway;
+  /** One name, or an array of several: the form that the audit log and the API have had for one. */
+  gateway: Gateway | Gateway[];
   /** One, or several of different durations, which must all allow a check. */
   windows: PolicyWindow[];
   cost: number;
@@ -122,8 +174,17 @@ export interface Policy {
   legacyHeaders: boolean;
 }
 
+/** The gateways that a policy serves. */
+export function gatewaysOf({ gateway }: Policy): readonly Gateway[] {
+  return Array.isArray(gateway) ? gateway : [gateway];
+}
+
 /** The name is used in paths, headers and gateway configurations, where it needs no escape. */
-const NAMESPACE_FORMAT = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
+export const POLICY_NAMESPACE_FORMAT = /^[A-Za-z0-9_~][A-Za-z0-9._~:@-]*$/;
+
+export const POLICY_NAMESPACE_RULE =
+  `1 to ${NAMESPACE_MAX_CHARACTERS} of the characters A-Z a-z 0-9 . _ ~ : @ -, and must not ` +
+  `begin with . : @ - or "${NAMESPACE_ID_PREFIX}"`;
 
 /** @param path the names and indices from "policies" to the invalid field */
 type PolicyFaultHandler = (path: string[], message: string) => void;
@@ -159,21 +220,20 @@ export function readPolicies(
 }
 
 function readPolicy(namespace: string, input: unknown): Policy {
-  const isName = NAMESPACE_FORMAT.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
+  const isName =
+    POLICY_NAMESPACE_FORMAT.test(namespace) && namespace.length <= NAMESPACE_MAX_CHARACTERS;
   if (!isName || namespace.startsWith(NAMESPACE_ID_PREFIX)) {
-    throw policyError(
-      `its namespace must be 1 to ${NAMESPACE_MAX_CHARACTERS} of the characters` +
-        ` A-Z a-z 0-9 . _ ~ : @ -, and must not begin with . : @ - or` +
-        ` "${NAMESPACE_ID_PREFIX}"; got ${formatValue(namespace)}`,
-    );
+    const rule = `its namespace must be ${POLICY_NAMESPACE_RULE}`;
+    throw policyError(`${rule}; got ${formatValue(namespace)}`);
   }
   requireKnownFields(input, POLICY_FIELDS, 'a policy');
   const policy = policyReader.validate(input);
-  const { limit, duration, algorithm, burst, windows, identify, ...rest } = policy;
+  const { gateway, limit, duration, algorithm, burst, windows, identify, ...rest } = policy;
   const read: Policy = {
     ...POLICY_DEFAULTS,
     ...rest,
     namespace,
+    gateway: readGateways(gateway),
     windows: readWindows(policy),
     identify: readIdentityParts(identify),
     missing: MISSING_ACTIONS[policy.missing ?? POLICY_DEFAULTS.missing],
@@ -188,17 +248,6 @@ function readPolicy(namespace: string, input: unknown): Policy {
   return read;
 }
 
-/** The values of fields that a policy leaves out. */
-export const POLICY_DEFAULTS = {
-  cost: 1,
-  trustedHops: 1,
-  ipv6Prefix: 64,
-  missing: 'share',
-  onError: 'allow',
-  shadow: false,
-  legacyHeaders: false,
-} as const;
-
 function throwPolicyFault(_path: string[], message: string): never {
   throw policyError(message);
 }
@@ -210,7 +259,37 @@ function requireKnownFields(input: unknown, fields: readonly string[], whole: st
   if (unknown === undefined) return;
   const near = nearestName(unknown, fields);
   const hint = near === undefined ? `its fields are ${fields.join(', ')}` : `is it "${near}"?`;
-  throw policyError(`${formatValue(unknown)} is no field of ${whole}; ${hint}`, unknown);
+  throw policyError(`${formatValue(unknown)} is not a field of ${whole}; ${hint}`, unknown);
+}
+
+/**
+ * An array gets the order of GATEWAYS, and one of a single name becomes that name: the audit log
+ * records a change only if the gateways have changed.
+ */
+function readGateways(input: unknown): Policy['gateway'] {
+  const accepts = `one of ${GATEWAYS.join(', ')}, or an array of different ones`;
+  if (input === undefined) throw policyError(`"gateway" is required: ${accepts}`);
+  const names: unknown[] = Array.isArray(input) ? input : [input];
+  const known: readonly unknown[] = GATEWAYS;
+  const wrong = names.length === 0 ? input : names.find((name) => !known.includes(name));
+  if (wrong !== undefined) {
+    throw policyError(`"gateway" must be ${accepts}; got ${formatValue(wrong)}`, 'gateway');
+  }
+  const repeated = names.find((name, i) => names.indexOf(name) < i);
+  if (repeated !== undefined) {
+    const rule = `"gateway" must name each gateway once`;
+    throw policyError(`${rule}; got ${formatValue(repeated)} more than once`, 'gateway');
+  }
+  const gateways = GATEWAYS.filter((name) => names.includes(name));
+  const envoyBased = gateways.filter(isEnvoyBased);
+  if (envoyBased.length > 1) {
+    throw policyError(
+      `"gateway" must not name both ${envoyBased.join(' and ')}: a check from one has the same` +
+        ' address as a check from the other; give each its own policy',
+      'gateway',
+    );
+  }
+  return gateways.length === 1 ? gateways[0] : gateways;
 }
 
 /** The windows of a policy: those in `windows`, or one from its own fields. */
@@ -257,17 +336,19 @@ function readWindows(policy: Static<typeof PolicySchema>): PolicyWindow[] {
   return read;
 }
 
-function readIdentityParts(input: unknown = 'ip'): string[] {
+/** The parts of an identity, as error messages list them. */
+export const IDENTITY_PARTS =
+  'ip, method, path, header:<name> or cookie:<name>, and no header that gateways set themselves';
+
+function readIdentityParts(input: unknown = IDENTIFY_DEFAULT): string[] {
   const parts: unknown[] = Array.isArray(input) ? input : [input];
-  const takes =
-    'ip, method, path, header:<name> or cookie:<name>, and no header that gateways set themselves';
   if (parts.length === 0 || parts.length > IDENTITY_PARTS_MAX) {
-    const rule = `1 to ${IDENTITY_PARTS_MAX} of ${takes}`;
+    const rule = `1 to ${IDENTITY_PARTS_MAX} of ${IDENTITY_PARTS}`;
     throw policyError(`"identify" must be ${rule}; got ${formatValue(input)}`, 'identify');
   }
   const read = parts.map((part) => {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
-    const rule = `${takes}, or an array of these`;
+    const rule = `${IDENTITY_PARTS}, or an array of these`;
     throw policyError(`"identify" must be ${rule}; got ${formatValue(part)}`, 'identify');
   });
   const different = new Set(read.map((part) => JSON.stringify(readPart(part))));

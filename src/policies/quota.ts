@@ -4,6 +4,8 @@
  * `X-RateLimit-*`, and for a denied request `Retry-After` and a problem document (RFC 9457).
  */
 
+import type { Problem } from './problem.ts';
+
 /** The state after a check of one window of a policy, or of the override that replaces it. */
 export interface Quota {
   /** ASCII without quotes and backslashes. */
@@ -82,13 +84,6 @@ export function retryAfter({ quotas, nowMs }: QuotaState): number {
   return Math.max(1, toSeconds(tightestQuota(quotas).reset - nowMs));
 }
 
-interface Problem {
-  type: string;
-  title: string;
-  detail?: string;
-  'violated-policies'?: string[];
-}
-
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
 
 /**
@@ -96,7 +91,7 @@ const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
  * @param reason replaces the time after which to retry
  */
 export function quotaExceeded(state?: QuotaState, reason?: string): string {
-  const exceeded: Problem = {
+  const exceeded = {
     type: `${PROBLEMS}quota-exceeded`,
     title: 'Request cannot be satisfied as assigned quota has been exceeded',
   };
@@ -115,6 +110,7 @@ export function reducedCapacity(): string {
   });
 }
 
-function problem({ type, title, ...rest }: Problem): string {
-  return JSON.stringify({ type, title, status: 429, ...rest });
+function problem({ type, title, ...rest }: Omit<Problem, 'status'>): string {
+  const body: Problem = { type, title, status: 429, ...rest };
+  return JSON.stringify(body);
 }

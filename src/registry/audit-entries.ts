@@ -10,7 +10,7 @@ import type { Log } from '../core/log.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Override, Registry } from './registry.ts';
-import type { AuditEntry, Change, NamespaceRecord, WithRow } from './store/store.ts';
+import type { AuditEntry, Change, ImportCounts, NamespaceRecord, WithRow } from './store/store.ts';
 
 /** An entry without the time and the author of the change. */
 export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;
@@ -62,7 +62,10 @@ function overrideFields(field: 'before' | 'after', override: Override | undefine
 }
 
 /** @param namespaces names and patterns */
-export function overridesImport(namespaces: ReadonlySet<string>, counts: object): AuditDetails {
+export function overridesImport(
+  namespaces: ReadonlySet<string>,
+  counts: ImportCounts,
+): AuditDetails {
   const listed = [...namespaces].slice(0, AUDIT_NAMESPACES_MAX);
   const target = { namespaces: listed, namespaceCount: namespaces.size };
   return { action: 'overrides.import', target, counts };
@@ -90,8 +93,8 @@ export function publicEntry({
   keyId,
   by,
   ...rest
-}: WithRow<AuditEntry>): object {
-  return { id, at, action, keyId, by, ...rest };
+}: WithRow<AuditEntry>): AuditEntry & { id: number } {
+  return { id, at, action, keyId, ...(by !== undefined && { by }), ...rest };
 }
 
 /** @param changes durable changes; one line is logged for each audit entry among them */

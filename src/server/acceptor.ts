@@ -8,6 +8,7 @@
  */
 
 import { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { RequestIds } from '../api/common/request-ids.ts';
 import { type ByVersion, RESPONSE_FORMATS, type ResponseFormat } from '../api/common/versions.ts';
 import { Keyring } from '../auth/keyring.ts';
@@ -28,7 +29,6 @@ import { CheckHandler } from './checks.ts';
 import { CorrectionHandler } from './corrections.ts';
 import { createEngine } from './create-engine.ts';
 import { DeferredResponses } from './deferred-responses.ts';
-import { DOCS_PATH } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { GatewayCheckHandler } from './gateway-checks.ts';
 import { hasGatewayAddress, Listener } from './listener.ts';
@@ -97,7 +97,7 @@ export class Acceptor {
     );
 
     const requestIds = new RequestIds();
-    const responseWriter = new ResponseWriter(stats);
+    const responseWriter = new ResponseWriter(stats, clock);
     const bodyBudget = new BodyBudget();
     const errorReporter = data.isReportingErrors ? this.#createErrorReporter() : undefined;
     const createServer = (format: ResponseFormat): ApiServer => {
@@ -106,7 +106,7 @@ export class Acceptor {
         requestIds,
         stats,
         responseWriter,
-        data.url + DOCS_PATH,
+        data.url + ERROR_PAGES_PATH,
         (report) => this.#send({ kind: 'internalError', report }),
         errorReporter,
       );

@@ -3,10 +3,16 @@
  * and JSON where it has a body. Failures are ApiErrors (401, 415).
  */
 
-import { OPERATION_NAMES, OPERATIONS, operationPath } from '../api/common/operations.ts';
+import {
+  COUNTER_OPERATIONS,
+  type CounterOperationName,
+  counterOperationPath,
+  OPERATION_NAMES,
+  OPERATIONS,
+  operationPath,
+} from '../api/common/operations.ts';
 import type { ByVersion } from '../api/common/versions.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
-import { BODY_MAX_BYTES, MULTI_LIMIT_MAX_BYTES } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import type { BodyHandler } from './body.ts';
@@ -23,24 +29,21 @@ const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
 export function apiRoutes(
   keyring: Keyring,
-  { v1, v2 }: ByVersion<ApiServer>,
+  servers: ByVersion<ApiServer>,
   checks: CheckHandler,
   corrections: CorrectionHandler,
   operations: OperationForwarder,
 ): Route[] {
   /** A POST that the acceptor answers itself. */
-  const post = (
-    path: string,
-    { bodyReader }: ApiServer,
-    onBody: BodyHandler<Key>,
-    maxBytes = BODY_MAX_BYTES,
-  ): Route => {
+  const counterRoute = (name: CounterOperationName, onBody: BodyHandler<Key>): Route => {
+    const { version, method, maxBytes } = COUNTER_OPERATIONS[name];
+    const { bodyReader } = servers[version];
     const handle: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       requireJson(req);
       bodyReader.read(res, framing, maxBytes, key, onBody);
     };
-    return { method: 'POST', path, handle };
+    return { method, path: counterOperationPath(name), handle };
   };
   const operationRoutes = OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
@@ -57,14 +60,14 @@ export function apiRoutes(
     return { method, path: operationPath(name), handle };
   });
   return [
-    post('/v1/ratelimits.limit', v1, checks.limitV1),
-    post('/v2/ratelimit.limit', v2, checks.limitV2),
-    post('/v2/ratelimit.multiLimit', v2, checks.multiLimitV2, MULTI_LIMIT_MAX_BYTES),
-    post('/v1/ratelimits.refund', v1, corrections.refund),
-    post('/v1/ratelimits.reset', v1, corrections.reset),
-    post('/v1/ratelimits.inspect', v1, corrections.inspect),
+    counterRoute('ratelimits.limit', checks.limitV1),
+    counterRoute('ratelimit.limit', checks.limitV2),
+    counterRoute('ratelimit.multiLimit', checks.multiLimitV2),
+    counterRoute('ratelimits.refund', corrections.refund),
+    counterRoute('ratelimits.reset', corrections.reset),
+    counterRoute('ratelimits.inspect', corrections.inspect),
     ...operationRoutes,
-    ...docsRoutes(v1.responder),
+    ...docsRoutes(servers.v1.responder),
   ];
 }
 

@@ -1,28 +1,107 @@
-/** The pages that the `docs` links of errors refer to, one for each code, served without a key. */
+/**
+ * The documentation that the server has about itself, served without a key: the OpenAPI document,
+ * the API reference, and the pages that the `docs` links of errors refer to, one for each code. All
+ * are files of the package; `npm run docs` writes them.
+ *
+ * Files are read at their first request: few servers receive such a request, and each acceptor that
+ * does keeps a copy. A file that is missing from the installation is a 500.
+ */
 
-import { ERRORS, type ErrorCode } from '../core/errors.ts';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { PAGE_HEADERS } from '../api/common/page-headers.ts';
+import { ERROR_PAGES_PATH, OPENAPI_PATH, REFERENCE_PATH } from '../api/common/paths.ts';
+import { ERRORS } from '../core/errors.ts';
 import type { Responder } from './responder.ts';
 import type { Route } from './route.ts';
+import { fixedText } from './uws.ts';
 
-export const DOCS_PATH = '/docs/errors/';
+const HTML = 'text/html; charset=utf-8';
+const FOLDER = 'docs/reference';
+
+const IF_NONE_MATCH = fixedText('if-none-match');
+
+/** The type and the file of each path. */
+const PAGES: Readonly<Record<string, readonly [contentType: string, file: string]>> = {
+  [OPENAPI_PATH]: ['application/json', 'docs/openapi.json'],
+  [REFERENCE_PATH]: [HTML, `${FOLDER}/index.html`],
+  [`${REFERENCE_PATH}/style.css`]: ['text/css; charset=utf-8', `${FOLDER}/style.css`],
+  [`${REFERENCE_PATH}/icon.svg`]: ['image/svg+xml', `${FOLDER}/icon.svg`],
+  ...Object.fromEntries(
+    Object.keys(ERRORS).map((code) => {
+      return [ERROR_PAGES_PATH + code, [HTML, `${FOLDER}/errors/${code}.html`]];
+    }),
+  ),
+};
+
+/** The files that the pages are read from, by their path in the package. */
+export const PAGE_FILES: readonly string[] = Object.values(PAGES).map(([, file]) => file);
 
 export function docsRoutes(responder: Responder): Route[] {
-  return (Object.keys(ERRORS) as ErrorCode[]).map((code) => {
-    const { status, title, remedy } = ERRORS[code];
-    const html =
-      `<!doctype html><html lang="en"><meta charset="utf-8"><title>${code} - weir</title>` +
-      `<h1>${code}</h1><p>HTTP ${status}. ${title}</p><p>${escapeHtml(remedy)}</p></html>\n`;
-    return {
-      method: 'GET',
-      path: DOCS_PATH + code,
-      handle: (res, req) => {
-        responder.sendPage(res, html, req.getCaseSensitiveMethod() === 'HEAD');
-      },
-      isPage: true,
-    };
+  return Object.entries(PAGES).map(([path, [contentType, file]]) => {
+    return pageRoute(responder, path, contentType, new KeptFile(file));
   });
 }
 
-function escapeHtml(text: string): string {
-  return text.replace(/[<>&]/g, (character) => `&#${character.charCodeAt(0)};`);
+function pageRoute(responder: Responder, path: string, contentType: string, file: KeptFile): Route {
+  return {
+    method: 'GET',
+    path,
+    handle: (res, req) => {
+      const isHead = req.getCaseSensitiveMethod() === 'HEAD';
+      const { bytes, etag } = file.read();
+      const headers = { 'Content-Type': contentType, ETag: etag, ...PAGE_HEADERS };
+      const isUnchanged = matches(req.getHeader(IF_NONE_MATCH), etag);
+      responder.sendPage(res, headers, bytes, isHead, isUnchanged);
+    },
+    isPage: true,
+  };
+}
+
+/** @param condition the header If-None-Match: entity tags, or `*` */
+function matches(condition: string, etag: string): boolean {
+  if (condition === '') return false;
+  return condition.split(',').some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()));
+}
+
+interface Page {
+  bytes: Uint8Array;
+  etag: string;
+}
+
+/** A file of the installed package, in the memory of this thread from its first use on. */
+class KeptFile {
+  readonly #path: string;
+  #page: Page | undefined;
+
+  /** @param path in the package */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** @throws if the package does not have the file */
+  read(): Page {
+    this.#page ??= readPage(join(packageDirectory(), this.#path));
+    return this.#page;
+  }
+}
+
+function readPage(path: string): Page {
+  const bytes = readFileSync(path);
+  const digest = createHash('sha256').update(bytes).digest('base64url');
+  return { bytes, etag: `"${digest.slice(0, 22)}"` };
+}
+
+/**
+ * The build is one folder below it, the sources are deeper.
+ * @throws if there is no package.json
+ */
+function packageDirectory(): string {
+  const start = dirname(fileURLToPath(import.meta.url));
+  for (let folder = start; ; folder = dirname(folder)) {
+    if (existsSync(join(folder, 'package.json'))) return folder;
+    if (folder === dirname(folder)) throw new Error(`there is no package.json above ${start}`);
+  }
 }

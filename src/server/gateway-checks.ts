@@ -1,14 +1,16 @@
 /**
- * The routes of gateways: requests of any method whose path names a policy, which says who the
- * client is and what its limits are. The body is not read, and may never come: a connection on
- * which one is announced is closed after the response.
+ * The routes of gateways: requests of any method. The path names a policy, which defines the
+ * limits. The query may name the gateway. The policy and the gateway determine which headers
+ * identify the client. weir does not read a body, and one may never arrive: if a request announces
+ * a body, weir closes the connection after the response.
  *
  * The engine decides the windows of a policy as one batch. An override that applies to the client
  * replaces all of them. A failure is answered as the policy says, never with a 5xx; only a request
- * for an unknown policy, or without a key where one is required, gets an error of the API.
+ * for an unknown policy or gateway, or without a required key, gets an error of the API.
  */
 
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import { AUTH_REQUEST_PATH, CHECK_PATH } from '../api/common/paths.ts';
 import type { Keyring } from '../auth/keyring.ts';
 import type { Check } from '../core/check.ts';
 import type { Decision } from '../core/decision.ts';
@@ -19,7 +21,8 @@ import type { Namespace } from '../core/namespace.ts';
 import { NO_BURST, RULE } from '../core/window-rules.ts';
 import type { BatchCompletion, Completion, Engine } from '../engine/engine.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
-import { IdentifierReader, UNIDENTIFIED } from '../policies/identifier.ts';
+import { GatewayReaders } from '../policies/gateway-readers.ts';
+import { type IdentifierReader, UNIDENTIFIED } from '../policies/identifier.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { KnownNamespaces } from '../registry/known-namespaces.ts';
@@ -73,7 +76,7 @@ interface PolicyCompletion {
 interface CompiledPolicy {
   policy: Policy;
   namespace: Namespace;
-  identifierReader: IdentifierReader;
+  readers: GatewayReaders;
   gatewayResponder: GatewayResponder;
   /** One for each window, all with one identity. */
   checks: readonly WindowCheck[];
@@ -81,10 +84,6 @@ interface CompiledPolicy {
   completions: readonly PolicyCompletion[];
 }
 
-/** The path of the client's request may follow the namespace. */
-const CHECK_PATH = '/v1/check/';
-/** For nginx, which takes no 429 from here: a denial is a 403. No path follows the namespace. */
-const AUTH_REQUEST_PATH = '/v1/auth-request/';
 const WEIR_KEY = fixedText('x-weir-key');
 
 export class GatewayCheckHandler {
@@ -139,11 +138,10 @@ export class GatewayCheckHandler {
       const override = { overrideId: undefined, needsOverrideId: false };
       return { namespace, identity, identifier: '', ...terms, ...override };
     });
-    const identifierReader = new IdentifierReader(policy);
     const compiled: CompiledPolicy = {
       policy,
       namespace,
-      identifierReader,
+      readers: new GatewayReaders(policy),
       gatewayResponder,
       checks,
       completions: [],
@@ -194,8 +192,11 @@ export class GatewayCheckHandler {
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
     let compiled: CompiledPolicy;
+    let identifierReader: IdentifierReader;
     try {
       compiled = this.#findPolicy(req, path.slice(prefix.length, end), needsKey);
+      const { readers } = compiled;
+      identifierReader = slash < 0 ? readers.forQuery(req.getQuery()) : readers.forPath();
     } catch (error) {
       closeAfterUnreadBody(responder, res, readFraming(req));
       responder.sendError(res, error, { isHead });
@@ -203,7 +204,6 @@ export class GatewayCheckHandler {
     }
     const kind = responseKindOf(denialStatus, isHead);
     try {
-      const { identifierReader } = compiled;
       const framing = this.#headerReader.read(
         req,
         method,
@@ -325,7 +325,7 @@ export class GatewayCheckHandler {
     kind: ResponseKind,
     isAllowed: boolean,
   ): void {
-    const { policy, namespace, identifierReader, gatewayResponder } = compiled;
+    const { policy, namespace, readers, gatewayResponder } = compiled;
     this.#countDecision(compiled, isAllowed);
     const { clock } = this.#dependencies;
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
@@ -334,7 +334,7 @@ export class GatewayCheckHandler {
       gatewayResponder.allow(res, quotaState);
       return;
     }
-    const reason = `a request without ${identifierReader.requiredParts} is denied`;
+    const reason = `a request without ${readers.requiredParts} is denied`;
     gatewayResponder.deny(res, quotaState, kind, reason);
   }
 

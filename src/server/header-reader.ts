@@ -1,7 +1,7 @@
 /**
  * Reads all headers of a request once, for the identity of a policy and for the framing. Several
  * headers of one name, of which a client may have sent the first and a proxy the last, are joined
- * as HTTP allows. uWebSockets.js accepts heads of at most 32 KiB and a hundred headers.
+ * as HTTP allows. uWebSockets.js accepts heads of at most 32 KiB and 98 headers.
  */
 
 import type { RequestAttributes } from '../policies/identifier.ts';

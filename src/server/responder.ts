@@ -92,13 +92,27 @@ export class Responder {
     this.sendJson(res, this.#format.successBody(json, this.#requestIds.next()));
   }
 
-  sendPage(res: HttpResponse, html: string, isHead: boolean): void {
+  /**
+   * Sends a page that needs no key.
+   * @param body it must never change
+   * @param isUnchanged the client has the page: the response is a 304 without a body
+   */
+  sendPage(
+    res: HttpResponse,
+    headers: Readonly<Record<string, string>>,
+    body: Uint8Array,
+    isHead: boolean,
+    isUnchanged: boolean,
+  ): void {
     this.#stats.heartbeat();
     const writeHead = (close: boolean) => {
-      res.writeHeader('Content-Type', 'text/html; charset=utf-8');
+      if (isUnchanged) res.writeStatus('304 Not Modified');
+      for (const [name, value] of Object.entries(headers)) res.writeHeader(name, value);
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     };
-    this.#writer.respond(res, this.isDraining, writeHead, html, isHead);
+    const isWithoutBody = isHead || isUnchanged;
+    const close = this.isDraining || (isWithoutBody && this.#writer.closesUnchecked());
+    this.#writer.respond(res, close, writeHead, body, isWithoutBody, true);
   }
 
   /** Sends an ApiError as it is, and a 500 for any other thrown value. */
@@ -117,13 +131,11 @@ export class Responder {
       if (code === 'SERVICE_UNAVAILABLE') res.writeHeader('Retry-After', RETRY_AFTER_S);
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     };
-    this.#writer.respond(
-      res,
-      this.isDraining || options.closeConnection === true,
-      writeHead,
-      body,
-      isHead,
-    );
+    const close =
+      this.isDraining ||
+      options.closeConnection === true ||
+      (isHead === true && this.#writer.closesUnchecked());
+    this.#writer.respond(res, close, writeHead, body, isHead);
   }
 
   /** Reports an error whose response is not an error response. */

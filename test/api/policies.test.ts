@@ -21,7 +21,7 @@ beforeAll(async () => {
   });
   const config = writeConfig(directory, {
     a: { limit: 1, duration: 1_000 },
-    b: { limit: 2, duration: 2_000, gateway: 'envoy' },
+    b: { limit: 2, duration: 2_000, gateway: ['envoy', 'caddy'] },
     c: { limit: 3, duration: 3_000, missing: 'refuse' },
     d: { limit: 4, duration: 4_000, algorithm: 'gcra', burst: 2 },
   });
@@ -59,6 +59,7 @@ test('active policies are listed with all defaults, and with the listener for ga
     shadow: false,
     legacyHeaders: false,
   });
+  expect(policies[1]).toMatchObject({ namespace: 'b', gateway: ['caddy', 'envoy'] });
   // By the current word, also if the file has a former one.
   expect(policies[2]).toMatchObject({ namespace: 'c', missing: 'deny' });
   expect(policies[3]).toMatchObject({

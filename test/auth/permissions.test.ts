@@ -1,15 +1,16 @@
 /** Calls every operation with every kind of key for every kind of namespace. */
 
-import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_NAMES } from '../../src/api/common/operations.ts';
 import {
-  CREATE_ACTION,
+  CREATE_NAMESPACE,
   GLOBAL_PERMISSIONS,
   NAMESPACE_ACTIONS,
   Permissions,
   readPermission,
 } from '../../src/auth/permissions.ts';
+import { OPERATION_DOCS } from '../../src/docs/operations.ts';
+import { permissionsTables } from '../../src/docs/permissions.ts';
 import { recordMeasurement } from '../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
@@ -18,7 +19,7 @@ import {
   sendRequest,
 } from '../support/http.ts';
 import {
-  COUNTER_OPERATIONS,
+  COUNTER_OPERATION_NAMES,
   callOperation,
   callOperationOk,
   type Fields,
@@ -291,7 +292,25 @@ const callRoute = (route: Operation, fields: Fields, key: string): Promise<Parse
 
 test('every operation has a row in the matrix', () => {
   const routes = ROWS.map(({ route }) => route);
-  expect(routes.sort()).toEqual([...OPERATION_NAMES, ...COUNTER_OPERATIONS].sort());
+  expect(routes.sort()).toEqual([...OPERATION_NAMES, ...COUNTER_OPERATION_NAMES].sort());
+});
+
+test('every operation documents the permission that the matrix tests', () => {
+  for (const row of ROWS) {
+    const [everywhere, inOne] = OPERATION_DOCS[row.route].permissions;
+    expect([row.route, everywhere]).toEqual([row.route, everywhereIn(row)]);
+    const hasId = row.targets.some(({ id }) => id !== undefined);
+    const isImport = row.route === 'ratelimits.importOverrides';
+    const expected = hasId || isImport ? `ratelimit.<namespaceId>.${row.permission}` : undefined;
+    expect([row.route, inOne]).toEqual([row.route, expected]);
+  }
+});
+
+test('the documentation names every permission, and what it is for', () => {
+  const documented = permissionsTables();
+  for (const name of [...NAMESPACE_ACTIONS, ...GLOBAL_PERMISSIONS, CREATE_NAMESPACE]) {
+    expect([name, documented.includes(`\`${name}\``)]).toEqual([name, true]);
+  }
 });
 
 test('every operation requires its permission, for every key and namespace', async () => {
@@ -330,7 +349,7 @@ test('every operation requires its permission, for every key and namespace', asy
 });
 
 test('other methods get a 405, also with the root key', async () => {
-  for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATIONS]) {
+  for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATION_NAMES]) {
     const { path, method } = pathAndMethodOf(operation);
     for (const other of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
       if (other === method) continue;
@@ -397,13 +416,4 @@ describe('permissions', () => {
       }
     }
   });
-});
-
-test('the README lists all permissions and actions and no others', () => {
-  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-  const [, section = ''] = /\n### Keys\n\n(.*?)\n\n/s.exec(readme) ?? [];
-  const listed = [...section.matchAll(/`([a-z_.]+)`/g)].map(([, name]) => name);
-  expect(listed.toSorted()).toEqual(
-    [...NAMESPACE_ACTIONS, CREATE_ACTION, ...GLOBAL_PERMISSIONS].toSorted(),
-  );
 });

@@ -122,7 +122,7 @@ describe('weir config check of an invalid file', () => {
       `weir: in ${wrong}, line 2, column 3: prot is no setting of weir; is it port?`,
       `weir: in ${wrong}, line 6, column 48: policy "login": "duration" must be an integer` +
         ' number of milliseconds from 1000 to 3155760000000; got 60',
-      `weir: in ${wrong}, line 9, column 7: policy "api": "limt" is no field of a policy; is it` +
+      `weir: in ${wrong}, line 9, column 7: policy "api": "limt" is not a field of a policy; is it` +
         ' "limit"?',
       'weir: WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ',
       '',

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
-import { GATEWAYS } from '../../src/policies/policy.ts';
+import { GATEWAYS } from '../../src/policies/gateways.ts';
 import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
 import {
   freePort,
@@ -65,6 +65,41 @@ describe('weir gateway', () => {
     expect([all.code, all.stderr]).toEqual([2, expect.stringContaining('of-caddy, of-caddy-too')]);
   });
 
+  test('prints several policies into one text, with their path prefixes', async () => {
+    const args = ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy-too=/login'];
+    const { code, stdout, stderr } = await weir(args);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toContain('path /login*');
+    expect(stdout.match(/reverse_proxy (@\w+ )?127\.0\.0\.1:3000/g)).toHaveLength(2);
+  });
+
+  test.concurrent.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
+    'prints for %s only what must be added with --snippet',
+    async (gateway) => {
+      const { code, stdout, stderr } = await weir([gateway, '--snippet']);
+      expect([gateway, code, stderr]).toEqual([gateway, 0, '']);
+      expect(stdout).toContain(`of-${gateway}`);
+      // The application and the listener belong to the existing configuration.
+      expect(stdout).not.toMatch(/127\.0\.0\.1:3000|listen 8080|bind :8080/);
+    },
+  );
+
+  test.concurrent.each([
+    [
+      'nginx',
+      'proxy_ssl_name app.example.com;',
+      'proxy_pass https://application/shop$request_uri;',
+    ],
+    ['haproxy', 'sni str(app.example.com)', 'http-request set-path /shop%[path]'],
+    ['envoy', 'sni: "app.example.com"', 'prefix_rewrite: /shop/'],
+    ['traefik', 'url: "https://app.example.com:443"', 'prefix: /shop'],
+    ['apisix', 'scheme: https', '["^(/.*)$", "/shop$1"]'],
+  ])('prints for %s an application over TLS, and its path', async (gateway, tls, path) => {
+    const { stdout } = await weir([gateway, '--upstream', 'https://app.example.com/shop/']);
+    expect(stdout).toContain(tls);
+    expect(stdout).toContain(path);
+  });
+
   test('prints weir.lua for HAProxy only', async () => {
     const { code, stdout } = await weir(['haproxy', '--lua']);
     expect([code, stdout]).toEqual([0, expect.stringContaining('core.register_action')]);
@@ -77,8 +112,21 @@ describe('weir gateway', () => {
     ['no gateway', [], {}, '<gateway> is required'],
     ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
     ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535; got "0"'],
-    ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL like http://'],
-    ['a path', ['nginx', '--upstream', 'http://a/b'], {}, '--upstream must be a URL like'],
+    ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL such as http://'],
+    ['a query', ['nginx', '--upstream', 'http://a/?b'], {}, '--upstream must be a URL such as'],
+    ['a user', ['nginx', '--upstream', 'http://a:secret@b'], {}, '; got one with "@"\n'],
+    [
+      'a path',
+      ['nginx', '--upstream', 'http://a/%20'],
+      {},
+      'its path must have only segments of letters,',
+    ],
+    [
+      'an https address',
+      ['nginx', '--upstream', 'https://10.0.0.1'],
+      {},
+      'nginx cannot compare an address with a certificate; got https://10.0.0.1',
+    ],
     [
       'another policy',
       ['nginx', '--namespace', 'of-envoy'],
@@ -90,6 +138,47 @@ describe('weir gateway', () => {
       ['caddy', '--namespace', 'nope'],
       {},
       'weir: there is no policy for the namespace "nope"; policies for caddy: of-caddy, of-caddy-too\n',
+    ],
+    [
+      'a second namespace without a prefix',
+      ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy-too'],
+      {},
+      'each --namespace after the first needs a path prefix, such as of-caddy-too=/of-caddy-too;' +
+        ' got "of-caddy-too"\n',
+    ],
+    [
+      'a namespace twice',
+      ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy=/login'],
+      {},
+      'each --namespace must name a different namespace; got "of-caddy" more than once\n',
+    ],
+    [
+      'a prefix twice',
+      ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy-too=/'],
+      {},
+      'each --namespace must have a different path prefix; got "/" for "of-caddy" and' +
+        ' "of-caddy-too"\n',
+    ],
+    ...['login', '', '/a//b', '/a/../b', '/a b', '/%61', '/a{b}', '/a=b'].map(
+      (prefix): [string, string[], Record<string, string>, string] => [
+        `the prefix ${JSON.stringify(prefix)}`,
+        ['caddy', '--namespace', `of-caddy=${prefix}`],
+        {},
+        'the path prefix of --namespace must begin with "/" and have only segments of letters,' +
+          ` digits, "-", "_", "." and "~", none of them empty, "." or ".."; got "of-caddy=${prefix}"\n`,
+      ],
+    ),
+    [
+      'two namespaces for Istio',
+      ['istio', '--namespace', 'of-istio', '--namespace', 'other=/other'],
+      {},
+      'istio accepts one --namespace: Istio checks a workload with one provider; got 2\n',
+    ],
+    [
+      'a prefix for express',
+      ['express', '--namespace', 'of-express=/login'],
+      {},
+      'express accepts --namespace <name> without a path prefix: print weir.mjs once for each',
     ],
     ['JSON', ['nginx', '--json'], {}, '--json is not an option of weir gateway'],
   ])('prints one sentence for %s', async (_what, args, env, sentence) => {

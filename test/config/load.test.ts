@@ -138,6 +138,7 @@ describe('settings', () => {
     for (const value of [
       ...['weir.example', '/limits', 'ftp://weir', 'https://', 'https://weir?', 'https://weir/#'],
       ...['https://weir?a=1', 'https://weir/#a', 'javascript:alert(1)', 'http://weir:99999'],
+      ...['https:weir', ' https://weir', 'https://we ir', 'https://weir\n'],
     ]) {
       expect(errorMessage(() => loadSettings([], { WEIR_PUBLIC_URL: value }))).toBe(
         'WEIR_PUBLIC_URL must be an http or https URL without credentials, query and fragment,' +
@@ -363,7 +364,7 @@ describe('an invalid setting gives an error with its name, its value and the acc
     [
       ['--config', writeConfigFile('{"policies":{"a":{\n "limt":1}}}')],
       {},
-      '.json, line 2, column 2: policy "a": "limt" is no field of a policy; is it "limit"?',
+      '.json, line 2, column 2: policy "a": "limt" is not a field of a policy; is it "limit"?',
     ],
     [
       ['--config', writeConfigFile('{"policies":{"a":{},\n "/":{}}}')],

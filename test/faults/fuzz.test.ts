@@ -364,7 +364,7 @@ class FuzzConnection {
     });
     const requests = ends < 0 ? made : made.slice(0, ends + 1);
     const bytes = Buffer.concat(requests.map((one) => one.bytes));
-    // After the request line: uWebSockets.js does not support a split in it, as the README says.
+    // After the request line: uWebSockets.js does not support a split in it, see docs/security.md.
     const last = bytes.length - requests.at(-1)!.bytes.length;
     const from = last + bytes.subarray(last).indexOf('\r\n') + 2;
     const cut = from + below(bytes.length - from);

@@ -1,7 +1,7 @@
 /**
  * Hostile input to every operation: it gets the right response, and does not end the process or
  * make it fail. Different names never share a counter, and no request is decided twice. Tests pin
- * the reaction of uWebSockets.js itself to unusual heads, which the README documents.
+ * the reaction of uWebSockets.js itself to unusual heads, which docs/security.md documents.
  */
 
 import { connect } from 'node:net';
@@ -28,7 +28,7 @@ import {
 } from '../support/http.ts';
 import { HOSTILE_STRINGS } from '../support/mutations.ts';
 import {
-  COUNTER_OPERATIONS,
+  COUNTER_OPERATION_NAMES,
   callOperation,
   callOperationOk,
   type Fields,
@@ -186,7 +186,7 @@ async function findWrongStatuses(
 
 test('the tests below cover every operation with a body', async () => {
   const posts = [...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST')];
-  expect([...POSTS].sort()).toEqual([...posts, ...COUNTER_OPERATIONS].sort());
+  expect([...POSTS].sort()).toEqual([...posts, ...COUNTER_OPERATION_NAMES].sort());
   const valid = POSTS.map((operation): [Operation, string, number[]] => {
     return [operation, bodyWith(operation, '', ''), VALID];
   });
@@ -700,11 +700,15 @@ describe('a head', () => {
   });
 });
 
-test('unexpected paths and methods get an error page, a 404 or a 405', async () => {
-  const codes = Object.keys(ERRORS);
+test('pages get GET only, and unexpected paths a 404, by every method', async () => {
+  const pages = ['/docs', '/docs/style.css', '/docs/icon.svg', '/openapi.json'];
+  pages.push(...Object.keys(ERRORS).map((code) => `/docs/errors/${code}`));
   const paths = [
     '/',
-    '/docs',
+    '/docs/',
+    '/docs/index.html',
+    '/docs/style.css/',
+    '/docs/../package.json',
     '/docs/errors/',
     '/docs/errors/__proto__',
     '/docs/errors/../../etc/passwd',
@@ -728,8 +732,8 @@ test('unexpected paths and methods get an error page, a 404 or a 405', async () 
     '///////',
   );
   let requests = 0;
-  for (const path of [...paths, ...codes.map((code) => `/docs/errors/${code}`)]) {
-    const isPage = codes.some((code) => path === `/docs/errors/${code}`);
+  for (const path of [...paths, ...pages]) {
+    const isPage = pages.includes(path);
     for (const method of [
       'GET',
       'POST',

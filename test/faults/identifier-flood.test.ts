@@ -204,7 +204,7 @@ describe('in a flood of ten times more identifiers than counters,', () => {
     300_000,
   );
 
-  test('a client one token below its limit keeps its usage until exhausted counters fill the table', async () => {
+  test('a client one token below its limit keeps its usage until many counters are exhausted', async () => {
     const server = await start();
     const LIMIT = 1_000;
     const body = {
@@ -220,7 +220,9 @@ describe('in a flood of ten times more identifiers than counters,', () => {
     // Counters with less usage are evicted first, whatever their number.
     await flood(server, 10 * COUNTERS, { namespace: () => 'near', limit: LIMIT });
     expect(await isEvicted()).toBe(false);
-    // Counters that exhausted a limit of 1 are evicted later. They must fill the table first.
+    // Counters that exhausted a limit of 1 are evicted later. They must first take all slots that
+    // the client's counter may have. The key of the hash selects these, so the number varies from
+    // start to start: 143 starts with 2 048 counters had 1 984 to 6 400, in the median 3 840.
     const step = COUNTERS / 32;
     let needed = 0;
     while (!(await isEvicted()) && needed < 10 * COUNTERS) {
@@ -234,7 +236,7 @@ describe('in a flood of ten times more identifiers than counters,', () => {
       trials,
       `0 evictions; one for ${needed} exhausted counters with a limit of 1`,
     );
-    expect(needed).toBeGreaterThanOrEqual(COUNTERS);
+    expect(needed).toBeGreaterThanOrEqual(COUNTERS / 2);
     await expectCleanStop(server);
   }, 300_000);
 

@@ -14,7 +14,7 @@ import { useDataDirectory } from '../support/data-directory.ts';
 import { recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
 import {
-  COUNTER_OPERATIONS,
+  COUNTER_OPERATION_NAMES,
   callOperation,
   callOperationOk,
   type Fields,
@@ -296,7 +296,7 @@ test('a key is in no log, file, metric, response or process table, however it is
   const wrongKey = `weir_${'w'.repeat(43)}`;
   secrets.push(wrongKey);
   let requests = 0;
-  for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATIONS]) {
+  for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATION_NAMES]) {
     if (operation === 'keys.create') continue;
     const { path, method } = pathAndMethodOf(operation);
     const body = { ...fields, namespace: 'n', namespaceName: 'n', overrides: [], keyId: ids[0] };

@@ -79,6 +79,31 @@ describe('a client that does not read responses', () => {
     120_000,
   );
 
+  test.each([
+    ['HEAD of unknown paths', 'HEAD /no HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['pages that the client has', 'GET /docs HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n'],
+  ])('but continues to request %s, which have no body, is closed', async (what, text) => {
+    const server = await own.start();
+    const count = 4;
+    const all = openConnections(server.port, count);
+    const packet = Buffer.from(text.repeat(16));
+    let requests = 0;
+    const endMs = performance.now() + 10_000;
+    const isOpen = all.map(async ({ socket }) => {
+      socket.on('error', () => {});
+      socket.pause();
+      while (!socket.destroyed && performance.now() < endMs) {
+        await new Promise((resolve) => socket.write(packet, resolve));
+        requests += 16;
+        await sleep(1);
+      }
+      return !socket.destroyed;
+    });
+    expect(await Promise.all(isOpen)).toEqual(all.map(() => false));
+    recordMeasurement('P7', `${what}, unread`, `${count} connections`, `${requests} requests`);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
   /** Bytes of unread responses in the buffers of the kernel. */
   function unreadBytes(server: ServerProcess, connection: HttpConnection): number {
     const ports = [server.port, connection.socket.localPort].map((port) => {

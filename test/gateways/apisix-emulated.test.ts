@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { apisix } from '../../src/commands/gateways/apisix.ts';
-import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import { everyPath, type GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { emulateApisix } from '../support/apisix-emulator.ts';
 import { defineEmulatorTests, useWeir, withFakeWeir } from '../support/emulator-cases.ts';
@@ -11,7 +11,7 @@ import { sendOnce, testPolicy } from '../support/gateway-emulator.ts';
 import { LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
 
 const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
-  policy: testPolicy('login', { gateway: 'apisix', ...part }),
+  routes: everyPath(testPolicy('login', { gateway: 'apisix', ...part })),
   weir,
   listenPort: 9_080,
   upstream: { host: '127.0.0.1', port: 3_000 },

@@ -3,6 +3,7 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { everyPath } from '../../src/commands/gateways/setup.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
 import { sendSequentially, startApplication } from '../support/gateway-process.ts';
@@ -63,7 +64,7 @@ describe.skipIf(realCaddy.isMissing)('Caddy', () => {
     const upstream = { host: '127.0.0.1', port: application.port };
     const at = { host: '127.0.0.1', port, needsKey: false };
     const [policy] = readPolicies(policies);
-    const text = realCaddy.print({ policy, weir: at, listenPort, upstream });
+    const text = realCaddy.print({ routes: everyPath(policy), weir: at, listenPort, upstream });
     const caddy = await realCaddy.start(text, listenPort, '');
     stops.push(caddy.stop);
     const responses = await sendSequentially(listenPort, [{}, {}, {}, {}]);

@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { envoy } from '../../src/commands/gateways/envoy.ts';
 import { istio } from '../../src/commands/gateways/istio.ts';
-import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import { everyPath, type GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { defineEmulatorTests, withFakeWeir } from '../support/emulator-cases.ts';
 import {
@@ -18,7 +18,7 @@ import {
 import { testPolicy } from '../support/gateway-emulator.ts';
 
 const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
-  policy: testPolicy('login', part),
+  routes: everyPath(testPolicy('login', part)),
   weir,
   listenPort: 8_080,
   upstream: { host: 'application', port: 3_000 },
@@ -51,7 +51,7 @@ describe.each([
       ],
     });
     expect(check.toString().split('\r\n')).toEqual([
-      'PUT /v1/check/login/a//b/../c%2F?d=/e HTTP/1.1',
+      'PUT /v1/check/login//a//b/../c%2F?d=/e HTTP/1.1',
       'host: shop.example',
       'content-length: 0',
       'x-forwarded-for: 192.0.2.66,192.0.2.67,198.51.100.1',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { haproxy } from '../../src/commands/gateways/haproxy.ts';
 import { haproxyLua } from '../../src/commands/gateways/haproxy-lua.ts';
+import { everyPath } from '../../src/commands/gateways/setup.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
@@ -85,9 +86,9 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
         const port = await freePort();
         // Reserves the next port, which the section for checks uses.
         await freePort();
-        const text = haproxy({ policy, weir, listenPort: port, upstream });
+        const text = haproxy({ routes: everyPath(policy), weir, listenPort: port, upstream });
         // weir.lua does not depend on the listen port.
-        const lua = haproxyLua({ policy, weir, listenPort: 8_080, upstream });
+        const lua = haproxyLua({ routes: everyPath(policy), weir, listenPort: 8_080, upstream });
         printed.push({ text, lua, port });
       }
       return printed;
@@ -104,7 +105,9 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       const gateway = await start({ ...printed, text: elsewhere });
       stops.push(gateway.stop);
       expect((await sendThrough(printed.port)).status).toBe(429);
-      expect(application.requests.map(({ url }) => url)).toEqual(['/v1/check/limited']);
+      expect(application.requests.map(({ url }) => url)).toEqual([
+        '/v1/check/limited?gateway=haproxy',
+      ]);
       expect(gateway.output()).toContain('weir answered 200');
     });
 

@@ -4,6 +4,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { nginx } from '../../src/commands/gateways/nginx.ts';
+import { everyPath } from '../../src/commands/gateways/setup.ts';
 import { POLICY_DEFAULTS } from '../../src/policies/policy.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
 import {
@@ -49,7 +50,13 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
       });
       const listenPort = await freePort();
       const printed = nginx({
-        policy: { ...POLICY_DEFAULTS, ...policy, namespace: 'denials', gateway: 'nginx', windows },
+        routes: everyPath({
+          ...POLICY_DEFAULTS,
+          ...policy,
+          namespace: 'denials',
+          gateway: 'nginx',
+          windows,
+        }),
         weir: { host: '127.0.0.1', port: gatewayPort, needsKey: false },
         listenPort,
         upstream: { host: '127.0.0.1', port: application.port },

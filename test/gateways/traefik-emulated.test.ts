@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
-import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import { everyPath, type GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import { traefik } from '../../src/commands/gateways/traefik.ts';
 import type { Policy } from '../../src/policies/policy.ts';
 import { defineEmulatorTests, useWeir, withFakeWeir } from '../support/emulator-cases.ts';
@@ -14,7 +14,7 @@ const setupOf = (
   weir: GatewaySetup['weir'],
   namespace = 'login',
 ): GatewaySetup => ({
-  policy: testPolicy(namespace, { gateway: 'traefik', ...part }),
+  routes: everyPath(testPolicy(namespace, { gateway: 'traefik', ...part })),
   weir,
   listenPort: 8_080,
   upstream: { host: 'application', port: 3_000 },
@@ -74,7 +74,7 @@ describe.each(['3.0', '3.7'] as const)('behind Traefik %s', (version) => {
     test('weir reads only what the policy names, not the Authorization of the client', async () => {
       const printed = traefik({
         ...setupOf({}, weirAt(weir.port)),
-        policy: weir.policies.get('all')!,
+        routes: everyPath(weir.policies.get('all')!),
       });
       const client = emulateTraefik(withAllHeaders(printed), {}, version);
       const request = (session: string) => ({
@@ -125,7 +125,7 @@ test('the configuration of Traefik sends only the headers that the policy reads'
 
 test('the configuration of Traefik names its limits, and cannot use a Unix socket', () => {
   expect(traefik(setupOf({}, weirAt(7_071)))).toContain(
-    'onError is allow, which Traefik cannot do',
+    'onError is allow, which Traefik does not support',
   );
   expect(() => traefik(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('a Unix socket');
 });

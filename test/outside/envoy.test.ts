@@ -3,11 +3,21 @@
 import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from 'node:http2';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { SYSTEM_CA_FILE } from '../../src/commands/gateways/common.ts';
+import { envoySnippet } from '../../src/commands/gateways/envoy.ts';
+import { everyPath } from '../../src/commands/gateways/setup.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
 import { defineGatewayTests } from '../support/gateway-cases.ts';
-import { type Application, type Gateway, startApplication } from '../support/gateway-process.ts';
+import { defineFormTests } from '../support/gateway-form-cases.ts';
+import {
+  type Application,
+  type Gateway,
+  startApplication,
+  startRecordingProxy,
+} from '../support/gateway-process.ts';
+import { envoySite } from '../support/gateway-sites.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
-import { writeConfig } from '../support/policy-config.ts';
+import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
 import { realEnvoy } from '../support/real-gateways.ts';
 import {
   freePort,
@@ -24,11 +34,23 @@ describe.skipIf(isMissing)('Envoy', () => {
   defineGatewayTests({ ...envoy, isProxy: true, joinsHeaders: true });
 });
 
+describe.skipIf(isMissing)('Envoy with another form of the configuration', () => {
+  defineFormTests({
+    ...envoy,
+    printSnippet: envoySnippet,
+    addToSite: envoySite,
+    trust: (text, caFile) => text.replace(SYSTEM_CA_FILE, caFile),
+    tlsHost: '127.0.0.1',
+  });
+});
+
 const COMMON = { gateway: 'envoy', limit: 2, duration: LONGEST_WINDOW_MS } as const;
+const LISTED_GATEWAYS: PolicySettings['gateway'] = ['envoy', 'nginx'];
 const POLICIES = {
   addresses: COMMON,
   keys: { ...COMMON, identify: ['header:x-api-key'] },
   cookies: { ...COMMON, identify: ['cookie:session'] },
+  listed: { ...COMMON, gateway: LISTED_GATEWAYS, identify: ['method', 'path'] },
 };
 
 type Response = Pick<ParsedResponse, 'status' | 'body'> & { headers: Record<string, unknown> };
@@ -76,12 +98,15 @@ describe.skipIf(isMissing)('Envoy over HTTP/2 without TLS', () => {
     removeDirectory(directory);
   });
 
-  async function connectTo(namespace: keyof typeof POLICIES): Promise<ClientHttp2Session> {
+  async function connectTo(
+    namespace: keyof typeof POLICIES,
+    weirPort = gatewayPort,
+  ): Promise<ClientHttp2Session> {
     const [policy] = readPolicies({ [namespace]: POLICIES[namespace] });
     const listenPort = await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
-    const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
-    const text = envoy.print({ policy, weir: at, listenPort, upstream });
+    const at = { host: '127.0.0.1', port: weirPort, needsKey: false };
+    const text = envoy.print({ routes: everyPath(policy), weir: at, listenPort, upstream });
     gateways.push(await envoy.start(text, listenPort, ''));
     const session = connect(`http://127.0.0.1:${listenPort}`);
     sessions.push(session);
@@ -121,6 +146,25 @@ describe.skipIf(isMissing)('Envoy over HTTP/2 without TLS', () => {
       return rawHeaders.includes('good');
     });
     expect(withGood.length).toBeLessThanOrEqual(2);
+  });
+
+  test('a client cannot name another gateway, by any path', async () => {
+    const proxy = await startRecordingProxy(gatewayPort);
+    await connectTo('listed', proxy.port);
+    const forged = { 'x-forwarded-method': 'PUT', 'x-forwarded-uri': '/forged' };
+    const query = '?gateway=nginx';
+    const paths = [`/${query}`, query, `/a/..${query}`, `//${query}`, `*${query}`, `h${query}`];
+    for (const path of paths) {
+      // Envoy closes a connection on which a path is invalid.
+      const session = connect(`http://127.0.0.1:${gateways.at(-1)!.port}`);
+      session.on('error', () => {});
+      await sendOverHttp2(session, { ...forged, ':path': path }).catch(() => {});
+      session.destroy();
+    }
+    await proxy.stop();
+    const targets = proxy.bytesToWeir().match(/(?<=^GET )\S+(?= HTTP\/1\.1\r$)/gm) ?? [];
+    expect(targets.length).toBeGreaterThan(2);
+    expect(targets.filter((target) => !target.startsWith('/v1/check/listed//'))).toEqual([]);
   });
 
   test('cookies that HTTP/2 has split are joined, and one of them identifies the client', async () => {

@@ -1,8 +1,8 @@
 /**
  * More identifiers than counters under real memory limits, enforced by cgroups, with default
  * settings. The server runs on a copy of Node that the cgroup created. The pages of the executable
- * then count for the cgroup, as in a container. `npm run test:outside` runs the table of the
- * README.
+ * then count for the cgroup, as in a container. `npm run test:outside` runs the table of
+ * docs/operations.md.
  */
 
 import { mkdirSync } from 'node:fs';

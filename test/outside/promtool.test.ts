@@ -1,7 +1,10 @@
-/** Checks the metrics with `promtool` of Prometheus. */
+/** Checks the metrics, and the alerts of `docs/operations.md`, with `promtool` of Prometheus. */
 
 import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { isMissing } from '../support/gateway-process.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck, sendRequest } from '../support/http.ts';
@@ -16,6 +19,38 @@ import {
 } from '../support/server.ts';
 
 const NAMES = ['plain', 'a "quoted" name', 'back\\slash', 'two\nlines', '{a="b"} 1', 'é€😀'];
+
+const OPERATIONS = new URL('../../docs/operations.md', import.meta.url);
+const METRICS = new URL('../../docs/metrics.md', import.meta.url);
+
+interface Alert {
+  alert: string;
+  expr: string;
+  for: string;
+}
+
+/** The rows of the table of alerts. */
+function documentedAlerts(): Alert[] {
+  const rows = readFileSync(OPERATIONS, 'utf8').matchAll(
+    /^\| (Weir\w+) \| `(.+?)` \| (\d+m) \| (?:page|ticket) \|/gm,
+  );
+  // A table needs an escape before a bar.
+  return [...rows].map(([, alert, expr, period]) => {
+    return { alert, expr: expr.replaceAll('\\|', '|'), for: period };
+  });
+}
+
+/** The expressions of docs/metrics.md, with the question as the name of the alert. */
+function documentedQueries(): Alert[] {
+  const rows = readFileSync(METRICS, 'utf8').matchAll(/^\| ([^|]+) \| `([^`|]+)` \|$/gm);
+  return [...rows].map(([, alert, expr]) => ({ alert, expr, for: '0m' }));
+}
+
+/** The rule that the page shows as a file. */
+function documentedRule(): Omit<Alert, 'for'> {
+  const [, text] = /```yaml\n(groups:.*?)```/s.exec(readFileSync(OPERATIONS, 'utf8'))!;
+  return parse(text).groups[0].rules[0];
+}
 
 describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', () => {
   const own = useDataDirectory(['--counters', '1024']);
@@ -63,5 +98,56 @@ describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', ()
       encoding: 'utf8',
     });
     expect([status, stderr]).toEqual([3, expect.stringContaining('should not include type')]);
+  });
+});
+
+describe('the alerts of docs/operations.md and the expressions of docs/metrics.md', () => {
+  const own = useDataDirectory(['--counters', '1024']);
+  const directory = temporaryDirectory();
+  afterAll(() => removeDirectory(directory));
+  const alerts = documentedAlerts();
+  const queries = documentedQueries();
+  const all = [...alerts, ...queries];
+
+  test.skipIf(isMissing('promtool', '--version'))('are accepted by promtool check rules', () => {
+    const file = join(directory, 'rules.json');
+    // JSON is YAML.
+    writeFileSync(file, JSON.stringify({ groups: [{ name: 'weir', rules: all }] }));
+    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', file], {
+      encoding: 'utf8',
+    });
+    expect([status, stderr]).toEqual([0, '']);
+    expect(stdout).toContain(`SUCCESS: ${all.length} rules found`);
+    const rows = readFileSync(OPERATIONS, 'utf8').match(/^\| Weir/gm);
+    expect(alerts.length).toBe(rows?.length);
+    const sections = readFileSync(METRICS, 'utf8').split(/^## /m).slice(1);
+    expect(queries.length).toBeGreaterThan(sections.length);
+    const { alert, expr } = documentedRule();
+    expect(alerts).toContainEqual(expect.objectContaining({ alert, expr }));
+  });
+
+  test('name metrics and labels that a server has', async () => {
+    const server = await own.start({ args: ['--counters', '1024', '--checkpoint-ms', '100'] });
+    await sendCheck(server.port, { identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS });
+    await waitUntil('metrics of checkpoints exist', async () => {
+      return (await readMetrics(server.adminUrl)).has('weir_checkpoint_age_seconds');
+    });
+    const text = await (await fetch(`${server.adminUrl}/metrics`)).text();
+    for (const { alert, expr } of all) {
+      for (const [, name, matchers] of expr.matchAll(/((?:weir|process)_\w+)(?:\{([^}]*)\})?/g)) {
+        const series = text.split('\n').filter((line) => new RegExp(`^${name}[{ ]`).test(line));
+        expect([alert, name, series.length > 0]).toEqual([alert, name, true]);
+        for (const [, label, value] of (matchers ?? '').matchAll(/(\w+)=~?"([^"]*)"/g)) {
+          // Prometheus adds it.
+          if (label === 'job') continue;
+          const exists = series.some((line) => new RegExp(`\\b${label}="(${value})"`).test(line));
+          expect([alert, name, label, exists]).toEqual([alert, name, label, true]);
+        }
+        const [, groups] = /sum by \((\w+)\)/.exec(expr) ?? [];
+        const isGrouped =
+          groups === undefined || series.some((line) => line.includes(`${groups}="`));
+        expect([alert, name, groups, isGrouped]).toEqual([alert, name, groups, true]);
+      }
+    }
   });
 });

@@ -9,7 +9,7 @@ import {
   type RequestAttributes,
   readPart,
 } from '../../src/policies/identifier.ts';
-import { type Policy, readPolicies } from '../../src/policies/policy.ts';
+import { gatewaysOf, type Policy, readPolicies } from '../../src/policies/policy.ts';
 import { scaledCount } from '../support/test-scale.ts';
 
 function readPolicy(fields: object): Policy {
@@ -31,11 +31,17 @@ function gatewayRequest(
   };
 }
 
+/** @param fields with one gateway */
+function readerFor(fields: object): IdentifierReader {
+  const policy = readPolicy(fields);
+  return new IdentifierReader(policy, gatewaysOf(policy)[0]);
+}
+
 function identifierFor(
   fields: object,
   ...request: Parameters<typeof gatewayRequest>
 ): string | undefined {
-  return new IdentifierReader(readPolicy(fields)).read(gatewayRequest(...request));
+  return readerFor(fields).read(gatewayRequest(...request));
 }
 
 describe('the identifier of a request', () => {
@@ -308,7 +314,7 @@ describe('the identifier of a request', () => {
   });
 
   test('reads only the headers that it needs', () => {
-    const headers = (fields: object) => new IdentifierReader(readPolicy(fields)).headers;
+    const headers = (fields: object) => readerFor(fields).headers;
     expect(headers({})).toEqual(['x-forwarded-for']);
     expect(headers({ identify: ['cookie:a', 'cookie:b', 'header:K'] })).toEqual(['cookie', 'k']);
     expect(headers({ gateway: 'envoy', identify: ['method', 'path'] })).toEqual([]);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { POLICIES_MAX } from '../../src/core/constants.ts';
-import { GATEWAYS, readPolicies } from '../../src/policies/policy.ts';
+import { GATEWAYS } from '../../src/policies/gateways.ts';
+import { gatewaysOf, readPolicies } from '../../src/policies/policy.ts';
 
 const MINIMAL = { gateway: 'nginx', limit: 100, duration: 60_000 };
 const read = (more: object, name = 'login') => readPolicies({ [name]: { ...MINIMAL, ...more } })[0];
@@ -80,9 +81,42 @@ describe('a policy', () => {
     }
   });
 
+  test('may serve several gateways, in any order', () => {
+    const policy = read({ gateway: ['caddy', 'nginx', 'envoy'] });
+    // In one order: another one in the file is no change for the audit log.
+    expect([policy.gateway, gatewaysOf(policy)]).toEqual([
+      ['nginx', 'caddy', 'envoy'],
+      ['nginx', 'caddy', 'envoy'],
+    ]);
+    expect(read({ gateway: ['istio', 'nginx'] }).gateway).toEqual(['nginx', 'istio']);
+    // An array of one name is that name, as in the audit log of earlier versions.
+    expect(read({ gateway: ['caddy'] }).gateway).toBe('caddy');
+    expect(gatewaysOf(read({ gateway: 'caddy' }))).toEqual(['caddy']);
+  });
+
   test.each<[string, object, string]>([
     ['no gateway', { gateway: undefined }, '"gateway" is required: one of nginx, caddy,'],
-    ['a wrong gateway', { gateway: 'apache' }, 'fastify; got "apache"'],
+    [
+      'a wrong gateway',
+      { gateway: 'apache' },
+      'express, fastify, or an array of different ones; got "apache"',
+    ],
+    ['an object as the gateway', { gateway: { name: 'nginx' } }, '; got an object'],
+    ['null as the gateway', { gateway: null }, '"gateway" must be one of nginx, caddy,'],
+    ['an empty array of gateways', { gateway: [] }, 'different ones; got an array of 0'],
+    ['a wrong gateway in an array', { gateway: ['nginx', 'apache'] }, '; got "apache"'],
+    ['a number in an array', { gateway: ['nginx', 7] }, '; got 7'],
+    ['an array in an array', { gateway: [['nginx']] }, '; got an array of 1'],
+    [
+      'a gateway twice',
+      { gateway: ['nginx', 'caddy', 'nginx'] },
+      '"gateway" must name each gateway once; got "nginx" more than once',
+    ],
+    [
+      'Envoy and Istio',
+      { gateway: ['istio', 'nginx', 'envoy'] },
+      '"gateway" must not name both envoy and istio: a check from one has the same address',
+    ],
     ['no limit', { limit: undefined }, '"limit" is required: a policy has "limit" and'],
     ['no duration', { duration: undefined }, '"duration" is required'],
     ['a limit of 0', { limit: 0 }, '"limit" must be an integer from 1 to 9007199254740991; got 0'],
@@ -116,12 +150,12 @@ describe('a policy', () => {
     ['a burst of 0', { algorithm: 'gcra', burst: 0 }, '"burst" must be an integer from 1 to'],
     ['a word as a limit', { limit: '100' }, '"limit" must be an integer from 1'],
     ['windows too', { windows: [MINIMAL] }, '"windows" cannot be combined with "limit"'],
-    ['a misspelled field', { limitt: 1 }, '"limitt" is no field of a policy; is it "limit"?'],
+    ['a misspelled field', { limitt: 1 }, '"limitt" is not a field of a policy; is it "limit"?'],
     ['a misspelled field, and one missing', { limt: 1, limit: undefined }, '; is it "limit"?'],
     [
       'an unknown field',
       { rate: 1, colour: 2 },
-      '"rate" is no field of a policy; its fields are gateway, limit',
+      '"rate" is not a field of a policy; its fields are gateway, limit',
     ],
     ['an unknown part', { identify: 'IP' }, '"identify" must be ip, method, path, header:<name>'],
     ['a number as a part', { identify: ['ip', 7] }, 'or an array of these; got 7'],
@@ -158,8 +192,11 @@ describe('a policy', () => {
       ],
       'windows[1]: "duration" must be',
     ],
-    [[{ limit: 1, duration: 1_000, cost: 1 }], 'windows[0]: "cost" is no field of a window'],
-    [[{ limt: 1, duration: 1_000 }], 'windows[0]: "limt" is no field of a window; is it "limit"?'],
+    [[{ limit: 1, duration: 1_000, cost: 1 }], 'windows[0]: "cost" is not a field of a window'],
+    [
+      [{ limt: 1, duration: 1_000 }],
+      'windows[0]: "limt" is not a field of a window; is it "limit"?',
+    ],
     [
       [
         { limit: 1, duration: 1_000 },

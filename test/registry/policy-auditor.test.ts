@@ -108,6 +108,26 @@ test('an entry names the algorithm and the burst of a window, which are changes 
   expect((await listPolicyChanges(again)).length).toBe(3);
 });
 
+test('the gateways of a policy are a name or several, and only a change of them is recorded', async () => {
+  const server = await start({ a: { limit: 1 } });
+  const gatewayIn = (fields: unknown) => (fields as { gateway: unknown }).gateway;
+  // An array of one name says the same, and so does another order.
+  await reload(server, configText({ a: { limit: 1, gateway: ['nginx'] } }), RELOADED);
+  expect((await listPolicyChanges(server)).length).toBe(1);
+  await reload(server, configText({ a: { limit: 1, gateway: ['nginx', 'envoy'] } }), RELOADED);
+  await reload(server, configText({ a: { limit: 1, gateway: ['envoy', 'nginx'] } }), RELOADED);
+  const [update, creation] = await listAuditEntries(server);
+  expect((await listPolicyChanges(server)).length).toBe(2);
+  expect([gatewayIn(creation.after), gatewayIn(update.before), gatewayIn(update.after)]).toEqual([
+    'nginx',
+    'nginx',
+    ['nginx', 'envoy'],
+  ]);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
+  const again = await start({ a: { limit: 1, gateway: ['envoy', 'nginx'] } });
+  expect((await listPolicyChanges(again)).length).toBe(2);
+});
+
 test('a start records changes that were made while no server ran, also after kill -9', async () => {
   const first = await start({ a: { limit: 1 }, b: { limit: 2 } });
   first.child.kill('SIGKILL');

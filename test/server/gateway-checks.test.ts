@@ -57,6 +57,8 @@ const POLICIES: Record<string, PolicySettings> = {
   network: { limit: 1, ipv6Prefix: 56 },
   cookie: { limit: 1, identify: 'cookie:session' },
   path: { gateway: 'envoy', limit: 1, identify: ['method', 'path'] },
+  listed: { gateway: ['envoy', 'caddy'], limit: 1, identify: ['method', 'path'] },
+  appending: { gateway: 'istio', limit: 3 },
   gcra: { limit: 100, algorithm: 'gcra', burst: 2, identify: 'header:x-key', missing: 'allow' },
   mixed: {
     windows: [
@@ -134,14 +136,15 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
   test('may use any method, and any path after the namespace', async () => {
     const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'PROPFIND', 'X-Y'];
     for (const [i, method] of methods.entries()) {
-      for (const tail of ['', '/', '/a/b?limit=1&identifier=x', '//../%2F']) {
+      for (const tail of ['', '/', '/a/b?limit=1&gateway=x', '//../%2F']) {
         const who = forwardedFor(`10.1.${i}.${tail.length}`);
-        const answer = await ask(`/v1/check/login${tail}`, who, method);
+        const answer = await ask(`/v1/check/appending${tail}`, who, method);
         expect([method, tail, answer.status, answer.body]).toEqual([method, tail, 200, '']);
-        expect(answer.headers.ratelimit).toContain('"login";r=2;');
+        expect(answer.headers.ratelimit).toContain('"appending";r=2;');
       }
     }
-    expect((await ask('/v1/auth-request/login/x', forwardedFor('10.1.9.9'))).status).toBe(404);
+    const path = '/v1/auth-request/appending/x';
+    expect((await ask(path, forwardedFor('10.1.9.9'))).status).toBe(404);
   });
 
   test('keeps its connection after any request without an announced body', async () => {
@@ -245,6 +248,43 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     expect((await asking('POST', '/a?b')).status).toBe(200);
     expect((await asking('PUT', '//%61')).status).toBe(429);
     expect((await asking('PUT', '/A')).status).toBe(200);
+  });
+
+  test('is named by the address of a check, if the policy serves several', async () => {
+    const forwarded = { 'X-Forwarded-Uri': '/sent', 'X-Forwarded-Method': 'PUT' };
+    const asking = (address: string, method?: string) => {
+      return ask(`/v1/check/listed${address}`, forwarded, method);
+    };
+    // Envoy: the method and the path of the check itself. The client has sent the headers.
+    expect((await asking('/a?gateway=caddy')).status).toBe(200);
+    expect((await asking('//a?gateway=caddy&b')).status).toBe(429);
+    expect((await asking('/?gateway=caddy')).status).toBe(200);
+    // Caddy sets the headers itself.
+    expect((await asking('?gateway=caddy')).status).toBe(200);
+    expect((await asking('?gateway=caddy', 'DELETE')).status).toBe(429);
+    const denied = await ask('/v1/auth-request/listed?gateway=caddy', forwarded);
+    expect(denied.status).toBe(403);
+    for (const address of ['', '?', '?gateway=nginx', '?gateway=caddy&a', '?a&gateway=caddy']) {
+      for (const method of ['GET', 'HEAD', 'POST']) {
+        const answer = await asking(address, method);
+        expect([address, answer.status, answer.headers.ratelimit]).toEqual([
+          address,
+          404,
+          undefined,
+        ]);
+        if (method === 'HEAD') continue;
+        const serves = 'the policy for the namespace "listed" serves caddy, envoy; the query of';
+        expect(errorIn(answer)).toMatchObject({
+          code: 'NOT_FOUND',
+          message: expect.stringContaining(serves),
+        });
+      }
+    }
+    // nginx does not append a path, so a path comes from another gateway than the policy's.
+    const other = await ask('/v1/check/login/a', forwardedFor('10.0.0.4'));
+    expect([other.status, errorIn(other).message]).toEqual([404, expect.stringContaining('nginx')]);
+    expect((await ask('/v1/check/login?gateway=caddy')).status).toBe(404);
+    expect((await ask('/v1/check/login?gateway=nginx', forwardedFor('10.0.0.4'))).status).toBe(200);
   });
 
   test('has clients without an identity share a counter, allowed or denied, and counts them', async () => {

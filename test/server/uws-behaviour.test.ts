@@ -1,6 +1,6 @@
 /**
  * The behaviour of uWebSockets.js that weir cannot change, pinned for the package that the server
- * has loaded. The README documents it.
+ * has loaded. docs/security.md documents it.
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

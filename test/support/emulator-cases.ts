@@ -8,8 +8,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
-import type { Gateway, Policy } from '../../src/policies/policy.ts';
+import { everyPath, type GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import type { Gateway } from '../../src/policies/gateways.ts';
+import type { Policy } from '../../src/policies/policy.ts';
 import {
   APPLICATION_BODY,
   type ClientRequest,
@@ -126,7 +127,7 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
   const { gateway, print, emulate } = gatewayUnderTest;
   const weir = useWeir(gateway, POLICIES);
   const setup = (namespace: string, port = weir.port, needsKey = false): GatewaySetup => ({
-    policy: weir.policies.get(namespace) ?? testPolicy(namespace, { gateway }),
+    routes: everyPath(weir.policies.get(namespace) ?? testPolicy(namespace, { gateway })),
     weir: { host: '127.0.0.1', port, needsKey },
     listenPort: 8_080,
     upstream: UPSTREAM,
@@ -387,7 +388,10 @@ export function defineEmulatorTests(gatewayUnderTest: EmulatedGateway): void {
       const emulator = (namespace: string) => {
         const policy = failing.policies.get(namespace)!;
         const address = { host: '127.0.0.1', port, needsKey: false };
-        return emulate(print({ ...setup(namespace), policy, weir: address }), {});
+        return emulate(
+          print({ ...setup(namespace), routes: everyPath(policy), weir: address }),
+          {},
+        );
       };
       writeFileSync(faultFile, '');
       await waitUntil('the fault occurs', () => server!.stderr().includes('fault injected'));

@@ -3,14 +3,15 @@
  * application. Each attempt of a test uses new clients.
  */
 
-import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { Agent, type AgentOptions } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import { everyPath, type GatewaySetup } from '../../src/commands/gateways/setup.ts';
 import { NAMESPACE_MAX_CHARACTERS, POLICY_WINDOWS_MAX } from '../../src/core/constants.ts';
+import { GATEWAYS, type Gateway as GatewayName } from '../../src/policies/gateways.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../src/policies/policy.ts';
 import {
   type Application,
@@ -30,6 +31,7 @@ import {
   removeDirectory,
   type ServerProcess,
   startServer,
+  suspendProcess,
   temporaryDirectory,
   waitUntil,
 } from './server.ts';
@@ -41,7 +43,7 @@ interface GatewayUnderTest {
   dropsUnusualHeaderNames?: boolean;
   /** Whether it is a proxy in front of an application, not a part of it. */
   isProxy: boolean;
-  name: Policy['gateway'];
+  name: GatewayName;
   print: (setup: GatewaySetup) => string;
   /** @param key weir's key, in place of the printed placeholder */
   start: (text: string, port: number, key: string) => Promise<Gateway>;
@@ -68,6 +70,12 @@ const POLICIES: Record<string, Partial<Policy>> = {
   },
   behind: { ...longestWindow(2), trustedHops: 2 },
   shadow: { ...longestWindow(1), shadow: true },
+  // A policy may serve either Envoy or Istio.
+  listed: {
+    ...longestWindow(3),
+    gateway: GATEWAYS.filter((gateway) => gateway !== 'istio'),
+    identify: ['method', 'path', 'header:x-api-key'],
+  },
   [LONGEST_NAMESPACE]: {
     identify: ['header:user-agent'],
     missing: 'deny',
@@ -106,17 +114,6 @@ const ATTEMPTS = 10;
 const remainingIn = ({ headers }: ParsedResponse) =>
   Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
 const statusesOf = (responses: ParsedResponse[]) => responses.map(({ status }) => status);
-
-/** Stops all threads of a process, and waits until they are stopped. */
-async function suspendProcess({ child }: ServerProcess): Promise<void> {
-  child.kill('SIGSTOP');
-  const tasks = `/proc/${child.pid}/task`;
-  await waitUntil('all threads are stopped', () => {
-    return readdirSync(tasks).every((task) => {
-      return readFileSync(`${tasks}/${task}/stat`, 'utf8').includes(') T ');
-    });
-  });
-}
 
 export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
   const { name, print, start, dropsUnusualHeaderNames, isProxy, joinsHeaders } = gatewayUnderTest;
@@ -183,7 +180,11 @@ export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
   async function serve(policy: Policy, at: GatewaySetup['weir'], key = ''): Promise<Gateway> {
     const listenPort = await freePort();
     const upstream = { host: '127.0.0.1', port: application.port };
-    const gateway = await start(print({ policy, weir: at, listenPort, upstream }), listenPort, key);
+    const gateway = await start(
+      print({ routes: everyPath(policy), weir: at, listenPort, upstream }),
+      listenPort,
+      key,
+    );
     stops.push(gateway.stop);
     gateways.push(gateway);
     return gateway;
@@ -597,6 +598,50 @@ export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
     expect(remainingIn(await send('http://h'))).toBe(1);
     expect((await send('http://h/?a')).status).toBe(429);
     expect((await send('x:http://h/v1/check/shadow')).status).toBe(400);
+  });
+
+  testInTime('a client cannot name another gateway than its own, by any target', async () => {
+    const { gateway, proxy } = await serveRecorded('listed');
+    const key = newClientName();
+    const other = isEnvoy ? 'nginx' : 'envoy';
+    const forged = 'X-Forwarded-Method: PUT\r\nX-Forwarded-Uri: /forged';
+    const send = async (target: string, method = 'GET') => {
+      const head = `${method} ${target} HTTP/1.1\r\nHost: h\r\nX-Api-Key: ${key}\r\n${forged}\r\n\r\n`;
+      // Some gateways close the connection without a response.
+      const [response] = await exchange(gateway.port, [Buffer.from(head)]).catch(() => []);
+      return response?.status;
+    };
+    const query = `gateway=${other}`;
+    const targets = [
+      ...[`/one?${query}`, `/one?gateway=${name}&${query}`, `/one?${query}&gateway=${name}`],
+      ...[`/?${query}`, `//?${query}`, `/..?${query}`, `/%3F${query}`, `/#?${query}`, `/&${query}`],
+      ...[`http://h?${query}`, `http://h/?${query}`, `http://h#?${query}`, `HTTP://h?${query}`],
+      ...[`?${query}`, `??${query}`, `#?${query}`, `&${query}`, `*?${query}`, `-too?${query}`],
+      ...[
+        `http://?${query}`,
+        `http:?${query}`,
+        `http:///?${query}`,
+        `%3F${query}`,
+        `h:80?${query}`,
+      ],
+    ];
+    const before = application.requests.length;
+    for (const target of targets) await send(target);
+    for (const target of ['*', `*?${query}`]) await send(target, 'OPTIONS');
+    const address = `/v1/check/listed${isEnvoy ? '/' : `?gateway=${name}`}`;
+    const lines = proxy.bytesToWeir().match(/\S+ \S+ HTTP\/1\.1(?=\r\n)/g) ?? [];
+    expect(lines.length).toBeGreaterThan(2);
+    for (const line of lines) {
+      const [, target] = line.replace('/auth-request/', '/check/').split(' ');
+      expect([line, isEnvoy ? target.startsWith(address) : target === address]).toEqual([
+        line,
+        true,
+      ]);
+    }
+    // All checks were counted by the method and the path of the client's request.
+    const received = application.requests.slice(before);
+    expect(received.filter(({ url }) => url.startsWith('/one'))).toHaveLength(3);
+    expect([await send('/one'), await send(`/one?${query}`)]).toEqual([429, 429]);
   });
 
   testInTime(

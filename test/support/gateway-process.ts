@@ -7,7 +7,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { chmodSync, writeFileSync } from 'node:fs';
-import { Agent, createServer, type IncomingHttpHeaders, request } from 'node:http';
+import { Agent, createServer, type IncomingHttpHeaders, request, type Server } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
@@ -127,6 +127,25 @@ export interface Application {
   stop: () => Promise<void>;
 }
 
+/** Accepts any protocol upgrade, and echoes what it receives. @returns the sockets */
+export function echoUpgrades(server: Server): Set<Duplex> {
+  const upgraded = new Set<Duplex>();
+  server.on('upgrade', ({ headers }, socket: Duplex) => {
+    upgraded.add(socket);
+    socket.on('error', () => {});
+    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET_GUID}`);
+    const response = [
+      'HTTP/1.1 101 Switching Protocols',
+      'Connection: Upgrade',
+      `Upgrade: ${headers.upgrade}`,
+      `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
+    ];
+    socket.write(`${response.join('\r\n')}\r\n\r\n`);
+    socket.pipe(socket);
+  });
+  return upgraded;
+}
+
 /**
  * Records requests, and responds with 200 and a body. Special paths: /403 and the like get that
  * status, .../limited gets RateLimit headers of the application, and /broken closes the connection.
@@ -158,20 +177,7 @@ export async function startApplication(): Promise<Application> {
       });
     },
   );
-  const upgraded = new Set<Duplex>();
-  server.on('upgrade', ({ headers }, socket: Duplex) => {
-    upgraded.add(socket);
-    socket.on('error', () => {});
-    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET_GUID}`);
-    const response = [
-      'HTTP/1.1 101 Switching Protocols',
-      'Connection: Upgrade',
-      `Upgrade: ${headers.upgrade}`,
-      `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
-    ];
-    socket.write(`${response.join('\r\n')}\r\n\r\n`);
-    socket.pipe(socket);
-  });
+  const upgraded = echoUpgrades(server);
   server.on('connect', (_, socket: Duplex) => {
     upgraded.add(socket);
     socket.on('error', () => {});

@@ -1,5 +1,5 @@
 /**
- * The guarantees of the README by label, and the measurements that tests record for them. A
+ * The guarantees of docs/guarantees.md by label, and the measurements that tests record for them. A
  * measurement is part of the result of its test. `guarantee-reporter.ts` prints the table.
  */
 

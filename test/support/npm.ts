@@ -1,11 +1,14 @@
 /** Other versions of Node, fetched by npm, and copies of the repository to run npm in. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
+const CACHE = join(ROOT, 'node_modules/.cache/weir-npm');
 const REGISTRY_MS = 20_000;
+const INSTALL_MS = 180_000;
 
 /**
  * Whether packages can be fetched. Tests that need them are skipped otherwise.
@@ -24,6 +27,27 @@ export function isRegistryReachable(): boolean {
 export function fetchNode(version: string): string {
   const args = ['-y', '-p', `node@${version}`, '--', 'node', '-p', 'process.execPath'];
   return execFileSync('npx', args, { encoding: 'utf8' }).trim();
+}
+
+/**
+ * Installs the packages of a folder with `package.json` and `package-lock.json` in
+ * node_modules/.cache, where later runs use them again.
+ * @returns their `node_modules`
+ */
+export function installPackages(folder: string): string {
+  const lock = readFileSync(join(folder, 'package-lock.json'));
+  const digest = createHash('sha256').update(lock).digest('hex').slice(0, 12);
+  const directory = join(CACHE, `${basename(folder)}-${digest}`);
+  const modules = join(directory, 'node_modules');
+  // npm writes this file last.
+  if (existsSync(join(modules, '.package-lock.json'))) return modules;
+  mkdirSync(directory, { recursive: true });
+  for (const file of ['package.json', 'package-lock.json']) {
+    copyFileSync(join(folder, file), join(directory, file));
+  }
+  const args = ['ci', '--no-audit', '--no-fund'];
+  execFileSync('npm', args, { cwd: directory, stdio: 'pipe', timeout: INSTALL_MS });
+  return modules;
 }
 
 /** Copies all files of the working tree that git does not ignore. */

@@ -1,30 +1,28 @@
 /** Calls API operations. */
 
-import { OPERATIONS, type OperationName, operationPath } from '../../src/api/common/operations.ts';
+import {
+  COUNTER_OPERATIONS,
+  type CounterOperationName,
+  counterOperationPath,
+  OPERATIONS,
+  type OperationName,
+  operationPath,
+} from '../../src/api/common/operations.ts';
 import { type ParsedResponse, sendRequest } from './http.ts';
 import { ROOT_KEY } from './server.ts';
 
 export type Fields = Record<string, unknown>;
 
-/** Operations that acceptors execute themselves. */
-const COUNTER_PATHS = {
-  'ratelimits.limit': '/v1/ratelimits.limit',
-  'ratelimits.refund': '/v1/ratelimits.refund',
-  'ratelimits.reset': '/v1/ratelimits.reset',
-  'ratelimits.inspect': '/v1/ratelimits.inspect',
-  'ratelimit.limit': '/v2/ratelimit.limit',
-  'ratelimit.multiLimit': '/v2/ratelimit.multiLimit',
-} as const;
-type CounterOperation = keyof typeof COUNTER_PATHS;
-export const COUNTER_OPERATIONS = Object.keys(COUNTER_PATHS) as CounterOperation[];
-export type Operation = OperationName | CounterOperation;
+export const COUNTER_OPERATION_NAMES = Object.keys(COUNTER_OPERATIONS) as CounterOperationName[];
+export type Operation = OperationName | CounterOperationName;
 
-function isCounterOperation(operation: Operation): operation is CounterOperation {
-  return operation in COUNTER_PATHS;
+function isCounterOperation(operation: Operation): operation is CounterOperationName {
+  return operation in COUNTER_OPERATIONS;
 }
 
 export function pathAndMethodOf(operation: Operation): { path: string; method: 'GET' | 'POST' } {
-  if (isCounterOperation(operation)) return { path: COUNTER_PATHS[operation], method: 'POST' };
+  if (isCounterOperation(operation))
+    return { path: counterOperationPath(operation), method: 'POST' };
   return { path: operationPath(operation), method: OPERATIONS[operation].method };
 }
 

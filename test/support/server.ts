@@ -1,7 +1,7 @@
 /** Starts the built server as its own process, on free ports and with its own data directory. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -165,4 +165,15 @@ export async function startServer(
     return server.stdout().includes('serves checks');
   });
   return server;
+}
+
+/** Stops all threads of a process, and waits until they are stopped. */
+export async function suspendProcess({ child }: ServerProcess): Promise<void> {
+  child.kill('SIGSTOP');
+  const tasks = `/proc/${child.pid}/task`;
+  await waitUntil('all threads are stopped', () => {
+    return readdirSync(tasks).every((task) => {
+      return readFileSync(`${tasks}/${task}/stat`, 'utf8').includes(') T ');
+    });
+  });
 }

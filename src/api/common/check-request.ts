@@ -38,7 +38,17 @@ export interface CheckBody extends AlgorithmFields {
 }
 
 export const DEFAULT_NAMESPACE = 'default';
-const DEFAULT_COST = 1;
+export const DEFAULT_COST = 1;
+
+/** What the fields of a check mean in both versions. */
+export const CHECK_FIELDS = {
+  identifier:
+    'The client that is limited: a user id, an e-mail address, an IP address or any other text. ' +
+    'It is compared unchanged: it is not trimmed, case-folded or normalized.',
+  limit: 'Tokens that may be used in one window.',
+  duration: 'Length of the window in milliseconds.',
+  cost: 'Tokens that the check uses. With 0 the check returns the state and uses nothing.',
+} as const;
 
 export class CheckRequest implements OverridableCheck {
   /** Set after the look-up of `namespaceIdOrName`. */

@@ -27,7 +27,10 @@ export interface GatewayInfo {
 }
 
 /** @returns the object of the 200 response. @throws ApiError */
-export type OperationHandler = (context: OperationContext, input: unknown) => object;
+export type OperationHandler<Response extends object = object> = (
+  context: OperationContext,
+  input: unknown,
+) => Response;
 
 /** Where weir listens for gateways: both are undefined without such a listener. */
 export interface GatewayAddresses {

@@ -1,9 +1,10 @@
 /**
- * The operations that the main thread executes: all that touch no counter. Acceptors forward the
- * raw body or query of a request, with the id of its key, to `operation-executor.ts`.
+ * The operations of the API. Acceptors answer those on counters themselves. The main thread
+ * executes all others: acceptors forward the raw body or query of a request, with the id of its
+ * key, to `operation-executor.ts`.
  */
 
-import { BODY_MAX_BYTES, IMPORT_MAX_BYTES } from '../../core/constants.ts';
+import { BODY_MAX_BYTES, IMPORT_MAX_BYTES, MULTI_LIMIT_MAX_BYTES } from '../../core/constants.ts';
 import type { ErrorCode, FaultLocation } from '../../core/errors.ts';
 import type { Version } from './versions.ts';
 
@@ -42,7 +43,7 @@ const readV2: OperationSpec = {
   responseBytesEstimate: LARGE_RESPONSE_BYTES,
 };
 
-/** By name; the path is `/<version>/<name>`. */
+/** The operations of the main thread, by name; the path is `/<version>/<name>`. */
 export const OPERATIONS = {
   'ratelimits.setOverride': writeV1,
   'ratelimits.getOverride': readV1,
@@ -62,11 +63,27 @@ export const OPERATIONS = {
   'ratelimit.deleteOverride': writeV2,
 } as const satisfies Record<string, OperationSpec>;
 
+/** The operations on counters, by name. They are POST requests. */
+export const COUNTER_OPERATIONS = {
+  'ratelimits.limit': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
+  'ratelimits.refund': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
+  'ratelimits.reset': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
+  'ratelimits.inspect': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
+  'ratelimit.limit': { version: 'v2', method: 'POST', maxBytes: BODY_MAX_BYTES },
+  'ratelimit.multiLimit': { version: 'v2', method: 'POST', maxBytes: MULTI_LIMIT_MAX_BYTES },
+} as const satisfies Record<string, Pick<OperationSpec, 'version' | 'method' | 'maxBytes'>>;
+
+/** An operation that the main thread executes. */
 export type OperationName = keyof typeof OPERATIONS;
 export const OPERATION_NAMES = Object.keys(OPERATIONS) as OperationName[];
+export type CounterOperationName = keyof typeof COUNTER_OPERATIONS;
 
 export function operationPath(name: OperationName): string {
   return `/${OPERATIONS[name].version}/${name}`;
+}
+
+export function counterOperationPath(name: CounterOperationName): string {
+  return `/${COUNTER_OPERATIONS[name].version}/${name}`;
 }
 
 /** What an acceptor forwards to the main thread. */

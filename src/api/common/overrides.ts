@@ -25,6 +25,17 @@ import {
 } from './namespace-reference.ts';
 import type { OperationContext } from './operation-context.ts';
 
+/** What the fields of an override mean in both versions. */
+export const OVERRIDE_FIELDS = {
+  identifier:
+    'The identifier to which the override applies. `*` matches any sequence of characters, also ' +
+    `an empty one. At most ${WILDCARDS_PER_TEXT_MAX} are accepted. There is no escape, and case ` +
+    'matters.',
+  selector: 'The identifier or pattern of the override, exactly as it was set.',
+  limit: 'Tokens that may be used in one window, in place of the `limit` of a check.',
+  duration: 'Length of the window in milliseconds, in place of the `duration` of a check.',
+} as const;
+
 type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 
 /** Creates an override, or replaces its values under the same id. Writes the audit log. */

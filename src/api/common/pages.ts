@@ -5,14 +5,19 @@
  */
 
 import Type from 'typebox';
-import { integer } from '../../core/schema.ts';
+import { field, integer } from '../../core/schema.ts';
 
-/** The fields of a request for a page. */
-export function pageFields(itemsMax: number) {
+/** The fields of a request for a page. @param defaultLimit items of a page without `limit` */
+export function pageFields(itemsMax: number, defaultLimit = itemsMax) {
+  const limit = field(integer(1, itemsMax), 'Maximum number of items in a page.', defaultLimit);
+  const cursor = Type.String({
+    pattern: '^[0-9]{1,15}$',
+    accepts: 'the cursor of the previous page',
+  });
   return {
-    limit: Type.Optional(integer(1, itemsMax)),
+    limit: Type.Optional(limit),
     cursor: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,15}$', accepts: 'the cursor of the previous page' }),
+      field(cursor, 'The `cursor` of the previous page. Without it, the first page is returned.'),
     ),
   };
 }

@@ -10,6 +10,7 @@ import {
   type ErrorCode,
   statusOf,
 } from '../../core/errors.ts';
+import type { ErrorV1, ErrorV2 } from './responses.ts';
 
 export type Version = 'v1' | 'v2';
 export type ByVersion<T> = Readonly<Record<Version, T>>;
@@ -26,7 +27,8 @@ export interface ResponseFormat {
 const v1: ResponseFormat = {
   errorCode: ({ code }) => code,
   errorBody: ({ message }, code, docs, requestId) => {
-    return JSON.stringify({ error: { code, docs, message, requestId } });
+    const body: ErrorV1 = { error: { code, docs, message, requestId } };
+    return JSON.stringify(body);
   },
   successBody: (json) => json,
 };
@@ -42,7 +44,8 @@ const v2: ResponseFormat = {
     const { location, ...rest } = faultLocation;
     const errors = code === 'BAD_REQUEST' ? { errors: [{ location, message, ...rest }] } : {};
     const error = { title, detail: message, status, type: docs, ...errors };
-    return JSON.stringify({ meta: { requestId }, error });
+    const body: ErrorV2 = { meta: { requestId }, error };
+    return JSON.stringify(body);
   },
   successBody: (json, requestId) => `{"meta":{"requestId":"${requestId}"},${json.slice(1)}`,
 };

@@ -9,12 +9,16 @@ import { createValidator, QUERY } from '../../core/schema.ts';
 import { publicEntry } from '../../registry/audit-entries.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import { pageFields } from '../common/pages.ts';
+import type { ResponseV1 } from './responses.ts';
 
-const validator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
+export const listValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
 
 /** The newest entries first; a cursor is the row of the last entry of the previous page. */
-export const listAudit: OperationHandler = ({ permissions, auditLog }, input) => {
-  const { limit = PAGE_MAX, cursor } = validator.validate(input);
+export const listAudit: OperationHandler<ResponseV1<'audit.list'>> = (
+  { permissions, auditLog },
+  input,
+) => {
+  const { limit = PAGE_MAX, cursor } = listValidator.validate(input);
   permissions.requireGlobal('read_audit');
   const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
   const entries = auditLog.readAudit(below, limit + 1);

@@ -15,37 +15,76 @@ import {
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
-import { createValidator, integer, milliseconds, text } from '../../core/schema.ts';
+import {
+  createValidator,
+  field,
+  integer,
+  JSON_OBJECT,
+  milliseconds,
+  text,
+} from '../../core/schema.ts';
 import { hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
+import type { ResponseV1 } from './responses.ts';
 
-const JSON_OBJECT = { accepts: 'a JSON object' };
-const duration = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
+const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
 /** The identifier, as a check of either version names it. */
 const counterFields = {
-  namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
-  identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
-  algorithm: Type.Optional(algorithm()),
+  namespace: Type.Optional(
+    field(
+      text(1, NAMESPACE_MAX_CHARACTERS),
+      'Name or id of the namespace. A text that begins with `rlns_` is an id.',
+      DEFAULT_NAMESPACE,
+    ),
+  ),
+  identifier: field(text(0, IDENTIFIER_MAX_CHARACTERS), 'The `identifier` of the checks.'),
 };
 
-const refundValidator = createValidator(
+export const refundValidator = createValidator(
   Type.Object(
     {
       ...counterFields,
-      duration,
-      reset: Type.Optional(integer(DURATION_MIN_MS, AMOUNT_MAX)),
-      cost: integer(0, AMOUNT_MAX),
+      algorithm: algorithm('The `algorithm` of the check.', 'fixed'),
+      duration: field(
+        duration(),
+        'The `duration` in the request of the check, in milliseconds, also if an override has ' +
+          'replaced it.',
+      ),
+      reset: Type.Optional(
+        field(
+          integer(DURATION_MIN_MS, AMOUNT_MAX),
+          'The `reset` in the response to the check, in Unix milliseconds. It is required unless ' +
+            '`algorithm` is `gcra`, which ignores it.',
+        ),
+      ),
+      cost: field(integer(0, AMOUNT_MAX), 'Tokens to return.'),
     },
     JSON_OBJECT,
   ),
 );
 /** Of a reset and of an inspection. */
-const countersValidator = createValidator(
-  Type.Object({ ...counterFields, duration: Type.Optional(duration) }, JSON_OBJECT),
+export const countersValidator = createValidator(
+  Type.Object(
+    {
+      ...counterFields,
+      algorithm: algorithm(
+        'Selects the counters of one algorithm; `fixed` and `sliding` share theirs. Without it, ' +
+          'the counters of all algorithms are selected.',
+      ),
+      duration: Type.Optional(
+        field(
+          duration(),
+          'Selects the counters of checks with this `duration`, in milliseconds. Without it, the ' +
+            'counters of all durations are selected.',
+        ),
+      ),
+    },
+    JSON_OBJECT,
+  ),
 );
 
 /** The identifier whose counters are meant. */
@@ -127,7 +166,7 @@ export function readInspect(
 export function inspectResult(
   { namespace, identifier }: CounterReference,
   counters: readonly CounterState[],
-): object {
+): ResponseV1<'ratelimits.inspect'> {
   return {
     namespace: namespace.name,
     identifier,

@@ -25,30 +25,42 @@ import {
 } from '../../core/constants.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
-import { createValidator, integer, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
+import { createValidator, field, integer, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
 import { keyCreation, keyRevocation } from '../../registry/audit-entries.ts';
 import type { Registry } from '../../registry/registry.ts';
 import { isoTime } from '../../shared-memory/clock.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
+import type { ResponseV1 } from './responses.ts';
 
-const createKeyValidator = createValidator(
+export const createKeyValidator = createValidator(
   Type.Object(
     {
-      name: text(1, KEY_NAME_MAX_CHARACTERS),
-      permissions: Type.Array(Type.String({ accepts: 'a permission' }), {
-        minItems: 1,
-        maxItems: PERMISSIONS_MAX,
-        accepts: `an array of 1 to ${PERMISSIONS_MAX} permissions`,
-      }),
-      expires: Type.Optional(integer(1, AMOUNT_MAX, 'a Unix time in ms, an integer')),
+      name: field(text(1, KEY_NAME_MAX_CHARACTERS), 'Name of the key. It need not be unique.'),
+      permissions: field(
+        Type.Array(Type.String({ accepts: 'a permission' }), {
+          minItems: 1,
+          maxItems: PERMISSIONS_MAX,
+          accepts: `an array of 1 to ${PERMISSIONS_MAX} permissions`,
+        }),
+        'What the key permits. The key of the request must have each of these permissions.',
+      ),
+      expires: Type.Optional(
+        field(
+          integer(1, AMOUNT_MAX, 'a Unix time in ms, an integer'),
+          'Time from which the key is rejected, in Unix milliseconds. It must be in the future. ' +
+            'Without it, the key does not expire.',
+        ),
+      ),
     },
     JSON_OBJECT,
   ),
 );
-const listKeysValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
-const revokeKeyValidator = createValidator(Type.Object({ keyId: text(1, 512) }, JSON_OBJECT));
+export const listKeysValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
+export const revokeKeyValidator = createValidator(
+  Type.Object({ keyId: field(text(1, 512), 'Id of the key.') }, JSON_OBJECT),
+);
 
 /**
  * Makes a key for a request or for the command line.
@@ -72,7 +84,10 @@ export function newKey(
   return { key, record: newKeyRecord(key, name, granted, nowMs, expires ?? null) };
 }
 
-export const createKey: OperationHandler = ({ registry, permissions, nowMs, audit }, input) => {
+export const createKey: OperationHandler<ResponseV1<'keys.create'>> = (
+  { registry, permissions, nowMs, audit },
+  input,
+) => {
   const { key, record } = newKey(input, nowMs(), (name) => {
     const id = registry.namespaceByName(name)?.id;
     return permissions.may('read_namespace', id) ? id : undefined;
@@ -85,7 +100,10 @@ export const createKey: OperationHandler = ({ registry, permissions, nowMs, audi
   return { keyId: record.id, key };
 };
 
-export const listKeys: OperationHandler = ({ registry, permissions }, input) => {
+export const listKeys: OperationHandler<ResponseV1<'keys.list'>> = (
+  { registry, permissions },
+  input,
+) => {
   const request = listKeysValidator.validate(input);
   permissions.requireGlobal('keys.read');
   const { items, rest } = pageOf(registry.keys(), request, PAGE_MAX);
@@ -96,7 +114,10 @@ export const listKeys: OperationHandler = ({ registry, permissions }, input) => 
   return { keys, ...rest };
 };
 
-export const revokeKey: OperationHandler = ({ registry, permissions, nowMs, audit }, input) => {
+export const revokeKey: OperationHandler<ResponseV1<'keys.revoke'>> = (
+  { registry, permissions, nowMs, audit },
+  input,
+) => {
   const { keyId } = revokeKeyValidator.validate(input);
   permissions.requireGlobal('keys.revoke');
   const key = registry.key(keyId);

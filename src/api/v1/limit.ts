@@ -21,6 +21,7 @@ import {
 import type { Decision } from '../../core/decision.ts';
 import {
   createValidator,
+  field,
   flag,
   integer,
   JSON_OBJECT,
@@ -30,31 +31,61 @@ import {
 import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
 import { BodyWriter, encodeFragment, type TextFragment } from '../common/body-writer.ts';
-import { CheckRequest, type CheckRules } from '../common/check-request.ts';
+import {
+  CHECK_FIELDS,
+  CheckRequest,
+  type CheckRules,
+  DEFAULT_COST,
+  DEFAULT_NAMESPACE,
+} from '../common/check-request.ts';
 import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 
-const resourceText = () => Type.Optional(text(1, RESOURCE_TEXT_MAX_CHARACTERS));
+const resourceText = (description: string) =>
+  Type.Optional(field(text(1, RESOURCE_TEXT_MAX_CHARACTERS), description));
 
 /** v1 ignores unknown fields. A `null` does not count as an absent field. */
 export const limitValidator = createValidator(
   Type.Object(
     {
-      identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
-      limit: integer(1, AMOUNT_MAX),
-      duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
-      namespace: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
-      cost: Type.Optional(integer(0, AMOUNT_MAX)),
-      async: Type.Optional(flag()),
-      ...algorithmFields,
-      meta: Type.Optional(Type.Object({}, { accepts: 'an object' })),
+      identifier: field(text(0, IDENTIFIER_MAX_CHARACTERS), CHECK_FIELDS.identifier),
+      limit: field(integer(1, AMOUNT_MAX), CHECK_FIELDS.limit),
+      duration: field(milliseconds(DURATION_MIN_MS, DURATION_MAX_MS), CHECK_FIELDS.duration),
+      namespace: Type.Optional(
+        field(
+          text(1, NAMESPACE_MAX_CHARACTERS),
+          'Name of the namespace. It must not begin with `rlns_`. Its first check with a cost ' +
+            'creates it.',
+          DEFAULT_NAMESPACE,
+        ),
+      ),
+      cost: Type.Optional(field(integer(0, AMOUNT_MAX), CHECK_FIELDS.cost, DEFAULT_COST)),
+      async: Type.Optional(
+        field(
+          flag(),
+          'With `true` weir decides by the current counter, and deducts the tokens after the ' +
+            'response.',
+          false,
+        ),
+      ),
+      ...algorithmFields('fixed'),
+      meta: Type.Optional(
+        field(Type.Object({}, { accepts: 'an object' }), 'Any object. weir does not use it.'),
+      ),
       resources: Type.Optional(
-        Type.Array(
-          Type.Object(
-            { type: resourceText(), id: resourceText(), name: resourceText() },
-            { accepts: 'an object with the texts "type", "id" and "name"' },
+        field(
+          Type.Array(
+            Type.Object(
+              {
+                type: resourceText('Type of the resource.'),
+                id: resourceText('Id of the resource.'),
+                name: resourceText('Name of the resource.'),
+              },
+              { accepts: 'an object with the texts "type", "id" and "name"' },
+            ),
+            { maxItems: RESOURCES_MAX, accepts: `an array of at most ${RESOURCES_MAX} objects` },
           ),
-          { maxItems: RESOURCES_MAX, accepts: `an array of at most ${RESOURCES_MAX} objects` },
+          'Resources that the client is about to access. weir does not use them.',
         ),
       ),
     },

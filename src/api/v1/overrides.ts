@@ -17,6 +17,7 @@ import {
 import { ApiError } from '../../core/errors.ts';
 import {
   createValidator,
+  field,
   flag,
   integer,
   JSON_OBJECT,
@@ -31,74 +32,105 @@ import type { NamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import {
   findOverride,
+  OVERRIDE_FIELDS,
   overridesInScope,
   putOverride,
   removeOverride,
   setOverride as setAndAudit,
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
+import type { ResponseV1 } from './responses.ts';
 
 const namespaceFields = {
-  namespaceId: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
-  namespaceName: Type.Optional(text(1, NAMESPACE_MAX_CHARACTERS)),
+  namespaceId: Type.Optional(
+    field(
+      text(1, NAMESPACE_MAX_CHARACTERS),
+      'Id of the namespace. `namespaceId` or `namespaceName` is required; the id has precedence.',
+    ),
+  ),
+  namespaceName: Type.Optional(
+    field(
+      text(1, NAMESPACE_MAX_CHARACTERS),
+      'Name of the namespace, or a pattern of names with `*`. It must not begin with `rlns_`.',
+    ),
+  ),
 };
 
 /** v1 sets no short identifiers and no limit of 0, which an import accepts since v2 sets them. */
 const overrideSchema = (identifierMin: number, limitMin: number) => {
   const fields = {
-    identifier: text(identifierMin, IDENTIFIER_MAX_CHARACTERS),
-    limit: integer(limitMin, AMOUNT_MAX),
-    duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
+    identifier: field(text(identifierMin, IDENTIFIER_MAX_CHARACTERS), OVERRIDE_FIELDS.identifier),
+    limit: field(integer(limitMin, AMOUNT_MAX), OVERRIDE_FIELDS.limit),
+    duration: field(milliseconds(DURATION_MIN_MS, DURATION_MAX_MS), OVERRIDE_FIELDS.duration),
     ...namespaceFields,
-    async: Type.Optional(flag()),
+    async: Type.Optional(
+      field(flag(), '`true` makes the checks to which the override applies asynchronous.', false),
+    ),
   };
   return Type.Object(fields, JSON_OBJECT);
 };
 /** The identifier or pattern exactly as it was set. */
 const overrideSelectorFields = {
   ...namespaceFields,
-  identifier: text(0, IDENTIFIER_MAX_CHARACTERS),
+  identifier: field(text(0, IDENTIFIER_MAX_CHARACTERS), OVERRIDE_FIELDS.selector),
 };
 
-const setValidator = createValidator(overrideSchema(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
-const itemValidator = createValidator(overrideSchema(1, 0), 'an override');
-const deleteValidator = createValidator(Type.Object(overrideSelectorFields, JSON_OBJECT));
-const getValidator = createValidator(Type.Object(overrideSelectorFields, QUERY));
-const listValidator = createValidator(
+export const setValidator = createValidator(overrideSchema(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
+export const itemValidator = createValidator(overrideSchema(1, 0), 'an override');
+export const deleteValidator = createValidator(Type.Object(overrideSelectorFields, JSON_OBJECT));
+export const getValidator = createValidator(Type.Object(overrideSelectorFields, QUERY));
+export const listValidator = createValidator(
   Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY),
 );
-const exportValidator = createValidator(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
-const namespacesValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
-const importValidator = createValidator(
+export const exportValidator = createValidator(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
+export const namespacesValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
+export const importValidator = createValidator(
   Type.Object(
     {
       // Validated one by one, for errors with the index of the item.
-      overrides: Type.Array(Type.Unknown(), { accepts: 'an array of overrides' }),
-      dryRun: Type.Optional(flag()),
+      overrides: field(
+        Type.Array(Type.Unknown(), { accepts: 'an array of overrides' }),
+        'The overrides to set. All of them are set, or none.',
+      ),
+      dryRun: Type.Optional(
+        field(flag(), '`true` validates and counts, but changes nothing.', false),
+      ),
     },
     JSON_OBJECT,
   ),
 );
 
-export const setOverride: OperationHandler = (context, input) => {
+export const setOverride: OperationHandler<ResponseV1<'ratelimits.setOverride'>> = (
+  context,
+  input,
+) => {
   const body = setValidator.validate(input);
   const reference = namespaceReferenceOf(body);
   const override = setAndAudit(context, reference, body.identifier, overrideValuesOf(body));
   return { overrideId: override.id };
 };
 
-export const getOverride: OperationHandler = (context, input) => {
+export const getOverride: OperationHandler<ResponseV1<'ratelimits.getOverride'>> = (
+  context,
+  input,
+) => {
   const query = getValidator.validate(input);
   return toResponseItem(findOverride(context, namespaceReferenceOf(query), query.identifier));
 };
 
-export const deleteOverride: OperationHandler = (context, input) => {
+export const deleteOverride: OperationHandler<ResponseV1<'ratelimits.deleteOverride'>> = (
+  context,
+  input,
+) => {
   const body = deleteValidator.validate(input);
   removeOverride(context, namespaceReferenceOf(body), body.identifier);
   return {};
 };
 
-export const listOverrides: OperationHandler = (context, input) => {
+export const listOverrides: OperationHandler<ResponseV1<'ratelimits.listOverrides'>> = (
+  context,
+  input,
+) => {
   const query = listValidator.validate(input);
   const overrides = overridesInScope(context, namespaceReferenceOf(query));
   const { items, rest } = pageOf(overrides, query, PAGE_MAX);
@@ -106,7 +138,10 @@ export const listOverrides: OperationHandler = (context, input) => {
 };
 
 /** All overrides of all namespaces, each in the form that an import accepts. */
-export const exportOverrides: OperationHandler = ({ registry, permissions }, input) => {
+export const exportOverrides: OperationHandler<ResponseV1<'ratelimits.exportOverrides'>> = (
+  { registry, permissions },
+  input,
+) => {
   const query = exportValidator.validate(input);
   permissions.require('read_override', undefined);
   const { items, rest } = pageOf(registry.overrides(), query, EXPORT_PAGE_MAX);
@@ -121,7 +156,10 @@ export const exportOverrides: OperationHandler = ({ registry, permissions }, inp
 };
 
 /** Sets many overrides, all or none. */
-export const importOverrides: OperationHandler = (context, input) => {
+export const importOverrides: OperationHandler<ResponseV1<'ratelimits.importOverrides'>> = (
+  context,
+  input,
+) => {
   const { overrides, dryRun = false } = importValidator.validate(input);
   const counts = { created: 0, updated: 0, unchanged: 0 };
   const { registry } = context;
@@ -146,7 +184,10 @@ export const importOverrides: OperationHandler = (context, input) => {
   return { ...counts, dryRun };
 };
 
-export const listNamespaces: OperationHandler = ({ registry, permissions }, input) => {
+export const listNamespaces: OperationHandler<ResponseV1<'ratelimits.listNamespaces'>> = (
+  { registry, permissions },
+  input,
+) => {
   const query = namespacesValidator.validate(input);
   if (!permissions.mayInSomeNamespace('read_namespace'))
     permissions.require('read_namespace', undefined);

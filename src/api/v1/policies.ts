@@ -10,12 +10,16 @@ import { locallyReachableHost } from '../../core/hosts.ts';
 import { createValidator, QUERY } from '../../core/schema.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
+import type { ResponseV1 } from './responses.ts';
 
-const validator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
+export const listValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
 
 /** Active policies of namespaces that the key may read, and the listener for gateways. */
-export const listPolicies: OperationHandler = ({ registry, permissions, gateways }, input) => {
-  const request = validator.validate(input);
+export const listPolicies: OperationHandler<ResponseV1<'ratelimits.listPolicies'>> = (
+  { registry, permissions, gateways },
+  input,
+) => {
+  const request = listValidator.validate(input);
   if (!permissions.mayInSomeNamespace('read_namespace'))
     permissions.require('read_namespace', undefined);
   const all = gateways.policies().map((policy, row) => ({ policy, row }));
@@ -25,8 +29,8 @@ export const listPolicies: OperationHandler = ({ registry, permissions, gateways
   const { items, rest } = pageOf(visible, request, PAGE_MAX);
   const { host, port, socket } = gateways.addresses;
   const gateway = {
-    url: port === undefined ? undefined : `http://${locallyReachableHost(host)}:${port}`,
-    socket: socket === undefined ? undefined : resolve(socket),
+    ...(port !== undefined && { url: `http://${locallyReachableHost(host)}:${port}` }),
+    ...(socket !== undefined && { socket: resolve(socket) }),
   };
   return { policies: items.map(({ policy }) => policy), gateway, ...rest };
 };

@@ -25,6 +25,7 @@ import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import {
   createStrictValidator,
+  field,
   integer,
   JSON_OBJECT,
   milliseconds,
@@ -33,19 +34,28 @@ import {
 import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD, UNSUPPORTED } from '../common/body-scanner.ts';
 import { type BodyWriter, encodeFragment } from '../common/body-writer.ts';
-import { CheckRequest, type CheckRules } from '../common/check-request.ts';
+import {
+  CHECK_FIELDS,
+  CheckRequest,
+  type CheckRules,
+  DEFAULT_COST,
+} from '../common/check-request.ts';
 import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import type { RequestIds } from '../common/request-ids.ts';
 
 const CheckSchema = Type.Object(
   {
-    namespace: text(1, NAMESPACE_MAX_CHARACTERS),
-    identifier: text(1, IDENTIFIER_MAX_CHARACTERS),
-    limit: integer(1, AMOUNT_MAX),
-    duration: milliseconds(DURATION_MIN_MS, V2_DURATION_MAX_MS),
-    cost: Type.Optional(integer(0, AMOUNT_MAX)),
-    ...algorithmFields,
+    namespace: field(
+      text(1, NAMESPACE_MAX_CHARACTERS),
+      'Name or id of the namespace. A text that begins with `rlns_` is an id. The first check of ' +
+        'a new name, if it has a cost, creates the namespace.',
+    ),
+    identifier: field(text(1, IDENTIFIER_MAX_CHARACTERS), CHECK_FIELDS.identifier),
+    limit: field(integer(1, AMOUNT_MAX), CHECK_FIELDS.limit),
+    duration: field(milliseconds(DURATION_MIN_MS, V2_DURATION_MAX_MS), CHECK_FIELDS.duration),
+    cost: Type.Optional(field(integer(0, AMOUNT_MAX), CHECK_FIELDS.cost, DEFAULT_COST)),
+    ...algorithmFields('sliding'),
   },
   JSON_OBJECT,
 );

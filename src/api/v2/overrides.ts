@@ -15,6 +15,7 @@ import {
 } from '../../core/constants.ts';
 import {
   createStrictValidator,
+  field,
   integer,
   JSON_OBJECT,
   milliseconds,
@@ -25,34 +26,52 @@ import { parseNamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import {
   findOverride,
+  OVERRIDE_FIELDS,
   overridesInScope,
   removeOverride,
   setOverride,
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
+import type { ResponseV2 } from './responses.ts';
 
-const namespace = text(1, NAMESPACE_MAX_CHARACTERS);
-const overrideSelectorFields = { namespace, identifier: text(1, IDENTIFIER_MAX_CHARACTERS) };
+const namespace = field(
+  text(1, NAMESPACE_MAX_CHARACTERS),
+  'Name or id of the namespace, or a pattern of names with `*`. A text that begins with `rlns_` ' +
+    'is an id.',
+);
+const identifier = () => text(1, IDENTIFIER_MAX_CHARACTERS);
 
-const setValidator = createStrictValidator(
+export const setValidator = createStrictValidator(
   Type.Object(
     {
-      ...overrideSelectorFields,
-      limit: integer(0, AMOUNT_MAX),
-      duration: milliseconds(DURATION_MIN_MS, DURATION_MAX_MS),
+      namespace,
+      identifier: field(identifier(), OVERRIDE_FIELDS.identifier),
+      limit: field(
+        integer(0, AMOUNT_MAX),
+        `${OVERRIDE_FIELDS.limit} 0 denies every check with a cost.`,
+      ),
+      duration: field(milliseconds(DURATION_MIN_MS, DURATION_MAX_MS), OVERRIDE_FIELDS.duration),
     },
     JSON_OBJECT,
   ),
 );
-const selectorValidator = createStrictValidator(Type.Object(overrideSelectorFields, JSON_OBJECT));
-const listValidator = createStrictValidator(
-  Type.Object({ namespace, ...pageFields(PAGE_MAX) }, JSON_OBJECT),
+export const selectorValidator = createStrictValidator(
+  Type.Object(
+    { namespace, identifier: field(identifier(), OVERRIDE_FIELDS.selector) },
+    JSON_OBJECT,
+  ),
+);
+export const listValidator = createStrictValidator(
+  Type.Object({ namespace, ...pageFields(PAGE_MAX, V2_PAGE_DEFAULT) }, JSON_OBJECT),
 );
 
 const namespaceReferenceOf = (body: { namespace: string }) =>
   parseNamespaceReference('namespace', body.namespace);
 
-export const setOverrideV2: OperationHandler = (context, input) => {
+export const setOverrideV2: OperationHandler<ResponseV2<'ratelimit.setOverride'>> = (
+  context,
+  input,
+) => {
   const body = setValidator.validate(input);
   const { identifier, limit, duration: durationMs } = body;
   const values = { limit, durationMs, isAsync: false };
@@ -60,19 +79,28 @@ export const setOverrideV2: OperationHandler = (context, input) => {
   return { data: { overrideId } };
 };
 
-export const getOverrideV2: OperationHandler = (context, input) => {
+export const getOverrideV2: OperationHandler<ResponseV2<'ratelimit.getOverride'>> = (
+  context,
+  input,
+) => {
   const body = selectorValidator.validate(input);
   const override = findOverride(context, namespaceReferenceOf(body), body.identifier);
   return { data: toResponseItem(override) };
 };
 
-export const deleteOverrideV2: OperationHandler = (context, input) => {
+export const deleteOverrideV2: OperationHandler<ResponseV2<'ratelimit.deleteOverride'>> = (
+  context,
+  input,
+) => {
   const body = selectorValidator.validate(input);
   removeOverride(context, namespaceReferenceOf(body), body.identifier);
   return { data: {} };
 };
 
-export const listOverridesV2: OperationHandler = (context, input) => {
+export const listOverridesV2: OperationHandler<ResponseV2<'ratelimit.listOverrides'>> = (
+  context,
+  input,
+) => {
   const body = listValidator.validate(input);
   const overrides = overridesInScope(context, namespaceReferenceOf(body));
   const { items, rest } = pageOf(overrides, body, V2_PAGE_DEFAULT);

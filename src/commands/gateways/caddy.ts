@@ -1,33 +1,48 @@
 /**
- * Prints a Caddyfile for Caddy 2.6 or later. It spells out the directive `forward_auth`: a 200
- * allows, a 429 goes to the client unchanged, and any other response is an error, like no response.
- * Caddy logs the error, and `handle_errors` applies `onError`. Errors of the application reach
- * `handle_errors` too; a variable that only an allowed request has tells them apart.
+ * Prints a Caddyfile for Caddy 2.6 or later, or parts to add to an existing one. It spells out the
+ * directive `forward_auth`: a 200 allows, a 429 goes to the client unchanged, and any other
+ * response is an error, like no response. Caddy logs the error, and `handle_errors` applies
+ * `onError`. Errors of the application reach `handle_errors` too; a variable that only an allowed
+ * request has tells them apart.
  */
 
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
 import {
+  authority,
+  bareHost,
+  checkTarget,
+  commonQuotaHeaders,
+  DOT_SEGMENT,
+  describeRoutes,
   dropsUnderscores,
   identifyingHeaders,
   identifyingNames,
   indentLines,
+  isWholeSite,
   quotaHeaders,
 } from './common.ts';
-import { CONNECTIONS_MAX, type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
+import {
+  CONNECTIONS_MAX,
+  type GatewaySetup,
+  type Route,
+  TIMEOUT_MS,
+  type Upstream,
+  type WeirAddress,
+} from './setup.ts';
 
 /** Secret or long headers of the client. weir receives one only if the policy reads it. */
 const REMOVED_HEADERS = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
 
-export function caddy({ policy, weir, listenPort, upstream }: GatewaySetup): string {
-  const application = `${upstream.host}:${upstream.port}`;
-  const onFailure = failureLines(policy, application);
-  const forwarding = applicationProxyLines(application, [
-    ...removedQuotaHeaderLines(policy),
-    ...trustedProxyLines(policy),
+export function caddy(setup: GatewaySetup): string {
+  const { routes, listenPort, upstream } = setup;
+  const forwarding = applicationProxyLines(upstream, [
+    '# The quota headers of weir replace those of the application.',
+    ...removedQuotaHeaderLines(routes),
+    ...trustedProxyLines(routes),
   ]);
   return `\
-# For Caddy 2.6 or later: checks each request with the policy ${policy.namespace} of weir.
+# For Caddy 2.6 or later: ${describeRoutes(routes)}
 # To try it: caddy run --config <this file> --adapter caddyfile
 {
 	admin off
@@ -36,46 +51,163 @@ export function caddy({ policy, weir, listenPort, upstream }: GatewaySetup): str
 	servers {
 		# weir accepts request heads of up to 32 KiB.
 		max_header_size 24KB
-	}
-	# Caddy logs errors that handle_errors handles, such as failures of weir, at this level only.
-	log weir {
-		include http.log.error
-		level DEBUG
-	}
+	}${indentLines('\t', FAILURE_LOG)}
 }
 
-:${listenPort} {
-	# Only weir reads this header: remove a client's.
-	request_header -X-Weir-Key
-	# Allow upgrades to WebSocket only: over another protocol a client could bypass weir.
-	@websocket header_regexp Upgrade (?i)^websocket$
-	@otherwise not header_regexp Upgrade (?i)^websocket$
-	request_header @websocket Upgrade websocket
-	request_header @otherwise -Upgrade${indentLines('\t', joinRepeatedHeaders(policy))}
+:${listenPort} {${indentLines(
+    '\t',
+    requestRules(routes),
+    isWholeSite(routes) ? [] : ['', ...UNSAFE_PATH_MATCHER],
+  )}
 
-	@connect method CONNECT
-	# Caddy would send any other request target to weir instead of the path of the policy.
-	@target not expression \`{http.request.uri}.startsWith("/") || {http.request.uri} == "*"\`
-
-	route {
-		respond @connect 405
-		respond @target 400
-		${checkLines(policy, weir).join('\n\t\t')}${indentLines('\t\t', forwarding)}
+	route {${indentLines(
+    '\t\t',
+    INVALID_REQUEST_RESPONSES,
+    isWholeSite(routes) ? [] : ['respond @weir_unsafe_path 400'],
+    checkRoutes(setup),
+    forwarding,
+  )}
 	}
 
-	handle_errors {
-		# weir is stopped, late, or sent an unexpected response. An error of the application is
-		# not matched: it occurs only after weir has allowed the request.${indentLines('\t\t', onFailure)}
+	handle_errors {${indentLines('\t\t', failureLines(setup, isWholeSite(routes)))}
 	}
 }
 `;
+}
+
+export function caddySnippet(setup: GatewaySetup): string {
+  const { routes } = setup;
+  const allowsOnError = routes.some(({ policy }) => policy.onError === 'allow');
+  return `\
+# For Caddy 2.6 or later: ${describeRoutes(routes)}
+# Add these parts to an existing Caddyfile. Each part begins with the place where it goes.
+
+# Part 1: in the global options, which are the first block of the file.
+${indentLines('', FAILURE_LOG).trimStart()}
+
+# Part 2: before the first site.${
+    allowsOnError
+      ? `
+# Replace its last reverse_proxy by what serves the protected paths.`
+      : ''
+  }
+(weir) {${indentLines('\t', snippetRoutes(setup))}
+}
+
+(weir_paths) {${indentLines('\t', UNSAFE_PATH_MATCHER, UNSAFE_PATH_HANDLE)}
+}
+
+(weir_errors) {${indentLines('\t', failureLines(setup, false))}
+}
+
+# Part 3: in each site with paths to protect. Caddy runs "handle" before "route", which part 2 uses:
+# if a "handle" or "route" serves the protected paths, put the first line at its start instead.
+import weir
+import weir_paths
+handle_errors {
+	route {
+		import weir_errors
+		# Here, behind the import: what the existing handle_errors of the site contains.
+	}
+}
+
+# Part 4: in each reverse_proxy of protected paths, so that the quota headers of weir replace those
+# of the application.
+${removedQuotaHeaderLines(routes).join('\n')}
+`;
+}
+
+const FAILURE_LOG = [
+  '# Caddy logs errors that handle_errors handles, such as failures of weir, at this level only.',
+  'log weir {',
+  '\tinclude http.log.error',
+  '\tlevel DEBUG',
+  '}',
+];
+
+/** Changes each request, and names the requests that Caddy must not send to weir. */
+function requestRules(routes: readonly Route[]): string[] {
+  return [
+    "# Only weir reads this header: remove it from clients' requests.",
+    'request_header -X-Weir-Key',
+    '# Allow upgrades to WebSocket only: over another protocol a client could bypass weir.',
+    '@weir_websocket header_regexp Upgrade (?i)^websocket$',
+    '@weir_other_upgrade not header_regexp Upgrade (?i)^websocket$',
+    'request_header @weir_websocket Upgrade websocket',
+    'request_header @weir_other_upgrade -Upgrade',
+    ...joinRepeatedHeaders(routes.map(({ policy }) => policy)),
+    '',
+    '@weir_connect method CONNECT',
+    '# Caddy would send any other request target to weir instead of the path of the policy.',
+    '@weir_target not expression `{http.request.uri}.startsWith("/") || {http.request.uri} == "*"`',
+  ];
+}
+
+const UNSAFE_PATH_MATCHER = [
+  '# Caddy compares the path without dot segments, but forwards the path as received. An',
+  '# application may take /login/../x for /login. Browsers do not send such paths.',
+  `@weir_unsafe_path expression \`{http.request.uri}.matches("(?i)^[^?]*${DOT_SEGMENT}")\``,
+];
+
+/** For a site of which some "handle" serves such a path: Caddy runs "rewrite" before all others. */
+const UNSAFE_PATH_HANDLE = [
+  'rewrite @weir_unsafe_path /weir_unsafe_path',
+  'handle /weir_unsafe_path {',
+  '\trespond 400',
+  '}',
+];
+
+const INVALID_REQUEST_RESPONSES = ['respond @weir_connect 405', 'respond @weir_target 400'];
+
+/** The checks of all policies, in a block that keeps their order. */
+function checkRoutes({ routes, weir }: GatewaySetup): string[] {
+  if (isWholeSite(routes)) return checkLines(routes[0].policy, weir);
+  return routes.flatMap((route) => [
+    ...openRoute(route, routes),
+    ...[policyVariable(route), ...checkLines(route.policy, weir)].map(indented),
+    '}',
+  ]);
+}
+
+/** Like `checkRoutes`, but without effect on other requests of the site. */
+function snippetRoutes({ routes, weir }: GatewaySetup): string[] {
+  return routes.flatMap((route) => [
+    ...openRoute(route, routes),
+    ...[
+      ...requestRules([route]),
+      ...INVALID_REQUEST_RESPONSES,
+      policyVariable(route),
+      ...checkLines(route.policy, weir),
+    ].map(indented),
+    '}',
+  ]);
+}
+
+const indented = (line: string) => (line === '' ? '' : `\t${line}`);
+
+/** A variable of a request that is checked; the application may fail for others too. */
+function policyVariable({ policy }: Route): string {
+  return `vars weir_policy "${policy.namespace}"`;
+}
+
+/** The directive that selects the requests of a policy, and its matcher. */
+function openRoute(route: Route, routes: readonly Route[]): string[] {
+  const { policy, prefix } = route;
+  const longer = routes.filter((other) => other !== route && other.prefix.startsWith(prefix));
+  const conditions = [
+    ...(prefix === '/' ? [] : [`path ${prefix}*`]),
+    ...longer.map((other) => `not path ${other.prefix}*`),
+  ];
+  if (conditions.length === 0) return ['route {'];
+  const name = routes.length === 1 ? '@weir' : `@weir_${policy.namespace}`;
+  return [`${name} {`, ...conditions.map(indented), '}', `route ${name} {`];
 }
 
 const KEEPALIVE_LINES = [
   '# Shorter than the 10 s after which weir closes an idle connection.',
   'keepalive 5s',
   `keepalive_idle_conns_per_host ${CONNECTIONS_MAX}`,
-  '# A flood queues for these connections; the timeouts above exclude that wait.',
+  '# A flood queues for these connections; the timeouts above do not include it.',
   `max_conns_per_host ${CONNECTIONS_MAX}`,
 ];
 
@@ -116,7 +248,8 @@ function reverseProxyLines(
     `reverse_proxy ${weirUpstream(weir)} {`,
     ...[
       'method GET',
-      `rewrite /v1/check/${policy.namespace}?`,
+      // With its own query it drops that of the client.
+      `rewrite ${checkTarget(policy, 'caddy')}`,
       ...identityLines(policy),
       ...keyLines(weir),
       'transport http {',
@@ -160,30 +293,72 @@ function reverseProxyLines(
 const CONNECTION_RESET_EXPRESSION =
   '`{http.error.message}.matches("(write|read).*(broken pipe|connection reset)")`';
 
-function failureLines(policy: Policy, application: string): string[] {
-  if (policy.onError === 'allow') {
-    return [
-      '@weir_failed {',
-      '\tnot vars weir allowed',
-      `\tnot expression ${CONNECTION_RESET_EXPRESSION}`,
-      '}',
-      '# weir rejected the request head, as above, and closed the connection early.',
-      '@closed_early {',
-      '\tnot vars weir allowed',
-      `\texpression ${CONNECTION_RESET_EXPRESSION}`,
-      '}',
-      'respond @closed_early 431',
-      '# onError: allow. The request is allowed without a check.',
-      ...applicationProxyLines(`@weir_failed ${application}`, trustedProxyLines(policy)),
-    ];
-  }
+/**
+ * The directives of handle_errors.
+ * @param checksAll whether the site checks each request
+ */
+function failureLines(setup: GatewaySetup, checksAll: boolean): string[] {
+  const { routes } = setup;
   return [
-    '@weir_failed not vars weir allowed',
+    '# weir is stopped, late, or sent an unexpected response. An error of the application is',
+    '# not matched: it occurs only after weir has allowed the request.',
+    ...allowLines(
+      setup,
+      routes.filter(({ policy }) => policy.onError === 'allow'),
+      checksAll,
+    ),
+    ...denyLines(
+      setup,
+      routes.filter(({ policy }) => policy.onError === 'deny'),
+      checksAll,
+    ),
+  ];
+}
+
+/** Conditions of a request that weir has not decided. */
+function undecided(failed: readonly Route[], checksAll: boolean): string[] {
+  const names = failed.map(({ policy }) => `"${policy.namespace}"`).join(' ');
+  const condition = 'not vars weir allowed';
+  return checksAll ? [condition] : [`vars weir_policy ${names}`, condition];
+}
+
+function allowLines(
+  { upstream }: GatewaySetup,
+  routes: readonly Route[],
+  checksAll: boolean,
+): string[] {
+  if (routes.length === 0) return [];
+  const conditions = undecided(routes, checksAll).map(indented);
+  return [
+    '@weir_failed {',
+    ...conditions,
+    `\tnot expression ${CONNECTION_RESET_EXPRESSION}`,
+    '}',
+    '# weir rejected the request head, as above, and closed the connection early.',
+    '@weir_closed_early {',
+    ...conditions,
+    `\texpression ${CONNECTION_RESET_EXPRESSION}`,
+    '}',
+    'respond @weir_closed_early 431',
+    '# onError: allow. The request is allowed without a check.',
+    ...applicationProxyLines(upstream, trustedProxyLines(routes), '@weir_failed '),
+  ];
+}
+
+function denyLines(setup: GatewaySetup, routes: readonly Route[], checksAll: boolean): string[] {
+  if (routes.length === 0) return [];
+  const conditions = undecided(routes, checksAll);
+  const isOnly = setup.routes.length === routes.length;
+  const name = isOnly ? '@weir_failed' : '@weir_failed_deny';
+  return [
+    ...(conditions.length === 1
+      ? [`${name} ${conditions[0]}`]
+      : [`${name} {`, ...conditions.map(indented), '}']),
     '# onError: deny.',
-    'header @weir_failed Retry-After 1',
-    'header @weir_failed Cache-Control no-store',
-    'header @weir_failed Content-Type application/problem+json',
-    `respond @weir_failed \`${reducedCapacity()}\` 429`,
+    `header ${name} Retry-After 1`,
+    `header ${name} Cache-Control no-store`,
+    `header ${name} Content-Type application/problem+json`,
+    `respond ${name} \`${reducedCapacity()}\` 429`,
   ];
 }
 
@@ -191,14 +366,18 @@ function failureLines(policy: Policy, application: string): string[] {
 const PLAIN_NAME = /^[a-z0-9][a-z0-9_-]*$/i;
 
 /** weir joins repeated headers; an application may read only one of them. */
-function joinRepeatedHeaders(policy: Policy): string[] {
-  const names = identifyingNames(policy, 'header').filter((name) => PLAIN_NAME.test(name));
+function joinRepeatedHeaders(policies: readonly Policy[]): string[] {
+  const all = policies.flatMap((policy) => identifyingNames(policy, 'header'));
+  const names = all.filter((name, i) => {
+    const isFirst = all.findIndex((other) => other.toLowerCase() === name.toLowerCase()) === i;
+    return isFirst && PLAIN_NAME.test(name);
+  });
   const lines = names.flatMap((name, i) => [
     '# Send the application the same value that weir counts, in one line.',
-    `@identity${i} header ${name} *`,
-    `request_header @identity${i} ${name} {http.request.header.${name}}`,
+    `@weir_identity${i} header ${name} *`,
+    `request_header @weir_identity${i} ${name} {http.request.header.${name}}`,
   ]);
-  if (!dropsUnderscores(policy)) return lines;
+  if (!dropsUnderscores(...policies)) return lines;
   return [
     ...lines,
     '# Some applications read X_Api_Key as X-Api-Key, which weir would not have counted.',
@@ -208,22 +387,44 @@ function joinRepeatedHeaders(policy: Policy): string[] {
 
 const ALL_TRUSTED = 'trusted_proxies 0.0.0.0/0 ::/0';
 
-function applicationProxyLines(to: string, settings: string[]): string[] {
-  if (settings.length === 0) return [`reverse_proxy ${to}`];
-  return [`reverse_proxy ${to} {`, ...settings.map((line) => `\t${line}`), '}'];
-}
-
-/** The application may send the same headers for limits of its own. */
-function removedQuotaHeaderLines(policy: Policy): string[] {
+/** @param matcher with a blank behind it */
+function applicationProxyLines(
+  upstream: Upstream,
+  settings: readonly string[],
+  matcher = '',
+): string[] {
+  const { isHttps, host, path } = upstream;
+  const scheme = isHttps ? 'https://' : '';
+  const lines = [
+    ...settings,
+    ...(isHttps ? [`header_up Host ${authority(upstream, 443)}`, ...tlsLines(bareHost(host))] : []),
+  ];
+  const proxy = `reverse_proxy ${matcher}${scheme}${authority(upstream)}`;
   return [
-    '# The quota headers of weir replace those of the application.',
-    ...quotaHeaders(policy).map((name) => `header_down -${name}`),
+    ...(path === undefined ? [] : [`uri ${matcher}path_regexp ^ ${path}`]),
+    ...(lines.length === 0 ? [proxy] : [`${proxy} {`, ...lines.map(indented), '}']),
   ];
 }
 
+/** TLS to the application, as a transport for HTTP/1.1: WebSocket needs it. */
+function tlsLines(serverName: string): string[] {
+  return [
+    'transport http {',
+    '\tversions 1.1',
+    '\t# Caddy verifies the certificate. For a private CA: tls_trusted_ca_certs <file>',
+    `\ttls_server_name ${serverName}`,
+    '}',
+  ];
+}
+
+/** The application may send the same headers for limits of its own. */
+function removedQuotaHeaderLines(routes: readonly Route[]): string[] {
+  return commonQuotaHeaders(routes).map((name) => `header_down -${name}`);
+}
+
 /** Lets the application see what the proxies in front have set. */
-function trustedProxyLines({ trustedHops }: Policy): string[] {
-  return trustedHops === 1 ? [] : [ALL_TRUSTED];
+function trustedProxyLines([{ policy }]: readonly Route[]): string[] {
+  return policy.trustedHops === 1 ? [] : [ALL_TRUSTED];
 }
 
 /** Headers of the check: those of the client, and those that Caddy itself sets. */

@@ -5,8 +5,8 @@
 
 import { IDENTIFIER_PART_MAX_CHARACTERS } from '../../core/constants.ts';
 import type { Policy } from '../../policies/policy.ts';
-import { checkPath, identifyingNames, quotaHeaders } from './common.ts';
-import type { GatewaySetup } from './setup.ts';
+import { checkTarget, commonQuotaHeaders, identifyingNames, isWholeSite } from './common.ts';
+import type { GatewaySetup, Route } from './setup.ts';
 
 /** Bound of all parts together. HAProxy's buffer for the check has no room for much more. */
 const IDENTITY_BYTES_MAX = IDENTIFIER_PART_MAX_CHARACTERS;
@@ -19,7 +19,7 @@ export function variableName(header: string): string {
 }
 
 export function haproxyLua(setup: GatewaySetup): string {
-  const { policy, weir } = setup;
+  const { routes, weir } = setup;
   const key = weir.needsKey
     ? `
 -- The API key of HAProxy at weir, from the environment.
@@ -27,45 +27,35 @@ local key = os.getenv("WEIR_KEY")
 if not key then error("WEIR_KEY is not set") end
 `
     : '';
-  const lines = [
-    ...identityLines(identityFields(policy), oversizedIdentity(policy)),
-    ...addressLines(policy),
-  ];
-  const text = lines.join('\n');
-  const usesRequestHeaders = text.includes('request_headers');
+  const needsKey = weir.needsKey ?? false;
+  const text = routes.flatMap(({ policy }) => checkHeaderLines(policy, needsKey)).join('\n');
   const helpers = [
     text.includes('IDENTITY_BYTES_MAX') ? LUA_IDENTITY_LIMIT : '',
     text.includes('CONTROL') ? LUA_CONTROL_PATTERN : '',
-    usesRequestHeaders ? LUA_ONE_LINE : '',
+    text.includes('request_headers') ? LUA_ONE_LINE : '',
     text.includes('cookies(') ? LUA_COOKIES : '',
   ];
-  lines.push(...emptyHeaderLines(policy));
-  if (weir.needsKey) lines.push('check_headers["x-weir-key"] = {key}');
-  const variables = ['Retry-After', ...quotaHeaders(policy)].map((header) => {
+  const variables = ['Retry-After', ...commonQuotaHeaders(routes)].map((header) => {
     return `  ["${header.toLowerCase()}"] = "${variableName(header)}",`;
   });
+  const parts = isWholeSite(routes)
+    ? onePolicy(routes[0].policy, needsKey)
+    : policiesByPath(routes, needsKey);
   return `\
--- weir.lua, loaded by haproxy.cfg. It checks a request with weir, and sends weir only what
--- identifies the client.
+-- weir.lua, loaded by haproxy.cfg. It checks a request with weir, and sends weir only the
+-- headers that identify the client.
 ${key}
-local URL = "http://" .. os.getenv("WEIR_SECTION") .. "${checkPath(policy)}"
--- The header RateLimit-Policy begins with this text only in responses of weir for this policy.
-local POLICY = '"${policy.namespace}'
+${parts.constants}
 
 -- Headers of weir's response, and the variables in which haproxy.cfg reads them.
 local RESPONSE_VARIABLES = {
 ${variables.join('\n')}
 }
-${helpers.join('')}
+${helpers.join('')}${parts.functions}
 core.register_action("weir", {"http-req"}, function(txn)
-${usesRequestHeaders ? LUA_REQUEST_HEADERS : ''}  local check_headers = {}
-${lines.map((line) => `  ${line}`).join('\n')}
-  local response = core.httpclient():get{
-    url = URL,
-    headers = check_headers,
-  }
+${parts.request}
   local policy = response.headers and response.headers["ratelimit-policy"]
-  if not policy or policy[0]:find(POLICY, 1, true) ~= 1 then
+  if not policy or policy[0]:find(${parts.policyName}, 1, true) ~= 1 then
     -- Without a decision the rules of haproxy.cfg apply onError.
     core.Warning("weir answered " .. response.status)
     return
@@ -80,11 +70,113 @@ end)
 `;
 }
 
-const LUA_REQUEST_HEADERS = '  local request_headers = txn.http:req_get_headers()\n';
+/** The parts of weir.lua that depend on the number of policies. */
+interface LuaParts {
+  constants: string;
+  functions: string;
+  /** Lines of the action that send a check. */
+  request: string;
+  /** The expression for the beginning of the header RateLimit-Policy. */
+  policyName: string;
+}
+
+function onePolicy(policy: Policy, needsKey: boolean): LuaParts {
+  return {
+    constants: `\
+local URL = "http://" .. os.getenv("WEIR_SECTION") .. "${checkTarget(policy, 'haproxy')}"
+-- The header RateLimit-Policy begins with this text only in responses of weir for this policy.
+local POLICY = '"${policy.namespace}'`,
+    functions: '',
+    request: `\
+${checkHeaderLines(policy, needsKey)
+  .map((line) => `  ${line}`)
+  .join('\n')}
+  local response = core.httpclient():get{
+    url = URL,
+    headers = check_headers,
+  }`,
+    policyName: 'POLICY',
+  };
+}
+
+function policiesByPath(routes: readonly Route[], needsKey: boolean): LuaParts {
+  const longestFirst = routes.toSorted((a, b) => b.prefix.length - a.prefix.length);
+  const entries = longestFirst.map(({ policy, prefix }) => {
+    const lines = [...checkHeaderLines(policy, needsKey), 'return check_headers'];
+    return `\
+  {
+    prefix = "${prefix}",
+    url = WEIR .. "${checkTarget(policy, 'haproxy')}",
+    name = '"${policy.namespace}',
+    denies_on_error = ${policy.onError === 'deny'},
+    check_headers = function(txn)
+${lines.map((line) => `      ${line}`).join('\n')}
+    end,
+  },`;
+  });
+  return {
+    constants: 'local WEIR = "http://" .. os.getenv("WEIR_SECTION")',
+    functions: `
+-- The longest prefix comes first. The header RateLimit-Policy begins with the name only in
+-- responses of weir for this policy.
+local POLICIES = {
+${entries.join('\n')}
+}
+${LUA_POLICY_OF}`,
+    request: `\
+  local checked = policy_of(normalize(txn.sf:path()))
+  if not checked then return end
+  txn:set_var("txn.weir.denies", checked.denies_on_error)
+  local response = core.httpclient():get{
+    url = checked.url,
+    headers = checked.check_headers(txn),
+  }`,
+    policyName: 'checked.name',
+  };
+}
+
+/** Lines that declare `check_headers`, the headers of a check. */
+function checkHeaderLines(policy: Policy, needsKey: boolean): string[] {
+  const lines = [
+    ...identityLines(identityFields(policy), oversizedIdentity(policy)),
+    ...addressLines(policy),
+  ];
+  const usesRequestHeaders = lines.join('\n').includes('request_headers');
+  return [
+    ...(usesRequestHeaders ? ['local request_headers = txn.http:req_get_headers()'] : []),
+    'local check_headers = {}',
+    ...lines,
+    ...emptyHeaderLines(policy),
+    ...(needsKey ? ['check_headers["x-weir-key"] = {key}'] : []),
+  ];
+}
+
+const LUA_POLICY_OF = `
+-- The path as an application may read it: decoded, without repeated slashes and dot segments.
+local function normalize(path)
+  path = path:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end)
+  local segments = {}
+  for segment in path:gmatch("[^/]+") do
+    if segment == ".." then
+      segments[#segments] = nil
+    elseif segment ~= "." then
+      segments[#segments + 1] = segment
+    end
+  end
+  local tail = #segments > 0 and path:sub(-1) == "/" and "/" or ""
+  return "/" .. table.concat(segments, "/") .. tail
+end
+
+local function policy_of(path)
+  for _, policy in ipairs(POLICIES) do
+    if path:sub(1, #policy.prefix) == policy.prefix then return policy end
+  end
+end
+`;
 
 const LUA_IDENTITY_LIMIT = `
--- weir accepts no longer identity. HAProxy's check would fail with a much longer one, and onError
--- would apply. Send a placeholder instead: weir counts it as an invalid identity.
+-- weir accepts no identity longer than this. HAProxy's check would fail with a much longer one, and
+-- onError would apply. Send a placeholder instead: weir counts it as an invalid identity.
 local IDENTITY_BYTES_MAX = ${IDENTITY_BYTES_MAX}
 local TOO_LONG = ("x"):rep(IDENTITY_BYTES_MAX + 1)
 `;

@@ -7,7 +7,7 @@ import { isIP } from 'node:net';
 import type { Policy } from '../../policies/policy.ts';
 import {
   bareHost,
-  checkPath,
+  checkPrefix,
   denialHeaders,
   forwardedHeaders,
   quotaHeaders,
@@ -20,15 +20,17 @@ import { CONNECTIONS_MAX, type GatewaySetup, QUEUE_TIMEOUT_MS, TIMEOUT_MS } from
 const WEIR_HOST = 'weir.internal';
 
 /** @throws StartError if weir listens for gateways on a Unix socket only */
-export function istio({ policy, weir }: GatewaySetup): string {
+export function istio({ routes, weir }: GatewaySetup): string {
+  const [{ policy, prefix }] = routes;
   if ('socket' in weir) throw tcpOnlyError('Istio');
+  const which = prefix === '/' ? 'every request' : `requests whose path begins with ${prefix}`;
   return `# Policy ${policy.namespace} of weir for the ingress gateway of Istio 1.22 or later.
 # Use the first resource with istioctl install -f, or merge it into the configuration of the mesh.
 # Use the others with kubectl apply -f.
 apiVersion: install.istio.io/v1alpha1
 kind: IstioOperator
 spec:
-  meshConfig:
+  meshConfig:${prefix === '/' ? '' : NORMALIZED_PATH}
     extensionProviders:
       - name: weir
         envoyExtAuthzHttp:
@@ -37,7 +39,7 @@ spec:
           # Includes the wait for a connection, which a flood makes long.
           timeout: ${QUEUE_TIMEOUT_MS / 1_000}s
           # Envoy appends the path of the client, unchanged, and uses its method.
-          pathPrefix: ${JSON.stringify(checkPath(policy))}
+          pathPrefix: ${JSON.stringify(checkPrefix(policy))}
 ${failureMode(policy)}
 ${requestHeaders(policy)}${weir.needsKey ? KEY_HEADER : ''}
           # Headers of a denial. Envoy also forwards its body to the client.
@@ -85,7 +87,7 @@ spec:
         # weir closes an idle connection after 10 s; Envoy must close it earlier.
         idleTimeout: 5s
 ---
-# Checks every request of the gateway. Its Service needs externalTrafficPolicy: Local; otherwise
+# Checks ${which} of the gateway. Its Service needs externalTrafficPolicy: Local; otherwise
 # all clients have the address of a node.
 apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
@@ -100,9 +102,23 @@ spec:
   provider:
     name: weir
   rules:
-    - {}
+${prefix === '/' ? '    - {}' : pathRule(prefix)}
 `;
 }
+
+function pathRule(prefix: string): string {
+  return `\
+    - to:
+        - operation:
+            paths:
+              - ${JSON.stringify(`${prefix}*`)}`;
+}
+
+const NORMALIZED_PATH = `
+    # Envoy compares the path with the prefix after it has decoded slashes and merged repeated ones,
+    # and forwards that path. By default //login is outside the prefix /login.
+    pathNormalization:
+      normalization: DECODE_AND_MERGE_SLASHES`;
 
 /** If weir is outside the pod, every check fails and onError decides. */
 const LOOPBACK_NOTE = `: loopback, so weir must be a container in the pod of the ingress gateway.

@@ -3,15 +3,16 @@
  * before any route runs. If weir fails, it applies onError of the policy.
  */
 
+import type { Gateway } from '../../policies/gateways.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
-import { bareHost, checkPath, identifyingNames, quotaHeaders } from './common.ts';
+import { bareHost, checkTarget, identifyingNames, quotaHeaders } from './common.ts';
 import { type GatewaySetup, TIMEOUT_MS, type WeirAddress } from './setup.ts';
 
 export function express(setup: GatewaySetup): string {
   return `\
 ${head(setup, 'express', 'app.use(limit);', "app.set('trust proxy', 1)")}
-${weirClientSource(setup)}
+${weirClientSource(setup, 'express')}
 export async function limit(request, response, next) {
   const { status, headers, body } = await checkRequest(identity(request));
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
@@ -25,7 +26,7 @@ export async function limit(request, response, next) {
 export function fastify(setup: GatewaySetup): string {
   return `\
 ${head(setup, 'fastify', "app.addHook('onRequest', limit);", 'Fastify({ trustProxy: 1 })')}
-${weirClientSource(setup)}
+${weirClientSource(setup, 'fastify')}
 export async function limit(request, reply) {
   const { status, headers, body } = await checkRequest(identity(request));
   reply.headers(headers);
@@ -36,7 +37,8 @@ export async function limit(request, reply) {
 }
 
 /** @param proxySetting the setting with which the framework trusts one proxy */
-function head({ policy }: GatewaySetup, name: string, use: string, proxySetting: string): string {
+function head({ routes }: GatewaySetup, name: string, use: string, proxySetting: string): string {
+  const [{ policy }] = routes;
   const usesRequestIp = policy.identify.includes('ip') && policy.trustedHops === 1;
   const proxyNote = `
 //
@@ -51,7 +53,8 @@ function head({ policy }: GatewaySetup, name: string, use: string, proxySetting:
 }
 
 /** Everything except the function that the framework calls. */
-function weirClientSource({ policy, weir }: GatewaySetup): string {
+function weirClientSource({ routes, weir }: GatewaySetup, gateway: Gateway): string {
+  const [{ policy }] = routes;
   const key = weir.needsKey
     ? `
 // The API key of this application at weir.
@@ -63,11 +66,11 @@ if (!KEY) throw new Error('WEIR_KEY is not set');
   if (weir.needsKey) rows.push("'X-Weir-Key': KEY,");
   return `import { Agent, get } from 'node:http';
 
-const WEIR = { ${connectionOptions(weir)}, path: '${checkPath(policy)}' };
+const WEIR = { ${connectionOptions(weir)}, path: '${checkTarget(policy, gateway)}' };
 // The agent closes an idle connection after 5 s; weir closes it after 10 s. A flood queues for the
-// connections, and the timeout excludes that wait.
+// connections, and the timeout does not include that wait.
 const agent = new Agent({ keepAlive: true, timeout: 5_000, maxSockets: 64 });
-// A flood delays responses on a busy machine by less.
+// Long enough for responses that a flood delays on a busy machine.
 const TIMEOUT_MS = ${TIMEOUT_MS};
 // After this many checks in a row without a response, only one check per interval waits for weir.
 const FAILURES_MAX = 64;
@@ -76,7 +79,7 @@ let failures = 0;
 let isProbeSent = false;
 ${fallbackSource(policy)}
 ${key}
-// Headers of both decisions, and of a denial.
+// Headers for the client: of every decision, and more for a denial.
 const ALLOWED_HEADERS = [
 ${quotaHeaders(policy)
   .map((name) => `  ${quoted(name)},`)
@@ -91,7 +94,7 @@ ${rows.map((row) => `    ${row}`).join('\n')}
   };
 }
 ${cookieNames(policy).length > 0 ? COOKIES_SOURCE : ''}
-// weir accepts no longer identity. The client caused that, so onError does not apply.
+// weir accepts no identity longer than this. The client caused that, so onError does not apply.
 const IDENTITY_MAX = 16_384;
 const TOO_LARGE = { status: 431, headers: {}, body: '' };
 
@@ -115,8 +118,8 @@ function checkRequest(headers) {
         check.destroy();
         return;
       }
-      // In steps: while this process is busy, it reads no response, and a single timer would fire
-      // first.
+      // Wait in steps: while this process is busy, it reads no response, and a single timer would
+      // end first.
       let steps = 5;
       const step = () => {
         timer = steps-- > 0 ? setTimeout(step, TIMEOUT_MS / 5) : setTimeout(giveUp);

@@ -1,4 +1,4 @@
-/** The input of a template: an active policy, and the addresses of all parties. */
+/** The input of a template: active policies, the paths they protect, and all addresses. */
 
 import type { Policy } from '../../policies/policy.ts';
 
@@ -7,13 +7,34 @@ export type WeirAddress =
   | { host: string; port: number; needsKey: boolean }
   | { socket: string; needsKey?: false };
 
-export interface GatewaySetup {
+/** A policy, and the paths whose requests are checked with it. */
+export interface Route {
   policy: Policy;
+  /** Begins with `/`. Of several matching prefixes, the longest applies. */
+  prefix: string;
+}
+
+/** The application behind the gateway. */
+export interface Upstream {
+  isHttps?: boolean;
+  host: string;
+  port: number;
+  /** Put before the path of each request; begins with `/` and does not end with it. */
+  path?: string;
+}
+
+export interface GatewaySetup {
+  /** At least one; different policies and prefixes, with the same `trustedHops`. */
+  routes: readonly Route[];
   weir: WeirAddress;
   /** The port on which the gateway serves clients. */
   listenPort: number;
-  /** The application behind the gateway. */
-  upstream: { host: string; port: number };
+  upstream: Upstream;
+}
+
+/** A policy that protects all paths. */
+export function everyPath(policy: Policy): Route[] {
+  return [{ policy, prefix: '/' }];
 }
 
 /**

@@ -25,36 +25,44 @@ export interface OverrideRecord {
   createdMs: number;
 }
 
-type AuditAction =
-  | 'key.create'
-  | 'key.revoke'
-  | 'namespace.create'
-  | 'override.create'
-  | 'override.update'
-  | 'override.delete'
-  | 'overrides.import'
-  | 'policy.create'
-  | 'policy.update'
-  | 'policy.delete';
+export const AUDIT_ACTIONS = [
+  'key.create',
+  'key.revoke',
+  'namespace.create',
+  'override.create',
+  'override.update',
+  'override.delete',
+  'overrides.import',
+  'policy.create',
+  'policy.update',
+  'policy.delete',
+] as const;
 
-/** The source of a change that was made without an API key. */
-type AuditSource = 'configuration file' | 'command line' | 'first start';
+/** The sources of changes that are made without an API key. */
+export const AUDIT_SOURCES = ['configuration file', 'command line', 'first start'] as const;
 
 /** The record of one change. */
 export interface AuditEntry {
   /** Unix time in ms. */
   at: number;
-  action: AuditAction;
+  action: (typeof AUDIT_ACTIONS)[number];
   /** The id of the API key that made the change; null without one. */
   keyId: string | null;
   /** Set if `keyId` is null. */
-  by?: AuditSource;
+  by?: (typeof AUDIT_SOURCES)[number];
   /** The key, override, policy or namespaces that changed. */
   target: object;
   before?: object;
   after?: object;
   /** For an import, instead of `before` and `after`. */
-  counts?: object;
+  counts?: ImportCounts;
+}
+
+/** The numbers of overrides in an import. */
+export interface ImportCounts {
+  created: number;
+  updated: number;
+  unchanged: number;
 }
 
 /** A record and its row. The row never changes, and later records have higher rows. */

@@ -1,0 +1,13 @@
+/** The paths of the port for checks that are not those of an operation of the API. */
+
+/** Gateway checks. The path of the client's request may follow the namespace. */
+export const CHECK_PATH = '/v1/check/';
+/** For nginx, which takes no 429 from here: a denial is a 403. No path follows the namespace. */
+export const AUTH_REQUEST_PATH = '/v1/auth-request/';
+
+/** The description of the API, an OpenAPI document. */
+export const OPENAPI_PATH = '/openapi.json';
+/** The readable description of the API. Its style and icon are below it. */
+export const REFERENCE_PATH = '/docs';
+/** One page for each error code. */
+export const ERROR_PAGES_PATH = '/docs/errors/';

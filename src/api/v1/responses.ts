@@ -1,0 +1,250 @@
+/**
+ * The schemas of the responses of v1, by operation. They document the API, and tests compare
+ * responses with them. The code uses their types only.
+ */
+
+import Type, { type Static } from 'typebox';
+import { ALGORITHMS } from '../../core/algorithm-fields.ts';
+import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX } from '../../core/constants.ts';
+import { GATEWAYS } from '../../policies/gateways.ts';
+import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../registry/store/store.ts';
+import {
+  amount,
+  flagged,
+  idText,
+  limitFields,
+  listOf,
+  named,
+  nextCursor,
+  total,
+  unixMs,
+} from '../common/responses.ts';
+
+const namespaceId = (description: string) => idText('rlns', description);
+const namespaceName = (description: string) => named(description);
+const keyId = (description: string) => idText('key', description);
+
+const overrideId = idText('rlor', 'Id of the override. It stays the same while its values change.');
+/** The values of an override. */
+const overrideValues = {
+  identifier: named('Identifier or pattern of the override.'),
+  limit: amount('Tokens that may be used in one window.'),
+  duration: amount('Length of the window in milliseconds.'),
+  async: flagged('Whether the checks to which the override applies are asynchronous.'),
+};
+const override = Type.Object({ id: overrideId, ...overrideValues });
+/** An override in the form that an import accepts. */
+const exportedOverride = Type.Object({
+  namespaceName: Type.Optional(
+    namespaceName('Name of the namespace, or a pattern of names. Absent if `namespaceId` is set.'),
+  ),
+  namespaceId: Type.Optional(
+    namespaceId('Id of the namespace. Only for a namespace whose name contains `*`.'),
+  ),
+  ...overrideValues,
+});
+
+const empty = Type.Object({}, { description: 'An empty object.' });
+
+const usage = Type.Object({
+  used: amount('Tokens that are used, as this algorithm counts them.'),
+  remaining: amount('Tokens that are left, by the limit of the last allowed check.'),
+  reset: unixMs('End of the window, or the time at which the bucket of `gcra` is full again'),
+});
+const [fixed, sliding, gcra] = ALGORITHMS;
+const counter = Type.Object({
+  duration: amount('Length of the window in milliseconds.'),
+  limit: amount('Limit of the last allowed check.'),
+  windowStart: Type.Optional(unixMs('Start of the newest window with usage. Only for windows')),
+  current: Type.Optional(amount('Tokens used in that window. Only for windows.')),
+  previous: Type.Optional(amount('Tokens used in the window before it. Only for windows.')),
+  fullAt: Type.Optional(unixMs('Time at which the bucket is full again. Only for `gcra`')),
+  algorithms: Type.Object(
+    {
+      [fixed]: Type.Optional(usage),
+      [sliding]: Type.Optional(usage),
+      [gcra]: Type.Optional(usage),
+    },
+    { description: 'The state by each algorithm that shares the counter.' },
+  ),
+});
+
+const policyWindow = Type.Object({
+  limit: amount('Tokens that may be used in one window.'),
+  duration: amount('Length of the window in milliseconds.'),
+  algorithm: Type.Optional(
+    Type.Enum([...ALGORITHMS], { description: 'Window rule. Default: `fixed`.' }),
+  ),
+  burst: Type.Optional(amount('Tokens that may be used at once. Only with `gcra`.')),
+});
+const policy = Type.Object({
+  namespace: named('Name of the namespace.'),
+  gateway: Type.Union([Type.Enum([...GATEWAYS]), Type.Array(Type.Enum([...GATEWAYS]))], {
+    description: 'Gateway whose headers weir trusts, or an array if there are several.',
+  }),
+  windows: listOf(policyWindow, 'All of them must allow a request.'),
+  cost: amount('Tokens of a request.'),
+  identify: listOf(Type.String(), 'Parts of the identifier.'),
+  trustedHops: amount('Number of trusted proxies in a chain.'),
+  ipv6Prefix: amount('Bits of an IPv6 address that identify a client.'),
+  missing: Type.Enum(['share', 'allow', 'deny'], {
+    description: 'Decision for a request without a part of its identifier.',
+  }),
+  onError: Type.Enum(['allow', 'deny'], { description: 'Decision if weir fails.' }),
+  shadow: flagged('Whether the policy decides and counts, but denies no request.'),
+  legacyHeaders: flagged('Whether responses also have the headers `X-RateLimit-*`.'),
+});
+
+const auditTarget = Type.Object(
+  {
+    keyId: Type.Optional(keyId('Id of a key.')),
+    name: Type.Optional(named('Name of a key.')),
+    overrideId: Type.Optional(idText('rlor', 'Id of an override.')),
+    namespace: Type.Optional(
+      named('Namespace of an override or a policy, or a pattern of namespaces.'),
+    ),
+    namespaceId: Type.Optional(namespaceId('Id of a namespace. Absent for a pattern.')),
+    identifier: Type.Optional(named('Identifier or pattern of an override.')),
+    namespaces: Type.Optional(
+      listOf(Type.String(), `Namespaces of an import: the first ${AUDIT_NAMESPACES_MAX}.`),
+    ),
+    namespaceCount: Type.Optional(amount('Number of the namespaces of an import.')),
+  },
+  { description: 'What was changed, with its name at that time.' },
+);
+const auditValues = (description: string) => {
+  const overrideFields = {
+    limit: Type.Optional(overrideValues.limit),
+    duration: Type.Optional(overrideValues.duration),
+    async: Type.Optional(overrideValues.async),
+  };
+  const keyFields = {
+    permissions: Type.Optional(
+      listOf(Type.String(), `Permissions of a key: the first ${AUDIT_PERMISSIONS_MAX}.`),
+    ),
+    permissionCount: Type.Optional(amount('Number of the permissions of a key.')),
+    expires: Type.Optional(
+      Type.Union([Type.Integer(), Type.Null()], {
+        description: 'Time from which a key is rejected, in Unix milliseconds, or `null`.',
+      }),
+    ),
+  };
+  const note = 'A policy has the fields that `ratelimits.listPolicies` returns.';
+  return Type.Object(
+    { ...overrideFields, ...keyFields },
+    { additionalProperties: true, description: `${description} ${note}` },
+  );
+};
+const auditEntry = Type.Object({
+  id: amount('Number of the entry. A newer entry has a higher number.'),
+  at: unixMs('Time of the change'),
+  action: Type.Enum([...AUDIT_ACTIONS], { description: 'What was changed, and how.' }),
+  keyId: Type.Union([Type.String(), Type.Null()], {
+    description: 'Id of the API key that made the change. `null` if none did.',
+  }),
+  by: Type.Optional(
+    Type.Enum([...AUDIT_SOURCES], {
+      description: 'Source of the change. Only if `keyId` is `null`.',
+    }),
+  ),
+  target: auditTarget,
+  before: Type.Optional(auditValues('Values before the change. Absent for a new target.')),
+  after: Type.Optional(auditValues('Values after the change. Absent for a removed target.')),
+  counts: Type.Optional(
+    Type.Object(
+      {
+        created: amount('Number of new overrides.'),
+        updated: amount('Number of overrides whose values changed.'),
+        unchanged: amount('Number of overrides that already had these values.'),
+      },
+      { description: 'Counts of an import, which has no `before` and `after`.' },
+    ),
+  ),
+});
+
+export const RESPONSES_V1 = {
+  'ratelimits.limit': Type.Object({
+    success: flagged('Whether the check is allowed.'),
+    ...limitFields,
+  }),
+  'ratelimits.refund': Type.Object({ refunded: amount('Tokens that were returned.') }),
+  'ratelimits.reset': Type.Object({ cleared: amount('Number of counters that were cleared.') }),
+  'ratelimits.inspect': Type.Object({
+    namespace: named('Name of the namespace.'),
+    identifier: named('The identifier of the request.'),
+    counters: listOf(counter, 'The counters of the identifier.'),
+  }),
+  'ratelimits.setOverride': Type.Object({ overrideId }),
+  'ratelimits.getOverride': override,
+  'ratelimits.listOverrides': Type.Object({
+    overrides: listOf(override, 'The overrides, in the order of their creation.'),
+    cursor: nextCursor,
+    total,
+  }),
+  'ratelimits.deleteOverride': empty,
+  'ratelimits.exportOverrides': Type.Object({
+    overrides: listOf(exportedOverride, 'The overrides, in the format of an import.'),
+    cursor: nextCursor,
+    total,
+  }),
+  'ratelimits.importOverrides': Type.Object({
+    created: amount('Number of new overrides.'),
+    updated: amount('Number of overrides whose values changed.'),
+    unchanged: amount('Number of overrides that already had these values.'),
+    dryRun: flagged('The `dryRun` of the request.'),
+  }),
+  'ratelimits.listNamespaces': Type.Object({
+    namespaces: listOf(
+      Type.Object({
+        id: namespaceId('Id of the namespace.'),
+        name: namespaceName('Name of the namespace.'),
+      }),
+      'The namespaces that the key may read, in the order of their creation.',
+    ),
+    cursor: nextCursor,
+    total,
+  }),
+  'ratelimits.listPolicies': Type.Object({
+    policies: listOf(policy, 'Policies of namespaces that the key may read.'),
+    gateway: Type.Object(
+      {
+        url: Type.Optional(named('URL of the port for gateways. Absent if there is none.')),
+        socket: Type.Optional(named('Path of the Unix socket for gateways. Absent without one.')),
+      },
+      { description: 'Where gateways send checks without a key.' },
+    ),
+    cursor: nextCursor,
+    total,
+  }),
+  'keys.create': Type.Object({
+    keyId: keyId('Id of the key.'),
+    key: idText('weir', 'The key. Only this response shows it.'),
+  }),
+  'keys.list': Type.Object({
+    keys: listOf(
+      Type.Object({
+        keyId: keyId('Id of the key.'),
+        name: named('Name of the key.'),
+        permissions: listOf(Type.String(), 'What the key permits.'),
+        createdAt: unixMs('Time of its creation'),
+        expires: Type.Optional(
+          unixMs('Only for a key that expires: time from which it is rejected'),
+        ),
+      }),
+      'The keys, in the order of their creation.',
+    ),
+    cursor: nextCursor,
+    total,
+  }),
+  'keys.revoke': empty,
+  'audit.list': Type.Object({
+    entries: listOf(auditEntry, 'The entries, the newest first.'),
+    cursor: nextCursor,
+    total,
+  }),
+} as const;
+
+/** The body of the 200 response of an operation. */
+export type ResponseV1<Name extends keyof typeof RESPONSES_V1> = Static<
+  (typeof RESPONSES_V1)[Name]
+>;

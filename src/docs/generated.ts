@@ -1,0 +1,43 @@
+/** All generated documentation. Each entry is rendered from the declarations in the sources. */
+
+import { apiPage } from './api-page.ts';
+import { commandSections, commandsTable } from './commands.ts';
+import { configSchemaJson, rulesBeyondSchema } from './config-schema.ts';
+import { constantsTable } from './constants.ts';
+import { errorSections, errorsTable } from './errors.ts';
+import { exitCodesTable } from './exit-codes.ts';
+import { gatewayExamples } from './gateway-examples.ts';
+import { GATEWAY_PARTS } from './gateways.ts';
+import type { Generated } from './generator.ts';
+import { METRIC_PARTS } from './metrics.ts';
+import { openApiJson } from './openapi.ts';
+import { permissionsTables } from './permissions.ts';
+import { policyFieldsTable } from './policies.ts';
+import { errorPageFiles } from './reference-error-page.ts';
+import { referencePage } from './reference-page.ts';
+import { settingsTables } from './settings.ts';
+
+export const GENERATED: Generated = {
+  files: {
+    'docs/api.md': apiPage,
+    'docs/openapi.json': openApiJson,
+    'docs/weir.schema.json': configSchemaJson,
+    ...gatewayExamples,
+    'docs/reference/index.html': () => referencePage(),
+    ...errorPageFiles(),
+  },
+  parts: {
+    ...GATEWAY_PARTS,
+    ...METRIC_PARTS,
+    'command-sections': commandSections,
+    commands: commandsTable,
+    'config-schema-rules': rulesBeyondSchema,
+    constants: constantsTable,
+    'error-sections': errorSections,
+    errors: errorsTable,
+    'exit-codes': exitCodesTable,
+    permissions: permissionsTables,
+    'policy-fields': policyFieldsTable,
+    settings: settingsTables,
+  },
+};

@@ -1,0 +1,473 @@
+/**
+ * What the operations of the API do, for readers: the text, the permissions and the schemas of each
+ * operation. Paths, methods and body limits are those of `api/common/operations.ts`.
+ */
+
+import type { TSchema } from 'typebox';
+import Type from 'typebox';
+import type { CounterOperationName, OperationName } from '../api/common/operations.ts';
+import { listValidator as listAudit } from '../api/v1/audit.ts';
+import { countersValidator, refundValidator } from '../api/v1/corrections.ts';
+import { createKeyValidator, listKeysValidator, revokeKeyValidator } from '../api/v1/keys.ts';
+import { limitValidator as limitV1 } from '../api/v1/limit.ts';
+import * as overridesV1 from '../api/v1/overrides.ts';
+import { listValidator as listPolicies } from '../api/v1/policies.ts';
+import { RESPONSES_V1 } from '../api/v1/responses.ts';
+import { itemValidator, limitValidator as limitV2 } from '../api/v2/limit.ts';
+import * as overridesV2 from '../api/v2/overrides.ts';
+import { RESPONSES_V2 } from '../api/v2/responses.ts';
+import {
+  CREATE_NAMESPACE,
+  type GLOBAL_PERMISSIONS,
+  type NamespaceAction,
+} from '../auth/permissions.ts';
+import {
+  AUDIT_ENTRIES_MAX,
+  CHECK_QUEUE_ENTRIES,
+  EXACT_OVERRIDES_MAX,
+  KEYS_MAX,
+  MULTI_LIMIT_MAX,
+  NAMESPACES_MAX,
+  WILDCARD_OVERRIDES_MAX,
+} from '../core/constants.ts';
+import {
+  describePermissions,
+  requireGcraForBurst,
+  requireNamespace,
+  requireResetUnlessGcra,
+} from './request-rules.ts';
+import { grouped } from './schema-text.ts';
+
+export type ApiOperation = OperationName | CounterOperationName;
+
+/** The groups of operations, in the order of the documentation. */
+export const TAGS = {
+  Checks:
+    'A check decides whether an identifier may use tokens now. The response to a denied check is ' +
+    'a 200 too: read `success` or `passed`.',
+  'Refund, reset, inspect': 'These operations correct and show counters. weir adds them to v1.',
+  Overrides:
+    'An override gives an identifier, or all identifiers that match a pattern, another limit and ' +
+    'duration than those of the check.',
+  'Namespaces and policies':
+    'Lists of the namespaces and policies of a server. weir adds them to v1.',
+  Keys: 'API keys. weir adds these operations to v1.',
+  'Audit log': 'The changes to keys, overrides and policies. weir adds it to v1.',
+  'Gateway checks':
+    'A gateway sends a check for each request of its clients. A policy in the configuration file ' +
+    'says how a client is identified, and sets its limits.',
+  Documentation: 'The server has its own documentation, which needs no key.',
+} as const;
+export type Tag = keyof typeof TAGS;
+
+export interface OperationDocs {
+  tag: Tag;
+  summary: string;
+  /** Paragraphs. */
+  description: readonly string[];
+  /** One of these is sufficient. */
+  permissions: readonly string[];
+  /** The body of a POST, or the query of a GET. */
+  request: TSchema;
+  response: TSchema;
+  /** The message of a 403, unless it names all permissions. */
+  forbidden?: string;
+  /** Beside those of every operation: when it answers 404 or 409. */
+  notFound?: string;
+  conflict?: string;
+}
+
+const inNamespace = (action: NamespaceAction) => [
+  `ratelimit.*.${action}`,
+  `ratelimit.<namespaceId>.${action}`,
+];
+const everywhere = (action: NamespaceAction) => [`ratelimit.*.${action}`];
+const global = (permission: (typeof GLOBAL_PERMISSIONS)[number]) => [permission];
+
+const CREATES_NAMESPACE =
+  `A new name creates a namespace. The key then needs the permission \`${CREATE_NAMESPACE}\`. A ` +
+  `server has at most ${grouped(NAMESPACES_MAX)} namespaces.`;
+const GCRA =
+  'With `gcra` a counter is a bucket of `burst` tokens. Used tokens come back one by one, ' +
+  '`limit` of them in each `duration`. A check whose cost is above the burst is always denied. ' +
+  '`gcra` has counters of its own; `fixed` and `sliding` share theirs. An override replaces ' +
+  '`limit` and `duration`. If the burst is above the limit of the override, it is lowered to ' +
+  'that limit.';
+const FULL_TABLE =
+  'If a new counter finds no free slot and can evict no other counter, `WEIR_ON_FULL` decides. ' +
+  '`deny` denies the check, with `remaining: 0`; its `reset` is the earliest end of a window in ' +
+  'the slots for this counter. `allow` allows the check and does not count it.';
+const AFTER_ASYNC =
+  'The operation waits until all earlier asynchronous checks are deducted. If that takes longer ' +
+  'than 2 s, the response is a 503, and nothing is changed.';
+const OVERRIDDEN_DURATION =
+  'Give the `duration` that the request of the check had, also if an override replaced it. If an ' +
+  'override is set or deleted after the check, the operation may select another counter.';
+const SETS_OVERRIDE =
+  'Creates an override, or replaces its values under the same id. The response is sent when the ' +
+  'override is durable and applies to the next check on every connection.';
+const APPLIES =
+  'Each identifier that matches a pattern has its own counter. The algorithm and the cost stay ' +
+  'those of the check. An override replaces all windows of a policy by one window, which has the ' +
+  'algorithm and the burst of the first one.';
+const OVERRIDE_PRECEDENCE = [
+  '1. an exact namespace, before a pattern',
+  '2. more literal characters in the namespace',
+  '3. a longer literal prefix of the namespace',
+  '4. the smaller text of the namespace, by code points',
+  '',
+  'If the namespaces are the same, these four rules apply to the identifiers.',
+].join('\n');
+const CHECK_NOT_FOUND =
+  'The namespace does not exist, and the key lacks the permission to create it.';
+const OVERRIDE_NOT_FOUND = 'The namespace or the override does not exist.';
+const LACKS = 'the API key lacks the permission';
+const LACKS_READ = `${LACKS} "ratelimit.*.read_namespace"`;
+/** @param item the first item whose namespace the key may not use */
+const lacksForItem = (item: string, action: NamespaceAction) => {
+  const quoted = inNamespace(action).map((permission) => `"${permission}"`);
+  return `${item}: ${LACKS} ${quoted.join(' or ')}`;
+};
+const PAGES = 'Pages are in the order of creation.';
+
+const importSchema = overridesV1.importValidator.schema;
+
+export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
+  'ratelimits.limit': {
+    tag: 'Checks',
+    summary: 'Check a limit (v1)',
+    description: [
+      'Decides whether the identifier may use `cost` tokens, and counts them if it may. A ' +
+        'denial is a 200 with `success: false`, and uses no tokens.',
+      'Unless `algorithm` names another rule, windows are fixed and aligned to the Unix epoch. ' +
+        '`reset` is then a multiple of `duration`. There is one counter for each namespace, ' +
+        'identifier and duration, so the usage stays if the limit changes.',
+      GCRA,
+      'With `async` a window may allow more than its limit, because deductions follow the ' +
+        'responses, usually within 2 ms. The excess is at most the checks that wait for their ' +
+        `deduction: ${CHECK_QUEUE_ENTRIES} for each acceptor. Further checks are decided ` +
+        'synchronously. With `WEIR_DECIDE=worker` the field has no effect.',
+      FULL_TABLE,
+      CREATES_NAMESPACE,
+    ],
+    permissions: inNamespace('limit'),
+    request: requireGcraForBurst(limitV1.schema),
+    response: RESPONSES_V1['ratelimits.limit'],
+    notFound: CHECK_NOT_FOUND,
+  },
+  'ratelimit.limit': {
+    tag: 'Checks',
+    summary: 'Check a limit (v2)',
+    description: [
+      'Decides whether the identifier may use `cost` tokens, and counts them if it may. A ' +
+        'denial is a 200 with `success: false`, and uses no tokens.',
+      'Unless `algorithm` names another rule, the window slides. The usage of the previous ' +
+        'window then counts in part: by the share of that window that lies within the last ' +
+        '`duration`. A check is allowed if `usage + floor(previous usage * share) + cost` is at ' +
+        'most `limit`. `reset` is the end of the current window.',
+      'The counters are those of v1, so both versions count the same usage.',
+      GCRA,
+      FULL_TABLE,
+      'Unknown fields are rejected.',
+      CREATES_NAMESPACE,
+    ],
+    permissions: inNamespace('limit'),
+    request: requireGcraForBurst(limitV2.schema),
+    response: RESPONSES_V2['ratelimit.limit'],
+    notFound: CHECK_NOT_FOUND,
+  },
+  'ratelimit.multiLimit': {
+    tag: 'Checks',
+    summary: 'Check several limits at once',
+    description: [
+      `Decides 1 to ${MULTI_LIMIT_MAX} checks as one batch. If all checks are allowed, all are ` +
+        'counted. If one is denied, none is counted. Checks are decided in their order. A check ' +
+        'sees the tokens that earlier checks of the batch use on the same counter.',
+      '`passed` of a check is the decision on this check alone. If the batch is denied, ' +
+        '`remaining` of a check that passed is the value before the request.',
+      'The fields of a check are those of `ratelimit.limit`. `async` of an override and ' +
+        '`WEIR_DECIDE` have no effect on a batch.',
+      CREATES_NAMESPACE,
+    ],
+    permissions: inNamespace('limit'),
+    request: Type.Array(requireGcraForBurst(itemValidator.schema), {
+      minItems: 1,
+      maxItems: MULTI_LIMIT_MAX,
+    }),
+    forbidden: lacksForItem('[0]', 'limit'),
+    response: RESPONSES_V2['ratelimit.multiLimit'],
+    notFound: CHECK_NOT_FOUND,
+  },
+  'ratelimits.refund': {
+    tag: 'Refund, reset, inspect',
+    summary: 'Return tokens of a check',
+    description: [
+      'Returns tokens of a check to its window. `reset` names the window: it is the `reset` in ' +
+        'the response to the check. At most the usage of that window is returned, and nothing ' +
+        'after its end.',
+      'With `gcra` a refund needs no `reset`. It returns tokens to the bucket, by the limit of ' +
+        'the last allowed check.',
+      OVERRIDDEN_DURATION,
+      AFTER_ASYNC,
+    ],
+    permissions: inNamespace('refund'),
+    request: requireResetUnlessGcra(refundValidator.schema),
+    response: RESPONSES_V1['ratelimits.refund'],
+    notFound: 'No namespace has this id.',
+  },
+  'ratelimits.reset': {
+    tag: 'Refund, reset, inspect',
+    summary: 'Clear the counters of an identifier',
+    description: [
+      'Clears the counters of an identifier: all of them, or those of one duration or ' +
+        'algorithm.',
+      OVERRIDDEN_DURATION,
+      AFTER_ASYNC,
+    ],
+    permissions: inNamespace('reset'),
+    request: countersValidator.schema,
+    response: RESPONSES_V1['ratelimits.reset'],
+    notFound: 'No namespace has this id.',
+  },
+  'ratelimits.inspect': {
+    tag: 'Refund, reset, inspect',
+    summary: 'Show the counters of an identifier',
+    description: [
+      'Shows the counters of an identifier, and changes none of them. A counter of `fixed` and ' +
+        '`sliding` has `windowStart`, `current` and `previous`. A counter of `gcra` has ' +
+        '`fullAt`.',
+      '`algorithms` has one entry for each algorithm that shares the counter. An entry has the ' +
+        'usage by that algorithm, for the limit of the last allowed check.',
+      AFTER_ASYNC,
+    ],
+    permissions: inNamespace('read_namespace'),
+    request: countersValidator.schema,
+    response: RESPONSES_V1['ratelimits.inspect'],
+    notFound: 'The namespace does not exist.',
+  },
+  'ratelimits.setOverride': {
+    tag: 'Overrides',
+    summary: 'Set an override (v1)',
+    description: [
+      SETS_OVERRIDE,
+      APPLIES,
+      'If several overrides match, the first difference in this order decides:',
+      OVERRIDE_PRECEDENCE,
+      'A `namespaceName` that contains `*` is a pattern. A pattern needs the permission ' +
+        '`ratelimit.*.set_override` and creates no namespace. It also matches namespaces that ' +
+        'are created later. A check may create a namespace whose name contains `*`. For an ' +
+        'override of such a namespace, send its id.',
+      `A server has at most ${grouped(EXACT_OVERRIDES_MAX)} overrides without a wildcard and ` +
+        `${grouped(WILDCARD_OVERRIDES_MAX)} with one. ${CREATES_NAMESPACE}`,
+    ],
+    permissions: inNamespace('set_override'),
+    request: requireNamespace(overridesV1.setValidator.schema),
+    response: RESPONSES_V1['ratelimits.setOverride'],
+    notFound:
+      'No namespace has this id, or the key lacks the permission to create a namespace with this ' +
+      'name.',
+  },
+  'ratelimits.getOverride': {
+    tag: 'Overrides',
+    summary: 'Get an override (v1)',
+    description: [
+      'Returns the override with this identifier or pattern. The texts must be equal: `*` is ' +
+        'no wildcard here.',
+      '`namespaceId` or `namespaceName` is required.',
+    ],
+    permissions: inNamespace('read_override'),
+    request: overridesV1.getValidator.schema,
+    response: RESPONSES_V1['ratelimits.getOverride'],
+    notFound: OVERRIDE_NOT_FOUND,
+  },
+  'ratelimits.listOverrides': {
+    tag: 'Overrides',
+    summary: 'List the overrides of a namespace (v1)',
+    description: [
+      `Lists the overrides of a namespace, or of a pattern of namespaces. ${PAGES} ` +
+        `\`namespaceId\` ` +
+        'or `namespaceName` is required.',
+    ],
+    permissions: inNamespace('read_override'),
+    request: overridesV1.listValidator.schema,
+    response: RESPONSES_V1['ratelimits.listOverrides'],
+    notFound: 'The namespace does not exist.',
+  },
+  'ratelimits.deleteOverride': {
+    tag: 'Overrides',
+    summary: 'Delete an override (v1)',
+    description: [
+      'Deletes the override with this identifier or pattern. The response is sent when no check ' +
+        'uses it any more.',
+    ],
+    permissions: inNamespace('delete_override'),
+    request: requireNamespace(overridesV1.deleteValidator.schema),
+    response: RESPONSES_V1['ratelimits.deleteOverride'],
+    notFound: OVERRIDE_NOT_FOUND,
+  },
+  'ratelimits.exportOverrides': {
+    tag: 'Overrides',
+    summary: 'Export all overrides',
+    description: [
+      `Lists the overrides of all namespaces, in the format of an import. ${PAGES}`,
+      'An override of a namespace whose name contains `*` has `namespaceId` instead of ' +
+        '`namespaceName`.',
+    ],
+    permissions: everywhere('read_override'),
+    request: overridesV1.exportValidator.schema,
+    response: RESPONSES_V1['ratelimits.exportOverrides'],
+  },
+  'ratelimits.importOverrides': {
+    tag: 'Overrides',
+    summary: 'Import overrides',
+    description: [
+      'Sets many overrides, all or none. Each override has the fields of ' +
+        '`ratelimits.setOverride`. An import also accepts identifiers of 1 or 2 characters and a ' +
+        'limit of 0, as v2 does.',
+      'An import deletes no override. The same import again changes and writes nothing.',
+      CREATES_NAMESPACE,
+    ],
+    permissions: inNamespace('set_override'),
+    request: {
+      ...importSchema,
+      properties: {
+        ...importSchema.properties,
+        overrides: {
+          ...importSchema.properties.overrides,
+          items: requireNamespace(overridesV1.itemValidator.schema),
+        },
+      },
+    } as TSchema,
+    forbidden: lacksForItem('overrides[0]', 'set_override'),
+    response: RESPONSES_V1['ratelimits.importOverrides'],
+    notFound:
+      'A namespace does not exist. The request names it by an id, or the key lacks the ' +
+      'permission to create it.',
+  },
+  'ratelimit.setOverride': {
+    tag: 'Overrides',
+    summary: 'Set an override (v2)',
+    description: [
+      SETS_OVERRIDE,
+      'An override that v2 sets is synchronous. A limit of 0 denies every check with a cost.',
+      APPLIES,
+      'The precedence, patterns and maximums are those of `ratelimits.setOverride`.',
+      CREATES_NAMESPACE,
+    ],
+    permissions: inNamespace('set_override'),
+    request: overridesV2.setValidator.schema,
+    response: RESPONSES_V2['ratelimit.setOverride'],
+    notFound:
+      'No namespace has this id, or the key lacks the permission to create a namespace with this ' +
+      'name.',
+  },
+  'ratelimit.getOverride': {
+    tag: 'Overrides',
+    summary: 'Get an override (v2)',
+    description: [
+      'Returns the override with this identifier or pattern. The texts must be equal: `*` is ' +
+        'no wildcard here.',
+    ],
+    permissions: inNamespace('read_override'),
+    request: overridesV2.selectorValidator.schema,
+    response: RESPONSES_V2['ratelimit.getOverride'],
+    notFound: OVERRIDE_NOT_FOUND,
+  },
+  'ratelimit.listOverrides': {
+    tag: 'Overrides',
+    summary: 'List the overrides of a namespace (v2)',
+    description: [`Lists the overrides of a namespace, or of a pattern of namespaces. ${PAGES}`],
+    permissions: inNamespace('read_override'),
+    request: overridesV2.listValidator.schema,
+    response: RESPONSES_V2['ratelimit.listOverrides'],
+    notFound: 'The namespace does not exist.',
+  },
+  'ratelimit.deleteOverride': {
+    tag: 'Overrides',
+    summary: 'Delete an override (v2)',
+    description: [
+      'Deletes the override with this identifier or pattern. The response is sent when no check ' +
+        'uses it any more.',
+    ],
+    permissions: inNamespace('delete_override'),
+    request: overridesV2.selectorValidator.schema,
+    response: RESPONSES_V2['ratelimit.deleteOverride'],
+    notFound: OVERRIDE_NOT_FOUND,
+  },
+  'ratelimits.listNamespaces': {
+    tag: 'Namespaces and policies',
+    summary: 'List namespaces',
+    description: [
+      `Lists the namespaces that the key may read, with their ids. ${PAGES} A permission in one ` +
+        'namespace is sufficient; other namespaces are then left out.',
+    ],
+    permissions: inNamespace('read_namespace'),
+    request: overridesV1.namespacesValidator.schema,
+    forbidden: LACKS_READ,
+    response: RESPONSES_V1['ratelimits.listNamespaces'],
+  },
+  'ratelimits.listPolicies': {
+    tag: 'Namespaces and policies',
+    summary: 'List the policies of gateways',
+    description: [
+      'Lists the active policies of namespaces that the key may read, and the address to which ' +
+        'gateways send checks without a key. A permission in one namespace is sufficient; other ' +
+        'policies are then left out.',
+    ],
+    permissions: inNamespace('read_namespace'),
+    request: listPolicies.schema,
+    forbidden: LACKS_READ,
+    response: RESPONSES_V1['ratelimits.listPolicies'],
+  },
+  'keys.create': {
+    tag: 'Keys',
+    summary: 'Create a key',
+    description: [
+      'Creates an API key. Only this response shows the key, because the store has only its ' +
+        'digest. The key of the request must have each permission of the new key. A server has ' +
+        `at most ${KEYS_MAX} keys.`,
+    ],
+    permissions: global('keys.create'),
+    request: describePermissions(createKeyValidator.schema),
+    response: RESPONSES_V1['keys.create'],
+    notFound: 'A permission names a namespace that does not exist.',
+  },
+  'keys.list': {
+    tag: 'Keys',
+    summary: 'List keys',
+    description: [
+      'Lists the ids, names and permissions of all keys, never the keys themselves. The key of ' +
+        '`WEIR_ROOT_KEY` is the first one. The others are in the order of creation.',
+    ],
+    permissions: global('keys.read'),
+    request: listKeysValidator.schema,
+    response: RESPONSES_V1['keys.list'],
+  },
+  'keys.revoke': {
+    tag: 'Keys',
+    summary: 'Revoke a key',
+    description: ['Removes a key. The response is sent when every thread rejects the key.'],
+    permissions: global('keys.revoke'),
+    request: revokeKeyValidator.schema,
+    response: RESPONSES_V1['keys.revoke'],
+    notFound: 'No key has this id.',
+    conflict:
+      'The key is that of `WEIR_ROOT_KEY`. Or it is the only key with the permission `*`, or the ' +
+      'last of them to expire.',
+  },
+  'audit.list': {
+    tag: 'Audit log',
+    summary: 'List the audit log',
+    description: [
+      `Lists the newest ${grouped(AUDIT_ENTRIES_MAX)} changes to keys, overrides and policies, ` +
+        'the newest first. The fields of `target`, `before` and `after` depend on `action`.',
+      'An entry is written in the same transaction as its change. A request that is rejected or ' +
+        'changes nothing has no entry. An import has one entry. A namespace that a check creates ' +
+        'has no entry; one that `setOverride` creates has one. The log on standard error has the ' +
+        'same entries.',
+    ],
+    permissions: global('read_audit'),
+    request: listAudit.schema,
+    response: RESPONSES_V1['audit.list'],
+  },
+};

@@ -1,0 +1,50 @@
+/**
+ * Rules that functions check after the schema of a request, written as a JSON Schema for the
+ * documentation.
+ */
+
+import type { TSchema } from 'typebox';
+import { CREATE_NAMESPACE, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/permissions.ts';
+import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+
+const ONLY_GCRA = { required: ['algorithm'], properties: { algorithm: { const: 'gcra' } } };
+
+/**
+ * Within `allOf`, generators of clients add the alternatives to the fields. Beside them, some take
+ * each alternative as a type of its own.
+ */
+function withRule<S extends TSchema>(schema: S, anyOf: readonly object[]): S {
+  return { ...schema, allOf: [{ anyOf }] };
+}
+
+/** One of both fields is required. In the query of a GET only the description says so. */
+export function requireNamespace<S extends TSchema>(schema: S): S {
+  return withRule(schema, [{ required: ['namespaceId'] }, { required: ['namespaceName'] }]);
+}
+
+export function requireGcraForBurst<S extends TSchema>(schema: S): S {
+  return withRule(schema, [{ properties: { burst: false } }, ONLY_GCRA]);
+}
+
+export function requireResetUnlessGcra<S extends TSchema>(schema: S): S {
+  return withRule(schema, [{ required: ['reset'] }, ONLY_GCRA]);
+}
+
+/** @param schema of a body with the field "permissions" */
+export function describePermissions(schema: TSchema): TSchema {
+  const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
+  const items = { type: 'string', pattern: permissionPattern() };
+  const permissions = { ...properties.permissions, items };
+  return { ...schema, properties: { ...properties, permissions } } as TSchema;
+}
+
+function permissionPattern(): string {
+  const global = [CREATE_NAMESPACE, ...GLOBAL_PERMISSIONS].map(escaped);
+  const namespace = `(\\*|${NAMESPACE_ID_PREFIX}[^.]*)`;
+  const inNamespace = `ratelimit\\.${namespace}\\.(${NAMESPACE_ACTIONS.join('|')})`;
+  return `^(\\*|${global.join('|')}|${inNamespace})$`;
+}
+
+function escaped(text: string): string {
+  return text.replace(/[.*]/g, '\\$&');
+}

@@ -1,0 +1,139 @@
+/**
+ * The tables of all settings, in groups. Names, defaults and accepted values come from the schema
+ * of the settings; the details here are what a short description cannot say.
+ */
+
+import { annotations, environmentName, flagName, type SettingName } from '../config/schema.ts';
+import { inlineCode, markdownTable } from './markdown.ts';
+
+interface SettingGroup {
+  title: string;
+  /** The settings of the group, with sentences that follow their description. */
+  settings: Partial<Record<SettingName, string>>;
+}
+
+const REREAD = 'weir reads the file again on SIGHUP.';
+
+export const SETTING_GROUPS: readonly SettingGroup[] = [
+  {
+    title: 'Addresses',
+    settings: {
+      config: 'The file itself cannot set it. See [Configuration file](#configuration-file).',
+      host: 'Use `0.0.0.0` to accept clients on other machines.',
+      port: '',
+      publicUrl:
+        'The startup message uses it too. It may have a path. By default links contain ' +
+        '`WEIR_HOST`; if that is `0.0.0.0` or `::`, they are relative.',
+      socket:
+        'weir removes the socket when it stops. ' +
+        'See [Unix sockets](deployment.md#unix-sockets).',
+      socketMode: '',
+      connections:
+        'If the number is lowered, the log says so. If gateways have a listener of their own, an ' +
+        'eighth of the connections is reserved for them. See [Overload](operations.md#overload).',
+    },
+  },
+  {
+    title: 'Gateways',
+    settings: {
+      gatewayHost: 'weir rejects other addresses, because this listener needs no key.',
+      gatewayPort: 'The log names the selected port. By default weir opens no such port.',
+      gatewaySocket: 'weir removes the socket when it stops.',
+      gatewaySocketMode: '',
+    },
+  },
+  {
+    title: 'TLS',
+    settings: {
+      tlsCert:
+        'It requires `WEIR_TLS_KEY`. Unix sockets and the admin port have no TLS. See ' +
+        '[TLS](deployment.md#tls).',
+      tlsKey: `It requires \`WEIR_TLS_CERT\`. ${REREAD}`,
+    },
+  },
+  {
+    title: 'Health and metrics',
+    settings: {
+      adminHost:
+        'Use `0.0.0.0` for the probes of a kubelet or a Prometheus on another machine. This port ' +
+        'needs no key.',
+      adminPort: '',
+      adminHosts:
+        'On all other paths weir rejects other names, as a protection against DNS rebinding.',
+    },
+  },
+  {
+    title: 'Data',
+    settings: {
+      dataDir: 'See [Data directory](deployment.md#data-directory) for owners and modes.',
+      checkpointMs:
+        'A `kill -9` loses at most the decisions of this interval and of the time to write one ' +
+        'checkpoint.',
+    },
+  },
+  {
+    title: 'Keys',
+    settings: {
+      rootKey:
+        'It has no flag, because every user of the machine can read the flags of a process. ' +
+        'In a container prefer `WEIR_ROOT_KEY_FILE`.',
+      rootKeyFile: 'It cannot be combined with `WEIR_ROOT_KEY`. See [Keys](security.md#keys).',
+    },
+  },
+  {
+    title: 'Threads',
+    settings: {
+      acceptors: 'Each acceptor after the first uses 24 MiB.',
+      workers: 'Each shard worker after the first uses 8 MiB.',
+      decide:
+        'Keep the default: with `worker` each check costs two wake-ups of threads, and clients ' +
+        'cannot pipeline requests.',
+      drainMs: 'weir stops earlier if no client is connected.',
+    },
+  },
+  {
+    title: 'Counters',
+    settings: {
+      counters:
+        'Memory is used when counters are stored, not before. weir does not start with a number ' +
+        'that cannot fit into the memory limit. See [Memory](operations.md#memory).',
+      onFull: 'See [Eviction](concepts.md#eviction).',
+    },
+  },
+  {
+    title: 'Log',
+    settings: {
+      logLevel: 'See [Log](operations.md#log) for what each level logs.',
+      logFormat: '`json` prints one JSON object per line, `text` one line of text.',
+    },
+  },
+];
+
+/** The sentences that follow the description of a setting; '' for none. */
+export function detailsOf(name: SettingName): string {
+  return SETTING_GROUPS.map(({ settings }) => settings[name] ?? '').join('');
+}
+
+export function settingsTables(): string {
+  return SETTING_GROUPS.map(({ title, settings }) => {
+    const rows = (Object.entries(settings) as [SettingName, string][]).map(settingRow);
+    const header = ['names', 'default', 'accepts', 'meaning'];
+    return `### ${title}\n\n${markdownTable(header, rows)}`;
+  }).join('\n\n');
+}
+
+function settingRow([name, details]: [SettingName, string]): string[] {
+  const { accepts, default: initial, defaultRule, description, secret } = annotations(name);
+  const names = [
+    environmentName(name),
+    ...(secret ? [] : [flagName(name)]),
+    ...(name === 'config' ? [] : [name]),
+  ];
+  const none = initial === undefined ? 'none' : inlineCode(String(initial));
+  return [
+    names.map(inlineCode).join('<br>'),
+    defaultRule ?? none,
+    accepts,
+    `${description[0].toUpperCase()}${description.slice(1)}. ${details}`.trimEnd(),
+  ];
+}

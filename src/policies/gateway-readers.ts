@@ -1,0 +1,79 @@
+/**
+ * Chooses how to read the identifier of a check by the address to which the gateway has sent it.
+ * A policy trusts other headers for each of its gateways, so a client must not be able to choose:
+ * the address is fixed in the configuration of the gateway, and an unclear address is an error.
+ *
+ *     /v1/check/{namespace}?gateway=caddy    the query names the gateway
+ *     /v1/check/{namespace}/{path}           Envoy or Istio: the query belongs to the client
+ *     /v1/check/{namespace}                  the only gateway of the policy
+ */
+
+import { formatValue } from '../core/describe.ts';
+import { ApiError } from '../core/errors.ts';
+import { isEnvoyBased } from './gateways.ts';
+import { IdentifierReader } from './identifier.ts';
+import { gatewaysOf, type Policy } from './policy.ts';
+
+const PARAMETER = 'gateway';
+
+/** The query of the address of a check. */
+export function gatewayQuery(gateway: string): string {
+  return `${PARAMETER}=${gateway}`;
+}
+
+export class GatewayReaders {
+  /** Describes the parts of an identifier to a client whose request lacks one. */
+  readonly requiredParts: string;
+  readonly #description: string;
+  readonly #readers: readonly IdentifierReader[];
+  /** Of the addresses of the readers, in the same order. */
+  readonly #queries: readonly string[];
+  /** Undefined for a policy that serves several gateways. */
+  readonly #onlyReader: IdentifierReader | undefined;
+  readonly #envoyReader: IdentifierReader | undefined;
+
+  constructor(policy: Policy) {
+    const gateways = gatewaysOf(policy);
+    const readers = gateways.map((gateway) => new IdentifierReader(policy, gateway));
+    this.#readers = readers;
+    this.#queries = gateways.map(gatewayQuery);
+    this.#onlyReader = readers.length === 1 ? readers[0] : undefined;
+    this.#envoyReader = readers[gateways.findIndex(isEnvoyBased)];
+    this.requiredParts = readers[0].requiredParts;
+    const name = formatValue(policy.namespace);
+    this.#description = `the policy for the namespace ${name} serves ${gateways.join(', ')}`;
+  }
+
+  /**
+   * For an address that ends with the namespace. Comparing the whole query with each of a few texts
+   * is cheaper than parsing it, and than a map, which would hash it.
+   * @param query undefined for none
+   * @throws ApiError
+   */
+  forQuery(query: string | undefined): IdentifierReader {
+    if (query === undefined && this.#onlyReader !== undefined) return this.#onlyReader;
+    for (let i = 0; i < this.#queries.length; i++) {
+      if (query === this.#queries[i]) return this.#readers[i];
+    }
+    return this.#forUnusualQuery(query);
+  }
+
+  /**
+   * For an address with a path behind the namespace.
+   * @throws ApiError
+   */
+  forPath(): IdentifierReader {
+    if (this.#envoyReader !== undefined) return this.#envoyReader;
+    const rule = 'a check with a path behind the namespace comes from envoy or istio';
+    throw new ApiError('NOT_FOUND', `${this.#description}; ${rule}`);
+  }
+
+  /** Some gateways append the client's query: it does no harm if there is nothing to choose. */
+  #forUnusualQuery(query = ''): IdentifierReader {
+    const namesGateway = new URLSearchParams(query).has(PARAMETER);
+    if (this.#onlyReader !== undefined && !namesGateway) return this.#onlyReader;
+    const rule = `the query of a check must be ${gatewayQuery('<name>')} with one of these names`;
+    const received = query === '' ? 'no query' : formatValue(query);
+    throw new ApiError('NOT_FOUND', `${this.#description}; ${rule}; got ${received}`);
+  }
+}
