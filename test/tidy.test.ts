@@ -3,8 +3,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { helpText } from '../src/config/help.ts';
-import { annotations, environmentName, SETTING_NAMES } from '../src/config/schema.ts';
 
 const ROOT = new URL('..', import.meta.url).pathname;
 /** What is not the repository's: made here, or git's own. */
@@ -24,7 +22,6 @@ const code = tracked
   .map((path) => ({ path, text: read(path) }));
 const sources = code.filter(({ path }) => path.startsWith('src/'));
 const manifest = JSON.parse(read('package.json'));
-const readme = read('README.md');
 
 /** Where a pattern stands, as path:line, except in the files that may have it. */
 function findLines(files: typeof code, pattern: RegExp, allowed: string[] = []): string[] {
@@ -37,6 +34,8 @@ function findLines(files: typeof code, pattern: RegExp, allowed: string[] = []):
 const THIS_FILE = 'test/tidy.test.ts';
 /** What weir is measured beside, with packages of its own. */
 const PEERS = 'bench/peers';
+/** Packages for a test, beside another TypeScript. */
+const TYPED_CLIENT = 'test/outside/openapi-client';
 
 describe('the sources', () => {
   test('read clocks in clock.ts only', () => {
@@ -82,7 +81,8 @@ describe('the sources', () => {
   });
 
   test('are all reachable from the entries of the build', () => {
-    const entries = [...manifest.scripts.build.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
+    const scripts = `${manifest.scripts.build} ${manifest.scripts.docs}`;
+    const entries = [...scripts.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
     const reached = new Set<string>();
     const left = [...entries];
     while (left.length > 0) {
@@ -112,6 +112,7 @@ const LAYERS = [
   'observe',
   'runtime',
   'commands',
+  'docs',
   '.',
 ];
 
@@ -192,15 +193,40 @@ describe('all code', () => {
         ? existsSync(join(ROOT, 'src', basename(path).replace('.test', '')))
         : existsSync(join(ROOT, folder));
     };
-    const own = ['test/clients', 'test/faults', 'test/gateways', 'test/model', 'test/outside'];
+    const own = ['clients', 'examples', 'faults', 'gateways', 'model', 'outside'].map((of) => {
+      return `test/${of}`;
+    });
     expect(tests.filter((path) => !own.includes(dirname(path)) && !mirrored(path))).toEqual([]);
+  });
+});
+
+describe('the examples', () => {
+  const examples = tracked
+    .filter((path) => path.startsWith('examples/') && path.endsWith('.mjs'))
+    .map((path) => ({ path, text: read(path) }));
+
+  test('import published packages and files of their own folder only', () => {
+    const published = Object.keys(manifest.devDependencies);
+    const imported = examples.flatMap(({ path, text }) => {
+      return [...text.matchAll(/^import .*?'([^']+)'/gms)].map(([, to]) => ({ path, to }));
+    });
+    expect(imported.length).toBeGreaterThan(0);
+    const others = imported.filter(({ to }) => {
+      return !to.startsWith('node:') && !/^\.\/[\w-]+\.mjs$/.test(to) && !published.includes(to);
+    });
+    expect(others).toEqual([]);
+  });
+
+  test('are checked by tsc, except for printed modules', () => {
+    const unchecked = examples.filter(({ text }) => !text.startsWith('// @ts-check\n/**'));
+    expect(unchecked.every(({ path }) => basename(path) === 'weir.mjs')).toBe(true);
   });
 });
 
 describe('the repository', () => {
   test('has at its top what was agreed on, and nothing else', () => {
     const top = new Set(tracked.map((path) => path.split('/')[0]));
-    const documents = ['docs', 'CONTRIBUTING.md', 'SECURITY.md'];
+    const documents = ['docs', 'examples', 'CONTRIBUTING.md', 'SECURITY.md'];
     expect([...top].filter((name) => !documents.includes(name)).sort()).toEqual(
       [
         '.ci',
@@ -219,7 +245,7 @@ describe('the repository', () => {
     );
   });
 
-  test('pins every dependency, uses it, and says in the README why it is there', () => {
+  test('pins every dependency, uses it, and says in CONTRIBUTING.md why it is there', () => {
     const dependencies: Record<string, string> = {
       ...manifest.dependencies,
       ...manifest.optionalDependencies,
@@ -228,6 +254,7 @@ describe('the repository', () => {
     // One of these is loaded, by a name that is put together.
     const platform = Object.keys(manifest.optionalDependencies);
     const tools = ['@biomejs/biome', '@types/node', 'autocannon', 'rolldown', 'typescript'];
+    const reasons = read('CONTRIBUTING.md');
     const text = tracked
       .filter((path) => /\.(ts|mjs)$/.test(path) && !path.startsWith(PEERS))
       .map(read)
@@ -239,16 +266,20 @@ describe('the repository', () => {
       ]);
       const isUsed = [...tools, ...platform].includes(name) || text.includes(`from '${name}'`);
       expect([name, isUsed]).toEqual([name, true]);
-      expect([name, readme.includes(`| \`${name}\``)]).toEqual([name, true]);
+      expect([name, reasons.includes(`| \`${name}\` |`)]).toEqual([name, true]);
     }
   });
 
   test('locks packages by hash, without the address of a registry', () => {
-    for (const file of ['package-lock.json', `${PEERS}/package-lock.json`]) {
+    for (const folder of ['.', PEERS, TYPED_CLIENT]) {
+      const file = join(folder, 'package-lock.json');
       const lock = JSON.parse(read(file));
       for (const [path, entry] of Object.entries<Record<string, unknown>>(lock.packages)) {
         if (path === '' || entry.link) continue;
         expect([path, typeof entry.integrity, entry.resolved]).toEqual([path, 'string', undefined]);
+      }
+      for (const version of Object.values(lock.packages[''].dependencies)) {
+        expect([file, version]).toEqual([file, expect.stringMatching(/^(npm:.+@)?\d+\.\d+\.\d+$/)]);
       }
     }
   });
@@ -268,22 +299,12 @@ describe('the repository', () => {
   });
 });
 
-describe('the README', () => {
-  test('has every setting with its default, as --help has', () => {
-    for (const name of SETTING_NAMES) {
-      const variable = environmentName(name);
-      const row = readme.split('\n').find((line) => line.startsWith(`| \`${variable}\``));
-      expect([variable, row !== undefined]).toEqual([variable, true]);
-      const { default: initial } = annotations(name);
-      const fromCores = ['acceptors', 'workers'].includes(name);
-      if (initial !== undefined && !fromCores) expect(row).toContain(`\`${initial}\``);
-      expect(helpText()).toContain(variable);
-    }
-  });
-
+describe('the documentation', () => {
   test('names no source, test or benchmark that does not exist', () => {
-    for (const [, path] of readme.matchAll(/`((?:src|test|bench)\/[\w./-]+)`/g)) {
-      expect([path, existsSync(join(ROOT, path))]).toEqual([path, true]);
+    for (const page of tracked.filter((path) => path.endsWith('.md'))) {
+      for (const [, path] of read(page).matchAll(/`((?:src|test|bench|examples)\/[\w./-]+)`/g)) {
+        expect([page, path, existsSync(join(ROOT, path))]).toEqual([page, path, true]);
+      }
     }
   });
 });

@@ -36,8 +36,12 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 /** Files that take long even with few trials, and whose result does not depend on Node. */
 const SLOW = [
   ...['recovery', 'system-clock', 'connections', 'disk', 'overload'].map((of) => `faults/${of}`),
-  ...['caddy', 'haproxy', 'nginx'].map((of) => `gateways/${of}`),
-  ...['envoy', 'gateway-floods', 'python-clients', 'first-start'].map((of) => `outside/${of}`),
+  ...['caddy', 'forms', 'haproxy', 'nginx'].map((of) => `gateways/${of}`),
+  ...['envoy', 'traefik', 'gateway-floods', 'gateway-pages', 'python-clients', 'first-start'].map(
+    (of) => `outside/${of}`,
+  ),
+  ...['openapi-client', 'reference-browser', 'schemathesis'].map((of) => `outside/${of}`),
+  ...['docs/pages', 'docs/openapi-examples', 'examples/*'],
 ].map((name) => `test/${name}.test.ts`);
 const EXCLUDED = IS_SHORTENED ? SLOW : [];
 
@@ -96,6 +100,7 @@ export default defineConfig({
           ...timeouts,
           name: 'heavy',
           include: HEAVY,
+          exclude: EXCLUDED,
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
         },

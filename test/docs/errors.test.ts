@@ -1,0 +1,66 @@
+/** The pages about errors: that of the documentation, and those that a server has. */
+
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ERRORS, type ErrorCode, type ErrorKind } from '../../src/core/errors.ts';
+import { errorSections } from '../../src/docs/errors.ts';
+import { sendRequest } from '../support/http.ts';
+import {
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+
+const KINDS = Object.entries(ERRORS) as [ErrorCode, ErrorKind][];
+
+const dataDir = temporaryDirectory();
+let server: ServerProcess;
+beforeAll(async () => {
+  server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
+});
+afterAll(async () => {
+  await server.stop();
+  removeDirectory(dataDir);
+});
+
+test.each(KINDS)('the server has a page about %s with all causes', async (code, kind) => {
+  const page = await fetch(`${server.url}/docs/errors/${code}`);
+  const html = await page.text();
+  const text = html
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/&#(\d+);/g, (_all, number) => String.fromCharCode(number))
+    .replace(/&lt;/g, '<')
+    .replace(/&gt;/g, '>')
+    .replace(/&amp;/g, '&');
+  const words = (of: string) => of.replace(/`/g, ' ').replace(/\s+/g, '').trim();
+  expect(page.status).toBe(200);
+  for (const sentence of [code, kind.status, kind.title, ...kind.causes, kind.remedy]) {
+    expect(words(text)).toContain(words(sentence));
+  }
+});
+
+test('the documentation has a section for each code, in the order of the table', () => {
+  const headings = [...errorSections().matchAll(/^### (.*)$/gm)].map(([, heading]) => heading);
+  expect(headings).toEqual(Object.keys(ERRORS));
+});
+
+test('the examples of the page are the responses of a server', async () => {
+  const page = readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf8');
+  const examples = [...page.matchAll(/```json\n(.*?)```/gs)].map(([, json]) => JSON.parse(json));
+  const request = { namespace: 'api', identifier: 'user_1', limit: 10, duration: 60 };
+  const headers = { Authorization: `Bearer ${ROOT_KEY}` };
+  const sent = ['/v1/ratelimits.limit', '/v2/ratelimit.limit'].map(async (path) => {
+    const { body } = await sendRequest(server.port, {
+      path,
+      headers,
+      body: JSON.stringify(request),
+    });
+    return JSON.parse(body.replaceAll(server.url, 'http://127.0.0.1:7070'));
+  });
+  const [v1, v2] = await Promise.all(sent);
+  v1.error.requestId = examples[0].error.requestId;
+  v2.meta.requestId = examples[1].meta.requestId;
+  expect(examples).toEqual([v1, v2]);
+});
