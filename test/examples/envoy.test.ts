@@ -1,0 +1,24 @@
+import { symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, test, vi } from 'vitest';
+import { followExample } from '../support/example.ts';
+import { canRunPages } from '../support/page-runner.ts';
+import { installEnvoy } from '../support/real-gateways.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const envoy = await installEnvoy();
+
+describe.skipIf(!canRunPages() || envoy === undefined)('the example with Envoy', () => {
+  // The reader has it in the path. The path of a page excludes node_modules.
+  const bin = temporaryDirectory();
+  afterAll(() => {
+    vi.unstubAllEnvs();
+    removeDirectory(bin);
+  });
+
+  test('does what its README shows', () => {
+    symlinkSync(envoy!, join(bin, 'envoy'));
+    vi.stubEnv('PATH', `${bin}:${process.env.PATH}`);
+    return followExample('envoy', { printed: ['envoy.yaml'] });
+  });
+});

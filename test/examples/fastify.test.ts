@@ -1,0 +1,7 @@
+import { describe, test } from 'vitest';
+import { followExample } from '../support/example.ts';
+import { canRunPages } from '../support/page-runner.ts';
+
+describe.skipIf(!canRunPages())('the example with Fastify', () => {
+  test('does what its README shows', () => followExample('fastify', { printed: ['weir.mjs'] }));
+});

@@ -1,0 +1,8 @@
+import { describe, test } from 'vitest';
+import { followExample } from '../support/example.ts';
+import { isMissing } from '../support/gateway-process.ts';
+import { canRunPages } from '../support/page-runner.ts';
+
+describe.skipIf(!canRunPages() || isMissing('nginx', '-v'))('the example with nginx', () => {
+  test('does what its README shows', () => followExample('nginx', { printed: ['nginx.conf'] }));
+});
