@@ -6,16 +6,23 @@
 import { DEFAULT_NAMESPACE } from '../api/common/check-request.ts';
 import {
   AMOUNT_MAX,
+  BODY_MAX_BYTES,
+  BUFFERED_BODY_BYTES_MAX,
   IMPORT_VALUES_MAX,
   MULTI_LIMIT_VALUES_MAX,
   NAMESPACE_ID_PREFIX,
   OVERRIDE_IDENTIFIER_MIN_CHARACTERS,
   PAGE_MAX,
+  PENDING_BYTES_MAX,
   PENDING_CHANGES_MAX,
+  PENDING_OPERATION_BYTES_MAX,
+  REQUEST_HEAD_MAX_BYTES,
   V2_PAGE_DEFAULT,
   WILDCARDS_PER_TEXT_MAX,
 } from '../core/constants.ts';
-import { grouped } from './schema-text.ts';
+import { RESPONSE_ESTIMATES } from './overload.ts';
+import { bytesText } from './quantities.ts';
+import { numberText } from './schema-text.ts';
 
 export const API_SUMMARY = 'Rate limit checks, overrides, API keys and the audit log.';
 
@@ -64,10 +71,11 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
   [
     'Requests',
     'A body is JSON in UTF-8. The header `Content-Type` must be `application/json` or absent. ' +
-      'Each operation states the maximum size of its body. Two operations accept bodies over 64 ' +
-      'KiB, and bound the number of JSON values in them. `ratelimit.multiLimit` accepts ' +
-      `${grouped(MULTI_LIMIT_VALUES_MAX)} values, \`ratelimits.importOverrides\` accepts ` +
-      `${grouped(IMPORT_VALUES_MAX)}.`,
+      'Each operation states the maximum size of its body. Two operations accept bodies over ' +
+      `${bytesText(BODY_MAX_BYTES)}, and bound the number of JSON values in them. ` +
+      '`ratelimit.multiLimit` accepts ' +
+      `${numberText(MULTI_LIMIT_VALUES_MAX)} values, \`ratelimits.importOverrides\` accepts ` +
+      `${numberText(IMPORT_VALUES_MAX)}.`,
     'A request with any other method than the documented one gets a 405. Its header `Allow` ' +
       'names the accepted method. The pages of the documentation also accept HEAD. Repeated ' +
       'slashes in a path count as one.',
@@ -111,17 +119,18 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
     'A 503 has the header `Retry-After`. Nothing was counted or changed, unless its message says ' +
       'that a check may have been counted. These are its causes:',
     '- The store cannot write a change. Checks continue.\n' +
-      `- Too many operations wait: more than 4 MiB of one acceptor, or ${PENDING_CHANGES_MAX} ` +
-      'changes or 16 MiB of all acceptors. For an acceptor, an operation counts as its body and ' +
-      'an estimate of its response: 1 MiB for an export, 64 KiB for another list, 16 KiB for ' +
-      'other operations.\n' +
-      '- The incomplete bodies on one acceptor exceed 16 MiB.\n' +
+      `- Too many operations wait: more than ${bytesText(PENDING_OPERATION_BYTES_MAX)} of one ` +
+      `acceptor, or ${numberText(PENDING_CHANGES_MAX)} changes or ` +
+      `${bytesText(PENDING_BYTES_MAX)} of all acceptors. For an acceptor, an operation counts as ` +
+      `its body and an estimate of its response: ${RESPONSE_ESTIMATES}.\n` +
+      `- The incomplete bodies on one acceptor exceed ${bytesText(BUFFERED_BODY_BYTES_MAX)}.\n` +
       '- A refund, a reset or an inspection waited 2 s for earlier asynchronous checks.\n' +
       '- With `WEIR_DECIDE=worker`, a shard worker failed during a check. This check may have ' +
       'been counted.\n' +
       '- The maximum number of connections is open. A new connection gets the 503 in the format ' +
       'of v1 before its first request.',
-    'uWebSockets.js itself answers invalid HTTP with a 400, a head over 32 KiB or 100 headers ' +
+    'uWebSockets.js itself answers invalid HTTP with a 400, a head over ' +
+      `${bytesText(REQUEST_HEAD_MAX_BYTES)} or 100 headers ` +
       'with a 431, and other versions than HTTP/1.1 with a 505. The response is short HTML, and ' +
       'the connection is closed.',
   ],

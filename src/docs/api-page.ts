@@ -9,6 +9,7 @@ import { curlLines, joinCurlLines, quotable } from './curl.ts';
 import { codeBlock, inlineCode, markdownTable, wrapProse } from './markdown.ts';
 import { openApiDocument } from './openapi.ts';
 import type { OpenApiDocument, Operation, Parameter, Schema } from './openapi-types.ts';
+import { bytesText } from './quantities.ts';
 import {
   type ExampleRequest,
   type ReferenceOperation,
@@ -16,7 +17,7 @@ import {
   readGroups,
   resolve,
 } from './reference-model.ts';
-import { boundsText, bytesText, fieldsOf, typeText, valuesOf } from './schema-text.ts';
+import { boundsText, fieldsOf, typeText, valuesOf } from './schema-text.ts';
 
 const INTRODUCTION = `# API
 

@@ -33,13 +33,12 @@ import {
   WILDCARDS_PER_TEXT_MAX,
 } from '../core/constants.ts';
 import { markdownTable } from './markdown.ts';
-
-const DAY_MS = 86_400_000;
+import { bytesText, daysText, grouped } from './quantities.ts';
 
 const CONSTANTS: readonly [what: string, value: string][] = [
   ['limit, cost and tokens', `${grouped(AMOUNT_MAX)}, which is 2^53 − 1`],
-  ['duration in v1', `${grouped(DURATION_MIN_MS)} ms to ${days(DURATION_MAX_MS)}`],
-  ['duration in v2', `${grouped(DURATION_MIN_MS)} ms to ${days(V2_DURATION_MAX_MS)}`],
+  ['duration in v1', `${grouped(DURATION_MIN_MS)} ms to ${daysText(DURATION_MAX_MS)}`],
+  ['duration in v2', `${grouped(DURATION_MIN_MS)} ms to ${daysText(V2_DURATION_MAX_MS)}`],
   ['identifier', characters(IDENTIFIER_MAX_CHARACTERS)],
   ['name of a namespace', characters(NAMESPACE_MAX_CHARACTERS)],
   ['namespaces', grouped(NAMESPACES_MAX)],
@@ -54,37 +53,24 @@ const CONSTANTS: readonly [what: string, value: string][] = [
   ['policies', grouped(POLICIES_MAX)],
   ['windows of a policy', grouped(POLICY_WINDOWS_MAX)],
   ['parts of an identity in a policy', grouped(IDENTITY_PARTS_MAX)],
-  ['request head', bytes(REQUEST_HEAD_MAX_BYTES)],
-  ['request body', bytes(BODY_MAX_BYTES)],
-  ['batch', `${grouped(MULTI_LIMIT_MAX)} checks and ${bytes(MULTI_LIMIT_MAX_BYTES)}`],
-  ['import of overrides', bytes(IMPORT_MAX_BYTES)],
+  ['request head', bytesText(REQUEST_HEAD_MAX_BYTES)],
+  ['request body', bytesText(BODY_MAX_BYTES)],
+  ['batch', `${grouped(MULTI_LIMIT_MAX)} checks and ${bytesText(MULTI_LIMIT_MAX_BYTES)}`],
+  ['import of overrides', bytesText(IMPORT_MAX_BYTES)],
   ['items in a page of a list', `${grouped(PAGE_MAX)}; in an export ${grouped(EXPORT_PAGE_MAX)}`],
-  ['incomplete bodies on each acceptor', bytes(BUFFERED_BODY_BYTES_MAX)],
-  ['pending operations on each acceptor', bytes(PENDING_OPERATION_BYTES_MAX)],
+  ['incomplete bodies on each acceptor', bytesText(BUFFERED_BODY_BYTES_MAX)],
+  ['pending operations on each acceptor', bytesText(PENDING_OPERATION_BYTES_MAX)],
   [
     'pending changes on all acceptors',
-    `${grouped(PENDING_CHANGES_MAX)}, and ${bytes(PENDING_BYTES_MAX)}`,
+    `${grouped(PENDING_CHANGES_MAX)}, and ${bytesText(PENDING_BYTES_MAX)}`,
   ],
-  ['large responses in transmission on each acceptor', bytes(UNSENT_RESPONSE_BYTES_MAX)],
+  ['large responses in transmission on each acceptor', bytesText(UNSENT_RESPONSE_BYTES_MAX)],
 ];
 
 export function constantsTable(): string {
   return markdownTable(['what', 'maximum'], CONSTANTS);
 }
 
-/** For example `10 000`. */
-function grouped(number: number): string {
-  return String(number).replace(/\B(?=(\d{3})+$)/g, ' ');
-}
-
 function characters(count: number): string {
   return `${grouped(count)} characters`;
-}
-
-function bytes(count: number): string {
-  return count < 2 ** 20 ? `${count / 2 ** 10} KiB` : `${count / 2 ** 20} MiB`;
-}
-
-function days(ms: number): string {
-  return `${grouped(ms / DAY_MS)} days`;
 }

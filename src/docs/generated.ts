@@ -11,6 +11,7 @@ import { GATEWAY_PARTS } from './gateways.ts';
 import type { Generated } from './generator.ts';
 import { METRIC_PARTS } from './metrics.ts';
 import { openApiJson } from './openapi.ts';
+import { OVERLOAD_PARTS } from './overload.ts';
 import { permissionsTables } from './permissions.ts';
 import { policyFieldsTable } from './policies.ts';
 import { errorPageFiles } from './reference-error-page.ts';
@@ -29,6 +30,7 @@ export const GENERATED: Generated = {
   parts: {
     ...GATEWAY_PARTS,
     ...METRIC_PARTS,
+    ...OVERLOAD_PARTS,
     'command-sections': commandSections,
     commands: commandsTable,
     'config-schema-rules': rulesBeyondSchema,

@@ -36,7 +36,7 @@ import {
   requireNamespace,
   requireResetUnlessGcra,
 } from './request-rules.ts';
-import { grouped } from './schema-text.ts';
+import { numberText } from './schema-text.ts';
 
 export type ApiOperation = OperationName | CounterOperationName;
 
@@ -86,7 +86,7 @@ const global = (permission: (typeof GLOBAL_PERMISSIONS)[number]) => [permission]
 
 const CREATES_NAMESPACE =
   `A new name creates a namespace. The key then needs the permission \`${CREATE_NAMESPACE}\`. A ` +
-  `server has at most ${grouped(NAMESPACES_MAX)} namespaces.`;
+  `server has at most ${numberText(NAMESPACES_MAX)} namespaces.`;
 const GCRA =
   'With `gcra` a counter is a bucket of `burst` tokens. Used tokens come back one by one, ' +
   '`limit` of them in each `duration`. A check whose cost is above the burst is always denied. ' +
@@ -257,8 +257,8 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
         '`ratelimit.*.set_override` and creates no namespace. It also matches namespaces that ' +
         'are created later. A check may create a namespace whose name contains `*`. For an ' +
         'override of such a namespace, send its id.',
-      `A server has at most ${grouped(EXACT_OVERRIDES_MAX)} overrides without a wildcard and ` +
-        `${grouped(WILDCARD_OVERRIDES_MAX)} with one. ${CREATES_NAMESPACE}`,
+      `A server has at most ${numberText(EXACT_OVERRIDES_MAX)} overrides without a wildcard and ` +
+        `${numberText(WILDCARD_OVERRIDES_MAX)} with one. ${CREATES_NAMESPACE}`,
     ],
     permissions: inNamespace('set_override'),
     request: requireNamespace(overridesV1.setValidator.schema),
@@ -459,8 +459,9 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     tag: 'Audit log',
     summary: 'List the audit log',
     description: [
-      `Lists the newest ${grouped(AUDIT_ENTRIES_MAX)} changes to keys, overrides and policies, ` +
-        'the newest first. The fields of `target`, `before` and `after` depend on `action`.',
+      `Lists the newest ${numberText(AUDIT_ENTRIES_MAX)} changes to keys, overrides and ` +
+        'policies, the newest first. The fields of `target`, `before` and `after` depend on ' +
+        '`action`.',
       'An entry is written in the same transaction as its change. A request that is rejected or ' +
         'changes nothing has no entry. An import has one entry. A namespace that a check creates ' +
         'has no entry; one that `setOverride` creates has one. The log on standard error has the ' +

@@ -4,11 +4,11 @@ import { STATUS_CODES } from 'node:http';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { type Html, html, joinHtml } from './html.ts';
 import type { Parameter } from './openapi-types.ts';
+import { bytesText } from './quantities.ts';
 import { curlBlock, responseBlock } from './reference-code.ts';
 import { fieldList, headerList, parameterList, schemaNote } from './reference-fields.ts';
 import type { ReferenceExample, ReferenceOperation, ReferenceResponse } from './reference-model.ts';
 import { breakableCode, renderInline, renderProse } from './reference-prose.ts';
-import { bytesText } from './schema-text.ts';
 
 const PLACES: readonly [place: Parameter['in'], title: string][] = [
   ['path', 'Path parameters'],

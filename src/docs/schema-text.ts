@@ -1,12 +1,10 @@
-/** The type and the bounds of a JSON Schema in words, and amounts of bytes. */
+/** The type and the bounds of a JSON Schema in words. */
 
 import { AMOUNT_MAX } from '../core/constants.ts';
 import type { Schema } from './openapi-types.ts';
 
 /** From this number on, digits are in groups of three. */
 const GROUPED_FROM = 10_000;
-
-const MIB = 1_048_576;
 
 /** For example `array of strings`. */
 export function typeText(schema: Schema): string {
@@ -32,16 +30,16 @@ export function boundsText(schema: Schema): string {
 
 function range(minimum: number | undefined, maximum: number | undefined, unit: string): string {
   if (minimum === undefined && maximum === undefined) return '';
-  if (maximum === undefined) return `, at least ${grouped(minimum ?? 0)}${unit}`;
+  if (maximum === undefined) return `, at least ${numberText(minimum ?? 0)}${unit}`;
   // A length of 0 is no bound.
   if (minimum === undefined || (minimum === 0 && unit !== '')) {
-    return `, at most ${grouped(maximum)}${unit}`;
+    return `, at most ${numberText(maximum)}${unit}`;
   }
-  return `, ${grouped(minimum)} to ${grouped(maximum)}${unit}`;
+  return `, ${numberText(minimum)} to ${numberText(maximum)}${unit}`;
 }
 
 /** For example `65 536`, with narrow spaces that do not break the line. */
-export function grouped(value: number): string {
+export function numberText(value: number): string {
   if (value === AMOUNT_MAX) return '2^53-1';
   if (value < GROUPED_FROM) return String(value);
   return String(value).replace(/\B(?=(?:\d{3})+$)/g, '\u202f');
@@ -57,9 +55,4 @@ export function valuesOf(schema: Schema): readonly unknown[] | undefined {
 export function fieldsOf(schema: Schema): Schema | undefined {
   if (schema.properties !== undefined) return schema;
   return schema.items === undefined ? undefined : fieldsOf(schema.items);
-}
-
-/** For example `64 KiB`. */
-export function bytesText(bytes: number): string {
-  return bytes < MIB ? `${bytes / 1_024} KiB` : `${bytes / MIB} MiB`;
 }

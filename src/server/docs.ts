@@ -40,9 +40,26 @@ const PAGES: Readonly<Record<string, readonly [contentType: string, file: string
 export const PAGE_FILES: readonly string[] = Object.values(PAGES).map(([, file]) => file);
 
 export function docsRoutes(responder: Responder): Route[] {
-  return Object.entries(PAGES).map(([path, [contentType, file]]) => {
+  const pages = Object.entries(PAGES).map(([path, [contentType, file]]) => {
     return pageRoute(responder, path, contentType, new KeptFile(file));
   });
+  return [...pages, slashRoute(responder)];
+}
+
+/** The links of the reference are relative to its path without a slash at the end. */
+function slashRoute(responder: Responder): Route {
+  const location = `..${REFERENCE_PATH}`;
+  const headers = { 'Content-Type': 'text/plain; charset=utf-8', Location: location };
+  const body = Buffer.from(`The API reference is at ${location}\n`);
+  return {
+    method: 'GET',
+    path: `${REFERENCE_PATH}/`,
+    handle: (res, req) => {
+      const isHead = req.getCaseSensitiveMethod() === 'HEAD';
+      responder.sendPage(res, '308 Permanent Redirect', headers, body, isHead);
+    },
+    isPage: true,
+  };
 }
 
 function pageRoute(responder: Responder, path: string, contentType: string, file: KeptFile): Route {
@@ -54,7 +71,8 @@ function pageRoute(responder: Responder, path: string, contentType: string, file
       const { bytes, etag } = file.read();
       const headers = { 'Content-Type': contentType, ETag: etag, ...PAGE_HEADERS };
       const isUnchanged = matches(req.getHeader(IF_NONE_MATCH), etag);
-      responder.sendPage(res, headers, bytes, isHead, isUnchanged);
+      const status = isUnchanged ? '304 Not Modified' : '200 OK';
+      responder.sendPage(res, status, headers, bytes, isHead);
     },
     isPage: true,
   };

@@ -30,6 +30,9 @@ interface ErrorResponseOptions {
   closeConnection?: boolean;
 }
 
+const NOT_MODIFIED = '304 Not Modified';
+type PageStatus = '200 OK' | typeof NOT_MODIFIED | '308 Permanent Redirect';
+
 /**
  * uWebSockets.js closes a connection after 8 to 12 s without a request. A client with this header
  * closes first; without it, a request now and then crosses the close and is lost.
@@ -94,23 +97,23 @@ export class Responder {
 
   /**
    * Sends a page that needs no key.
+   * @param status a 304 has no body
    * @param body it must never change
-   * @param isUnchanged the client has the page: the response is a 304 without a body
    */
   sendPage(
     res: HttpResponse,
+    status: PageStatus,
     headers: Readonly<Record<string, string>>,
     body: Uint8Array,
     isHead: boolean,
-    isUnchanged: boolean,
   ): void {
     this.#stats.heartbeat();
     const writeHead = (close: boolean) => {
-      if (isUnchanged) res.writeStatus('304 Not Modified');
+      res.writeStatus(status);
       for (const [name, value] of Object.entries(headers)) res.writeHeader(name, value);
       if (!close) res.writeHeader('Keep-Alive', KEEP_ALIVE);
     };
-    const isWithoutBody = isHead || isUnchanged;
+    const isWithoutBody = isHead || status === NOT_MODIFIED;
     const close = this.isDraining || (isWithoutBody && this.#writer.closesUnchecked());
     this.#writer.respond(res, close, writeHead, body, isWithoutBody, true);
   }

@@ -82,7 +82,8 @@ describe('a client that does not read responses', () => {
   test.each([
     ['HEAD of unknown paths', 'HEAD /no HTTP/1.1\r\nHost: a\r\n\r\n'],
     ['pages that the client has', 'GET /docs HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n'],
-  ])('but continues to request %s, which have no body, is closed', async (what, text) => {
+    ['redirects', 'GET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ])('but continues to request %s without a key is closed', async (what, text) => {
     const server = await own.start();
     const count = 4;
     const all = openConnections(server.port, count);

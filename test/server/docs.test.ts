@@ -65,6 +65,21 @@ describe('pages of the documentation', () => {
     }
   });
 
+  test('a slash at the end of /docs redirects to the page, also behind a path prefix', async () => {
+    for (const method of ['GET', 'HEAD']) {
+      const response = await fetch(`${server.url}/docs/`, { method, redirect: 'manual' });
+      const location = response.headers.get('location')!;
+      expect(response.status).toBe(308);
+      expect(await response.text()).toBe(
+        method === 'GET' ? 'The API reference is at ../docs\n' : '',
+      );
+      expect(new URL(location, 'https://proxy/weir/docs/').href).toBe('https://proxy/weir/docs');
+      expect((await fetch(`${server.url}/docs/`, { method })).url).toBe(`${server.url}/docs`);
+    }
+    const { status, headers } = await fetch(`${server.url}/docs/`, { method: 'POST' });
+    expect([status, headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+  });
+
   test('a connection stays usable after a 304', async () => {
     const { headers, body } = (await exchange(server.port, [request('')], 1))[0];
     const known = request(`If-None-Match: ${headers.etag}\r\n`);

@@ -19,28 +19,28 @@ interface OperationSpec {
   responseBytesEstimate: number;
 }
 
-const LARGE_RESPONSE_BYTES = 65_536;
-const SMALL_RESPONSE_BYTES = 16_384;
+/** Estimates of the largest responses, in bytes. */
+export const RESPONSE_BYTES = { export: 1_048_576, read: 65_536, change: 16_384 } as const;
 
 const readV1: OperationSpec = {
   version: 'v1',
   method: 'GET',
   isWrite: false,
   maxBytes: 0,
-  responseBytesEstimate: LARGE_RESPONSE_BYTES,
+  responseBytesEstimate: RESPONSE_BYTES.read,
 };
 const writeV1: OperationSpec = {
   version: 'v1',
   method: 'POST',
   isWrite: true,
   maxBytes: BODY_MAX_BYTES,
-  responseBytesEstimate: SMALL_RESPONSE_BYTES,
+  responseBytesEstimate: RESPONSE_BYTES.change,
 };
 const writeV2: OperationSpec = { ...writeV1, version: 'v2' };
 const readV2: OperationSpec = {
   ...writeV2,
   isWrite: false,
-  responseBytesEstimate: LARGE_RESPONSE_BYTES,
+  responseBytesEstimate: RESPONSE_BYTES.read,
 };
 
 /** The operations of the main thread, by name; the path is `/<version>/<name>`. */
@@ -49,7 +49,7 @@ export const OPERATIONS = {
   'ratelimits.getOverride': readV1,
   'ratelimits.listOverrides': readV1,
   'ratelimits.deleteOverride': writeV1,
-  'ratelimits.exportOverrides': { ...readV1, responseBytesEstimate: 1_048_576 },
+  'ratelimits.exportOverrides': { ...readV1, responseBytesEstimate: RESPONSE_BYTES.export },
   'ratelimits.importOverrides': { ...writeV1, maxBytes: IMPORT_MAX_BYTES },
   'ratelimits.listNamespaces': readV1,
   'ratelimits.listPolicies': readV1,
