@@ -93,12 +93,14 @@ describe('the clock', () => {
   test('starts at the time of the last run where the system clock is behind it, and runs slow', () => {
     const control = new Control(allocateControl(1, 1));
     const ahead = 50_000;
-    const publisher = new ClockPublisher(control, Date.now() + ahead);
+    const lastRunMs = Date.now() + ahead;
+    const publisher = new ClockPublisher(control, lastRunMs);
     const clock = new Clock(control);
-    expect(clock.nowMs() - Date.now()).toBeGreaterThan(ahead - 100);
+    expect(clock.nowMs()).toBeGreaterThanOrEqual(lastRunMs - 3);
     publisher.tick();
     const before = publisher.offsetMs();
-    expect(before).toBeGreaterThan(ahead - 1_000);
+    // Less, if this thread was suspended meanwhile.
+    expect(before).toBeGreaterThan(ahead / 2);
     const until = performance.now() + 200;
     while (performance.now() < until);
     expect(before - publisher.offsetMs()).toBeGreaterThan(15);

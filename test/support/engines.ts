@@ -29,6 +29,7 @@ const WORKER_LOCK_OWNER = 1_000;
 export class TestEngine {
   readonly engine: Engine;
   readonly clock: Clock;
+  readonly #control = new Control(allocateControl(1, 1));
   readonly #stats;
   readonly #hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly #worker: CheckQueueConsumer;
@@ -39,7 +40,7 @@ export class TestEngine {
     counters: number,
     fullTablePolicy: FullTablePolicy = 'deny',
   ) {
-    const control = new Control(allocateControl(1, 1));
+    const control = this.#control;
     new ClockPublisher(control);
     this.clock = new Clock(control);
     this.#stats = control.acceptorStats(0);
@@ -69,6 +70,11 @@ export class TestEngine {
   /** Runs one turn of the shard worker. @returns the number of entries that it processed */
   runWorker(): number {
     return this.#worker.processEntries(Number.POSITIVE_INFINITY);
+  }
+
+  /** Moves weir's time forward to a later time, from which it goes on. */
+  moveClockTo(ms: number): void {
+    new ClockPublisher(this.#control, ms);
   }
 
   count(stat: (typeof ACCEPTOR_STAT)[keyof typeof ACCEPTOR_STAT]): number {
