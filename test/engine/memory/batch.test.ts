@@ -420,7 +420,8 @@ describe('the locks of a batch', () => {
       }
     });
     fc.assert(orders, { numRuns: 500 });
-    expect(shared).toBeGreaterThan(100);
+    // 131 with a standard deviation of 12.
+    expect(shared).toBeGreaterThan(50);
   });
 
   test('are released when the work under them or an acquisition throws', () => {
