@@ -18,7 +18,7 @@ const HOST = '127.0.0.1';
 /** A server proves with it that it understood the upgrade request (RFC 6455). */
 const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 /** A gateway that has not ended this long after SIGTERM is killed. */
-const STOP_TIMEOUT_MS = 2_000;
+const STOP_TIMEOUT_MS = 10_000;
 
 const children = new Set<ChildProcess>();
 process.once('exit', () => {

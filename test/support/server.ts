@@ -142,11 +142,12 @@ export async function spawnServer(
   };
 }
 
+/** Waits for at least 20 s, which only a failure takes. */
 export async function waitUntil(
   description: string,
   condition: () => boolean | Promise<boolean>,
 ): Promise<void> {
-  for (let i = 0; i < 1_000; i++) {
+  for (let i = 0; i < 2_000; i++) {
     if (await condition()) return;
     await sleep(10);
   }
