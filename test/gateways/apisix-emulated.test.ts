@@ -84,7 +84,7 @@ describe('APISIX with a check that has a body', () => {
       headers: { 'Content-Length': '5', 'X-Forwarded-For': '198.51.100.1' },
     });
     const request = Buffer.concat([head, Buffer.from(body)]);
-    const response = await sendOnce('127.0.0.1', weir.port, request, 5_000);
+    const response = await sendOnce('127.0.0.1', weir.port, request, 20_000);
     expect([response?.status, response?.headers.connection]).toEqual([200, 'close']);
   });
 });

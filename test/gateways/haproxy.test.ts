@@ -108,7 +108,9 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
       expect(application.requests.map(({ url }) => url)).toEqual([
         '/v1/check/limited?gateway=haproxy',
       ]);
-      expect(gateway.output()).toContain('weir answered 200');
+      await waitUntil('the reason is in the log', () => {
+        return gateway.output().includes('weir answered 200');
+      });
     });
 
     const policy = { gateway: 'haproxy', limit: 2, duration: LONGEST_WINDOW_MS };

@@ -91,7 +91,9 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     const { port } = silent.address() as AddressInfo;
     const settings = { WEIR_KEY: 'k', WEIR_URL: `http://127.0.0.1:${port}` };
     const env = { ...cleanEnvironment(), ...settings } as NodeJS.ProcessEnv;
-    const command = spawn(process.execPath, [CLI_PATH, 'keys', 'list'], { env });
+    const command = spawn(process.execPath, [CLI_PATH, 'keys', 'list', '--timeout', '1m'], {
+      env,
+    });
     const ended = new Promise((resolve) => command.once('exit', resolve));
     let stderr = '';
     command.stderr.on('data', (data) => {

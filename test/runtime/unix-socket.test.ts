@@ -126,7 +126,7 @@ describe('the Unix socket', () => {
   });
 
   test('is closed by a drain and removed at the stop; open connections get responses', async () => {
-    const server = await start(['--drain-ms', '5000']);
+    const server = await start(['--drain-ms', '30000']);
     const { socket } = await connectAndCheck({ path });
     let received = '';
     socket.removeAllListeners('close');

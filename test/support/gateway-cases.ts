@@ -792,7 +792,9 @@ export function defineGatewayTests(gatewayUnderTest: GatewayUnderTest): void {
           continue;
         }
         await undecided(gateway, policy, false);
-        expect(gateway.output()).toMatch(/unexpected status|weir answered/);
+        await waitUntil('the reason is in the log', () => {
+          return /unexpected status|weir answered/.test(gateway.output());
+        });
       }
     });
   });
