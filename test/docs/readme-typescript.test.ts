@@ -16,14 +16,22 @@ interface Example {
   limiter: { limit(identifier: string): Promise<{ success: boolean; remaining: number }> };
 }
 
-/** The example as printed, but for another address and the name of the client's package here. */
+/**
+ * The example as printed, but for another address, the name of the client's package here, a window
+ * that does not end between two checks, and a timeout that is long enough for a busy machine.
+ */
 function exampleCode(url: string): string {
   const page = readFileSync(join(ROOT, 'README.md'), 'utf8');
   const fence = blocksOf(page).find((block) => block.kind === 'fence' && block.language === 'ts');
-  const replacements = { 'http://127.0.0.1:7070': url, '@unkey/ratelimit': 'unkey-ratelimit-v2' };
+  const replacements = {
+    "'http://127.0.0.1:7070'": `'${url}'`,
+    "'@unkey/ratelimit'": "'unkey-ratelimit-v2'",
+    "duration: '60s'": "duration: '30d'",
+    'ms: 250,': 'ms: 5_000,',
+  };
   const code = Object.entries(replacements).reduce((text, [printed, here]) => {
-    expect(text).toContain(`'${printed}'`);
-    return text.replace(`'${printed}'`, `'${here}'`);
+    expect(text).toContain(printed);
+    return text.replace(printed, here);
   }, fence?.text ?? '');
   return `${code}\nexport { limiter, success };\n`;
 }
