@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { followExample, linkPackage } from '../support/example.ts';
 import { startRecordingProxy } from '../support/gateway-process.ts';
+import { PAGE_TIMEOUT_MS } from '../support/page-follower.ts';
 import { canRunPages } from '../support/page-runner.ts';
 import { ROOT_KEY } from '../support/server.ts';
 
@@ -13,16 +14,20 @@ const FALLBACK = { success: true, limit: 0, remaining: 0, reset: 0 };
 describe('@unkey/ratelimit', () => {
   const own = useDataDirectory(['--counters', '1024']);
   const limiter = (baseUrl: string, more: Partial<RatelimitConfig> = {}) => {
-    const limit = { namespace: 'reports', limit: 1, duration: '1h' } as const;
+    const limit = { namespace: 'reports', limit: 1, duration: '30d' } as const;
     return new Ratelimit({ baseUrl, rootKey: ROOT_KEY, ...limit, ...more });
   };
 
-  test.skipIf(!canRunPages())('does in the example what its README shows', () => {
-    const prepare = (folder: string) => {
-      linkPackage(folder, '@unkey/ratelimit', 'unkey-ratelimit-v2');
-    };
-    return followExample('unkey-client', { prepare });
-  });
+  test.skipIf(!canRunPages())(
+    'does in the example what its README shows',
+    () => {
+      const prepare = (folder: string) => {
+        linkPackage(folder, '@unkey/ratelimit', 'unkey-ratelimit-v2');
+      };
+      return followExample('unkey-client', { prepare });
+    },
+    PAGE_TIMEOUT_MS,
+  );
 
   test('decides by itself if weir is stopped: by its fallback, or a denial after 5 s', async () => {
     const weir = await own.start();
