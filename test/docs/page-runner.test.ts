@@ -14,22 +14,33 @@ const fence = (language: string, ...lines: string[]) => {
 const sh = (...lines: string[]) => fence('sh', ...lines);
 const text = (...lines: string[]) => fence('text', ...lines);
 
-/** Follows a page in an empty directory. @returns the directory's files to look at */
-async function follow(
-  page: string,
-  inspect: (directory: string) => void = () => {},
-): Promise<void> {
+/** Long enough for a busy machine: only a page that waits for a timeout has a shorter one. */
+const TIMEOUTS = { runMs: 30_000, startMs: 30_000 };
+const SHORT = { runMs: 3_000 };
+const SHORT_START = { startMs: 2_000 };
+
+interface FollowOptions {
+  timeouts?: Partial<typeof TIMEOUTS>;
+  /** Looks at the directory after the last step. */
+  inspect?: (directory: string) => void;
+}
+
+/** Follows a page in an empty directory. */
+async function follow(page: string, { timeouts, inspect }: FollowOptions = {}): Promise<void> {
   const directory = temporaryDirectory();
-  const runner = await PageRunner.open(directory, { runMs: 3_000, startMs: 2_000 });
+  const runner = await PageRunner.open(directory, { ...TIMEOUTS, ...timeouts });
   try {
     for (const step of stepsOf(page)) await runner.follow(step);
     runner.finish();
-    inspect(directory);
+    inspect?.(directory);
   } finally {
     runner.close();
     removeDirectory(directory);
   }
 }
+
+/** Waits, with a variable of `page-terminal.sh`, until the first block of a page has ended. */
+const UNTIL_ENDED = 'until test -e "$blocks/0.ended"; do sleep 0.05; done';
 
 describe.skipIf(!canRunPages())('a page', () => {
   test('is followed in one terminal, which keeps directory and variables', async () => {
@@ -44,9 +55,10 @@ describe.skipIf(!canRunPages())('a page', () => {
       sh('cat weir.json'),
       fence('json', '{"port":7080}'),
     ];
-    await follow(page.join('\n'), (directory) => {
+    const inspect = (directory: string) => {
       expect(readFileSync(join(directory, 'here/file'), 'utf8')).toBe('value\n');
-    });
+    };
+    await follow(page.join('\n'), { inspect });
   });
 
   test('may start commands that Ctrl-C stops, and use what they print', async () => {
@@ -69,7 +81,7 @@ describe.skipIf(!canRunPages())('a page', () => {
     await follow(page.join('\n'));
   });
 
-  test.each([
+  test.each<[string, string, RegExp, Partial<typeof TIMEOUTS>?]>([
     ['prints something else', `${sh('echo 10')}${text('9')}`, /shows as output\n9\n.*\n10/s],
     ['prints more', `${sh('echo 10; echo 11')}${text('10')}`, /shows as output/],
     ['prints less', `${sh('echo 10')}${text('10', '11')}`, /shows as output/],
@@ -78,23 +90,25 @@ describe.skipIf(!canRunPages())('a page', () => {
     ['fails in the middle', sh('false', 'true'), /exit code 0, expected 0; false: exit code 1/],
     ['should fail and does not', `<!-- exits with 1 -->\n${sh('true')}`, /code 0, expected 1/],
     ['fails twice', `<!-- exits with 1 -->\n${sh('false', 'false')}`, /false.*; false/],
-    ['does not end', sh('sleep 60'), /timed out after 3000 ms/],
+    ['does not end', sh('sleep 60'), /timed out after 3000 ms/, SHORT],
     ['does not exist', sh('no-such-command'), /exit code 127.*not found/s],
     ['ends by itself', `<!-- runs until Ctrl-C -->\n${sh('true')}${text('a')}`, /ended by itself/],
     [
       'ends before Ctrl-C',
-      `<!-- runs until Ctrl-C -->\n${sh('echo a')}${text('a')}${sh('sleep 0.2')}<!-- Ctrl-C -->`,
+      `<!-- runs until Ctrl-C -->\n${sh('echo a')}${text('a')}${sh(UNTIL_ENDED)}<!-- Ctrl-C -->`,
       /ended by itself/,
     ],
     [
       'does not listen',
       `<!-- runs until Ctrl-C; listens on 7070 -->\n${sh('sleep 60')}`,
       /does not listen on 7070/,
+      SHORT_START,
     ],
     [
       'does not print what the page shows',
       `<!-- runs until Ctrl-C -->\n${sh('echo a; sleep 60')}${text('b')}`,
       /shows as output\nb/,
+      SHORT_START,
     ],
     [
       'is never stopped',
@@ -104,8 +118,8 @@ describe.skipIf(!canRunPages())('a page', () => {
     ['stops nothing', '<!-- Ctrl-C: npm start -->', /no command that contains "npm start" runs/],
     ['uses a line that is not printed', sh('export KEY=…'), /no output has a line .* export KEY=/],
     ['reaches the network', sh('curl -s http://192.0.2.1/'), /exit code 7/],
-  ])('fails if its command %s', async (_, page, message) => {
-    await expect(follow(page)).rejects.toThrow(message);
+  ])('fails if its command %s', async (_, page, message, timeouts = {}) => {
+    await expect(follow(page, { timeouts })).rejects.toThrow(message);
   });
 });
 

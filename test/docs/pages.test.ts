@@ -8,12 +8,11 @@ import { describe, expect, test } from 'vitest';
 import { annotations, environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
 import { isMissing } from '../support/gateway-process.ts';
 import { wordCount } from '../support/markdown.ts';
-import { followPage } from '../support/page-follower.ts';
+import { followPage, PAGE_TIMEOUT_MS } from '../support/page-follower.ts';
 import { canRunPages } from '../support/page-runner.ts';
 import { type PageStep, stepsOf } from '../support/page-steps.ts';
 
 const README = readPage('README.md');
-const TIMEOUT_MS = 240_000;
 
 function readPage(path: string): string {
   return readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
@@ -33,7 +32,7 @@ describe.skipIf(!canRunPages())('a reader can follow', () => {
     test.skipIf(isSkipped)(
       `${path} in a fresh clone, and sees what it shows`,
       () => followPage(path, { isInstalled: false }),
-      TIMEOUT_MS,
+      PAGE_TIMEOUT_MS,
     );
   }
 });

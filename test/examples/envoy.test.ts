@@ -2,6 +2,7 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, test, vi } from 'vitest';
 import { followExample } from '../support/example.ts';
+import { PAGE_TIMEOUT_MS } from '../support/page-follower.ts';
 import { canRunPages } from '../support/page-runner.ts';
 import { installEnvoy } from '../support/real-gateways.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
@@ -16,9 +17,13 @@ describe.skipIf(!canRunPages() || envoy === undefined)('the example with Envoy',
     removeDirectory(bin);
   });
 
-  test('does what its README shows', () => {
-    symlinkSync(envoy!, join(bin, 'envoy'));
-    vi.stubEnv('PATH', `${bin}:${process.env.PATH}`);
-    return followExample('envoy', { printed: ['envoy.yaml'] });
-  });
+  test(
+    'does what its README shows',
+    () => {
+      symlinkSync(envoy!, join(bin, 'envoy'));
+      vi.stubEnv('PATH', `${bin}:${process.env.PATH}`);
+      return followExample('envoy', { printed: ['envoy.yaml'] });
+    },
+    PAGE_TIMEOUT_MS,
+  );
 });

@@ -8,6 +8,7 @@ import { useDataDirectory } from '../support/data-directory.ts';
 import { followExample } from '../support/example.ts';
 import { isMissing, startGateway } from '../support/gateway-process.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import { PAGE_TIMEOUT_MS } from '../support/page-follower.ts';
 import { canRunPages } from '../support/page-runner.ts';
 import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 
@@ -28,9 +29,11 @@ describe.skipIf(skips)('the example with Prometheus', () => {
   const directory = temporaryDirectory();
   afterAll(() => removeDirectory(directory));
 
-  test.skipIf(!canRunPages())('does what its README shows', () => {
-    return followExample('prometheus-alert');
-  });
+  test.skipIf(!canRunPages())(
+    'does what its README shows',
+    () => followExample('prometheus-alert'),
+    PAGE_TIMEOUT_MS,
+  );
 
   test.each([
     ['> 0.2', '> 0.05'],
@@ -76,17 +79,18 @@ describe.skipIf(skips)('the example with Prometheus', () => {
       await sendCheck(weir.port, { namespace, identifier, limit: 1, duration });
       sent++;
     };
+    let alerts: Alert[] = [];
     try {
       await waitUntil('both alerts fire', async () => {
         // Each identifier is allowed once, so most checks of the one namespace are denied.
         for (let i = 0; i < 20; i++) await send('login', 'alice');
         // The table has 1 024 counters, and evicts for further ones.
         for (let i = 0; i < 20; i++) await send('search', `${sent}`);
-        return (await firing()).length === 2;
+        alerts = await firing();
+        return alerts.length === 2;
       });
       const { host } = new URL(weir.adminUrl);
-      const labels = (await firing()).map((alert) => alert.labels);
-      expect(labels).toEqual(
+      expect(alerts.map(({ labels }) => labels)).toEqual(
         expect.arrayContaining([
           { alertname: 'WeirNamespaceDenies', namespace: 'login', severity: 'ticket' },
           { alertname: 'WeirLiveEvictions', instance: host, job: 'weir', severity: 'page' },
@@ -95,5 +99,5 @@ describe.skipIf(skips)('the example with Prometheus', () => {
     } finally {
       await prometheus.stop();
     }
-  });
+  }, 180_000);
 });

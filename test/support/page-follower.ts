@@ -9,6 +9,9 @@ import { removeDirectory, temporaryDirectory } from './server.ts';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
 
+/** For a test that follows a page. One that installs packages took 106 s on a busy machine. */
+export const PAGE_TIMEOUT_MS = 480_000;
+
 interface FollowOptions {
   /** Whether `npm ci` has run in the copy: the page begins after it. */
   isInstalled: boolean;

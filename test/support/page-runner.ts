@@ -17,10 +17,13 @@ const TERMINAL = new URL('./page-terminal.sh', import.meta.url).pathname;
 const NAMESPACES = ['--net', '--pid', '--fork', '--kill-child', '--mount-proc'];
 const POLL_MS = 50;
 /** Within it a command ends after Ctrl-C. */
-const STOP_TIMEOUT_MS = 10_000;
-/** Counts on a page are of windows of a minute. Its section must end before its window does. */
+const STOP_TIMEOUT_MS = 30_000;
+/**
+ * Counts on a page are of windows of a minute. Its section must end before its window does. The
+ * longest one takes 6 s on a busy machine.
+ */
 const WINDOW_MS = 60_000;
-const SECTION_MS = 15_000;
+const SECTION_MS = 25_000;
 
 /** Whether this process can make a terminal. @throws in CI, if it cannot */
 export function canRunPages(): boolean {
@@ -69,7 +72,7 @@ export class PageRunner {
   /** @param directory in which the reader begins */
   static async open(
     directory: string,
-    timeouts: Timeouts = { runMs: 60_000, startMs: 120_000 },
+    timeouts: Timeouts = { runMs: 60_000, startMs: 300_000 },
   ): Promise<PageRunner> {
     const runner = new PageRunner(directory, timeouts);
     await runner.#answer('ready', timeouts.runMs);
@@ -235,6 +238,8 @@ export class PageRunner {
       CURL_HOME: this.#blocks,
       // The namespace has no network: packages come from npm's cache.
       npm_config_offline: 'true',
+      // From the cache npm also knows newer versions of itself, and would print that now and then.
+      npm_config_update_notifier: 'false',
       npm_config_prefix: prefix,
     } as unknown as NodeJS.ProcessEnv;
   }
