@@ -87,7 +87,7 @@ describe.skipIf(!isRoot)('a server that is not root', () => {
       cpSync(join(ROOT, path), join(directory, 'app', path), { recursive: true });
     }
     execFileSync('chmod', ['-R', 'a+rX', join(directory, 'app')]);
-  });
+  }, 300_000);
   afterEach(async () => {
     for (const server of started.splice(0)) {
       server.child.kill('SIGKILL');

@@ -167,5 +167,5 @@ describe('the tables of overrides', () => {
       await new Promise((next) => setTimeout(next, i));
       await tables.close();
     }
-  });
+  }, 300_000);
 });

@@ -23,7 +23,8 @@ test('a lock that is never released fails the wait after a bound, and stays with
   expect(words[lock]).toBe(7);
   // A waiting thread calls back often enough for heartbeats.
   expect(waited).toBeGreaterThan(1_000);
-});
+  // 30,000 waits of 0.1 ms take five seconds on an idle machine, and each is longer on a busy one.
+}, 300_000);
 
 test('a lock is broken for the thread that held it, and for no other', () => {
   const words = new Int32Array(new SharedArrayBuffer(64));

@@ -74,6 +74,7 @@ describe('a table', () => {
         expect(tables.decide(`user_${i}`, { cost: 0 }).remaining).toBe(9);
       }
     },
+    300_000,
   );
 
   test('under ten times its capacity evicts the least used counters, and none that denies checks', () => {
