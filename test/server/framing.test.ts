@@ -9,6 +9,7 @@ import {
   errorIn,
   LONGEST_WINDOW_MS,
   parseResponses,
+  readMetric,
   requestBytes,
   sendCheck,
   sendRequest,
@@ -23,6 +24,7 @@ import {
   type ServerProcess,
   startServer,
   temporaryDirectory,
+  waitUntil,
 } from '../support/server.ts';
 
 const LIMIT = 1_000;
@@ -137,9 +139,15 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       const path = '/v2/ratelimit.multiLimit';
       const first = requestBytes({ path, headers, body: chunks(many) });
       // A Unix socket accepts only a part of a response of 300 KB until the client reads.
+      const name = 'weir_decisions_total{namespace="default",outcome="allowed"}';
+      const before = await readMetric(server.adminUrl, name);
       const socket = connect(socketPath);
       socket.pause();
       socket.write(first);
+      // In the same packet, or before the response begins, a later request would prevent it.
+      await waitUntil('the first request is decided', async () => {
+        return (await readMetric(server.adminUrl, name)) === before + identifiers.length;
+      });
       await new Promise((next) => setTimeout(next, 300));
       socket.write(`X-${checkBytes('slow')}`);
       await new Promise((next) => setTimeout(next, 200));
@@ -187,15 +195,18 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       'GET /docs/errors/NOT_FOUND HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
       checkBytes('open'),
     ];
-    const { statuses, isClosed } = await sendUntilClosed(server.port, [usual.join('')], 300);
+    const send = (port: number, bytes: string, responseCount: number) => {
+      return sendUntilClosed(port, [bytes], 300, 1, responseCount);
+    };
     // uWebSockets.js closes a connection with a request after one that a worker has not decided.
+    const { statuses, isClosed } = await send(server.port, usual.join(''), 4);
     if (mode === 'in-place') expect([statuses, isClosed]).toEqual([[200, 200, 200, 200], false]);
     const checks = [
       gatewayCheck('203.0.113.1'),
       gatewayCheck('203.0.113.1', { 'Content-Length': '0' }, 'HEAD'),
     ];
     for (const one of checks) {
-      const received = await sendUntilClosed(gatewayPort, [one], 300);
+      const received = await send(gatewayPort, one, 1);
       expect([received.statuses, received.isClosed]).toEqual([[200], false]);
     }
   });

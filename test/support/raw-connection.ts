@@ -13,37 +13,49 @@ interface ConnectionTranscript {
   isClosed: boolean;
 }
 
+const RESPONSE_TIMEOUT_MS = 20_000;
+
 /**
  * Writes each packet separately, and records until the server closes the connection.
  * @param target a port, or a connection that is being established
- * @param timeoutMs the longest time to record
+ * @param timeoutMs the longest time to record, after `responseCount` responses have begun
  * @param intervalMs time between two packets
+ * @param responseCount responses to wait for, however slow the machine is
  */
 export function sendUntilClosed(
   target: number | Socket,
   packets: (Buffer | string)[],
   timeoutMs: number,
   intervalMs = 1,
+  responseCount = 0,
 ): Promise<ConnectionTranscript> {
   return new Promise((resolve) => {
     const socket = typeof target === 'number' ? connect(target, '127.0.0.1') : target;
     socket.setNoDelay(true);
     let text = '';
     let next = 0;
+    const statusesIn = () => {
+      return [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+    };
     const write = () => next < packets.length && socket.write(packets[next++], 'latin1');
     const writing = setInterval(write, intervalMs);
     const finish = (isClosed: boolean) => {
       clearInterval(writing);
       clearTimeout(waiting);
       socket.destroy();
-      const statuses = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
       const weirResponses = [...text.matchAll(/"requestId"|"success":/g)].length;
-      resolve({ text, statuses, weirResponses, isClosed });
+      resolve({ text, statuses: statusesIn(), weirResponses, isClosed });
     };
-    const waiting = setTimeout(() => finish(false), timeoutMs);
+    const waitFor = (ms: number) => setTimeout(() => finish(false), ms);
+    let isWaitingForResponses = responseCount > 0;
+    let waiting = waitFor(isWaitingForResponses ? RESPONSE_TIMEOUT_MS : timeoutMs);
     socket.setEncoding('latin1');
     socket.on('data', (data) => {
       text += data;
+      if (!isWaitingForResponses || statusesIn().length < responseCount) return;
+      isWaitingForResponses = false;
+      clearTimeout(waiting);
+      waiting = waitFor(timeoutMs);
     });
     socket.resume();
     socket.on('error', () => finish(true));
