@@ -21,6 +21,9 @@ import {
 import { addKey, withStore } from '../support/store.ts';
 import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 
+/** The longest window of v2; it ends every 30 days. */
+const MONTH_MS = 2_592_000_000;
+
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
   let server: ServerProcess;
@@ -125,14 +128,14 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       // Acknowledged, so that its id is known on every acceptor.
       const override = { namespaceName: namespace, identifier: 'other', limit: 1, duration: 1_000 };
       await callOperationOk(server.port, 'ratelimits.setOverride', override);
-      const { reset } = await use(identifier, 6, { namespace, duration: 3_600_000 });
+      const { reset } = await use(identifier, 6, { namespace, duration: MONTH_MS });
       const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
       const { id } = (namespaces as Fields[]).find(({ name }) => name === namespace)!;
       const refunded = await refund({
-        ...{ namespace: id, identifier, reset, cost: 2, duration: 3_600_000 },
+        ...{ namespace: id, identifier, reset, cost: 2, duration: MONTH_MS },
       });
       expect(refunded).toEqual({ refunded: 2 });
-      const v2 = { namespace: id, identifier, limit: 10, duration: 3_600_000, cost: 0 };
+      const v2 = { namespace: id, identifier, limit: 10, duration: MONTH_MS, cost: 0 };
       const { data } = await callOperationOk(server.port, 'ratelimit.limit', v2);
       expect(data).toMatchObject({ remaining: 6 });
     });
@@ -302,7 +305,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
 
     test('allows a denied identifier again, in both versions', async () => {
       const identifier = fresh();
-      const v2 = { namespace: 'default', identifier, limit: 2, duration: 2_592_000_000 };
+      const v2 = { namespace: 'default', identifier, limit: 2, duration: MONTH_MS };
       const isAllowed = async () => {
         return ((await callOperationOk(server.port, 'ratelimit.limit', v2)).data as Fields).success;
       };
@@ -311,7 +314,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         true,
         false,
       ]);
-      expect(await reset({ identifier, duration: 2_592_000_000 })).toEqual({ cleared: 1 });
+      expect(await reset({ identifier, duration: MONTH_MS })).toEqual({ cleared: 1 });
       expect([await isAllowed(), await isAllowed(), await isAllowed()]).toEqual([
         true,
         true,
