@@ -57,7 +57,12 @@ const HTTP = ['test/server/**/*.test.ts'];
 /** The older uWebSockets.js, which servers load on platforms without their own package. */
 const UWS_PACK = { env: { WEIR_TEST_UWS: 'uws-pack' } };
 
-const timeouts = { testTimeout: 60_000, hookTimeout: 30_000 };
+const timeouts = {
+  testTimeout: 60_000,
+  hookTimeout: 30_000,
+  // As long as `waitUntil`; the default of a second is too short for a busy machine.
+  expect: { poll: { timeout: 10_000 } },
+};
 
 export default defineConfig({
   test: {
