@@ -78,6 +78,7 @@ describe('the API reference', () => {
   const directory = temporaryDirectory();
   let server: ServerProcess;
   const texts = new Map<string, string>();
+  let style: string;
   beforeAll(async () => {
     const policy: PolicySettings = {
       limit: 100,
@@ -86,7 +87,9 @@ describe('the API reference', () => {
     };
     const config = writeConfig(directory, { login: policy });
     server = await startServer(dataDir, { args: ['--counters', '1024', '--config', config] });
-    for (const path of PAGES) texts.set(path, await (await fetch(server.url + path)).text());
+    const read = async (path: string) => (await fetch(server.url + path)).text();
+    for (const path of PAGES) texts.set(path, await read(path));
+    style = await read('/docs/style.css');
   });
   afterAll(async () => {
     await server.stop();
@@ -179,7 +182,7 @@ describe('the API reference', () => {
     }
   });
 
-  test('has links to pages and headings that exist, and to no other server', async () => {
+  test('has links to pages and headings that exist, and to no other server', () => {
     for (const [path, text] of texts) {
       const elements = readElements(text);
       const ids = elements.flatMap((element) => attribute(element, 'id') ?? []);
@@ -205,7 +208,6 @@ describe('the API reference', () => {
         }
       }
     }
-    const style = await (await fetch(`${server.url}/docs/style.css`)).text();
     expect(style).not.toMatch(/url\(|@import/);
   });
 
