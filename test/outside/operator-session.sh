@@ -7,6 +7,8 @@
 #
 # Works in the current directory, which must be empty. Exits with 0, or prints the step that failed.
 set -euo pipefail
+# The longest duration: no window ends during the session.
+window=3155760000000
 package=$1 port=$2 admin=$3 gateway=$4 front=$5 application=$6
 started=()
 trap 'for pid in "${started[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done; wait' EXIT
@@ -23,7 +25,7 @@ expect() {
   [ "$code" -eq "$wanted" ] || fail "\"$*\" exited with $code, not $wanted: $output"
 }
 has() { grep -qF -- "$1" <<<"$output" || fail "\"$1\" is not in: $output"; }
-until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return; sleep 0.05; done; fail "timeout: $*"; }
+until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return; sleep 0.05; done; fail "timeout: $*"; }
 lines_with() { grep -cF -- "$1" log || true; }
 start_weir() {
   node_modules/.bin/weir --config weir.json --port "$port" --admin-port "$admin" \
@@ -73,19 +75,19 @@ eval "$(grep '^export WEIR_KEY=' out)"
 export WEIR_URL="http://127.0.0.1:$port"
 
 step check
-expect 0 weir check user_1 --limit 2 --duration 1h --namespace shop
+expect 0 weir check user_1 --limit 2 --duration 30d --namespace shop
 has allowed
-expect 0 weir check user_1 --limit 2 --duration 1h --namespace shop
-expect 1 weir check user_1 --limit 2 --duration 1h --namespace shop
+expect 0 weir check user_1 --limit 2 --duration 30d --namespace shop
+expect 1 weir check user_1 --limit 2 --duration 30d --namespace shop
 has denied
 expect 0 weir reset user_1 --namespace shop
-expect 0 weir overrides set x --limit 0 --duration 1h --namespace shop
-expect 1 weir check x --limit 2 --duration 1h --namespace shop
+expect 0 weir overrides set x --limit 0 --duration 30d --namespace shop
+expect 1 weir check x --limit 2 --duration 30d --namespace shop
 expect 0 weir namespaces list --json
 has '"shop"'
 expect 2 weir check user_1 --limit 2
 has '--duration is required'
-expect 2 weir check "" --limit 2 --duration 1h
+expect 2 weir check "" --limit 2 --duration 30d
 has --empty-identifier
 
 step protect an application with nginx
@@ -95,7 +97,7 @@ cat >weir.json <<EOF
 {
   "\$schema": "./weir.schema.json",
   "policies": {
-    "login": { "gateway": "nginx", "limit": 3, "duration": 3600000, "missing": "deny" }
+    "login": { "gateway": "nginx", "limit": 3, "duration": $window, "missing": "deny" }
   }
 }
 EOF
@@ -174,7 +176,7 @@ stop_weir
 expect 3 weir namespaces list
 start_weir
 ! grep -q Bearer out || fail 'the second start prints a key'
-expect 1 weir check x --limit 2 --duration 1h --namespace shop
+expect 1 weir check x --limit 2 --duration 30d --namespace shop
 expect 0 through_nginx 1
 has 429
 
