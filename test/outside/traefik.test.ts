@@ -50,7 +50,8 @@ const NO_DECISION = { status: 500, body: '' };
 let lastAddress = 1;
 /** A client with another address: all of 127.0.0.0/8 belongs to this machine. */
 const newClient = () => {
-  const localAddress = `127.0.0.${++lastAddress}`;
+  // More than 254: each poll of a Traefik that starts has its own.
+  const localAddress = `127.0.${++lastAddress >> 8}.${lastAddress & 255}`;
   return new Agent({ keepAlive: true, maxSockets: 1, localAddress } as AgentOptions);
 };
 const statusesOf = (responses: ParsedResponse[]) => responses.map(({ status }) => status);
