@@ -48,11 +48,15 @@ afterEach(async () => {
   removeDirectory(dataDir);
 });
 
-/** Runs traffic until each kind of death has occurred often enough. */
-async function runUnderDeaths(traffic: Traffic): Promise<WorkerDeaths> {
+/**
+ * Runs traffic until each kind of death has occurred often enough.
+ * @param isDone another condition of the end
+ */
+async function runUnderDeaths(traffic: Traffic, isDone = async () => true): Promise<WorkerDeaths> {
   const pollsMax = TIMEOUT_MS / 125;
   for (let polls = 0; polls < pollsMax; polls++) {
-    if (Object.values(readWorkerDeaths(server).byKind).every((count) => count >= DEATHS)) break;
+    const { byKind } = readWorkerDeaths(server);
+    if (Object.values(byKind).every((count) => count >= DEATHS) && (await isDone())) break;
     expectHealthy(server);
     await sleep(100);
   }
@@ -93,6 +97,12 @@ describe('shard workers that die under load', () => {
         nextCheck: (below) => checks[below(3) === 0 ? below(IDS) : below(5)],
       });
       const deaths = await runUnderDeaths(traffic);
+      // A death is reported before the supervisor notices it, and a worker may throw more than once
+      // before that.
+      await waitUntil('dead workers are replaced', async () => {
+        const replaced = await readMetric(server.adminUrl, 'weir_workers_replaced_total');
+        return replaced > deaths.total * 0.9;
+      });
       const measured = await readMetrics(server.adminUrl);
       const repeated = measured.get('weir_queue_entries_repeated_total')!;
       const lost = measured.get('weir_queue_entries_lost_total')!;
@@ -121,8 +131,6 @@ describe('shard workers that die under load', () => {
       const name = 'weir_errors_total{status="503",code="SERVICE_UNAVAILABLE"}';
       expect(measured.get(name) ?? 0).toBe(unavailable);
       expect(unavailable).toBeLessThanOrEqual(lost + deaths.total);
-      // A worker may throw more than once before the supervisor notices.
-      expect(measured.get('weir_workers_replaced_total')).toBeGreaterThan(deaths.total * 0.9);
       expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);
       await expectCleanStop(server);
     },
@@ -166,7 +174,10 @@ describe('shard workers that die under load', () => {
           if (allowed) tokens += cost;
         },
       });
-      const deaths = await runUnderDeaths(traffic);
+      // Queues fill up while a worker does not respond, on a slow machine not each time.
+      const deaths = await runUnderDeaths(traffic, async () => {
+        return (await readMetric(server.adminUrl, 'weir_queue_full_total')) > 0;
+      });
       await waitUntil('the queues are empty', async () => {
         return (await readMetric(server.adminUrl, 'weir_queue_entries{worker="0"}')) === 0;
       });
@@ -217,8 +228,8 @@ describe('shard workers that die under load', () => {
       expect(Math.abs(difference)).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
       expect(maxExcess).toBeLessThanOrEqual(bound);
       expect(windows).toBeGreaterThan(UNLIMITED + LIMITED);
-      expect(repeated + lost).toBeLessThanOrEqual(deaths.total);
-      // Queues filled up while a worker did not respond.
+      // Workers also died after the traffic, while they emptied the queues.
+      expect(repeated + lost).toBeLessThanOrEqual(readWorkerDeaths(server).total);
       expect(metricOf('weir_queue_full_total')).toBeGreaterThan(0);
       await expectCleanStop(server);
     },

@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { requestBytes } from './http.ts';
 import type { Ledger } from './ledger.ts';
 import { seededRandom } from './seeded-random.ts';
+import { waitUntil } from './server.ts';
 
 /** A check as prepared bytes. */
 export interface PreparedCheck {
@@ -83,10 +84,11 @@ export class Traffic {
     await this.ended;
   }
 
-  /** Responses per second, measured over `ms` from now. */
+  /** Responses per second, measured over `ms` from now, and until there is one. */
   async rate(ms: number): Promise<number> {
     const [since, before] = [performance.now(), this.responses];
     await sleep(ms);
+    await waitUntil('there is a response', () => this.responses > before);
     return ((this.responses - before) / (performance.now() - since)) * 1e3;
   }
 
