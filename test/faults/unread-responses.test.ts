@@ -33,45 +33,47 @@ describe('a client that does not read responses', () => {
     async (what, bytes, depth) => {
       const server = await own.start();
       const count = trialCount(2, 40);
-      const all = openConnections(server.port, count);
       const packet = Buffer.concat(Array.from({ length: depth }, () => bytes));
       const startedMiB = residentMiB(server);
       let requests = 0;
       let maxMiB = 0;
-      for (const { socket } of all) socket.pause();
+      let opened = 0;
+      let unread = 0;
       const watch = setInterval(() => {
         maxMiB = Math.max(maxMiB, residentMiB(server) - startedMiB);
       }, 20);
-      await Promise.all(
-        all.map(async ({ socket }) => {
-          let hasFailed = false;
-          socket.on('error', () => {
-            hasFailed = true;
-          });
-          while (!hasFailed) {
-            await new Promise((resolve) => socket.write(packet, resolve));
-            requests += depth;
-            await sleep(1);
-          }
-        }),
-      );
+      // A 505 for a split request line may end all connections of a round.
+      while (unread === 0) {
+        const all = openConnections(server.port, count);
+        opened += count;
+        for (const { socket } of all) socket.pause();
+        await Promise.all(
+          all.map(async ({ socket }) => {
+            let hasFailed = false;
+            socket.on('error', () => {
+              hasFailed = true;
+            });
+            while (!hasFailed) {
+              await new Promise((resolve) => socket.write(packet, resolve));
+              requests += depth;
+              await sleep(1);
+            }
+          }),
+        );
+        unread = await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}');
+      }
       clearInterval(watch);
       expect([server.child.signalCode, server.stderr()]).toEqual([
         null,
         expect.not.stringContaining('weir:'),
       ]);
-      const unread = await readMetric(
-        server.adminUrl,
-        'weir_shed_total{reason="unread_responses"}',
-      );
       recordMeasurement(
         'P7',
         `${what}, unread`,
-        `${count} connections`,
-        `${unread} closed for it, after ${Math.round(requests / count)} requests each;` +
+        `${opened} connections`,
+        `${unread} closed for it, after ${Math.round(requests / opened)} requests each;` +
           ` ${Math.round(maxMiB)} MiB added`,
       );
-      expect(unread).toBeGreaterThan(0);
       expect(maxMiB).toBeLessThan(128);
       expect(await countCharged(server, 'other')).toBe(0);
       expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -83,27 +85,30 @@ describe('a client that does not read responses', () => {
     ['HEAD of unknown paths', 'HEAD /no HTTP/1.1\r\nHost: a\r\n\r\n'],
     ['pages that the client has', 'GET /docs HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n'],
     ['redirects', 'GET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n'],
-  ])('but continues to request %s without a key is closed', async (what, text) => {
-    const server = await own.start();
-    const count = 4;
-    const all = openConnections(server.port, count);
-    const packet = Buffer.from(text.repeat(16));
-    let requests = 0;
-    const endMs = performance.now() + 10_000;
-    const isOpen = all.map(async ({ socket }) => {
-      socket.on('error', () => {});
-      socket.pause();
-      while (!socket.destroyed && performance.now() < endMs) {
-        await new Promise((resolve) => socket.write(packet, resolve));
-        requests += 16;
-        await sleep(1);
-      }
-      return !socket.destroyed;
-    });
-    expect(await Promise.all(isOpen)).toEqual(all.map(() => false));
-    recordMeasurement('P7', `${what}, unread`, `${count} connections`, `${requests} requests`);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
+  ])(
+    'but continues to request %s without a key is closed',
+    async (what, text) => {
+      const server = await own.start();
+      const count = 4;
+      const all = openConnections(server.port, count);
+      const packet = Buffer.from(text.repeat(16));
+      let requests = 0;
+      // The time until the buffers are full depends on the machine.
+      const closed = all.map(async ({ socket }) => {
+        socket.on('error', () => {});
+        socket.pause();
+        while (!socket.destroyed) {
+          await new Promise((resolve) => socket.write(packet, resolve));
+          requests += 16;
+          await sleep(1);
+        }
+      });
+      await Promise.all(closed);
+      recordMeasurement('P7', `${what}, unread`, `${count} connections`, `${requests} requests`);
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    },
+    120_000,
+  );
 
   /** Bytes of unread responses in the buffers of the kernel. */
   function unreadBytes(server: ServerProcess, connection: HttpConnection): number {
