@@ -488,7 +488,8 @@ async function runFuzz(
   expect(await errorsOf(fuzzed.server)).toEqual([]);
   expect(await fuzzed.server.stop()).toEqual({ code: 0, signal: null });
   expect(total.answered).toBe(total.sent - total.malformed);
-  expect([total.accepted > REQUESTS / 20, total.malformed > REQUESTS / 20]).toEqual([true, true]);
+  // With pipelined requests, about one of nine is malformed: 30 with the fewest requests.
+  expect([total.accepted > REQUESTS / 20, total.malformed > REQUESTS / 50]).toEqual([true, true]);
   return total;
 }
 
