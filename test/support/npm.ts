@@ -7,7 +7,10 @@ import { basename, dirname, join } from 'node:path';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
 const CACHE = join(ROOT, 'node_modules/.cache/weir-npm');
-const REGISTRY_MS = 20_000;
+/** In CI an unreachable registry fails the run, so it gets more time and attempts there. */
+const IS_CI = process.env.CI !== undefined;
+const REGISTRY_MS = IS_CI ? 120_000 : 20_000;
+const REGISTRY_RETRIES = IS_CI ? 3 : 0;
 const INSTALL_MS = 180_000;
 
 /**
@@ -15,9 +18,9 @@ const INSTALL_MS = 180_000;
  * @throws in CI, if packages cannot be fetched
  */
 export function isRegistryReachable(): boolean {
-  const args = ['view', 'uws-pack@20.0.8', 'version', '--fetch-retries=0'];
+  const args = ['view', 'uws-pack@20.0.8', 'version', `--fetch-retries=${REGISTRY_RETRIES}`];
   const { status, stderr } = spawnSync('npm', args, { timeout: REGISTRY_MS, encoding: 'utf8' });
-  if (status !== 0 && process.env.CI !== undefined) {
+  if (status !== 0 && IS_CI) {
     throw new Error(`the npm registry cannot be reached: ${stderr}`);
   }
   return status === 0;

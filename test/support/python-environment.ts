@@ -24,7 +24,10 @@ const run = promisify(execFile);
 const CACHE = new URL('../../node_modules/.cache/weir-python/', import.meta.url).pathname;
 /** Written last: an environment without this file is incomplete. */
 const COMPLETE = 'complete';
-const COMMAND_MS = 180_000;
+/** In CI a failed installation fails the run, so it gets more time and attempts there. */
+const IS_CI = process.env.CI !== undefined;
+const COMMAND_MS = IS_CI ? 600_000 : 180_000;
+const RETRIES = IS_CI ? '5' : '1';
 const LOCK_POLL_MS = 200;
 
 export interface PythonEnvironment {
@@ -50,7 +53,7 @@ export async function pythonEnvironment(
     if (!existsSync(join(directory, COMPLETE))) await make(directory, requirements);
     return { bin: join(directory, 'bin') };
   } catch (error) {
-    if (process.env.CI !== undefined) throw error;
+    if (IS_CI) throw error;
     return undefined;
   }
 }
@@ -63,7 +66,7 @@ async function make(directory: string, requirements: readonly string[]): Promise
     if (existsSync(join(directory, COMPLETE))) return;
     removeDirectory(directory);
     await run('python3', ['-m', 'venv', directory], { timeout: COMMAND_MS });
-    const options = ['--quiet', '--disable-pip-version-check', '--no-input', '--retries', '1'];
+    const options = ['--quiet', '--disable-pip-version-check', '--no-input', '--retries', RETRIES];
     const pip = ['-m', 'pip', 'install', ...options, ...requirements];
     await run(join(directory, 'bin', 'python3'), pip, { timeout: COMMAND_MS });
     writeFileSync(join(directory, COMPLETE), '');
