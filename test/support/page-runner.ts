@@ -19,8 +19,8 @@ const POLL_MS = 50;
 /** Within it a command ends after Ctrl-C. */
 const STOP_TIMEOUT_MS = 30_000;
 /**
- * Counts on a page are of windows of a minute. Its section must end before its window does. The
- * longest one takes 6 s on a busy machine.
+ * Counts on a page are of windows of a minute. Its section must end before its window does, and 10 s
+ * earlier: "retry after 9 s" changes a Content-Length. The longest takes 6 s on a busy machine.
  */
 const WINDOW_MS = 60_000;
 const SECTION_MS = 25_000;
