@@ -61,7 +61,7 @@ const timeouts = {
   testTimeout: 60_000,
   hookTimeout: 30_000,
   // As long as `waitUntil`; the default of a second is too short for a busy machine.
-  expect: { poll: { timeout: 10_000 } },
+  expect: { poll: { timeout: 20_000 } },
 };
 
 export default defineConfig({

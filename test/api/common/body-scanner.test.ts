@@ -256,37 +256,41 @@ afterAll(() => {
 });
 
 describe('the reader of checks', () => {
-  test.each(operations)('gets the same result as JSON.parse and the schema: $name', (operation) => {
-    const seed = Date.now() % 1_000_000;
-    const below = seededRandom(seed);
-    const count = operation.bodies;
-    let read = operation.reader();
-    let scanned = 0;
-    let inOrder = 0;
-    for (let i = 0; i < count; i++) {
-      if (i % PER_READER === 0) read = operation.reader();
-      const whole = randomBody(below, operation.isList);
-      const bytes = below(3) === 0 ? mutateBytes(below, whole) : whole;
-      const wanted = outcome(() => parsedFields(operation, bytes));
-      const parsedBefore = parses;
-      const got = outcome(() => read(bytes).map(fieldsOfRead));
-      const isScanned = parses === parsedBefore;
-      if (!wanted.startsWith('[[')) {
-        // The error for a body that is not an array is not from the schema.
-        const isError = !got.startsWith('[[');
-        if (isError && (got === wanted || wanted.includes('no list'))) continue;
-      } else {
-        inOrder++;
-        if (isScanned) scanned++;
-        // The id does not exist, which the look-up after the reader finds out.
-        if (got === wanted || (wanted.includes('rlns_') && !got.startsWith('[['))) continue;
+  test.each(operations)(
+    'gets the same result as JSON.parse and the schema: $name',
+    (operation) => {
+      const seed = Date.now() % 1_000_000;
+      const below = seededRandom(seed);
+      const count = operation.bodies;
+      let read = operation.reader();
+      let scanned = 0;
+      let inOrder = 0;
+      for (let i = 0; i < count; i++) {
+        if (i % PER_READER === 0) read = operation.reader();
+        const whole = randomBody(below, operation.isList);
+        const bytes = below(3) === 0 ? mutateBytes(below, whole) : whole;
+        const wanted = outcome(() => parsedFields(operation, bytes));
+        const parsedBefore = parses;
+        const got = outcome(() => read(bytes).map(fieldsOfRead));
+        const isScanned = parses === parsedBefore;
+        if (!wanted.startsWith('[[')) {
+          // The error for a body that is not an array is not from the schema.
+          const isError = !got.startsWith('[[');
+          if (isError && (got === wanted || wanted.includes('no list'))) continue;
+        } else {
+          inOrder++;
+          if (isScanned) scanned++;
+          // The id does not exist, which the look-up after the reader finds out.
+          if (got === wanted || (wanted.includes('rlns_') && !got.startsWith('[['))) continue;
+        }
+        expect.fail(`seed ${seed}, body ${i}: ${Buffer.from(bytes)}\n${wanted}\n${got}`);
       }
-      expect.fail(`seed ${seed}, body ${i}: ${Buffer.from(bytes)}\n${wanted}\n${got}`);
-    }
-    expect(inOrder).toBeGreaterThan(count / 8);
-    expect(scanned).toBeGreaterThan(inOrder / 2);
-    console.info(`${operation.name}: ${count} bodies, ${inOrder} in order, ${scanned} scanned`);
-  });
+      expect(inOrder).toBeGreaterThan(count / 8);
+      expect(scanned).toBeGreaterThan(inOrder / 2);
+      console.info(`${operation.name}: ${count} bodies, ${inOrder} in order, ${scanned} scanned`);
+    },
+    240_000,
+  );
 
   test('reads no bytes of an earlier, longer body', () => {
     const reader = new CheckReaderV1(scan, newNamespaceFinder());
