@@ -21,7 +21,9 @@ const limitOf = (id: number) => (id < 4 ? 3_000 + id : 20 + (id % 5));
 const preparedChecks = Array.from({ length: IDS }, (_, id) =>
   prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 2_000, cost: 1 }),
 );
-const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
+/** The drain ends with the last connection. A busy client needs more than the default of 250 ms. */
+const DRAIN = ['--drain-ms', '5000'];
+const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384', ...DRAIN];
 
 /** Duration of a measurement of throughput. It starts so long after a fault ends. */
 const RATE_MS = IS_LONG ? 1_000 : 300;
