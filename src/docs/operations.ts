@@ -1,6 +1,6 @@
 /**
- * What the operations of the API do, for readers: the text, the permissions and the schemas of each
- * operation. Paths, methods and body limits are those of `api/common/operations.ts`.
+ * The documentation of each operation of the API: its text, its permissions and its schemas. Paths,
+ * methods and body limits are those of `api/common/operations.ts`.
  */
 
 import type { TSchema } from 'typebox';

@@ -12,7 +12,8 @@ import {
   PENDING_OPERATION_BYTES_MAX,
   UNSENT_RESPONSE_BYTES_MAX,
 } from '../core/constants.ts';
-import { markdownTable } from './markdown.ts';
+import type { SHED_REASONS } from '../observe/metric-declarations.ts';
+import { inlineCode, markdownTable } from './markdown.ts';
 import { bytesText, grouped, secondsText } from './quantities.ts';
 
 /** For example `1 MiB for an export, 64 KiB for another read, 16 KiB for a change`. */
@@ -22,7 +23,7 @@ export const RESPONSE_ESTIMATES = [
   `${bytesText(RESPONSE_BYTES.change)} for a change`,
 ].join(', ');
 
-type Reason = 'connections' | 'bodies' | 'operations' | 'changes' | 'unread_responses';
+type Reason = (typeof SHED_REASONS)[number];
 
 const REJECTING: readonly [bound: string, effect: string, reason: Reason][] = [
   [
@@ -83,7 +84,7 @@ const NOT_REJECTING: readonly [bound: string, effect: string][] = [
 
 export const OVERLOAD_PARTS: Readonly<Record<string, () => string>> = {
   'overload-rejections': () => {
-    const rows = REJECTING.map(([bound, effect, reason]) => [bound, effect, `\`${reason}\``]);
+    const rows = REJECTING.map(([bound, effect, reason]) => [bound, effect, inlineCode(reason)]);
     return markdownTable(['bound', 'if it is exceeded', '`reason`'], rows);
   },
   'overload-without-rejection': () => markdownTable(['bound', 'if it is reached'], NOT_REJECTING),

@@ -37,6 +37,15 @@ const namespace =
   `\`${OTHER_NAMESPACE}\` for all others`;
 const outcome = '`allowed`, `denied`';
 const decision = '`allow`, `deny`';
+/** Why a request was rejected under overload. */
+export const SHED_REASONS = [
+  'connections',
+  'bodies',
+  'operations',
+  'changes',
+  'unread_responses',
+] as const;
+
 const deductionOutcome = '`applied`, `window_ended`, `table_full`';
 
 export const METRICS = {
@@ -134,7 +143,7 @@ export const METRICS = {
     group: 'Overload',
     type: 'counter',
     unit: 'requests',
-    labels: { reason: '`connections`, `bodies`, `operations`, `changes`, `unread_responses`' },
+    labels: { reason: SHED_REASONS.map((reason) => `\`${reason}\``).join(', ') },
     help: 'Overload rejections, by the bound that was reached.',
   },
   weir_counters_live: {

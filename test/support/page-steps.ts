@@ -1,5 +1,5 @@
 /**
- * What a reader does who follows a page from top to bottom. The conventions:
+ * Reads from a page the steps of a reader who follows it from top to bottom. The conventions:
  *
  * - A fence with the language `sh` is run. `<!-- not run: <reason> -->` before it prevents that.
  * - Each of its commands must exit with 0; after `<!-- exits with 1 -->` the last one must exit
