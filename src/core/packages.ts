@@ -8,6 +8,7 @@
 import { createRequire } from 'node:module';
 
 interface Packages {
+  '@redis/client': typeof import('@redis/client');
   'jsonc-parser': typeof import('jsonc-parser');
   libsql: typeof import('libsql');
   pino: typeof import('pino');
