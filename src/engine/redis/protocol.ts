@@ -1,0 +1,161 @@
+/**
+ * What a machine and the scripts in Redis tell each other about counters with windows. Messages
+ * carry cumulative numbers, never amounts, and a sequence number: lost, repeated and reordered
+ * messages then allow nothing extra, and the next message returns lost tokens.
+ *
+ * A member is one shard worker of one machine. Each counter of a machine belongs to one member.
+ */
+
+import type { Identity } from '../../core/hash.ts';
+
+/** The window of a slot that has never had an answer. */
+export const NO_WINDOW = -1;
+/** The window rules that have windows; GCRA has a script of its own. */
+export interface TokenCheck {
+  cost: number;
+  limit: number;
+  isSliding: boolean;
+  /** Whether the cost is counted also if the check is denied. */
+  countsDenied: boolean;
+}
+
+/** What a member tells about one counter, and wants of it. At most MESSAGES_PER_CALL in a call. */
+export interface CounterMessage {
+  identity: Identity;
+  durationMs: number;
+  /** The window that the member knows; NO_WINDOW if it knows none. */
+  window: number;
+  /** Tokens that the member has allowed in that window, less refunds. */
+  spent: number;
+  /** The same for the window before, which may hold usage that was not reported. */
+  previousSpent: number;
+  /** Greater than in each earlier message of this member about this counter. */
+  sequence: number;
+  /** Tokens of its lease that the member still holds after this message. */
+  kept: number;
+  /** Tokens per second that the member has allowed lately. */
+  rate: number;
+  /** The limit of the last check that the member has allowed; 0 if it has allowed none. */
+  lastLimit: number;
+  /** Whether the member wants a new lease. */
+  wantsLease: boolean;
+  /** Whether the slot is new: the usage that the member reported before stays counted. */
+  isFresh: boolean;
+  /** Whether the usage is reported for the recovery of a Redis that has lost it. */
+  isReport: boolean;
+  /** Whether leases of other members are recalled, also if no check needs them. */
+  recalls: boolean;
+  /** Tokens to give back; 0 for none. */
+  refund: number;
+  checks: readonly TokenCheck[];
+}
+
+export const MESSAGES_PER_CALL = 16;
+
+/** What Redis says to the checks of a message: an unproven denial may find tokens in leases. */
+export const SERVED = { denied: 0, allowed: 1, unproven: 2 } as const;
+
+export const MESSAGE_STATUS = {
+  done: 0,
+  /** Its sequence number is not above the stored one: nothing was changed. */
+  stale: 1,
+  /** The window began before Redis lost its memory, and not all members have reported yet. */
+  recovering: 2,
+  /** The refund needs tokens that other members hold; they are recalled. */
+  retryRefund: 3,
+} as const;
+
+export interface CounterAnswer {
+  sequence: number;
+  /** One of MESSAGE_STATUS. In all but `done` and `retryRefund` the rest means nothing. */
+  status: number;
+  window: number;
+  /** Until the window ends, µs, rounded down. */
+  leftUs: number;
+  /** Use that is known of all other members, in this window. */
+  others: number;
+  /** Use of the window before, of all members: with tokens in leases, and without. */
+  previousUse: number;
+  previousKnownUse: number;
+  /** Tokens of the new lease. */
+  lent: number;
+  /** The smallest limit of the checks of the message. The lease serves no check below it. */
+  lentLimit: number;
+  recall: number;
+  refunded: number;
+  /** By check, one of SERVED. */
+  served: readonly number[];
+}
+
+export const CALL_STATUS = {
+  done: 0,
+  /** The member is new, and not all live members know it yet. Nothing was done. */
+  joining: 1,
+  /** Redis is empty: the member must present the members that it knows. Nothing was done. */
+  needsMembers: 2,
+} as const;
+
+/** What begins each call of a member. */
+export interface CallHeader {
+  /** 16 hexadecimal digits of the process, a dot, the number of the shard worker. */
+  member: string;
+  /** The epoch in which the member has reported all of its counters; '' for none. */
+  reportedEpoch: string;
+  /** The newest version of the list of members that this member knows. */
+  membersVersion: number;
+}
+
+export interface CallAnswer {
+  /** One of CALL_STATUS. */
+  status: number;
+  /** The bucket's clock at the call: Unix time, µs. */
+  clockUs: number;
+  /** Changes when Redis has restarted, or another server has taken over. */
+  epoch: string;
+  /** Whether members must report their counters. */
+  isRecovering: boolean;
+  membersVersion: number;
+  memberCount: number;
+  counters: readonly CounterAnswer[];
+}
+
+/** What a script publishes to a member. */
+export type MemberMessage =
+  | { kind: 'recall'; identity: Identity; durationMs: number; window: number; recall: number }
+  | { kind: 'wake' | 'reset'; identity: Identity; durationMs: number; window: number }
+  | { kind: 'report'; epoch: string };
+
+/** One GCRA check, refund or correction. */
+export interface GcraMessage {
+  identity: Identity;
+  durationMs: number;
+  limit: number;
+  burst: number;
+  /** Tokens; negative: a refund. */
+  cost: number;
+  countsDenied: boolean;
+}
+
+export interface GcraAnswer {
+  isAllowed: boolean;
+  remaining: number;
+  /** Unix time, ms. */
+  reset: number;
+  /** The time of the decision, Unix time in ms. */
+  window: number;
+  refunded: number;
+}
+
+/** One counter, as the inspection script returns it. */
+export interface StoredCounter {
+  isGcra: boolean;
+  durationMs: number;
+  limit: number;
+  /** The newest window with usage; of GCRA the ms at which the bucket is full, rounded up. */
+  newest: number;
+  /** Tokens used in that window and in the one before; of GCRA as `gcra.ts` stores them. */
+  current: number;
+  previous: number;
+  /** Tokens in leases of other members that are not known to be used. */
+  lent: number;
+}
