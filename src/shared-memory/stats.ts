@@ -16,6 +16,7 @@
  *   worker      line 0     int32: heartbeat, wraps | incarnation | thread id | waiting for disk
  *               line 1     int32: wake-up flag, see `wake-up.ts` | stop flag
  *               then       float64: one count for each name in WORKER_STAT
+ *               then       float64: calls to Redis by latency, as the check requests above
  *
  * Every section begins on its own cache line.
  */
@@ -63,6 +64,9 @@ const acceptorStats = {
   /** Gateway checks in which weir failed, by the `onError` of their policy. */
   failuresAllowed: 16,
   failuresDenied: 17,
+  /** Checks decided by WEIR_ON_ENGINE_DOWN, because Redis did not respond in time. */
+  engineDownAllowed: 18,
+  engineDownDenied: 19,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<
@@ -94,6 +98,27 @@ const workerStats = {
   checkpointErrno: 14,
   /** Every decision before this time is in a file. Weir's time in ms; 0 before the first file. */
   checkpointedUntilMs: 15,
+  /** Messages about one counter sent to Redis; the script calls that carried them or others. */
+  tokenRequests: 16,
+  redisCalls: 17,
+  /** Calls that failed, timed out, or had an answer that is not valid. */
+  redisCallFailures: 18,
+  /** Times that the circuit breaker has opened. */
+  breakerOpenings: 19,
+  /** Leases granted by Redis, and their tokens. */
+  leasesGranted: 20,
+  leasedTokens: 21,
+  /** Leases of which unspent tokens were returned, and these tokens. */
+  leasesReturned: 22,
+  returnedTokens: 23,
+  /** Recalls that this worker has answered. They return leases too. */
+  leasesRecalled: 24,
+  /** Leases of other members that were written off for this worker: no answer to a recall. */
+  leasesWrittenOff: 25,
+  /** Checks denied while other members may have held unspent tokens. */
+  unprovenDenials: 26,
+  /** Tokens that windows may have over their limit since the last `available` recovery. */
+  extraTokens: 27,
 };
 /** The counts of a shard worker. */
 export const WORKER_STAT = workerStats as Readonly<
@@ -143,8 +168,9 @@ export const ACCEPTOR_STATS_BYTES =
   8 * (ROWS_AT + doublesOfWholeLines((OTHER_NAMESPACES_ROW + 1) * NAMESPACE_STAT_COUNT));
 
 const WORKER_STATS_AT = 2 * LINE_DOUBLES;
+const CALL_LATENCY_AT = WORKER_STATS_AT + doublesOfWholeLines(Object.keys(WORKER_STAT).length);
 export const WORKER_STATS_BYTES =
-  8 * (WORKER_STATS_AT + doublesOfWholeLines(Object.keys(WORKER_STAT).length));
+  8 * (CALL_LATENCY_AT + doublesOfWholeLines(LATENCY_BOUNDS_US.length + 2));
 
 const HEARTBEAT = 0;
 const CONNECTIONS = 1;
@@ -224,11 +250,7 @@ export class AcceptorStats {
 
   /** Counts a request of one or more checks that was answered after `durationMs`. */
   recordLatency(durationMs: number): void {
-    const latency = this.#latency;
-    let bucket = 0;
-    while (bucket < LATENCY_BOUNDS_MS.length && durationMs > LATENCY_BOUNDS_MS[bucket]) bucket++;
-    latency[bucket]++;
-    latency[LATENCY_BOUNDS_MS.length + 1] += durationMs;
+    addLatency(this.#latency, durationMs);
   }
 
   /** Requests by latency bucket: one count for each of LATENCY_BOUNDS_US and one above. */
@@ -244,6 +266,14 @@ export class AcceptorStats {
   namespaceRow(index: number): Float64Array {
     return this.#rows[index];
   }
+}
+
+/** @param latency the counts of a histogram, and the sum of its values in ms */
+function addLatency(latency: Float64Array, durationMs: number): void {
+  let bucket = 0;
+  while (bucket < LATENCY_BOUNDS_MS.length && durationMs > LATENCY_BOUNDS_MS[bucket]) bucket++;
+  latency[bucket]++;
+  latency[LATENCY_BOUNDS_MS.length + 1] += durationMs;
 }
 
 /** The sum of one count over all blocks of a kind. */
@@ -263,14 +293,15 @@ export class WorkerStats {
   /** The int32 words of the block, which the wake-up flag is waited on. */
   readonly words: Int32Array;
   readonly #counts: Float64Array;
+  readonly #callLatency: Float64Array;
 
   constructor(buffer: SharedArrayBuffer, offset: number) {
+    const doubles = (at: number, length: number) => {
+      return new Float64Array(buffer, offset + at * 8, length);
+    };
     this.words = new Int32Array(buffer, offset, (2 * CACHE_LINE_BYTES) / 4);
-    this.#counts = new Float64Array(
-      buffer,
-      offset + WORKER_STATS_AT * 8,
-      Object.keys(WORKER_STAT).length,
-    );
+    this.#counts = doubles(WORKER_STATS_AT, Object.keys(WORKER_STAT).length);
+    this.#callLatency = doubles(CALL_LATENCY_AT, LATENCY_BOUNDS_US.length + 2);
   }
 
   heartbeat(): void {
@@ -327,5 +358,19 @@ export class WorkerStats {
 
   get(index: WorkerStatIndex): number {
     return this.#counts[index];
+  }
+
+  /** Counts a call to Redis that was answered after `durationMs`. */
+  recordCallLatency(durationMs: number): void {
+    addLatency(this.#callLatency, durationMs);
+  }
+
+  /** Calls to Redis by latency bucket: one count for each of LATENCY_BOUNDS_US and one above. */
+  get callLatencyCounts(): Float64Array {
+    return this.#callLatency.slice(0, -1);
+  }
+
+  get callLatencySumMs(): number {
+    return this.#callLatency[LATENCY_BOUNDS_US.length + 1];
   }
 }

@@ -13,8 +13,8 @@ import {
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
   expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16 });
-  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 256]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 256);
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 576]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 576);
 });
 
 test('attaching checks that the size fits the header', () => {
@@ -43,14 +43,17 @@ test('stats blocks, and their sections, do not overlap', () => {
   first.namespaceRow(100)[NAMESPACE_STAT.unidentifiedChecks] = 7;
   for (const [i, index] of Object.values(WORKER_STAT).entries()) worker.add(index, i + 1);
   worker.heartbeat();
+  worker.recordCallLatency(0.3);
   expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(18).fill(1));
+  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(20).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
   const works = Object.values(WORKER_STAT);
   expect(works.map((index) => worker.get(index))).toEqual(works.map((_, i) => i + 1));
   expect(worker.heartbeats).toBe(1);
+  expect([worker.callLatencyCounts[9], worker.callLatencySumMs]).toEqual([1, 0.3]);
+  expect([...idle.callLatencyCounts, idle.callLatencySumMs]).toEqual(Array(22).fill(0));
   expect([second.heartbeats, second.connections, second.namespaceRow(0)[0]]).toEqual([0, 0, 0]);
   expect(works.map((index) => idle.get(index))).toEqual(works.map(() => 0));
   expect(control.anchor(1)).toEqual(new Float64Array(3));
