@@ -12,6 +12,7 @@ import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
+import type { WorkerRun } from '../../src/engine/worker/pool.ts';
 import {
   allocateChannel,
   attachChannel,
@@ -19,7 +20,7 @@ import {
   REPLY_QUEUE,
 } from '../../src/engine/worker/queue.ts';
 import { wakeUp } from '../../src/engine/worker/wake-up.ts';
-import type { ShardWorkerData, WorkerRun } from '../../src/engine/worker/worker.ts';
+import type { ShardWorkerData } from '../../src/engine/worker/worker.ts';
 import { ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { WAKE_UP_FLAG } from '../../src/shared-memory/stats.ts';

@@ -8,9 +8,10 @@ import type { Settings } from '../config/schema.ts';
 import { CLOCK_AHEAD_MAX_MS } from '../core/constants.ts';
 import { fingerprintOf } from '../engine/memory/checkpoint/format.ts';
 import { CheckpointLoader, type RestoreResult } from '../engine/memory/checkpoint/loader.ts';
-import { allocateEngine, type EngineData, restoreCounters } from '../engine/worker/allocate.ts';
+import { allocateMemoryEngine, restoreCounters } from '../engine/worker/allocate.ts';
 import type { CheckpointPlan } from '../engine/worker/checkpoint-scheduler.ts';
 import { slotsFor } from '../engine/worker/size.ts';
+import type { EngineData } from '../server/create-engine.ts';
 import { Clock, ClockPublisher, systemMs } from '../shared-memory/clock.ts';
 import { allocateControl, Control } from '../shared-memory/control.ts';
 
@@ -39,7 +40,7 @@ export function restoreSharedState(
   const clockPublisher = new ClockPublisher(control, loader.latestStartedMs);
   const clock = new Clock(control);
   const { decide, onFull: fullTablePolicy } = settings;
-  const engineData = allocateEngine(control, counters, { decide, fullTablePolicy });
+  const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
   const restored = restoreCounters(engineData, loader, clock.nowMs());
   return {
     controlBuffer,

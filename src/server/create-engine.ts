@@ -3,13 +3,14 @@
 import type { Engine } from '../engine/engine.ts';
 import { Counters } from '../engine/memory/counters.ts';
 import { MemoryEngine } from '../engine/memory/memory-engine.ts';
-import type { EngineData } from '../engine/worker/allocate.ts';
+import type { MemoryEngineData } from '../engine/worker/allocate.ts';
 import { WorkQueues } from '../engine/worker/work-queues.ts';
 import { WorkerEngine } from '../engine/worker/worker-engine.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
 
-export type { EngineData };
+/** What the engines of all threads share. */
+export type EngineData = MemoryEngineData;
 
 /** @param acceptor the index of this thread */
 export function createEngine(

@@ -70,6 +70,7 @@ beforeAll(async () => {
     url: `http://127.0.0.1:${port}`,
     control: controlBuffer,
     engine: {
+      engine: 'memory',
       decide: 'in-place',
       fullTablePolicy: 'deny',
       tables: Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups)),

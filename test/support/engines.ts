@@ -14,7 +14,7 @@ import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import type { EngineData } from '../../src/engine/worker/allocate.ts';
+import type { MemoryEngineData } from '../../src/engine/worker/allocate.ts';
 import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
 import { allocateChannel, attachChannel } from '../../src/engine/worker/queue.ts';
 import { createEngine } from '../../src/server/create-engine.ts';
@@ -36,7 +36,7 @@ export class TestEngine {
   readonly #ports: MessageChannel;
 
   constructor(
-    decide: EngineData['decide'],
+    decide: MemoryEngineData['decide'],
     counters: number,
     fullTablePolicy: FullTablePolicy = 'deny',
   ) {
@@ -47,7 +47,13 @@ export class TestEngine {
     const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
     const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
     const channel = allocateChannel(0, 0);
-    const data = { decide, fullTablePolicy, tables, channels: [[channel]] };
+    const data: MemoryEngineData = {
+      engine: 'memory',
+      decide,
+      fullTablePolicy,
+      tables,
+      channels: [[channel]],
+    };
     this.engine = createEngine(data, 0, control, this.clock);
     const owned = tables.map((buffer, shard) => {
       return new CounterTable(buffer, shard, WORKER_LOCK_OWNER, fullTablePolicy, () => {});

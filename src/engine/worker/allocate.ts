@@ -11,8 +11,9 @@ import { allocateTable, attachTable } from '../memory/table-memory.ts';
 import { allocateChannel } from './queue.ts';
 import { groupsFor } from './size.ts';
 
-/** What the engines of all threads share. */
-export interface EngineData {
+/** What the memory engines of all threads share. */
+export interface MemoryEngineData {
+  engine: 'memory';
   decide: 'in-place' | 'worker';
   fullTablePolicy: FullTablePolicy;
   /** By shard. */
@@ -22,22 +23,26 @@ export interface EngineData {
 }
 
 /** @param counters how many live counters the tables hold without eviction */
-export function allocateEngine(
-  { acceptorCount, workerCount }: Control,
+export function allocateMemoryEngine(
+  control: Control,
   counters: number,
-  { decide, fullTablePolicy }: Pick<EngineData, 'decide' | 'fullTablePolicy'>,
-): EngineData {
+  { decide, fullTablePolicy }: Pick<MemoryEngineData, 'decide' | 'fullTablePolicy'>,
+): MemoryEngineData {
   const groups = groupsFor(counters);
   const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-  const channels = Array.from({ length: acceptorCount }, (_row, acceptor) => {
+  return { engine: 'memory', decide, fullTablePolicy, tables, channels: allocateChannels(control) };
+}
+
+/** Allocates the channels between all acceptors and all shard workers. */
+export function allocateChannels({ acceptorCount, workerCount }: Control): SharedArrayBuffer[][] {
+  return Array.from({ length: acceptorCount }, (_row, acceptor) => {
     return Array.from({ length: workerCount }, (_, worker) => allocateChannel(acceptor, worker));
   });
-  return { decide, fullTablePolicy, tables, channels };
 }
 
 /** Restores the counters of the last run. */
 export function restoreCounters(
-  { tables }: EngineData,
+  { tables }: MemoryEngineData,
   checkpoints: CheckpointLoader,
   nowMs: number,
 ): RestoreResult {

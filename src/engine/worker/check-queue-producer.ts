@@ -1,6 +1,6 @@
 /**
  * The acceptor's side of the queue to one shard worker. It belongs to the acceptor's thread. The
- * caller of `enqueueCheck` or `enqueueDeduction` calls `hasRoom` before, and `wakeWorker` after.
+ * caller of a method that enqueues calls `hasRoom` before, and `wakeWorker` after.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
@@ -32,7 +32,12 @@ export class CheckQueueProducer {
 
   /** Enqueues a check, to which the worker replies. */
   enqueueCheck(id: Identity, namespaceTag: number, parameters: CheckParameters): void {
-    this.#enqueue(ENTRY_KIND.check, id, namespaceTag, parameters.burst, parameters);
+    this.enqueue(ENTRY_KIND.check, id, namespaceTag, parameters);
+  }
+
+  /** @param kind one of ENTRY_KIND, except for a deduction */
+  enqueue(kind: number, id: Identity, namespaceTag: number, parameters: CheckParameters): void {
+    this.#enqueue(kind, id, namespaceTag, parameters.burst, parameters);
   }
 
   /**

@@ -7,21 +7,26 @@ import type { MessagePort } from 'node:worker_threads';
 import type { Log } from '../../core/log.ts';
 import { Control } from '../../shared-memory/control.ts';
 import type { EngineHost, EngineStats } from '../engine.ts';
-import type { EngineData } from './allocate.ts';
+import { lockAt } from '../memory/layout.ts';
+import { breakLock } from '../memory/lock.ts';
+import { workerOf } from '../memory/shard.ts';
+import { attachTable } from '../memory/table-memory.ts';
+import type { MemoryEngineData } from './allocate.ts';
 import type { CheckpointPlan } from './checkpoint-scheduler.ts';
-import { CHECK_QUEUE, queueDepth } from './queue.ts';
+import { QueueDepths } from './queue-depths.ts';
 import { ShardWorkerSupervisor } from './supervisor.ts';
+import type { ShardWorkerData } from './worker.ts';
 
 export class WorkerEngineHost implements EngineHost {
-  readonly #data: EngineData;
+  readonly #data: MemoryEngineData;
   readonly #control: SharedArrayBuffer;
-  readonly #channelWords: Int32Array[][];
+  readonly #queueDepths: QueueDepths;
   #supervisor: ShardWorkerSupervisor | undefined;
 
-  constructor(data: EngineData, control: SharedArrayBuffer) {
+  constructor(data: MemoryEngineData, control: SharedArrayBuffer) {
     this.#data = data;
     this.#control = control;
-    this.#channelWords = data.channels.map((row) => row.map((buffer) => new Int32Array(buffer)));
+    this.#queueDepths = new QueueDepths(data.channels);
   }
 
   /**
@@ -35,22 +40,33 @@ export class WorkerEngineHost implements EngineHost {
     log: Log,
   ): void {
     const { decide, fullTablePolicy, tables, channels } = this.#data;
+    const control = new Control(this.#control);
+    const workerData: ShardWorkerData = {
+      control: this.#control,
+      tables,
+      channels,
+      fullTablePolicy,
+      checkpointPlan,
+    };
     this.#supervisor = new ShardWorkerSupervisor(
-      { control: this.#control, tables, channels, fullTablePolicy, checkpointPlan },
-      new Control(this.#control),
+      {
+        file: new URL('./worker.js', import.meta.url),
+        workerData,
+        channels,
+        breakLocks: (worker, incarnation) => breakLocks(tables, control, worker, incarnation),
+      },
+      control,
       (worker) => (decide === 'worker' ? connectWorker(worker) : []),
       log,
     );
   }
 
   stats(): EngineStats {
-    const [first = []] = this.#channelWords;
-    const depthOf = (worker: number) =>
-      this.#channelWords.reduce((sum, row) => sum + queueDepth(row[worker], CHECK_QUEUE), 0);
+    const queueDepths = this.#queueDepths.byWorker();
     return {
-      queueDepths: first.map((_, worker) => depthOf(worker)),
+      queueDepths,
       workers: {
-        configured: first.length,
+        configured: queueDepths.length,
         running: this.#supervisor?.runningCount ?? 0,
         replaced: this.#supervisor?.replacementCount ?? 0,
       },
@@ -63,5 +79,19 @@ export class WorkerEngineHost implements EngineHost {
 
   async stop(): Promise<void> {
     await this.#supervisor?.stop();
+  }
+}
+
+/** Frees the locks of all groups that a run of a worker holds. */
+function breakLocks(
+  tables: readonly SharedArrayBuffer[],
+  { workerCount }: Control,
+  worker: number,
+  incarnation: number,
+): void {
+  for (const [shard, buffer] of tables.entries()) {
+    if (workerOf(shard, workerCount) !== worker) continue;
+    const { words, groups } = attachTable(buffer, shard);
+    for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
   }
 }

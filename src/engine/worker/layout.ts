@@ -12,7 +12,7 @@
  *   then     replies             REPLY_QUEUE_ENTRIES of 32 bytes
  *
  *   entry    float64 0   limit      1   duration, ms      2   cost
- *            float64 3   of a check: burst      of a deduction: window of the decision
+ *            float64 3   burst; of a deduction: window of the decision
  *            int32   8   hash 0-3  12   namespace tag
  *            int32  13   kind       one of ENTRY_KIND, and the number of the window rule << 8
  *            int32  14   state      one of ENTRY_STATE
@@ -53,7 +53,7 @@ export const ENTRY = {
   limit: 0,
   durationMs: 1,
   cost: 2,
-  /** Of a check its burst, of a deduction the window of its decision. */
+  /** The burst of the check, of a deduction the window of its decision. */
   burstOrWindow: 3,
   hash: 8,
   namespaceTag: 12,
@@ -80,8 +80,24 @@ export function ruleOf(word: number): number {
   return word >>> RULE_SHIFT;
 }
 
-/** The worker sends no reply to a deduction. */
-export const ENTRY_KIND = { deduction: 1, check: 2 } as const;
+/**
+ * What an entry wants of the worker. The memory engine has the first two kinds, the redis engine
+ * the others. The worker sends no reply to a deduction and to a prefetch.
+ */
+export const ENTRY_KIND = {
+  deduction: 1,
+  check: 2,
+  /** A check that needs tokens from Redis. */
+  tokens: 3,
+  /** The same; its cost is counted also if it is denied. */
+  countedTokens: 4,
+  /** A check of a batch: its tokens are reserved, until the batch commits or aborts them. */
+  reserve: 5,
+  /** More tokens for later checks. */
+  prefetch: 6,
+  /** An asynchronous check of a new counter, which the worker decides without Redis. */
+  asyncNew: 7,
+} as const;
 
 /**
  * A queued entry is claimed by the worker or withdrawn by the acceptor, whichever is first. A

@@ -7,10 +7,24 @@
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
 import { requirePackage } from '../../core/packages.ts';
-import type { ShardWorkerData, WorkerRun } from './worker.ts';
 
 /** A worker has almost nothing on its heap: more than this is a fault. */
 const HEAP_MB = 64;
+
+/** One run of a worker. */
+export interface WorkerRun {
+  index: number;
+  /** From FIRST_INCARNATION on, never used again: the owner of its locks. */
+  incarnation: number;
+  /** By acceptor, for messages about replies; none where acceptors decide themselves. */
+  notificationPorts: MessagePort[];
+}
+
+/** The file that all threads of the pool load, and the data that each of them gets. */
+export interface WorkerTask {
+  file: URL;
+  workerData: object;
+}
 
 interface PoolThread {
   worker: Worker;
@@ -28,12 +42,12 @@ export class ShardPool {
   /** @param onThreadFailure called when a thread fails without a run, as in its bootstrap */
   constructor(
     workerCount: number,
-    workerData: ShardWorkerData,
+    { file, workerData }: WorkerTask,
     onThreadFailure: (error: Error) => void,
   ) {
     const { Piscina } = requirePackage('piscina');
     this.#pool = new Piscina({
-      filename: new URL('./worker.js', import.meta.url).href,
+      filename: file.href,
       workerData,
       minThreads: workerCount,
       maxThreads: workerCount,

@@ -22,14 +22,9 @@ import { killProcess } from '../../core/fatal.ts';
 import type { Log } from '../../core/log.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { lockAt } from '../memory/layout.ts';
-import { breakLock } from '../memory/lock.ts';
-import { workerOf } from '../memory/shard.ts';
-import { attachTable, type TableMemory } from '../memory/table-memory.ts';
-import { ShardPool } from './pool.ts';
+import { ShardPool, type WorkerTask } from './pool.ts';
 import { CHECK_QUEUE, queueDepth } from './queue.ts';
 import { wakeUp } from './wake-up.ts';
-import type { ShardWorkerData } from './worker.ts';
 
 /** The incarnation of the first run. The numbers up to ACCEPTORS_MAX are owners of locks too. */
 const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
@@ -76,10 +71,18 @@ interface SupervisedWorker {
   supervision: Promise<void>;
 }
 
+/** What the shard workers of an engine run, and the shared memory that they use. */
+export interface ShardWorkers extends WorkerTask {
+  /** By acceptor and worker. */
+  channels: readonly (readonly SharedArrayBuffer[])[];
+  /** Frees all locks of a run of a worker that has ended. */
+  breakLocks: (worker: number, incarnation: number) => void;
+}
+
 export class ShardWorkerSupervisor {
   replacementCount = 0;
   readonly #pool: ShardPool;
-  readonly #tables: TableMemory[];
+  readonly #breakLocks: (worker: number, incarnation: number) => void;
   readonly #channels: Int32Array[];
   readonly #openNotificationPorts: (worker: number) => MessagePort[];
   readonly #log: Log;
@@ -91,16 +94,18 @@ export class ShardWorkerSupervisor {
 
   /** @param openNotificationPorts opens a port to each acceptor that waits for replies */
   constructor(
-    data: ShardWorkerData,
+    shardWorkers: ShardWorkers,
     control: Control,
     openNotificationPorts: (worker: number) => MessagePort[],
     log: Log,
   ) {
-    this.#tables = data.tables.map(attachTable);
-    this.#channels = data.channels.flat().map((buffer) => new Int32Array(buffer));
+    this.#breakLocks = shardWorkers.breakLocks;
+    this.#channels = shardWorkers.channels.flat().map((buffer) => new Int32Array(buffer));
     this.#openNotificationPorts = openNotificationPorts;
     this.#log = log;
-    this.#pool = new ShardPool(control.workerCount, data, (error) => this.#onThreadFailure(error));
+    this.#pool = new ShardPool(control.workerCount, shardWorkers, (error) => {
+      this.#onThreadFailure(error);
+    });
     this.#workers = control.allWorkerStats().map((stats, index) => ({
       index,
       stats,
@@ -226,13 +231,6 @@ export class ShardWorkerSupervisor {
     await this.#pool.waitForEnd(threadId);
     this.#breakLocks(index, incarnation);
     return cause;
-  }
-
-  #breakLocks(index: number, incarnation: number): void {
-    for (const [shard, { words, groups }] of this.#tables.entries()) {
-      if (workerOf(shard, this.#workers.length) !== index) continue;
-      for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
-    }
   }
 
   #poll(): void {

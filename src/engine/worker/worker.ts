@@ -8,7 +8,7 @@
  * process.
  */
 
-import { type MessagePort, threadId } from 'node:worker_threads';
+import { threadId } from 'node:worker_threads';
 import { WORKER_HEARTBEAT_MS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
@@ -21,6 +21,7 @@ import { shardOf, workerOf } from '../memory/shard.ts';
 import { CounterTable } from '../memory/table.ts';
 import { CheckQueueConsumer } from './check-queue-consumer.ts';
 import { type CheckpointPlan, CheckpointScheduler } from './checkpoint-scheduler.ts';
+import type { WorkerRun } from './pool.ts';
 import { attachChannel } from './queue.ts';
 import { SweepScheduler } from './sweep-scheduler.ts';
 import { pause, sleep } from './wake-up.ts';
@@ -33,15 +34,6 @@ export interface ShardWorkerData {
   channels: SharedArrayBuffer[][];
   fullTablePolicy: FullTablePolicy;
   checkpointPlan: CheckpointPlan;
-}
-
-/** One run of a worker. */
-export interface WorkerRun {
-  index: number;
-  /** From FIRST_INCARNATION on, never used again: the owner of its locks. */
-  incarnation: number;
-  /** By acceptor, for messages about replies; none where acceptors decide themselves. */
-  notificationPorts: MessagePort[];
 }
 
 /** The most entries of one queue before the next queue is processed. */
