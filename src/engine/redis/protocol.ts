@@ -10,7 +10,8 @@ import type { Identity } from '../../core/hash.ts';
 
 /** The window of a slot that has never had an answer. */
 export const NO_WINDOW = -1;
-/** The window rules that have windows; GCRA has a script of its own. */
+
+/** A check by a rule that has windows; GCRA has a script of its own. */
 export interface TokenCheck {
   cost: number;
   limit: number;
@@ -27,11 +28,11 @@ export interface CounterMessage {
   window: number;
   /** Tokens that the member has allowed in that window, less refunds. */
   spent: number;
-  /** The same for the window before, which may hold usage that was not reported. */
+  /** The same for the window before, with tokens that are still reserved there. */
   previousSpent: number;
   /** Greater than in each earlier message of this member about this counter. */
   sequence: number;
-  /** Tokens of its lease that the member still holds after this message. */
+  /** Tokens that the member still holds after this message: of its lease, and reserved ones. */
   kept: number;
   /** Tokens per second that the member has allowed lately. */
   rate: number;
@@ -39,8 +40,13 @@ export interface CounterMessage {
   lastLimit: number;
   /** Whether the member wants a new lease. */
   wantsLease: boolean;
-  /** Whether the slot is new: the usage that the member reported before stays counted. */
-  isFresh: boolean;
+  /**
+   * The sequence number of the first message of this slot. A record with an older one is of an
+   * earlier slot, whose usage the member has forgotten: its tokens stay counted.
+   */
+  firstSequence: number;
+  /** Whether Redis has answered that it stores a record of this member in `window`. */
+  isStored: boolean;
   /** Whether the usage is reported for the recovery of a Redis that has lost it. */
   isReport: boolean;
   /** Whether leases of other members are recalled, also if no check needs them. */
@@ -72,7 +78,12 @@ export interface CounterAnswer {
   window: number;
   /** Until the window ends, µs, rounded down. */
   leftUs: number;
-  /** Use that is known of all other members, in this window. */
+  /** Whether a record of the member is stored. Not, if it has only sent checks with cost 0. */
+  isStored: boolean;
+  /**
+   * All use that is known in this window, less `spent` of the message. Negative after a reset,
+   * because `spent` goes on.
+   */
   others: number;
   /** Use of the window before, of all members: with tokens in leases, and without. */
   previousUse: number;
