@@ -102,6 +102,7 @@ export const ENTRY_KIND = {
 /**
  * A queued entry is claimed by the worker or withdrawn by the acceptor, whichever is first. A
  * worker that starts and finds an entry claimed repeats it: its predecessor died over it. An entry
- * that is found repeated is given up: two workers died over it.
+ * that is found repeated is given up: two workers died over it. Entries that end in any order are
+ * marked as done, until those before them are done too.
  */
-export const ENTRY_STATE = { queued: 1, claimed: 2, withdrawn: 3, repeated: 4 } as const;
+export const ENTRY_STATE = { queued: 1, claimed: 2, withdrawn: 3, repeated: 4, done: 5 } as const;

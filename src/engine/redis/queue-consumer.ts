@@ -1,0 +1,215 @@
+/**
+ * The shard worker's side of the queue from one acceptor, for checks that end in any order. An
+ * entry is claimed only when its decision is known: until then the acceptor may withdraw it. It is
+ * claimed, done, replied to, and marked as done; the tail moves over entries that are over.
+ *
+ * A worker that dies leaves the entries that it had claimed. Its successor repeats them, which at
+ * worst counts them twice, and drops those over which a second worker died.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import type { CheckParameters, Decision } from '../../core/decision.ts';
+import { MemoryError } from '../../core/errors.ts';
+import type { Identity } from '../../core/hash.ts';
+import { isRule } from '../../core/window-rules.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { ENTRY, ENTRY_STATE, kindOf, NOTIFICATION_FLAG, REPLY, ruleOf } from '../worker/layout.ts';
+import {
+  CHECK_QUEUE,
+  type ChannelMemory,
+  itemAt,
+  QueueProducer,
+  REPLY_QUEUE,
+} from '../worker/queue.ts';
+import { takeNotificationRequest } from '../worker/wake-up.ts';
+
+/** A copy of an entry. */
+export interface QueueEntry {
+  readonly number: number;
+  /** One of ENTRY_KIND. */
+  readonly kind: number;
+  readonly identity: Identity;
+  readonly namespaceTag: number;
+  readonly parameters: Readonly<CheckParameters>;
+}
+
+/** A decision, with one of OUTCOME. */
+export type ReplyDecision = Pick<Decision, 'allowed' | 'remaining' | 'reset'> & { outcome: number };
+
+export class RedisQueueConsumer {
+  readonly #memory: ChannelMemory;
+  readonly #replies: QueueProducer;
+  readonly #stats: WorkerStats;
+  readonly #notificationPort: MessagePort | undefined;
+  /** The first entry that is not over, and the first that was not read. */
+  #tail: number;
+  #next: number;
+  #hasReplied = false;
+
+  /** @param notificationPort gets a message when replies are in the queue */
+  constructor(
+    memory: ChannelMemory,
+    stats: WorkerStats,
+    notificationPort: MessagePort | undefined,
+  ) {
+    this.#memory = memory;
+    this.#replies = new QueueProducer(memory, REPLY_QUEUE);
+    this.#stats = stats;
+    this.#notificationPort = notificationPort;
+    this.#tail = Atomics.load(memory.words, CHECK_QUEUE.tail);
+    this.#next = this.#tail;
+  }
+
+  /** Whether there are entries that were not read. */
+  hasNew(): boolean {
+    return Atomics.load(this.#memory.words, CHECK_QUEUE.head) !== this.#next;
+  }
+
+  /** Whether all entries are over. */
+  isEmpty(): boolean {
+    return !this.hasNew() && this.#tail === this.#next;
+  }
+
+  /**
+   * Reads at most `maxCount` new entries.
+   * @returns how many it has passed
+   * @throws MemoryError when an entry or the head is impossible
+   */
+  readNew(maxCount: number, visit: (entry: QueueEntry) => void): number {
+    const head = Atomics.load(this.#memory.words, CHECK_QUEUE.head);
+    const depth = (head - this.#tail) | 0;
+    if (depth < 0 || depth > CHECK_QUEUE.capacity) {
+      throw new MemoryError(`the check queue of ${this.#memory.name} has depth ${depth}`);
+    }
+    let passed = 0;
+    for (; this.#next !== head && passed < maxCount; passed++) {
+      const at = itemAt(CHECK_QUEUE, this.#next);
+      const entry = this.#isToDo(at) ? this.#read(at) : undefined;
+      this.#next = (this.#next + 1) | 0;
+      if (entry !== undefined) visit(entry);
+    }
+    return passed;
+  }
+
+  /** Claims an entry that is decided now. @returns false: the acceptor has withdrawn it */
+  claim(number: number): boolean {
+    if (!this.isOpen(number)) return false;
+    const { queued, claimed, repeated } = ENTRY_STATE;
+    const at = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    const before = Atomics.compareExchange(this.#memory.words, at, queued, claimed);
+    return before === queued || before === repeated;
+  }
+
+  /** Gives back a claim: the entry could not be decided. */
+  unclaim(number: number): void {
+    const { queued, claimed } = ENTRY_STATE;
+    const at = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    Atomics.compareExchange(this.#memory.words, at, claimed, queued);
+  }
+
+  /** Whether an entry can still be claimed, unless it is withdrawn in this moment. */
+  isOpen(number: number): boolean {
+    if (((number - this.#tail) | 0) < 0) return false;
+    const at = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    const state = Atomics.load(this.#memory.words, at);
+    return state === ENTRY_STATE.queued || state === ENTRY_STATE.repeated;
+  }
+
+  /** Sends the decision of a claimed entry. */
+  reply(number: number, decision: ReplyDecision): void {
+    const { words, doubles } = this.#memory;
+    // The reply queue has room for all pending checks; `constants.ts` asserts it. Without a reply
+    // the acceptor would fail the check at its deadline.
+    if (this.#replies.hasRoom()) {
+      const reply = this.#replies.nextItem();
+      doubles[reply / 2 + REPLY.remaining] = decision.remaining;
+      doubles[reply / 2 + REPLY.reset] = decision.reset;
+      words[reply + REPLY.number] = number;
+      words[reply + REPLY.allowed] = decision.allowed ? 1 : 0;
+      words[reply + REPLY.outcome] = decision.outcome;
+      this.#replies.publish();
+      this.#hasReplied = true;
+    }
+    this.finish(number);
+  }
+
+  /** Ends an entry that gets no reply, or has got it. */
+  finish(number: number): void {
+    const at = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    Atomics.store(this.#memory.words, at, ENTRY_STATE.done);
+  }
+
+  /** Releases the entries that are over, and notifies the acceptor of replies. */
+  flush(): void {
+    const { words } = this.#memory;
+    const before = this.#tail;
+    while (this.#tail !== this.#next && this.#isOver(itemAt(CHECK_QUEUE, this.#tail))) {
+      this.#tail = (this.#tail + 1) | 0;
+    }
+    if (this.#tail !== before) Atomics.store(words, CHECK_QUEUE.tail, this.#tail);
+    if (!this.#hasReplied) return;
+    this.#hasReplied = false;
+    if (takeNotificationRequest(words, NOTIFICATION_FLAG)) {
+      this.#notificationPort?.postMessage(null);
+    }
+  }
+
+  #isOver(at: number): boolean {
+    const state = Atomics.load(this.#memory.words, at + ENTRY.state);
+    return state === ENTRY_STATE.done || state === ENTRY_STATE.withdrawn;
+  }
+
+  /** Whether an entry is to be decided by this worker. */
+  #isToDo(at: number): boolean {
+    const { words } = this.#memory;
+    const state = at + ENTRY.state;
+    switch (Atomics.load(words, state)) {
+      case ENTRY_STATE.queued:
+        return true;
+      case ENTRY_STATE.withdrawn:
+      case ENTRY_STATE.done:
+        return false;
+      case ENTRY_STATE.claimed:
+        Atomics.store(words, state, ENTRY_STATE.repeated);
+        this.#stats.add(WORKER_STAT.entriesRepeated, 1);
+        return true;
+      case ENTRY_STATE.repeated:
+        Atomics.store(words, state, ENTRY_STATE.done);
+        this.#stats.add(WORKER_STAT.entriesLost, 1);
+        return false;
+      default:
+        throw this.#entryError(`the unknown state ${words[state]}`);
+    }
+  }
+
+  #read(at: number): QueueEntry {
+    const { words, doubles } = this.#memory;
+    if (words[at + ENTRY.number] !== this.#next) {
+      throw this.#entryError(`the number ${words[at + ENTRY.number]}`);
+    }
+    const rule = ruleOf(words[at + ENTRY.kind]);
+    if (!isRule(rule)) throw this.#entryError(`the unknown window rule ${rule}`);
+    return {
+      number: this.#next,
+      kind: kindOf(words[at + ENTRY.kind]),
+      identity: {
+        h0: words[at + ENTRY.hash],
+        h1: words[at + ENTRY.hash + 1],
+        h2: words[at + ENTRY.hash + 2],
+        h3: words[at + ENTRY.hash + 3],
+      },
+      namespaceTag: words[at + ENTRY.namespaceTag],
+      parameters: {
+        limit: doubles[at / 2 + ENTRY.limit],
+        durationMs: doubles[at / 2 + ENTRY.durationMs],
+        cost: doubles[at / 2 + ENTRY.cost],
+        rule,
+        burst: doubles[at / 2 + ENTRY.burstOrWindow],
+      },
+    };
+  }
+
+  #entryError(what: string): MemoryError {
+    return new MemoryError(`${this.#memory.name}: check ${this.#next} in the queue has ${what}`);
+  }
+}
