@@ -78,6 +78,11 @@ export class WorkerChannel {
   /** Removes a check that is decided, or has failed. */
   removePending({ number }: PendingCheck): void {
     this.#pending[number & (CHECK_QUEUE_ENTRIES - 1)] = undefined;
+    this.skipAnswered();
+  }
+
+  /** Moves on to the oldest entry that waits for a reply, or past the last entry. */
+  skipAnswered(): void {
     while (
       this.#oldestPending !== this.producer.nextNumber &&
       this.#pending[this.#oldestPending & (CHECK_QUEUE_ENTRIES - 1)] === undefined
