@@ -40,6 +40,8 @@ export interface CounterMessage {
   lastLimit: number;
   /** Whether the member wants a new lease. */
   wantsLease: boolean;
+  /** Whether that lease shall serve checks of the sliding window, as its checks need. */
+  isSliding: boolean;
   /**
    * The sequence number of the first message of this slot. A record with an older one is of an
    * earlier slot, whose usage the member has forgotten: its tokens stay counted.
