@@ -162,4 +162,18 @@ export interface EngineStats {
   /** Entries that wait in the queues, by worker. */
   queueDepths: number[];
   workers: { configured: number; running: number; replaced: number };
+  /** Undefined for an engine that shares its counters with no other machine. */
+  cluster?: ClusterStats;
+}
+
+/** What an engine knows of Redis, and of the machines that share its counters. */
+export interface ClusterStats {
+  /** By shard worker: whether its circuit breaker is closed, so that it uses Redis. */
+  connections: boolean[];
+  /** Whether the live machines know this one. Redis grants it nothing before. */
+  hasJoined: boolean;
+  /** Whether Redis has lost counters, and not all machines have reported theirs. */
+  isRecovering: boolean;
+  /** Machines that share the counters, with this one; 0 until Redis has answered. */
+  machines: number;
 }

@@ -1,8 +1,7 @@
 /**
  * The admin port: health, metrics, and a list of its paths. The main thread serves it with Node's
- * HTTP server. `/livez`: the process runs. `/readyz`: checks are answered; 503 while weir starts or
- * drains. While a shard worker is replaced its status is `degraded` with a 200, because checks are
- * still answered. `/metrics`: see `metrics.ts`.
+ * HTTP server. `/livez`: the process runs. `/readyz`: checks are answered; see `readiness.ts`.
+ * `/metrics`: see `metrics.ts`.
  *
  * These three are probes: they are answered under any header `Host`. All other paths are protected
  * against DNS rebinding, by which a browser calls the port under an attacker's name: `Host` must be
@@ -21,12 +20,13 @@ import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { AdminConnections } from './admin-connections.ts';
-
-type AdminState = 'starting' | 'ready' | 'draining';
+import { type Readiness, type ReplicaStats, readinessOf, type ServerState } from './readiness.ts';
 
 /** Where the admin port reads from. Absent until the shard workers are started. */
 export interface AdminSources {
   engine: Pick<EngineHost, 'stats'>;
+  /** Where the registry is in Redis. */
+  replica?: () => ReplicaStats;
   metrics: { contentType: string; text(): Promise<string> };
 }
 
@@ -59,7 +59,7 @@ const errorResponse = (
 const RETRY_AFTER_S = '1';
 
 export class AdminServer {
-  state: AdminState = 'starting';
+  state: ServerState = 'starting';
   sources: AdminSources | undefined;
   readonly #server: Server;
   readonly #hosts: ReadonlySet<string>;
@@ -67,6 +67,7 @@ export class AdminServer {
   /** Connections with a request that is not answered yet. */
   readonly #busySockets = new WeakSet<Socket>();
   #metricsText: Promise<string> | undefined;
+  #wasReady = false;
   readonly #routes: readonly Route[] = [
     {
       path: '/',
@@ -82,9 +83,14 @@ export class AdminServer {
     },
     {
       path: '/readyz',
-      description: 'readiness: 200 while checks are answered, 503 while weir starts or drains',
+      description:
+        'readiness: 200 while checks are answered, with reasons where that is degraded; ' +
+        '503 while weir starts, joins other machines, or drains',
       isProbe: true,
-      respond: () => jsonResponse(this.state === 'ready' ? 200 : 503, this.#readiness()),
+      respond: () => {
+        const { isReady, body } = this.#readiness();
+        return jsonResponse(isReady ? 200 : 503, body);
+      },
     },
     {
       path: '/metrics',
@@ -196,14 +202,11 @@ export class AdminServer {
     }
   }
 
-  #readiness(): object {
-    if (this.sources === undefined) return { status: this.state };
-    const { configured, running, replaced } = this.sources.engine.stats().workers;
-    const isDegraded = this.state === 'ready' && running < configured;
-    return {
-      status: isDegraded ? 'degraded' : this.state,
-      workers: { wanted: configured, running, replaced },
-    };
+  #readiness(): Readiness {
+    const { engine, replica } = this.sources ?? {};
+    const readiness = readinessOf(this.state, engine?.stats(), replica?.(), this.#wasReady);
+    this.#wasReady ||= readiness.isReady;
+    return readiness;
   }
 
   /** @returns why the request is rejected; undefined where it is not */

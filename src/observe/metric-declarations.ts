@@ -15,6 +15,7 @@ export const METRIC_GROUPS = [
   'Checkpoints',
   'Queues',
   'Workers',
+  'Cluster',
   'Records',
   'Process',
 ] as const;
@@ -27,6 +28,8 @@ interface MetricDeclaration {
   /** The labels by name, with their values. */
   labels?: Readonly<Record<string, string>>;
   help: string;
+  /** The only value of WEIR_ENGINE with which the metric exists. */
+  engine?: 'redis';
 }
 
 /** The label `namespace` of all namespaces without series of their own. No namespace has it. */
@@ -46,6 +49,7 @@ export const SHED_REASONS = [
   'unread_responses',
 ] as const;
 
+const worker = 'number of the shard worker, from 0';
 const deductionOutcome = '`applied`, `window_ended`, `table_full`';
 
 export const METRICS = {
@@ -205,7 +209,7 @@ export const METRICS = {
     group: 'Queues',
     type: 'gauge',
     unit: 'entries',
-    labels: { worker: 'number of the shard worker, from 0' },
+    labels: { worker },
     help: 'Entries that wait in the queues, by shard worker.',
   },
   weir_queue_checks_total: {
@@ -285,6 +289,148 @@ export const METRICS = {
     type: 'counter',
     unit: 'shard workers',
     help: 'Shard workers that failed, or failed to start, and were replaced.',
+  },
+  weir_redis_connected: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: '1',
+    labels: { worker },
+    help: 'Whether the shard worker uses Redis (1), or its circuit breaker is open (0).',
+  },
+  weir_redis_breaker_openings_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'openings',
+    help: 'Times that a circuit breaker has opened, because Redis did not respond.',
+  },
+  weir_redis_calls_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'calls',
+    help: 'Script calls that shard workers have sent to Redis.',
+  },
+  weir_redis_call_failures_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'calls',
+    help: 'Script calls that failed, had no answer in time, or had an invalid answer.',
+  },
+  weir_redis_call_duration_seconds: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'histogram',
+    unit: 'seconds',
+    help: 'Time from a script call to its answer.',
+  },
+  weir_token_requests_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'messages',
+    help: 'Token requests: messages about one counter. A call carries up to 16.',
+  },
+  weir_leases_granted_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'leases',
+    help: 'Leases that Redis has granted to this machine.',
+  },
+  weir_leased_tokens_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'tokens',
+    help: 'Tokens of these leases.',
+  },
+  weir_leases_returned_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'leases',
+    help: 'Leases of which unspent tokens were returned.',
+  },
+  weir_returned_tokens_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'tokens',
+    help: 'Unspent tokens returned.',
+  },
+  weir_leases_recalled_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'leases',
+    help: 'Recalls by other machines that this machine has answered.',
+  },
+  weir_leases_written_off_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'leases',
+    help: 'Leases of other machines that were written off, because they did not answer a recall.',
+  },
+  weir_unproven_denials_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'checks',
+    help: 'Checks denied while other machines may have held unspent tokens.',
+  },
+  weir_engine_down_decisions_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'checks',
+    labels: { outcome },
+    help: 'Checks decided without Redis by WEIR_ON_ENGINE_DOWN, by outcome.',
+  },
+  weir_cluster_machines: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: 'machines',
+    help: 'Machines that share the counters, with this one. 0 until Redis has answered.',
+  },
+  weir_cluster_joined: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: '1',
+    help: 'Whether the live machines know this one. Redis grants it nothing before.',
+  },
+  weir_cluster_recovering: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: '1',
+    help: 'Whether Redis has lost counters, and not all machines have reported theirs.',
+  },
+  weir_extra_tokens: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: 'tokens',
+    help: 'Tokens that windows may have over their limits since a recovery without a machine.',
+  },
+  weir_registry_version: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: '1',
+    help: 'Version of the overrides, keys and namespaces that this machine uses.',
+  },
+  weir_registry_age_seconds: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'Time since this machine last read the version of the registry in Redis.',
   },
   weir_overrides: {
     group: 'Records',

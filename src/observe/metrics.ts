@@ -16,21 +16,24 @@ import {
   ACCEPTOR_STAT,
   type AcceptorStatIndex,
   type AcceptorStats,
-  LATENCY_BOUNDS_US,
   totalOf,
   WORKER_STAT,
   type WorkerStatIndex,
   type WorkerStats,
 } from '../shared-memory/stats.ts';
+import { registerClusterSeries } from './cluster-series.ts';
 import { registerDecisionSeries } from './decision-series.ts';
 import type { CounterName } from './metric-declarations.ts';
-import { MetricSeries, type Sample } from './series.ts';
+import type { ReplicaStats } from './readiness.ts';
+import { LATENCY_BOUNDS_S, MetricSeries, type Sample, sumOfBuckets } from './series.ts';
 
 interface MetricSources {
   control: Control;
   engine: Pick<EngineHost, 'stats'>;
   clock: ClockPublisher;
   registry: Registry;
+  /** Where the registry is in Redis. */
+  replica?: () => ReplicaStats;
   writer: Writer;
   /** Connections that may be open at once. */
   connectionsMax: number;
@@ -57,6 +60,7 @@ export class Metrics {
     this.#registerTable(sources);
     this.#registerCheckpoints(sources);
     this.#registerQueues(sources);
+    this.#registerCluster(sources);
     this.#registerRecords(sources);
     this.#registerProcess(sources);
   }
@@ -66,17 +70,10 @@ export class Metrics {
   }
 
   #registerRequests({ writer, connectionsMax }: MetricSources): void {
-    this.#series.histogram(
-      'weir_check_duration_seconds',
-      LATENCY_BOUNDS_US.map((us) => us / 1e6),
-      () => {
-        const counts = Array.from({ length: LATENCY_BOUNDS_US.length + 1 }, () => 0);
-        for (const stats of this.#acceptors) {
-          for (const [bucket, count] of stats.latencyCounts.entries()) counts[bucket] += count;
-        }
-        return { counts, sum: this.#sum((stats) => stats.latencySumMs) / 1e3 };
-      },
-    );
+    this.#series.histogram('weir_check_duration_seconds', LATENCY_BOUNDS_S, () => {
+      const counts = sumOfBuckets(this.#acceptors.map((stats) => stats.latencyCounts));
+      return { counts, sum: this.#sum((stats) => stats.latencySumMs) / 1e3 };
+    });
     this.#series.counter('weir_errors_total', () =>
       (Object.keys(ERRORS) as ErrorCode[]).map((code): Sample => {
         const [status] = ERRORS[code].status.split(' ');
@@ -187,6 +184,17 @@ export class Metrics {
     this.#acceptorCounter('weir_refunds_total', ACCEPTOR_STAT.refunds);
     this.#acceptorCounter('weir_refunded_tokens_total', ACCEPTOR_STAT.refundedTokens);
     this.#acceptorCounter('weir_counters_reset_total', ACCEPTOR_STAT.countersReset);
+  }
+
+  #registerCluster({ engine, replica }: MetricSources): void {
+    const { cluster } = engine.stats();
+    if (cluster === undefined) return;
+    registerClusterSeries(this.#series, {
+      acceptors: this.#acceptors,
+      workers: this.#workers,
+      cluster: () => engine.stats().cluster ?? cluster,
+      replica,
+    });
   }
 
   #registerProcess({ clock, uws }: MetricSources): void {

@@ -2,6 +2,7 @@
 
 import type { LabelValues } from 'prom-client';
 import { requirePackage } from '../core/packages.ts';
+import { LATENCY_BOUNDS_US } from '../shared-memory/stats.ts';
 import {
   type CounterName,
   type GaugeName,
@@ -18,6 +19,16 @@ export type Sample = [labels: LabelValues<string>, value: number];
 interface HistogramValues {
   counts: readonly number[];
   sum: number;
+}
+
+/** Upper bounds of the buckets of all histograms of durations. */
+export const LATENCY_BOUNDS_S = LATENCY_BOUNDS_US.map((us) => us / 1e6);
+
+/** Adds up the counts of several threads by bucket. */
+export function sumOfBuckets(threads: readonly Float64Array[]): number[] {
+  return Array.from({ length: LATENCY_BOUNDS_US.length + 1 }, (_, bucket) => {
+    return threads.reduce((sum, counts) => sum + counts[bucket], 0);
+  });
 }
 
 export class MetricSeries {

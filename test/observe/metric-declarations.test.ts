@@ -1,4 +1,7 @@
-/** Compares the declarations of the metrics with a scrape of a server. */
+/**
+ * Compares the declarations of the metrics with a scrape of a server. Those of the engine that
+ * shares its counters come from the same code without a server.
+ */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -7,6 +10,7 @@ import {
   type MetricName,
   metricDeclaration,
 } from '../../src/observe/metric-declarations.ts';
+import { ClusterMetrics } from '../support/cluster-metrics.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck } from '../support/http.ts';
 import {
   removeDirectory,
@@ -20,6 +24,8 @@ const NAMES = Object.keys(METRICS) as MetricName[];
 
 const dataDir = temporaryDirectory();
 let server: ServerProcess;
+/** The metrics of a server with the engine in memory. */
+let serverNames: string[];
 let lines: string[];
 beforeAll(async () => {
   const args = ['--acceptors', '1', '--counters', '1024', '--checkpoint-ms', '100'];
@@ -29,7 +35,11 @@ beforeAll(async () => {
     return (await readMetrics(server.adminUrl)).has('weir_checkpoint_age_seconds');
   });
   const response = await fetch(`${server.adminUrl}/metrics`);
-  lines = (await response.text()).split('\n').filter((line) => line !== '');
+  const text = await response.text();
+  serverNames = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+  lines = [text, await new ClusterMetrics().text()]
+    .flatMap((scrape) => scrape.split('\n'))
+    .filter((line) => line !== '');
 });
 afterAll(async () => {
   await server.stop();
@@ -48,6 +58,11 @@ describe('a scrape', () => {
     expect(comments('TYPE').toSorted()).toEqual(types.toSorted());
     const helps = NAMES.map((name) => `${name} ${metricDeclaration(name).help}`);
     expect(comments('HELP').toSorted()).toEqual(helps.toSorted());
+  });
+
+  test('of a server with the engine in memory has no metric of Redis', () => {
+    const expected = NAMES.filter((name) => metricDeclaration(name).engine === undefined);
+    expect(serverNames.toSorted()).toEqual(expected.toSorted());
   });
 
   test('has for each metric samples with exactly the declared labels', () => {

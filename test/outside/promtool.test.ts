@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { ClusterMetrics } from '../support/cluster-metrics.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { isMissing } from '../support/gateway-process.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck, sendRequest } from '../support/http.ts';
@@ -82,7 +83,8 @@ describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', ()
       const names = [...(await readMetrics(server.adminUrl)).keys()].join();
       return names.includes('weir_checkpoint_age_seconds') && names.includes('é€😀');
     });
-    const input = await (await fetch(`${server.adminUrl}/metrics`)).text();
+    const scraped = await (await fetch(`${server.adminUrl}/metrics`)).text();
+    const input = `${scraped}\n${await new ClusterMetrics().text()}`;
     const { status, stdout, stderr, error } = spawnSync('promtool', ['check', 'metrics'], {
       input,
       encoding: 'utf8',
@@ -132,7 +134,8 @@ describe('the alerts of docs/operations.md and the expressions of docs/metrics.m
     await waitUntil('metrics of checkpoints exist', async () => {
       return (await readMetrics(server.adminUrl)).has('weir_checkpoint_age_seconds');
     });
-    const text = await (await fetch(`${server.adminUrl}/metrics`)).text();
+    const scraped = await (await fetch(`${server.adminUrl}/metrics`)).text();
+    const text = `${scraped}\n${await new ClusterMetrics().text()}`;
     for (const { alert, expr } of all) {
       for (const [, name, matchers] of expr.matchAll(/((?:weir|process)_\w+)(?:\{([^}]*)\})?/g)) {
         const series = text.split('\n').filter((line) => new RegExp(`^${name}[{ ]`).test(line));

@@ -1,0 +1,68 @@
+/**
+ * Series of the engine that shares its counters with other machines through Redis. They exist only
+ * with that engine: a server with the engine in memory has none of them.
+ */
+
+import type { ClusterStats } from '../engine/engine.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  totalOf,
+  WORKER_STAT,
+  type WorkerStatIndex,
+  type WorkerStats,
+} from '../shared-memory/stats.ts';
+import type { CounterName } from './metric-declarations.ts';
+import type { ReplicaStats } from './readiness.ts';
+import { LATENCY_BOUNDS_S, type MetricSeries, sumOfBuckets } from './series.ts';
+
+interface ClusterSources {
+  acceptors: readonly AcceptorStats[];
+  workers: readonly WorkerStats[];
+  cluster: () => ClusterStats;
+  replica: (() => ReplicaStats) | undefined;
+}
+
+const WORKER_COUNTERS = {
+  weir_redis_breaker_openings_total: WORKER_STAT.breakerOpenings,
+  weir_redis_calls_total: WORKER_STAT.redisCalls,
+  weir_redis_call_failures_total: WORKER_STAT.redisCallFailures,
+  weir_token_requests_total: WORKER_STAT.tokenRequests,
+  weir_leases_granted_total: WORKER_STAT.leasesGranted,
+  weir_leased_tokens_total: WORKER_STAT.leasedTokens,
+  weir_leases_returned_total: WORKER_STAT.leasesReturned,
+  weir_returned_tokens_total: WORKER_STAT.returnedTokens,
+  weir_leases_recalled_total: WORKER_STAT.leasesRecalled,
+  weir_leases_written_off_total: WORKER_STAT.leasesWrittenOff,
+  weir_unproven_denials_total: WORKER_STAT.unprovenDenials,
+} as const satisfies Partial<Record<CounterName, WorkerStatIndex>>;
+
+export function registerClusterSeries(
+  series: MetricSeries,
+  { acceptors, workers, cluster, replica }: ClusterSources,
+): void {
+  series.gauge('weir_redis_connected', () => {
+    return cluster().connections.map((isConnected, worker) => [{ worker }, isConnected ? 1 : 0]);
+  });
+  for (const [name, index] of Object.entries(WORKER_COUNTERS)) {
+    series.unlabeledCounter(name as keyof typeof WORKER_COUNTERS, () => totalOf(workers, index));
+  }
+  series.histogram('weir_redis_call_duration_seconds', LATENCY_BOUNDS_S, () => {
+    const counts = sumOfBuckets(workers.map((stats) => stats.callLatencyCounts));
+    return { counts, sum: workers.reduce((sum, stats) => sum + stats.callLatencySumMs, 0) / 1e3 };
+  });
+  series.counter('weir_engine_down_decisions_total', () => [
+    [{ outcome: 'allowed' }, totalOf(acceptors, ACCEPTOR_STAT.engineDownAllowed)],
+    [{ outcome: 'denied' }, totalOf(acceptors, ACCEPTOR_STAT.engineDownDenied)],
+  ]);
+  series.unlabeledGauge('weir_cluster_machines', () => cluster().machines);
+  series.unlabeledGauge('weir_cluster_joined', () => (cluster().hasJoined ? 1 : 0));
+  series.unlabeledGauge('weir_cluster_recovering', () => (cluster().isRecovering ? 1 : 0));
+  series.unlabeledGauge('weir_extra_tokens', () => totalOf(workers, WORKER_STAT.extraTokens));
+  series.gauge('weir_registry_version', () => {
+    return replica === undefined ? [] : [[{}, replica().version]];
+  });
+  series.gauge('weir_registry_age_seconds', () => {
+    return replica === undefined ? [] : [[{}, replica().ageMs / 1e3]];
+  });
+}

@@ -1,0 +1,87 @@
+/**
+ * The answer of /readyz. A server that decides checks is ready, also where it is degraded: a
+ * balancer that took out all degraded servers would take out all of them together when Redis
+ * fails. A server that has never been ready and is not known to the other machines yet is not
+ * ready: Redis grants it no tokens.
+ */
+
+import type { EngineStats } from '../engine/engine.ts';
+
+/** The copy of the registry that this machine has, where the registry is in Redis. */
+export interface ReplicaStats {
+  version: number;
+  /** Time since this machine last read the version in Redis. */
+  ageMs: number;
+  isConnected: boolean;
+}
+
+export type ServerState = 'starting' | 'ready' | 'draining';
+
+export interface Readiness {
+  isReady: boolean;
+  body: {
+    status: ServerState | 'joining' | 'degraded';
+    /** Why the server is degraded. */
+    reasons?: string[];
+    workers?: { wanted: number; running: number; replaced: number };
+    redis?: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
+    registry?: { connected: boolean; version: number };
+  };
+}
+
+/** @param wasReady whether an earlier answer said ready or degraded */
+export function readinessOf(
+  state: ServerState,
+  stats: EngineStats | undefined,
+  replica: ReplicaStats | undefined,
+  wasReady: boolean,
+): Readiness {
+  if (stats === undefined) return { isReady: state === 'ready', body: { status: state } };
+  const { workers, cluster } = stats;
+  const isConnected = cluster?.connections.every((isOpen) => isOpen) ?? true;
+  const details = {
+    workers: { wanted: workers.configured, running: workers.running, replaced: workers.replaced },
+    ...(cluster && {
+      redis: {
+        connected: isConnected,
+        joined: cluster.hasJoined,
+        recovering: cluster.isRecovering,
+        machines: cluster.machines,
+      },
+    }),
+    ...(replica && { registry: { connected: replica.isConnected, version: replica.version } }),
+  };
+  if (state !== 'ready') return { isReady: false, body: { status: state, ...details } };
+  // Without Redis a machine cannot join. It is degraded then, and decides without Redis.
+  if (cluster && !cluster.hasJoined && isConnected && !wasReady) {
+    return { isReady: false, body: { status: 'joining', ...details } };
+  }
+  const reasons = reasonsOf(stats, replica);
+  if (reasons.length === 0) return { isReady: true, body: { status: 'ready', ...details } };
+  return { isReady: true, body: { status: 'degraded', reasons, ...details } };
+}
+
+function reasonsOf({ workers, cluster }: EngineStats, replica: ReplicaStats | undefined): string[] {
+  const { configured, running } = workers;
+  const reasons: string[] = [];
+  if (running < configured) {
+    reasons.push(`shard workers that are being replaced: ${configured - running} of ${configured}`);
+  }
+  if (cluster !== undefined) {
+    const { connections, hasJoined, isRecovering } = cluster;
+    const failed = connections.filter((isConnected) => !isConnected).length;
+    if (failed > 0) {
+      const which = `${failed} of ${connections.length} shard workers`;
+      reasons.push(`Redis does not respond to ${which}: WEIR_ON_ENGINE_DOWN decides their checks`);
+    } else if (!hasJoined) {
+      reasons.push('the other machines do not know this one: Redis grants it no tokens');
+    }
+    if (isRecovering) {
+      reasons.push('Redis lost counters: some windows are denied until all machines have reported');
+    }
+  }
+  if (replica?.isConnected === false) {
+    reasons.push('the registry in Redis does not respond: changes are rejected, others not seen');
+  }
+  return reasons;
+}

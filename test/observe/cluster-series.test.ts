@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest';
+import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
+import { ClusterMetrics } from '../support/cluster-metrics.ts';
+
+async function scrape(metrics: ClusterMetrics): Promise<Map<string, number>> {
+  const lines = (await metrics.text()).split('\n').filter((line) => /^weir/.test(line));
+  return new Map(
+    lines.map((line) => {
+      const at = line.lastIndexOf(' ');
+      return [line.slice(0, at), Number(line.slice(at + 1))];
+    }),
+  );
+}
+
+test('every count of a shard worker about Redis is in one metric, added up over all workers', async () => {
+  const metrics = new ClusterMetrics();
+  const own = Object.entries(WORKER_STAT).filter(([, index]) => index >= WORKER_STAT.tokenRequests);
+  for (const [i, [, index]] of own.entries()) {
+    metrics.control.workerStats(0).add(index, 2 ** i);
+    metrics.control.workerStats(1).add(index, 2 ** (i + 12));
+  }
+  const values = [...(await scrape(metrics)).values()];
+  for (const [i, [name]] of own.entries()) {
+    const found = values.filter((value) => value === 2 ** i + 2 ** (i + 12));
+    expect([name, found.length]).toEqual([name, 1]);
+  }
+});
+
+test('a decision without Redis is counted by its outcome', async () => {
+  const metrics = new ClusterMetrics();
+  metrics.control.acceptorStats(0).add(ACCEPTOR_STAT.engineDownAllowed, 5);
+  metrics.control.acceptorStats(1).add(ACCEPTOR_STAT.engineDownAllowed, 6);
+  metrics.control.acceptorStats(1).add(ACCEPTOR_STAT.engineDownDenied, 7);
+  const measured = await scrape(metrics);
+  expect(measured.get('weir_engine_down_decisions_total{outcome="allowed"}')).toBe(11);
+  expect(measured.get('weir_engine_down_decisions_total{outcome="denied"}')).toBe(7);
+});
+
+test('the durations of calls to Redis are one histogram of all shard workers', async () => {
+  const metrics = new ClusterMetrics();
+  metrics.control.workerStats(0).recordCallLatency(0.2);
+  metrics.control.workerStats(1).recordCallLatency(3);
+  const measured = await scrape(metrics);
+  const bucket = (le: string) => {
+    return measured.get(`weir_redis_call_duration_seconds_bucket{le="${le}"}`);
+  };
+  expect([bucket('0.00015'), bucket('0.00025'), bucket('0.0025'), bucket('0.005')]).toEqual([
+    0, 1, 1, 2,
+  ]);
+  expect(measured.get('weir_redis_call_duration_seconds_sum')).toBeCloseTo(0.0032);
+  expect(measured.get('weir_redis_call_duration_seconds_count')).toBe(2);
+});
+
+test('gauges show the connections, the machines and the registry', async () => {
+  const measured = await scrape(new ClusterMetrics());
+  expect(measured.get('weir_redis_connected{worker="0"}')).toBe(1);
+  expect(measured.get('weir_redis_connected{worker="1"}')).toBe(0);
+  expect(measured.get('weir_cluster_machines')).toBe(3);
+  expect(measured.get('weir_cluster_joined')).toBe(1);
+  expect(measured.get('weir_cluster_recovering')).toBe(0);
+  expect(measured.get('weir_registry_version')).toBe(41);
+  expect(measured.get('weir_registry_age_seconds')).toBe(0.25);
+});

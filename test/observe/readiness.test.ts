@@ -1,0 +1,84 @@
+import { describe, expect, test } from 'vitest';
+import type { ClusterStats, EngineStats } from '../../src/engine/engine.ts';
+import { type ReplicaStats, readinessOf, type ServerState } from '../../src/observe/readiness.ts';
+
+const MEMORY: EngineStats = {
+  queueDepths: [0, 0],
+  workers: { configured: 2, running: 2, replaced: 0 },
+};
+const CLUSTER: ClusterStats = {
+  connections: [true, true],
+  hasJoined: true,
+  isRecovering: false,
+  machines: 3,
+};
+const withCluster = (changed: Partial<ClusterStats> = {}): EngineStats => {
+  return { ...MEMORY, cluster: { ...CLUSTER, ...changed } };
+};
+
+function answer(
+  stats: EngineStats | undefined,
+  options: { state?: ServerState; replica?: ReplicaStats; wasReady?: boolean } = {},
+): [isReady: boolean, status: string, reasons: number] {
+  const { state = 'ready', replica, wasReady = false } = options;
+  const { isReady, body } = readinessOf(state, stats, replica, wasReady);
+  return [isReady, body.status, body.reasons?.length ?? 0];
+}
+
+describe('readiness', () => {
+  test('is that of the process before and after it serves, whatever its engine says', () => {
+    for (const stats of [undefined, MEMORY, withCluster(), withCluster({ hasJoined: false })]) {
+      for (const state of ['starting', 'draining'] as const) {
+        expect(answer(stats, { state })).toEqual([false, state, 0]);
+      }
+    }
+    expect(answer(undefined)).toEqual([true, 'ready', 0]);
+    expect(answer(MEMORY)).toEqual([true, 'ready', 0]);
+  });
+
+  test('stays, degraded, while a shard worker is replaced', () => {
+    const stats = { ...MEMORY, workers: { configured: 2, running: 1, replaced: 3 } };
+    expect(readinessOf('ready', stats, undefined, false)).toEqual({
+      isReady: true,
+      body: {
+        status: 'degraded',
+        reasons: ['shard workers that are being replaced: 1 of 2'],
+        workers: { wanted: 2, running: 1, replaced: 3 },
+      },
+    });
+  });
+
+  test('shows Redis and the registry where they are used', () => {
+    const replica = { version: 7, ageMs: 20, isConnected: true };
+    expect(readinessOf('ready', withCluster(), replica, false).body).toEqual({
+      status: 'ready',
+      workers: { wanted: 2, running: 2, replaced: 0 },
+      redis: { connected: true, joined: true, recovering: false, machines: 3 },
+      registry: { connected: true, version: 7 },
+    });
+  });
+
+  test('waits until the other machines know this one', () => {
+    expect(answer(withCluster({ hasJoined: false }))).toEqual([false, 'joining', 0]);
+    expect(answer(withCluster())).toEqual([true, 'ready', 0]);
+  });
+
+  test('does not end when all machines must join again: a balancer would take out all', () => {
+    const stats = withCluster({ hasJoined: false });
+    expect(answer(stats, { wasReady: true })).toEqual([true, 'degraded', 1]);
+  });
+
+  test('does not wait for a Redis that is down: all machines would be taken out', () => {
+    const stats = withCluster({ hasJoined: false, connections: [false, false] });
+    expect(answer(stats)).toEqual([true, 'degraded', 1]);
+  });
+
+  test('stays, degraded, for each of: no Redis, a recovery, no registry', () => {
+    expect(answer(withCluster({ connections: [true, false] }))).toEqual([true, 'degraded', 1]);
+    expect(answer(withCluster({ isRecovering: true }))).toEqual([true, 'degraded', 1]);
+    const replica = { version: 7, ageMs: 9_000, isConnected: false };
+    expect(answer(withCluster(), { replica })).toEqual([true, 'degraded', 1]);
+    const all = withCluster({ connections: [false, false], isRecovering: true });
+    expect(answer(all, { replica })).toEqual([true, 'degraded', 3]);
+  });
+});

@@ -1,0 +1,35 @@
+/** The metrics of the engine that shares its counters, without a server and without Redis. */
+
+import type { ClusterStats } from '../../src/engine/engine.ts';
+import { registerClusterSeries } from '../../src/observe/cluster-series.ts';
+import type { ReplicaStats } from '../../src/observe/readiness.ts';
+import { MetricSeries } from '../../src/observe/series.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+
+/** Two acceptors and two shard workers of a machine that has joined two others. */
+export const CLUSTER: ClusterStats = {
+  connections: [true, false],
+  hasJoined: true,
+  isRecovering: false,
+  machines: 3,
+};
+export const REPLICA: ReplicaStats = { version: 41, ageMs: 250, isConnected: true };
+
+export class ClusterMetrics {
+  readonly control = new Control(allocateControl(2, 2));
+  readonly #series = new MetricSeries();
+
+  constructor() {
+    registerClusterSeries(this.#series, {
+      acceptors: this.control.allAcceptorStats(),
+      workers: this.control.allWorkerStats(),
+      cluster: () => CLUSTER,
+      replica: () => REPLICA,
+    });
+  }
+
+  /** A scrape. */
+  text(): Promise<string> {
+    return this.#series.text();
+  }
+}
