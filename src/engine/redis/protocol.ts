@@ -30,6 +30,8 @@ export interface CounterMessage {
   spent: number;
   /** The same for the window before, with tokens that are still reserved there. */
   previousSpent: number;
+  /** Whether `previousSpent` must be stored, where neither a check nor the lease is sliding. */
+  hasPrevious: boolean;
   /** Greater than in each earlier message of this member about this counter. */
   sequence: number;
   /** Tokens that the member still holds after this message: of its lease, and reserved ones. */
@@ -53,8 +55,10 @@ export interface CounterMessage {
   isReport: boolean;
   /** Whether leases of other members are recalled, also if no check needs them. */
   recalls: boolean;
-  /** Tokens to give back; 0 for none. */
+  /** Tokens to refund; 0 for none. */
   refund: number;
+  /** The window in which they were used; NO_WINDOW without a refund. */
+  refundWindow: number;
   checks: readonly TokenCheck[];
 }
 
@@ -67,10 +71,12 @@ export const MESSAGE_STATUS = {
   done: 0,
   /** Its sequence number is not above the stored one: nothing was changed. */
   stale: 1,
-  /** The window began before Redis lost its memory, and not all members have reported yet. */
+  /** Redis has lost memory of the window, or its clock is behind: nothing was changed. */
   recovering: 2,
   /** The refund needs tokens that other members hold; they are recalled. */
   retryRefund: 3,
+  /** Redis is at `maxmemory`, and the counter does not exist: nothing was changed. */
+  full: 4,
 } as const;
 
 export interface CounterAnswer {
@@ -92,11 +98,11 @@ export interface CounterAnswer {
   previousKnownUse: number;
   /** Tokens of the new lease. */
   lent: number;
-  /** The smallest limit of the checks of the message. The lease serves no check below it. */
+  /** The smallest limit of the checks, else `lastLimit`. The lease serves no check below it. */
   lentLimit: number;
   recall: number;
   refunded: number;
-  /** By check, one of SERVED. */
+  /** By check, one of SERVED. An unproven denial is not counted, also if `countsDenied`. */
   served: readonly number[];
 }
 
@@ -116,6 +122,8 @@ export interface CallHeader {
   reportedEpoch: string;
   /** The newest version of the list of members that this member knows. */
   membersVersion: number;
+  /** The greatest clock of the bucket in an answer; 0 for none. The clock never goes behind it. */
+  clockUs: number;
 }
 
 export interface CallAnswer {
@@ -128,7 +136,8 @@ export interface CallAnswer {
   /** Whether members must report their counters. */
   isRecovering: boolean;
   membersVersion: number;
-  memberCount: number;
+  /** Machines of which a member has called in the last 3 s. */
+  machineCount: number;
   counters: readonly CounterAnswer[];
 }
 
