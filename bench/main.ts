@@ -1,10 +1,11 @@
 /**
  * `npm run bench` measures the steps of a check, scaling to two threads, the queue to a shard
  * worker and back, HTTP load on weir and on its baselines, load in other shapes, garbage, batches
- * of checks, overrides, a Unix socket, an open loop, the accuracy of both windows, the spread of
- * connections, and start and idle costs. It prints tables, and writes bench/results/result.json and
- * result.svg. With names of parts, as in `npm run bench -- accuracy`, it runs only those and writes
- * nothing. Long parts run only by name. `npm run bench -- distinct 1000000` also gives the amount.
+ * of checks, overrides, a Unix socket, an open loop, counters in Redis, the accuracy of both
+ * windows, the spread of connections, and start and idle costs. It prints tables, and writes
+ * bench/results/result.json and result.svg. With names of parts, as in `npm run bench -- accuracy`,
+ * it runs only those and writes nothing. Long parts run only by name. `npm run bench -- distinct
+ * 1000000` also gives the amount.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -13,6 +14,7 @@ import { Bench } from 'tinybench';
 import { raiseInliningLimits } from '../src/runtime/inlining.ts';
 import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
+import { measureCluster } from './load/cluster.ts';
 import { measureSpread } from './load/connection-spread.ts';
 import {
   DISTINCT_DEFAULT,
@@ -32,6 +34,7 @@ import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
 import { type BenchSubject, stepSubjects } from './micro/check-steps.ts';
 import { startQueueBench } from './micro/queue.ts';
 import { measureOversubscription, measureScaling } from './micro/thread-scaling.ts';
+import { hasRedis } from './peers/redis-server.ts';
 import { loadChart } from './support/chart.ts';
 import { hasH2load } from './support/h2load.ts';
 import { GENERATOR, hasWrk } from './support/load-generator.ts';
@@ -44,6 +47,7 @@ import {
   printLine,
   showBatches,
   showCheckpoints,
+  showCluster,
   showGarbage,
   showGateway,
   showLoad,
@@ -167,6 +171,13 @@ const PARTS = {
     showOpenLoop(open);
     return open;
   },
+  cluster: async () => {
+    const cluster = hasRedis && hasWrk ? await measureCluster(showProgress) : undefined;
+    printLine('\nwith Redis; ratios to the engine in memory, in the same round:');
+    if (cluster === undefined) printLine('skipped: redis-server or wrk is not installed');
+    else showCluster(cluster);
+    return cluster;
+  },
   accuracy: async () => {
     showProgress('accuracy');
     const accuracy = measureAccuracy();
@@ -217,6 +228,7 @@ async function runAll(): Promise<void> {
     overrides: await PARTS.overrides(),
     unix: await PARTS.unix(),
     open: await PARTS.open(),
+    cluster: await PARTS.cluster(),
     accuracy: await PARTS.accuracy(),
     spread: await PARTS.spread(),
     rest: await PARTS.rest(),

@@ -2,6 +2,7 @@
 
 import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
+import type { ClusterRow } from '../load/cluster.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
@@ -117,6 +118,28 @@ export function showCheckpoints(rows: readonly CheckpointRow[]): void {
       formatRatio(row.p99Ratio),
       `${formatKnown(row.cpuPerRequest, 1)} us`,
       formatRatio(row.cpuRatio),
+    ]),
+  ]);
+}
+
+export function showCluster(rows: readonly ClusterRow[]): void {
+  showTable([
+    [
+      ...['', 'conn', 'checks/s', 'p50', 'ratio', 'p99', 'ratio', 'CPU/check'],
+      ...['Redis CPU/check', 'in scripts', 'calls/check'],
+    ],
+    ...rows.map((row) => [
+      row.server,
+      String(row.connections),
+      formatInteger(row.requestsPerSecond),
+      `${row.p50} us`,
+      formatRatio(row.p50Ratio),
+      `${row.p99} us`,
+      formatRatio(row.p99Ratio),
+      `${formatKnown(row.cpuPerRequest, 1)} us`,
+      `${formatKnown(row.redisCpu, 1)} us`,
+      `${formatKnown(row.redisScriptUs, 1)} us`,
+      formatKnown(row.redisCalls, 3),
     ]),
   ]);
 }
