@@ -7,8 +7,10 @@
 import { parseArgs } from 'node:util';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
+import type { RedisSettings } from '../redis/settings.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
 import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
+import { loadRedisSettings } from './redis.ts';
 import { memoryLimit } from './resources.ts';
 import {
   annotations,
@@ -40,6 +42,8 @@ export interface LoadedSettings extends Settings {
   file: ConfigFile | undefined;
   /** The source of each setting: a flag, a variable, the file, or `default`. */
   sources: Map<SettingName, string>;
+  /** Undefined for the memory engine. */
+  redis: RedisSettings | undefined;
   /** The memory that the counters need, and the limit. */
   memory: MemoryPlan;
 }
@@ -85,7 +89,10 @@ export function loadSettings(
   const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
-  const loaded: LoadedSettings = { ...planned, file, sources, memory };
+  const redis = attempt(onFault, () => {
+    return loadRedisSettings(planned, (name) => configured(name) !== undefined);
+  });
+  const loaded: LoadedSettings = { ...planned, file, sources, redis, memory };
   for (const requirement of REQUIREMENTS) attempt(onFault, () => requirement(loaded));
   return loaded;
 }

@@ -14,11 +14,17 @@ import {
   COUNTERS_MIN,
   DRAIN_MAX_MS,
   KEY_MAX_CHARACTERS,
+  REDIS_PREFIX_MAX_CHARACTERS,
+  REDIS_WAIT_MAX,
   ROOT_KEY_MIN_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
+  SYNC_INTERVAL_MAX_MS,
+  SYNC_INTERVAL_MIN_MS,
   WORKERS_MAX,
 } from '../core/constants.ts';
 import { FULL_TABLE_POLICIES } from '../core/decision.ts';
+import { ENGINE_DOWN_POLICIES, LOCAL_SHARES, RECOVERY_MODES } from '../redis/settings.ts';
+import { REDIS_URL_FORMS } from '../redis/url.ts';
 import { availableCores } from './resources.ts';
 
 const cores = availableCores();
@@ -189,6 +195,69 @@ export const Settings = Type.Object({
     DRAIN_MAX_MS,
     250,
     'time in ms after SIGTERM during which requests are still answered',
+  ),
+  engine: choice(
+    ['memory', 'redis'],
+    'memory',
+    'where counters are: in the memory of this process, or in a Redis that several weirs share',
+  ),
+  redisUrl: Type.Optional(
+    Type.String({
+      pattern: '^[Rr][Ee][Dd][Ii][Ss][Ss]?(\\+[A-Za-z]+)?://[^\\s#]+$',
+      accepts: REDIS_URL_FORMS,
+      description: 'URL of the Redis or Valkey that all weirs share',
+      secret: true,
+    }),
+  ),
+  redisPasswordFile: Type.Optional(
+    text('a path', 'file that contains the password of Redis; /dev/stdin reads standard input'),
+  ),
+  redisCa: Type.Optional(
+    text('a path', 'certificates in PEM that sign those of Redis, in place of those of the system'),
+  ),
+  redisCert: Type.Optional(
+    text('a path', 'certificate chain in PEM that weir shows to Redis as a client'),
+  ),
+  redisKey: Type.Optional(
+    text('a path', 'private key of WEIR_REDIS_CERT in PEM, without a passphrase'),
+  ),
+  redisPrefix: Type.String({
+    pattern: `^[A-Za-z0-9._:-]{1,${REDIS_PREFIX_MAX_CHARACTERS}}$`,
+    default: 'weir',
+    accepts: `1 to ${REDIS_PREFIX_MAX_CHARACTERS} letters, digits and characters of . _ : -`,
+    description: 'first part of the names of all keys and channels in Redis',
+  }),
+  redisWait: integer(
+    0,
+    REDIS_WAIT_MAX,
+    0,
+    'replicas that must have received a change before the change counts as stored',
+  ),
+  leases: choice(
+    ['on', 'off'],
+    'on',
+    'whether weir takes tokens of busy counters in advance, and decides with them in memory',
+  ),
+  syncMs: integer(
+    SYNC_INTERVAL_MIN_MS,
+    SYNC_INTERVAL_MAX_MS,
+    100,
+    'interval in ms at which usage that Redis does not know is reported to it',
+  ),
+  onEngineDown: choice(
+    ENGINE_DOWN_POLICIES,
+    'local',
+    'decision for a check that needs Redis when Redis does not answer',
+  ),
+  localShare: choice(
+    LOCAL_SHARES,
+    'whole',
+    'limit that each weir applies alone: the whole limit, or divided by the number of weirs',
+  ),
+  recovery: choice(
+    RECOVERY_MODES,
+    'exact',
+    'what happens after Redis has lost its memory while a weir is missing: wait for it, or go on',
   ),
   logLevel: choice(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],

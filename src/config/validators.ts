@@ -1,6 +1,7 @@
 /** Validates settings whose rules the schema cannot express. */
 
 import { formatValue } from '../core/describe.ts';
+import { parseRedisUrl, RedisUrlError } from '../redis/url.ts';
 import type { SettingName } from './schema.ts';
 
 export const HOST_NAME_MAX_CHARACTERS = 253;
@@ -35,9 +36,21 @@ function describeInvalidUrl(text: string): string | undefined {
   return search !== '' || hash !== '' || /[?#]/.test(text) ? shown : undefined;
 }
 
+/** Reveals nothing of the URL, which may contain a password. */
+function describeInvalidRedisUrl(text: string): string | undefined {
+  try {
+    parseRedisUrl(text);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof RedisUrlError)) throw error;
+    return error.message;
+  }
+}
+
 const VALIDATORS: Partial<Record<SettingName, (value: string) => string | undefined>> = {
   adminHosts: describeInvalidHosts,
   publicUrl: describeInvalidUrl,
+  redisUrl: describeInvalidRedisUrl,
 };
 
 /** @param value of the right type. @returns a description of the invalid part, if there is one */

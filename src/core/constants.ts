@@ -159,6 +159,17 @@ export const CHECKPOINT_INTERVAL_MAX_MS = 3_600_000;
 /** A checkpoint further ahead of the system clock was written under a wrong clock. */
 export const CLOCK_AHEAD_MAX_MS = 172_800_000;
 
+/** Hosts in WEIR_REDIS_URL, and its highest number of a database. */
+export const REDIS_NODES_MAX = 64;
+export const REDIS_DATABASE_MAX = 65_535;
+export const REDIS_PASSWORD_MAX_CHARACTERS = 512;
+export const REDIS_PREFIX_MAX_CHARACTERS = 64;
+/** Replicas that a change can wait for. */
+export const REDIS_WAIT_MAX = 5;
+/** The interval at which usage is reported to Redis. */
+export const SYNC_INTERVAL_MIN_MS = 10;
+export const SYNC_INTERVAL_MAX_MS = 10_000;
+
 /** How often the clock is compared with the system clock. */
 export const CLOCK_TICK_MS = 100;
 

@@ -38,6 +38,14 @@ export const RULES_BEYOND_SCHEMA = {
   differentAddresses: 'No two ports are equal, and no two Unix sockets have the same path.',
   tls: '`tlsCert` and `tlsKey` are both set, in any source, and are a certificate and its key.',
   rootKey: 'The file of `rootKeyFile` contains a valid key, and `WEIR_ROOT_KEY` is not set too.',
+  redisUrl: '`redisUrl` has valid hosts, ports and a valid database.',
+  redisEngine:
+    '`redisUrl` is set if `engine` is `redis`. Otherwise no setting of Redis is set, in any ' +
+    'source.',
+  redisFiles:
+    'The files of `redisPasswordFile`, `redisCa`, `redisCert` and `redisKey` are valid. The last ' +
+    'three need a `redisUrl` with TLS, and `redisCert` and `redisKey` each other.',
+  redisPassword: '`redisUrl` has no password if `redisPasswordFile` is set.',
   memory: 'The number of `counters` fits into the memory limit.',
   burst: '`burst` is at most `limit`.',
   cost: '`cost` is at most the smallest `limit` or `burst` of the policy.',
@@ -58,6 +66,15 @@ const SETTING_EXAMPLES: Partial<Record<SettingName, readonly (string | number)[]
   adminHosts: ['weir.example, weir.internal'],
   dataDir: ['/var/lib/weir'],
   rootKeyFile: ['/run/secrets/weir', '/dev/stdin'],
+  redisUrl: [
+    'redis://redis.example',
+    'redis+sentinel://a.example,b.example/primary',
+    'rediss+cluster://a.example:6380,b.example:6380',
+  ],
+  redisPasswordFile: ['/run/secrets/redis'],
+  redisCa: ['/etc/weir/redis-ca.crt'],
+  redisCert: ['/etc/weir/redis.crt'],
+  redisKey: ['/etc/weir/redis.key'],
   acceptors: [4],
   workers: [2],
   counters: [1_048_576],

@@ -101,6 +101,32 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
     },
   },
   {
+    title: 'Redis',
+    settings: {
+      engine: 'With `redis` the following settings apply, and `WEIR_REDIS_URL` is required.',
+      redisUrl:
+        'It has no flag, because it may contain a password. In a user or a password write `@`, ' +
+        '`:`, `/`, `?` and `#` as `%40`, `%3A`, `%2F`, `%3F` and `%23`. Redis 7.0 and Valkey ' +
+        '7.2 are the oldest supported versions.',
+      redisPasswordFile: 'It cannot be combined with a password in `WEIR_REDIS_URL`.',
+      redisCa: 'It requires a URL with TLS.',
+      redisCert: 'It requires `WEIR_REDIS_KEY`, and a URL with TLS.',
+      redisKey: 'It requires `WEIR_REDIS_CERT`.',
+      redisPrefix: 'All weirs that share counters have the same one.',
+      redisWait:
+        'With 1 and more, a failover loses no usage that a weir has seen acknowledged. Each ' +
+        'request to Redis then takes longer.',
+      leases: 'With `off`, each check is a request to Redis, and checks are decided in its order.',
+      syncMs: 'Checks with `async: true` on one weir are known to the others after this interval.',
+      onEngineDown:
+        'With `local`, each weir applies the limit to the checks that it receives itself.',
+      localShare: 'It applies with `local`, the default of `WEIR_ON_ENGINE_DOWN`.',
+      recovery:
+        '`exact` denies checks in windows that began before, until all weirs have reported ' +
+        'their usage. `available` waits for 10 s.',
+    },
+  },
+  {
     title: 'Log',
     settings: {
       logLevel: 'See [Log](operations.md#log) for what each level logs.',

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
-import { environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { annotations, environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 import { scaledCount } from '../support/test-scale.ts';
 
@@ -412,7 +412,8 @@ test('the help of serve names every setting by flag and variable', () => {
   const help = helpText();
   for (const name of SETTING_NAMES) {
     expect(help).toContain(environmentName(name));
-    if (name !== 'rootKey') expect(help).toContain(flagName(name));
+    if (!annotations(name).secret) expect(help).toContain(flagName(name));
   }
   expect(help).not.toContain('--root-key,');
+  expect(help).not.toContain('--redis-url');
 });

@@ -100,6 +100,23 @@ const VIOLATIONS: Record<keyof typeof RULES_BEYOND_SCHEMA, { message: RegExp; te
     text: '{"tlsCert":"a"}',
   },
   rootKey: { message: /\(WEIR_ROOT_KEY_FILE\) cannot be read/, text: '{"rootKeyFile":"/nowhere"}' },
+  redisUrl: {
+    message: /: "redisUrl" must be redis:/,
+    text: '{"redisUrl":"redis://a:99999"}',
+  },
+  redisEngine: {
+    message: /requires WEIR_(ENGINE=redis|REDIS_URL), which is not set$/,
+    text: '{"engine":"redis"}',
+  },
+  redisFiles: {
+    message:
+      /\(WEIR_REDIS_\w+\) cannot be|WEIR_REDIS_(CERT|KEY) requires|a WEIR_REDIS_URL with TLS/,
+    text: '{"engine":"redis","redisUrl":"rediss://a","redisCa":"/nowhere"}',
+  },
+  redisPassword: {
+    message: /^WEIR_REDIS_URL contains a password, and/,
+    text: '{"engine":"redis","redisUrl":"redis://:a@b","redisPasswordFile":"c"}',
+  },
   memory: { message: / and the memory limit is /, text: '{"counters":16777216}' },
   burst: {
     message: /: "burst" must be an integer from 1 to the limit/,
@@ -236,6 +253,13 @@ const TEXTS = [
   ...['/run/a', 'k'.repeat(16), 'k'.repeat(15), 'k'.repeat(513), 'é'.repeat(60), 'a b'.repeat(9)],
   ...['ip', 'method', 'path', 'IP', 'header:x-key', 'header:X-Key', 'header:x key', 'header:'],
   ...['header:X-Real-IP', 'header:x-forwarded-for', 'header:TE', 'header:tea', 'header:Proxy-a'],
+  ...[
+    'redis://a',
+    'REDISS+cluster://a:1,b',
+    'redis+sentinel://a/b?db=1',
+    'redis://:a@b/x',
+    'redis',
+  ],
   ...['cookie:session', 'cookie:te', `cookie:${'a'.repeat(128)}`, `cookie:${'a'.repeat(129)}`],
 ];
 const NAMESPACES = [

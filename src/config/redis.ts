@@ -1,0 +1,112 @@
+/**
+ * The settings of the engine in Redis, with the contents of the files that they name. Settings that
+ * do not fit together and files that cannot be used stop the start with a StartError. No message
+ * contains a password.
+ */
+
+import { createSecureContext } from 'node:tls';
+import { REDIS_PASSWORD_MAX_CHARACTERS } from '../core/constants.ts';
+import { describeFileError } from '../core/errno.ts';
+import { StartError } from '../core/errors.ts';
+import type { RedisSettings } from '../redis/settings.ts';
+import { parseRedisUrl } from '../redis/url.ts';
+import { environmentName, type SettingName, type Settings } from './schema.ts';
+import { readText } from './setting-value.ts';
+
+/** Settings that mean nothing to the memory engine. */
+const REDIS_SETTINGS = [
+  ...(['redisUrl', 'redisPasswordFile', 'redisCa', 'redisCert', 'redisKey'] as const),
+  ...(['redisPrefix', 'redisWait', 'leases', 'syncMs', 'onEngineDown'] as const),
+  ...(['localShare', 'recovery'] as const),
+] satisfies SettingName[];
+
+/**
+ * @param isSet whether a setting has another source than its default, also if it is invalid
+ * @returns undefined for the memory engine
+ * @throws StartError
+ */
+export function loadRedisSettings(
+  settings: Settings,
+  isSet: (name: SettingName) => boolean,
+): RedisSettings | undefined {
+  if (settings.engine !== 'redis') {
+    const set = REDIS_SETTINGS.find(isSet);
+    if (set === undefined) return undefined;
+    throw new StartError(`${environmentName(set)} requires WEIR_ENGINE=redis, which is not set`);
+  }
+  const { redisUrl } = settings;
+  if (redisUrl === undefined) {
+    if (isSet('redisUrl')) return undefined;
+    throw new StartError('WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set');
+  }
+  return {
+    url: redisUrl,
+    password: readPassword(settings.redisPasswordFile, redisUrl),
+    tls: readTlsFiles(settings, redisUrl),
+    prefix: settings.redisPrefix,
+    leases: settings.leases === 'on',
+    syncMs: settings.syncMs,
+    onEngineDown: settings.onEngineDown,
+    localShare: settings.localShare,
+    recovery: settings.recovery,
+    waitForReplicas: settings.redisWait,
+  };
+}
+
+function readPassword(path: string | undefined, url: string): string | undefined {
+  if (path === undefined) return undefined;
+  if (parseRedisUrl(url).password !== undefined) {
+    throw new StartError(
+      'WEIR_REDIS_URL contains a password, and WEIR_REDIS_PASSWORD_FILE is set: leave one out',
+    );
+  }
+  const password = readText('WEIR_REDIS_PASSWORD_FILE', path).trim();
+  const { length } = [...password];
+  if (length >= 1 && length <= REDIS_PASSWORD_MAX_CHARACTERS && !/[\r\n\0]/.test(password)) {
+    return password;
+  }
+  throw new StartError(
+    `the password in ${path} must be one line of 1 to ${REDIS_PASSWORD_MAX_CHARACTERS} ` +
+      `characters; got ${length === 0 ? 'nothing' : `a text of ${length} characters`}`,
+  );
+}
+
+function readTlsFiles(settings: Settings, url: string): RedisSettings['tls'] {
+  const { redisCa, redisCert, redisKey } = settings;
+  if ((redisCert === undefined) !== (redisKey === undefined)) {
+    const [set, missing] = redisKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
+    throw new StartError(`WEIR_REDIS_${set} requires WEIR_REDIS_${missing}, which is not set`);
+  }
+  const named = (['redisCa', 'redisCert', 'redisKey'] as const).find((name) => {
+    return settings[name] !== undefined;
+  });
+  if (named !== undefined && !parseRedisUrl(url).usesTls) {
+    throw new StartError(
+      `${environmentName(named)} requires a WEIR_REDIS_URL with TLS, as in rediss://host`,
+    );
+  }
+  const ca = readPem('WEIR_REDIS_CA', redisCa, (text) => createSecureContext({ ca: text }));
+  const cert = readPem('WEIR_REDIS_CERT', redisCert, (text) => createSecureContext({ cert: text }));
+  const key = readPem('WEIR_REDIS_KEY', redisKey, (text) => {
+    // The key is read together with the certificate, to which it must belong.
+    createSecureContext({ key: text, ...(cert !== undefined && { cert }) });
+  });
+  return { ca, cert, key };
+}
+
+function readPem(
+  setting: string,
+  path: string | undefined,
+  validate: (text: string) => void,
+): string | undefined {
+  if (path === undefined) return undefined;
+  const text = readText(setting, path);
+  try {
+    // A CA without any certificate is valid to OpenSSL.
+    if (!text.includes('-----BEGIN ')) throw new Error('it is not PEM');
+    validate(text);
+  } catch (error) {
+    throw new StartError(`${path} (${setting}) cannot be used: ${describeFileError(error)}`);
+  }
+  return text;
+}

@@ -1,0 +1,166 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { loadSettings } from '../../src/config/load.ts';
+import { CERTIFICATE_A, CERTIFICATE_B, ENCRYPTED_KEY } from '../support/certificates.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const directory = temporaryDirectory();
+afterAll(() => removeDirectory(directory));
+let serial = 0;
+const file = (content: string) => {
+  const path = join(directory, `file-${serial++}`);
+  writeFileSync(path, content);
+  return path;
+};
+
+const PLAIN = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: 'redis://redis.example' };
+const TLS = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: 'rediss://redis.example' };
+
+describe('the settings of the engine in Redis', () => {
+  test('are absent for the memory engine, which is the default', () => {
+    expect(loadSettings([], {})).toMatchObject({ engine: 'memory', redis: undefined });
+  });
+
+  test('have the documented defaults', () => {
+    expect(loadSettings([], PLAIN)?.redis).toEqual({
+      url: 'redis://redis.example',
+      password: undefined,
+      tls: { ca: undefined, cert: undefined, key: undefined },
+      prefix: 'weir',
+      leases: true,
+      syncMs: 100,
+      onEngineDown: 'local',
+      localShare: 'whole',
+      recovery: 'exact',
+      waitForReplicas: 0,
+    });
+  });
+
+  test('come from variables, flags and the files that they name', () => {
+    const settings = {
+      engine: 'redis',
+      redisUrl: 'rediss://redis.example',
+      redisPrefix: 'limits:v1',
+    };
+    const args = [
+      `--config=${file(JSON.stringify(settings))}`,
+      ...['--redis-password-file', file('pass word\n')],
+      ...['--redis-ca', file(CERTIFICATE_B.cert)],
+      ...['--redis-cert', file(CERTIFICATE_A.cert), '--redis-key', file(CERTIFICATE_A.key)],
+      ...['--leases', 'off', '--local-share', 'divided', '--recovery', 'available'],
+    ];
+    const env = { WEIR_SYNC_MS: '10', WEIR_ON_ENGINE_DOWN: 'deny', WEIR_REDIS_WAIT: '1' };
+    expect(loadSettings(args, env)?.redis).toEqual({
+      url: 'rediss://redis.example',
+      password: 'pass word',
+      tls: { ca: CERTIFICATE_B.cert, cert: CERTIFICATE_A.cert, key: CERTIFICATE_A.key },
+      prefix: 'limits:v1',
+      leases: false,
+      syncMs: 10,
+      onEngineDown: 'deny',
+      localShare: 'divided',
+      recovery: 'available',
+      waitForReplicas: 1,
+    });
+  });
+
+  const cases: [string, Record<string, string>, string][] = [
+    [
+      'no URL',
+      { WEIR_ENGINE: 'redis' },
+      'WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set',
+    ],
+    [
+      'a URL without the engine',
+      { WEIR_REDIS_URL: 'redis://a' },
+      'WEIR_REDIS_URL requires WEIR_ENGINE=redis, which is not set',
+    ],
+    [
+      'a setting of the other engine',
+      { WEIR_ENGINE: 'memory', WEIR_SYNC_MS: '100' },
+      'WEIR_SYNC_MS requires WEIR_ENGINE=redis, which is not set',
+    ],
+    ['an interval', { ...PLAIN, WEIR_SYNC_MS: '9' }, 'an integer from 10 to 10000; got 9'],
+    ['a prefix', { ...PLAIN, WEIR_REDIS_PREFIX: '{a}' }, 'characters of . _ : -; got "{a}"'],
+    [
+      'two passwords',
+      {
+        ...PLAIN,
+        WEIR_REDIS_URL: 'redis://:secret@a',
+        WEIR_REDIS_PASSWORD_FILE: file('secret'),
+      },
+      'WEIR_REDIS_URL contains a password, and WEIR_REDIS_PASSWORD_FILE is set: leave one out',
+    ],
+    [
+      'an empty password',
+      { ...PLAIN, WEIR_REDIS_PASSWORD_FILE: file('\n') },
+      'must be one line of 1 to 512 characters; got nothing',
+    ],
+    [
+      'a password of two lines',
+      { ...PLAIN, WEIR_REDIS_PASSWORD_FILE: file('secret\nsecret\n') },
+      'must be one line of 1 to 512 characters; got a text of 13 characters',
+    ],
+    [
+      'a missing file',
+      { ...TLS, WEIR_REDIS_CA: '/nowhere' },
+      '/nowhere (WEIR_REDIS_CA) cannot be read: ',
+    ],
+    [
+      'a CA without TLS',
+      { ...PLAIN, WEIR_REDIS_CA: file(CERTIFICATE_A.cert) },
+      'WEIR_REDIS_CA requires a WEIR_REDIS_URL with TLS, as in rediss://host',
+    ],
+    ['no PEM', { ...TLS, WEIR_REDIS_CA: file('secret') }, 'cannot be used: it is not PEM'],
+    [
+      'a certificate without its key',
+      { ...TLS, WEIR_REDIS_CERT: file(CERTIFICATE_A.cert) },
+      'WEIR_REDIS_CERT requires WEIR_REDIS_KEY, which is not set',
+    ],
+    [
+      'the key of another certificate',
+      {
+        ...TLS,
+        WEIR_REDIS_CERT: file(CERTIFICATE_A.cert),
+        WEIR_REDIS_KEY: file(CERTIFICATE_B.key),
+      },
+      '(WEIR_REDIS_KEY) cannot be used: ',
+    ],
+    [
+      'an encrypted key',
+      {
+        ...TLS,
+        WEIR_REDIS_CERT: file(CERTIFICATE_A.cert),
+        WEIR_REDIS_KEY: file(ENCRYPTED_KEY),
+      },
+      '(WEIR_REDIS_KEY) cannot be used: ',
+    ],
+  ];
+  test.each(cases)('reject %s', (_, env, message) => {
+    expect(() => loadSettings([], env)).toThrow(message);
+    expect(() => loadSettings([], env)).not.toThrow('secret');
+  });
+
+  test('reject an invalid URL with its first fault, and without its text', () => {
+    for (const [url, fault] of [
+      ['http://:secret@a', 'got a text of 16 characters'],
+      ['redis://:secret@a:x', 'got one with a port that is no integer from 1 to 65535'],
+      ['redis://:se@cret@a', 'got one with "@" in the user or the password: write it as %40'],
+      ['redis://:secret@a/secret', 'got one with a database that is no integer from 0 to 65535'],
+    ]) {
+      const load = () => loadSettings([], { ...PLAIN, WEIR_REDIS_URL: url });
+      expect(load).toThrow(`WEIR_REDIS_URL must be redis://`);
+      expect(load).toThrow(fault);
+      expect(load).not.toThrow('secret');
+      expect(load).not.toThrow('cret@');
+    }
+  });
+
+  test('give the URL no flag, because it may contain a password', () => {
+    expect(() => loadSettings(['--redis-url', 'redis://:secret@a'], {})).toThrow(
+      '--redis-url is no setting of weir',
+    );
+    expect(() => loadSettings(['--redis-url=redis://:secret@a'], {})).not.toThrow('secret');
+  });
+});
