@@ -1,0 +1,216 @@
+/**
+ * The layout of a lease table in shared memory: the slots of the Redis engine. All offsets are used
+ * through this file. A test pins the numbers. Header and lock lines have the offsets of a counter
+ * table, so that both use the same locks: `memory/layout.ts`, `memory/lock.ts`.
+ *
+ *   byte 0     header         shard | groups
+ *   byte 48    lock lines     one line of 64 bytes for each group; its first word is the lock
+ *   after it   buckets        32 buckets of 8 slots for each group; a slot is three lines
+ *
+ *   lock line  int32  0       owner        of the lock, or 0
+ *              float64 1      latest       the latest monotonic time of a local decision or insert
+ *              int32  4-11    dirty        a bit for each slot with usage that Redis does not know:
+ *                                          set before the usage is stored
+ *
+ *   line 1     int32  0-3     identity     hash 3, the tag, which is 0 in an empty slot; hash 0-2
+ *              float64 2      key          as in a counter table
+ *              float64 3      lease        tokens that can be used here; Redis has deducted them
+ *              float64 4      deadline     of the lease: before the window ends, monotonic ms
+ *              float64 5      lentLimit    the lease serves no check with a lower limit
+ *              int32  12      window       its number, unsigned; -1: none yet. Until the year 2106
+ *              int32  13      prefetch     twice the size of the lease below which more tokens are
+ *                                          wanted; +1: `lastLimit` is not `lentLimit`
+ *              float64 7      held         total + others: the machine knows that held - lease
+ *                                          tokens are used
+ *   line 2     int32  16      namespace    its tag, which eviction goes by
+ *              int32  17      flags        LEASE_FLAG
+ *              float64 9, 10  cells        by the parity of the window. Newest window: its total,
+ *                                          spent + lease + reserved. The one before: without lease
+ *              float64 11     reserved     tokens of pending batches
+ *              float64 12     others       used by other machines as far as known; may be negative
+ *              float64 13     boundUntil   when `others` is too old for a denial, monotonic ms
+ *              float64 14, 15 previous     usage of the window before, of all machines: with tokens
+ *                                          in leases; without
+ *   line 3     float64 16     sequence     of the last message about this counter
+ *              float64 17     lastLimit    that of the last allowed check
+ *              float64 18     first        the sequence number of the first message of the slot
+ *              float64 19-23  worker       numbers that only the shard worker uses
+ *
+ *   GCRA       cells 9, 10 are `newest` and `current` of a local bucket, `lastLimit` its limit, and
+ *              `reserved` the tokens that Redis does not know. There is no lease.
+ *
+ * A check that uses a lease changes `lease` alone, which changes `spent` in the same store. If its
+ * window is fixed, it reads the lock line and the first line of the slot, as in a counter table.
+ */
+
+import { CACHE_LINE_BYTES } from '../../core/constants.ts';
+import {
+  BUCKET_SLOTS,
+  type DoubleIndex,
+  GROUP_BUCKETS,
+  GROUP_SLOTS,
+  type Lock,
+  lockAt,
+  type WordIndex,
+} from '../memory/layout.ts';
+
+/** The first double of a slot, and of a bucket: that of its first slot. */
+export type LeaseSlot = DoubleIndex & { readonly leaseSlot: true };
+
+/** No slot: byte 0 of a table is in its header. */
+export const NO_LEASE_SLOT = 0 as LeaseSlot;
+
+export const LEASE_TABLE_HEADER = { shard: 0 as WordIndex, groups: 1 as WordIndex };
+
+export const LEASE_FLAG = {
+  /** Redis has answered that it stores a record of this member in the newest window. */
+  stored: 1,
+  /** A message about the counter is under way: the slot must stay. */
+  pinned: 2,
+  /** The lease also serves checks of the sliding window. */
+  coversSliding: 4,
+} as const;
+
+export const LEASE_SLOT_BYTES = 3 * CACHE_LINE_BYTES;
+const SLOT_DOUBLES = LEASE_SLOT_BYTES / 8;
+const DIRTY_WORDS = GROUP_SLOTS / 32;
+/** Numbers of a slot that only the shard worker uses. */
+export const WORKER_NUMBERS = 5;
+
+/** The size in bytes of a table of so many groups. */
+export function leaseTableBytes(groups: number): number {
+  return lockAt(groups) * 4 + groups * GROUP_SLOTS * LEASE_SLOT_BYTES;
+}
+
+/** The first slot of a table of so many groups. */
+export function firstLeaseSlot(groups: number): LeaseSlot {
+  return (lockAt(groups) >>> 1) as LeaseSlot;
+}
+
+/** The slot of a number, counted from another one. */
+export function leaseSlotAt(from: LeaseSlot, index: number): LeaseSlot {
+  return (from + index * SLOT_DOUBLES) as LeaseSlot;
+}
+
+/** The first slot of a bucket. @param first that of the table */
+export function leaseBucketAt(first: LeaseSlot, group: number, bucket: number): LeaseSlot {
+  return leaseSlotAt(first, (group * GROUP_BUCKETS + bucket) * BUCKET_SLOTS);
+}
+
+/** The number of a slot in its table. @param first the first slot of the table */
+export function leaseSlotNumber(first: LeaseSlot, slot: LeaseSlot): number {
+  return (slot - first) / SLOT_DOUBLES;
+}
+
+export function leaseTagAt(slot: LeaseSlot): WordIndex {
+  return (slot << 1) as WordIndex;
+}
+
+/** @param word 0, 1 or 2 */
+export function leaseHashAt(slot: LeaseSlot, word: number): WordIndex {
+  return ((slot << 1) + (1 + word)) as WordIndex;
+}
+
+export function leaseKeyAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 2) as DoubleIndex;
+}
+
+export function leaseAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 3) as DoubleIndex;
+}
+
+export function deadlineAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 4) as DoubleIndex;
+}
+
+export function lentLimitAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 5) as DoubleIndex;
+}
+
+export function windowNumberAt(slot: LeaseSlot): WordIndex {
+  return ((slot << 1) + 12) as WordIndex;
+}
+
+export function prefetchAt(slot: LeaseSlot): WordIndex {
+  return ((slot << 1) + 13) as WordIndex;
+}
+
+export function heldAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 7) as DoubleIndex;
+}
+
+export function leaseNamespaceAt(slot: LeaseSlot): WordIndex {
+  return ((slot << 1) + 16) as WordIndex;
+}
+
+export function leaseFlagsAt(slot: LeaseSlot): WordIndex {
+  return ((slot << 1) + 17) as WordIndex;
+}
+
+/** @param parity of the window's number: 0 or 1 */
+export function totalAt(slot: LeaseSlot, parity: number): DoubleIndex {
+  return (slot + 9 + parity) as DoubleIndex;
+}
+
+export function reservedAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 11) as DoubleIndex;
+}
+
+export function othersAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 12) as DoubleIndex;
+}
+
+export function boundUntilAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 13) as DoubleIndex;
+}
+
+export function previousUseAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 14) as DoubleIndex;
+}
+
+export function previousKnownUseAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 15) as DoubleIndex;
+}
+
+export function sequenceAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 16) as DoubleIndex;
+}
+
+export function lastLimitAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 17) as DoubleIndex;
+}
+
+export function firstSequenceAt(slot: LeaseSlot): DoubleIndex {
+  return (slot + 18) as DoubleIndex;
+}
+
+/** @param number below WORKER_NUMBERS */
+export function workerNumberAt(slot: LeaseSlot, number: number): DoubleIndex {
+  return (slot + 19 + number) as DoubleIndex;
+}
+
+/** The latest monotonic time of a local decision or an insert in a group. */
+export function latestLeaseMsAt(lock: Lock): DoubleIndex {
+  return ((lock >>> 1) + 1) as DoubleIndex;
+}
+
+/** The word with the bit of a slot that has usage which Redis does not know. */
+export function dirtyAt(lock: Lock, index: number): WordIndex {
+  return (lock + 4 + (index >>> 5)) as WordIndex;
+}
+
+/** The first dirty slot of a group from `index` on; GROUP_SLOTS when there is none. */
+export function nextDirtySlot(
+  words: { [at: WordIndex]: number },
+  lock: Lock,
+  index: number,
+): number {
+  let mask = -1 << (index & 31);
+  for (let word = index >>> 5; word < DIRTY_WORDS; word++) {
+    const bits = words[dirtyAt(lock, word * 32)] & mask;
+    // The lowest of them.
+    if (bits !== 0) return word * 32 + 31 - Math.clz32(bits & -bits);
+    mask = -1;
+  }
+  return GROUP_SLOTS;
+}

@@ -1,0 +1,373 @@
+/**
+ * Reading and writing a counter in its slot of a lease table. Called under the lock of its group.
+ *
+ * A slot stores `total`, which is spent + lease + reserved. So a check that uses the lease is one
+ * store, and no thread can die between the lease and the usage. Other stores are ordered so that a
+ * thread which dies between two of them leaves no larger lease and no less usage: a lease is
+ * lowered first and raised last, and what restricts it is stored before it. Usage may be too high
+ * then, by at most the lease. `repairSlot` makes the redundant `held` right again.
+ */
+
+import { AMOUNT_MAX } from '../../core/constants.ts';
+import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
+import type { MemoryViews, Words } from '../memory/layout.ts';
+import {
+  boundUntilAt,
+  deadlineAt,
+  firstSequenceAt,
+  heldAt,
+  LEASE_FLAG,
+  type LeaseSlot,
+  lastLimitAt,
+  leaseAt,
+  leaseFlagsAt,
+  leaseHashAt,
+  leaseKeyAt,
+  leaseNamespaceAt,
+  leaseTagAt,
+  lentLimitAt,
+  othersAt,
+  prefetchAt,
+  previousKnownUseAt,
+  previousUseAt,
+  reservedAt,
+  sequenceAt,
+  totalAt,
+  WORKER_NUMBERS,
+  windowNumberAt,
+  workerNumberAt,
+} from './lease-layout.ts';
+import { NO_WINDOW } from './protocol.ts';
+
+const PREFETCH_MAX = 2 ** 30 - 1;
+const NO_WINDOW_WORD = -1;
+/** The newest window that a slot can hold, which is never reached: see the layout. */
+export const WINDOW_MAX = 2 ** 32 - 2;
+
+/** A counter of a slot, as the shard worker reads and writes it. */
+export interface LeaseState {
+  /** NO_WINDOW until the first answer or local decision. */
+  window: number;
+  /** Tokens that this machine has allowed in that window, less refunds. May be negative. */
+  spent: number;
+  /** The same for the window before, with tokens that are still reserved there. */
+  previousSpent: number;
+  /** Of the answer: usage of the window before, of all machines, with leases and without. */
+  previousUse: number;
+  previousKnownUse: number;
+  lease: number;
+  /** The lease serves no check with a lower limit. */
+  lentLimit: number;
+  /** Whether the lease also serves checks of the sliding window. */
+  coversSliding: boolean;
+  /**
+   * Tokens of pending batches. `write` ignores it. A message that returns the lease still keeps
+   * them: `kept` is at least `reserved`. When the window ends, they are in `previousSpent`.
+   */
+  reserved: number;
+  /** When the lease ends: before the end of the window, monotonic ms. */
+  deadlineMs: number;
+  /** Usage that is known of all other machines, in this window. */
+  others: number;
+  /** Until when `others` may deny a check, monotonic ms. `write` lowers it to the deadline. */
+  boundUntilMs: number;
+  /** Of the last message. The next one has a greater one. */
+  sequence: number;
+  /** That of the first message of this slot: set by `insert`. */
+  firstSequence: number;
+  lastLimit: number;
+  /** A lease below this wants more tokens. The first check that finds one lower clears it. */
+  prefetchBelow: number;
+  /** Whether Redis has answered that it stores a record of this member in `window`. */
+  isStored: boolean;
+  /** A message is under way: the slot is not evicted. A new run of the worker clears it. */
+  isPinned: boolean;
+  /** For the shard worker's own use, as estimates of the rate. */
+  rate: number;
+  rateFromMs: number;
+  rateSpent: number;
+  recall: number;
+  recalledMs: number;
+}
+
+export function newLeaseState(): LeaseState {
+  return {
+    window: NO_WINDOW,
+    spent: 0,
+    previousSpent: 0,
+    previousUse: 0,
+    previousKnownUse: 0,
+    lease: 0,
+    lentLimit: 0,
+    coversSliding: false,
+    reserved: 0,
+    deadlineMs: 0,
+    others: 0,
+    boundUntilMs: 0,
+    sequence: 0,
+    firstSequence: 0,
+    lastLimit: 0,
+    prefetchBelow: 0,
+    isStored: false,
+    isPinned: false,
+    rate: 0,
+    rateFromMs: 0,
+    rateSpent: 0,
+    recall: 0,
+    recalledMs: 0,
+  };
+}
+
+/** Moves a counter to a later window: what is known of the ended one becomes the window before. */
+export function moveStateToWindow(state: LeaseState, window: number): void {
+  if (window <= state.window) return;
+  const isNext = state.window !== NO_WINDOW && window === state.window + 1;
+  const known = isNext ? Math.max(0, state.others + state.spent) : 0;
+  state.previousSpent = isNext ? state.spent + state.reserved : 0;
+  state.previousUse = isNext ? known + state.reserved : 0;
+  state.previousKnownUse = known;
+  state.isStored = false;
+  state.window = window;
+  state.spent = 0;
+  state.lease = 0;
+  state.reserved = 0;
+  state.others = 0;
+  state.deadlineMs = 0;
+  state.boundUntilMs = 0;
+  state.prefetchBelow = 0;
+}
+
+/**
+ * Adds tokens to a lease. The two together serve what both may serve.
+ * @param coversSliding whether the answer took what the window before carries over into account
+ */
+export function addToLease(
+  state: LeaseState,
+  lent: number,
+  lentLimit: number,
+  coversSliding: boolean,
+): void {
+  if (lent <= 0) return;
+  const isAlone = state.lease === 0;
+  state.lentLimit = isAlone ? lentLimit : Math.max(state.lentLimit, lentLimit);
+  state.coversSliding = coversSliding && (isAlone || state.coversSliding);
+  state.lease += lent;
+}
+
+export function isSlotOf({ words }: MemoryViews, slot: LeaseSlot, id: Identity): boolean {
+  return (
+    words[leaseTagAt(slot)] === id.h3 &&
+    words[leaseHashAt(slot, 0)] === id.h0 &&
+    words[leaseHashAt(slot, 1)] === id.h1 &&
+    words[leaseHashAt(slot, 2)] === id.h2
+  );
+}
+
+export function isLeaseOf(
+  memory: MemoryViews,
+  slot: LeaseSlot,
+  id: Identity,
+  key: number,
+): boolean {
+  return isSlotOf(memory, slot, id) && memory.doubles[leaseKeyAt(slot)] === key;
+}
+
+export function readIdentity(
+  { words }: MemoryViews,
+  slot: LeaseSlot,
+  into: MutableIdentity = newIdentity(),
+): Identity {
+  into.h0 = words[leaseHashAt(slot, 0)];
+  into.h1 = words[leaseHashAt(slot, 1)];
+  into.h2 = words[leaseHashAt(slot, 2)];
+  into.h3 = words[leaseTagAt(slot)];
+  return into;
+}
+
+export function readWindow(words: Words, slot: LeaseSlot): number {
+  const word = words[windowNumberAt(slot)];
+  return word === NO_WINDOW_WORD ? NO_WINDOW : word >>> 0;
+}
+
+/** Tokens of this machine in the newest window: spent, in the lease, and reserved. */
+export function readTotal({ words, doubles }: MemoryViews, slot: LeaseSlot): number {
+  return doubles[totalAt(slot, words[windowNumberAt(slot)] & 1)];
+}
+
+export function readSpent(memory: MemoryViews, slot: LeaseSlot): number {
+  const { doubles } = memory;
+  return readTotal(memory, slot) - doubles[leaseAt(slot)] - doubles[reservedAt(slot)];
+}
+
+/** Tokens that this machine has spent in the window before the newest, or still reserves there. */
+export function readPreviousSpent({ words, doubles }: MemoryViews, slot: LeaseSlot): number {
+  return doubles[totalAt(slot, (words[windowNumberAt(slot)] & 1) ^ 1)];
+}
+
+export function readLeaseState(memory: MemoryViews, slot: LeaseSlot, into: LeaseState): void {
+  const { words, doubles } = memory;
+  const flags = words[leaseFlagsAt(slot)];
+  into.window = readWindow(words, slot);
+  into.spent = readSpent(memory, slot);
+  into.previousSpent = readPreviousSpent(memory, slot);
+  into.previousUse = doubles[previousUseAt(slot)];
+  into.previousKnownUse = doubles[previousKnownUseAt(slot)];
+  into.lease = doubles[leaseAt(slot)];
+  into.lentLimit = doubles[lentLimitAt(slot)];
+  into.coversSliding = (flags & LEASE_FLAG.coversSliding) !== 0;
+  into.reserved = doubles[reservedAt(slot)];
+  into.deadlineMs = doubles[deadlineAt(slot)];
+  into.others = doubles[othersAt(slot)];
+  into.boundUntilMs = doubles[boundUntilAt(slot)];
+  into.sequence = doubles[sequenceAt(slot)];
+  into.firstSequence = doubles[firstSequenceAt(slot)];
+  into.lastLimit = doubles[lastLimitAt(slot)];
+  into.prefetchBelow = words[prefetchAt(slot)] >> 1;
+  into.isStored = (flags & LEASE_FLAG.stored) !== 0;
+  into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
+  into.rate = doubles[workerNumberAt(slot, 0)];
+  into.rateFromMs = doubles[workerNumberAt(slot, 1)];
+  into.rateSpent = doubles[workerNumberAt(slot, 2)];
+  into.recall = doubles[workerNumberAt(slot, 3)];
+  into.recalledMs = doubles[workerNumberAt(slot, 4)];
+}
+
+/**
+ * Writes all of a counter but its reserved tokens. While there are some, a new lease serves no more
+ * checks than the one they came from, because they may return to it.
+ */
+export function writeLeaseState(memory: MemoryViews, slot: LeaseSlot, from: LeaseState): void {
+  const { words, doubles } = memory;
+  doubles[boundUntilAt(slot)] = 0;
+  if (from.window !== readWindow(words, slot)) enterWindow(memory, slot, from);
+  const lease = doubles[leaseAt(slot)];
+  if (from.lease < lease) doubles[leaseAt(slot)] = from.lease;
+  const reserved = doubles[reservedAt(slot)];
+  const hasReserved = reserved !== 0;
+  let { lentLimit, coversSliding } = from;
+  if (hasReserved) {
+    lentLimit = Math.max(lentLimit, doubles[lentLimitAt(slot)]);
+    coversSliding &&= (words[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) !== 0;
+  }
+  words[leaseFlagsAt(slot)] =
+    (from.isStored ? LEASE_FLAG.stored : 0) |
+    (from.isPinned ? LEASE_FLAG.pinned : 0) |
+    (coversSliding ? LEASE_FLAG.coversSliding : 0);
+  doubles[lentLimitAt(slot)] = lentLimit;
+  const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
+  const parity = from.window & 1;
+  doubles[totalAt(slot, parity)] = total;
+  doubles[totalAt(slot, parity ^ 1)] = from.previousSpent;
+  doubles[othersAt(slot)] = from.others;
+  doubles[heldAt(slot)] = Math.min(total + from.others, AMOUNT_MAX);
+  doubles[previousUseAt(slot)] = from.previousUse;
+  doubles[previousKnownUseAt(slot)] = from.previousKnownUse;
+  doubles[sequenceAt(slot)] = from.sequence;
+  doubles[firstSequenceAt(slot)] = from.firstSequence;
+  doubles[lastLimitAt(slot)] = from.lastLimit;
+  doubles[workerNumberAt(slot, 0)] = from.rate;
+  doubles[workerNumberAt(slot, 1)] = from.rateFromMs;
+  doubles[workerNumberAt(slot, 2)] = from.rateSpent;
+  doubles[workerNumberAt(slot, 3)] = from.recall;
+  doubles[workerNumberAt(slot, 4)] = from.recalledMs;
+  const below = Math.min(Math.ceil(from.prefetchBelow), PREFETCH_MAX);
+  words[prefetchAt(slot)] = (below << 1) | (from.lastLimit === lentLimit ? 0 : 1);
+  doubles[deadlineAt(slot)] = from.deadlineMs;
+  doubles[leaseAt(slot)] = from.lease;
+  doubles[boundUntilAt(slot)] = Math.min(from.boundUntilMs, from.deadlineMs);
+}
+
+/** Moves a slot to a later window, without an answer: nothing of the new window is known. */
+export function moveSlotToWindow(memory: MemoryViews, slot: LeaseSlot, window: number): void {
+  const { words, doubles } = memory;
+  const before = readWindow(words, slot);
+  const spent = readSpent(memory, slot);
+  const reserved = doubles[reservedAt(slot)];
+  const isNext = before !== NO_WINDOW && window === before + 1;
+  const known = isNext ? Math.max(0, spent + doubles[othersAt(slot)]) : 0;
+  dropLease(memory, slot);
+  const parity = window & 1;
+  doubles[totalAt(slot, parity ^ 1)] = isNext ? spent + reserved : 0;
+  doubles[totalAt(slot, parity)] = 0;
+  doubles[othersAt(slot)] = 0;
+  doubles[heldAt(slot)] = 0;
+  doubles[previousUseAt(slot)] = isNext ? known + reserved : 0;
+  doubles[previousKnownUseAt(slot)] = known;
+  words[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
+  words[windowNumberAt(slot)] = window | 0;
+}
+
+/** The same for a write of the worker, which knows the numbers of the new window. */
+function enterWindow(memory: MemoryViews, slot: LeaseSlot, from: LeaseState): void {
+  const { words, doubles } = memory;
+  dropLease(memory, slot);
+  const parity = from.window & 1;
+  doubles[totalAt(slot, parity ^ 1)] = from.previousSpent;
+  doubles[totalAt(slot, parity)] = Math.min(from.spent + from.lease, AMOUNT_MAX);
+  words[windowNumberAt(slot)] = from.window | 0;
+}
+
+/** Removes the lease of an ended window. Tokens that are reserved in it count as spent. */
+function dropLease({ words, doubles }: MemoryViews, slot: LeaseSlot): void {
+  doubles[boundUntilAt(slot)] = 0;
+  doubles[leaseAt(slot)] = 0;
+  doubles[deadlineAt(slot)] = 0;
+  doubles[reservedAt(slot)] = 0;
+  words[prefetchAt(slot)] &= 1;
+}
+
+/** Writes an unused counter into a slot, over another counter or none. */
+export function clearSlot(
+  { words, doubles }: MemoryViews,
+  slot: LeaseSlot,
+  id: Identity,
+  namespaceTag: number,
+  key: number,
+  sequence: number,
+): void {
+  words[leaseTagAt(slot)] = 0;
+  words[leaseHashAt(slot, 0)] = id.h0;
+  words[leaseHashAt(slot, 1)] = id.h1;
+  words[leaseHashAt(slot, 2)] = id.h2;
+  doubles[leaseKeyAt(slot)] = key;
+  doubles[leaseAt(slot)] = 0;
+  doubles[deadlineAt(slot)] = 0;
+  doubles[lentLimitAt(slot)] = 0;
+  words[windowNumberAt(slot)] = NO_WINDOW_WORD;
+  words[prefetchAt(slot)] = 0;
+  doubles[heldAt(slot)] = 0;
+  words[leaseNamespaceAt(slot)] = namespaceTag;
+  words[leaseFlagsAt(slot)] = 0;
+  doubles[totalAt(slot, 0)] = 0;
+  doubles[totalAt(slot, 1)] = 0;
+  doubles[reservedAt(slot)] = 0;
+  doubles[othersAt(slot)] = 0;
+  doubles[boundUntilAt(slot)] = 0;
+  doubles[previousUseAt(slot)] = 0;
+  doubles[previousKnownUseAt(slot)] = 0;
+  doubles[sequenceAt(slot)] = sequence;
+  doubles[firstSequenceAt(slot)] = sequence + 1;
+  doubles[lastLimitAt(slot)] = 0;
+  for (let number = 0; number < WORKER_NUMBERS; number++) {
+    doubles[workerNumberAt(slot, number)] = 0;
+  }
+  words[leaseTagAt(slot)] = id.h3;
+}
+
+/** Adds usage that Redis does not know. The slot is marked as dirty before. */
+export function addUnreported(memory: MemoryViews, slot: LeaseSlot, cost: number): void {
+  const { words, doubles } = memory;
+  const at = totalAt(slot, words[windowNumberAt(slot)] & 1);
+  const total = Math.min(doubles[at] + cost, AMOUNT_MAX);
+  doubles[at] = total;
+  doubles[heldAt(slot)] = Math.min(total + doubles[othersAt(slot)], AMOUNT_MAX);
+}
+
+/** Makes the redundant numbers of a slot right, after a thread died while it wrote them. */
+export function repairSlot(memory: MemoryViews, slot: LeaseSlot): void {
+  const { words, doubles } = memory;
+  const total = readTotal(memory, slot);
+  doubles[heldAt(slot)] = Math.min(total + doubles[othersAt(slot)], AMOUNT_MAX);
+  const isOther = doubles[lastLimitAt(slot)] === doubles[lentLimitAt(slot)] ? 0 : 1;
+  words[prefetchAt(slot)] = (words[prefetchAt(slot)] & ~1) | isOther;
+}

@@ -1,0 +1,596 @@
+/**
+ * One shard's leases in shared memory, and the decisions on them that need no Redis: the hot path
+ * of the Redis engine. Acceptors decide, the shard worker inserts counters and brings tokens.
+ *
+ * Each call holds the lock of one group, except that `acquire` leaves it to the caller. An acceptor
+ * that dies ends the process. When a shard worker dies, the supervisor calls `breakLocks`: then no
+ * slot has a larger lease than before, or less usage than was answered.
+ *
+ * Times are monotonic ms, as `Clock.monotonicMs` gives them. A thread with an old time decides in
+ * the newest window that the slot knows.
+ */
+
+import { type CheckParameters, OUTCOME, type TableDecision } from '../../core/decision.ts';
+import type { Identity, MutableIdentity } from '../../core/hash.ts';
+import { RULE } from '../../core/window-rules.ts';
+import {
+  atomicWords,
+  type Doubles,
+  GROUP_SLOTS,
+  type Lock,
+  lockAt,
+  type Words,
+} from '../memory/layout.ts';
+import { acquire, breakLock, release } from '../memory/lock.ts';
+import { counterKey } from '../memory/windows/registry.ts';
+import { share } from '../memory/windows/sliding.ts';
+import type { EngineState } from './engine-state.ts';
+import { findInsertion } from './lease-insert.ts';
+import {
+  boundUntilAt,
+  deadlineAt,
+  firstLeaseSlot,
+  heldAt,
+  LEASE_FLAG,
+  type LeaseSlot,
+  lastLimitAt,
+  latestLeaseMsAt,
+  leaseAt,
+  leaseFlagsAt,
+  leaseKeyAt,
+  leaseNamespaceAt,
+  leaseSlotAt,
+  leaseTagAt,
+  lentLimitAt,
+  NO_LEASE_SLOT,
+  nextDirtySlot,
+  prefetchAt,
+  previousKnownUseAt,
+  previousUseAt,
+  reservedAt,
+  totalAt,
+  windowNumberAt,
+} from './lease-layout.ts';
+import {
+  DirtySlots,
+  findAllLeases,
+  findLease,
+  type LeaseLocation,
+  locateLease,
+  newLeaseLocation,
+} from './lease-location.ts';
+import { attachLeaseTable, type LeaseMemory } from './lease-memory.ts';
+import {
+  addUnreported,
+  clearSlot,
+  type LeaseState,
+  moveSlotToWindow,
+  readIdentity,
+  readLeaseState,
+  readWindow,
+  repairSlot,
+  writeLeaseState,
+} from './lease-slot.ts';
+import { LocalDecisions } from './local-decisions.ts';
+
+/**
+ * What a check needs. `decidedPrefetch`: it is decided, and the lease has become small; one check
+ * is told for each lease. `full`: it is decided, but no slot was free and nothing was counted.
+ */
+export const VERDICT = { decided: 0, needsTokens: 1, decidedPrefetch: 2, full: 3 } as const;
+
+export class LeaseTable implements LeaseMemory {
+  readonly shard: number;
+  readonly groups: number;
+  readonly words: Words;
+  readonly doubles: Doubles;
+  readonly #firstSlot: LeaseSlot;
+  readonly #state: EngineState;
+  readonly #owner: number;
+  readonly #onWait: () => void;
+  readonly #dirty: DirtySlots;
+  readonly #local: LocalDecisions;
+  /** Scratch of one call. */
+  readonly #location: LeaseLocation = newLeaseLocation();
+
+  /**
+   * @param owner of the locks that the calling thread takes: see `memory/lock.ts`
+   * @param onWait called now and then while the thread waits for a lock
+   * @throws as `attachLeaseTable` does
+   */
+  constructor(
+    buffer: SharedArrayBuffer,
+    shard: number,
+    state: EngineState,
+    owner: number,
+    onWait: () => void,
+  ) {
+    if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
+    const { words, doubles, groups } = attachLeaseTable(buffer, shard);
+    this.shard = shard;
+    this.words = words;
+    this.doubles = doubles;
+    this.groups = groups;
+    this.#firstSlot = firstLeaseSlot(groups);
+    this.#state = state;
+    this.#owner = owner;
+    this.#onWait = onWait;
+    this.#dirty = new DirtySlots(this);
+    this.#local = new LocalDecisions(this, state);
+  }
+
+  /**
+   * Decides a check from the lease of its counter, or denies it by the usage that is known, or
+   * answers a cost of 0 by it.
+   * @returns VERDICT.decided, decidedPrefetch, or needsTokens: then `decision` means nothing
+   */
+  decide(id: Identity, nowMs: number, check: CheckParameters, decision: TableDecision): number {
+    if (check.rule === RULE.gcra) return VERDICT.needsTokens;
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, check.durationMs);
+      if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
+      return this.#decideSlot(slot, nowMs, check, decision, false);
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /**
+   * Like `decide`, for a check of a batch. Tokens that it uses are reserved: `commit` or `abort`
+   * must follow an allowed decision with a cost.
+   */
+  reserve(id: Identity, nowMs: number, check: CheckParameters, decision: TableDecision): number {
+    if (check.rule === RULE.gcra) return VERDICT.needsTokens;
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, check.durationMs);
+      if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
+      return this.#decideSlot(slot, nowMs, check, decision, true);
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /** Counts tokens that were reserved. @param window that of the decision */
+  commit(id: Identity, key: number, window: number, cost: number): void {
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, key);
+      if (slot === NO_LEASE_SLOT) return;
+      const { words, doubles } = this;
+      const newest = readWindow(words, slot);
+      if (window === newest) {
+        const reserved = Math.min(cost, doubles[reservedAt(slot)]);
+        if (cost > reserved) {
+          this.#dirty.add(lock, slot);
+          addUnreported(this, slot, cost - reserved);
+        }
+        doubles[reservedAt(slot)] -= reserved;
+      }
+      // In a window that has ended in between the tokens count as spent already.
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /** Returns tokens that were reserved to the lease. @param window that of the decision */
+  abort(id: Identity, key: number, window: number, cost: number): void {
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, key);
+      if (slot === NO_LEASE_SLOT) return;
+      const { doubles } = this;
+      const newest = readWindow(this.words, slot);
+      if (window === newest - 1) {
+        this.#dirty.add(lock, slot);
+        doubles[totalAt(slot, window & 1)] -= cost;
+      }
+      if (window !== newest) return;
+      const reserved = Math.min(cost, doubles[reservedAt(slot)]);
+      doubles[reservedAt(slot)] -= reserved;
+      doubles[leaseAt(slot)] += reserved;
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /**
+   * Decides an asynchronous check at once: from the lease, else by the usage that is known, whose
+   * total Redis is told later.
+   * @returns VERDICT.decided, decidedPrefetch, or needsTokens: the counter has no slot, or is GCRA
+   */
+  decideAsync(
+    id: Identity,
+    nowMs: number,
+    check: CheckParameters,
+    decision: TableDecision,
+  ): number {
+    if (check.rule === RULE.gcra) return VERDICT.needsTokens;
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, check.durationMs);
+      if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
+      this.#enterPresent(slot, nowMs, check.durationMs);
+      const verdict = this.#spendLease(slot, nowMs, check, decision, false);
+      if (verdict !== VERDICT.needsTokens) return verdict;
+      const { cost, limit } = check;
+      const used = this.doubles[heldAt(slot)] - this.doubles[leaseAt(slot)];
+      const carried = this.#carried(slot, nowMs, check);
+      this.#judge(slot, used + carried, check, decision);
+      if (decision.allowed && cost !== 0) {
+        this.#dirty.add(lock, slot);
+        addUnreported(this, slot, cost);
+        this.#noteLimit(slot, limit);
+      }
+      return VERDICT.decided;
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /**
+   * Decides a check while Redis is down: by what this machine has allowed itself.
+   * @param namespaceTag the first word of its namespace's hash state; eviction goes by it
+   * @param machines the limit is divided by so many; 1: the whole limit
+   * @returns VERDICT.decided; full: no slot was free, and an allowed check was not counted
+   */
+  decideLocally(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    check: CheckParameters,
+    machines: number,
+    decision: TableDecision,
+  ): number {
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const now = this.#advanceTime(lock, nowMs);
+      const key = counterKey(check.rule, check.durationMs);
+      const found = findLease(this, location, id, key);
+      const counts = this.#local.decide(found, id.h3, now, check, machines, decision);
+      decision.outcome = OUTCOME.decided;
+      if (!counts) return VERDICT.decided;
+      let slot = found;
+      if (slot === NO_LEASE_SLOT) {
+        slot = this.#insert(id, namespaceTag, key, now, decision);
+        if (slot === NO_LEASE_SLOT) return VERDICT.full;
+      }
+      this.#dirty.add(lock, slot);
+      this.#local.count(slot, now, check, machines, decision);
+      return VERDICT.decided;
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /**
+   * Adds the cost of a denied check to its counter.
+   * @returns false: the counter has no slot, or is GCRA; nothing was counted
+   */
+  countDenied(id: Identity, nowMs: number, check: CheckParameters): boolean {
+    if (check.rule === RULE.gcra) return false;
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, check.durationMs);
+      if (slot === NO_LEASE_SLOT) return false;
+      this.#enterPresent(slot, nowMs, check.durationMs);
+      this.#dirty.add(lock, slot);
+      addUnreported(this, slot, check.cost);
+      this.#noteLimit(slot, check.limit);
+      return true;
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /** The lock of an identity's group. */
+  lockFor(id: Identity): Lock {
+    locateLease(this.#firstSlot, this.groups, id, this.#location);
+    return this.#location.lock;
+  }
+
+  acquire(lock: Lock): void {
+    acquire(this.words, lock, this.#owner, this.#onWait);
+  }
+
+  release(lock: Lock): void {
+    release(this.words, lock);
+  }
+
+  /** @returns NO_LEASE_SLOT when there is none. The caller holds the lock, here and below. */
+  find(id: Identity, key: number): LeaseSlot {
+    locateLease(this.#firstSlot, this.groups, id, this.#location);
+    return findLease(this, this.#location, id, key);
+  }
+
+  /** The slots of all counters of an identity. */
+  findAll(id: Identity): LeaseSlot[] {
+    locateLease(this.#firstSlot, this.groups, id, this.#location);
+    return findAllLeases(this, this.#location, id);
+  }
+
+  /**
+   * Finds a slot for a new counter, by eviction if necessary. Its sequence
+   * is above those of earlier slots of the counter in this process.
+   * @returns NO_LEASE_SLOT: the table is full for it
+   */
+  insert(id: Identity, namespaceTag: number, key: number, nowMs: number): LeaseSlot {
+    locateLease(this.#firstSlot, this.groups, id, this.#location);
+    const now = this.#advanceTime(this.#location.lock, nowMs);
+    return this.#insert(id, namespaceTag, key, now, undefined);
+  }
+
+  remove(slot: LeaseSlot): void {
+    this.words[leaseTagAt(slot)] = 0;
+  }
+
+  read(slot: LeaseSlot, into: LeaseState): void {
+    readLeaseState(this, slot, into);
+  }
+
+  /** Writes the state of a counter that is not GCRA, all but `reserved`. */
+  write(slot: LeaseSlot, from: LeaseState): void {
+    writeLeaseState(this, slot, from);
+  }
+
+  readIdentity(slot: LeaseSlot, into: MutableIdentity): Identity {
+    return readIdentity(this, slot, into);
+  }
+
+  readKey(slot: LeaseSlot): number {
+    return this.doubles[leaseKeyAt(slot)];
+  }
+
+  readNamespaceTag(slot: LeaseSlot): number {
+    return this.words[leaseNamespaceAt(slot)];
+  }
+
+  /** Whether a slot has usage that no message has told Redis. */
+  isDirty(lock: Lock, slot: LeaseSlot): boolean {
+    return this.#dirty.has(lock, slot);
+  }
+
+  /** Before a message that tells the usage is sent; again after it was lost. */
+  setDirty(lock: Lock, slot: LeaseSlot, isDirty: boolean): void {
+    if (isDirty) this.#dirty.add(lock, slot);
+    else this.#dirty.remove(lock, slot);
+  }
+
+  /** GCRA tokens that were allowed locally, and that Redis does not know. */
+  readUnreported(slot: LeaseSlot): number {
+    return this.doubles[reservedAt(slot)];
+  }
+
+  setUnreported(slot: LeaseSlot, tokens: number): void {
+    this.doubles[reservedAt(slot)] = tokens;
+  }
+
+  /** Visits the used slots of a group, under its lock. @param visit must not wait */
+  forEachSlotOf(group: number, visit: (slot: LeaseSlot, lock: Lock) => void): void {
+    const lock = lockAt(group);
+    this.acquire(lock);
+    try {
+      for (let index = 0; index < GROUP_SLOTS; index++) {
+        const slot = leaseSlotAt(this.#firstSlot, group * GROUP_SLOTS + index);
+        if (this.words[leaseTagAt(slot)] !== 0) visit(slot, lock);
+      }
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /** Visits all used slots, group by group. */
+  forEachSlot(visit: (slot: LeaseSlot, lock: Lock) => void): void {
+    for (let group = 0; group < this.groups; group++) this.forEachSlotOf(group, visit);
+  }
+
+  /** Visits the slots with usage that Redis does not know, under the lock of their group. */
+  forEachDirtySlot(visit: (slot: LeaseSlot, lock: Lock) => void): void {
+    for (let group = 0; group < this.groups; group++) {
+      const lock = lockAt(group);
+      if (nextDirtySlot(this.words, lock, 0) === GROUP_SLOTS) continue;
+      this.acquire(lock);
+      try {
+        let index = nextDirtySlot(this.words, lock, 0);
+        while (index < GROUP_SLOTS) {
+          const slot = leaseSlotAt(this.#firstSlot, group * GROUP_SLOTS + index);
+          if (this.words[leaseTagAt(slot)] !== 0) visit(slot, lock);
+          else this.#dirty.remove(lock, slot);
+          index = nextDirtySlot(this.words, lock, index + 1);
+        }
+      } finally {
+        this.release(lock);
+      }
+    }
+  }
+
+  /**
+   * Frees the locks of a thread that has ended, after it has made right what the thread may have
+   * left half written. @returns how many
+   */
+  breakLocks(owner: number): number {
+    let broken = 0;
+    for (let group = 0; group < this.groups; group++) {
+      const lock = lockAt(group);
+      // The owner has ended, so no other thread gets the lock before it is broken.
+      if (Atomics.load(atomicWords(this.words), lock) !== owner) continue;
+      for (let index = 0; index < GROUP_SLOTS; index++) {
+        const slot = leaseSlotAt(this.#firstSlot, group * GROUP_SLOTS + index);
+        if (this.words[leaseTagAt(slot)] !== 0) repairSlot(this, slot);
+      }
+      if (breakLock(this.words, lock, owner)) broken++;
+    }
+    return broken;
+  }
+
+  /** Time in a group does not run back: an ended window is not opened again after an eviction. */
+  #advanceTime(lock: Lock, nowMs: number): number {
+    const latest = Math.max(nowMs, this.doubles[latestLeaseMsAt(lock)]);
+    this.doubles[latestLeaseMsAt(lock)] = latest;
+    return latest;
+  }
+
+  #insert(
+    id: Identity,
+    namespaceTag: number,
+    key: number,
+    nowMs: number,
+    decision: TableDecision | undefined,
+  ): LeaseSlot {
+    const location = this.#location;
+    const found = findInsertion(this, location, nowMs, this.#state, this.#dirty);
+    if (decision !== undefined) {
+      const isFull = found.slot === NO_LEASE_SLOT;
+      decision.outcome = isFull ? OUTCOME.full : found.evicts ? OUTCOME.evicted : OUTCOME.decided;
+    }
+    if (found.slot === NO_LEASE_SLOT) return NO_LEASE_SLOT;
+    this.#dirty.remove(location.lock, found.slot);
+    clearSlot(this, found.slot, id, namespaceTag, key, Math.floor(nowMs * 1_000));
+    return found.slot;
+  }
+
+  #decideSlot(
+    slot: LeaseSlot,
+    nowMs: number,
+    check: CheckParameters,
+    decision: TableDecision,
+    reserves: boolean,
+  ): number {
+    const verdict = this.#spendLease(slot, nowMs, check, decision, reserves);
+    return verdict !== VERDICT.needsTokens
+      ? verdict
+      : this.#decideByUsage(slot, nowMs, check, decision);
+  }
+
+  #spendLease(
+    slot: LeaseSlot,
+    nowMs: number,
+    check: CheckParameters,
+    decision: TableDecision,
+    reserves: boolean,
+  ): number {
+    const { words, doubles } = this;
+    const { cost, limit, durationMs } = check;
+    const lease = doubles[leaseAt(slot)];
+    const lentLimit = doubles[lentLimitAt(slot)];
+    if (cost > lease || limit < lentLimit || nowMs >= doubles[deadlineAt(slot)] || cost === 0) {
+      return VERDICT.needsTokens;
+    }
+    const left = lease - cost;
+    let used = doubles[heldAt(slot)] - left;
+    if (check.rule === RULE.sliding) {
+      const previousUse = doubles[previousUseAt(slot)];
+      if (previousUse !== 0) {
+        if ((words[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) === 0) {
+          return VERDICT.needsTokens;
+        }
+        used += this.#carried(slot, nowMs, check);
+      }
+    }
+    doubles[leaseAt(slot)] = left;
+    if (reserves) doubles[reservedAt(slot)] += cost;
+    const window = words[windowNumberAt(slot)] >>> 0;
+    const remaining = limit - used;
+    decision.allowed = true;
+    decision.remaining = remaining > 0 ? remaining : 0;
+    decision.reset = (window + 1) * durationMs;
+    decision.window = window;
+    decision.outcome = OUTCOME.decided;
+    const prefetch = words[prefetchAt(slot)];
+    if (limit !== lentLimit || (prefetch & 1) !== 0) this.#noteLimit(slot, limit);
+    if (prefetch >> 1 <= left) return VERDICT.decided;
+    words[prefetchAt(slot)] &= 1;
+    return VERDICT.decidedPrefetch;
+  }
+
+  /** Decides without tokens: a denial that is proven by the usage that is known, or a cost of 0. */
+  #decideByUsage(
+    slot: LeaseSlot,
+    nowMs: number,
+    check: CheckParameters,
+    decision: TableDecision,
+  ): number {
+    const { doubles } = this;
+    if (nowMs >= doubles[boundUntilAt(slot)]) return VERDICT.needsTokens;
+    const { cost, limit } = check;
+    const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
+    if (cost !== 0) {
+      const known = used - doubles[reservedAt(slot)] + this.#carriedAtLeast(slot, nowMs, check);
+      if (cost <= limit - known) return VERDICT.needsTokens;
+    }
+    this.#judge(slot, used + this.#carried(slot, nowMs, check), check, decision);
+    if (cost !== 0 && decision.allowed) return VERDICT.needsTokens;
+    return VERDICT.decided;
+  }
+
+  /** Decides by the tokens that count as used, as the rules of the memory engine do. */
+  #judge(slot: LeaseSlot, used: number, check: CheckParameters, decision: TableDecision): void {
+    const { limit, cost, durationMs, rule } = check;
+    const left = limit - used;
+    const allowed = cost === 0 || cost <= left;
+    const remaining = allowed ? left - cost : rule === RULE.sliding ? 0 : left;
+    const window = this.words[windowNumberAt(slot)] >>> 0;
+    decision.allowed = allowed;
+    decision.remaining = remaining > 0 ? remaining : 0;
+    decision.reset = (window + 1) * durationMs;
+    decision.window = window;
+    decision.outcome = OUTCOME.decided;
+  }
+
+  /** What the window before adds to the usage of a sliding window, at most. */
+  #carried(slot: LeaseSlot, nowMs: number, { rule, durationMs }: CheckParameters): number {
+    if (rule !== RULE.sliding) return 0;
+    const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
+    return this.#shareOf(this.doubles[previousUseAt(slot)], slot, redisMs, durationMs);
+  }
+
+  /** The same at least: by the usage that is known, and the latest time that Redis may have. */
+  #carriedAtLeast(slot: LeaseSlot, nowMs: number, { rule, durationMs }: CheckParameters): number {
+    if (rule !== RULE.sliding) return 0;
+    const redisMs = this.#state.redisMsAtMost(this.words[leaseTagAt(slot)], nowMs);
+    return this.#shareOf(this.doubles[previousKnownUseAt(slot)], slot, redisMs, durationMs);
+  }
+
+  #shareOf(amount: number, slot: LeaseSlot, redisMs: number, durationMs: number): number {
+    if (amount <= 0) return 0;
+    const endMs = ((this.words[windowNumberAt(slot)] >>> 0) + 1) * durationMs;
+    return share(amount, Math.min(Math.max(0, endMs - redisMs), durationMs), durationMs);
+  }
+
+  /** Moves a slot to the window of Redis' time, where that is later. */
+  #enterPresent(slot: LeaseSlot, nowMs: number, durationMs: number): void {
+    const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
+    const window = Math.floor(redisMs / durationMs);
+    if (window > readWindow(this.words, slot)) moveSlotToWindow(this, slot, window);
+  }
+
+  /** Notes the limit of an allowed check. */
+  #noteLimit(slot: LeaseSlot, limit: number): void {
+    const { words, doubles } = this;
+    doubles[lastLimitAt(slot)] = limit;
+    const below = words[prefetchAt(slot)] & ~1;
+    words[prefetchAt(slot)] = below | (limit === doubles[lentLimitAt(slot)] ? 0 : 1);
+  }
+}

@@ -1,0 +1,163 @@
+/**
+ * Decisions while Redis is down: a machine applies the limit, or its share of it, to what it has
+ * allowed itself. Called under the lock of the slot's group. What is counted here is told to Redis
+ * when it is back.
+ */
+
+import type { CheckParameters, Decision } from '../../core/decision.ts';
+import { NO_BURST, RULE } from '../../core/window-rules.ts';
+import type { MemoryViews } from '../memory/layout.ts';
+import { countGcra, judgeGcra } from '../memory/windows/gcra.ts';
+import { clearCells, newCells } from '../memory/windows/rule.ts';
+import { share } from '../memory/windows/sliding.ts';
+import type { EngineState } from './engine-state.ts';
+import {
+  deadlineAt,
+  type LeaseSlot,
+  lastLimitAt,
+  leaseAt,
+  lentLimitAt,
+  NO_LEASE_SLOT,
+  prefetchAt,
+  reservedAt,
+  totalAt,
+} from './lease-layout.ts';
+import {
+  addUnreported,
+  moveSlotToWindow,
+  readPreviousSpent,
+  readSpent,
+  readWindow,
+} from './lease-slot.ts';
+
+export class LocalDecisions {
+  readonly #memory: MemoryViews;
+  readonly #state: EngineState;
+  readonly #cells = newCells();
+  readonly #parameters: CheckParameters = {
+    limit: 0,
+    durationMs: 0,
+    cost: 0,
+    rule: RULE.fixed,
+    burst: NO_BURST,
+  };
+
+  /** @param memory its words and doubles are looked up for each access */
+  constructor(memory: MemoryViews, state: EngineState) {
+    this.#memory = memory;
+    this.#state = state;
+  }
+
+  /**
+   * Decides a check, and counts nothing.
+   * @param slot NO_LEASE_SLOT: nothing is used
+   * @param tag hash 3 of its identity
+   * @returns whether it is to be counted
+   */
+  decide(
+    slot: LeaseSlot,
+    tag: number,
+    nowMs: number,
+    check: CheckParameters,
+    machines: number,
+    decision: Decision,
+  ): boolean {
+    const redisMs = this.#state.redisMs(tag, nowMs);
+    const own = this.#shareOf(check, machines);
+    if (check.rule === RULE.gcra) {
+      this.#readBucket(slot);
+      judgeGcra(this.#cells, redisMs, own, decision);
+    } else this.#judgeWindow(slot, redisMs, own, decision);
+    return decision.allowed && check.cost !== 0;
+  }
+
+  /** Counts a check that was allowed, in the slot that it now has. */
+  count(
+    slot: LeaseSlot,
+    nowMs: number,
+    check: CheckParameters,
+    machines: number,
+    { window }: Decision,
+  ): void {
+    const { words, doubles } = this.#memory;
+    const { cost } = check;
+    if (check.rule === RULE.gcra) {
+      this.#readBucket(slot);
+      countGcra(this.#cells, window, cost, this.#shareOf(check, machines));
+      const { newest, current, limit } = this.#cells;
+      // As in a counter table: cut off anywhere, the bucket has no more tokens than it should.
+      doubles[totalAt(slot, 1)] = 0;
+      doubles[totalAt(slot, 0)] = newest;
+      doubles[lastLimitAt(slot)] = limit;
+      doubles[totalAt(slot, 1)] = current;
+      doubles[reservedAt(slot)] += cost;
+      return;
+    }
+    if (readWindow(words, slot) < window) moveSlotToWindow(this.#memory, slot, window);
+    const lease = doubles[leaseAt(slot)];
+    const isLeased =
+      cost <= lease &&
+      check.limit >= doubles[lentLimitAt(slot)] &&
+      nowMs < doubles[deadlineAt(slot)];
+    if (isLeased) doubles[leaseAt(slot)] = lease - cost;
+    else addUnreported(this.#memory, slot, cost);
+    doubles[lastLimitAt(slot)] = check.limit;
+    const below = words[prefetchAt(slot)] & ~1;
+    words[prefetchAt(slot)] = below | (check.limit === doubles[lentLimitAt(slot)] ? 0 : 1);
+  }
+
+  #judgeWindow(slot: LeaseSlot, redisMs: number, check: CheckParameters, decision: Decision): void {
+    const { limit, durationMs, cost, rule } = check;
+    const { words } = this.#memory;
+    const isNew = slot === NO_LEASE_SLOT;
+    const newest = isNew ? -1 : readWindow(words, slot);
+    const window = Math.max(Math.floor(redisMs / durationMs), newest);
+    const spent = isNew ? 0 : readSpent(this.#memory, slot);
+    const before = isNew ? 0 : readPreviousSpent(this.#memory, slot);
+    const used = window === newest ? spent : 0;
+    const usedBefore = window === newest ? before : window === newest + 1 ? spent : 0;
+    const reset = (window + 1) * durationMs;
+    const leftMs = Math.min(reset - redisMs, durationMs);
+    const isSliding = rule === RULE.sliding;
+    const carried = isSliding && usedBefore > 0 ? share(usedBefore, leftMs, durationMs) : 0;
+    const left = limit - used - carried;
+    const allowed = cost === 0 || cost <= left;
+    const remaining = allowed ? left - cost : isSliding ? 0 : left;
+    decision.allowed = allowed;
+    decision.remaining = remaining > 0 ? remaining : 0;
+    decision.reset = reset;
+    decision.window = window;
+  }
+
+  /** The check with this machine's share of its limit and burst. */
+  #shareOf(check: CheckParameters, machines: number): CheckParameters {
+    if (machines <= 1) return check;
+    const own = this.#parameters;
+    const { burst } = check;
+    own.limit = divide(check.limit, machines);
+    own.durationMs = check.durationMs;
+    own.cost = check.cost;
+    own.rule = check.rule;
+    own.burst = burst === NO_BURST ? NO_BURST : divide(burst, machines);
+    return own;
+  }
+
+  #readBucket(slot: LeaseSlot): void {
+    const { doubles } = this.#memory;
+    const cells = this.#cells;
+    clearCells(cells);
+    if (slot === NO_LEASE_SLOT) return;
+    const newest = doubles[totalAt(slot, 0)];
+    // A bucket that was never used.
+    if (newest === 0) return;
+    cells.newest = newest;
+    cells.current = doubles[totalAt(slot, 1)];
+    cells.previous = cells.current;
+    cells.limit = doubles[lastLimitAt(slot)];
+  }
+}
+
+/** The share of a machine: rounded down, but at least 1 of a limit that is not 0. */
+function divide(amount: number, machines: number): number {
+  return amount === 0 ? 0 : Math.max(1, Math.floor(amount / machines));
+}

@@ -1,0 +1,111 @@
+import { expect, test } from 'vitest';
+import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
+import {
+  BUCKET_SLOTS,
+  GROUP_BUCKETS,
+  GROUP_SLOTS,
+  lockAt,
+} from '../../../src/engine/memory/layout.ts';
+import {
+  boundUntilAt,
+  deadlineAt,
+  dirtyAt,
+  firstLeaseSlot,
+  firstSequenceAt,
+  heldAt,
+  LEASE_FLAG,
+  LEASE_SLOT_BYTES,
+  LEASE_TABLE_HEADER,
+  type LeaseSlot,
+  lastLimitAt,
+  latestLeaseMsAt,
+  leaseAt,
+  leaseBucketAt,
+  leaseFlagsAt,
+  leaseHashAt,
+  leaseKeyAt,
+  leaseNamespaceAt,
+  leaseSlotAt,
+  leaseSlotNumber,
+  leaseTableBytes,
+  leaseTagAt,
+  lentLimitAt,
+  nextDirtySlot,
+  othersAt,
+  prefetchAt,
+  previousKnownUseAt,
+  previousUseAt,
+  reservedAt,
+  sequenceAt,
+  totalAt,
+  WORKER_NUMBERS,
+  windowNumberAt,
+  workerNumberAt,
+} from '../../../src/engine/redis/lease-layout.ts';
+
+/** The C library uses these bytes at the beginning of a large mapping. */
+const MALLOC_BYTES = 16;
+const FIRST = 0 as LeaseSlot;
+const WORDS = [leaseTagAt, windowNumberAt, prefetchAt, leaseNamespaceAt, leaseFlagsAt];
+const DOUBLES = [
+  ...[leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt, reservedAt, othersAt, boundUntilAt],
+  ...[previousUseAt, previousKnownUseAt, sequenceAt, lastLimitAt, firstSequenceAt],
+];
+
+test('the layout of a lease table is the one that its drawing shows', () => {
+  expect(LEASE_TABLE_HEADER).toEqual({ shard: 0, groups: 1 });
+  expect(LEASE_FLAG).toEqual({ stored: 1, pinned: 2, coversSliding: 4 });
+  expect([latestLeaseMsAt(lockAt(0)), dirtyAt(lockAt(0), 0), dirtyAt(lockAt(0), 255)]).toEqual([
+    7, 16, 23,
+  ]);
+  expect(WORDS.map((at) => at(FIRST))).toEqual([0, 12, 13, 16, 17]);
+  expect([0, 1, 2].map((word) => leaseHashAt(FIRST, word))).toEqual([1, 2, 3]);
+  expect(DOUBLES.map((at) => at(FIRST))).toEqual([2, 3, 4, 5, 7, 11, 12, 13, 14, 15, 16, 17, 18]);
+  expect([0, 1].map((parity) => totalAt(FIRST, parity))).toEqual([9, 10]);
+  expect([0, WORKER_NUMBERS - 1].map((number) => workerNumberAt(FIRST, number))).toEqual([19, 23]);
+  expect([LEASE_SLOT_BYTES, leaseSlotAt(FIRST, 1)]).toEqual([192, 24]);
+});
+
+test('what a check of a fixed window reads of a leased counter is in the first line', () => {
+  const doubles = [leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt].map((at) => at(FIRST) * 8);
+  const words = [leaseTagAt, windowNumberAt, prefetchAt].map((at) => at(FIRST) * 4);
+  expect(Math.max(...doubles, ...words, leaseHashAt(FIRST, 2) * 4)).toBeLessThan(CACHE_LINE_BYTES);
+});
+
+test('the fields of a lease slot fill it without overlap', () => {
+  const words = WORDS.map((at) => at(FIRST) as number);
+  for (const word of [0, 1, 2]) words.push(leaseHashAt(FIRST, word));
+  const doubles = DOUBLES.map((at) => at(FIRST) as number);
+  for (const parity of [0, 1]) doubles.push(totalAt(FIRST, parity));
+  for (let number = 0; number < WORKER_NUMBERS; number++)
+    doubles.push(workerNumberAt(FIRST, number));
+  const all = [...words, ...doubles.flatMap((at) => [at * 2, at * 2 + 1])];
+  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(LEASE_SLOT_BYTES / 4).keys()]);
+});
+
+test('lock lines and lease slots are whole lines of memory, and fill the table', () => {
+  for (const groups of [1, 7, 512]) {
+    const first = firstLeaseSlot(groups);
+    expect(first * 8).toBe(lockAt(groups) * 4);
+    expect((MALLOC_BYTES + first * 8) % CACHE_LINE_BYTES).toBe(0);
+    const bucket = leaseBucketAt(first, groups - 1, GROUP_BUCKETS - 1);
+    const last = leaseSlotAt(bucket, BUCKET_SLOTS - 1);
+    expect(last * 8 + LEASE_SLOT_BYTES).toBe(leaseTableBytes(groups));
+    expect(leaseSlotNumber(first, last)).toBe(groups * GROUP_SLOTS - 1);
+  }
+});
+
+test('the bits of dirty slots are in their lock line, and are found in order', () => {
+  const words = new Int32Array(lockAt(2));
+  const lock = lockAt(1);
+  const set = [255, 0, 31, 32, 64, 100];
+  for (const index of set) words[dirtyAt(lock, index)] |= 1 << (index & 31);
+  const found: number[] = [];
+  for (let i = nextDirtySlot(words, lock, 0); i < GROUP_SLOTS; ) {
+    found.push(i);
+    i = nextDirtySlot(words, lock, i + 1);
+  }
+  expect(found).toEqual(set.toSorted((a, b) => a - b));
+  const touched = [...words.keys()].filter((at) => words[at] !== 0);
+  expect([touched[0], touched.at(-1)]).toEqual([lock + 4, lock + 11]);
+});
