@@ -174,6 +174,6 @@ export interface ClusterStats {
   hasJoined: boolean;
   /** Whether Redis has lost counters, and not all machines have reported theirs. */
   isRecovering: boolean;
-  /** Machines that share the counters, with this one; 0 until Redis has answered. */
+  /** Machines that share the counters, with this one; 1 until Redis has answered. */
   machines: number;
 }

@@ -395,7 +395,7 @@ export const METRICS = {
     engine: 'redis',
     type: 'gauge',
     unit: 'machines',
-    help: 'Machines that share the counters, with this one. 0 until Redis has answered.',
+    help: 'Machines that share the counters, with this one. 1 until Redis has answered.',
   },
   weir_cluster_joined: {
     group: 'Cluster',
