@@ -11,6 +11,7 @@
  *              float64 1      latest       the latest monotonic time of a local decision or insert
  *              int32  4-11    dirty        a bit for each slot with usage that Redis does not know:
  *                                          set before the usage is stored
+ *              float64 6      sequence     the highest of the slots that were removed
  *
  *   line 1     int32  0-3     identity     hash 3, the tag, which is 0 in an empty slot; hash 0-2
  *              float64 2      key          as in a counter table
@@ -192,6 +193,11 @@ export function workerNumberAt(slot: LeaseSlot, number: number): DoubleIndex {
 /** The latest monotonic time of a local decision or an insert in a group. */
 export function latestLeaseMsAt(lock: Lock): DoubleIndex {
   return ((lock >>> 1) + 1) as DoubleIndex;
+}
+
+/** The highest sequence number of the slots of a group that were removed. */
+export function removedSequenceAt(lock: Lock): DoubleIndex {
+  return ((lock >>> 1) + 6) as DoubleIndex;
 }
 
 /** The word with the bit of a slot that has usage which Redis does not know. */

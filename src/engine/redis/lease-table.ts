@@ -47,7 +47,9 @@ import {
   prefetchAt,
   previousKnownUseAt,
   previousUseAt,
+  removedSequenceAt,
   reservedAt,
+  sequenceAt,
   totalAt,
   windowNumberAt,
 } from './lease-layout.ts';
@@ -283,6 +285,25 @@ export class LeaseTable implements LeaseMemory {
   }
 
   /**
+   * Takes back a check that `decideLocally` has allowed: another one of its batch was denied.
+   * @param window that of the decision
+   */
+  refundLocally(id: Identity, key: number, window: number, cost: number): void {
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      const slot = findLease(this, location, id, key);
+      if (slot === NO_LEASE_SLOT) return;
+      this.#dirty.add(lock, slot);
+      this.#local.refund(slot, this.doubles[latestLeaseMsAt(lock)], key, window, cost);
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /**
    * Adds the cost of a denied check to its counter.
    * @returns false: the counter has no slot, or is GCRA; nothing was counted
    */
@@ -342,8 +363,12 @@ export class LeaseTable implements LeaseMemory {
     return this.#insert(id, namespaceTag, key, now, undefined);
   }
 
-  remove(slot: LeaseSlot): void {
-    this.words[leaseTagAt(slot)] = 0;
+  remove(lock: Lock, slot: LeaseSlot): void {
+    const { words, doubles } = this;
+    const removed = doubles[removedSequenceAt(lock)];
+    doubles[removedSequenceAt(lock)] = Math.max(removed, doubles[sequenceAt(slot)]);
+    this.#dirty.remove(lock, slot);
+    words[leaseTagAt(slot)] = 0;
   }
 
   read(slot: LeaseSlot, into: LeaseState): void {
@@ -466,8 +491,10 @@ export class LeaseTable implements LeaseMemory {
       decision.outcome = isFull ? OUTCOME.full : found.evicts ? OUTCOME.evicted : OUTCOME.decided;
     }
     if (found.slot === NO_LEASE_SLOT) return NO_LEASE_SLOT;
-    this.#dirty.remove(location.lock, found.slot);
-    clearSlot(this, found.slot, id, namespaceTag, key, Math.floor(nowMs * 1_000));
+    const { lock } = location;
+    this.remove(lock, found.slot);
+    const sequence = Math.max(Math.floor(nowMs * 1_000), this.doubles[removedSequenceAt(lock)] + 1);
+    clearSlot(this, found.slot, id, namespaceTag, key, sequence);
     return found.slot;
   }
 

@@ -4,10 +4,12 @@
  * when it is back.
  */
 
+import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
 import type { MemoryViews } from '../memory/layout.ts';
-import { countGcra, judgeGcra } from '../memory/windows/gcra.ts';
+import { countGcra, gcra, judgeGcra } from '../memory/windows/gcra.ts';
+import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
 import { clearCells, newCells } from '../memory/windows/rule.ts';
 import { share } from '../memory/windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
@@ -16,6 +18,7 @@ import {
   type LeaseSlot,
   lastLimitAt,
   leaseAt,
+  leaseTagAt,
   lentLimitAt,
   NO_LEASE_SLOT,
   prefetchAt,
@@ -84,13 +87,8 @@ export class LocalDecisions {
     if (check.rule === RULE.gcra) {
       this.#readBucket(slot);
       countGcra(this.#cells, window, cost, this.#shareOf(check, machines));
-      const { newest, current, limit } = this.#cells;
-      // As in a counter table: cut off anywhere, the bucket has no more tokens than it should.
-      doubles[totalAt(slot, 1)] = 0;
-      doubles[totalAt(slot, 0)] = newest;
-      doubles[lastLimitAt(slot)] = limit;
-      doubles[totalAt(slot, 1)] = current;
-      doubles[reservedAt(slot)] += cost;
+      this.#writeBucket(slot);
+      doubles[reservedAt(slot)] = Math.min(doubles[reservedAt(slot)] + cost, AMOUNT_MAX);
       return;
     }
     if (readWindow(words, slot) < window) moveSlotToWindow(this.#memory, slot, window);
@@ -104,6 +102,22 @@ export class LocalDecisions {
     doubles[lastLimitAt(slot)] = check.limit;
     const below = words[prefetchAt(slot)] & ~1;
     words[prefetchAt(slot)] = below | (check.limit === doubles[lentLimitAt(slot)] ? 0 : 1);
+  }
+
+  /** Takes back a check that was counted. @param window that of its decision */
+  refund(slot: LeaseSlot, nowMs: number, key: number, window: number, cost: number): void {
+    const { words, doubles } = this.#memory;
+    if (ruleOfKey(key).counterRule === RULE.gcra) {
+      this.#readBucket(slot);
+      const redisMs = this.#state.redisMs(words[leaseTagAt(slot)], nowMs);
+      gcra.refund(this.#cells, window, redisMs, durationOfKey(key), cost);
+      this.#writeBucket(slot);
+      doubles[reservedAt(slot)] = Math.max(0, doubles[reservedAt(slot)] - cost);
+      return;
+    }
+    const newest = readWindow(words, slot);
+    if (window === newest) addUnreported(this.#memory, slot, -cost);
+    else if (window === newest - 1) doubles[totalAt(slot, window & 1)] -= cost;
   }
 
   #judgeWindow(slot: LeaseSlot, redisMs: number, check: CheckParameters, decision: Decision): void {
@@ -154,6 +168,16 @@ export class LocalDecisions {
     cells.current = doubles[totalAt(slot, 1)];
     cells.previous = cells.current;
     cells.limit = doubles[lastLimitAt(slot)];
+  }
+
+  /** As in a counter table: cut off anywhere, the bucket has no more tokens than it should. */
+  #writeBucket(slot: LeaseSlot): void {
+    const { doubles } = this.#memory;
+    const { newest, current, limit } = this.#cells;
+    doubles[totalAt(slot, 1)] = 0;
+    doubles[totalAt(slot, 0)] = newest;
+    doubles[lastLimitAt(slot)] = limit;
+    doubles[totalAt(slot, 1)] = current;
   }
 }
 

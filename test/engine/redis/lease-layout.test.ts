@@ -35,6 +35,7 @@ import {
   prefetchAt,
   previousKnownUseAt,
   previousUseAt,
+  removedSequenceAt,
   reservedAt,
   sequenceAt,
   totalAt,
@@ -55,9 +56,8 @@ const DOUBLES = [
 test('the layout of a lease table is the one that its drawing shows', () => {
   expect(LEASE_TABLE_HEADER).toEqual({ shard: 0, groups: 1 });
   expect(LEASE_FLAG).toEqual({ stored: 1, pinned: 2, coversSliding: 4 });
-  expect([latestLeaseMsAt(lockAt(0)), dirtyAt(lockAt(0), 0), dirtyAt(lockAt(0), 255)]).toEqual([
-    7, 16, 23,
-  ]);
+  expect([latestLeaseMsAt(lockAt(0)), removedSequenceAt(lockAt(0))]).toEqual([7, 12]);
+  expect([dirtyAt(lockAt(0), 0), dirtyAt(lockAt(0), 255)]).toEqual([16, 23]);
   expect(WORDS.map((at) => at(FIRST))).toEqual([0, 12, 13, 16, 17]);
   expect([0, 1, 2].map((word) => leaseHashAt(FIRST, word))).toEqual([1, 2, 3]);
   expect(DOUBLES.map((at) => at(FIRST))).toEqual([2, 3, 4, 5, 7, 11, 12, 13, 14, 15, 16, 17, 18]);
