@@ -121,7 +121,10 @@ ${operations.map((operation) => operationSection(operation, ERROR_PAGES))}
 
 const PROBES: readonly [path: string, description: string][] = [
   ['/livez', 'Liveness: a 200 while the process runs.'],
-  ['/readyz', 'Readiness: a 200 while checks are answered, a 503 while weir starts or drains.'],
+  [
+    '/readyz',
+    'Readiness: a 200 while checks are answered, a 503 while weir starts, joins or drains.',
+  ],
   ['/metrics', 'Metrics in the text format of Prometheus.'],
 ];
 

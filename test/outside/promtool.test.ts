@@ -5,6 +5,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import {
+  METRICS,
+  type MetricName,
+  metricDeclaration,
+} from '../../src/observe/metric-declarations.ts';
 import { ClusterMetrics } from '../support/cluster-metrics.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { isMissing } from '../support/gateway-process.ts';
@@ -22,7 +27,7 @@ import {
 const NAMES = ['plain', 'a "quoted" name', 'back\\slash', 'two\nlines', '{a="b"} 1', 'é€😀'];
 
 const OPERATIONS = new URL('../../docs/operations.md', import.meta.url);
-const METRICS = new URL('../../docs/metrics.md', import.meta.url);
+const METRICS_PAGE = new URL('../../docs/metrics.md', import.meta.url);
 
 interface Alert {
   alert: string;
@@ -43,7 +48,7 @@ function documentedAlerts(): Alert[] {
 
 /** The expressions of docs/metrics.md, with the question as the name of the alert. */
 function documentedQueries(): Alert[] {
-  const rows = readFileSync(METRICS, 'utf8').matchAll(/^\| ([^|]+) \| `([^`|]+)` \|$/gm);
+  const rows = readFileSync(METRICS_PAGE, 'utf8').matchAll(/^\| ([^|]+) \| `([^`|]+)` \|$/gm);
   return [...rows].map(([, alert, expr]) => ({ alert, expr, for: '0m' }));
 }
 
@@ -122,10 +127,20 @@ describe('the alerts of docs/operations.md and the expressions of docs/metrics.m
     expect(stdout).toContain(`SUCCESS: ${all.length} rules found`);
     const rows = readFileSync(OPERATIONS, 'utf8').match(/^\| Weir/gm);
     expect(alerts.length).toBe(rows?.length);
-    const sections = readFileSync(METRICS, 'utf8').split(/^## /m).slice(1);
+    const sections = readFileSync(METRICS_PAGE, 'utf8').split(/^## /m).slice(1);
     expect(queries.length).toBeGreaterThan(sections.length);
     const { alert, expr } = documentedRule();
     expect(alerts).toContainEqual(expect.objectContaining({ alert, expr }));
+  });
+
+  test('warn of every metric of the engine in Redis', () => {
+    const named = new Set(alerts.flatMap(({ expr }) => expr.match(/weir_\w+/g) ?? []));
+    const names = (Object.keys(METRICS) as MetricName[]).filter((name) => {
+      return metricDeclaration(name).engine === 'redis';
+    });
+    // A histogram is named by its series.
+    const isNamed = (name: string) => named.has(name) || named.has(`${name}_bucket`);
+    expect(names.filter((name) => !isNamed(name))).toEqual([]);
   });
 
   test('name metrics and labels that a server has', async () => {
