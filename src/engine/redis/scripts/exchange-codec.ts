@@ -1,0 +1,129 @@
+/** The arguments and the reply of the script `exchange`. An invalid reply throws. */
+
+import {
+  CALL_STATUS,
+  type CallAnswer,
+  type CallHeader,
+  type CounterAnswer,
+  type CounterMessage,
+  MESSAGE_STATUS,
+  MESSAGES_PER_CALL,
+  NO_WINDOW,
+} from '../protocol.ts';
+import {
+  decodeHeader,
+  headerArguments,
+  InvalidReply,
+  Line,
+  linesOf,
+  type ScriptCall,
+  type ScriptContext,
+  text,
+} from './reply.ts';
+
+const NAME = 'exchange';
+const VERDICTS = /^[012]*$/;
+
+/** @param messages of one bucket, at most MESSAGES_PER_CALL; none: a heartbeat */
+export function encodeExchange(
+  context: ScriptContext,
+  bucket: number,
+  header: CallHeader,
+  messages: readonly CounterMessage[],
+): ScriptCall {
+  if (messages.length > MESSAGES_PER_CALL) throw new Error(`${messages.length} messages in a call`);
+  const keys = [context.keys.members(bucket)];
+  const args = headerArguments(header, context);
+  for (const message of messages) {
+    const { identity, durationMs, checks } = message;
+    if (context.keys.bucketOf(identity) !== bucket) throw new Error('a message of another bucket');
+    keys.push(context.keys.counter(identity, durationMs));
+    args.push(
+      text(durationMs),
+      text(message.window),
+      text(message.spent),
+      text(message.previousSpent),
+      text(message.sequence),
+      text(message.firstSequence),
+      text(message.kept),
+      text(Math.floor(message.rate)),
+      text(message.lastLimit),
+      text(flagsOf(message)),
+      text(message.refund),
+      text(message.refundWindow),
+      text(checks.length),
+    );
+    for (const { cost, limit, isSliding, countsDenied } of checks) {
+      args.push(text(cost), text(limit), text((isSliding ? 1 : 0) + (countsDenied ? 2 : 0)));
+    }
+  }
+  return { keys, args };
+}
+
+function flagsOf(message: CounterMessage): number {
+  const isSliding = message.isSliding || message.checks.some((check) => check.isSliding);
+  return (
+    (message.wantsLease ? 1 : 0) +
+    (message.isReport ? 2 : 0) +
+    (message.recalls ? 4 : 0) +
+    (message.isStored ? 8 : 0) +
+    (message.hasPrevious ? 16 : 0) +
+    (isSliding ? 32 : 0)
+  );
+}
+
+/** @param messages of the call */
+export function decodeExchange(messages: readonly CounterMessage[], reply: unknown): CallAnswer {
+  const lines = linesOf(reply, NAME);
+  if (lines.length === 0) throw new InvalidReply(NAME, reply);
+  const header = decodeHeader(NAME, lines[0]);
+  const count = header.status === CALL_STATUS.done ? messages.length : 0;
+  if (lines.length !== count + 1) throw new InvalidReply(NAME, reply);
+  const counters: CounterAnswer[] = [];
+  for (let at = 0; at < count; at++) counters.push(decodeCounter(messages[at], lines[at + 1]));
+  return { ...header, counters };
+}
+
+function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
+  const fields = new Line(NAME, line);
+  const sequence = fields.integer(message.sequence, message.sequence);
+  const status = fields.integer(MESSAGE_STATUS.done, MESSAGE_STATUS.full);
+  if (status !== MESSAGE_STATUS.done && status !== MESSAGE_STATUS.retryRefund) {
+    fields.end();
+    return { ...NOTHING_DONE, sequence, status };
+  }
+  const answer = {
+    sequence,
+    status,
+    window: fields.integer(Math.max(0, message.window)),
+    leftUs: fields.integer(0, message.durationMs * 1_000),
+    isStored: fields.boolean(),
+    others: fields.signed(),
+    previousUse: fields.signed(),
+    previousKnownUse: fields.signed(),
+    lent: fields.integer(0, message.wantsLease ? undefined : 0),
+    lentLimit: fields.integer(0),
+    recall: fields.integer(0),
+    refunded: fields.integer(0, message.refund),
+    served: Array.from(fields.text(VERDICTS), Number),
+  };
+  fields.end();
+  if (answer.served.length !== message.checks.length) throw new InvalidReply(NAME, line);
+  return answer;
+}
+
+const NOTHING_DONE: CounterAnswer = {
+  sequence: 0,
+  status: MESSAGE_STATUS.done,
+  window: NO_WINDOW,
+  leftUs: 0,
+  isStored: false,
+  others: 0,
+  previousUse: 0,
+  previousKnownUse: 0,
+  lent: 0,
+  lentLimit: 0,
+  recall: 0,
+  refunded: 0,
+  served: [],
+};

@@ -1,0 +1,313 @@
+/**
+ * The script of token requests, returns, refunds and reports about counters with windows. It is the
+ * only place that decides how many tokens of a window are left. A counter is a hash for one window:
+ *
+ *   a         u: tokens gone; r: known use; rate: sum of the members' rates; number and time of the
+ *             last recall; limit of the last allowed check; whether members wait for tokens
+ *   <member>  d: tokens gone to it; s: the use that it reported; sequence; base: its `spent` at the
+ *             last reset; rate; whether it is written off; when it was first asked to return its
+ *             lease and did not, and last
+ *   w         members that wait, each followed by a comma
+ *
+ * u - r are tokens in leases that may still be unused. u includes them, so no window is overfull.
+ */
+
+import { defineScript } from '../../../redis/script.ts';
+import { SHARE } from './arithmetic.ts';
+import { CLOCK, ENTER, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
+
+/** Limits below this one get no lease. */
+const LEASED_LIMIT_MIN = 20;
+/** After a recall no lease of the counter is granted for this time, µs. */
+const QUIET_US = 12_000;
+/** A recall is repeated after this time, and its holder written off after the other, µs. */
+const RECALL_AGAIN_US = 4_000;
+const WRITE_OFF_US = 10_000;
+
+const COUNTERS = `
+local COUNTER, RECORD = '<ddddddd', '<dddddddd'
+local epoch = format('%s.%d', runId, epochNumber)
+
+-- Begins the life of a key that was just written. The index tells an identity's counters.
+local function expire(base, key, window, duration)
+  local expiry = (window + 2) * duration
+  call('PEXPIREAT', key, expiry)
+  local head, identity, digits = match(base, '^(.*):c:(%x+):(%d+)$')
+  local index = head .. ':i:' .. identity
+  call('HSET', index, 'w:' .. digits, expiry)
+  if call('PEXPIRETIME', index) < expiry then call('PEXPIREAT', index, expiry) end
+end
+
+-- Tells all members in a list but this one that tokens may be left.
+local function wake(key, notice)
+  for member in string.gmatch(call('HGET', key, 'w') or '', '[^,]+') do
+    if member ~= me then publish(member, 'wake ' .. notice) end
+  end
+  call('HDEL', key, 'w')
+end
+
+-- Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
+-- a message was sent. A holder that nobody can reach, or that is silent, is written off.
+local function recall(key, notice, number, r)
+  local isSent = false
+  local everything = call('HGETALL', key)
+  for i = 1, #everything, 2 do
+    local member = everything[i]
+    if #member > 1 and member ~= me then
+      local d, s, sequence, base, rate, isOff, first, last = unpack(RECORD, everything[i + 1])
+      if d > s and isOff == 0 then
+        local isOverdue = first > 0 and clock - first >= ${WRITE_OFF_US}
+        if not isOverdue and clock - last >= ${RECALL_AGAIN_US} then
+          local receivers = publish(member, 'recall ' .. notice .. ' ' .. number)
+          isOverdue = receivers == 0 and not isCluster
+          isSent = true
+          if first == 0 then first = clock end
+          last = clock
+        end
+        if isOverdue then
+          r = r + (d - s)
+          isOff = 1
+        end
+        call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, isOff, first, last))
+      end
+    end
+  end
+  return r, isSent
+end
+`;
+
+const MESSAGES = `
+local answers = {''}
+local at = ${HEADER_ARGUMENTS + 1}
+
+for i = 2, #KEYS do
+  local base, digits = KEYS[i], ARGV[at]
+  local duration, window = tonumber(digits), tonumber(ARGV[at + 1])
+  local spent, previousSpent = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local sequence, firstSequence = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local kept, rate = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+  local lastLimit = tonumber(ARGV[at + 8])
+  local flags, refund = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
+  local refundWindow, checks = tonumber(ARGV[at + 11]), tonumber(ARGV[at + 12])
+  local firstCheck = at + 13
+  at = firstCheck + 3 * checks
+  local wantsLease, isReport = flags % 2 >= 1, flags % 4 >= 2
+  local recalls, isStored = flags % 8 >= 4, flags % 16 >= 8
+  local hasPrevious, isSliding = flags % 32 >= 16, flags >= 32
+
+  local w = floor(nowMs / duration)
+  local key = base .. ':' .. w
+  local startUs, endMs = w * duration * 1000, (w + 1) * duration
+  local readsPrevious = isSliding or hasPrevious or window == w - 1
+
+  local stored = call('HMGET', key, 'a', me)
+  local u, r, rates, number, recalledAt, limit, hasWaiters = 0, 0, 0, 0, 0, 0, 0
+  if stored[1] then
+    u, r, rates, number, recalledAt, limit, hasWaiters = unpack(COUNTER, stored[1])
+  end
+  local d, s, lastSequence, reset, lastRate, isOff, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0, 0
+  if stored[2] then
+    d, s, lastSequence, reset, lastRate, isOff, firstRecall, lastRecall = unpack(RECORD, stored[2])
+  end
+
+  local previousKey, previous
+  local pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters = 0, 0, 0, 0, 0, 0, 0
+  local pd, ps, pSequence, pReset, pRate, pOff = 0, 0, 0, 0, 0, 0
+  if readsPrevious then
+    previousKey = base .. ':' .. (w - 1)
+    previous = call('HMGET', previousKey, 'a', me)
+    if previous[1] then
+      pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters = unpack(COUNTER, previous[1])
+    end
+    if previous[2] then pd, ps, pSequence, pReset, pRate, pOff = unpack(RECORD, previous[2]) end
+  end
+
+  -- What Redis must know and does not was deleted.
+  if isStored and not isReport and reportedEpoch == epoch and window >= w - 1 and window <= w
+      and not (window == w and stored or previous)[2] then
+    newEpoch()
+    epoch = format('%s.%d', runId, epochNumber)
+    storeMeta()
+  end
+  local status = 0
+  if window > w then status = 2
+  elseif not isReport and
+      (startUs < fence or readsPrevious and isSliding and startUs - duration * 1000 < fence) then
+    status = 2
+  elseif sequence <= lastSequence or sequence <= pSequence then status = 1
+  elseif not CREATES and not stored[1] then status = 4 end
+
+  if status ~= 0 then answers[i] = format('%d %d', sequence, status)
+  else
+    local uBefore, rBefore, puBefore, prBefore = u, r, pu, pr
+
+    -- Settles the window before: late usage there, and what is left of its lease.
+    if readsPrevious then
+      if previous[2] and pSequence < firstSequence then
+        if pOff == 0 then pr = pr + (pd - ps) end
+        pRates, pd, ps, pReset, pRate, pOff = pRates - pRate, 0, 0, 0, 0, 0
+      end
+      local used, held = 0, 0
+      if window == w then used = previousSpent - pReset
+      elseif window == w - 1 then used, held = spent - pReset, kept end
+      pu = pu + (used - pd + held)
+      pr = pr + (used - (pOff == 1 and pd or ps))
+      if pu ~= puBefore or pr ~= prBefore or pSequence < firstSequence and previous[2]
+          or used + held ~= pd or used ~= ps then
+        call('HSET', previousKey,
+          'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters),
+          me, pack(RECORD, used + held, used, sequence, pReset, pRate, 0, 0, 0))
+        if not previous[1] then expire(base, previousKey, w - 1, duration) end
+      end
+      pd, ps = used + held, used
+    end
+
+    -- Settles this window.
+    if stored[2] and lastSequence < firstSequence then
+      if isOff == 0 then r = r + (d - s) end
+      rates = rates - lastRate
+      d, s, reset, lastRate, isOff, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0
+    end
+    local used, held = 0, 0
+    if window == w then used, held = spent - reset, kept else reset = 0 end
+    u = u + (used - d + held)
+    r = r + (used - (isOff == 1 and d or s))
+    d, s, isOff = used + held, used, 0
+    if held == 0 then firstRecall, lastRecall = 0, 0 end
+    rates = rates + rate - lastRate
+    if lastLimit > 0 then limit = lastLimit end
+
+    -- Refunds.
+    local refunded, mustRecall = 0, recalls
+    if refund > 0 and refundWindow == w then
+      if refund > r and u - d > r - s then status, mustRecall = 3, true
+      else
+        refunded = max(0, min(refund, r))
+        d, s, u, r = d - refunded, s - refunded, u - refunded, r - refunded
+      end
+    end
+
+    -- Serves the checks. 'own' are the tokens of this member that are used for certain.
+    local leftMs = endMs - nowMs
+    local carried, carriedKnown = 0, 0
+    if isSliding then
+      carried = share(pu, leftMs, duration)
+      carriedKnown = carried
+      if pr < pu then carriedKnown = share(pr, leftMs, duration) end
+    end
+    local verdicts, isServed, isCostly, smallest = '', true, false, lastLimit
+    for check = firstCheck, at - 3, 3 do
+      local cost, checkLimit = tonumber(ARGV[check]), tonumber(ARGV[check + 1])
+      local checkFlags, verdict = tonumber(ARGV[check + 2]), '1'
+      if check == firstCheck or checkLimit < smallest then smallest = checkLimit end
+      if cost > 0 then
+        local before, beforeKnown = 0, 0
+        if checkFlags % 2 >= 1 then before, beforeKnown = carried, carriedKnown end
+        isCostly = true
+        if cost <= checkLimit - u - before then
+          u, d, limit = u + cost, d + cost, checkLimit
+        else
+          isServed = false
+          if cost <= checkLimit - (r - s + d) - beforeKnown then
+            verdict, mustRecall = '2', true
+          else
+            verdict = '0'
+            if checkFlags >= 2 then u, d = u + cost, d + cost end
+          end
+        end
+      end
+      verdicts = verdicts .. verdict
+    end
+
+    -- Grants a lease.
+    local lent, leftUs = 0, endMs * 1000 - clock
+    if wantsLease and isServed and (isCostly or checks == 0) and smallest >= ${LEASED_LIMIT_MIN}
+        and not mustRecall and (recalledAt == 0 or clock - recalledAt >= ${QUIET_US})
+        and leftUs > max(5000, min(duration, 50000)) then
+      local rest = smallest - u - carried
+      local fair = 0
+      if rates > 0 then fair = rest * (rate / rates) end
+      local demand = min(rate * max(0.1, min(duration / 4000, 15)), fair)
+      lent = floor(min(0.05 * smallest, max(demand, rest / (4 * machines))) - kept)
+      lent = max(0, min(lent, rest))
+      u, d = u + lent, d + lent
+    end
+
+    -- Wakes members that wait, then recalls leases for this one.
+    local isWoken = false
+    local notice = base:sub(-33 - #digits, -2 - #digits) .. ' ' .. digits
+    if hasWaiters == 1 and (u < uBefore or r < rBefore or u - r < uBefore - rBefore
+        or pu < puBefore or pr < prBefore or pu - pr < puBefore - prBefore) then
+      wake(key, notice .. ' ' .. w)
+      hasWaiters = 0
+      isWoken = true
+    end
+    if mustRecall then
+      local isSent, isSentBefore
+      if u - d > r - s then
+        r, isSent = recall(key, notice .. ' ' .. w, number + 1, r)
+      end
+      if readsPrevious and pu - pd > pr - ps then
+        local known = pr
+        pr, isSentBefore = recall(previousKey, notice .. ' ' .. (w - 1), pNumber + 1, pr)
+        if isSentBefore then pNumber, pRecalledAt = pNumber + 1, clock end
+        if isSentBefore or pr ~= known then
+          call('HSET', previousKey,
+            'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters))
+          if isSliding then carriedKnown = share(pr, leftMs, duration) end
+        end
+      end
+      if isSent then number, recalledAt = number + 1, clock end
+      if u - d > r - s or readsPrevious and pu - pd > pr - ps then
+        local waiters = call('HGET', key, 'w') or ''
+        if not waiters:find(me .. ',', 1, true) then
+          call('HSET', key, 'w', waiters .. me .. ',')
+        end
+        hasWaiters = 1
+      end
+      -- What was written off may prove denials.
+      if verdicts:find('2', 1, true) then
+        local again = ''
+        for k = 1, checks do
+          local check, verdict = firstCheck + 3 * (k - 1), verdicts:sub(k, k)
+          if verdict == '2' then
+            local cost, checkFlags = tonumber(ARGV[check]), tonumber(ARGV[check + 2])
+            local before = checkFlags % 2 >= 1 and carriedKnown or 0
+            if cost > tonumber(ARGV[check + 1]) - (r - s + d) - before then
+              verdict = '0'
+              if checkFlags >= 2 then u, d = u + cost, d + cost end
+            end
+          end
+          again = again .. verdict
+        end
+        verdicts = again
+      end
+    end
+
+    -- Stores the counter, unless there is nothing to store.
+    local isRecorded = stored[2] or d ~= 0 or s ~= 0 or mustRecall or isWoken
+    if isRecorded then
+      call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, hasWaiters),
+        me, pack(RECORD, d, s, sequence, reset, rate, 0, firstRecall, lastRecall))
+      if not stored[1] then expire(base, key, w, duration) end
+    end
+    answers[i] = format('%d %d %d %d %d %d %d %d %d %d %d %d %s', sequence, status, w, leftUs,
+      isRecorded and 1 or 0, bounded(r - s - reset), bounded(pu), bounded(pr), lent, smallest,
+      number, refunded, verdicts)
+  end
+end
+answers[1] = header(0)
+return answers
+`;
+
+/** Redis refuses the one at maxmemory; the other then serves the counters that exist. */
+export const exchange = defineScript('exchange', textOf('#!lua', true));
+export const exchangeAtMaxmemory = defineScript(
+  'exchangeAtMaxmemory',
+  textOf('#!lua flags=allow-oom', false),
+);
+
+function textOf(shebang: string, creates: boolean): string {
+  const constants = `\nlocal CREATES = ${creates}\n`;
+  return shebang + constants + CLOCK + MEMBERSHIP + SHARE + ENTER + COUNTERS + MESSAGES;
+}

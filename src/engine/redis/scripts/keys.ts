@@ -1,0 +1,109 @@
+/**
+ * The names of all keys and channels of counters. Counters are divided into buckets; all keys of a
+ * bucket have the same hash tag and lie in one slot of a Redis Cluster. One script call is for one
+ * bucket.
+ *
+ *   weir:{tag}:m                                clock, epoch and members of the bucket
+ *   weir:{tag}:c:<identity>:<duration>:<window> a counter of one window
+ *   weir:{tag}:g:<identity>:<duration>          a GCRA bucket
+ *   weir:{tag}:i:<identity>                     which of them the identity has
+ *   weir:{tag}:r:<member>                       channel: messages to a member
+ */
+
+import type { Identity } from '../../../core/hash.ts';
+
+/** Buckets in a Redis Cluster. The hash slots are divided evenly. */
+export const CLUSTER_BUCKETS = 64;
+const SLOTS = 16_384;
+
+const PREFIX = /^[^{}\s]+$/;
+
+export class KeySpace {
+  readonly bucketCount: number;
+  readonly #heads: readonly string[];
+
+  /** @param isCluster whether keys need to be spread over the slots of a Redis Cluster */
+  constructor(prefix: string, isCluster: boolean) {
+    if (!PREFIX.test(prefix)) {
+      throw new Error(`a prefix of keys has no braces and no white space; got "${prefix}"`);
+    }
+    const tags = isCluster ? clusterTags() : ['0'];
+    this.bucketCount = tags.length;
+    this.#heads = tags.map((tag) => `${prefix}:{${tag}}:`);
+  }
+
+  get isCluster(): boolean {
+    return this.bucketCount > 1;
+  }
+
+  bucketOf({ h3 }: Identity): number {
+    return h3 & (this.bucketCount - 1);
+  }
+
+  members(bucket: number): string {
+    return `${this.#heads[bucket]}m`;
+  }
+
+  /**
+   * The key of a counter without its window, which a script appends. No key has this name, so that
+   * a Redis Cluster refuses scripts while it moves the slot: half of the keys would be missing.
+   */
+  counter(identity: Identity, durationMs: number): string {
+    return `${this.#head(identity)}c:${hexOf(identity)}:${durationMs}`;
+  }
+
+  gcra(identity: Identity, durationMs: number): string {
+    return `${this.#head(identity)}g:${hexOf(identity)}:${durationMs}`;
+  }
+
+  index(identity: Identity): string {
+    return `${this.#head(identity)}i:${hexOf(identity)}`;
+  }
+
+  channel(bucket: number, member: string): string {
+    return `${this.#heads[bucket]}r:${member}`;
+  }
+
+  #head(identity: Identity): string {
+    return this.#heads[this.bucketOf(identity)];
+  }
+}
+
+/** The identity in keys and messages: 32 hexadecimal digits. */
+export function hexOf({ h0, h1, h2, h3 }: Identity): string {
+  return wordHex(h0) + wordHex(h1) + wordHex(h2) + wordHex(h3);
+}
+
+export function identityFromHex(hex: string): Identity {
+  if (!/^[0-9a-f]{32}$/.test(hex)) throw new Error(`"${hex}" is not an identity`);
+  const word = (at: number) => Number.parseInt(hex.slice(at, at + 8), 16) | 0;
+  return { h0: word(0), h1: word(8), h2: word(16), h3: word(24) };
+}
+
+function wordHex(word: number): string {
+  return (word >>> 0).toString(16).padStart(8, '0');
+}
+
+/** By bucket, the first number whose slot lies in the bucket's share of the slots. */
+function clusterTags(): string[] {
+  const tags = new Array<string | undefined>(CLUSTER_BUCKETS).fill(undefined);
+  for (let found = 0, number = 0; found < CLUSTER_BUCKETS; number++) {
+    const tag = String(number);
+    const bucket = Math.floor(slotOf(tag) / (SLOTS / CLUSTER_BUCKETS));
+    if (tags[bucket] !== undefined) continue;
+    tags[bucket] = tag;
+    found++;
+  }
+  return tags as string[];
+}
+
+/** The slot of a hash tag in a Redis Cluster: CRC-16/XMODEM. */
+export function slotOf(tag: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(tag)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+    crc &= 0xffff;
+  }
+  return crc % SLOTS;
+}

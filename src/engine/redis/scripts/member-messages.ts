@@ -1,0 +1,25 @@
+/** What scripts publish to a member. An invalid message throws. */
+
+import type { MemberMessage } from '../protocol.ts';
+import { identityFromHex } from './keys.ts';
+import { EPOCH, Line } from './reply.ts';
+
+const KIND = /^(?:recall|wake|reset|report)$/;
+const IDENTITY = /^[0-9a-f]{32}$/;
+
+export function decodeMemberMessage(message: string): MemberMessage {
+  const fields = new Line('publish', message);
+  const decoded = decodeFields(fields.text(KIND) as MemberMessage['kind'], fields);
+  fields.end();
+  return decoded;
+}
+
+function decodeFields(kind: MemberMessage['kind'], fields: Line): MemberMessage {
+  if (kind === 'report') return { kind, epoch: fields.text(EPOCH) };
+  const counter = {
+    identity: identityFromHex(fields.text(IDENTITY)),
+    durationMs: fields.integer(1),
+    window: fields.integer(0),
+  };
+  return kind === 'recall' ? { kind, ...counter, recall: fields.integer(1) } : { kind, ...counter };
+}

@@ -1,0 +1,187 @@
+/**
+ * The scripts about the members of a bucket. `presentMembers` is called when Redis answers that it
+ * needs members: it opens an empty Redis, or joins a recovery. `listMembers` is for members whose
+ * list is old, and for the command line. `forgetMembers` removes those that have left or are dead.
+ */
+
+import { defineScript } from '../../../redis/script.ts';
+import type { CallAnswer, CallHeader } from '../protocol.ts';
+import { CLOCK, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
+import {
+  decodeHeader,
+  headerArguments,
+  InvalidReply,
+  Line,
+  linesOf,
+  type ScriptCall,
+  type ScriptContext,
+  text,
+} from './reply.ts';
+
+/**
+ * How long after its start an empty Redis waits for members that know others, ms. Only a member
+ * that knows none waits. It covers the reconnection of machines after Redis has restarted empty.
+ */
+export const OPEN_GRACE_MS = 4_000;
+
+const PRESENT = `
+local presented = {}
+for i = ${HEADER_ARGUMENTS + 2}, #ARGV do presented[#presented + 1] = ARGV[i] end
+local hasTokens = reportedEpoch ~= ''
+if not bucket[1] then
+  local upMs = match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)') * 1000
+  if #presented == 0 and not hasTokens and upMs < tonumber(ARGV[${HEADER_ARGUMENTS + 1}]) then
+    return {header(1)}
+  end
+  epochNumber, version = nowMs, nowMs
+  if hasTokens or #presented > 0 then newEpoch() end
+  call('HSET', metaKey, 'e', runId)
+  storeMeta()
+  bucket[1], bucket[2] = true, runId
+end
+return {header(register(presented))}
+`;
+
+export const presentMembers = defineScript(
+  'presentMembers',
+  `#!lua\n${CLOCK}${MEMBERSHIP}${PRESENT}`,
+);
+
+/** @param members that the member knows; Redis adds those that it does not know to a recovery */
+export function encodePresentMembers(
+  context: ScriptContext,
+  bucket: number,
+  header: CallHeader,
+  members: readonly string[],
+  graceMs = OPEN_GRACE_MS,
+): ScriptCall {
+  const args = [...headerArguments(header, context), text(graceMs), ...members];
+  return { keys: [context.keys.members(bucket)], args };
+}
+
+export function decodePresentMembers(reply: unknown): Omit<CallAnswer, 'counters'> {
+  const lines = linesOf(reply, presentMembers.name);
+  if (lines.length !== 1) throw new InvalidReply(presentMembers.name, reply);
+  return decodeHeader(presentMembers.name, lines[0]);
+}
+
+/** A member, as the list says. */
+export interface ListedMember {
+  member: string;
+  /** Since its last call, which is stored every half a second. */
+  silentMs: number;
+  hasJoined: boolean;
+  /** The newest version of the list that it has acknowledged. */
+  acknowledged: number;
+  /** Whether a recovery waits for it. */
+  isAwaited: boolean;
+}
+
+export interface MemberList {
+  /** 0: Redis is empty. */
+  version: number;
+  clockUs: number;
+  isRecovering: boolean;
+  members: ListedMember[];
+}
+
+const LIST = `
+local lines = {format('%d %d %d', version, clock, fence > 0 and 1 or 0)}
+local everything = call('HGETALL', metaKey)
+for i = 1, #everything, 2 do
+  local member = match(everything[i], '^m:(.+)$')
+  if member then
+    local contact, added, known, hasJoined, presented, reported = unpack(MEMBER, everything[i + 1])
+    local isAwaited = fence > 0 and hasJoined == 1 and min(presented, reported) < epochNumber
+    lines[#lines + 1] = format('%s %d %d %d %d', member, max(0, floor((clock - contact) / 1000)),
+      hasJoined, known, isAwaited and 1 or 0)
+  end
+end
+return lines
+`;
+
+export const listMembers = defineScript('listMembers', `#!lua flags=no-writes\n${CLOCK}${LIST}`, {
+  readsOnly: true,
+});
+
+const NOBODY: CallHeader = { member: '', reportedEpoch: '', membersVersion: 0, clockUs: 0 };
+const MEMBER = /^[0-9a-f]{16}\.[0-9]{1,2}$/;
+
+export function encodeListMembers(context: ScriptContext, bucket: number): ScriptCall {
+  return { keys: [context.keys.members(bucket)], args: headerArguments(NOBODY, context) };
+}
+
+export function decodeListMembers(reply: unknown): MemberList {
+  const { name } = listMembers;
+  const [first, ...lines] = linesOf(reply, name);
+  if (first === undefined) throw new InvalidReply(name, reply);
+  const fields = new Line(name, first);
+  const list = {
+    version: fields.integer(0),
+    clockUs: fields.integer(1),
+    isRecovering: fields.boolean(),
+    members: lines.map((line) => {
+      const fields = new Line(name, line);
+      const member = {
+        member: fields.text(MEMBER),
+        silentMs: fields.integer(0),
+        hasJoined: fields.boolean(),
+        acknowledged: fields.integer(0),
+        isAwaited: fields.boolean(),
+      };
+      fields.end();
+      return member;
+    }),
+  };
+  fields.end();
+  return list;
+}
+
+const FORGET = `
+local removed = 0
+for _, field in ipairs(call('HKEYS', metaKey)) do
+  local member = match(field, '^m:(.+)$')
+  local name = ARGV[${HEADER_ARGUMENTS + 1}]
+  if member and (member == name or match(member, '^[^.]+') == name) then
+    call('HDEL', metaKey, field)
+    call('HSET', metaKey, 'f:' .. member, format('%d', clock))
+    removed = removed + 1
+  end
+end
+if removed > 0 then
+  nextVersion()
+  scannedAt = 0
+  storeMeta()
+end
+return {format('%d', removed)}
+`;
+
+export const forgetMembers = defineScript(
+  'forgetMembers',
+  `#!lua flags=allow-oom\n${CLOCK}${MEMBERSHIP}${FORGET}`,
+);
+
+/**
+ * Recoveries wait for them no longer, and their leases stay deducted.
+ * @param name a member, or a machine: the part of its members' names before the dot
+ */
+export function encodeForgetMembers(
+  context: ScriptContext,
+  bucket: number,
+  name: string,
+): ScriptCall {
+  return {
+    keys: [context.keys.members(bucket)],
+    args: [...headerArguments(NOBODY, context), name],
+  };
+}
+
+/** @returns how many there were */
+export function decodeForgetMembers(reply: unknown): number {
+  const lines = linesOf(reply, forgetMembers.name);
+  if (lines.length !== 1) throw new InvalidReply(forgetMembers.name, reply);
+  const fields = new Line(forgetMembers.name, lines[0]);
+  const removed = fields.integer(0);
+  fields.end();
+  return removed;
+}

@@ -1,0 +1,201 @@
+/**
+ * The Lua text that begins each script of a member: the clock of the bucket, its epoch, and its
+ * members. The hash of a bucket, `weir:{tag}:m`, has these fields; numbers are packed as doubles:
+ *
+ *   a           clock and TIME when it was stored, µs; fence, epoch number, version of the list of
+ *               members, number of machines, when they were counted
+ *   e           the run id of the server that wrote it: another one means memory may be lost
+ *   m:<member>  last call; version of the list that first had it, and that it knows; whether it has
+ *               joined; the epoch for which it presented its list, and for which it has reported
+ *   f:<member>  when it left or was forgotten: it is not added again because another presents it
+ *
+ * The clock is TIME. Where TIME is behind the clock, it runs at 0.9 of its speed until level.
+ * A fence above 0 is a recovery: windows that began before the fence are not served until every
+ * member has presented the members that it knows, and has reported its usage.
+ */
+
+/** Members that have called within this time are live, µs. */
+const LIVE_US = 3_000_000;
+/** A member that has not called for this time is removed, µs. */
+const KEPT_US = 86_400_000_000;
+/** Windows that begin so soon after a loss of memory count as begun: another clock was ahead. */
+const FENCE_AHEAD_US = 1_000_000;
+/** How long a recovery waits for reports if it need not be exact, µs. */
+const AVAILABLE_AFTER_US = 10_000_000;
+/** How often a call stores the clock, that its member has called, and counts the machines, µs. */
+const ANCHOR_US = 100_000;
+const CONTACT_US = 500_000;
+const SCAN_US = 1_000_000;
+
+/** ARGV of all scripts of a member: see `headerArguments` in `reply.ts`. */
+export const HEADER_ARGUMENTS = 5;
+
+export const CLOCK = `
+local call, floor, max, min = redis.call, math.floor, math.max, math.min
+local format, match, tonumber = string.format, string.match, tonumber
+local pack, unpack = struct.pack, struct.unpack
+local META, MEMBER = '<ddddddd', '<dddddd'
+
+local metaKey = KEYS[1]
+local me, reportedEpoch = ARGV[1], ARGV[2]
+local acknowledged, seen, flags = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local isCluster, isAvailable = flags % 2 >= 1, flags >= 2
+
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local runId = match(call('INFO', 'server'), 'run_id:(%x+)')
+local bucket = call('HMGET', metaKey, 'a', 'e', 'm:' .. me)
+local anchor, anchorTime, fence, epochNumber, version, machines, scannedAt = 0, 0, 0, 0, 0, 0, 0
+if bucket[1] then
+  anchor, anchorTime, fence, epochNumber, version, machines, scannedAt = unpack(META, bucket[1])
+end
+local clock = anchor
+if now > anchorTime then clock = max(now, anchor + floor((now - anchorTime) * 0.9)) end
+local isAnchorOld = clock - anchor >= ${ANCHOR_US} or now < anchorTime or clock < seen
+clock = max(clock, seen)
+local nowMs = floor(clock / 1000)
+`;
+
+export const MEMBERSHIP = `
+local function publish(member, text)
+  return call(isCluster and 'SPUBLISH' or 'PUBLISH', metaKey:sub(1, -2) .. 'r:' .. member, text)
+end
+
+local function header(status)
+  return format('%d %d %s.%d %d %d %d', status, clock, runId, epochNumber,
+    fence > 0 and 1 or 0, version, machines)
+end
+
+local function storeMeta()
+  call('HSET', metaKey,
+    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt))
+end
+
+local function nextVersion()
+  version = max(version + 1, nowMs)
+end
+
+-- Begins a recovery: all members must report.
+local function newEpoch()
+  epochNumber = max(epochNumber + 1, nowMs)
+  fence = clock + ${FENCE_AHEAD_US}
+  for _, field in ipairs(call('HKEYS', metaKey)) do
+    local member = match(field, '^m:(.+)$')
+    if member then publish(member, format('report %s.%d', runId, epochNumber)) end
+  end
+end
+
+-- The slow path of a call: stores the contact, joins members, counts machines, ends a recovery.
+-- 'presented' are the members that this member knows; nil: it does not present them.
+-- Returns the status of the call: 0 done, 1 joining, 2 needs members.
+local function register(presented)
+  if not bucket[1] then return 2 end
+  local members, isChanged = {}, {}
+  local everything = call('HGETALL', metaKey)
+  local isForgotten = {}
+  for i = 1, #everything, 2 do
+    local kind, member = match(everything[i], '^([mf]):(.+)$')
+    if kind == 'm' then members[member] = {unpack(MEMBER, everything[i + 1])} end
+    if kind == 'f' then isForgotten[member] = tonumber(everything[i + 1]) end
+  end
+
+  if bucket[2] ~= runId then
+    newEpoch()
+    call('HSET', metaKey, 'e', runId)
+    for member, record in pairs(members) do
+      -- What it did last is older than what this server knows: nothing of it is lost.
+      if anchor - record[1] > ${LIVE_US} then
+        record[5], record[6] = epochNumber, epochNumber
+        isChanged[member] = true
+      end
+    end
+  end
+
+  local epoch = format('%s.%d', runId, epochNumber)
+  local isFromOtherEpoch = reportedEpoch ~= '' and reportedEpoch ~= epoch
+  if presented and isFromOtherEpoch and fence == 0 and not members[me] then
+    newEpoch()
+    epoch = format('%s.%d', runId, epochNumber)
+  end
+  if presented and fence > 0 then
+    for _, member in ipairs(presented) do
+      if member ~= me and not members[member] and not isForgotten[member] then
+        nextVersion()
+        members[member] = {clock, version, 0, 1, 0, 0}
+        isChanged[member] = true
+      end
+    end
+  end
+
+  local mine = members[me]
+  local status = 0
+  if not mine then
+    if isFromOtherEpoch and not presented then
+      storeMeta()
+      return 2
+    end
+    nextVersion()
+    -- A member of an earlier epoch may hold tokens, and must report. A new one has none.
+    if isFromOtherEpoch then mine = {clock, version, 0, 1, epochNumber, 0}
+    else mine = {clock, version, 0, 0, epochNumber, epochNumber} end
+    members[me] = mine
+    if isForgotten[me] then call('HDEL', metaKey, 'f:' .. me) end
+  end
+  mine[1], mine[3] = clock, max(mine[3], acknowledged)
+  if presented then mine[5] = epochNumber end
+  if reportedEpoch == epoch then mine[5], mine[6] = epochNumber, epochNumber end
+  if fence > 0 and mine[5] < epochNumber then status = 2 end
+  isChanged[me] = true
+
+  local isLive, isComplete, isKnown = {}, true, true
+  machines = 0
+  for member, record in pairs(members) do
+    local age = clock - record[1]
+    if age > ${KEPT_US} then
+      call('HDEL', metaKey, 'm:' .. member)
+      isChanged[member] = nil
+      nextVersion()
+    else
+      local machine = match(member, '^[^.]+')
+      if age <= ${LIVE_US} then
+        if not isLive[machine] then machines = machines + 1 end
+        isLive[machine] = true
+        if member ~= me and record[3] < mine[2] then isKnown = false end
+      end
+      if record[4] == 1 and min(record[5], record[6]) < epochNumber then isComplete = false end
+    end
+  end
+  for member, time in pairs(isForgotten) do
+    if clock - time > ${KEPT_US} then call('HDEL', metaKey, 'f:' .. member) end
+  end
+  if isKnown then mine[4] = 1 end
+  if status == 0 and mine[4] == 0 then status = 1 end
+  if fence > 0 and (isComplete
+      or isAvailable and clock > fence + ${AVAILABLE_AFTER_US - FENCE_AHEAD_US}) then
+    fence = 0
+    if mine[4] == 1 then status = 0 end
+  end
+
+  for member in pairs(isChanged) do
+    local record = members[member]
+    call('HSET', metaKey, 'm:' .. member, pack(MEMBER, record[1], record[2], record[3], record[4],
+      record[5], record[6]))
+  end
+  scannedAt = clock
+  storeMeta()
+  return status
+end
+`;
+
+/** Answers a call of a member that must not go on, and otherwise stores what is due. */
+export const ENTER = `
+local isRegistered = false
+if bucket[3] and bucket[2] == runId and fence == 0 and clock - scannedAt < ${SCAN_US} then
+  local contact, _, known, hasJoined = unpack(MEMBER, bucket[3])
+  isRegistered = hasJoined == 1 and known >= acknowledged and clock - contact < ${CONTACT_US}
+end
+if not isRegistered then
+  local status = register(nil)
+  if status ~= 0 then return {header(status)} end
+elseif isAnchorOld then storeMeta() end
+`;
