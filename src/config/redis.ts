@@ -39,9 +39,16 @@ export function loadRedisSettings(
     if (isSet('redisUrl')) return undefined;
     throw new StartError('WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set');
   }
+  const password = readPassword(settings.redisPasswordFile, redisUrl);
+  const { username, password: passwordInUrl } = parseRedisUrl(redisUrl);
+  if (username !== undefined && (password ?? passwordInUrl) === undefined) {
+    throw new StartError(
+      'WEIR_REDIS_URL names a user without a password: add it, or set WEIR_REDIS_PASSWORD_FILE',
+    );
+  }
   return {
     url: redisUrl,
-    password: readPassword(settings.redisPasswordFile, redisUrl),
+    password,
     tls: readTlsFiles(settings, redisUrl),
     prefix: settings.redisPrefix,
     leases: settings.leases === 'on',

@@ -166,6 +166,21 @@ export const REDIS_PASSWORD_MAX_CHARACTERS = 512;
 export const REDIS_PREFIX_MAX_CHARACTERS = 64;
 /** Replicas that a change can wait for. */
 export const REDIS_WAIT_MAX = 5;
+/** A call of Redis without an answer fails after this time; a new connection after the second. */
+export const REDIS_CALL_DEADLINE_MS = 50;
+export const REDIS_CONNECT_DEADLINE_MS = 2_000;
+/** Commands of one connection that wait for their answers. */
+export const REDIS_PENDING_COMMANDS_MAX = 4_096;
+/** A connection that is silent for two of these intervals, although asked, is given up. */
+export const REDIS_KEEPALIVE_MS = 500;
+/** How often Sentinels, and nodes of a cluster in trouble, are questioned about servers. */
+export const REDIS_DISCOVERY_MS = 1_000;
+/** The delay before Redis is tried again; it doubles each time. */
+export const REDIS_BACKOFF_MS = { initial: 50, max: 2_000 } as const;
+/** Failed calls in a row after which Redis counts as unavailable. */
+export const REDIS_FAILURES_MAX = 5;
+/** Keys of a cluster are spread over this many hash slots, of 2^14. */
+export const CLUSTER_BUCKETS = 64;
 /** The interval at which usage is reported to Redis. */
 export const SYNC_INTERVAL_MIN_MS = 10;
 export const SYNC_INTERVAL_MAX_MS = 10_000;

@@ -45,7 +45,9 @@ export const RULES_BEYOND_SCHEMA = {
   redisFiles:
     'The files of `redisPasswordFile`, `redisCa`, `redisCert` and `redisKey` are valid. The last ' +
     'three need a `redisUrl` with TLS, and `redisCert` and `redisKey` each other.',
-  redisPassword: '`redisUrl` has no password if `redisPasswordFile` is set.',
+  redisPassword:
+    '`redisUrl` has no password if `redisPasswordFile` is set. A user has a password in one of ' +
+    'both.',
   memory: 'The number of `counters` fits into the memory limit.',
   burst: '`burst` is at most `limit`.',
   cost: '`cost` is at most the smallest `limit` or `burst` of the policy.',

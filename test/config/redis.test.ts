@@ -93,6 +93,11 @@ describe('the settings of the engine in Redis', () => {
       'WEIR_REDIS_URL contains a password, and WEIR_REDIS_PASSWORD_FILE is set: leave one out',
     ],
     [
+      'a user without a password',
+      { ...PLAIN, WEIR_REDIS_URL: 'redis://me@a' },
+      'WEIR_REDIS_URL names a user without a password: add it, or set WEIR_REDIS_PASSWORD_FILE',
+    ],
+    [
       'an empty password',
       { ...PLAIN, WEIR_REDIS_PASSWORD_FILE: file('\n') },
       'must be one line of 1 to 512 characters; got nothing',

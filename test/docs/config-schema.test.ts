@@ -114,7 +114,7 @@ const VIOLATIONS: Record<keyof typeof RULES_BEYOND_SCHEMA, { message: RegExp; te
     text: '{"engine":"redis","redisUrl":"rediss://a","redisCa":"/nowhere"}',
   },
   redisPassword: {
-    message: /^WEIR_REDIS_URL contains a password, and/,
+    message: /^WEIR_REDIS_URL (contains a password, and|names a user without a password)/,
     text: '{"engine":"redis","redisUrl":"redis://:a@b","redisPasswordFile":"c"}',
   },
   memory: { message: / and the memory limit is /, text: '{"counters":16777216}' },
