@@ -6,6 +6,7 @@
 import type { KeyChanges } from '../auth/keyring.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import type { PublishedTables } from '../overrides/active.ts';
+import type { OverrideEntry } from '../overrides/sets.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { RegisteredNamespace } from './known-namespaces.ts';
@@ -31,30 +32,40 @@ export function createPublisher(
   tables: OverrideTables,
   send: (publication: Publication) => Promise<void>,
 ): Publisher {
-  return async (committed, rejectedNamespaces) => {
+  // One publication after the other: the tables must not change while they are compiled.
+  let last: Promise<void> = Promise.resolve();
+  return (committed, rejectedNamespaces) => {
+    // Looked up now: the next change may remove what this one refers to.
     const changes = committed.filter(({ table }) => table !== 'audit' && table !== 'policies');
-    if (changes.length === 0 && rejectedNamespaces.length === 0) return;
+    if (changes.length === 0 && rejectedNamespaces.length === 0) return Promise.resolve();
     const registeredNamespaces: RegisteredNamespace[] = [];
     const keys: Record<keyof KeyChanges, KeyRecord[]> = { added: [], removed: [] };
     const publication: Publication = { rejectedNamespaces, registeredNamespaces, keys };
-    let overridesChanged = false;
+    const overrides: [OverrideEntry | undefined, OverrideEntry | undefined][] = [];
     for (const change of changes) {
       if (change.table === 'namespaces') {
-        registeredNamespaces.push(registry.registeredNamespace(change.after!));
+        // A removed one was replaced by another of its name: acceptors know the name by its new id.
+        if (change.after === undefined) continue;
+        registeredNamespaces.push(registry.registeredNamespace(change.after));
       } else if (change.table === 'keys') {
         if (change.after === undefined) keys.removed.push(change.before!);
         else keys.added.push(change.after);
       } else if (change.table === 'overrides') {
         const { before, after } = change;
-        tables.apply(
+        overrides.push([
           before && registry.overrideEntry(before),
           after && registry.overrideEntry(after),
-        );
-        overridesChanged = true;
+        ]);
       }
     }
-    if (overridesChanged) Object.assign(publication, await tables.compile());
-    await send(publication);
+    const publish = async () => {
+      for (const [before, after] of overrides) tables.apply(before, after);
+      if (overrides.length > 0) Object.assign(publication, await tables.compile());
+      await send(publication);
+    };
+    const published = last.then(publish);
+    last = published.catch(() => {});
+    return published;
   };
 }
 

@@ -97,6 +97,22 @@ export class Registry {
     return this.#namespacesByName.get(name);
   }
 
+  /** The records that the store has too, by table; without the audit log. */
+  stored(table: TableName): Iterable<WithRow<RecordTypes[TableName]>> {
+    switch (table) {
+      case 'keys':
+        return this.keys().filter((key) => this.isStored(key));
+      case 'namespaces':
+        return this.namespaces();
+      case 'overrides':
+        return this.overrides();
+      case 'policies':
+        return this.policies();
+      case 'audit':
+        return [];
+    }
+  }
+
   namespaces(): StoredNamespace[] {
     return [...this.#namespacesById.values()];
   }
@@ -206,8 +222,9 @@ export class Registry {
 
   /** Undoes the changes after the first `journalLength` ones. */
   rollBack(journalLength: number): void {
-    while (this.#journal.length > journalLength) {
-      const { table, before, after } = this.#journal.pop()!;
+    const undone = this.#journal.slice(journalLength);
+    this.#journal = this.#journal.slice(0, journalLength);
+    for (const { table, before, after } of undone.reverse()) {
       this.#apply({ table, before: after, after: before } as Change);
     }
   }
@@ -222,6 +239,26 @@ export class Registry {
     if (journal.length > 0) store.commit(journal);
     this.#journal = [];
     return journal;
+  }
+
+  /**
+   * Empties the journal and undoes its changes, for a store that is slow: until they are durable,
+   * no reader sees them.
+   */
+  takeJournal(): readonly Change[] {
+    const journal = this.#journal;
+    this.rollBack(0);
+    return journal;
+  }
+
+  /** Applies durable changes: those of a journal that was taken, or of another machine. */
+  apply(changes: readonly Change[]): void {
+    for (const change of changes) {
+      const { table, after } = change;
+      // The store has the entries of the audit log.
+      if (table !== 'audit') this.#apply(change);
+      if (after !== undefined) this.#nextRow[table] = Math.max(this.#nextRow[table], after.row + 1);
+    }
   }
 
   #withRow<T extends TableName>(table: T, record: RecordTypes[T]): WithRow<RecordTypes[T]> {
@@ -260,14 +297,20 @@ export class Registry {
   #applyNamespace(before: StoredNamespace | undefined, after: StoredNamespace | undefined): void {
     if (before !== undefined) {
       this.#namespacesById.delete(before.id);
-      this.#namespacesByName.delete(before.name);
-      this.#statsRows.delete(before.name);
+      // Its successor under the same name may have been added first.
+      if (this.#namespacesByName.get(before.name)?.id === before.id) {
+        this.#namespacesByName.delete(before.name);
+        // A row keeps its name while later namespaces have rows.
+        const isLast = this.#statsRows.get(before.name) === this.#statsRows.size - 1;
+        if (isLast) this.#statsRows.delete(before.name);
+      }
     }
     if (after !== undefined) {
       this.#namespacesById.set(after.id, after);
       this.#namespacesByName.set(after.name, after);
       const { size } = this.#statsRows;
-      if (size < OTHER_NAMESPACES_ROW) this.#statsRows.set(after.name, size);
+      const isNew = !this.#statsRows.has(after.name);
+      if (isNew && size < OTHER_NAMESPACES_ROW) this.#statsRows.set(after.name, size);
     }
   }
 

@@ -4,9 +4,10 @@
  * and sent to all acceptors in one publication. They are acknowledged when all acceptors have
  * activated it, so an acknowledged change is durable and applies to the next check on any acceptor.
  *
- * A change that fails is rolled back alone. If the store cannot be written, all changes of the
- * group are rolled back and answered with a 503; checks go on. Names of new namespaces from checks
- * are retried until they are written.
+ * A change that fails is rolled back alone. If the changes cannot be made durable, all changes of
+ * the group are rolled back and answered with a 503; checks go on. If another machine has changed
+ * the registry meanwhile, the work of the group is repeated on top of that. Names of new namespaces
+ * from checks are retried until they are written.
  */
 
 import {
@@ -18,13 +19,16 @@ import {
 import { ApiError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { logAudit } from './audit-entries.ts';
+import type { Ledger } from './ledger.ts';
 import type { Registry } from './registry.ts';
-import type { Change, Store } from './store/store.ts';
+import type { Change } from './store/store.ts';
 
 /** A group commit takes no more changes when their requests have reached this size. */
 const GROUP_COMMIT_MAX_BYTES = IMPORT_MAX_BYTES;
 /** Time after a failure until new namespaces are written again. */
 const RETRY_MS = 1_000;
+/** How often the work of a group is repeated because other machines were faster. */
+const CONFLICTS_MAX = 20;
 
 interface PendingChange {
   work: () => object;
@@ -32,6 +36,9 @@ interface PendingChange {
   resolve: (result: object) => void;
   reject: (error: unknown) => void;
 }
+
+const TOO_MANY_CONFLICTS =
+  'other machines changed the registry at the same time, again and again; nothing was changed';
 
 type Outcome = { result: object } | { error: unknown };
 
@@ -43,7 +50,7 @@ export class Writer {
   /** Changes that were rejected because too many were pending. */
   shedChanges = 0;
   readonly #registry: Registry;
-  readonly #store: Store;
+  readonly #ledger: Ledger;
   readonly #publish: Publisher;
   readonly #log: Log;
   readonly #nowMs: () => number;
@@ -54,9 +61,15 @@ export class Writer {
   #retryTimer: NodeJS.Timeout | undefined;
   #isRunning = false;
 
-  constructor(registry: Registry, store: Store, publish: Publisher, log: Log, nowMs: () => number) {
+  constructor(
+    registry: Registry,
+    ledger: Ledger,
+    publish: Publisher,
+    log: Log,
+    nowMs: () => number,
+  ) {
     this.#registry = registry;
-    this.#store = store;
+    this.#ledger = ledger;
     this.#publish = publish;
     this.#log = log;
     this.#nowMs = nowMs;
@@ -65,7 +78,7 @@ export class Writer {
   /**
    * @param bytes the size of the request
    * @param work changes the registry and returns the result; if it throws, its changes are rolled
-   *   back. May be called twice.
+   *   back. May be called several times; only the changes and the result of the last call count.
    */
   submit(bytes: number, work: () => object): Promise<object> {
     const full =
@@ -89,11 +102,11 @@ export class Writer {
     if (this.#retryTimer === undefined) this.#start();
   }
 
-  /** Writes the namespaces that checks have created, synchronously. */
-  flush(): void {
+  /** Writes the namespaces that checks have created, if they can be written at once. */
+  async flush(): Promise<void> {
     clearTimeout(this.#retryTimer);
-    this.#addNamespaces();
-    this.#commit();
+    // Acceptors have ended.
+    await this.#commitGroup([], async () => {});
   }
 
   #start(): void {
@@ -118,16 +131,43 @@ export class Writer {
   async #runGroupCommit(): Promise<void> {
     const group = this.#takePending();
     this.groupCommits++;
-    const rejected = this.#addNamespaces();
-    let outcomes = group.map(({ work }) => this.#attempt(work));
-    const changes = this.#commit();
-    if (changes !== undefined) await this.#publish(changes, rejected);
-    else outcomes = group.map(({ work }) => this.#attemptReadOnly(work));
+    const outcomes = await this.#commitGroup(
+      group.map(({ work }) => work),
+      this.#publish,
+    );
     group.forEach(({ resolve, reject }, i) => {
       const outcome = outcomes[i];
       if ('result' in outcome) resolve(outcome.result);
       else reject(outcome.error);
     });
+  }
+
+  /** Makes the changes of a group durable and activates them, or rolls them back. */
+  async #commitGroup(group: readonly (() => object)[], publish: Publisher): Promise<Outcome[]> {
+    for (let conflicts = 0; ; conflicts++) {
+      const names = [...this.#newNamespaceNames];
+      const rejected = this.#addNamespaces(names);
+      const outcomes = group.map((work) => this.#attempt(work));
+      const { journalLength: changes } = this.#registry;
+      const commit = await this.#ledger.commit(this.#registry);
+      if (commit.status === 'committed') {
+        for (const name of names) this.#newNamespaceNames.delete(name);
+        logAudit(this.#log, commit.changes);
+        await publish(commit.changes, rejected);
+        return outcomes;
+      }
+      if (commit.status === 'conflict' && conflicts < CONFLICTS_MAX) continue;
+      const { err, message } =
+        commit.status === 'conflict'
+          ? { err: undefined, message: TOO_MANY_CONFLICTS }
+          : { err: commit.error, message: commit.message };
+      this.#log.warn({ err, changes }, message);
+      this.#retryTimer ??= setTimeout(() => {
+        this.#retryTimer = undefined;
+        if (this.#newNamespaceNames.size > 0) this.#start();
+      }, RETRY_MS);
+      return group.map((work) => this.#attemptReadOnly(work, message));
+    }
   }
 
   /** Removes the next pending changes, up to the maximum size of a group commit. */
@@ -151,44 +191,22 @@ export class Writer {
   }
 
   /**
-   * Repeats a change after the store has failed, on the rolled back state. An error of the change
+   * Repeats a change after a commit has failed, on the rolled back state. An error of the change
    * itself and a result without changes are valid; any other outcome becomes a 503.
    */
-  #attemptReadOnly(work: () => object): Outcome {
+  #attemptReadOnly(work: () => object, message: string): Outcome {
     const { journalLength } = this.#registry;
     const outcome = this.#attempt(work);
     if ('error' in outcome || this.#registry.journalLength === journalLength) return outcome;
     this.#registry.rollBack(journalLength);
-    const message = 'the store cannot be written to at the moment; nothing was changed';
     return { error: new ApiError('SERVICE_UNAVAILABLE', message) };
   }
 
   /** @returns the names that exceed NAMESPACES_MAX */
-  #addNamespaces(): string[] {
-    const names = [...this.#newNamespaceNames].filter((name) => {
-      return this.#registry.namespaceByName(name) === undefined;
-    });
+  #addNamespaces(names: readonly string[]): string[] {
+    const missing = names.filter((name) => this.#registry.namespaceByName(name) === undefined);
     const free = NAMESPACES_MAX - this.#registry.namespaceCount;
-    for (const name of names.slice(0, free)) this.#registry.addNamespace(name, this.#nowMs());
-    return names.slice(free);
-  }
-
-  /** @returns the durable changes; undefined if the store failed and all were rolled back */
-  #commit(): readonly Change[] | undefined {
-    const { journalLength: changes } = this.#registry;
-    try {
-      const committed = this.#registry.commit(this.#store);
-      this.#newNamespaceNames.clear();
-      logAudit(this.#log, committed);
-      return committed;
-    } catch (error) {
-      this.#registry.rollBack(0);
-      this.#log.warn({ err: error, changes }, 'the store cannot be written to');
-      this.#retryTimer ??= setTimeout(() => {
-        this.#retryTimer = undefined;
-        if (this.#newNamespaceNames.size > 0) this.#start();
-      }, RETRY_MS);
-      return undefined;
-    }
+    for (const name of missing.slice(0, free)) this.#registry.addNamespace(name, this.#nowMs());
+    return missing.slice(free);
   }
 }

@@ -15,6 +15,7 @@ import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
+import { LocalLedger } from '../registry/ledger.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
 import { createPublisher } from '../registry/publication.ts';
 import { Writer } from '../registry/writer.ts';
@@ -46,7 +47,7 @@ export class Services {
     const publish = createPublisher(registry, overrides, (publication) =>
       acceptors.publish(publication),
     );
-    const writer = new Writer(registry, store, publish, log, nowMs);
+    const writer = new Writer(registry, new LocalLedger(store), publish, log, nowMs);
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
     const executor = new OperationExecutor(registry, writer, gateways, store, nowMs);
     this.log = log;
@@ -100,7 +101,7 @@ export class Services {
     await this.#engine.drain();
     await this.#engine.stop();
     for (const watch of this.#watches) watch.close();
-    this.#writer.flush();
+    await this.#writer.flush();
     clearInterval(this.#clockTimer);
   }
 }

@@ -9,6 +9,7 @@ import {
 } from '../../src/core/constants.ts';
 import { ApiError } from '../../src/core/errors.ts';
 import { openLog } from '../../src/core/log.ts';
+import { LocalLedger } from '../../src/registry/ledger.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
@@ -43,7 +44,7 @@ describe('a writer', () => {
       published.push({ changes, rejected });
       return new Promise<void>((resolve) => activations.push(resolve));
     };
-    writer = new Writer(registry, store, publish, openLog('silent'), () => 5);
+    writer = new Writer(registry, new LocalLedger(store), publish, openLog('silent'), () => 5);
   };
   const close = () => {
     store.close();

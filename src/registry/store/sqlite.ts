@@ -6,7 +6,9 @@
  * record fails the request for its page.
  */
 
-import { statSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { chmodSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type Database from 'libsql';
 import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
@@ -22,7 +24,15 @@ import {
   upgradeSchema,
   WRITE_META,
 } from './schema.ts';
-import type { AuditEntry, Change, RecordTypes, Store, TableName, WithRow } from './store.ts';
+import type {
+  AuditEntry,
+  Change,
+  RecordTypes,
+  ReplicaMark,
+  Store,
+  TableName,
+  WithRow,
+} from './store.ts';
 
 const Sqlite = requirePackage('libsql');
 
@@ -33,12 +43,15 @@ interface Row {
 }
 
 export class SqliteStore implements Store {
-  readonly hashKey: Uint8Array;
+  #hashKey: Uint8Array;
+  #replica: ReplicaMark | undefined;
   readonly #path: string;
   readonly #directory: DataDirectory;
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
-  readonly #transaction: Database.Transaction<(changes: readonly Change[]) => void>;
+  readonly #transaction: Database.Transaction<
+    (changes: readonly Change[], replica: ReplicaMark | undefined) => void
+  >;
   /** The inodes of the store and its write-ahead log when they were opened, by path. */
   readonly #inodes: ReadonlyMap<string, number>;
 
@@ -46,11 +59,15 @@ export class SqliteStore implements Store {
     this.#path = path;
     this.#directory = directory;
     this.#database = new Sqlite(path, { timeout: 0 });
-    this.#transaction = this.#database.transaction((changes) => this.#writeAll(changes));
+    this.#transaction = this.#database.transaction((changes, replica) => {
+      this.#writeAll(changes);
+      this.#writeReplica(replica);
+    });
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
       this.#verify();
-      this.hashKey = Buffer.from(this.#readMeta('hashKey'), 'hex');
+      this.#hashKey = Buffer.from(this.#readMeta('hashKey'), 'hex');
+      this.#replica = this.#readReplica();
       const paths = [path, `${path}-wal`];
       this.#inodes = new Map(paths.map((file) => [file, statSync(file).ino]));
     } catch (error) {
@@ -101,20 +118,37 @@ export class SqliteStore implements Store {
     return Number(this.#readMeta('audit.count'));
   }
 
-  commit(changes: readonly Change[]): void {
+  get hashKey(): Uint8Array {
+    return this.#hashKey;
+  }
+
+  get replica(): ReplicaMark | undefined {
+    return this.#replica;
+  }
+
+  commit(changes: readonly Change[], replica?: ReplicaMark): void {
     this.#requireSameFiles();
     try {
-      this.#transaction.immediate(changes);
+      this.#transaction.immediate(changes, replica);
     } catch (error) {
       this.#truncateWal();
       throw error;
     }
+    this.#replica = replica;
+    this.#hashKey = replica?.hashKey ?? this.#hashKey;
     try {
       this.#acknowledge();
     } catch {
       // The records are durable, and an error would have them written twice. The revision in the
       // lock file is lower than it could be until the next commit.
     }
+  }
+
+  saveCopy(name: string): string {
+    const path = join(this.#directory.path, `${name}-${randomBytes(4).toString('hex')}.db`);
+    this.#database.prepare('VACUUM INTO ?').run(path);
+    chmodSync(path, 0o600);
+    return path;
   }
 
   close(): void {
@@ -168,6 +202,22 @@ export class SqliteStore implements Store {
     this.#writeMeta('revision', String(this.#revision() + 1));
   }
 
+  #readReplica(): ReplicaMark | undefined {
+    const text = this.#findMeta('replica');
+    if (text === undefined) return undefined;
+    return { ...(JSON.parse(text) as Omit<ReplicaMark, 'hashKey'>), hashKey: this.#hashKey };
+  }
+
+  #writeReplica(replica: ReplicaMark | undefined): void {
+    if (replica === undefined) {
+      this.#statement("DELETE FROM meta WHERE name = 'replica'").run();
+      return;
+    }
+    const { hashKey, ...mark } = replica;
+    this.#writeMeta('replica', JSON.stringify(mark));
+    this.#writeMeta('hashKey', Buffer.from(hashKey).toString('hex'));
+  }
+
   /** @returns how many entries of the audit log were removed */
   #removeOldestAuditEntries(excess: number): number {
     if (excess <= 0) return 0;
@@ -216,9 +266,15 @@ export class SqliteStore implements Store {
   }
 
   #readMeta(name: string): string {
+    const value = this.#findMeta(name);
+    if (value === undefined) this.#failVerification(`it has no ${name}`);
+    return value;
+  }
+
+  #findMeta(name: string): string | undefined {
     const found = this.#statement('SELECT record, crc FROM meta WHERE name = ?').get(name);
     const row = found as Row | undefined;
-    if (row === undefined) this.#failVerification(`it has no ${name}`);
+    if (row === undefined) return undefined;
     const value = Buffer.from(row.record).toString();
     if (crc32(name + value) !== row.crc)
       this.#failVerification(`${name} does not match its checksum`);

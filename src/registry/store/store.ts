@@ -79,6 +79,14 @@ export interface RecordTypes {
 
 export type TableName = keyof RecordTypes;
 
+export const TABLE_NAMES = [
+  'keys',
+  'namespaces',
+  'overrides',
+  'audit',
+  'policies',
+] as const satisfies readonly TableName[];
+
 /** A record is added (no `before`), changed, or removed (no `after`). A change keeps the row. */
 export type Change = {
   [T in TableName]: {
@@ -88,9 +96,22 @@ export type Change = {
   };
 }[TableName];
 
+/** Which version of which registry in Redis a store is a replica of. */
+export interface ReplicaMark {
+  /** The id of the registry: 32 hexadecimal digits. */
+  history: string;
+  version: number;
+  /** The id of the commit that made the version; empty for version 0. */
+  commit: string;
+  /** All machines with one registry hash with one key. */
+  hashKey: Uint8Array;
+}
+
 export interface Store {
   /** 16 bytes, created with the store, so that hashes stay the same after a restart. */
   readonly hashKey: Uint8Array;
+  /** Undefined unless the store is a replica, without changes of its own. */
+  readonly replica: ReplicaMark | undefined;
   /** All records of a table, ordered by row. */
   read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[];
   /**
@@ -105,8 +126,17 @@ export interface Store {
   /**
    * Writes all changes or none; they are durable when it returns. Removes the oldest entries of the
    * audit log if there are too many.
+   * @param replica what the store is then a replica of; without it, it is no replica any more. The
+   *   hash key of the replica becomes that of the store.
    * @throws if the changes cannot be written
    */
-  commit(changes: readonly Change[]): void;
+  commit(changes: readonly Change[], replica?: ReplicaMark): void;
+  /**
+   * Copies the store to a new file in its directory.
+   * @param name without an ending
+   * @returns the path
+   * @throws if the copy cannot be written
+   */
+  saveCopy(name: string): string;
   close(): void;
 }

@@ -1,0 +1,335 @@
+/**
+ * Keeps the replica of this machine and the registry in Redis the same, and commits the changes of
+ * this machine there. All machines apply the same commits in the same order; a commit names the
+ * version that it is made on top of, and Redis rejects it if that is not the last one.
+ *
+ * - Redis fails: changes fail, and the replica serves checks. A commit whose reply was lost is
+ *   looked up by its id. If Redis does not have it, an empty commit of the same version makes sure
+ *   that it cannot arrive later.
+ * - Redis has lost the registry or its last versions: the machines that have more restore it.
+ *   Nothing is committed until each of them had time to do so.
+ * - Redis has another registry, or other changes under the same version: the replica is kept, or
+ *   copied before it is replaced.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Commit, Ledger } from '../ledger.ts';
+import type { Registry } from '../registry.ts';
+import type { Change, ReplicaMark } from '../store/store.ts';
+import type { Publisher } from '../writer.ts';
+import type { Head, LogEntry, ReadReply, SharedRegistryClient } from './client.ts';
+import type { Replica, ReplicaLog } from './replica.ts';
+import { RedisFailure } from './script-runner.ts';
+
+/** The time in which all machines that run have connected to a Redis that was restarted. */
+const SETTLE_MS = 1_000;
+/** How often a machine reports its version. */
+const REPORT_MS = 1_000;
+/** The interval of log lines about a failure that lasts. */
+const REMINDER_MS = 60_000;
+/** A replica that is not up to date after so many steps is brought up to date by the next poll. */
+const STEPS_MAX = 100;
+/** How often, and in which interval, a commit without a reply is looked up. */
+const LOOKUPS_MAX = 20;
+const LOOKUP_INTERVAL_MS = 100;
+
+/** `unreachable`: Redis failed. `diverged`: it has another registry, or one that is damaged. */
+export type SharedRegistryState = 'current' | 'unreachable' | 'diverged';
+
+export interface ReplicatorOptions {
+  client: SharedRegistryClient;
+  replica: Replica;
+  log: ReplicaLog;
+  /** A change is active on all machines within this time. */
+  syncMs: number;
+  /** The id of this process among the machines. */
+  machine: string;
+  /** What `weir cluster status` shows about this machine, besides its version. */
+  description: object;
+}
+
+/** A registry in Redis that this replica must not follow, nor replace. */
+class Divergence extends Error {}
+
+export class Replicator implements Ledger {
+  readonly #client: SharedRegistryClient;
+  readonly #replica: Replica;
+  readonly #log: ReplicaLog;
+  readonly #pollMs: number;
+  readonly #settleMs: number;
+  readonly #machine: string;
+  readonly #description: object;
+  /** Resolves when the last exchange with Redis has ended. They follow one after the other. */
+  #last: Promise<unknown> = Promise.resolve();
+  #state: SharedRegistryState = 'current';
+  /** The last failure; undefined while the state is `current`. */
+  #failure: string | undefined;
+  #polls = 0;
+  #isStopped = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor({ client, replica, log, syncMs, machine, description }: ReplicatorOptions) {
+    this.#client = client;
+    this.#replica = replica;
+    this.#log = log;
+    // Reading the log and activating it take a part of the time too.
+    this.#pollMs = Math.max(5, Math.floor(syncMs / 2));
+    this.#settleMs = Math.max(SETTLE_MS, 3 * syncMs);
+    this.#machine = machine;
+    this.#description = description;
+  }
+
+  get state(): SharedRegistryState {
+    return this.#state;
+  }
+
+  get failure(): string | undefined {
+    return this.#failure;
+  }
+
+  /** The version of the replica. */
+  get version(): number {
+    return this.#replica.mark?.version ?? 0;
+  }
+
+  /** Brings the replica up to date. @throws if Redis failed, or has a registry not to follow */
+  synchronize(): Promise<void> {
+    return this.#exclusively(() => this.#synchronize());
+  }
+
+  /** Polls from now on. @param publish activates the changes of other machines */
+  start(publish: Publisher): void {
+    this.#replica.publishWith(publish);
+    this.#schedulePoll();
+  }
+
+  /** Applies no more changes of other machines. */
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  async commit(registry: Registry): Promise<Commit> {
+    const changes = registry.takeJournal();
+    if (changes.length === 0) return { status: 'committed', changes };
+    const { mark } = this.#replica;
+    return this.#exclusively(async () => {
+      // The changes were made on top of this version.
+      if (mark === undefined || mark !== this.#replica.mark) return { status: 'conflict' };
+      try {
+        return await this.#commit(changes, mark);
+      } catch (error) {
+        this.#noteFailure(error);
+        const { message } = error as Error;
+        const isUncertain = error instanceof RedisFailure && error.isUncertain;
+        const outcome = isUncertain ? 'something may have been changed' : 'nothing was changed';
+        const text = `the registry in Redis cannot be changed at the moment: ${message}; ${outcome}`;
+        return { status: 'failed', message: text, error };
+      }
+    });
+  }
+
+  /** @throws RedisFailure if the changes were not made, or if that is uncertain */
+  async #commit(changes: readonly Change[], mark: ReplicaMark): Promise<Commit> {
+    const id = makeHexId();
+    const reply = await this.#client.commit(mark, id, changes).catch((error: unknown) => {
+      if (error instanceof RedisFailure && error.isUncertain) return undefined;
+      throw error;
+    });
+    if (reply === undefined) return this.#lookUp(id, changes, mark);
+    if (reply.status === 'committed') {
+      this.#replica.applyOwn(changes, nextMark(mark, id));
+      return { status: 'committed', changes };
+    }
+    if (reply.status === 'settling') await sleep(reply.settlingMs + 1);
+    else await this.#synchronize();
+    return { status: 'conflict' };
+  }
+
+  /** Finds out whether a commit without a reply was made, and makes sure that it stays so. */
+  async #lookUp(id: string, changes: readonly Change[], mark: ReplicaMark): Promise<Commit> {
+    const emptyId = makeHexId();
+    for (let i = 0; i < LOOKUPS_MAX; i++) {
+      const first = await this.#firstCommitAfter(mark, emptyId).catch(() => undefined);
+      if (first === 'unknown') break;
+      if (first === undefined) {
+        await sleep(LOOKUP_INTERVAL_MS);
+        continue;
+      }
+      const isOwn = first.commit === id;
+      const next = nextMark(mark, first.commit);
+      if (isOwn) this.#replica.applyOwn(changes, next);
+      else this.#replica.applyRemote(first.changes, next);
+      if (isOwn) return { status: 'committed', changes };
+      if (first.commit === emptyId) throw new RedisFailure('it sent no reply', false);
+      return { status: 'conflict' };
+    }
+    throw new RedisFailure('it sent no reply', true);
+  }
+
+  /**
+   * What was committed on top of a version. If nothing was, it commits nothing, so that a commit
+   * that is under way cannot succeed any more.
+   * @returns `unknown` if Redis has lost it
+   * @throws RedisFailure
+   */
+  async #firstCommitAfter(
+    mark: ReplicaMark,
+    emptyId: string,
+  ): Promise<Omit<LogEntry, 'version'> | 'unknown'> {
+    const { status } = await this.#client.commit(mark, emptyId, []);
+    if (status === 'committed') return { commit: emptyId, changes: [] };
+    if (status !== 'conflict') return 'unknown';
+    const reply = await this.#client.read(mark);
+    return reply.status === 'log' ? reply.entries[0] : 'unknown';
+  }
+
+  async #synchronize(): Promise<void> {
+    for (let step = 0; step < STEPS_MAX; step++) {
+      const { mark } = this.#replica;
+      if (await this.#follow(await this.#client.read(mark), mark)) return;
+    }
+  }
+
+  /** Does what a reply calls for. @returns whether the replica is up to date */
+  async #follow(reply: ReadReply, mark: ReplicaMark | undefined): Promise<boolean> {
+    if (mark === undefined) return this.#join(reply);
+    switch (reply.status) {
+      case 'same':
+        if (this.#replica.isStoreBehind && this.#isEvery(REPORT_MS)) await this.#adopt();
+        return true;
+      case 'log':
+        for (const entry of reply.entries) this.#applyEntry(entry, reply.head);
+        return this.version === reply.head.version;
+      case 'snapshot':
+        await this.#adopt();
+        return false;
+      case 'empty':
+      case 'behind':
+      case 'damaged':
+        await this.#restore(mark, reply.status);
+        return false;
+      case 'forked':
+        this.#log.error(
+          { version: mark.version, copy: this.#replica.saveCopy() },
+          'Redis has lost changes that were acknowledged, and has others in their place; the store' +
+            ' was copied, and follows Redis now',
+        );
+        await this.#adopt();
+        return false;
+      case 'other':
+        if (reply.head.version === 0 && reply.head.settlingMs > 0) {
+          await this.#restore(mark, 'empty');
+          return false;
+        }
+        throw new Divergence(
+          'Redis has another registry than the store of this machine: to use that one, start with' +
+            ' an empty data directory',
+        );
+      case 'lost':
+        throw new Divergence(
+          'Redis has lost records of the registry, and this machine has an older version: a machine' +
+            ' with the last version can restore them',
+        );
+    }
+  }
+
+  /** Makes a registry, or takes over the one that there is, on a machine that has none. */
+  async #join(reply: ReadReply): Promise<boolean> {
+    if (reply.status === 'empty') {
+      const { hashKey } = this.#replica;
+      const mark = { history: makeHexId(), version: 0, commit: '', hashKey };
+      await this.#client.create(mark, this.#settleMs);
+      return false;
+    }
+    // Other machines may have a registry that Redis has lost.
+    if (reply.head.settlingMs > 0) await sleep(reply.head.settlingMs + 1);
+    else await this.#adopt();
+    return false;
+  }
+
+  #applyEntry({ version, commit, changes }: LogEntry, { history, hashKey }: Head): void {
+    this.#replica.applyRemote(changes, { history, version, commit, hashKey });
+  }
+
+  async #adopt(): Promise<void> {
+    const all = await this.#client.readAll();
+    if (all === undefined) return;
+    const { history, version, commit, hashKey } = all.head;
+    this.#replica.adopt(all.snapshot, { history, version, commit, hashKey });
+  }
+
+  async #restore(mark: ReplicaMark, reason: 'empty' | 'behind' | 'damaged'): Promise<void> {
+    const snapshot = this.#replica.snapshot();
+    const isInstalled = await this.#client.install(mark, snapshot, makeHexId(), this.#settleMs);
+    if (!isInstalled) return;
+    this.#log.error(
+      { version: mark.version, reason },
+      'Redis had lost the registry or a part of it; it was restored from the store of this machine',
+    );
+  }
+
+  #schedulePoll(): void {
+    this.#timer = setTimeout(() => void this.#poll(), this.#pollMs);
+  }
+
+  async #poll(): Promise<void> {
+    try {
+      await this.#exclusively(async () => {
+        if (this.#isStopped) return;
+        await this.#synchronize();
+        if (this.#isEvery(REPORT_MS)) await this.#report();
+      });
+      this.#noteSuccess();
+    } catch (error) {
+      this.#noteFailure(error);
+    }
+    this.#polls++;
+    if (!this.#isStopped) this.#schedulePoll();
+  }
+
+  async #report(): Promise<void> {
+    const report = { ...this.#description, version: this.version };
+    await this.#client.report(this.#machine, JSON.stringify(report));
+  }
+
+  #noteSuccess(): void {
+    if (this.#state === 'current') return;
+    this.#state = 'current';
+    this.#failure = undefined;
+    this.#log.info({ version: this.version }, 'the registry is up to date with Redis again');
+  }
+
+  #noteFailure(error: unknown): void {
+    const state = error instanceof RedisFailure ? 'unreachable' : 'diverged';
+    const isReminder = this.#isEvery(REMINDER_MS);
+    const { message } = error as Error;
+    if (state !== this.#state || isReminder) {
+      const fields = { version: this.version };
+      if (state === 'diverged') this.#log.error(fields, message);
+      else this.#log.warn(fields, `the registry in Redis cannot be read or changed: ${message}`);
+    }
+    this.#state = state;
+    this.#failure = message;
+  }
+
+  /** Whether this poll is one of those at an interval. */
+  #isEvery(ms: number): boolean {
+    return this.#polls % Math.ceil(ms / this.#pollMs) === 0;
+  }
+
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(work);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}
+
+function nextMark(mark: ReplicaMark, commit: string): ReplicaMark {
+  return { ...mark, version: mark.version + 1, commit };
+}
+
+function makeHexId(): string {
+  return randomBytes(16).toString('hex');
+}
