@@ -33,6 +33,8 @@ const NO_ROW = 0;
 
 export class Registry {
   readonly #keys = new Map<string, StoredKey>();
+  /** Keys that are valid although they are not stored, by id. One of them may be stored later. */
+  readonly #unstoredKeys = new Map<string, StoredKey>();
   readonly #namespacesById = new Map<string, StoredNamespace>();
   readonly #namespacesByName = new Map<string, StoredNamespace>();
   /** By scope and identifier. */
@@ -64,7 +66,9 @@ export class Registry {
 
   /** Adds a key that is not stored, and so is valid until the process ends. */
   addConfiguredKey(record: KeyRecord): void {
-    this.#keys.set(record.id, { ...record, row: NO_ROW });
+    const key = { ...record, row: NO_ROW };
+    this.#unstoredKeys.set(record.id, key);
+    this.#keys.set(record.id, key);
   }
 
   key(id: string): StoredKey | undefined {
@@ -257,6 +261,7 @@ export class Registry {
       const { table, after } = change;
       // The store has the entries of the audit log.
       if (table !== 'audit') this.#apply(change);
+      if (table === 'keys' && after !== undefined) this.#unstoredKeys.delete(after.id);
       if (after !== undefined) this.#nextRow[table] = Math.max(this.#nextRow[table], after.row + 1);
     }
   }
@@ -279,7 +284,8 @@ export class Registry {
     if (change.table === 'keys') {
       const { before, after } = change;
       if (before !== undefined) this.#keys.delete(before.id);
-      if (after !== undefined) this.#keys.set(after.id, after);
+      const current = after ?? this.#unstoredKeys.get(before!.id);
+      if (current !== undefined) this.#keys.set(current.id, current);
     } else if (change.table === 'namespaces') {
       this.#applyNamespace(change.before, change.after);
     } else if (change.table === 'overrides') {

@@ -31,7 +31,7 @@ export interface Machine {
   /** What was published to its acceptors. */
   published: Change[];
   /** Stops it without a flush, as a kill does. Its data directory stays. */
-  kill: () => void;
+  kill: () => Promise<void>;
 }
 
 export interface MachineOptions {
@@ -72,6 +72,7 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
     syncMs: SYNC_MS,
     machine: path.slice(-6),
     description: { host: 'test' },
+    nowMs: () => 0,
   });
   await waitUntil('it is up to date with Redis', async () => {
     return replicator.synchronize().then(
@@ -86,10 +87,11 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
     published.push(...changes);
   };
   const writer = new Writer(registry, replicator, publish, openLog('silent'), () => 5);
-  replicator.start(publish);
-  const kill = () => {
-    replicator.stop();
+  replica.publishWith(publish);
+  replicator.start();
+  const kill = async () => {
     connection.close();
+    await replicator.stop();
     store.close();
     directory.close();
   };

@@ -9,12 +9,14 @@ import { RedisFailure, type ScriptRunner } from './script-runner.ts';
 import type { Script } from './scripts.ts';
 
 const CONNECT_TIMEOUT_MS = 1_000;
-const REPLY_TIMEOUT_MS = 2_000;
+const REPLY_TIMEOUT_MS = 1_000;
 const RECONNECT_MS = { first: 50, last: 250 } as const;
 
 /** Errors after which a script was certainly not executed. */
-const REFUSALS =
-  /^(OOM|READONLY|MISCONF|NOREPLICAS|NOAUTH|NOPERM|LOADING|MASTERDOWN|CLUSTERDOWN|BUSY|TRYAGAIN|WRONGTYPE)\b/;
+const REFUSALS = [
+  ...['OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'NOAUTH', 'NOPERM', 'LOADING', 'MASTERDOWN'],
+  ...['CLUSTERDOWN', 'BUSY', 'TRYAGAIN', 'NOSCRIPT'],
+];
 
 export class RegistryConnection implements ScriptRunner {
   readonly #client: ReturnType<typeof openClient>;
@@ -56,8 +58,7 @@ export class RegistryConnection implements ScriptRunner {
       return await Promise.race([this.#client.sendCommand(command), timeout]);
     } catch (error) {
       const { message } = error as Error;
-      const isRefused = REFUSALS.test(message) || message.startsWith('NOSCRIPT');
-      throw new RedisFailure(message, !isRefused);
+      throw new RedisFailure(message, !REFUSALS.includes(message.split(' ')[0]));
     } finally {
       clearTimeout(timer);
     }

@@ -17,7 +17,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Commit, Ledger } from '../ledger.ts';
 import type { Registry } from '../registry.ts';
 import type { Change, ReplicaMark } from '../store/store.ts';
-import type { Publisher } from '../writer.ts';
 import type { Head, LogEntry, ReadReply, SharedRegistryClient } from './client.ts';
 import type { Replica, ReplicaLog } from './replica.ts';
 import { RedisFailure } from './script-runner.ts';
@@ -30,8 +29,8 @@ const REPORT_MS = 1_000;
 const REMINDER_MS = 60_000;
 /** A replica that is not up to date after so many steps is brought up to date by the next poll. */
 const STEPS_MAX = 100;
-/** How often, and in which interval, a commit without a reply is looked up. */
-const LOOKUPS_MAX = 20;
+/** How long, and in which interval, a commit without a reply is looked up. */
+const LOOKUP_MS = 3_000;
 const LOOKUP_INTERVAL_MS = 100;
 
 /** `unreachable`: Redis failed. `diverged`: it has another registry, or one that is damaged. */
@@ -47,7 +46,10 @@ export interface ReplicatorOptions {
   machine: string;
   /** What `weir cluster status` shows about this machine, besides its version. */
   description: object;
+  nowMs: () => number;
 }
+
+const NO_REPLY = 'it sent no reply';
 
 /** A registry in Redis that this replica must not follow, nor replace. */
 class Divergence extends Error {}
@@ -65,11 +67,16 @@ export class Replicator implements Ledger {
   #state: SharedRegistryState = 'current';
   /** The last failure; undefined while the state is `current`. */
   #failure: string | undefined;
+  readonly #nowMs: () => number;
+  #upToDateMs: number;
   #polls = 0;
   #isStopped = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ client, replica, log, syncMs, machine, description }: ReplicatorOptions) {
+  constructor(options: ReplicatorOptions) {
+    const { client, replica, log, syncMs, machine, description, nowMs } = options;
+    this.#nowMs = nowMs;
+    this.#upToDateMs = nowMs();
     this.#client = client;
     this.#replica = replica;
     this.#log = log;
@@ -88,6 +95,11 @@ export class Replicator implements Ledger {
     return this.#failure;
   }
 
+  /** How long ago the replica was up to date, by the clock of the options. */
+  get ageMs(): number {
+    return Math.max(0, this.#nowMs() - this.#upToDateMs);
+  }
+
   /** The version of the replica. */
   get version(): number {
     return this.#replica.mark?.version ?? 0;
@@ -98,16 +110,16 @@ export class Replicator implements Ledger {
     return this.#exclusively(() => this.#synchronize());
   }
 
-  /** Polls from now on. @param publish activates the changes of other machines */
-  start(publish: Publisher): void {
-    this.#replica.publishWith(publish);
+  /** Polls from now on. */
+  start(): void {
     this.#schedulePoll();
   }
 
-  /** Applies no more changes of other machines. */
-  stop(): void {
+  /** Resolves when no more changes are applied. */
+  async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
+    await this.#last;
   }
 
   async commit(registry: Registry): Promise<Commit> {
@@ -124,8 +136,8 @@ export class Replicator implements Ledger {
         const { message } = error as Error;
         const isUncertain = error instanceof RedisFailure && error.isUncertain;
         const outcome = isUncertain ? 'something may have been changed' : 'nothing was changed';
-        const text = `the registry in Redis cannot be changed at the moment: ${message}; ${outcome}`;
-        return { status: 'failed', message: text, error };
+        const fault = `the registry in Redis cannot be changed at the moment: ${message}`;
+        return { status: 'failed', message: `${fault}; ${outcome}`, error };
       }
     });
   }
@@ -150,22 +162,25 @@ export class Replicator implements Ledger {
   /** Finds out whether a commit without a reply was made, and makes sure that it stays so. */
   async #lookUp(id: string, changes: readonly Change[], mark: ReplicaMark): Promise<Commit> {
     const emptyId = makeHexId();
-    for (let i = 0; i < LOOKUPS_MAX; i++) {
-      const first = await this.#firstCommitAfter(mark, emptyId).catch(() => undefined);
-      if (first === 'unknown') break;
-      if (first === undefined) {
-        await sleep(LOOKUP_INTERVAL_MS);
-        continue;
-      }
-      const isOwn = first.commit === id;
-      const next = nextMark(mark, first.commit);
-      if (isOwn) this.#replica.applyOwn(changes, next);
-      else this.#replica.applyRemote(first.changes, next);
-      if (isOwn) return { status: 'committed', changes };
-      if (first.commit === emptyId) throw new RedisFailure('it sent no reply', false);
-      return { status: 'conflict' };
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+    }, LOOKUP_MS);
+    let first: Omit<LogEntry, 'version'> | 'unknown' | undefined;
+    while (first === undefined && !isLate && !this.#isStopped) {
+      await sleep(LOOKUP_INTERVAL_MS);
+      first = await this.#firstCommitAfter(mark, emptyId).catch(() => undefined);
     }
-    throw new RedisFailure('it sent no reply', true);
+    clearTimeout(timer);
+    if (first === undefined || first === 'unknown') throw new RedisFailure(NO_REPLY, true);
+    const next = nextMark(mark, first.commit);
+    if (first.commit === id) {
+      this.#replica.applyOwn(changes, next);
+      return { status: 'committed', changes };
+    }
+    this.#replica.applyRemote(first.changes, next);
+    if (first.commit === emptyId) throw new RedisFailure(NO_REPLY, false);
+    return { status: 'conflict' };
   }
 
   /**
@@ -213,8 +228,8 @@ export class Replicator implements Ledger {
       case 'forked':
         this.#log.error(
           { version: mark.version, copy: this.#replica.saveCopy() },
-          'Redis has lost changes that were acknowledged, and has others in their place; the store' +
-            ' was copied, and follows Redis now',
+          'Redis has lost changes that were acknowledged, and has others in their place:' +
+            ' the store was copied, and follows Redis now',
         );
         await this.#adopt();
         return false;
@@ -229,8 +244,8 @@ export class Replicator implements Ledger {
         );
       case 'lost':
         throw new Divergence(
-          'Redis has lost records of the registry, and this machine has an older version: a machine' +
-            ' with the last version can restore them',
+          'Redis has lost records of the registry, and this machine has an older version:' +
+            ' start a machine that has the last version',
         );
     }
   }
@@ -295,6 +310,7 @@ export class Replicator implements Ledger {
   }
 
   #noteSuccess(): void {
+    this.#upToDateMs = this.#nowMs();
     if (this.#state === 'current') return;
     this.#state = 'current';
     this.#failure = undefined;

@@ -17,7 +17,7 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     machines = [];
   });
   afterEach(async () => {
-    for (const machine of machines) machine.kill();
+    for (const machine of machines) await machine.kill();
     await redis.close();
     removeMachines();
   });
