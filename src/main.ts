@@ -8,17 +8,17 @@
 import { helpText } from './config/help.ts';
 import { type LoadedSettings, loadSettings } from './config/load.ts';
 import { OverrideTables } from './overrides/tables.ts';
-import { logAudit } from './registry/audit-entries.ts';
 import { DataDirectory } from './registry/store/directory.ts';
 import { SqliteStore } from './registry/store/sqlite.ts';
 import { Acceptors } from './runtime/acceptors.ts';
 import { reserveListeners } from './runtime/addresses.ts';
 import { planConnections } from './runtime/descriptors.ts';
-import { acceptorData } from './runtime/foundation.ts';
+import { acceptorData, type Foundation } from './runtime/foundation.ts';
 import { closeInspector } from './runtime/inspector.ts';
 import { Lifecycle } from './runtime/lifecycle.ts';
 import { prepareProcess } from './runtime/process-setup.ts';
 import { loadRecords } from './runtime/records.ts';
+import { joinSharedRegistry } from './runtime/shared-registry.ts';
 import { restoreSharedState } from './runtime/shared-state.ts';
 import { logStartup, warnAboutMemory } from './runtime/startup-log.ts';
 import { printStartupMessage } from './runtime/startup-message.ts';
@@ -53,10 +53,13 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const listeners = await reserveListeners(settings);
   const directory = DataDirectory.open(settings.dataDir);
   const store = SqliteStore.open(directory);
+  const shared = await joinSharedRegistry(settings, store);
   const state = restoreSharedState(settings, directory.path, store.hashKey);
-  const records = loadRecords(settings, store, state.clock.nowMs());
+  const records = await loadRecords(settings, store, shared, state.clock.nowMs());
   await warnAboutMemory(settings);
-  const foundation = { settings, uws, connections, listeners, directory, store, state, records };
+  const foundation: Foundation = {
+    ...{ settings, uws, connections, listeners, directory, store, shared, state, records },
+  };
 
   const compileTask = new URL('./compile.js', import.meta.url);
   // No task runs, and so none fails, before `warmUp` below.
@@ -70,13 +73,13 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const { Services } = await import('./runtime/services.ts');
   const services = new Services(foundation, overrides, acceptors);
   await acceptors.listen(services.handlers);
+  shared?.replicator.start();
   listeners.reserved.openSockets();
 
   // A first key is stored after it was printed: a start that fails in between locks out no client.
-  printStartupMessage(listeners, records.firstKey);
-  const { registry, policies } = records;
-  if (records.firstKey !== undefined) logAudit(services.log, registry.commit(store));
-  await services.auditor.recordChanges(policies.all);
+  printStartupMessage(listeners, records.firstKey?.key);
+  if (records.firstKey !== undefined) await services.storeFirstKey(records.firstKey.record);
+  await services.auditor.recordChanges(records.policies.all);
   listeners.admin.state = 'ready';
   closeInspector();
   overrides.warmUp();
@@ -88,6 +91,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
     listeners.reserved.removeSockets();
     await acceptors.drain(settings.drainMs);
     await services.stop();
+    await shared?.close();
     await overrides.close();
     store.close();
     directory.close();

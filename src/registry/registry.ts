@@ -64,7 +64,7 @@ export class Registry {
 
   // Keys
 
-  /** Adds a key that is not stored, and so is valid until the process ends. */
+  /** Adds a key that is not stored: it is valid until the process ends, unless it is stored. */
   addConfiguredKey(record: KeyRecord): void {
     const key = { ...record, row: NO_ROW };
     this.#unstoredKeys.set(record.id, key);
@@ -242,6 +242,7 @@ export class Registry {
     const journal = this.#journal;
     if (journal.length > 0) store.commit(journal);
     this.#journal = [];
+    this.#noteStoredKeys(journal);
     return journal;
   }
 
@@ -257,12 +258,18 @@ export class Registry {
 
   /** Applies durable changes: those of a journal that was taken, or of another machine. */
   apply(changes: readonly Change[]): void {
+    this.#noteStoredKeys(changes);
     for (const change of changes) {
       const { table, after } = change;
       // The store has the entries of the audit log.
       if (table !== 'audit') this.#apply(change);
-      if (table === 'keys' && after !== undefined) this.#unstoredKeys.delete(after.id);
       if (after !== undefined) this.#nextRow[table] = Math.max(this.#nextRow[table], after.row + 1);
+    }
+  }
+
+  #noteStoredKeys(changes: readonly Change[]): void {
+    for (const { table, after } of changes) {
+      if (table === 'keys' && after !== undefined) this.#unstoredKeys.delete(after.id);
     }
   }
 

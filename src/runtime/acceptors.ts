@@ -69,8 +69,9 @@ const DRAIN_POLL_MS = 10;
 export class Acceptors {
   readonly #acceptors: Acceptor[] = [];
   readonly #control: Control;
-  /** Set by `listen`: acceptors send no message that needs one before. */
+  /** Set by `listen`. Before, acceptors send only names of namespaces that have no id yet. */
   #handlers!: AcceptorHandlers;
+  readonly #earlyNamespaces: string[] = [];
   #heartbeatTimer: NodeJS.Timeout | undefined;
   #isClosing = false;
   #version = 0;
@@ -96,6 +97,7 @@ export class Acceptors {
   /** Lets the first acceptor listen when all are ready. Resolves when it does. */
   async listen(handlers: AcceptorHandlers): Promise<void> {
     this.#handlers = handlers;
+    for (const name of this.#earlyNamespaces) handlers.onNamespace(name);
     const stopWaiting = killProcessAfter(START_TIMEOUT_MS, () => {
       const late = this.#indexesOf(({ isReady }) => !isReady);
       return late === '' ? 'acceptor 0 did not listen in time' : `${late} did not start in time`;
@@ -265,7 +267,8 @@ export class Acceptors {
           if (data.index === 0) this.#send({ kind: 'drain' }, this.#acceptors.slice(1));
           break;
         case 'namespace':
-          this.#handlers.onNamespace(message.name);
+          if (this.#handlers === undefined) this.#earlyNamespaces.push(message.name);
+          else this.#handlers.onNamespace(message.name);
           break;
         case 'internalError':
           this.#handlers.onFailure(message.report);

@@ -5,6 +5,7 @@
 import type { LoadedSettings } from '../config/load.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { initialPublication } from '../registry/publication.ts';
+import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import type { DataDirectory } from '../registry/store/directory.ts';
 import type { SqliteStore } from '../registry/store/sqlite.ts';
 import type { AcceptorData } from '../server/messages.ts';
@@ -21,6 +22,8 @@ export interface Foundation {
   listeners: Listeners;
   directory: DataDirectory;
   store: SqliteStore;
+  /** Undefined for the memory engine. */
+  shared: SharedRegistry | undefined;
   state: SharedState;
   records: InitialRecords;
 }

@@ -6,6 +6,7 @@
  */
 
 import { OperationExecutor } from '../api/operation-executor.ts';
+import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
 import type { EngineHost } from '../engine/engine.ts';
@@ -15,13 +16,17 @@ import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
+import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
 import { createPublisher } from '../registry/publication.ts';
+import type { Registry } from '../registry/registry.ts';
 import { Writer } from '../registry/writer.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
+
+const FIRST_KEY_RETRY_MS = 1_000;
 
 export class Services {
   readonly log: Log;
@@ -31,11 +36,16 @@ export class Services {
   readonly #engine: EngineHost;
   readonly #watches: readonly { close(): void }[];
   readonly #writer: Writer;
+  readonly #registry: Registry;
+  /** Whether other machines have the same registry. */
+  readonly #isShared: boolean;
+  #firstKeyTimer: NodeJS.Timeout | undefined;
+  readonly #nowMs: () => number;
   readonly #clockTimer: NodeJS.Timeout;
 
   /** Starts the shard workers. */
   constructor(foundation: Foundation, overrides: OverrideTables, acceptors: Acceptors) {
-    const { settings, uws, connections, listeners, store, state, records } = foundation;
+    const { settings, uws, connections, listeners, store, shared, state, records } = foundation;
     const { tls, reserved, admin } = listeners;
     const { registry, policies } = records;
     const { control, clock, clockPublisher, checkpointPlan } = state;
@@ -47,13 +57,18 @@ export class Services {
     const publish = createPublisher(registry, overrides, (publication) =>
       acceptors.publish(publication),
     );
-    const writer = new Writer(registry, new LocalLedger(store), publish, log, nowMs);
+    shared?.replica.publishWith(publish);
+    const ledger = shared?.replicator ?? new LocalLedger(store);
+    const writer = new Writer(registry, ledger, publish, log, nowMs);
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
     const executor = new OperationExecutor(registry, writer, gateways, store, nowMs);
     this.log = log;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
+    this.#registry = registry;
+    this.#isShared = shared !== undefined;
+    this.#nowMs = nowMs;
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
       onFailure: (failure) => log.error(failure, 'a request failed'),
@@ -96,11 +111,33 @@ export class Services {
     );
   }
 
+  /**
+   * Stores the root key that this start has made and printed. If it cannot be stored in a registry
+   * that machines share, the key is valid on this machine until it can.
+   */
+  async storeFirstKey(record: KeyRecord): Promise<void> {
+    const work = () => {
+      this.#registry.addKey(record);
+      const at = this.#nowMs();
+      this.#registry.audit({ at, ...keyCreation(record), keyId: null, by: 'first start' });
+      return {};
+    };
+    try {
+      await this.#writer.submit(0, work);
+    } catch (error) {
+      if (!this.#isShared) throw error;
+      this.log.warn(`the first root key is not stored yet: ${(error as Error).message}`);
+      const retry = () => void this.storeFirstKey(record);
+      this.#firstKeyTimer = setTimeout(retry, FIRST_KEY_RETRY_MS);
+    }
+  }
+
   /** Drains the queues, and writes the last checkpoint and the new namespaces. */
   async stop(): Promise<void> {
     await this.#engine.drain();
     await this.#engine.stop();
     for (const watch of this.#watches) watch.close();
+    clearTimeout(this.#firstKeyTimer);
     await this.#writer.flush();
     clearInterval(this.#clockTimer);
   }

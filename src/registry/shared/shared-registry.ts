@@ -1,0 +1,136 @@
+/**
+ * The registry that all machines with one Redis share, as a start sees it: connects, brings the
+ * store up to date, and refuses a store whose records would be lost. Without Redis, a machine that
+ * has a replica starts with it; any other start fails with a StartError.
+ */
+
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StartError } from '../../core/errors.ts';
+import { VERSION } from '../../core/version.ts';
+import type { RedisSettings } from '../../redis/settings.ts';
+import { systemMs } from '../../shared-memory/clock.ts';
+import type { Registry } from '../registry.ts';
+import type { Store } from '../store/store.ts';
+import { SharedRegistryClient } from './client.ts';
+import { RegistryConnection } from './connection.ts';
+import { Replica, type ReplicaLog } from './replica.ts';
+import { Replicator } from './replicator.ts';
+import { RedisFailure } from './script-runner.ts';
+
+/** How often a start tries to bring the replica up to date, with a replica and without. */
+const ATTEMPTS = { withReplica: 10, without: 50 } as const;
+const ATTEMPT_INTERVAL_MS = 100;
+
+export interface SharedRegistryOptions {
+  settings: Pick<RedisSettings, 'url' | 'prefix' | 'syncMs'>;
+  store: Store;
+  /** The id of this process among the machines. */
+  machine: string;
+  log: ReplicaLog;
+}
+
+export class SharedRegistry {
+  readonly replicator: Replicator;
+  readonly replica: Replica;
+  readonly #client: SharedRegistryClient;
+  readonly #connection: RegistryConnection;
+  readonly #machine: string;
+  readonly #log: ReplicaLog;
+
+  /** @throws StartError */
+  static async open(options: SharedRegistryOptions): Promise<SharedRegistry> {
+    requireNoOwnRecords(options.store);
+    const shared = new SharedRegistry(options);
+    try {
+      await shared.#bringUpToDate();
+    } catch (error) {
+      await shared.close();
+      throw error;
+    }
+    return shared;
+  }
+
+  private constructor({ settings, store, machine, log }: SharedRegistryOptions) {
+    this.#connection = new RegistryConnection(settings.url);
+    this.#client = new SharedRegistryClient(this.#connection, settings.prefix);
+    this.#machine = machine;
+    this.#log = log;
+    this.replica = new Replica(store, log);
+    this.replicator = new Replicator({
+      client: this.#client,
+      replica: this.replica,
+      log,
+      syncMs: settings.syncMs,
+      machine,
+      description: { host: hostname(), pid: process.pid, weir: VERSION },
+      nowMs: systemMs,
+    });
+  }
+
+  /**
+   * Runs work that changes the registry, before the server runs.
+   * @returns whether its changes are in Redis
+   */
+  async change(registry: Registry, work: () => void): Promise<boolean> {
+    for (;;) {
+      work();
+      const { status } = await this.replicator.commit(registry);
+      if (status !== 'conflict') return status === 'committed';
+    }
+  }
+
+  /** Whether this machine is to make the first key: one machine at a time does. */
+  async claimFirstKey(): Promise<boolean> {
+    try {
+      const claim = await this.#client.claimFirstKey(this.#machine);
+      if (claim === 'claimed') return true;
+      this.#log.info('another machine makes the first root key, and prints it');
+    } catch (error) {
+      const { message } = error as Error;
+      this.#log.warn(`there is no API key, and none can be made without Redis: ${message}`);
+    }
+    return false;
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close();
+    await this.replicator.stop();
+  }
+
+  async #bringUpToDate(): Promise<void> {
+    const isReplica = this.replica.mark !== undefined;
+    const attempts = isReplica ? ATTEMPTS.withReplica : ATTEMPTS.without;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.replicator.synchronize();
+        return;
+      } catch (error) {
+        if (attempt === attempts) return this.#startWithout(error as Error);
+      }
+      await sleep(ATTEMPT_INTERVAL_MS);
+    }
+  }
+
+  #startWithout(error: Error): void {
+    const { mark } = this.replica;
+    if (!(error instanceof RedisFailure)) throw new StartError(error.message);
+    const fault = `the registry in Redis cannot be read: ${error.message}`;
+    if (mark === undefined) throw new StartError(`${fault}; a first start needs it`);
+    this.#log.warn({ version: mark.version }, `${fault}; the start uses the replica in the store`);
+  }
+}
+
+/** @throws StartError if the store has records that Redis never had */
+function requireNoOwnRecords(store: Store): void {
+  if (store.replica !== undefined) return;
+  const tables = ['keys', 'namespaces', 'overrides'] as const;
+  const counts = tables.map((table) => ({ table, count: store.read(table).length }));
+  const own = counts.filter(({ count }) => count > 0);
+  if (own.length === 0) return;
+  const listed = own.map(({ table, count }) => `${count} ${table}`).join(', ');
+  throw new StartError(
+    `the store in WEIR_DATA_DIR has records that are not in Redis (${listed}): move them there` +
+      ' with weir migrate, or start with an empty data directory',
+  );
+}
