@@ -85,7 +85,8 @@ export function loadSettings(
   }
   const isSet = (name: SettingName) => sources.get(name) !== 'default';
   const threads = fitThreads(settings as Settings, isSet, limit);
-  const plan = (counters?: SettingValue) => planMemory(counters, threads, limit);
+  const { engine } = settings as Settings;
+  const plan = (counters?: SettingValue) => planMemory(counters, threads, limit, engine);
   const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
@@ -108,6 +109,13 @@ const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
     const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
     loaded.rootKey = requireValid('rootKey', { source, value }) as string;
     loaded.sources.set('rootKey', source);
+  },
+  ({ engine, decide, sources }) => {
+    if (engine !== 'redis' || decide !== 'worker') return;
+    throw new StartError(
+      `${sources.get('decide')} is worker, which requires WEIR_ENGINE=memory: with redis, shard` +
+        ' workers decide the checks that need Redis, and acceptors all others',
+    );
   },
   (loaded) => {
     if ((loaded.tlsCert === undefined) === (loaded.tlsKey === undefined)) return;

@@ -7,6 +7,7 @@
 
 import { COUNTERS_DEFAULT_MAX, COUNTERS_DEFAULT_MIN } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
+import { leaseTablesBytes } from '../engine/redis/size.ts';
 import { channelsBytes, tablesBytes } from '../engine/worker/size.ts';
 import type { MemoryLimit } from './resources.ts';
 import type { SettingValue } from './setting-value.ts';
@@ -27,6 +28,10 @@ const FIXED_MIB = { process: NODE_MAJOR < 22 ? 50 : 60, acceptor: 24, worker: 8 
 
 /** The part of the limit that the default number of counters may use. */
 const DEFAULT_SHARE = 0.75;
+
+/** The tables of each engine: the bytes for a number of counters. */
+const TABLES_BYTES = { memory: tablesBytes, redis: leaseTablesBytes } as const;
+type EngineName = keyof typeof TABLES_BYTES;
 
 interface ThreadCounts {
   acceptors: number;
@@ -80,15 +85,17 @@ export function planMemory(
   configured: SettingValue | undefined,
   threads: ThreadCounts,
   limit: MemoryLimit,
+  engine: EngineName = 'memory',
 ): MemoryPlan {
+  const bytesOf = TABLES_BYTES[engine];
   const fixed = fixedBytes(threads);
   const share = DEFAULT_SHARE * limit.bytes;
-  const fitting = fitCounters(share - fixed);
+  const fitting = fitCounters(share - fixed, bytesOf);
   const counters = configured === undefined ? fitting : (configured.value as number);
-  const fullUseBytes = fixed + tablesBytes(counters);
+  const fullUseBytes = fixed + bytesOf(counters);
   if (configured !== undefined && fullUseBytes > limit.bytes && counters > COUNTERS_DEFAULT_MIN) {
     throw new StartError(
-      `${configured.source} is ${counters}, which takes ${toMiB(tablesBytes(counters))} MiB` +
+      `${configured.source} is ${counters}, which takes ${toMiB(bytesOf(counters))} MiB` +
         ` beside ${toMiB(fixed)} MiB for the process, and the memory limit is` +
         ` ${toMiB(limit.bytes)} MiB (${limit.source}): set at most ${fitting}, or raise the limit`,
     );
@@ -113,9 +120,9 @@ function fixedBytes({ acceptors, workers }: ThreadCounts): number {
 }
 
 /** The largest number of counters whose tables fit, in steps of one group in each shard. */
-function fitCounters(bytes: number): number {
+function fitCounters(bytes: number, bytesOf: (counters: number) => number): number {
   const step = COUNTERS_DEFAULT_MIN;
   let counters = COUNTERS_DEFAULT_MAX;
-  while (counters > step && tablesBytes(counters) > bytes) counters -= step;
+  while (counters > step && bytesOf(counters) > bytes) counters -= step;
   return counters;
 }

@@ -176,7 +176,7 @@ export const Settings = Type.Object({
     COUNTERS_MIN,
     COUNTERS_MAX,
     COUNTERS_DEFAULT_MAX,
-    'live counters stored without eviction, 128 bytes each',
+    'live counters stored without eviction: 128 bytes each, 384 with WEIR_ENGINE=redis',
     `${COUNTERS_DEFAULT_MAX}, fewer with a low memory limit`,
   ),
   onFull: choice(

@@ -148,6 +148,8 @@ export const WORKER_BACKOFF_MS = { initial: 10, max: 1_000 } as const;
 
 /** After this time an acceptor withdraws a check that its worker has not started. */
 export const WITHDRAW_AFTER_MS = 25;
+/** After this time a check that needs Redis is decided without it. */
+export const ENGINE_DEADLINE_MS = 20;
 /** After this time a check that a failed worker had started gets a 503. */
 export const CHECK_DEADLINE_MS = 2_000;
 

@@ -10,7 +10,6 @@ import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
 import type { EngineHost } from '../engine/engine.ts';
-import { WorkerEngineHost } from '../engine/worker/host.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
@@ -23,6 +22,7 @@ import { createPublisher } from '../registry/publication.ts';
 import type { Registry } from '../registry/registry.ts';
 import { Writer } from '../registry/writer.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
+import { startEngine } from './engine-host.ts';
 import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
 
@@ -34,7 +34,7 @@ export class Services {
   readonly auditor: PolicyAuditor;
   readonly reloader: Reloader;
   readonly #engine: EngineHost;
-  readonly #watches: readonly { close(): void }[];
+  readonly #watches: { close(): void }[];
   readonly #writer: Writer;
   readonly #registry: Registry;
   /** Whether other machines have the same registry. */
@@ -78,8 +78,7 @@ export class Services {
       onLateActivation: (acceptor) =>
         log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
     };
-    const engine = new WorkerEngineHost(state.engineData, state.controlBuffer);
-    engine.start(checkpointPlan, (worker) => acceptors.openNotificationPorts(worker), log);
+    const engine = startEngine(state, (worker) => acceptors.openNotificationPorts(worker), log);
     this.#engine = engine;
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves both.
@@ -97,10 +96,12 @@ export class Services {
       uws,
     });
     admin.sources = { engine, metrics };
-    this.#watches = [
-      new CapacityWatch(control, settings.counters, log),
-      new CheckpointWatch(control, checkpointPlan.directory, checkpointPlan.intervalMs, log),
-    ];
+    this.#watches = [new CapacityWatch(control, settings.counters, log)];
+    // The redis engine writes no checkpoints: its counters are in Redis.
+    if (settings.engine === 'memory') {
+      const { directory, intervalMs } = checkpointPlan;
+      this.#watches.push(new CheckpointWatch(control, directory, intervalMs, log));
+    }
   }
 
   /** Logs why a set of overrides was not compiled by its task. */

@@ -1,13 +1,15 @@
 /**
  * The shared memory of all threads, allocated on the main thread: control words, clock, tables and
- * queues. The tables hold the counters of the last run, restored from its checkpoints. A damaged
- * checkpoint loses counters and is reported in `restored`; it does not stop the start.
+ * queues. The tables of the memory engine hold the counters of the last run, restored from its
+ * checkpoints. A damaged checkpoint loses counters and is reported in `restored`; it does not stop
+ * the start. The counters of the redis engine are in Redis: checkpoints are not read nor written.
  */
 
-import type { Settings } from '../config/schema.ts';
+import type { LoadedSettings } from '../config/load.ts';
 import { CLOCK_AHEAD_MAX_MS } from '../core/constants.ts';
 import { fingerprintOf } from '../engine/memory/checkpoint/format.ts';
 import { CheckpointLoader, type RestoreResult } from '../engine/memory/checkpoint/loader.ts';
+import { allocateRedisEngine } from '../engine/redis/allocate.ts';
 import { allocateMemoryEngine, restoreCounters } from '../engine/worker/allocate.ts';
 import type { CheckpointPlan } from '../engine/worker/checkpoint-scheduler.ts';
 import { slotsFor } from '../engine/worker/size.ts';
@@ -23,12 +25,14 @@ export interface SharedState {
   engineData: EngineData;
   /** Slots of all counter tables. */
   slots: number;
+  /** Only the memory engine writes checkpoints. */
   checkpointPlan: CheckpointPlan;
-  restored: RestoreResult;
+  /** Undefined for the redis engine. */
+  restored: RestoreResult | undefined;
 }
 
 export function restoreSharedState(
-  settings: Settings,
+  settings: LoadedSettings,
   directory: string,
   hashKey: Uint8Array,
 ): SharedState {
@@ -39,17 +43,20 @@ export function restoreSharedState(
   const loader = new CheckpointLoader(directory, keyFingerprint, systemMs() + CLOCK_AHEAD_MAX_MS);
   const clockPublisher = new ClockPublisher(control, loader.latestStartedMs);
   const clock = new Clock(control);
-  const { decide, onFull: fullTablePolicy } = settings;
-  const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
-  const restored = restoreCounters(engineData, loader, clock.nowMs());
-  return {
+  const { decide, onFull: fullTablePolicy, redis } = settings;
+  const state = {
     controlBuffer,
     control,
     clockPublisher,
     clock,
-    engineData,
     slots: slotsFor(counters),
     checkpointPlan: { directory, intervalMs: settings.checkpointMs, keyFingerprint },
-    restored,
   };
+  if (redis !== undefined) {
+    const options = { settings: redis, fullTablePolicy };
+    const engineData = allocateRedisEngine(control, counters, options, clock);
+    return { ...state, engineData, restored: undefined };
+  }
+  const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
+  return { ...state, engineData, restored: restoreCounters(engineData, loader, clock.nowMs()) };
 }

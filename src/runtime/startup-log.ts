@@ -3,6 +3,8 @@
 import type { LoadedSettings } from '../config/load.ts';
 import { memoryLogFields } from '../config/memory-plan.ts';
 import type { Log } from '../core/log.ts';
+import type { RestoreResult } from '../engine/memory/checkpoint/loader.ts';
+import { describeTarget, parseRedisUrl } from '../redis/url.ts';
 import type { Foundation } from './foundation.ts';
 
 /**
@@ -28,17 +30,13 @@ export function logStartup(log: Log, foundation: Foundation): void {
   const { registry, policies } = records;
   const { checkUrls, adminUrls } = listeners;
   const { socket, gateway } = listeners.reserved.addresses;
-  for (const sentence of restored.damageMessages) log.warn(sentence);
-  if (restored.lostCounters > 0) {
-    const { lostCounters } = restored;
-    log.warn({ lostCounters }, 'counters of the last run were lost: no slot, or an invalid entry');
-  }
+  if (restored !== undefined) logRestored(log, restored);
   log.info(
     {
       namespaces: registry.namespaceCount,
       keys: registry.keys().length,
       overrides: registry.overrideCounts,
-      counters: restored.counters,
+      counters: restored?.counters,
     },
     'loaded',
   );
@@ -53,13 +51,21 @@ export function logStartup(log: Log, foundation: Foundation): void {
       policies: policies.path === undefined ? undefined : policies.all.length,
       acceptors: settings.acceptors,
       workers: settings.workers,
-      decide: settings.decide,
+      engine: settings.engine,
+      redis: settings.redis && describeTarget(parseRedisUrl(settings.redis.url)),
+      decide: settings.redis === undefined ? settings.decide : undefined,
       counters: settings.counters,
       ...memoryLogFields(settings.memory),
       uWebSockets: uws,
     },
     'serving',
   );
+}
+
+function logRestored(log: Log, { damageMessages, lostCounters }: RestoreResult): void {
+  for (const sentence of damageMessages) log.warn(sentence);
+  if (lostCounters === 0) return;
+  log.warn({ lostCounters }, 'counters of the last run were lost: no slot, or an invalid entry');
 }
 
 function warnAboutEnvironment(log: Log, { settings, connections, directory }: Foundation): void {

@@ -59,6 +59,18 @@ describe('the default number of counters', () => {
     fc.assert(property, options);
   });
 
+  test('is that of the larger slots of the redis engine', () => {
+    const redis = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: 'redis://a' };
+    const counters = (env: Record<string, string>) => {
+      return loadSettings([], { WEIR_ACCEPTORS: '1', WEIR_WORKERS: '1', ...env }, limit(256))!
+        .counters;
+    };
+    expect(counters(redis)).toBeLessThan(counters({}) / 2);
+    expect(() => loadSettings([], { ...redis, WEIR_COUNTERS: '1048576' }, limit(256))).toThrow(
+      'WEIR_COUNTERS is 1048576, which takes 38',
+    );
+  });
+
   test('depends on the configured number of threads', () => {
     const counters = (acceptors: number) => {
       const threads = ['--acceptors', String(acceptors), '--workers', '1'];

@@ -168,4 +168,11 @@ describe('the settings of the engine in Redis', () => {
     );
     expect(() => loadSettings(['--redis-url=redis://:secret@a'], {})).not.toThrow('secret');
   });
+
+  test('reject shard workers that decide checks, since they decide those that need Redis', () => {
+    expect(() => loadSettings(['--decide', 'worker'], PLAIN)).toThrow(
+      '--decide is worker, which requires WEIR_ENGINE=memory',
+    );
+    expect(loadSettings(['--decide', 'in-place'], PLAIN)?.decide).toBe('in-place');
+  });
 });

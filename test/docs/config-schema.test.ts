@@ -108,6 +108,10 @@ const VIOLATIONS: Record<keyof typeof RULES_BEYOND_SCHEMA, { message: RegExp; te
     message: /requires WEIR_(ENGINE=redis|REDIS_URL), which is not set$/,
     text: '{"engine":"redis"}',
   },
+  redisDecide: {
+    message: / is worker, which requires WEIR_ENGINE=memory/,
+    text: '{"engine":"redis","redisUrl":"redis://a","decide":"worker"}',
+  },
   redisFiles: {
     message:
       /\(WEIR_REDIS_\w+\) cannot be|WEIR_REDIS_(CERT|KEY) requires|a WEIR_REDIS_URL with TLS/,

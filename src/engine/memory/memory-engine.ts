@@ -31,9 +31,8 @@ import type {
   CounterState,
   Engine,
 } from '../engine.ts';
+import { counterState } from './counter-state.ts';
 import type { Counters } from './counters.ts';
-import type { InspectedCounter } from './table.ts';
-import { ruleOf, rulesOfCounter } from './windows/registry.ts';
 
 /** Work on counters that other threads do later. */
 export interface DeferredWork {
@@ -254,15 +253,4 @@ export class MemoryEngine implements Engine {
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     });
   }
-}
-
-function counterState(counter: InspectedCounter, nowMs: number): CounterState {
-  const { rule, durationMs, cells, endMs } = counter;
-  const { limit } = cells;
-  const usage: CounterState['usage'] = {};
-  for (const [name, { tokensUsed }] of rulesOfCounter(rule)) {
-    const used = tokensUsed(counter, durationMs, nowMs);
-    usage[name] = { used, remaining: Math.max(0, limit - used), reset: endMs };
-  }
-  return { durationMs, limit, ...ruleOf(rule).view(cells, durationMs), usage };
 }

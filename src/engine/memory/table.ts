@@ -19,22 +19,14 @@ import {
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
+import { type InspectedCounter, inspectCells } from './counter-state.ts';
 import { applyFullTablePolicy } from './full-table-policy.ts';
 import { Group, type Location, newLocation } from './group.ts';
 import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } from './layout.ts';
 import { acquire, release } from './lock.ts';
 import { attachTable, type TableMemory } from './table-memory.ts';
 import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from './windows/registry.ts';
-import { type Cells, type CounterUsage, clearCells, newCells } from './windows/rule.ts';
-
-/** A counter as it is stored, and what it means now. */
-export interface InspectedCounter extends CounterUsage {
-  /** The window rule; RULE.fixed where the fixed and the sliding window share the counter. */
-  rule: RuleNumber;
-  durationMs: number;
-  /** Includes the limit under which the last tokens were counted. */
-  cells: Cells;
-}
+import { type Cells, clearCells, newCells } from './windows/rule.ts';
 
 export class CounterTable implements TableMemory {
   readonly groups: number;
@@ -258,8 +250,7 @@ export class CounterTable implements TableMemory {
     const durationMs = durationOfKey(key);
     const cells = newCells();
     this.group.readCells(slot, cells);
-    const usage = rule.usage(cells, durationMs, nowMs);
-    return { rule: rule.counterRule, durationMs, cells, ...usage };
+    return inspectCells(rule.counterRule, durationMs, cells, nowMs);
   }
 
   #decideExisting(

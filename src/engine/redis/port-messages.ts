@@ -54,6 +54,9 @@ export type CounterResult =
   /** It failed. @property isUnchanged whether it is proven that nothing was changed */
   | { kind: 'failure'; reason: string; isUnchanged: boolean };
 
+/** What answers a kind of action that did not fail. */
+export type ResultOf<Kind> = Extract<CounterResult, { kind: Kind }>;
+
 /** Called by the worker before it acts. @returns false: the acceptor has withdrawn the request */
 export function beginRequest({ state }: CounterRequest): boolean {
   const { waiting, begun } = REQUEST_STATE;

@@ -1,0 +1,81 @@
+/**
+ * The corrections and inspections of an acceptor that wait for a shard worker. A request that the
+ * worker has not begun is sent again to its successor. One that is not done after
+ * CHECK_DEADLINE_MS fails with a 503, which says whether it may have been done.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import { CHECK_DEADLINE_MS } from '../../core/constants.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Identity } from '../../core/hash.ts';
+import {
+  type CounterAction,
+  type CounterRequest,
+  type CounterResponse,
+  type CounterResult,
+  REQUEST_STATE,
+  type ResultOf,
+  withdrawRequest,
+} from './port-messages.ts';
+
+interface PendingRequest {
+  worker: number;
+  request: CounterRequest;
+  resolve: (result: CounterResult) => void;
+}
+
+export class CounterRequests {
+  /** By worker; undefined until its first run has started. */
+  readonly #ports: (MessagePort | undefined)[];
+  readonly #pending = new Map<number, PendingRequest>();
+  #nextNumber = 1;
+
+  constructor(workers: number) {
+    this.#ports = new Array(workers).fill(undefined);
+  }
+
+  /** A run of a worker has started. */
+  connect(worker: number, port: MessagePort): void {
+    this.#ports[worker] = port;
+    for (const { worker: to, request } of this.#pending.values()) {
+      const isWaiting = Atomics.load(request.state, 0) === REQUEST_STATE.waiting;
+      if (to === worker && isWaiting) port.postMessage(request);
+    }
+  }
+
+  receive({ number, result }: CounterResponse): void {
+    this.#pending.get(number)?.resolve(result);
+  }
+
+  /** @throws ApiError where it failed, or was not done in time */
+  async send<Action extends CounterAction>(
+    worker: number,
+    { h0, h1, h2, h3 }: Identity,
+    action: Action,
+  ): Promise<ResultOf<Action['kind']>> {
+    const number = this.#nextNumber++;
+    const state = new Int32Array(new SharedArrayBuffer(4));
+    const request: CounterRequest = { number, state, identity: { h0, h1, h2, h3 }, action };
+    const result = await new Promise<CounterResult>((resolve) => {
+      const timer = setTimeout(() => resolve(lateFailure(request)), CHECK_DEADLINE_MS);
+      const finish = (result: CounterResult) => {
+        clearTimeout(timer);
+        resolve(result);
+      };
+      this.#pending.set(number, { worker, request, resolve: finish });
+      this.#ports[worker]?.postMessage(request);
+    });
+    this.#pending.delete(number);
+    if (result.kind === 'failure') {
+      const effect = result.isUnchanged ? 'nothing was changed' : 'it may have been done';
+      throw new ApiError('SERVICE_UNAVAILABLE', `${result.reason}; ${effect}`);
+    }
+    return result as ResultOf<Action['kind']>;
+  }
+}
+
+function lateFailure(request: CounterRequest): CounterResult {
+  const isUnchanged = withdrawRequest(request);
+  const reason = `Redis did not answer within ${CHECK_DEADLINE_MS} ms`;
+  return { kind: 'failure', reason, isUnchanged };
+}

@@ -1,0 +1,190 @@
+/**
+ * The engine of an acceptor whose machine shares its counters with others through Redis. A check is
+ * decided in the lease table of its shard, in the turn of its request, where a lease or what is
+ * known of the counter suffices. Any other check waits for its shard worker, which gets tokens from
+ * Redis: see `token-queue.ts`. Lists of checks are in `batches.ts`.
+ *
+ * A check is counted once, except one that a worker was replying to when it died. A correction
+ * that is not done in time fails with a 503, which says whether it may have been done.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import type { Check } from '../../core/check.ts';
+import { CHECK_DEADLINE_MS } from '../../core/constants.ts';
+import { type Decision, newDecision } from '../../core/decision.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Identity } from '../../core/hash.ts';
+import { RULE, type RuleNumber } from '../../core/window-rules.ts';
+import { ACCEPTOR_STAT } from '../../shared-memory/stats.ts';
+import type {
+  BatchCompletion,
+  BatchDecision,
+  Completion,
+  CounterSelector,
+  CounterState,
+  Engine,
+} from '../engine.ts';
+import { counterState, inspectCells } from '../memory/counter-state.ts';
+import { counterKey, isExpired } from '../memory/windows/registry.ts';
+import { ENTRY_KIND } from '../worker/layout.ts';
+import { Batches } from './batches.ts';
+import { CounterRequests } from './counter-requests.ts';
+import { VERDICT } from './lease-table.ts';
+import type { CounterAction, CounterResponse, ResultOf } from './port-messages.ts';
+import type { StoredCounter } from './protocol.ts';
+import { TokenQueue, type TokenQueueParts } from './token-queue.ts';
+
+export class RedisEngine implements Engine {
+  readonly #parts: TokenQueueParts;
+  readonly #usesLeases: boolean;
+  readonly #queue: TokenQueue;
+  readonly #batches: Batches;
+  readonly #requests: CounterRequests;
+  /** Overwritten by each decision, as the interface says. */
+  readonly #decision = newDecision();
+
+  /** @param usesLeases whether checks are decided from leases; else each is a round trip */
+  constructor(parts: TokenQueueParts, usesLeases: boolean) {
+    this.#parts = parts;
+    this.#usesLeases = usesLeases;
+    this.#queue = new TokenQueue(parts);
+    this.#requests = new CounterRequests(parts.queues.producers.length);
+    this.#batches = new Batches(this.#queue, usesLeases, (check) => this.#refundGcra(check));
+  }
+
+  connectWorker(worker: number, port: MessagePort): void {
+    this.#queue.pending.connectWorker(worker, port, (message) => {
+      this.#requests.receive(message as CounterResponse);
+    });
+    this.#requests.connect(worker, port);
+  }
+
+  decide<C>(
+    check: Check,
+    startedMs: number,
+    context: C,
+    completion: Completion<C>,
+  ): Decision | undefined {
+    const { identity, isAsync, cost } = check;
+    const decision = this.#decision;
+    const table = this.#queue.tableOf(identity);
+    let verdict: number = VERDICT.needsTokens;
+    if (isAsync && cost !== 0) verdict = table.decideAsync(identity, startedMs, check, decision);
+    else if (this.#usesLeases) verdict = table.decide(identity, startedMs, check, decision);
+    if (verdict === VERDICT.decided) return decision;
+    if (verdict === VERDICT.decidedPrefetch) {
+      this.#queue.prefetch(check);
+      return decision;
+    }
+    return this.#decideLater(check, startedMs, context, completion);
+  }
+
+  decideBatch<C>(
+    checks: readonly Check[],
+    startedMs: number,
+    context: C,
+    completion: BatchCompletion<C>,
+  ): BatchDecision | undefined {
+    return this.#batches.decideBatch(checks, startedMs, context, completion);
+  }
+
+  decideEach<C>(
+    checks: readonly Check[],
+    startedMs: number,
+    context: C,
+    completion: BatchCompletion<C>,
+    countsDenied: boolean,
+  ): BatchDecision | undefined {
+    return this.#batches.decideEach(checks, startedMs, context, completion, countsDenied);
+  }
+
+  async refund(
+    identity: Identity,
+    rule: RuleNumber,
+    durationMs: number,
+    window: number,
+    cost: number,
+    confirm: () => void,
+  ): Promise<number> {
+    const { stats } = this.#parts;
+    const action = { kind: 'refund', rule, durationMs, window, cost } as const;
+    const { refunded } = await this.#afterQueuedChecks(identity, confirm, action);
+    stats.increment(ACCEPTOR_STAT.refunds);
+    stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
+    return refunded;
+  }
+
+  async reset(identity: Identity, selector: CounterSelector, confirm: () => void): Promise<number> {
+    const action = { kind: 'reset', selector } as const;
+    const { cleared } = await this.#afterQueuedChecks(identity, confirm, action);
+    this.#parts.stats.add(ACCEPTOR_STAT.countersReset, cleared);
+    return cleared;
+  }
+
+  async inspect(
+    identity: Identity,
+    selector: CounterSelector,
+    confirm: () => void,
+  ): Promise<CounterState[]> {
+    const action = { kind: 'inspect', selector } as const;
+    const { counters, nowMs } = await this.#afterQueuedChecks(identity, confirm, action);
+    return counters
+      .filter((counter) => !isExpired(keyOf(counter), counter.newest, nowMs))
+      .toSorted((a, b) => a.durationMs - b.durationMs)
+      .map((counter) => stateOf(counter, nowMs));
+  }
+
+  #decideLater<C>(
+    check: Check,
+    startedMs: number,
+    context: C,
+    completion: Completion<C>,
+  ): Decision | undefined {
+    const { isAsync, cost, rule } = check;
+    // The bucket of a GCRA check is in Redis alone: an asynchronous one waits too.
+    const isNew = isAsync && cost !== 0 && rule !== RULE.gcra;
+    const kind = isNew ? ENTRY_KIND.asyncNew : ENTRY_KIND.tokens;
+    if (this.#queue.enqueue(kind, check, startedMs, context, completion)) return undefined;
+    this.#queue.decideWithoutRedis(check, startedMs, this.#decision);
+    return this.#decision;
+  }
+
+  /** Has a worker act, after the checks that are in the queues to it. */
+  async #afterQueuedChecks<Action extends CounterAction>(
+    identity: Identity,
+    confirm: () => void,
+    action: Action,
+  ): Promise<ResultOf<Action['kind']>> {
+    const { queues } = this.#parts;
+    const waiting = queues.wait(identity);
+    if (waiting !== undefined) {
+      const isDone = await waiting;
+      confirm();
+      if (!isDone) {
+        const message =
+          `a shard worker did not finish earlier checks within ${CHECK_DEADLINE_MS} ms;` +
+          ' nothing was changed';
+        throw new ApiError('SERVICE_UNAVAILABLE', message);
+      }
+    }
+    return this.#requests.send(queues.workerFor(identity), identity, action);
+  }
+
+  /** Returns the tokens of a GCRA check whose batch is denied. If it fails, they stay counted. */
+  #refundGcra({ identity, rule, durationMs, cost }: Check): void {
+    const action = { kind: 'refund', rule, durationMs, window: 0, cost } as const;
+    const worker = this.#parts.queues.workerFor(identity);
+    this.#requests.send(worker, identity, action).catch(() => {});
+  }
+}
+
+function keyOf({ isGcra, durationMs }: StoredCounter): number {
+  return counterKey(isGcra ? RULE.gcra : RULE.fixed, durationMs);
+}
+
+function stateOf(counter: StoredCounter, nowMs: number): CounterState {
+  const { isGcra, durationMs, limit, newest, current, previous } = counter;
+  const cells = { newest, current, previous, limit };
+  const rule = isGcra ? RULE.gcra : RULE.fixed;
+  return counterState(inspectCells(rule, durationMs, cells, nowMs), nowMs);
+}

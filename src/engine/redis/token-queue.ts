@@ -1,0 +1,113 @@
+/**
+ * The checks of an acceptor that need tokens from Redis, and what decides them without Redis: when
+ * they have waited for ENGINE_DEADLINE_MS, and at once when their worker's circuit breaker is open
+ * or its queue is full.
+ */
+
+import type { Check } from '../../core/check.ts';
+import { ENGINE_DEADLINE_MS } from '../../core/constants.ts';
+import { type Decision, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
+import type { Identity } from '../../core/hash.ts';
+import type { Clock } from '../../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
+import type { Completion } from '../engine.ts';
+import { shardOf } from '../memory/shard.ts';
+import { ENTRY_KIND } from '../worker/layout.ts';
+import { PendingChecks } from '../worker/pending-checks.ts';
+import type { WorkQueues } from '../worker/work-queues.ts';
+import type { PendingCheck, WorkerChannel } from '../worker/worker-channel.ts';
+import { BatchItem } from './check-batch.ts';
+import type { EngineState } from './engine-state.ts';
+import type { LeaseTable } from './lease-table.ts';
+import type { DecisionsWithoutRedis } from './without-redis.ts';
+
+const POLL_INTERVAL_MS = ENGINE_DEADLINE_MS / 4;
+
+export interface TokenQueueParts {
+  /** By shard. */
+  tables: readonly LeaseTable[];
+  state: EngineState;
+  queues: WorkQueues;
+  withoutRedis: DecisionsWithoutRedis;
+  clock: Clock;
+  stats: AcceptorStats;
+}
+
+export class TokenQueue {
+  readonly pending: PendingChecks;
+  readonly #parts: TokenQueueParts;
+  readonly #withdrawnDecision = newDecision();
+
+  constructor(parts: TokenQueueParts) {
+    const { queues, state, clock, stats } = parts;
+    this.#parts = parts;
+    this.pending = new PendingChecks(queues.producers, clock, {
+      pollIntervalMs: POLL_INTERVAL_MS,
+      withdrawAfterMs: (worker) => (state.isDown(worker) ? 0 : ENGINE_DEADLINE_MS),
+      countOutcome: (outcome) => {
+        if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
+        else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
+      },
+      decideWithdrawn: (pending) => this.#decideWithdrawn(pending),
+    });
+  }
+
+  tableOf(id: Identity): LeaseTable {
+    return this.#parts.tables[shardOf(id)];
+  }
+
+  /**
+   * Passes a check to the worker of its shard.
+   * @param kind one of ENTRY_KIND
+   * @returns false: it cannot wait for Redis
+   */
+  enqueue<C>(
+    kind: number,
+    check: Check,
+    startedMs: number,
+    context: C,
+    completion: Completion<C>,
+  ): boolean {
+    const channel = this.#channelFor(check.identity);
+    if (channel === undefined) return false;
+    this.pending.enqueue(channel, kind, check, startedMs, context, completion);
+    this.#parts.stats.increment(ACCEPTOR_STAT.queuedChecks);
+    return true;
+  }
+
+  /** Requests tokens for later checks, if the worker can take the request. */
+  prefetch(check: Check): void {
+    const channel = this.#channelFor(check.identity);
+    if (channel !== undefined) {
+      this.pending.enqueueWithoutReply(channel, ENTRY_KIND.prefetch, check);
+    }
+  }
+
+  /**
+   * @param nowMs by the monotonic clock
+   * @returns whether the cost was counted in the table
+   */
+  decideWithoutRedis(check: Check, nowMs: number, decision: TableDecision): boolean {
+    const table = this.tableOf(check.identity);
+    return this.#parts.withoutRedis.decide(table, check, nowMs, decision);
+  }
+
+  #channelFor(id: Identity): WorkerChannel | undefined {
+    const { queues, state, stats } = this.#parts;
+    const worker = queues.workerFor(id);
+    if (state.isDown(worker)) return undefined;
+    const channel = this.pending.channels[worker];
+    if (channel.canEnqueue()) return channel;
+    stats.increment(ACCEPTOR_STAT.queueFull);
+    return undefined;
+  }
+
+  #decideWithdrawn({ check, context }: PendingCheck): Decision {
+    const { clock, stats } = this.#parts;
+    const decision = this.#withdrawnDecision;
+    stats.increment(ACCEPTOR_STAT.withdrawnChecks);
+    const isCounted = this.decideWithoutRedis(check, clock.monotonicMs(), decision);
+    if (context instanceof BatchItem) context.setWithoutRedis(isCounted);
+    return decision;
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * Decides checks that Redis did not decide in time, as WEIR_ON_ENGINE_DOWN says. Each of them is
+ * counted in the statistics of the acceptor. A local decision counts the cost in the lease table;
+ * Redis is told of it when it answers again.
+ */
+
+import type { Check } from '../../core/check.ts';
+import { type FullTablePolicy, OUTCOME, type TableDecision } from '../../core/decision.ts';
+import { hasWindows } from '../../core/window-rules.ts';
+import type { EngineDownPolicy, LocalShare } from '../../redis/settings.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
+import { applyFullTablePolicy } from '../memory/full-table-policy.ts';
+import type { EngineState } from './engine-state.ts';
+import { type LeaseTable, VERDICT } from './lease-table.ts';
+
+interface WithoutRedisOptions {
+  onEngineDown: EngineDownPolicy;
+  localShare: LocalShare;
+  fullTablePolicy: FullTablePolicy;
+}
+
+export class DecisionsWithoutRedis {
+  readonly #options: WithoutRedisOptions;
+  readonly #state: EngineState;
+  readonly #stats: AcceptorStats;
+
+  constructor(options: WithoutRedisOptions, state: EngineState, stats: AcceptorStats) {
+    this.#options = options;
+    this.#state = state;
+    this.#stats = stats;
+  }
+
+  /**
+   * @param nowMs by the monotonic clock
+   * @returns whether the cost was counted in the table
+   */
+  decide(table: LeaseTable, check: Check, nowMs: number, decision: TableDecision): boolean {
+    const { onEngineDown } = this.#options;
+    decision.outcome = OUTCOME.decided;
+    let isCounted = false;
+    if (onEngineDown === 'local') isCounted = this.#decideLocally(table, check, nowMs, decision);
+    else this.#decideAll(onEngineDown === 'allow', check, nowMs, decision);
+    this.#stats.increment(
+      decision.allowed ? ACCEPTOR_STAT.engineDownAllowed : ACCEPTOR_STAT.engineDownDenied,
+    );
+    return isCounted;
+  }
+
+  #decideLocally(table: LeaseTable, check: Check, nowMs: number, decision: TableDecision): boolean {
+    const { localShare, fullTablePolicy } = this.#options;
+    const { identity, namespace, cost } = check;
+    const share = localShare === 'divided' ? this.#state.machineCount : 1;
+    const tag = namespace.hashState[0];
+    const verdict = table.decideLocally(identity, tag, nowMs, check, share, decision);
+    if (verdict !== VERDICT.full) return decision.allowed && cost !== 0;
+    this.#decideAll(cost <= check.limit, check, nowMs, decision);
+    if (cost === 0 || !decision.allowed) return false;
+    decision.outcome = OUTCOME.full;
+    applyFullTablePolicy(fullTablePolicy, decision.reset, decision);
+    this.#stats.increment(ACCEPTOR_STAT.fullTableDecisions);
+    return false;
+  }
+
+  /** Decides without a counter. A cost of 0 is always allowed. */
+  #decideAll(isAllowed: boolean, check: Check, nowMs: number, decision: TableDecision): void {
+    const { identity, rule, limit, durationMs, cost } = check;
+    const redisMs = this.#state.redisMs(identity.h3, nowMs);
+    const window = Math.floor(redisMs / durationMs);
+    decision.allowed = isAllowed || cost === 0;
+    decision.remaining = isAllowed ? Math.max(0, limit - cost) : 0;
+    decision.window = hasWindows(rule) ? window : redisMs;
+    decision.reset = hasWindows(rule) ? (window + 1) * durationMs : redisMs;
+  }
+}
