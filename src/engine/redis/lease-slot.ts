@@ -363,6 +363,12 @@ export function addUnreported(memory: MemoryViews, slot: LeaseSlot, cost: number
   doubles[heldAt(slot)] = Math.min(total + doubles[othersAt(slot)], AMOUNT_MAX);
 }
 
+/** Adds tokens that Redis has deducted for checks of batches. */
+export function addReserved(memory: MemoryViews, slot: LeaseSlot, tokens: number): void {
+  addUnreported(memory, slot, tokens);
+  memory.doubles[reservedAt(slot)] += tokens;
+}
+
 /** Makes the redundant numbers of a slot right, after a thread died while it wrote them. */
 export function repairSlot(memory: MemoryViews, slot: LeaseSlot): void {
   const { words, doubles } = memory;

@@ -63,6 +63,7 @@ import {
 } from './lease-location.ts';
 import { attachLeaseTable, type LeaseMemory } from './lease-memory.ts';
 import {
+  addReserved,
   addUnreported,
   clearSlot,
   type LeaseState,
@@ -378,6 +379,11 @@ export class LeaseTable implements LeaseMemory {
   /** Writes the state of a counter that is not GCRA, all but `reserved`. */
   write(slot: LeaseSlot, from: LeaseState): void {
     writeLeaseState(this, slot, from);
+  }
+
+  /** Reserves tokens of an answer for checks of batches. After `write`. */
+  addReserved(slot: LeaseSlot, tokens: number): void {
+    addReserved(this, slot, tokens);
   }
 
   readIdentity(slot: LeaseSlot, into: MutableIdentity): Identity {

@@ -1,0 +1,201 @@
+/**
+ * The calls of one member about one bucket: what each call begins with, and what the worker learns
+ * from each answer about the clock, the members and the memory of Redis.
+ *
+ *   joining         nothing was done, until all live members know this one; heartbeats repeat
+ *   needs members   Redis is empty, or wants to know who may hold tokens: `open` presents them
+ *   a new epoch     Redis may have lost its memory. All counters of the bucket are reported; only
+ *                   then calls name the epoch, and Redis serves windows that had begun before
+ */
+
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import type { EngineState } from './engine-state.ts';
+import type { MemberScripts } from './member-scripts.ts';
+import { CALL_STATUS, type CallAnswer, type CallHeader, type CounterMessage } from './protocol.ts';
+import type { MemberList } from './scripts/members.ts';
+
+/** An answer that takes longer is not used: the fate of the call is unknown. */
+export const CALL_TIMEOUT_MS = 50;
+/** The clock of a bucket is not known better than this for long: both clocks drift. */
+const CLOCK_DRIFT = 0.0005;
+
+export type CallResult =
+  | { kind: 'answer'; answer: CallAnswer; sentMs: number }
+  /** Nothing was done. */
+  | { kind: 'refused' }
+  /** It may have been done, or not. */
+  | { kind: 'unknown' };
+
+/** Says whether calls make sense: `redis/breaker.ts`. */
+export interface CallBreaker {
+  readonly isOpen: boolean;
+  /** A call for which this is true is followed by `succeeded` or `failed`. */
+  allows(nowMs: number): boolean;
+  succeeded(): void;
+  failed(nowMs: number): void;
+}
+
+export interface BucketCallsOptions {
+  bucket: number;
+  member: string;
+  scripts: MemberScripts;
+  breaker: CallBreaker;
+  state: EngineState;
+  stats: WorkerStats;
+  nowMs: () => number;
+  /** Whether this member has counters that another run of its thread may have used. */
+  hasCounters: (bucket: number) => boolean;
+  /**
+   * Reports all counters of the bucket to Redis.
+   * @returns whether every one has arrived
+   */
+  reportCounters: (bucket: number) => Promise<boolean>;
+  /** Called when the breaker, `hasJoined` or `isRecovering` may have changed. */
+  onChange: () => void;
+}
+
+export class BucketCalls {
+  readonly #options: BucketCallsOptions;
+  readonly #header: CallHeader;
+  #members: readonly string[] = [];
+  #lastAnswerMs = Number.NEGATIVE_INFINITY;
+  #clock: { offsetMs: number; aboveMs: number; atMs: number } | undefined;
+  #isFetchingMembers = false;
+  #isReporting = false;
+  /** Whether Redis has accepted the member. */
+  hasJoined = false;
+  isRecovering = false;
+
+  constructor(options: BucketCallsOptions) {
+    this.#options = options;
+    const { member } = options;
+    this.#header = { member, reportedEpoch: '', membersVersion: 0, clockUs: 0 };
+  }
+
+  /** When the last answer came, monotonic ms. */
+  get lastAnswerMs(): number {
+    return this.#lastAnswerMs;
+  }
+
+  /** Sends messages about counters; without any it is a heartbeat. */
+  async exchange(messages: CounterMessage[]): Promise<CallResult> {
+    const { scripts, bucket, stats } = this.#options;
+    stats.add(WORKER_STAT.tokenRequests, messages.length);
+    const result = await this.#call(() => scripts.exchange(bucket, this.#header, messages));
+    if (result.kind !== 'answer') return result;
+    const { status } = result.answer;
+    if (status === CALL_STATUS.done) return result;
+    if (status === CALL_STATUS.needsMembers) await this.#open();
+    return { kind: 'refused' };
+  }
+
+  /** Presents the members that this one knows to a Redis that wants to know them. */
+  async #open(): Promise<void> {
+    const { scripts, bucket, member, hasCounters } = this.#options;
+    const members = new Set(this.#members);
+    if (this.#header.reportedEpoch !== '' || hasCounters(bucket)) members.add(member);
+    await this.#call(() => scripts.presentMembers(bucket, this.#header, [...members]));
+  }
+
+  /** @param send sends the call; it rejects when there is no valid answer */
+  async #call(send: () => Promise<CallAnswer>): Promise<CallResult> {
+    const { breaker, stats, nowMs, onChange } = this.#options;
+    const sentMs = nowMs();
+    if (!breaker.allows(sentMs)) return { kind: 'refused' };
+    stats.add(WORKER_STAT.redisCalls, 1);
+    let answer: CallAnswer | undefined;
+    try {
+      answer = await withinTimeout(send());
+    } catch {
+      // As without an answer: the error may be one of the connection.
+    }
+    if (answer === undefined) {
+      breaker.failed(nowMs());
+      stats.add(WORKER_STAT.redisCallFailures, 1);
+      onChange();
+      return { kind: 'unknown' };
+    }
+    const receivedMs = nowMs();
+    const wasOpen = breaker.isOpen;
+    breaker.succeeded();
+    if (wasOpen) onChange();
+    stats.recordCallLatency(receivedMs - sentMs);
+    this.#onAnswer(answer, sentMs, receivedMs);
+    return { kind: 'answer', answer, sentMs };
+  }
+
+  #onAnswer(answer: CallAnswer, sentMs: number, receivedMs: number): void {
+    const header = this.#header;
+    this.#lastAnswerMs = receivedMs;
+    header.clockUs = Math.max(header.clockUs, answer.clockUs);
+    this.#learnClock(answer.clockUs / 1_000, sentMs, receivedMs);
+    const hasJoined = answer.status === CALL_STATUS.done;
+    const hasChanged = hasJoined !== this.hasJoined || answer.isRecovering !== this.isRecovering;
+    this.hasJoined = hasJoined;
+    this.isRecovering = answer.isRecovering;
+    if (hasJoined) this.#options.state.setMachineCount(answer.machineCount);
+    if (hasChanged) this.#options.onChange();
+    if (answer.membersVersion > header.membersVersion) void this.#fetchMembers();
+    if (!hasJoined || answer.epoch === header.reportedEpoch) return;
+    // A member that has never had an answer has nothing to report, unless its thread was replaced.
+    if (header.reportedEpoch === '' && !this.#options.hasCounters(this.#options.bucket)) {
+      header.reportedEpoch = answer.epoch;
+    } else void this.#report(answer.epoch);
+  }
+
+  async #report(epoch: string): Promise<void> {
+    if (this.#isReporting) return;
+    this.#isReporting = true;
+    const { reportCounters, bucket } = this.#options;
+    const isComplete = await reportCounters(bucket);
+    this.#isReporting = false;
+    if (!isComplete) return;
+    this.#header.reportedEpoch = epoch;
+    void this.exchange([]);
+  }
+
+  /** Learns who the members are, and tells so with the next call. */
+  async #fetchMembers(): Promise<void> {
+    if (this.#isFetchingMembers) return;
+    this.#isFetchingMembers = true;
+    const { scripts, bucket } = this.#options;
+    let list: MemberList | undefined;
+    try {
+      list = await withinTimeout(scripts.listMembers(bucket));
+    } catch {
+      // The next answer shows the version again.
+    }
+    this.#isFetchingMembers = false;
+    if (list === undefined) return;
+    this.#members = list.members.map(({ member }) => member);
+    this.#header.membersVersion = list.version;
+    // A new member waits for this.
+    void this.exchange([]);
+  }
+
+  /** Learns the difference between the clock of the bucket and that of this machine. */
+  #learnClock(clockMs: number, sentMs: number, receivedMs: number): void {
+    const offsetMs = clockMs - receivedMs;
+    const aboveMs = clockMs - sentMs;
+    const last = this.#clock;
+    let clock = { offsetMs, aboveMs, atMs: receivedMs };
+    if (last !== undefined) {
+      const driftMs = (receivedMs - last.atMs) * CLOCK_DRIFT;
+      const low = Math.max(offsetMs, last.offsetMs - driftMs);
+      const high = Math.min(aboveMs, last.aboveMs + driftMs);
+      // Otherwise one of the clocks was set.
+      if (low <= high) clock = { offsetMs: low, aboveMs: high, atMs: receivedMs };
+    }
+    this.#clock = clock;
+    const { state, bucket } = this.#options;
+    state.setClock(bucket, clock.offsetMs, clock.aboveMs - clock.offsetMs);
+  }
+}
+
+/** @returns undefined when it takes too long */
+function withinTimeout<T>(call: Promise<T>): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve(undefined), CALL_TIMEOUT_MS);
+    call.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

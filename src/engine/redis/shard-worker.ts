@@ -1,0 +1,254 @@
+/**
+ * A shard worker of the redis engine, apart from its thread: it reads the queues of all acceptors,
+ * gets tokens from Redis for their checks, follows recalls, reports usage, and keeps the members of
+ * its buckets informed. Timers and answers run it; the thread wakes it when entries are queued.
+ *
+ * While the breaker is open nothing is sent but probes, and acceptors decide by themselves.
+ */
+
+import { newDecision } from '../../core/decision.ts';
+import type { Identity } from '../../core/hash.ts';
+import { RULE } from '../../core/window-rules.ts';
+import type { RedisSettings } from '../../redis/settings.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { shardOf } from '../memory/shard.ts';
+import { counterKey } from '../memory/windows/registry.ts';
+import { ENTRY_KIND } from '../worker/layout.ts';
+import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
+import { BREAKER, type EngineState } from './engine-state.ts';
+import { LeaseClient } from './lease-client.ts';
+import { NO_LEASE_SLOT } from './lease-layout.ts';
+import type { LeaseTable } from './lease-table.ts';
+import type { MemberScripts } from './member-scripts.ts';
+import type { MemberMessage } from './protocol.ts';
+import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
+import { UsageSync } from './usage-sync.ts';
+
+/** The most entries of one queue before the next queue is read. */
+const ENTRIES_PER_TURN_MAX = 128;
+/** Entries that acceptors have withdrawn are released this often. */
+const RELEASE_MS = 5;
+/** A bucket of a cluster is called at least this often. */
+const CLUSTER_HEARTBEAT_MS = 1_000;
+/** Wall and monotonic clock disagree by so much when the machine was suspended. */
+const SUSPENDED_MS = 100;
+/** How long the return of all leases may take at the end. */
+const DRAIN_MAX_MS = 2_000;
+
+export interface ShardWorkerParts {
+  index: number;
+  member: string;
+  /** By shard; undefined for those of other workers. */
+  tables: readonly (LeaseTable | undefined)[];
+  /** By acceptor. */
+  consumers: readonly RedisQueueConsumer[];
+  state: EngineState;
+  scripts: MemberScripts;
+  breaker: CallBreaker;
+  settings: Pick<RedisSettings, 'leases' | 'syncMs'>;
+  stats: WorkerStats;
+  /** A monotonic clock, and the clock of the system. */
+  nowMs: () => number;
+  systemMs: () => number;
+}
+
+export class RedisShardWorker {
+  readonly client: LeaseClient;
+  readonly #parts: ShardWorkerParts;
+  readonly #tables: readonly LeaseTable[];
+  readonly #buckets: readonly BucketCalls[];
+  readonly #sync: UsageSync;
+  readonly #decision = newDecision();
+  #tickTimer: NodeJS.Timeout | undefined;
+  #releaseTimer: NodeJS.Timeout | undefined;
+  /** The system's clock less the monotonic one at the last tick. */
+  #wallOffsetMs: number;
+  #wasDown = false;
+
+  constructor(parts: ShardWorkerParts) {
+    const { state, stats, nowMs, settings, index, member, scripts, breaker } = parts;
+    this.#parts = parts;
+    this.#tables = parts.tables.filter((table) => table !== undefined);
+    this.#wallOffsetMs = parts.systemMs() - nowMs();
+    this.client = new LeaseClient({
+      tableOf: (identity) => this.#tableOf(identity),
+      bucketOf: (identity) => state.bucketOf(identity),
+      send: (bucket, messages) => this.#buckets[bucket].exchange(messages),
+      onReplies: () => this.#flushConsumers(),
+      windowOf: ({ h3 }, durationMs, at) => Math.floor(state.redisMs(h3, at) / durationMs),
+      nowMs,
+      stats,
+      leases: settings.leases,
+    });
+    this.#sync = new UsageSync({
+      tables: this.#tables,
+      client: this.client,
+      state,
+      stats,
+      nowMs,
+      syncGcra: () => Promise.resolve(true),
+      isUp: () => !breaker.isOpen,
+    });
+    this.#buckets = Array.from({ length: state.bucketCount }, (_, bucket) => {
+      return new BucketCalls({
+        bucket,
+        member,
+        scripts,
+        breaker,
+        state,
+        stats,
+        nowMs,
+        hasCounters: (of) => this.#sync.hasCounters(of),
+        reportCounters: (of) => this.#sync.report(of),
+        onChange: () => this.#publishState(),
+      });
+    });
+    state.setBreaker(index, breaker.isOpen ? BREAKER.open : BREAKER.closed);
+  }
+
+  /** Takes over the slots of an earlier run, and begins to call Redis. */
+  start(): void {
+    this.#sync.adoptSlots();
+    this.#tickTimer = setInterval(() => this.tick(), this.#parts.settings.syncMs);
+    this.tick();
+  }
+
+  /** Whether acceptors have queued something. */
+  hasNewEntries(): boolean {
+    return this.#parts.consumers.some((consumer) => consumer.hasNew());
+  }
+
+  /** Whether no entry of an acceptor waits for anything. */
+  isIdle(): boolean {
+    return this.#parts.consumers.every((consumer) => consumer.isEmpty());
+  }
+
+  /** Reads what acceptors have queued, and sends what it needs. @returns how many entries */
+  processEntries(): number {
+    let passed = 0;
+    for (const consumer of this.#parts.consumers) {
+      passed += consumer.readNew(ENTRIES_PER_TURN_MAX, (entry) => this.#process(consumer, entry));
+    }
+    if (passed > 0) this.client.flush();
+    this.#flushConsumers();
+    return passed;
+  }
+
+  /** Follows a message that Redis has published to this member. */
+  receive(bucket: number, message: MemberMessage): void {
+    if (message.kind === 'report') void this.#buckets[bucket].exchange([]);
+    else this.client.receive(message);
+  }
+
+  /** Called when recalls may have been missed: before it, nobody listened. */
+  onSubscribed(): void {
+    this.#sync.takeAllLeases();
+    void this.#sync.run();
+  }
+
+  /** What happens every `syncMs`. */
+  tick(): void {
+    const { nowMs, systemMs, state, settings, breaker } = this.#parts;
+    const now = nowMs();
+    const wallOffsetMs = systemMs() - now;
+    if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) this.#sync.takeAllLeases();
+    this.#wallOffsetMs = wallOffsetMs;
+    this.#flushConsumers();
+    const intervalMs =
+      state.bucketCount === 1 ? settings.syncMs : Math.max(settings.syncMs, CLUSTER_HEARTBEAT_MS);
+    for (const bucket of this.#buckets) {
+      if (!bucket.hasJoined || now - bucket.lastAnswerMs >= intervalMs) void bucket.exchange([]);
+    }
+    if (!breaker.isOpen) void this.#sync.run();
+  }
+
+  /** Returns all leases and reports all usage. @returns whether Redis has got everything */
+  async drain(): Promise<boolean> {
+    const { nowMs } = this.#parts;
+    const endMs = nowMs() + DRAIN_MAX_MS;
+    this.#sync.takeAllLeases();
+    for (;;) {
+      if (await this.#sync.run()) return true;
+      if (nowMs() >= endMs) return false;
+      await new Promise((resolve) => setTimeout(resolve, RELEASE_MS));
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#tickTimer);
+    clearTimeout(this.#releaseTimer);
+    this.client.close();
+  }
+
+  #tableOf(identity: Identity): LeaseTable {
+    const table = this.#parts.tables[shardOf(identity)];
+    if (table === undefined) throw new Error(`shard ${shardOf(identity)} has another worker`);
+    return table;
+  }
+
+  #process(consumer: RedisQueueConsumer, entry: QueueEntry): void {
+    switch (entry.kind) {
+      case ENTRY_KIND.prefetch:
+        consumer.finish(entry.number);
+        this.client.addPrefetch(entry);
+        break;
+      case ENTRY_KIND.asyncNew:
+        this.#decideAsync(consumer, entry);
+        break;
+      default:
+        this.client.addCheck(consumer, entry);
+    }
+  }
+
+  /** Decides an asynchronous check of a new counter. */
+  #decideAsync(consumer: RedisQueueConsumer, entry: QueueEntry): void {
+    const { identity, namespaceTag, parameters, number } = entry;
+    const { rule, durationMs } = parameters;
+    if (!consumer.claim(number)) return;
+    const decision = this.#decision;
+    const table = this.#tableOf(identity);
+    const nowMs = this.#parts.nowMs();
+    const key = counterKey(rule === RULE.sliding ? RULE.fixed : rule, durationMs);
+    const lock = table.lockFor(identity);
+    table.acquire(lock);
+    const hasSlot =
+      table.find(identity, key) !== NO_LEASE_SLOT ||
+      table.insert(identity, namespaceTag, key, nowMs) !== NO_LEASE_SLOT;
+    table.release(lock);
+    if (!hasSlot) {
+      consumer.unclaim(number);
+      this.client.addCheck(consumer, entry);
+      return;
+    }
+    table.decideAsync(identity, nowMs, parameters, decision);
+    consumer.reply(number, decision);
+    this.#parts.stats.add(WORKER_STAT.decisions, 1);
+  }
+
+  /** Releases what is over, soon again if something is not. */
+  #flushConsumers(): void {
+    for (const consumer of this.#parts.consumers) consumer.flush();
+    if (this.#releaseTimer !== undefined || this.isIdle()) return;
+    this.#releaseTimer = setTimeout(() => {
+      this.#releaseTimer = undefined;
+      this.#flushConsumers();
+    }, RELEASE_MS);
+  }
+
+  /** Tells acceptors, /readyz and the metrics how Redis is. */
+  #publishState(): void {
+    const { index, state, breaker, stats } = this.#parts;
+    const isDown = breaker.isOpen;
+    if (isDown && !this.#wasDown) stats.add(WORKER_STAT.breakerOpenings, 1);
+    this.#wasDown = isDown;
+    state.setBreaker(index, isDown ? BREAKER.open : BREAKER.closed);
+    state.setJoined(
+      index,
+      this.#buckets.every(({ hasJoined }) => hasJoined),
+    );
+    state.setRecovering(
+      index,
+      this.#buckets.some(({ isRecovering }) => isRecovering),
+    );
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * Tells Redis what it does not know of the counters of a shard worker: usage of asynchronous
+ * checks, usage from the time when Redis was down, and leases that are returned without a recall.
+ * Such counters are marked as dirty in their table, so that a message that is lost, and the death
+ * of the worker, only delay it. After a loss of memory of Redis it reports all counters.
+ */
+
+import type { Identity } from '../../core/hash.ts';
+import { newIdentity } from '../../core/hash.ts';
+import { RULE } from '../../core/window-rules.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
+import type { EngineState } from './engine-state.ts';
+import type { LeaseClient } from './lease-client.ts';
+import type { LeaseSlot } from './lease-layout.ts';
+import { newLeaseState } from './lease-slot.ts';
+import type { LeaseTable } from './lease-table.ts';
+import { NO_WINDOW } from './protocol.ts';
+
+/** Counters that are told at the same time: some calls, which do not hold up those of checks. */
+const COUNTERS_AT_ONCE = 128;
+
+interface CounterName {
+  identity: Identity;
+  key: number;
+}
+
+interface UsageSyncOptions {
+  tables: readonly LeaseTable[];
+  client: LeaseClient;
+  state: EngineState;
+  stats: WorkerStats;
+  nowMs: () => number;
+  /** Tells Redis GCRA tokens that were allowed without it. @returns whether it has got them */
+  syncGcra: (identity: Identity, key: number) => Promise<boolean>;
+  /** Whether Redis can be told something. */
+  isUp: () => boolean;
+}
+
+export class UsageSync {
+  readonly #options: UsageSyncOptions;
+  readonly #state = newLeaseState();
+  #isRunning = false;
+
+  constructor(options: UsageSyncOptions) {
+    this.#options = options;
+  }
+
+  /** Tells Redis all usage that it does not know. @returns whether it has got everything */
+  async run(): Promise<boolean> {
+    const { tables, client, syncGcra, isUp } = this.#options;
+    if (this.#isRunning) return false;
+    this.#isRunning = true;
+    let isComplete = true;
+    try {
+      for (const table of tables) {
+        const dirty: CounterName[] = [];
+        table.forEachDirtySlot((slot) => dirty.push(nameOf(table, slot)));
+        const isDone = await inParts(dirty, ({ identity, key }) => {
+          if (!isUp()) return Promise.resolve(false);
+          return isGcra(key) ? syncGcra(identity, key) : client.sync(identity, key);
+        });
+        if (!isDone) isComplete = false;
+      }
+    } finally {
+      this.#isRunning = false;
+    }
+    return isComplete;
+  }
+
+  /**
+   * Takes all leases away, and forgets what denies checks without Redis. Redis is told by the next
+   * `run`: until then the tokens of the leases stay deducted.
+   */
+  takeAllLeases(): void {
+    for (const table of this.#options.tables) {
+      table.forEachSlot((slot, lock) => this.#takeLease(table, slot, lock));
+    }
+  }
+
+  /** Takes the leases of windows that have ended, where the next window looks at their usage. */
+  takeLease({ identity, key }: CounterName, table: LeaseTable): void {
+    const lock = table.lockFor(identity);
+    table.acquire(lock);
+    const slot = table.find(identity, key);
+    const state = this.#state;
+    if (slot !== 0) {
+      table.read(slot, state);
+      if (state.lease > 0 && this.#options.nowMs() >= state.deadlineMs) {
+        this.#takeLease(table, slot, lock);
+      }
+    }
+    table.release(lock);
+  }
+
+  /** Makes the slots those of a new run: no message is under way. */
+  adoptSlots(): void {
+    for (const table of this.#options.tables) {
+      table.forEachSlot((slot, lock) => {
+        if (isGcra(table.readKey(slot))) return;
+        table.read(slot, this.#state);
+        if (!this.#state.isPinned) return;
+        this.#state.isPinned = false;
+        table.write(slot, this.#state);
+        table.setDirty(lock, slot, true);
+      });
+    }
+  }
+
+  /** Whether a bucket has counters that Redis may know. */
+  hasCounters(bucket: number): boolean {
+    return this.#countersOf(bucket).length > 0;
+  }
+
+  /** Reports all counters of a bucket. @returns whether Redis has got every one */
+  report(bucket: number): Promise<boolean> {
+    return inParts(this.#countersOf(bucket), ({ identity, key }) => {
+      return this.#options.client.sync(identity, key, true);
+    });
+  }
+
+  /** The counters of a bucket whose windows matter. */
+  #countersOf(bucket: number): CounterName[] {
+    const { tables, state, nowMs } = this.#options;
+    const now = nowMs();
+    const counters: CounterName[] = [];
+    for (const table of tables) {
+      table.forEachSlot((slot) => {
+        const counter = nameOf(table, slot);
+        if (isGcra(counter.key) || state.bucketOf(counter.identity) !== bucket) return;
+        table.read(slot, this.#state);
+        const { window } = this.#state;
+        if (window === NO_WINDOW) return;
+        const redisMs = state.redisMs(counter.identity.h3, now);
+        if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
+      });
+    }
+    return counters;
+  }
+
+  #takeLease(table: LeaseTable, slot: LeaseSlot, lock: ReturnType<LeaseTable['lockFor']>): void {
+    if (isGcra(table.readKey(slot))) return;
+    const state = this.#state;
+    table.read(slot, state);
+    const { lease, boundUntilMs } = state;
+    if (lease === 0 && boundUntilMs === 0) return;
+    state.lease = 0;
+    state.boundUntilMs = 0;
+    table.write(slot, state);
+    if (lease === 0) return;
+    table.setDirty(lock, slot, true);
+    this.#options.stats.add(WORKER_STAT.leasesReturned, 1);
+    this.#options.stats.add(WORKER_STAT.returnedTokens, lease);
+  }
+}
+
+function isGcra(key: number): boolean {
+  return ruleOfKey(key).counterRule === RULE.gcra;
+}
+
+function nameOf(table: LeaseTable, slot: LeaseSlot): CounterName {
+  return { identity: table.readIdentity(slot, newIdentity()), key: table.readKey(slot) };
+}
+
+/** @returns whether all of them were done */
+async function inParts(
+  counters: readonly CounterName[],
+  tell: (counter: CounterName) => Promise<boolean>,
+): Promise<boolean> {
+  let isComplete = true;
+  for (let from = 0; from < counters.length; from += COUNTERS_AT_ONCE) {
+    const done = await Promise.all(counters.slice(from, from + COUNTERS_AT_ONCE).map(tell));
+    if (done.includes(false)) isComplete = false;
+  }
+  return isComplete;
+}

@@ -1,0 +1,247 @@
+/**
+ * Machines that share their limits through a real Redis, all on the thread of the test: each has
+ * lease tables, a queue, and a shard worker with connections of its own.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { MessageChannel } from 'node:worker_threads';
+import { createClient } from '@redis/client';
+import { SHARDS } from '../../src/core/constants.ts';
+import { type CheckParameters, type Decision, newDecision } from '../../src/core/decision.ts';
+import { Hasher, type Identity, newIdentity } from '../../src/core/hash.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
+import { shardOf } from '../../src/engine/memory/shard.ts';
+import type { CallBreaker } from '../../src/engine/redis/bucket-calls.ts';
+import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
+import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
+import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
+import { MemberScripts, type ScriptRunner } from '../../src/engine/redis/member-scripts.ts';
+import { RedisQueueConsumer } from '../../src/engine/redis/queue-consumer.ts';
+import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
+import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
+import { RedisShardWorker } from '../../src/engine/redis/shard-worker.ts';
+import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
+import { ENTRY_KIND, NOTIFICATION_FLAG, REPLY } from '../../src/engine/worker/layout.ts';
+import {
+  allocateChannel,
+  attachChannel,
+  QueueConsumer,
+  REPLY_QUEUE,
+} from '../../src/engine/worker/queue.ts';
+import { requestNotification } from '../../src/engine/worker/wake-up.ts';
+import type { Script } from '../../src/redis/script.ts';
+import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import type { WORKER_STAT } from '../../src/shared-memory/stats.ts';
+
+const ACCEPTOR = 1;
+const WORKER_RUN = 1_000;
+
+export interface MachineOptions {
+  leases?: boolean;
+  syncMs?: number;
+  /** By shard. */
+  groups?: number;
+}
+
+type Client = ReturnType<typeof createClient>;
+
+/** Runs scripts as the connection of the product does. */
+class TestRunner implements ScriptRunner {
+  readonly #client: Client;
+  calls = 0;
+  /** Called before each call; may delay it, or throw. */
+  intercept: (() => Promise<void>) | undefined;
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  async run(script: Script, _bucket: number, keys: string[], args: string[]): Promise<unknown> {
+    this.calls++;
+    await this.intercept?.();
+    const options = { keys, arguments: args };
+    try {
+      return await this.#client.evalSha(script.sha1, options);
+    } catch (error) {
+      if (!String(error).includes('NOSCRIPT')) throw error;
+      return this.#client.eval(script.text, options);
+    }
+  }
+}
+
+export class TestMachine {
+  readonly member: string;
+  readonly state = new EngineState(allocateEngineState(1, 1));
+  readonly control = new Control(allocateControl(1, 1));
+  readonly clock: Clock;
+  readonly runner: TestRunner;
+  readonly keys = new KeySpace('weir', false);
+  worker: RedisShardWorker;
+  readonly #buffers: readonly SharedArrayBuffer[];
+  readonly #tables: readonly LeaseTable[];
+  readonly #channel = attachChannel(allocateChannel(0, 0), 0, 0);
+  readonly #producer: CheckQueueProducer;
+  readonly #replies: QueueConsumer;
+  readonly #options: MachineOptions;
+  readonly #client: Client;
+  readonly #subscriber: Client;
+  readonly #ports = new MessageChannel();
+  readonly #pending = new Map<number, (decision: Decision) => void>();
+  #wakeUp: NodeJS.Immediate | undefined;
+
+  private constructor(client: Client, subscriber: Client, options: MachineOptions) {
+    this.#client = client;
+    this.#subscriber = subscriber;
+    this.#options = options;
+    this.runner = new TestRunner(client);
+    this.member = `${randomBytes(8).toString('hex')}.0`;
+    new ClockPublisher(this.control);
+    this.clock = new Clock(this.control);
+    this.state.setLocalClock(this.clock.nowMs(), this.clock.monotonicMs());
+    this.#buffers = Array.from({ length: SHARDS }, (_, shard) => {
+      return allocateLeaseTable(shard, options.groups ?? 4);
+    });
+    this.#tables = this.#newTables(ACCEPTOR);
+    this.#producer = new CheckQueueProducer(this.#channel, this.control.workerStats(0));
+    this.#replies = new QueueConsumer(this.#channel, REPLY_QUEUE);
+    this.#ports.port1.on('message', () => this.#drainReplies());
+    requestNotification(this.#channel.words, NOTIFICATION_FLAG);
+    this.worker = this.#newWorker(WORKER_RUN);
+  }
+
+  static async start(port: number, options: MachineOptions = {}): Promise<TestMachine> {
+    const newClient = async () => {
+      const client = createClient({ socket: { host: '127.0.0.1', port }, RESP: 3 });
+      client.on('error', () => {});
+      await client.connect();
+      return client as unknown as Client;
+    };
+    const machine = new TestMachine(await newClient(), await newClient(), options);
+    const channel = machine.keys.channel(0, machine.member);
+    await machine.#subscriber.subscribe(channel, (message) => {
+      machine.worker.receive(0, decodeMemberMessage(message));
+    });
+    machine.worker.start();
+    return machine;
+  }
+
+  /** Ends the run of the worker at once, and starts another one. */
+  replaceWorker(): void {
+    this.worker.close();
+    this.worker = this.#newWorker(WORKER_RUN + 1);
+    this.worker.start();
+  }
+
+  count(stat: (typeof WORKER_STAT)[keyof typeof WORKER_STAT]): number {
+    return this.control.workerStats(0).get(stat);
+  }
+
+  /** Decides a check as an acceptor does. */
+  decide(identity: Identity, terms: Partial<CheckParameters>, kind: number = ENTRY_KIND.tokens) {
+    const check: CheckParameters = {
+      ...{ limit: 100, durationMs: 1_000, cost: 1, rule: RULE.fixed, burst: NO_BURST },
+      ...terms,
+    };
+    const decision = newDecision();
+    const table = this.#tables[shardOf(identity)];
+    const nowMs = this.clock.monotonicMs();
+    if (this.#options.leases !== false && kind === ENTRY_KIND.tokens) {
+      const verdict = table.decide(identity, nowMs, check, decision);
+      if (verdict === VERDICT.decidedPrefetch) this.#enqueue(ENTRY_KIND.prefetch, identity, check);
+      if (verdict !== VERDICT.needsTokens) return Promise.resolve<Decision>(decision);
+    }
+    if (kind === ENTRY_KIND.asyncNew) {
+      const verdict = table.decideAsync(identity, nowMs, check, decision);
+      if (verdict !== VERDICT.needsTokens) return Promise.resolve<Decision>(decision);
+    }
+    return new Promise<Decision>((resolve) => {
+      this.#pending.set(this.#enqueue(kind, identity, check), resolve);
+    });
+  }
+
+  table(identity: Identity): LeaseTable {
+    return this.#tables[shardOf(identity)];
+  }
+
+  async close(): Promise<void> {
+    this.worker.close();
+    clearImmediate(this.#wakeUp);
+    this.#ports.port1.close();
+    this.#client.destroy();
+    this.#subscriber.destroy();
+  }
+
+  /** Ends its connections without a word, as the death of the process does. */
+  kill(): Promise<void> {
+    return this.close();
+  }
+
+  #enqueue(kind: number, identity: Identity, check: CheckParameters): number {
+    if (!this.#producer.hasRoom()) throw new Error('the queue is full');
+    const number = this.#producer.nextNumber;
+    this.#producer.enqueue(kind, identity, 7, check);
+    this.#wakeUp ??= setImmediate(() => {
+      this.#wakeUp = undefined;
+      this.worker.processEntries();
+    });
+    return number;
+  }
+
+  #drainReplies(): void {
+    const { words, doubles } = this.#channel;
+    requestNotification(words, NOTIFICATION_FLAG);
+    for (; !this.#replies.isEmpty(); this.#replies.releaseFirst()) {
+      const at = this.#replies.firstItem();
+      const number = words[at + REPLY.number];
+      const resolve = this.#pending.get(number);
+      this.#pending.delete(number);
+      const reset = doubles[at / 2 + REPLY.reset];
+      resolve?.({
+        allowed: words[at + REPLY.allowed] === 1,
+        remaining: doubles[at / 2 + REPLY.remaining],
+        reset,
+        window: 0,
+      });
+    }
+  }
+
+  #newTables(owner: number): LeaseTable[] {
+    return this.#buffers.map((buffer, shard) => {
+      return new LeaseTable(buffer, shard, this.state, owner, () => {});
+    });
+  }
+
+  #newWorker(incarnation: number): RedisShardWorker {
+    const { control, clock, state, member } = this;
+    const stats = control.workerStats(0);
+    const breaker: CallBreaker = {
+      isOpen: false,
+      allows: () => true,
+      succeeded: () => {},
+      failed: () => {},
+    };
+    return new RedisShardWorker({
+      index: 0,
+      member,
+      tables: this.#newTables(incarnation),
+      consumers: [new RedisQueueConsumer(this.#channel, stats, this.#ports.port2)],
+      state,
+      scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable: false }, 0),
+      breaker,
+      settings: { leases: this.#options.leases ?? true, syncMs: this.#options.syncMs ?? 100 },
+      stats,
+      nowMs: () => clock.monotonicMs(),
+      systemMs,
+    });
+  }
+}
+
+const hasher = new Hasher(Buffer.from('0123456789abcdef'));
+const state = hasher.namespace('machines');
+
+export function identityOf(identifier: string): Identity {
+  const identity = newIdentity();
+  hasher.hash(state, identifier, identity);
+  return identity;
+}
