@@ -9,7 +9,7 @@ import {
   MESSAGE_STATUS,
   MESSAGES_PER_CALL,
   NO_WINDOW,
-} from '../protocol.ts';
+} from './protocol.ts';
 import {
   decodeHeader,
   headerArguments,

@@ -1,7 +1,7 @@
 /** What scripts publish to a member. An invalid message throws. */
 
-import type { MemberMessage } from '../protocol.ts';
 import { identityFromHex } from './keys.ts';
+import type { MemberMessage } from './protocol.ts';
 import { EPOCH, Line } from './reply.ts';
 
 const KIND = /^(?:recall|wake|reset|report)$/;

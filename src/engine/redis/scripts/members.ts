@@ -5,8 +5,8 @@
  */
 
 import { defineScript } from '../../../redis/script.ts';
-import type { CallAnswer, CallHeader } from '../protocol.ts';
 import { CLOCK, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
+import type { CallAnswer, CallHeader } from './protocol.ts';
 import {
   decodeHeader,
   headerArguments,

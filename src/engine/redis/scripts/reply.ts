@@ -3,8 +3,8 @@
  * what is expected throws: nothing is allowed from it.
  */
 
-import { CALL_STATUS, type CallAnswer, type CallHeader } from '../protocol.ts';
 import type { KeySpace } from './keys.ts';
+import { CALL_STATUS, type CallAnswer, type CallHeader } from './protocol.ts';
 
 /** How a machine uses Redis: the same in all its calls. */
 export interface ScriptContext {

@@ -1,0 +1,183 @@
+/**
+ * What a machine and the scripts in Redis tell each other about counters with windows. Messages
+ * carry cumulative numbers, never amounts, and a sequence number: lost, repeated and reordered
+ * messages then allow nothing extra, and the next message returns lost tokens.
+ *
+ * A member is one shard worker of one machine. Each counter of a machine belongs to one member.
+ */
+
+import type { Identity } from '../../../core/hash.ts';
+
+/** The window of a slot that has never had an answer. */
+export const NO_WINDOW = -1;
+
+/** A check by a rule that has windows; GCRA has a script of its own. */
+export interface TokenCheck {
+  cost: number;
+  limit: number;
+  isSliding: boolean;
+  /** Whether the cost is counted also if the check is denied. */
+  countsDenied: boolean;
+}
+
+/** What a member tells about one counter, and wants of it. At most MESSAGES_PER_CALL in a call. */
+export interface CounterMessage {
+  identity: Identity;
+  durationMs: number;
+  /** The window that the member knows; NO_WINDOW if it knows none. */
+  window: number;
+  /** Tokens that the member has allowed in that window, less refunds. */
+  spent: number;
+  /** The same for the window before, with tokens that are still reserved there. */
+  previousSpent: number;
+  /** Whether `previousSpent` must be stored, where neither a check nor the lease is sliding. */
+  hasPrevious: boolean;
+  /** Greater than in each earlier message of this member about this counter. */
+  sequence: number;
+  /** Tokens that the member still holds after this message: of its lease, and reserved ones. */
+  kept: number;
+  /** Tokens per second that the member has allowed lately. */
+  rate: number;
+  /** The limit of the last check that the member has allowed; 0 if it has allowed none. */
+  lastLimit: number;
+  /** Whether the member wants a new lease. */
+  wantsLease: boolean;
+  /** Whether that lease shall serve checks of the sliding window, as its checks need. */
+  isSliding: boolean;
+  /**
+   * The sequence number of the first message of this slot. A record with an older one is of an
+   * earlier slot, whose usage the member has forgotten: its tokens stay counted.
+   */
+  firstSequence: number;
+  /** Whether Redis has answered that it stores a record of this member in `window`. */
+  isStored: boolean;
+  /** Whether the usage is reported for the recovery of a Redis that has lost it. */
+  isReport: boolean;
+  /** Whether leases of other members are recalled, also if no check needs them. */
+  recalls: boolean;
+  /** Tokens to refund; 0 for none. */
+  refund: number;
+  /** The window in which they were used; NO_WINDOW without a refund. */
+  refundWindow: number;
+  checks: readonly TokenCheck[];
+}
+
+export const MESSAGES_PER_CALL = 16;
+
+/** What Redis says to the checks of a message: an unproven denial may find tokens in leases. */
+export const SERVED = { denied: 0, allowed: 1, unproven: 2 } as const;
+
+export const MESSAGE_STATUS = {
+  done: 0,
+  /** Its sequence number is not above the stored one: nothing was changed. */
+  stale: 1,
+  /** Redis has lost memory of the window, or its clock is behind: nothing was changed. */
+  recovering: 2,
+  /** The refund needs tokens that other members hold; they are recalled. */
+  retryRefund: 3,
+  /** Redis is at `maxmemory`, and the counter does not exist: nothing was changed. */
+  full: 4,
+} as const;
+
+export interface CounterAnswer {
+  sequence: number;
+  /** One of MESSAGE_STATUS. In all but `done` and `retryRefund` the rest means nothing. */
+  status: number;
+  window: number;
+  /** Until the window ends, µs, rounded down. */
+  leftUs: number;
+  /** Whether a record of the member is stored. Not, if it has only sent checks with cost 0. */
+  isStored: boolean;
+  /**
+   * All use that is known in this window, less `spent` of the message. Negative after a reset,
+   * because `spent` goes on.
+   */
+  others: number;
+  /** Use of the window before, of all members: with tokens in leases, and without. */
+  previousUse: number;
+  previousKnownUse: number;
+  /** Tokens of the new lease. */
+  lent: number;
+  /** The smallest limit of the checks, else `lastLimit`. The lease serves no check below it. */
+  lentLimit: number;
+  recall: number;
+  refunded: number;
+  /** By check, one of SERVED. An unproven denial is not counted, also if `countsDenied`. */
+  served: readonly number[];
+}
+
+export const CALL_STATUS = {
+  done: 0,
+  /** The member is new, and not all live members know it yet. Nothing was done. */
+  joining: 1,
+  /** Redis is empty: the member must present the members that it knows. Nothing was done. */
+  needsMembers: 2,
+} as const;
+
+/** What begins each call of a member. */
+export interface CallHeader {
+  /** 16 hexadecimal digits of the process, a dot, the number of the shard worker. */
+  member: string;
+  /** The epoch in which the member has reported all of its counters; '' for none. */
+  reportedEpoch: string;
+  /** The newest version of the list of members that this member knows. */
+  membersVersion: number;
+  /** The greatest clock of the bucket in an answer; 0 for none. The clock never goes behind it. */
+  clockUs: number;
+}
+
+export interface CallAnswer {
+  /** One of CALL_STATUS. */
+  status: number;
+  /** The bucket's clock at the call: Unix time, µs. */
+  clockUs: number;
+  /** Changes when Redis has restarted, or another server has taken over. */
+  epoch: string;
+  /** Whether members must report their counters. */
+  isRecovering: boolean;
+  membersVersion: number;
+  /** Machines of which a member has called in the last 3 s. */
+  machineCount: number;
+  counters: readonly CounterAnswer[];
+}
+
+/** What a script publishes to a member. */
+export type MemberMessage =
+  | { kind: 'recall'; identity: Identity; durationMs: number; window: number; recall: number }
+  | { kind: 'wake' | 'reset'; identity: Identity; durationMs: number; window: number }
+  | { kind: 'report'; epoch: string };
+
+/** One GCRA check, refund or correction. */
+export interface GcraMessage {
+  identity: Identity;
+  durationMs: number;
+  limit: number;
+  burst: number;
+  /** Tokens; negative: a refund. */
+  cost: number;
+  countsDenied: boolean;
+}
+
+export interface GcraAnswer {
+  isAllowed: boolean;
+  remaining: number;
+  /** Unix time, ms. */
+  reset: number;
+  /** The time of the decision, Unix time in ms. */
+  window: number;
+  refunded: number;
+}
+
+/** One counter, as the inspection script returns it. */
+export interface StoredCounter {
+  isGcra: boolean;
+  durationMs: number;
+  limit: number;
+  /** The newest window with usage; of GCRA the ms at which the bucket is full, rounded up. */
+  newest: number;
+  /** Tokens used in that window and in the one before; of GCRA as `gcra.ts` stores them. */
+  current: number;
+  previous: number;
+  /** Tokens in leases of other members that are not known to be used. */
+  lent: number;
+}
