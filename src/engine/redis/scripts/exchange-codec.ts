@@ -105,6 +105,7 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
     lentLimit: fields.integer(0),
     recall: fields.integer(0),
     refunded: fields.integer(0, message.refund),
+    writtenOff: fields.integer(0),
     served: Array.from(fields.text(VERDICTS), Number),
   };
   fields.end();
@@ -125,5 +126,6 @@ const NOTHING_DONE: CounterAnswer = {
   lentLimit: 0,
   recall: 0,
   refunded: 0,
+  writtenOff: 0,
   served: [],
 };

@@ -48,6 +48,7 @@ end
 
 -- Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
 -- a message was sent. A holder that nobody can reach, or that is silent, is written off.
+local writtenOff = 0
 local function recall(key, notice, number, r)
   local isSent = false
   local everything = call('HGETALL', key)
@@ -67,6 +68,7 @@ local function recall(key, notice, number, r)
         if isOverdue then
           r = r + (d - s)
           isOff = 1
+          writtenOff = writtenOff + 1
         end
         call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, isOff, first, last))
       end
@@ -235,6 +237,7 @@ for i = 2, #KEYS do
 
     -- Wakes members that wait, then recalls leases for this one.
     local isWoken = false
+    writtenOff = 0
     local notice = base:sub(-33 - #digits, -2 - #digits) .. ' ' .. digits
     if hasWaiters == 1 and (u < uBefore or r < rBefore or u - r < uBefore - rBefore
         or pu < puBefore or pr < prBefore or pu - pr < puBefore - prBefore) then
@@ -291,9 +294,9 @@ for i = 2, #KEYS do
         me, pack(RECORD, d, s, sequence, reset, rate, 0, firstRecall, lastRecall))
       if not stored[1] then expire(base, key, w, duration) end
     end
-    answers[i] = format('%d %d %d %d %d %d %d %d %d %d %d %d %s', sequence, status, w, leftUs,
+    answers[i] = format('%d %d %d %d %d %d %d %d %d %d %d %d %d %s', sequence, status, w, leftUs,
       isRecorded and 1 or 0, bounded(r - s - reset), bounded(pu), bounded(pr), lent, smallest,
-      number, refunded, verdicts)
+      number, refunded, writtenOff, verdicts)
   end
 end
 answers[1] = header(0)

@@ -102,6 +102,8 @@ export interface CounterAnswer {
   lentLimit: number;
   recall: number;
   refunded: number;
+  /** Leases of other members that were written off for this message. */
+  writtenOff: number;
   /** By check, one of SERVED. An unproven denial is not counted, also if `countsDenied`. */
   served: readonly number[];
 }
