@@ -67,7 +67,7 @@ export function allocateTables(): SharedArrayBuffer[] {
 }
 
 /** Identifiers as in a server: strings from parsed JSON, in random heap order. */
-function identifiers(count: number, first: number): string[] {
+export function identifiers(count: number, first: number): string[] {
   const texts: string[] = JSON.parse(
     JSON.stringify(Array.from({ length: count }, (_, i) => `user_${first + i}`)),
   );
@@ -79,7 +79,7 @@ function identifiers(count: number, first: number): string[] {
 }
 
 /** Consecutive texts as bytes, as the hasher reads them. */
-class EncodedTexts {
+export class EncodedTexts {
   readonly memory: Bytes;
   readonly #ends: Uint32Array;
 
@@ -146,7 +146,7 @@ export function decideSubject(
 }
 
 /** Like decideSubject with the sliding window, and with usage in the previous window. */
-function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
+export function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
   const counters = new Counters(tables, 1, 'deny', () => {});
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('sliding');

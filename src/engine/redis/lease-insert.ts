@@ -18,13 +18,14 @@
  */
 
 import { RULE } from '../../core/window-rules.ts';
-import type { Lock, MemoryViews } from '../memory/layout.ts';
+import type { Lock } from '../memory/layout.ts';
 import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   boundUntilAt,
   LEASE_FLAG,
   type LeaseSlot,
+  type LeaseViews,
   leaseAt,
   leaseFlagsAt,
   leaseKeyAt,
@@ -56,7 +57,7 @@ interface Candidate {
 const MUST_STAY = 3;
 
 export function findInsertion(
-  memory: MemoryViews,
+  memory: LeaseViews,
   at: LeaseLocation,
   nowMs: number,
   state: EngineState,
@@ -85,48 +86,48 @@ function findFree(at: LeaseLocation, isFree: (slot: LeaseSlot) => boolean): Leas
 
 /** Whether a slot is empty, or nothing that it holds matters any more. */
 function isUnused(
-  memory: MemoryViews,
+  memory: LeaseViews,
   slot: LeaseSlot,
   nowMs: number,
   state: EngineState,
   lock: Lock,
   dirty: DirtySlots,
 ): boolean {
-  const { words, doubles } = memory;
+  const { words, doubles, detailWords, details } = memory;
   const tag = words[leaseTagAt(slot)];
   if (tag === 0) return true;
-  if ((words[leaseFlagsAt(slot)] & LEASE_FLAG.pinned) !== 0) return false;
+  if ((detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.pinned) !== 0) return false;
   const key = doubles[leaseKeyAt(slot)];
   const window = readWindow(words, slot);
   const redisMs = state.redisMs(tag, nowMs);
   // Tokens of a bucket that Redis does not know matter as long as the bucket is not full.
-  if (ruleOfKey(key).counterRule === RULE.gcra) return doubles[totalAt(slot, 0)] <= redisMs;
+  if (ruleOfKey(key).counterRule === RULE.gcra) return details[totalAt(slot, 0)] <= redisMs;
   if (window === NO_WINDOW) return !dirty.has(lock, slot);
   return (window + 2) * durationOfKey(key) <= redisMs;
 }
 
 function readCandidate(
-  memory: MemoryViews,
+  memory: LeaseViews,
   slot: LeaseSlot,
   nowMs: number,
   state: EngineState,
   lock: Lock,
   dirty: DirtySlots,
 ): Candidate {
-  const { words, doubles } = memory;
+  const { words, doubles, detailWords, details } = memory;
   const key = doubles[leaseKeyAt(slot)];
   const isBucket = ruleOfKey(key).counterRule === RULE.gcra;
   const endMs = isBucket
-    ? doubles[totalAt(slot, 0)]
+    ? details[totalAt(slot, 0)]
     : (readWindow(words, slot) + 1) * durationOfKey(key);
-  const namespaceTag = words[leaseNamespaceAt(slot)];
+  const namespaceTag = detailWords[leaseNamespaceAt(slot)];
   const redisMs = state.redisMs(words[leaseTagAt(slot)], nowMs);
   const hasEnded = endMs <= redisMs;
-  const isPinned = (words[leaseFlagsAt(slot)] & LEASE_FLAG.pinned) !== 0;
-  const hasTokens = doubles[leaseAt(slot)] > 0 || doubles[reservedAt(slot)] !== 0;
+  const isPinned = (detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.pinned) !== 0;
+  const hasTokens = doubles[leaseAt(slot)] > 0 || details[reservedAt(slot)] !== 0;
   // Tokens of a lease of an ended window stay counted in Redis.
   const mustStay = isPinned || dirty.has(lock, slot) || (hasTokens && !hasEnded);
-  const denies = doubles[boundUntilAt(slot)] > nowMs;
+  const denies = details[boundUntilAt(slot)] > nowMs;
   const rank = mustStay ? MUST_STAY : hasEnded ? 0 : denies ? 2 : 1;
   return { slot, namespaceTag, rank, endMs };
 }

@@ -5,7 +5,8 @@
  *
  *   byte 0     header         shard | groups
  *   byte 48    lock lines     one line of 64 bytes for each group; its first word is the lock
- *   after it   buckets        32 buckets of 8 slots for each group; a slot is three lines
+ *   after it   slots          32 buckets of 8 slots for each group; a slot is one line
+ *   after it   details        two more lines for each slot
  *
  *   lock line  int32  0       owner        of the lock, or 0
  *              float64 1      latest       the latest monotonic time of a local decision or insert
@@ -13,7 +14,7 @@
  *                                          set before the usage is stored
  *              float64 6      sequence     the highest of the slots that were removed
  *
- *   line 1     int32  0-3     identity     hash 3, the tag, which is 0 in an empty slot; hash 0-2
+ *   slot       int32  0-3     identity     hash 3, the tag, which is 0 in an empty slot; hash 0-2
  *              float64 2      key          as in a counter table
  *              float64 3      lease        tokens that can be used here; Redis has deducted them
  *              float64 4      deadline     of the lease: before the window ends, monotonic ms
@@ -23,25 +24,26 @@
  *                                          wanted; +1: `lastLimit` is not `lentLimit`
  *              float64 7      held         total + others: the machine knows that held - lease
  *                                          tokens are used
- *   line 2     int32  16      namespace    its tag, which eviction goes by
- *              int32  17      flags        LEASE_FLAG
- *              float64 9, 10  cells        by the parity of the window. Newest window: its total,
- *                                          spent + lease + reserved. The one before: without lease
- *              float64 11     reserved     tokens of pending batches
- *              float64 12     others       used by other machines as far as known; may be negative
- *              float64 13     boundUntil   when `others` is too old for a denial, monotonic ms
- *              float64 14, 15 previous     usage of the window before, of all machines: with tokens
- *                                          in leases; without
- *   line 3     float64 16     sequence     of the last message about this counter
- *              float64 17     lastLimit    that of the last allowed check
- *              float64 18     first        the sequence number of the first message of the slot
- *              float64 19-23  worker       numbers that only the shard worker uses
  *
- *   GCRA       cells 9, 10 are `newest` and `current` of a local bucket, `lastLimit` its limit, and
+ *   details    int32  0       namespace    its tag, which eviction goes by
+ *              int32  1       flags        LEASE_FLAG
+ *              float64 1, 2   cells        by the parity of the window. Newest window: its total,
+ *                                          spent + lease + reserved. The one before: without lease
+ *              float64 3      reserved     tokens of pending batches
+ *              float64 4      others       used by other machines as far as known; may be negative
+ *              float64 5      boundUntil   when `others` is too old for a denial, monotonic ms
+ *              float64 6, 7   previous     usage of the window before, of all machines: with tokens
+ *                                          in leases; without
+ *              float64 8      sequence     of the last message about this counter
+ *              float64 9      lastLimit    that of the last allowed check
+ *              float64 10     first        the sequence number of the first message of the slot
+ *              float64 11-15  worker       numbers that only the shard worker uses
+ *
+ *   GCRA       cells 1, 2 are `newest` and `current` of a local bucket, `lastLimit` its limit, and
  *              `reserved` the tokens that Redis does not know. There is no lease.
  *
  * A check that uses a lease changes `lease` alone, which changes `spent` in the same store. If its
- * window is fixed, it reads the lock line and the first line of the slot, as in a counter table.
+ * window is fixed, it reads the lock line and one more line, and as many pages as a counter table.
  */
 
 import { CACHE_LINE_BYTES } from '../../core/constants.ts';
@@ -52,8 +54,26 @@ import {
   GROUP_SLOTS,
   type Lock,
   lockAt,
+  type MemoryViews,
   type WordIndex,
 } from '../memory/layout.ts';
+
+declare const unit: unique symbol;
+/** An index into the words, or the doubles, of the details of slots. */
+export type DetailWordIndex = number & { readonly [unit]: 'detail word' };
+export type DetailIndex = number & { readonly [unit]: 'detail' };
+
+/** Details as int32 and as float64. The details of a slot begin at twice its index. */
+export interface DetailWords {
+  [at: DetailWordIndex]: number;
+}
+export interface Details {
+  [at: DetailIndex]: number;
+}
+export interface LeaseViews extends MemoryViews {
+  readonly detailWords: DetailWords;
+  readonly details: Details;
+}
 
 /** The first double of a slot, and of a bucket: that of its first slot. */
 export type LeaseSlot = DoubleIndex & { readonly leaseSlot: true };
@@ -72,15 +92,24 @@ export const LEASE_FLAG = {
   coversSliding: 4,
 } as const;
 
-export const LEASE_SLOT_BYTES = 3 * CACHE_LINE_BYTES;
-const SLOT_DOUBLES = LEASE_SLOT_BYTES / 8;
+const SLOT_DOUBLES = CACHE_LINE_BYTES / 8;
+export const DETAIL_BYTES = 2 * CACHE_LINE_BYTES;
 const DIRTY_WORDS = GROUP_SLOTS / 32;
 /** Numbers of a slot that only the shard worker uses. */
 export const WORKER_NUMBERS = 5;
 
 /** The size in bytes of a table of so many groups. */
 export function leaseTableBytes(groups: number): number {
-  return lockAt(groups) * 4 + groups * GROUP_SLOTS * LEASE_SLOT_BYTES;
+  return slotsEnd(groups) + groups * GROUP_SLOTS * DETAIL_BYTES;
+}
+
+function slotsEnd(groups: number): number {
+  return lockAt(groups) * 4 + groups * GROUP_SLOTS * CACHE_LINE_BYTES;
+}
+
+/** The byte at which a view of the details begins: those of a slot are at twice its index. */
+export function detailsOffset(groups: number): number {
+  return slotsEnd(groups) - 2 * 8 * firstLeaseSlot(groups);
 }
 
 /** The first slot of a table of so many groups. */
@@ -140,54 +169,54 @@ export function heldAt(slot: LeaseSlot): DoubleIndex {
   return (slot + 7) as DoubleIndex;
 }
 
-export function leaseNamespaceAt(slot: LeaseSlot): WordIndex {
-  return ((slot << 1) + 16) as WordIndex;
+export function leaseNamespaceAt(slot: LeaseSlot): DetailWordIndex {
+  return (slot << 2) as DetailWordIndex;
 }
 
-export function leaseFlagsAt(slot: LeaseSlot): WordIndex {
-  return ((slot << 1) + 17) as WordIndex;
+export function leaseFlagsAt(slot: LeaseSlot): DetailWordIndex {
+  return ((slot << 2) + 1) as DetailWordIndex;
 }
 
 /** @param parity of the window's number: 0 or 1 */
-export function totalAt(slot: LeaseSlot, parity: number): DoubleIndex {
-  return (slot + 9 + parity) as DoubleIndex;
+export function totalAt(slot: LeaseSlot, parity: number): DetailIndex {
+  return ((slot << 1) + 1 + parity) as DetailIndex;
 }
 
-export function reservedAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 11) as DoubleIndex;
+export function reservedAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 3) as DetailIndex;
 }
 
-export function othersAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 12) as DoubleIndex;
+export function othersAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 4) as DetailIndex;
 }
 
-export function boundUntilAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 13) as DoubleIndex;
+export function boundUntilAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 5) as DetailIndex;
 }
 
-export function previousUseAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 14) as DoubleIndex;
+export function previousUseAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 6) as DetailIndex;
 }
 
-export function previousKnownUseAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 15) as DoubleIndex;
+export function previousKnownUseAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 7) as DetailIndex;
 }
 
-export function sequenceAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 16) as DoubleIndex;
+export function sequenceAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 8) as DetailIndex;
 }
 
-export function lastLimitAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 17) as DoubleIndex;
+export function lastLimitAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 9) as DetailIndex;
 }
 
-export function firstSequenceAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 18) as DoubleIndex;
+export function firstSequenceAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 10) as DetailIndex;
 }
 
 /** @param number below WORKER_NUMBERS */
-export function workerNumberAt(slot: LeaseSlot, number: number): DoubleIndex {
-  return (slot + 19 + number) as DoubleIndex;
+export function workerNumberAt(slot: LeaseSlot, number: number): DetailIndex {
+  return ((slot << 1) + 11 + number) as DetailIndex;
 }
 
 /** The latest monotonic time of a local decision or an insert in a group. */

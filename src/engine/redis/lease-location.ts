@@ -4,18 +4,12 @@
  */
 
 import type { Identity } from '../../core/hash.ts';
-import {
-  BUCKET_SLOTS,
-  GROUP_BUCKETS,
-  GROUP_SLOTS,
-  type Lock,
-  lockAt,
-  type MemoryViews,
-} from '../memory/layout.ts';
+import { BUCKET_SLOTS, GROUP_BUCKETS, GROUP_SLOTS, type Lock, lockAt } from '../memory/layout.ts';
 import {
   dirtyAt,
   firstLeaseSlot,
   type LeaseSlot,
+  type LeaseViews,
   leaseBucketAt,
   leaseKeyAt,
   leaseSlotAt,
@@ -69,7 +63,7 @@ export function locateLease(
 
 /** @returns NO_LEASE_SLOT when the counter has no slot */
 export function findLease(
-  memory: MemoryViews,
+  memory: LeaseViews,
   at: LeaseLocation,
   id: Identity,
   key: number,
@@ -80,12 +74,7 @@ export function findLease(
   return slot !== NO_LEASE_SLOT ? slot : findInBucket(memory, at.bucketB, id, key);
 }
 
-function findInBucket(
-  memory: MemoryViews,
-  bucket: LeaseSlot,
-  id: Identity,
-  key: number,
-): LeaseSlot {
+function findInBucket(memory: LeaseViews, bucket: LeaseSlot, id: Identity, key: number): LeaseSlot {
   const { words } = memory;
   for (let i = 0; i < BUCKET_SLOTS; i++) {
     const slot = leaseSlotAt(bucket, i);
@@ -96,7 +85,7 @@ function findInBucket(
 
 /** The slots of all counters of an identity. */
 export function findAllLeases(
-  memory: MemoryViews,
+  memory: LeaseViews,
   { bucketA, bucketB }: LeaseLocation,
   id: Identity,
 ): LeaseSlot[] {

@@ -2,15 +2,19 @@
 
 import { MemoryError } from '../../core/errors.ts';
 import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
-import type { MemoryViews } from '../memory/layout.ts';
-import { LEASE_TABLE_HEADER, leaseTableBytes } from './lease-layout.ts';
+import {
+  detailsOffset,
+  LEASE_TABLE_HEADER,
+  type LeaseViews,
+  leaseTableBytes,
+} from './lease-layout.ts';
 
 /** Allocates an empty table. */
 export function allocateLeaseTable(shard: number, groups: number): SharedArrayBuffer {
   return allocateMemory(leaseTableBytes(groups), LEASE_TABLE_HEADER, { shard, groups });
 }
 
-export interface LeaseMemory extends MemoryViews {
+export interface LeaseMemory extends LeaseViews {
   readonly groups: number;
 }
 
@@ -22,5 +26,12 @@ export function attachLeaseTable(buffer: SharedArrayBuffer, shard: number): Leas
   if (buffer.byteLength !== leaseTableBytes(groups)) {
     throw new MemoryError(`${name} has ${buffer.byteLength} bytes for ${groups} groups`);
   }
-  return { words, doubles: new Float64Array(buffer), groups };
+  const offset = detailsOffset(groups);
+  return {
+    words,
+    doubles: new Float64Array(buffer),
+    detailWords: new Int32Array(buffer, offset),
+    details: new Float64Array(buffer, offset),
+    groups,
+  };
 }

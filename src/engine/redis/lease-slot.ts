@@ -10,7 +10,7 @@
 
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
-import type { MemoryViews, Words } from '../memory/layout.ts';
+import type { Words } from '../memory/layout.ts';
 import {
   boundUntilAt,
   deadlineAt,
@@ -18,6 +18,7 @@ import {
   heldAt,
   LEASE_FLAG,
   type LeaseSlot,
+  type LeaseViews,
   lastLimitAt,
   leaseAt,
   leaseFlagsAt,
@@ -154,7 +155,7 @@ export function addToLease(
   state.lease += lent;
 }
 
-export function isSlotOf({ words }: MemoryViews, slot: LeaseSlot, id: Identity): boolean {
+export function isSlotOf({ words }: LeaseViews, slot: LeaseSlot, id: Identity): boolean {
   return (
     words[leaseTagAt(slot)] === id.h3 &&
     words[leaseHashAt(slot, 0)] === id.h0 &&
@@ -163,17 +164,12 @@ export function isSlotOf({ words }: MemoryViews, slot: LeaseSlot, id: Identity):
   );
 }
 
-export function isLeaseOf(
-  memory: MemoryViews,
-  slot: LeaseSlot,
-  id: Identity,
-  key: number,
-): boolean {
+export function isLeaseOf(memory: LeaseViews, slot: LeaseSlot, id: Identity, key: number): boolean {
   return isSlotOf(memory, slot, id) && memory.doubles[leaseKeyAt(slot)] === key;
 }
 
 export function readIdentity(
-  { words }: MemoryViews,
+  { words }: LeaseViews,
   slot: LeaseSlot,
   into: MutableIdentity = newIdentity(),
 ): Identity {
@@ -190,135 +186,136 @@ export function readWindow(words: Words, slot: LeaseSlot): number {
 }
 
 /** Tokens of this machine in the newest window: spent, in the lease, and reserved. */
-export function readTotal({ words, doubles }: MemoryViews, slot: LeaseSlot): number {
-  return doubles[totalAt(slot, words[windowNumberAt(slot)] & 1)];
+export function readTotal({ words, details }: LeaseViews, slot: LeaseSlot): number {
+  return details[totalAt(slot, words[windowNumberAt(slot)] & 1)];
 }
 
-export function readSpent(memory: MemoryViews, slot: LeaseSlot): number {
-  const { doubles } = memory;
-  return readTotal(memory, slot) - doubles[leaseAt(slot)] - doubles[reservedAt(slot)];
+export function readSpent(memory: LeaseViews, slot: LeaseSlot): number {
+  const { doubles, details } = memory;
+  return readTotal(memory, slot) - doubles[leaseAt(slot)] - details[reservedAt(slot)];
 }
 
 /** Tokens that this machine has spent in the window before the newest, or still reserves there. */
-export function readPreviousSpent({ words, doubles }: MemoryViews, slot: LeaseSlot): number {
-  return doubles[totalAt(slot, (words[windowNumberAt(slot)] & 1) ^ 1)];
+export function readPreviousSpent({ words, details }: LeaseViews, slot: LeaseSlot): number {
+  return details[totalAt(slot, (words[windowNumberAt(slot)] & 1) ^ 1)];
 }
 
-export function readLeaseState(memory: MemoryViews, slot: LeaseSlot, into: LeaseState): void {
-  const { words, doubles } = memory;
-  const flags = words[leaseFlagsAt(slot)];
+export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseState): void {
+  const { words, doubles, detailWords, details } = memory;
+  const flags = detailWords[leaseFlagsAt(slot)];
   into.window = readWindow(words, slot);
   into.spent = readSpent(memory, slot);
   into.previousSpent = readPreviousSpent(memory, slot);
-  into.previousUse = doubles[previousUseAt(slot)];
-  into.previousKnownUse = doubles[previousKnownUseAt(slot)];
+  into.previousUse = details[previousUseAt(slot)];
+  into.previousKnownUse = details[previousKnownUseAt(slot)];
   into.lease = doubles[leaseAt(slot)];
   into.lentLimit = doubles[lentLimitAt(slot)];
   into.coversSliding = (flags & LEASE_FLAG.coversSliding) !== 0;
-  into.reserved = doubles[reservedAt(slot)];
+  into.reserved = details[reservedAt(slot)];
   into.deadlineMs = doubles[deadlineAt(slot)];
-  into.others = doubles[othersAt(slot)];
-  into.boundUntilMs = doubles[boundUntilAt(slot)];
-  into.sequence = doubles[sequenceAt(slot)];
-  into.firstSequence = doubles[firstSequenceAt(slot)];
-  into.lastLimit = doubles[lastLimitAt(slot)];
+  into.others = details[othersAt(slot)];
+  into.boundUntilMs = details[boundUntilAt(slot)];
+  into.sequence = details[sequenceAt(slot)];
+  into.firstSequence = details[firstSequenceAt(slot)];
+  into.lastLimit = details[lastLimitAt(slot)];
   into.prefetchBelow = words[prefetchAt(slot)] >> 1;
   into.isStored = (flags & LEASE_FLAG.stored) !== 0;
   into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
-  into.rate = doubles[workerNumberAt(slot, 0)];
-  into.rateFromMs = doubles[workerNumberAt(slot, 1)];
-  into.rateSpent = doubles[workerNumberAt(slot, 2)];
-  into.recall = doubles[workerNumberAt(slot, 3)];
-  into.recalledMs = doubles[workerNumberAt(slot, 4)];
+  into.rate = details[workerNumberAt(slot, 0)];
+  into.rateFromMs = details[workerNumberAt(slot, 1)];
+  into.rateSpent = details[workerNumberAt(slot, 2)];
+  into.recall = details[workerNumberAt(slot, 3)];
+  into.recalledMs = details[workerNumberAt(slot, 4)];
 }
 
 /**
  * Writes all of a counter but its reserved tokens. While there are some, a new lease serves no more
  * checks than the one they came from, because they may return to it.
  */
-export function writeLeaseState(memory: MemoryViews, slot: LeaseSlot, from: LeaseState): void {
-  const { words, doubles } = memory;
-  doubles[boundUntilAt(slot)] = 0;
+export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: LeaseState): void {
+  const { words, doubles, detailWords, details } = memory;
+  details[boundUntilAt(slot)] = 0;
   if (from.window !== readWindow(words, slot)) enterWindow(memory, slot, from);
   const lease = doubles[leaseAt(slot)];
   if (from.lease < lease) doubles[leaseAt(slot)] = from.lease;
-  const reserved = doubles[reservedAt(slot)];
+  const reserved = details[reservedAt(slot)];
   const hasReserved = reserved !== 0;
   let { lentLimit, coversSliding } = from;
   if (hasReserved) {
     lentLimit = Math.max(lentLimit, doubles[lentLimitAt(slot)]);
-    coversSliding &&= (words[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) !== 0;
+    coversSliding &&= (detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) !== 0;
   }
-  words[leaseFlagsAt(slot)] =
+  detailWords[leaseFlagsAt(slot)] =
     (from.isStored ? LEASE_FLAG.stored : 0) |
     (from.isPinned ? LEASE_FLAG.pinned : 0) |
     (coversSliding ? LEASE_FLAG.coversSliding : 0);
   doubles[lentLimitAt(slot)] = lentLimit;
   const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
   const parity = from.window & 1;
-  doubles[totalAt(slot, parity)] = total;
-  doubles[totalAt(slot, parity ^ 1)] = from.previousSpent;
-  doubles[othersAt(slot)] = from.others;
+  details[totalAt(slot, parity)] = total;
+  details[totalAt(slot, parity ^ 1)] = from.previousSpent;
+  details[othersAt(slot)] = from.others;
   doubles[heldAt(slot)] = Math.min(total + from.others, AMOUNT_MAX);
-  doubles[previousUseAt(slot)] = from.previousUse;
-  doubles[previousKnownUseAt(slot)] = from.previousKnownUse;
-  doubles[sequenceAt(slot)] = from.sequence;
-  doubles[firstSequenceAt(slot)] = from.firstSequence;
-  doubles[lastLimitAt(slot)] = from.lastLimit;
-  doubles[workerNumberAt(slot, 0)] = from.rate;
-  doubles[workerNumberAt(slot, 1)] = from.rateFromMs;
-  doubles[workerNumberAt(slot, 2)] = from.rateSpent;
-  doubles[workerNumberAt(slot, 3)] = from.recall;
-  doubles[workerNumberAt(slot, 4)] = from.recalledMs;
+  details[previousUseAt(slot)] = from.previousUse;
+  details[previousKnownUseAt(slot)] = from.previousKnownUse;
+  details[sequenceAt(slot)] = from.sequence;
+  details[firstSequenceAt(slot)] = from.firstSequence;
+  details[lastLimitAt(slot)] = from.lastLimit;
+  details[workerNumberAt(slot, 0)] = from.rate;
+  details[workerNumberAt(slot, 1)] = from.rateFromMs;
+  details[workerNumberAt(slot, 2)] = from.rateSpent;
+  details[workerNumberAt(slot, 3)] = from.recall;
+  details[workerNumberAt(slot, 4)] = from.recalledMs;
   const below = Math.min(Math.ceil(from.prefetchBelow), PREFETCH_MAX);
   words[prefetchAt(slot)] = (below << 1) | (from.lastLimit === lentLimit ? 0 : 1);
   doubles[deadlineAt(slot)] = from.deadlineMs;
   doubles[leaseAt(slot)] = from.lease;
-  doubles[boundUntilAt(slot)] = Math.min(from.boundUntilMs, from.deadlineMs);
+  details[boundUntilAt(slot)] = Math.min(from.boundUntilMs, from.deadlineMs);
 }
 
 /** Moves a slot to a later window, without an answer: nothing of the new window is known. */
-export function moveSlotToWindow(memory: MemoryViews, slot: LeaseSlot, window: number): void {
-  const { words, doubles } = memory;
+export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: number): void {
+  const { words, doubles, detailWords, details } = memory;
   const before = readWindow(words, slot);
   const spent = readSpent(memory, slot);
-  const reserved = doubles[reservedAt(slot)];
+  const reserved = details[reservedAt(slot)];
   const isNext = before !== NO_WINDOW && window === before + 1;
-  const known = isNext ? Math.max(0, spent + doubles[othersAt(slot)]) : 0;
+  const known = isNext ? Math.max(0, spent + details[othersAt(slot)]) : 0;
   dropLease(memory, slot);
   const parity = window & 1;
-  doubles[totalAt(slot, parity ^ 1)] = isNext ? spent + reserved : 0;
-  doubles[totalAt(slot, parity)] = 0;
-  doubles[othersAt(slot)] = 0;
+  details[totalAt(slot, parity ^ 1)] = isNext ? spent + reserved : 0;
+  details[totalAt(slot, parity)] = 0;
+  details[othersAt(slot)] = 0;
   doubles[heldAt(slot)] = 0;
-  doubles[previousUseAt(slot)] = isNext ? known + reserved : 0;
-  doubles[previousKnownUseAt(slot)] = known;
-  words[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
+  details[previousUseAt(slot)] = isNext ? known + reserved : 0;
+  details[previousKnownUseAt(slot)] = known;
+  detailWords[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
   words[windowNumberAt(slot)] = window | 0;
 }
 
 /** The same for a write of the worker, which knows the numbers of the new window. */
-function enterWindow(memory: MemoryViews, slot: LeaseSlot, from: LeaseState): void {
-  const { words, doubles } = memory;
+function enterWindow(memory: LeaseViews, slot: LeaseSlot, from: LeaseState): void {
+  const { words, detailWords, details } = memory;
   dropLease(memory, slot);
   const parity = from.window & 1;
-  doubles[totalAt(slot, parity ^ 1)] = from.previousSpent;
-  doubles[totalAt(slot, parity)] = Math.min(from.spent + from.lease, AMOUNT_MAX);
+  details[totalAt(slot, parity ^ 1)] = from.previousSpent;
+  details[totalAt(slot, parity)] = Math.min(from.spent + from.lease, AMOUNT_MAX);
+  detailWords[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
   words[windowNumberAt(slot)] = from.window | 0;
 }
 
 /** Removes the lease of an ended window. Tokens that are reserved in it count as spent. */
-function dropLease({ words, doubles }: MemoryViews, slot: LeaseSlot): void {
-  doubles[boundUntilAt(slot)] = 0;
+function dropLease({ words, doubles, details }: LeaseViews, slot: LeaseSlot): void {
+  details[boundUntilAt(slot)] = 0;
   doubles[leaseAt(slot)] = 0;
   doubles[deadlineAt(slot)] = 0;
-  doubles[reservedAt(slot)] = 0;
+  details[reservedAt(slot)] = 0;
   words[prefetchAt(slot)] &= 1;
 }
 
 /** Writes an unused counter into a slot, over another counter or none. */
 export function clearSlot(
-  { words, doubles }: MemoryViews,
+  { words, doubles, detailWords, details }: LeaseViews,
   slot: LeaseSlot,
   id: Identity,
   namespaceTag: number,
@@ -336,44 +333,44 @@ export function clearSlot(
   words[windowNumberAt(slot)] = NO_WINDOW_WORD;
   words[prefetchAt(slot)] = 0;
   doubles[heldAt(slot)] = 0;
-  words[leaseNamespaceAt(slot)] = namespaceTag;
-  words[leaseFlagsAt(slot)] = 0;
-  doubles[totalAt(slot, 0)] = 0;
-  doubles[totalAt(slot, 1)] = 0;
-  doubles[reservedAt(slot)] = 0;
-  doubles[othersAt(slot)] = 0;
-  doubles[boundUntilAt(slot)] = 0;
-  doubles[previousUseAt(slot)] = 0;
-  doubles[previousKnownUseAt(slot)] = 0;
-  doubles[sequenceAt(slot)] = sequence;
-  doubles[firstSequenceAt(slot)] = sequence + 1;
-  doubles[lastLimitAt(slot)] = 0;
+  detailWords[leaseNamespaceAt(slot)] = namespaceTag;
+  detailWords[leaseFlagsAt(slot)] = 0;
+  details[totalAt(slot, 0)] = 0;
+  details[totalAt(slot, 1)] = 0;
+  details[reservedAt(slot)] = 0;
+  details[othersAt(slot)] = 0;
+  details[boundUntilAt(slot)] = 0;
+  details[previousUseAt(slot)] = 0;
+  details[previousKnownUseAt(slot)] = 0;
+  details[sequenceAt(slot)] = sequence;
+  details[firstSequenceAt(slot)] = sequence + 1;
+  details[lastLimitAt(slot)] = 0;
   for (let number = 0; number < WORKER_NUMBERS; number++) {
-    doubles[workerNumberAt(slot, number)] = 0;
+    details[workerNumberAt(slot, number)] = 0;
   }
   words[leaseTagAt(slot)] = id.h3;
 }
 
 /** Adds usage that Redis does not know. The slot is marked as dirty before. */
-export function addUnreported(memory: MemoryViews, slot: LeaseSlot, cost: number): void {
-  const { words, doubles } = memory;
+export function addUnreported(memory: LeaseViews, slot: LeaseSlot, cost: number): void {
+  const { words, doubles, details } = memory;
   const at = totalAt(slot, words[windowNumberAt(slot)] & 1);
-  const total = Math.min(doubles[at] + cost, AMOUNT_MAX);
-  doubles[at] = total;
-  doubles[heldAt(slot)] = Math.min(total + doubles[othersAt(slot)], AMOUNT_MAX);
+  const total = Math.min(details[at] + cost, AMOUNT_MAX);
+  details[at] = total;
+  doubles[heldAt(slot)] = Math.min(total + details[othersAt(slot)], AMOUNT_MAX);
 }
 
 /** Adds tokens that Redis has deducted for checks of batches. */
-export function addReserved(memory: MemoryViews, slot: LeaseSlot, tokens: number): void {
+export function addReserved(memory: LeaseViews, slot: LeaseSlot, tokens: number): void {
   addUnreported(memory, slot, tokens);
-  memory.doubles[reservedAt(slot)] += tokens;
+  memory.details[reservedAt(slot)] += tokens;
 }
 
 /** Makes the redundant numbers of a slot right, after a thread died while it wrote them. */
-export function repairSlot(memory: MemoryViews, slot: LeaseSlot): void {
-  const { words, doubles } = memory;
+export function repairSlot(memory: LeaseViews, slot: LeaseSlot): void {
+  const { words, doubles, details } = memory;
   const total = readTotal(memory, slot);
-  doubles[heldAt(slot)] = Math.min(total + doubles[othersAt(slot)], AMOUNT_MAX);
-  const isOther = doubles[lastLimitAt(slot)] === doubles[lentLimitAt(slot)] ? 0 : 1;
+  doubles[heldAt(slot)] = Math.min(total + details[othersAt(slot)], AMOUNT_MAX);
+  const isOther = details[lastLimitAt(slot)] === doubles[lentLimitAt(slot)] ? 0 : 1;
   words[prefetchAt(slot)] = (words[prefetchAt(slot)] & ~1) | isOther;
 }

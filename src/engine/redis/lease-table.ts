@@ -28,6 +28,8 @@ import type { EngineState } from './engine-state.ts';
 import { findInsertion } from './lease-insert.ts';
 import {
   boundUntilAt,
+  type Details,
+  type DetailWords,
   deadlineAt,
   firstLeaseSlot,
   heldAt,
@@ -87,6 +89,8 @@ export class LeaseTable implements LeaseMemory {
   readonly groups: number;
   readonly words: Words;
   readonly doubles: Doubles;
+  readonly detailWords: DetailWords;
+  readonly details: Details;
   readonly #firstSlot: LeaseSlot;
   readonly #state: EngineState;
   readonly #owner: number;
@@ -109,10 +113,12 @@ export class LeaseTable implements LeaseMemory {
     onWait: () => void,
   ) {
     if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
-    const { words, doubles, groups } = attachLeaseTable(buffer, shard);
+    const { words, doubles, detailWords, details, groups } = attachLeaseTable(buffer, shard);
     this.shard = shard;
     this.words = words;
     this.doubles = doubles;
+    this.detailWords = detailWords;
+    this.details = details;
     this.groups = groups;
     this.#firstSlot = firstLeaseSlot(groups);
     this.#state = state;
@@ -170,15 +176,15 @@ export class LeaseTable implements LeaseMemory {
     try {
       const slot = findLease(this, location, id, key);
       if (slot === NO_LEASE_SLOT) return;
-      const { words, doubles } = this;
+      const { words, details } = this;
       const newest = readWindow(words, slot);
       if (window === newest) {
-        const reserved = Math.min(cost, doubles[reservedAt(slot)]);
+        const reserved = Math.min(cost, details[reservedAt(slot)]);
         if (cost > reserved) {
           this.#dirty.add(lock, slot);
           addUnreported(this, slot, cost - reserved);
         }
-        doubles[reservedAt(slot)] -= reserved;
+        details[reservedAt(slot)] -= reserved;
       }
       // In a window that has ended in between the tokens count as spent already.
     } finally {
@@ -195,15 +201,15 @@ export class LeaseTable implements LeaseMemory {
     try {
       const slot = findLease(this, location, id, key);
       if (slot === NO_LEASE_SLOT) return;
-      const { doubles } = this;
+      const { doubles, details } = this;
       const newest = readWindow(this.words, slot);
       if (window === newest - 1) {
         this.#dirty.add(lock, slot);
-        doubles[totalAt(slot, window & 1)] -= cost;
+        details[totalAt(slot, window & 1)] -= cost;
       }
       if (window !== newest) return;
-      const reserved = Math.min(cost, doubles[reservedAt(slot)]);
-      doubles[reservedAt(slot)] -= reserved;
+      const reserved = Math.min(cost, details[reservedAt(slot)]);
+      details[reservedAt(slot)] -= reserved;
       doubles[leaseAt(slot)] += reserved;
     } finally {
       this.release(lock);
@@ -365,9 +371,9 @@ export class LeaseTable implements LeaseMemory {
   }
 
   remove(lock: Lock, slot: LeaseSlot): void {
-    const { words, doubles } = this;
+    const { words, doubles, details } = this;
     const removed = doubles[removedSequenceAt(lock)];
-    doubles[removedSequenceAt(lock)] = Math.max(removed, doubles[sequenceAt(slot)]);
+    doubles[removedSequenceAt(lock)] = Math.max(removed, details[sequenceAt(slot)]);
     this.#dirty.remove(lock, slot);
     words[leaseTagAt(slot)] = 0;
   }
@@ -395,7 +401,7 @@ export class LeaseTable implements LeaseMemory {
   }
 
   readNamespaceTag(slot: LeaseSlot): number {
-    return this.words[leaseNamespaceAt(slot)];
+    return this.detailWords[leaseNamespaceAt(slot)];
   }
 
   /** Whether a slot has usage that no message has told Redis. */
@@ -411,11 +417,11 @@ export class LeaseTable implements LeaseMemory {
 
   /** GCRA tokens that were allowed locally, and that Redis does not know. */
   readUnreported(slot: LeaseSlot): number {
-    return this.doubles[reservedAt(slot)];
+    return this.details[reservedAt(slot)];
   }
 
   setUnreported(slot: LeaseSlot, tokens: number): void {
-    this.doubles[reservedAt(slot)] = tokens;
+    this.details[reservedAt(slot)] = tokens;
   }
 
   /** Visits the used slots of a group, under its lock. @param visit must not wait */
@@ -524,7 +530,7 @@ export class LeaseTable implements LeaseMemory {
     decision: TableDecision,
     reserves: boolean,
   ): number {
-    const { words, doubles } = this;
+    const { words, doubles, detailWords, details } = this;
     const { cost, limit, durationMs } = check;
     const lease = doubles[leaseAt(slot)];
     const lentLimit = doubles[lentLimitAt(slot)];
@@ -534,16 +540,16 @@ export class LeaseTable implements LeaseMemory {
     const left = lease - cost;
     let used = doubles[heldAt(slot)] - left;
     if (check.rule === RULE.sliding) {
-      const previousUse = doubles[previousUseAt(slot)];
+      const previousUse = details[previousUseAt(slot)];
       if (previousUse !== 0) {
-        if ((words[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) === 0) {
+        if ((detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) === 0) {
           return VERDICT.needsTokens;
         }
         used += this.#carried(slot, nowMs, check);
       }
     }
     doubles[leaseAt(slot)] = left;
-    if (reserves) doubles[reservedAt(slot)] += cost;
+    if (reserves) details[reservedAt(slot)] += cost;
     const window = words[windowNumberAt(slot)] >>> 0;
     const remaining = limit - used;
     decision.allowed = true;
@@ -565,12 +571,12 @@ export class LeaseTable implements LeaseMemory {
     check: CheckParameters,
     decision: TableDecision,
   ): number {
-    const { doubles } = this;
-    if (nowMs >= doubles[boundUntilAt(slot)]) return VERDICT.needsTokens;
+    const { doubles, details } = this;
+    if (nowMs >= details[boundUntilAt(slot)]) return VERDICT.needsTokens;
     const { cost, limit } = check;
     const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
     if (cost !== 0) {
-      const known = used - doubles[reservedAt(slot)] + this.#carriedAtLeast(slot, nowMs, check);
+      const known = used - details[reservedAt(slot)] + this.#carriedAtLeast(slot, nowMs, check);
       if (cost <= limit - known) return VERDICT.needsTokens;
     }
     this.#judge(slot, used + this.#carried(slot, nowMs, check), check, decision);
@@ -596,14 +602,14 @@ export class LeaseTable implements LeaseMemory {
   #carried(slot: LeaseSlot, nowMs: number, { rule, durationMs }: CheckParameters): number {
     if (rule !== RULE.sliding) return 0;
     const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
-    return this.#shareOf(this.doubles[previousUseAt(slot)], slot, redisMs, durationMs);
+    return this.#shareOf(this.details[previousUseAt(slot)], slot, redisMs, durationMs);
   }
 
   /** The same at least: by the usage that is known, and the latest time that Redis may have. */
   #carriedAtLeast(slot: LeaseSlot, nowMs: number, { rule, durationMs }: CheckParameters): number {
     if (rule !== RULE.sliding) return 0;
     const redisMs = this.#state.redisMsAtMost(this.words[leaseTagAt(slot)], nowMs);
-    return this.#shareOf(this.doubles[previousKnownUseAt(slot)], slot, redisMs, durationMs);
+    return this.#shareOf(this.details[previousKnownUseAt(slot)], slot, redisMs, durationMs);
   }
 
   #shareOf(amount: number, slot: LeaseSlot, redisMs: number, durationMs: number): number {
@@ -621,8 +627,8 @@ export class LeaseTable implements LeaseMemory {
 
   /** Notes the limit of an allowed check. */
   #noteLimit(slot: LeaseSlot, limit: number): void {
-    const { words, doubles } = this;
-    doubles[lastLimitAt(slot)] = limit;
+    const { words, doubles, details } = this;
+    details[lastLimitAt(slot)] = limit;
     const below = words[prefetchAt(slot)] & ~1;
     words[prefetchAt(slot)] = below | (limit === doubles[lentLimitAt(slot)] ? 0 : 1);
   }

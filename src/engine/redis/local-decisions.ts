@@ -7,7 +7,6 @@
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
-import type { MemoryViews } from '../memory/layout.ts';
 import { countGcra, gcra, judgeGcra } from '../memory/windows/gcra.ts';
 import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
 import { clearCells, newCells } from '../memory/windows/rule.ts';
@@ -16,6 +15,7 @@ import type { EngineState } from './engine-state.ts';
 import {
   deadlineAt,
   type LeaseSlot,
+  type LeaseViews,
   lastLimitAt,
   leaseAt,
   leaseTagAt,
@@ -34,7 +34,7 @@ import {
 } from './lease-slot.ts';
 
 export class LocalDecisions {
-  readonly #memory: MemoryViews;
+  readonly #memory: LeaseViews;
   readonly #state: EngineState;
   readonly #cells = newCells();
   readonly #parameters: CheckParameters = {
@@ -46,7 +46,7 @@ export class LocalDecisions {
   };
 
   /** @param memory its words and doubles are looked up for each access */
-  constructor(memory: MemoryViews, state: EngineState) {
+  constructor(memory: LeaseViews, state: EngineState) {
     this.#memory = memory;
     this.#state = state;
   }
@@ -82,13 +82,13 @@ export class LocalDecisions {
     machines: number,
     { window }: Decision,
   ): void {
-    const { words, doubles } = this.#memory;
+    const { words, doubles, details } = this.#memory;
     const { cost } = check;
     if (check.rule === RULE.gcra) {
       this.#readBucket(slot);
       countGcra(this.#cells, window, cost, this.#shareOf(check, machines));
       this.#writeBucket(slot);
-      doubles[reservedAt(slot)] = Math.min(doubles[reservedAt(slot)] + cost, AMOUNT_MAX);
+      details[reservedAt(slot)] = Math.min(details[reservedAt(slot)] + cost, AMOUNT_MAX);
       return;
     }
     if (readWindow(words, slot) < window) moveSlotToWindow(this.#memory, slot, window);
@@ -99,25 +99,25 @@ export class LocalDecisions {
       nowMs < doubles[deadlineAt(slot)];
     if (isLeased) doubles[leaseAt(slot)] = lease - cost;
     else addUnreported(this.#memory, slot, cost);
-    doubles[lastLimitAt(slot)] = check.limit;
+    details[lastLimitAt(slot)] = check.limit;
     const below = words[prefetchAt(slot)] & ~1;
     words[prefetchAt(slot)] = below | (check.limit === doubles[lentLimitAt(slot)] ? 0 : 1);
   }
 
   /** Takes back a check that was counted. @param window that of its decision */
   refund(slot: LeaseSlot, nowMs: number, key: number, window: number, cost: number): void {
-    const { words, doubles } = this.#memory;
+    const { words, details } = this.#memory;
     if (ruleOfKey(key).counterRule === RULE.gcra) {
       this.#readBucket(slot);
       const redisMs = this.#state.redisMs(words[leaseTagAt(slot)], nowMs);
       gcra.refund(this.#cells, window, redisMs, durationOfKey(key), cost);
       this.#writeBucket(slot);
-      doubles[reservedAt(slot)] = Math.max(0, doubles[reservedAt(slot)] - cost);
+      details[reservedAt(slot)] = Math.max(0, details[reservedAt(slot)] - cost);
       return;
     }
     const newest = readWindow(words, slot);
     if (window === newest) addUnreported(this.#memory, slot, -cost);
-    else if (window === newest - 1) doubles[totalAt(slot, window & 1)] -= cost;
+    else if (window === newest - 1) details[totalAt(slot, window & 1)] -= cost;
   }
 
   #judgeWindow(slot: LeaseSlot, redisMs: number, check: CheckParameters, decision: Decision): void {
@@ -157,27 +157,27 @@ export class LocalDecisions {
   }
 
   #readBucket(slot: LeaseSlot): void {
-    const { doubles } = this.#memory;
+    const { details } = this.#memory;
     const cells = this.#cells;
     clearCells(cells);
     if (slot === NO_LEASE_SLOT) return;
-    const newest = doubles[totalAt(slot, 0)];
+    const newest = details[totalAt(slot, 0)];
     // A bucket that was never used.
     if (newest === 0) return;
     cells.newest = newest;
-    cells.current = doubles[totalAt(slot, 1)];
+    cells.current = details[totalAt(slot, 1)];
     cells.previous = cells.current;
-    cells.limit = doubles[lastLimitAt(slot)];
+    cells.limit = details[lastLimitAt(slot)];
   }
 
   /** As in a counter table: cut off anywhere, the bucket has no more tokens than it should. */
   #writeBucket(slot: LeaseSlot): void {
-    const { doubles } = this.#memory;
+    const { details } = this.#memory;
     const { newest, current, limit } = this.#cells;
-    doubles[totalAt(slot, 1)] = 0;
-    doubles[totalAt(slot, 0)] = newest;
-    doubles[lastLimitAt(slot)] = limit;
-    doubles[totalAt(slot, 1)] = current;
+    details[totalAt(slot, 1)] = 0;
+    details[totalAt(slot, 0)] = newest;
+    details[lastLimitAt(slot)] = limit;
+    details[totalAt(slot, 1)] = current;
   }
 }
 

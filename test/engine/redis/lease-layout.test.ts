@@ -8,13 +8,14 @@ import {
 } from '../../../src/engine/memory/layout.ts';
 import {
   boundUntilAt,
+  DETAIL_BYTES,
   deadlineAt,
+  detailsOffset,
   dirtyAt,
   firstLeaseSlot,
   firstSequenceAt,
   heldAt,
   LEASE_FLAG,
-  LEASE_SLOT_BYTES,
   LEASE_TABLE_HEADER,
   type LeaseSlot,
   lastLimitAt,
@@ -47,10 +48,12 @@ import {
 /** The C library uses these bytes at the beginning of a large mapping. */
 const MALLOC_BYTES = 16;
 const FIRST = 0 as LeaseSlot;
-const WORDS = [leaseTagAt, windowNumberAt, prefetchAt, leaseNamespaceAt, leaseFlagsAt];
-const DOUBLES = [
-  ...[leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt, reservedAt, othersAt, boundUntilAt],
-  ...[previousUseAt, previousKnownUseAt, sequenceAt, lastLimitAt, firstSequenceAt],
+const WORDS = [leaseTagAt, windowNumberAt, prefetchAt];
+const DOUBLES = [leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt];
+const DETAIL_WORDS = [leaseNamespaceAt, leaseFlagsAt];
+const DETAILS = [
+  ...[reservedAt, othersAt, boundUntilAt, previousUseAt, previousKnownUseAt],
+  ...[sequenceAt, lastLimitAt, firstSequenceAt],
 ];
 
 test('the layout of a lease table is the one that its drawing shows', () => {
@@ -58,39 +61,46 @@ test('the layout of a lease table is the one that its drawing shows', () => {
   expect(LEASE_FLAG).toEqual({ stored: 1, pinned: 2, coversSliding: 4 });
   expect([latestLeaseMsAt(lockAt(0)), removedSequenceAt(lockAt(0))]).toEqual([7, 12]);
   expect([dirtyAt(lockAt(0), 0), dirtyAt(lockAt(0), 255)]).toEqual([16, 23]);
-  expect(WORDS.map((at) => at(FIRST))).toEqual([0, 12, 13, 16, 17]);
+  expect(WORDS.map((at) => at(FIRST))).toEqual([0, 12, 13]);
   expect([0, 1, 2].map((word) => leaseHashAt(FIRST, word))).toEqual([1, 2, 3]);
-  expect(DOUBLES.map((at) => at(FIRST))).toEqual([2, 3, 4, 5, 7, 11, 12, 13, 14, 15, 16, 17, 18]);
-  expect([0, 1].map((parity) => totalAt(FIRST, parity))).toEqual([9, 10]);
-  expect([0, WORKER_NUMBERS - 1].map((number) => workerNumberAt(FIRST, number))).toEqual([19, 23]);
-  expect([LEASE_SLOT_BYTES, leaseSlotAt(FIRST, 1)]).toEqual([192, 24]);
+  expect(DOUBLES.map((at) => at(FIRST))).toEqual([2, 3, 4, 5, 7]);
+  expect(DETAIL_WORDS.map((at) => at(FIRST))).toEqual([0, 1]);
+  expect([0, 1].map((parity) => totalAt(FIRST, parity))).toEqual([1, 2]);
+  expect(DETAILS.map((at) => at(FIRST))).toEqual([3, 4, 5, 6, 7, 8, 9, 10]);
+  expect([0, WORKER_NUMBERS - 1].map((number) => workerNumberAt(FIRST, number))).toEqual([11, 15]);
+  expect([leaseSlotAt(FIRST, 1), reservedAt(leaseSlotAt(FIRST, 1))]).toEqual([8, 19]);
 });
 
-test('what a check of a fixed window reads of a leased counter is in the first line', () => {
-  const doubles = [leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt].map((at) => at(FIRST) * 8);
-  const words = [leaseTagAt, windowNumberAt, prefetchAt].map((at) => at(FIRST) * 4);
-  expect(Math.max(...doubles, ...words, leaseHashAt(FIRST, 2) * 4)).toBeLessThan(CACHE_LINE_BYTES);
-});
-
-test('the fields of a lease slot fill it without overlap', () => {
-  const words = WORDS.map((at) => at(FIRST) as number);
+test('what a check of a fixed window reads of a leased counter is one line', () => {
+  const words = [...WORDS.map((at) => at(FIRST) as number)];
   for (const word of [0, 1, 2]) words.push(leaseHashAt(FIRST, word));
   const doubles = DOUBLES.map((at) => at(FIRST) as number);
-  for (const parity of [0, 1]) doubles.push(totalAt(FIRST, parity));
-  for (let number = 0; number < WORKER_NUMBERS; number++)
-    doubles.push(workerNumberAt(FIRST, number));
   const all = [...words, ...doubles.flatMap((at) => [at * 2, at * 2 + 1])];
-  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(LEASE_SLOT_BYTES / 4).keys()]);
+  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(CACHE_LINE_BYTES / 4).keys()]);
 });
 
-test('lock lines and lease slots are whole lines of memory, and fill the table', () => {
+test('the fields of the details of a slot fill two lines without overlap', () => {
+  const words = DETAIL_WORDS.map((at) => at(FIRST) as number);
+  const details = DETAILS.map((at) => at(FIRST) as number);
+  for (const parity of [0, 1]) details.push(totalAt(FIRST, parity));
+  for (let number = 0; number < WORKER_NUMBERS; number++) {
+    details.push(workerNumberAt(FIRST, number));
+  }
+  const all = [...words, ...details.flatMap((at) => [at * 2, at * 2 + 1])];
+  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(DETAIL_BYTES / 4).keys()]);
+});
+
+test('lock lines, slots and details are whole lines of memory, and fill the table', () => {
   for (const groups of [1, 7, 512]) {
     const first = firstLeaseSlot(groups);
     expect(first * 8).toBe(lockAt(groups) * 4);
     expect((MALLOC_BYTES + first * 8) % CACHE_LINE_BYTES).toBe(0);
     const bucket = leaseBucketAt(first, groups - 1, GROUP_BUCKETS - 1);
     const last = leaseSlotAt(bucket, BUCKET_SLOTS - 1);
-    expect(last * 8 + LEASE_SLOT_BYTES).toBe(leaseTableBytes(groups));
+    expect(last * 8 + CACHE_LINE_BYTES).toBe(detailsOffset(groups) + 16 * first);
+    const details = detailsOffset(groups) + 16 * last;
+    expect((MALLOC_BYTES + details) % CACHE_LINE_BYTES).toBe(0);
+    expect(details + DETAIL_BYTES).toBe(leaseTableBytes(groups));
     expect(leaseSlotNumber(first, last)).toBe(groups * GROUP_SLOTS - 1);
   }
 });

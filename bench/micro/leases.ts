@@ -1,0 +1,82 @@
+/**
+ * Measures decisions from leases of the Redis engine beside those of the memory engine, on the same
+ * identifiers. Each lease is as large as the limit, so no check needs Redis.
+ */
+
+import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
+import { newDecision } from '../../src/core/decision.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
+import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
+import { groupsPerShard } from '../../src/engine/memory/layout.ts';
+import { shardOf } from '../../src/engine/memory/shard.ts';
+import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
+import { NO_LEASE_SLOT } from '../../src/engine/redis/lease-layout.ts';
+import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
+import { newLeaseState } from '../../src/engine/redis/lease-slot.ts';
+import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
+import { HASH_KEY } from '../support/override-sets.ts';
+import { BATCH, type BenchSubject, EncodedTexts, identifiers, resultSink } from './check-steps.ts';
+
+const NOW_MS = 1_700_000_000_000;
+const DURATION_MS = 60_000;
+const WINDOW = Math.floor(NOW_MS / DURATION_MS);
+const LEASE = Number.MAX_SAFE_INTEGER / 2;
+
+export function allocateLeaseTables(counters: number): SharedArrayBuffer[] {
+  const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
+  return Array.from({ length: SHARDS }, (_, shard) => allocateLeaseTable(shard, groups));
+}
+
+/**
+ * Hashes and decides `count` identifiers, each with a lease.
+ * @param cost 0: each check is answered by the usage that is known
+ */
+export function leaseSubject(
+  name: string,
+  tables: SharedArrayBuffer[],
+  count: number,
+  rule: RuleNumber = RULE.fixed,
+  cost = 1,
+): BenchSubject {
+  const state = new EngineState(allocateEngineState(1, 1));
+  state.setClock(0, 0.5, 0);
+  const attached = tables.map((buffer, shard) => new LeaseTable(buffer, shard, state, 1, () => {}));
+  const hasher = new Hasher(HASH_KEY);
+  const namespace = hasher.namespace('default');
+  const texts = new EncodedTexts(identifiers(count, 0));
+  const decision = newDecision();
+  const id = newIdentity();
+  const terms = { limit: LEASE, durationMs: DURATION_MS, cost, rule, burst: NO_BURST };
+  for (let at = 0; at < count; at++) {
+    hasher.hashBytes(namespace, texts.memory, texts.from(at), texts.to(at), id);
+    lend(attached[shardOf(id)], id, namespace[0]);
+  }
+  let at = 0;
+  const run = () => {
+    let undecided = 0;
+    for (let i = 0; i < BATCH; i++) {
+      hasher.hashBytes(namespace, texts.memory, texts.from(at), texts.to(at), id);
+      at = at + 1 === count ? 0 : at + 1;
+      const table = attached[shardOf(id)];
+      if (table.decide(id, NOW_MS, terms, decision) !== VERDICT.decided) undecided++;
+    }
+    if (undecided !== 0) throw new Error(`${undecided} checks had no lease`);
+    resultSink.value = decision.remaining;
+  };
+  return { name, count: BATCH, run };
+}
+
+function lend(table: LeaseTable, id: ReturnType<typeof newIdentity>, namespaceTag: number): void {
+  const lock = table.lockFor(id);
+  table.acquire(lock);
+  const found = table.find(id, DURATION_MS);
+  const slot =
+    found === NO_LEASE_SLOT ? table.insert(id, namespaceTag, DURATION_MS, NOW_MS) : found;
+  const lease = newLeaseState();
+  table.read(slot, lease);
+  Object.assign(lease, { window: WINDOW, lease: LEASE, lentLimit: LEASE, lastLimit: LEASE });
+  Object.assign(lease, { coversSliding: true, previousUse: 1_000, previousKnownUse: 1_000 });
+  Object.assign(lease, { deadlineMs: NOW_MS + 1, boundUntilMs: NOW_MS + 1 });
+  table.write(slot, lease);
+  table.release(lock);
+}
