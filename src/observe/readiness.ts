@@ -12,7 +12,8 @@ export interface ReplicaStats {
   version: number;
   /** Time since this machine last read the version in Redis. */
   ageMs: number;
-  isConnected: boolean;
+  /** `diverged`: Redis has other records than this machine, which it must not replace. */
+  state: 'current' | 'unreachable' | 'diverged';
 }
 
 export type ServerState = 'starting' | 'ready' | 'draining';
@@ -25,7 +26,7 @@ export interface Readiness {
     reasons?: string[];
     workers?: { wanted: number; running: number; replaced: number };
     redis?: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
-    registry?: { connected: boolean; version: number };
+    registry?: { state: ReplicaStats['state']; version: number };
   };
 }
 
@@ -49,7 +50,7 @@ export function readinessOf(
         machines: cluster.machines,
       },
     }),
-    ...(replica && { registry: { connected: replica.isConnected, version: replica.version } }),
+    ...(replica && { registry: { state: replica.state, version: replica.version } }),
   };
   if (state !== 'ready') return { isReady: false, body: { status: state, ...details } };
   // Without Redis a machine cannot join. It is degraded then, and decides without Redis.
@@ -80,8 +81,10 @@ function reasonsOf({ workers, cluster }: EngineStats, replica: ReplicaStats | un
       reasons.push('Redis lost counters: some windows are denied until all machines have reported');
     }
   }
-  if (replica?.isConnected === false) {
+  if (replica?.state === 'unreachable') {
     reasons.push('the registry in Redis does not respond: changes are rejected, others not seen');
+  } else if (replica?.state === 'diverged') {
+    reasons.push('the registry in Redis has other records: changes are rejected; see the log');
   }
   return reasons;
 }

@@ -14,12 +14,14 @@ import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
 import { Metrics } from '../observe/metrics.ts';
+import type { ReplicaStats } from '../observe/readiness.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
 import { createPublisher } from '../registry/publication.ts';
 import type { Registry } from '../registry/registry.ts';
+import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import { Writer } from '../registry/writer.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { startEngine } from './engine-host.ts';
@@ -27,6 +29,11 @@ import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
 
 const FIRST_KEY_RETRY_MS = 1_000;
+
+function replicaStatsOf({ replicator }: SharedRegistry): ReplicaStats {
+  const { version, ageMs, state } = replicator;
+  return { version, ageMs, state };
+}
 
 export class Services {
   readonly log: Log;
@@ -83,11 +90,13 @@ export class Services {
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves both.
     this.#clockTimer = setInterval(() => clockPublisher.tick(), CLOCK_TICK_MS);
+    const replica = shared && (() => replicaStatsOf(shared));
     const metrics = new Metrics({
       control,
       engine,
       clock: clockPublisher,
       registry,
+      ...(replica && { replica }),
       writer,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
@@ -95,7 +104,7 @@ export class Services {
       fullTablePolicy: settings.onFull,
       uws,
     });
-    admin.sources = { engine, metrics };
+    admin.sources = { engine, metrics, ...(replica && { replica }) };
     this.#watches = [new CapacityWatch(control, settings.counters, log)];
     // The redis engine writes no checkpoints: its counters are in Redis.
     if (settings.engine === 'memory') {

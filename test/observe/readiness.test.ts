@@ -49,12 +49,12 @@ describe('readiness', () => {
   });
 
   test('shows Redis and the registry where they are used', () => {
-    const replica = { version: 7, ageMs: 20, isConnected: true };
+    const replica = { version: 7, ageMs: 20, state: 'current' } as const;
     expect(readinessOf('ready', withCluster(), replica, false).body).toEqual({
       status: 'ready',
       workers: { wanted: 2, running: 2, replaced: 0 },
       redis: { connected: true, joined: true, recovering: false, machines: 3 },
-      registry: { connected: true, version: 7 },
+      registry: { state: 'current', version: 7 },
     });
   });
 
@@ -76,8 +76,10 @@ describe('readiness', () => {
   test('stays, degraded, for each of: no Redis, a recovery, no registry', () => {
     expect(answer(withCluster({ connections: [true, false] }))).toEqual([true, 'degraded', 1]);
     expect(answer(withCluster({ isRecovering: true }))).toEqual([true, 'degraded', 1]);
-    const replica = { version: 7, ageMs: 9_000, isConnected: false };
+    const replica = { version: 7, ageMs: 9_000, state: 'unreachable' } as const;
     expect(answer(withCluster(), { replica })).toEqual([true, 'degraded', 1]);
+    const diverged = { ...replica, state: 'diverged' } as const;
+    expect(answer(withCluster(), { replica: diverged })).toEqual([true, 'degraded', 1]);
     const all = withCluster({ connections: [false, false], isRecovering: true });
     expect(answer(all, { replica })).toEqual([true, 'degraded', 3]);
   });
