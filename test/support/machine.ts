@@ -3,13 +3,16 @@
  * those of a server do. Several of them run in one process.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { openLog } from '../../src/core/log.ts';
+import type { Script } from '../../src/redis/script.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { SharedRegistryClient } from '../../src/registry/shared/client.ts';
 import { RegistryConnection } from '../../src/registry/shared/connection.ts';
 import { Replica } from '../../src/registry/shared/replica.ts';
 import { Replicator } from '../../src/registry/shared/replicator.ts';
-import type { ScriptRunner } from '../../src/registry/shared/script-runner.ts';
+import { RedisFailure, type ScriptRunner } from '../../src/registry/shared/script-runner.ts';
+import { COMMIT } from '../../src/registry/shared/scripts.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import type { Change } from '../../src/registry/store/store.ts';
@@ -37,8 +40,65 @@ export interface Machine {
 export interface MachineOptions {
   /** A data directory that was used before. */
   path?: string;
-  /** Wraps the connection, for faults. */
-  wrap?: (runner: ScriptRunner) => ScriptRunner;
+  /** Faults of its connection. */
+  faults?: Faults;
+}
+
+/** What happens to the next call of a script. */
+export type Fault =
+  /** It is executed, but its reply is lost. */
+  | 'lost reply'
+  /** It is not executed, and gets no reply. */
+  | 'lost'
+  /** It is executed later, but its reply is lost. */
+  | 'late'
+  /** It is executed, and its reply is no reply to it. */
+  | 'nonsense'
+  | 'none';
+
+/** The faults of one connection, which a test sets while it is used. */
+export class Faults {
+  /** Faults of the next commits, one for each. */
+  readonly commits: Fault[] = [];
+  /** Whether no call is executed any more. */
+  isCutOff = false;
+  /** How many more calls are executed and answered. Then the machine is dead. */
+  callsLeft = Number.POSITIVE_INFINITY;
+  /** Whether the last call is executed before the machine dies. */
+  isLastCallExecuted = false;
+  calls = 0;
+}
+
+const LATE_MS = 150;
+
+class FaultyRunner implements ScriptRunner {
+  readonly #runner: ScriptRunner;
+  readonly #faults: Faults;
+
+  constructor(runner: ScriptRunner, faults: Faults) {
+    this.#runner = runner;
+    this.#faults = faults;
+  }
+
+  async run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const faults = this.#faults;
+    faults.calls++;
+    if (faults.isCutOff) throw new RedisFailure('it is cut off', false);
+    const execute = () => this.#runner.run(script, keys, args);
+    if (faults.callsLeft-- <= 0) {
+      if (faults.callsLeft === -1 && faults.isLastCallExecuted) await execute();
+      return new Promise(() => {});
+    }
+    const fault = script === COMMIT ? faults.commits.shift() : undefined;
+    if (fault === 'late') {
+      setTimeout(() => execute().catch(() => {}), LATE_MS);
+      throw new RedisFailure('no reply', true);
+    }
+    if (fault === 'lost') throw new RedisFailure('no reply', true);
+    const reply = await execute();
+    if (fault === 'lost reply') throw new RedisFailure('no reply', true);
+    return fault === 'nonsense' ? ['nonsense'] : reply;
+  }
 }
 
 const paths = new Set<string>();
@@ -63,7 +123,10 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   };
   const log = { info: line('info'), warn: line('warn'), error: line('error') };
   const connection = new RegistryConnection(url);
-  const client = new SharedRegistryClient(options.wrap?.(connection) ?? connection, PREFIX);
+  const client = new SharedRegistryClient(
+    new FaultyRunner(connection, options.faults ?? new Faults()),
+    PREFIX,
+  );
   const replica = new Replica(store, log as never);
   const replicator = new Replicator({
     client,
@@ -90,8 +153,8 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   replica.publishWith(publish);
   replicator.start();
   const kill = async () => {
-    connection.close();
-    await replicator.stop();
+    // A machine that a test has cut off never gets an answer.
+    await Promise.race([replicator.stop(() => connection.close()), sleep(50)]);
     store.close();
     directory.close();
   };

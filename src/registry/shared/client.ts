@@ -4,6 +4,7 @@
  */
 
 import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
+import type { Script } from '../../redis/script.ts';
 import {
   type Change,
   type ReplicaMark,
@@ -21,7 +22,6 @@ import {
   READ,
   REPORT,
   SCAN,
-  type Script,
   STAGE,
 } from './scripts.ts';
 import { decodeChanges, decodeRecord, encodeChanges, encodeRecord, Snapshot } from './snapshot.ts';

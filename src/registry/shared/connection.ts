@@ -3,10 +3,9 @@
  * is not connected, scripts fail at once, and nothing is queued.
  */
 
-import { createHash } from 'node:crypto';
 import { requirePackage } from '../../core/packages.ts';
+import type { Script } from '../../redis/script.ts';
 import { RedisFailure, type ScriptRunner } from './script-runner.ts';
-import type { Script } from './scripts.ts';
 
 const CONNECT_TIMEOUT_MS = 1_000;
 const REPLY_TIMEOUT_MS = 1_000;
@@ -34,14 +33,13 @@ export class RegistryConnection implements ScriptRunner {
       this.#isOpen = true;
       this.#client.connect().catch(() => {});
     }
-    const sha = createHash('sha1').update(script.lua).digest('hex');
     const rest = [String(keys.length), ...keys, ...args];
     try {
-      return await this.#send(['EVALSHA', sha, ...rest]);
+      return await this.#send(['EVALSHA', script.sha1, ...rest]);
     } catch (error) {
       if (!(error as Error).message.startsWith('NOSCRIPT')) throw error;
     }
-    return this.#send(['EVAL', script.lua, ...rest]);
+    return this.#send(['EVAL', script.text, ...rest]);
   }
 
   close(): void {

@@ -115,10 +115,11 @@ export class Replicator implements Ledger {
     this.#schedulePoll();
   }
 
-  /** Resolves when no more changes are applied. */
-  async stop(): Promise<void> {
+  /** @param disconnect fails the exchanges that are under way. Resolves when no more is applied. */
+  async stop(disconnect: () => void): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
+    disconnect();
     await this.#last;
   }
 
@@ -318,6 +319,7 @@ export class Replicator implements Ledger {
   }
 
   #noteFailure(error: unknown): void {
+    if (this.#isStopped) return;
     const state = error instanceof RedisFailure ? 'unreachable' : 'diverged';
     const isReminder = this.#isEvery(REMINDER_MS);
     const { message } = error as Error;

@@ -3,7 +3,7 @@
  * fails is an error that says whether it may have been executed.
  */
 
-import type { Script } from './scripts.ts';
+import type { Script } from '../../redis/script.ts';
 
 export interface ScriptRunner {
   /**

@@ -9,10 +9,7 @@
  * the id `<version>-0`. Versions are decimal strings in both directions.
  */
 
-export interface Script {
-  name: string;
-  lua: string;
-}
+import { defineScript } from '../../redis/script.ts';
 
 const READ_HEAD = `
 local head = redis.call('HMGET', KEYS[1], 'history', 'version', 'commit', 'hashKey', 'settle',
@@ -32,9 +29,9 @@ end
  * @returns status, history, version, commit, hash key, ms until it has settled; for the status
  *   `log` followed by version, commit and text of the next entries
  */
-export const READ: Script = {
-  name: 'registry-read',
-  lua: `#!lua flags=no-writes
+export const READ = defineScript(
+  'registry-read',
+  `#!lua flags=no-writes
 ${READ_HEAD}
 if not version then return {'empty'} end
 local reply = {'same', history, head[2], head[3], head[4], string.format('%.0f', settling)}
@@ -67,17 +64,19 @@ else
   end
 end
 return reply`,
-};
+  { readsOnly: true },
+);
 
 /** ARGV: index of a table in KEYS, cursor, count. @returns the next cursor, rows and records */
-export const SCAN: Script = {
-  name: 'registry-scan',
-  lua: `#!lua flags=no-writes
+export const SCAN = defineScript(
+  'registry-scan',
+  `#!lua flags=no-writes
 local page = redis.call('HSCAN', KEYS[tonumber(ARGV[1])], ARGV[2], 'COUNT', ARGV[3])
 local reply = page[2]
 table.insert(reply, 1, page[1])
 return reply`,
-};
+  { readsOnly: true },
+);
 
 /**
  * Applies a group of changes if nobody has changed the registry since a version.
@@ -85,9 +84,9 @@ return reply`,
  *   of the audit log; then for each change the index of its table in KEYS, its row and its record,
  *   which is empty for a removal.
  */
-export const COMMIT: Script = {
-  name: 'registry-commit',
-  lua: `#!lua
+export const COMMIT = defineScript(
+  'registry-commit',
+  `#!lua
 ${READ_HEAD}
 if not version then return {'empty'} end
 if history ~= ARGV[1] then return {'other'} end
@@ -122,12 +121,12 @@ end
 redis.call('HSET', KEYS[1], 'version', next, 'commit', ARGV[3], 'logBytes', bytes,
   'n3', counts[3], 'n4', counts[4], 'n5', counts[5], 'n6', counts[6], 'n7', counts[7])
 return {'committed', next}`,
-};
+);
 
 /** Makes an empty registry where there is none. ARGV: history, hash key, ms until it settles. */
-export const CREATE: Script = {
-  name: 'registry-create',
-  lua: `#!lua
+export const CREATE = defineScript(
+  'registry-create',
+  `#!lua
 ${READ_HEAD}
 if version then return {'exists'} end
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
@@ -135,19 +134,19 @@ redis.call('HSET', KEYS[1], 'history', ARGV[1], 'version', '0', 'commit', '', 'h
   'settle', string.format('%.0f', now + tonumber(ARGV[3])), 'logBytes', 0,
   'n3', 0, 'n4', 0, 'n5', 0, 'n6', 0, 'n7', 0)
 return {'created'}`,
-};
+);
 
 /**
  * Stages records for `INSTALL`, which must follow soon. KEYS[1]: a staged table.
  * ARGV: seconds until they are removed, then rows and records.
  */
-export const STAGE: Script = {
-  name: 'registry-stage',
-  lua: `#!lua
+export const STAGE = defineScript(
+  'registry-stage',
+  `#!lua
 for i = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('EXPIRE', KEYS[1], ARGV[1])
 return {'staged'}`,
-};
+);
 
 /**
  * Replaces the registry by staged records, if it is lost, damaged, older than they are, or new and
@@ -155,9 +154,9 @@ return {'staged'}`,
  * ARGV: history, version, last commit, hash key, ms until it settles, number of records of each
  * table.
  */
-export const INSTALL: Script = {
-  name: 'registry-install',
-  lua: `#!lua
+export const INSTALL = defineScript(
+  'registry-install',
+  `#!lua
 ${READ_HEAD}
 local own = tonumber(ARGV[2])
 if version then
@@ -179,15 +178,15 @@ redis.call('HSET', KEYS[1], 'history', ARGV[1], 'version', ARGV[2], 'commit', AR
   'hashKey', ARGV[4], 'settle', string.format('%.0f', now + tonumber(ARGV[5])), 'logBytes', 0,
   'n3', ARGV[6], 'n4', ARGV[7], 'n5', ARGV[8], 'n6', ARGV[9], 'n7', ARGV[10])
 return {'installed'}`,
-};
+);
 
 /**
  * Lets one machine at a time make the first key. ARGV: machine, ms for which it may.
  * @returns `claimed`, `taken` by another machine, or `exists` where there is a key
  */
-export const CLAIM_FIRST_KEY: Script = {
-  name: 'registry-claim-first-key',
-  lua: `#!lua
+export const CLAIM_FIRST_KEY = defineScript(
+  'registry-claim-first-key',
+  `#!lua
 ${READ_HEAD}
 if not version or head[7] ~= '0' then return {'exists'} end
 local claim = redis.call('HMGET', KEYS[1], 'claimedBy', 'claimedUntil')
@@ -195,15 +194,15 @@ if claim[1] and claim[1] ~= ARGV[1] and tonumber(claim[2]) > now then return {'t
 redis.call('HSET', KEYS[1], 'claimedBy', ARGV[1],
   'claimedUntil', string.format('%.0f', now + tonumber(ARGV[2])))
 return {'claimed'}`,
-};
+);
 
 /**
  * Reports what a machine has. KEYS[8]: the machines. ARGV: machine, its report, ms after which a
  * silent machine is removed. The time of the contact precedes the report.
  */
-export const REPORT: Script = {
-  name: 'registry-report',
-  lua: `#!lua
+export const REPORT = defineScript(
+  'registry-report',
+  `#!lua
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 redis.call('HSET', KEYS[8], ARGV[1], string.format('%.0f ', now) .. ARGV[2])
@@ -213,22 +212,23 @@ for i = 1, #reports, 2 do
   if now - contact > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[8], reports[i]) end
 end
 return {'reported'}`,
-};
+);
 
 /** @returns the time in Unix ms, then the machines and their reports. KEYS[8]: the machines. */
-export const MACHINES: Script = {
-  name: 'registry-machines',
-  lua: `#!lua flags=no-writes
+export const MACHINES = defineScript(
+  'registry-machines',
+  `#!lua flags=no-writes
 local time = redis.call('TIME')
 local reply = redis.call('HGETALL', KEYS[8])
 table.insert(reply, 1, string.format('%.0f',
   tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)))
 return reply`,
-};
+  { readsOnly: true },
+);
 
 /** Removes a machine from the list. KEYS[8]: the machines. ARGV: the machine. */
-export const FORGET: Script = {
-  name: 'registry-forget',
-  lua: `#!lua
+export const FORGET = defineScript(
+  'registry-forget',
+  `#!lua
 return {redis.call('HDEL', KEYS[8], ARGV[1]) == 1 and 'forgotten' or 'unknown'}`,
-};
+);

@@ -68,6 +68,12 @@ export class SharedRegistry {
     });
   }
 
+  /** For the metrics and for /readyz. */
+  stats(): { version: number; ageMs: number; isConnected: boolean } {
+    const { version, ageMs, state } = this.replicator;
+    return { version, ageMs, isConnected: state === 'current' };
+  }
+
   /**
    * Runs work that changes the registry, before the server runs.
    * @returns whether its changes are in Redis
@@ -94,8 +100,7 @@ export class SharedRegistry {
   }
 
   async close(): Promise<void> {
-    this.#connection.close();
-    await this.replicator.stop();
+    await this.replicator.stop(() => this.#connection.close());
   }
 
   async #bringUpToDate(): Promise<void> {
