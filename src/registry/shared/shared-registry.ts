@@ -68,12 +68,6 @@ export class SharedRegistry {
     });
   }
 
-  /** For the metrics and for /readyz. */
-  stats(): { version: number; ageMs: number; isConnected: boolean } {
-    const { version, ageMs, state } = this.replicator;
-    return { version, ageMs, isConnected: state === 'current' };
-  }
-
   /**
    * Runs work that changes the registry, before the server runs.
    * @returns whether its changes are in Redis
