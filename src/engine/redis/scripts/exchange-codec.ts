@@ -22,7 +22,7 @@ import {
 } from './reply.ts';
 
 const NAME = 'exchange';
-const VERDICTS = /^[012]*$/;
+const VERDICTS = /^s[012]*$/;
 
 /** @param messages of one bucket, at most MESSAGES_PER_CALL; none: a heartbeat */
 export function encodeExchange(
@@ -49,13 +49,12 @@ export function encodeExchange(
       text(Math.floor(message.rate)),
       text(message.lastLimit),
       text(flagsOf(message)),
-      text(message.refund),
-      text(message.refundWindow),
       text(checks.length),
     );
     for (const { cost, limit, isSliding, countsDenied } of checks) {
       args.push(text(cost), text(limit), text((isSliding ? 1 : 0) + (countsDenied ? 2 : 0)));
     }
+    if (message.refund > 0) args.push(text(message.refund), text(message.refundWindow));
   }
   return { keys, args };
 }
@@ -68,7 +67,8 @@ function flagsOf(message: CounterMessage): number {
     (message.recalls ? 4 : 0) +
     (message.isStored ? 8 : 0) +
     (message.hasPrevious ? 16 : 0) +
-    (isSliding ? 32 : 0)
+    (isSliding ? 32 : 0) +
+    (message.refund > 0 ? 64 : 0)
   );
 }
 
@@ -92,25 +92,32 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
     fields.end();
     return { ...NOTHING_DONE, sequence, status };
   }
-  const answer = {
+  const answer: CounterAnswer = {
+    ...NOTHING_DONE,
     sequence,
     status,
     window: fields.integer(Math.max(0, message.window)),
     leftUs: fields.integer(0, message.durationMs * 1_000),
     isStored: fields.boolean(),
     others: fields.signed(),
-    previousUse: fields.signed(),
-    previousKnownUse: fields.signed(),
     lent: fields.integer(0, message.wantsLease ? undefined : 0),
-    lentLimit: fields.integer(0),
+    lentLimit: smallestLimit(message),
     recall: fields.integer(0),
     refunded: fields.integer(0, message.refund),
-    writtenOff: fields.integer(0),
-    served: Array.from(fields.text(VERDICTS), Number),
+    served: Array.from(fields.text(VERDICTS).slice(1), Number),
   };
+  if (fields.hasMore) {
+    answer.previousUse = fields.signed();
+    answer.previousKnownUse = fields.signed();
+    answer.writtenOff = fields.integer(0);
+  }
   fields.end();
   if (answer.served.length !== message.checks.length) throw new InvalidReply(NAME, line);
   return answer;
+}
+
+function smallestLimit({ checks, lastLimit }: CounterMessage): number {
+  return checks.length === 0 ? lastLimit : Math.min(...checks.map(({ limit }) => limit));
 }
 
 const NOTHING_DONE: CounterAnswer = {

@@ -14,7 +14,7 @@
 
 import { defineScript } from '../../../redis/script.ts';
 import { SHARE } from './arithmetic.ts';
-import { CLOCK, ENTER, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
+import { CLOCK, ENTER, HEADER_ARGUMENTS, INDEX, MEMBERSHIP } from './prelude.ts';
 
 /** Limits below this one get no lease. */
 const LEASED_LIMIT_MIN = 20;
@@ -28,14 +28,11 @@ const COUNTERS = `
 local COUNTER, RECORD = '<ddddddd', '<dddddddd'
 local epoch = format('%s.%d', runId, epochNumber)
 
--- Begins the life of a key that was just written. The index tells an identity's counters.
-local function expire(base, key, window, duration)
+-- Begins the life of a key that was just written, which ends with the next window.
+local function expire(base, key, window, duration, digits)
   local expiry = (window + 2) * duration
   call('PEXPIREAT', key, expiry)
-  local head, identity, digits = match(base, '^(.*):c:(%x+):(%d+)$')
-  local index = head .. ':i:' .. identity
-  call('HSET', index, 'w:' .. digits, expiry)
-  if call('PEXPIRETIME', index) < expiry then call('PEXPIREAT', index, expiry) end
+  addToIndex(base:sub(-33 - #digits, -2 - #digits), 'w:' .. digits, expiry)
 end
 
 -- Tells all members in a list but this one that tokens may be left.
@@ -46,9 +43,10 @@ local function wake(key, notice)
   call('HDEL', key, 'w')
 end
 
+local writtenOff = 0
+
 -- Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
 -- a message was sent. A holder that nobody can reach, or that is silent, is written off.
-local writtenOff = 0
 local function recall(key, notice, number, r)
   local isSent = false
   local everything = call('HGETALL', key)
@@ -89,13 +87,18 @@ for i = 2, #KEYS do
   local sequence, firstSequence = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local kept, rate = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
   local lastLimit = tonumber(ARGV[at + 8])
-  local flags, refund = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
-  local refundWindow, checks = tonumber(ARGV[at + 11]), tonumber(ARGV[at + 12])
-  local firstCheck = at + 13
-  at = firstCheck + 3 * checks
+  local flags, checks = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
+  local firstCheck = at + 11
+  local lastCheck = firstCheck + 3 * checks - 3
+  at = lastCheck + 3
   local wantsLease, isReport = flags % 2 >= 1, flags % 4 >= 2
   local recalls, isStored = flags % 8 >= 4, flags % 16 >= 8
-  local hasPrevious, isSliding = flags % 32 >= 16, flags >= 32
+  local hasPrevious, isSliding = flags % 32 >= 16, flags % 64 >= 32
+  local refund, refundWindow = 0, 0
+  if flags >= 64 then
+    refund, refundWindow = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+    at = at + 2
+  end
 
   local w = floor(nowMs / duration)
   local key = base .. ':' .. w
@@ -159,7 +162,7 @@ for i = 2, #KEYS do
         call('HSET', previousKey,
           'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters),
           me, pack(RECORD, used + held, used, sequence, pReset, pRate, 0, 0, 0))
-        if not previous[1] then expire(base, previousKey, w - 1, duration) end
+        if not previous[1] then expire(base, previousKey, w - 1, duration, digits) end
       end
       pd, ps = used + held, used
     end
@@ -198,7 +201,7 @@ for i = 2, #KEYS do
       if pr < pu then carriedKnown = share(pr, leftMs, duration) end
     end
     local verdicts, isServed, isCostly, smallest = '', true, false, lastLimit
-    for check = firstCheck, at - 3, 3 do
+    for check = firstCheck, lastCheck, 3 do
       local cost, checkLimit = tonumber(ARGV[check]), tonumber(ARGV[check + 1])
       local checkFlags, verdict = tonumber(ARGV[check + 2]), '1'
       if check == firstCheck or checkLimit < smallest then smallest = checkLimit end
@@ -292,11 +295,13 @@ for i = 2, #KEYS do
     if isRecorded then
       call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, hasWaiters),
         me, pack(RECORD, d, s, sequence, reset, rate, 0, firstRecall, lastRecall))
-      if not stored[1] then expire(base, key, w, duration) end
+      if not stored[1] then expire(base, key, w, duration, digits) end
     end
-    answers[i] = format('%d %d %d %d %d %d %d %d %d %d %d %d %d %s', sequence, status, w, leftUs,
-      isRecorded and 1 or 0, bounded(r - s - reset), bounded(pu), bounded(pr), lent, smallest,
-      number, refunded, writtenOff, verdicts)
+    answers[i] = format('%d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
+      isRecorded and 1 or 0, bounded(r - s - reset), lent, number, refunded, verdicts)
+    if readsPrevious or writtenOff > 0 then
+      answers[i] = answers[i] .. format(' %d %d %d', bounded(pu), bounded(pr), writtenOff)
+    end
   end
 end
 answers[1] = header(0)
@@ -312,5 +317,6 @@ export const exchangeAtMaxmemory = defineScript(
 
 function textOf(shebang: string, creates: boolean): string {
   const constants = `\nlocal CREATES = ${creates}\n`;
-  return shebang + constants + CLOCK + MEMBERSHIP + SHARE + ENTER + COUNTERS + MESSAGES;
+  const parts = [CLOCK, MEMBERSHIP, SHARE, ENTER, INDEX, COUNTERS, MESSAGES];
+  return shebang + constants + parts.join('');
 }

@@ -93,7 +93,10 @@ export interface CounterAnswer {
    * because `spent` goes on.
    */
   others: number;
-  /** Use of the window before, of all members: with tokens in leases, and without. */
+  /**
+   * Use of the window before, of all members: with tokens in leases, and without. 0, unless the
+   * message or one of its checks is sliding, or tells of the window before.
+   */
   previousUse: number;
   previousKnownUse: number;
   /** Tokens of the new lease. */
@@ -149,18 +152,33 @@ export type MemberMessage =
   | { kind: 'wake' | 'reset'; identity: Identity; durationMs: number; window: number }
   | { kind: 'report'; epoch: string };
 
-/** One GCRA check, refund or correction. */
+/** A GCRA check, or a refund. Unlike a `CounterMessage` it must not be sent twice. */
 export interface GcraMessage {
   identity: Identity;
   durationMs: number;
   limit: number;
   burst: number;
-  /** Tokens; negative: a refund. */
+  /** Tokens; negative: a refund, to which only the identity and the duration matter besides. */
   cost: number;
   countsDenied: boolean;
 }
 
+/** The bucket as the last answer showed it, for the recovery of a Redis that has lost it. */
+export interface GcraReport extends GcraState {
+  identity: Identity;
+  durationMs: number;
+}
+
+/** The bucket is full at newest - current / limit: Unix time, ms. */
+export interface GcraState {
+  newest: number;
+  current: number;
+  limit: number;
+}
+
 export interface GcraAnswer {
+  /** One of MESSAGE_STATUS: `done`, `recovering` or `full`. Only `done` means more. */
+  status: number;
   isAllowed: boolean;
   remaining: number;
   /** Unix time, ms. */
@@ -168,6 +186,8 @@ export interface GcraAnswer {
   /** The time of the decision, Unix time in ms. */
   window: number;
   refunded: number;
+  /** The bucket after the decision. */
+  state: GcraState;
 }
 
 /** One counter, as the inspection script returns it. */

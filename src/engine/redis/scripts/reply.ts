@@ -88,6 +88,10 @@ export class Line {
     return this.integer(0, 1) === 1;
   }
 
+  get hasMore(): boolean {
+    return this.#at < this.#fields.length;
+  }
+
   /** All fields must have been read. */
   end(): void {
     if (this.#at !== this.#fields.length) throw this.#invalid();

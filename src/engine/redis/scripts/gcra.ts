@@ -1,0 +1,217 @@
+/**
+ * The script of GCRA checks, refunds and reports, and its arguments and reply. A bucket is a string
+ * of four doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them, and until
+ * when the index knows it, ms. Every check is a part of a call: there are no leases.
+ *
+ * The numbers are those of the memory engine as long as products are at most 2^53, or the limit is
+ * below 2^42. Beyond that they are rounded so that less is allowed, by a few tokens or ms.
+ */
+
+import { AMOUNT_MAX } from '../../../core/constants.ts';
+import { defineScript } from '../../../redis/script.ts';
+import { QUOTIENT } from './arithmetic.ts';
+import { CLOCK, ENTER, HEADER_ARGUMENTS, INDEX, MEMBERSHIP } from './prelude.ts';
+import {
+  CALL_STATUS,
+  type CallAnswer,
+  type CallHeader,
+  type GcraAnswer,
+  type GcraMessage,
+  type GcraReport,
+  MESSAGE_STATUS,
+  MESSAGES_PER_CALL,
+} from './protocol.ts';
+import {
+  decodeHeader,
+  headerArguments,
+  InvalidReply,
+  Line,
+  linesOf,
+  type ScriptCall,
+  type ScriptContext,
+  text,
+} from './reply.ts';
+
+const KIND = { check: 0, checkCountingDenied: 1, refund: 2, report: 3 } as const;
+/** Arguments of a message. */
+const FIELDS = 5;
+
+const BUCKETS = `
+local BUCKET = '<dddd'
+
+-- Stores the bucket until it is full, and a second more.
+local function store(key, duration, digits, newest, current, limit, indexedUntil)
+  local expiry = newest + 1000
+  if expiry > indexedUntil then
+    indexedUntil = expiry + duration
+    addToIndex(key:sub(-33 - #digits, -2 - #digits), 'g:' .. digits, indexedUntil)
+  end
+  call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil), 'PXAT', expiry)
+end
+
+-- Takes tokens from a bucket that is full at newest - current / limit.
+local function take(newest, current, tokens, duration, limit)
+  local ms, rest = ceiling(tokens, duration, current, limit)
+  return min(newest + ms, AMOUNT_MAX), rest
+end
+
+local answers = {''}
+local at = ${HEADER_ARGUMENTS + 1}
+for i = 2, #KEYS do
+  local key, digits = KEYS[i], ARGV[at]
+  local duration, kind, limit = tonumber(digits), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local size, cost = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  at = at + ${FIELDS}
+  local stored = call('GET', key)
+  local newest, current, lastLimit, indexedUntil = nowMs, 0, 0, 0
+  if stored then newest, current, lastLimit, indexedUntil = unpack(BUCKET, stored) end
+  local isFull = newest <= nowMs
+  if isFull then newest, current = nowMs, 0 end
+
+  if kind ~= ${KIND.report} and fence > 0 and clock < fence + duration * 1000 then
+    answers[i] = '${MESSAGE_STATUS.recovering}'
+  elseif not CREATES and not stored then
+    answers[i] = '${MESSAGE_STATUS.full}'
+  else
+    local isAllowed, remaining, reset, refunded = false, 0, nowMs, 0
+    if kind == ${KIND.report} then
+      -- 'size' and 'cost' are the newest and current that the member knows.
+      if size > newest or size == newest and cost < current and limit == lastLimit then
+        newest, current, lastLimit = size, cost, limit
+        if newest > nowMs then
+          store(key, duration, digits, newest, current, limit, indexedUntil)
+        end
+      end
+    elseif kind == ${KIND.refund} then
+      local used = 0
+      if not isFull then used = ceiling(newest - nowMs, lastLimit, current, duration) end
+      refunded = min(cost, used)
+      if cost < used then
+        local ms, rest = floorOf(cost, duration, current, lastLimit)
+        newest, current = newest - ms, rest
+        store(key, duration, digits, newest, current, lastLimit, indexedUntil)
+      elseif used > 0 then
+        newest, current = nowMs, 0
+        call('DEL', key)
+      end
+    else
+      if current > 0 and limit ~= lastLimit then current = floorOf(current, limit, 0, lastLimit) end
+      local missing = 0
+      if not isFull then missing = ceiling(newest - nowMs, limit, current, duration) end
+      local left = size - missing
+      isAllowed = cost == 0 or cost <= left
+      remaining = max(0, isAllowed and left - cost or left)
+      if cost == 0 or cost > size then reset = newest
+      elseif not isAllowed then reset = newest - floorOf(size - cost, duration, current, limit)
+      else reset = newest + ceiling(cost, duration, current, limit) end
+      if cost > 0 and (isAllowed or kind == ${KIND.checkCountingDenied}) then
+        newest, current = take(newest, current, cost, duration, limit)
+        lastLimit = limit
+        store(key, duration, digits, newest, current, limit, indexedUntil)
+      end
+    end
+    answers[i] = format('${MESSAGE_STATUS.done} %d %d %d %d %d %d %d %d', isAllowed and 1 or 0,
+      remaining, min(reset, AMOUNT_MAX), nowMs, refunded, newest, current, lastLimit)
+  end
+end
+answers[1] = header(0)
+return answers
+`;
+
+/** Redis refuses the one at maxmemory; the other then serves the buckets that exist. */
+export const gcra = defineScript('gcra', textOf('#!lua', true));
+export const gcraAtMaxmemory = defineScript(
+  'gcraAtMaxmemory',
+  textOf('#!lua flags=allow-oom', false),
+);
+
+function textOf(shebang: string, creates: boolean): string {
+  const constants = `\nlocal CREATES = ${creates}\n`;
+  return shebang + constants + [CLOCK, MEMBERSHIP, QUOTIENT, ENTER, INDEX, BUCKETS].join('');
+}
+
+/** @param messages of one bucket, at most MESSAGES_PER_CALL */
+export function encodeGcra(
+  context: ScriptContext,
+  bucket: number,
+  header: CallHeader,
+  messages: readonly (GcraMessage | GcraReport)[],
+): ScriptCall {
+  if (messages.length > MESSAGES_PER_CALL) throw new Error(`${messages.length} messages in a call`);
+  const keys = [context.keys.members(bucket)];
+  const args = headerArguments(header, context);
+  for (const message of messages) {
+    const { identity, durationMs } = message;
+    if (context.keys.bucketOf(identity) !== bucket) throw new Error('a message of another bucket');
+    keys.push(context.keys.gcra(identity, durationMs));
+    args.push(text(durationMs), ...fieldsOf(message).map(text));
+  }
+  return { keys, args };
+}
+
+/** Kind, limit, size of the bucket, cost. */
+function fieldsOf(message: GcraMessage | GcraReport): number[] {
+  if (isReport(message)) {
+    return [KIND.report, message.limit, message.newest, message.current];
+  }
+  const { limit, burst, cost, countsDenied } = message;
+  if (cost < 0) return [KIND.refund, 0, 0, -cost];
+  const kind = countsDenied ? KIND.checkCountingDenied : KIND.check;
+  return [kind, limit, Math.min(burst, limit), cost];
+}
+
+function isReport(message: GcraMessage | GcraReport): message is GcraReport {
+  return 'newest' in message;
+}
+
+export interface GcraCallAnswer extends Omit<CallAnswer, 'counters'> {
+  counters: GcraAnswer[];
+}
+
+/** @param messages of the call */
+export function decodeGcra(
+  messages: readonly (GcraMessage | GcraReport)[],
+  reply: unknown,
+): GcraCallAnswer {
+  const lines = linesOf(reply, gcra.name);
+  if (lines.length === 0) throw new InvalidReply(gcra.name, reply);
+  const header = decodeHeader(gcra.name, lines[0]);
+  const count = header.status === CALL_STATUS.done ? messages.length : 0;
+  if (lines.length !== count + 1) throw new InvalidReply(gcra.name, reply);
+  const counters = messages
+    .slice(0, count)
+    .map((message, i) => decodeAnswer(message, lines[i + 1]));
+  return { ...header, counters };
+}
+
+function decodeAnswer(message: GcraMessage | GcraReport, line: string): GcraAnswer {
+  const fields = new Line(gcra.name, line);
+  const status = fields.integer(MESSAGE_STATUS.done, MESSAGE_STATUS.full);
+  const answer = { ...NOTHING_DONE, status };
+  if (status === MESSAGE_STATUS.done) {
+    answer.isAllowed = fields.boolean();
+    answer.remaining = fields.integer(0);
+    answer.reset = fields.integer(0, AMOUNT_MAX);
+    answer.window = fields.integer(1);
+    answer.refunded = fields.integer(0, isReport(message) ? 0 : Math.max(0, -message.cost));
+    answer.state = {
+      newest: fields.integer(0),
+      current: fields.integer(0),
+      limit: fields.integer(0),
+    };
+  } else if (status !== MESSAGE_STATUS.recovering && status !== MESSAGE_STATUS.full) {
+    throw new InvalidReply(gcra.name, line);
+  }
+  fields.end();
+  return answer;
+}
+
+const NOTHING_DONE: GcraAnswer = {
+  status: MESSAGE_STATUS.done,
+  isAllowed: false,
+  remaining: 0,
+  reset: 0,
+  window: 0,
+  refunded: 0,
+  state: { newest: 0, current: 0, limit: 0 },
+};
