@@ -1,0 +1,33 @@
+/** Bounds how long the caller waits. */
+
+import { RedisError } from './errors.ts';
+
+/** A call that may be repeated stops when its caller has stopped waiting. */
+export interface Attempt {
+  isOver: boolean;
+}
+
+/** @throws RedisError of the work, or of kind `timeout` */
+export function withDeadline<T>(
+  server: string,
+  deadlineMs: number,
+  work: (attempt: Attempt) => Promise<T>,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const attempt: Attempt = { isOver: false };
+    const timer = setTimeout(() => {
+      attempt.isOver = true;
+      reject(new RedisError('timeout', `${server}: no answer within ${deadlineMs} ms`));
+    }, deadlineMs);
+    work(attempt).then(
+      (result) => {
+        clearTimeout(timer);
+        resolve(result);
+      },
+      (error) => {
+        clearTimeout(timer);
+        reject(error);
+      },
+    );
+  });
+}

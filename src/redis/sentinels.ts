@@ -1,0 +1,93 @@
+/**
+ * Finds the primary through Sentinels. Of their answers the one with the highest configuration
+ * epoch counts, so that a Sentinel that was cut off does not lead back to an old primary.
+ */
+
+import { REDIS_DISCOVERY_MS } from '../core/constants.ts';
+import { withDeadline } from './deadline.ts';
+import { RedisError } from './errors.ts';
+import { type ConnectionOptions, ServerConnection } from './server-connection.ts';
+import { describeAddress, type RedisAddress, type RedisTarget } from './url.ts';
+
+/** How long other Sentinels are waited for when one answers. */
+const OTHERS_MS = 200;
+
+interface PrimaryAddress extends RedisAddress {
+  epoch: number;
+}
+
+export class Sentinels {
+  readonly #target: RedisTarget;
+  readonly #connections: readonly ServerConnection[];
+  #error = new RedisError('unreachable', 'no Sentinel is connected yet');
+
+  constructor(target: RedisTarget, options: Pick<ConnectionOptions, 'tls' | 'credentials'>) {
+    this.#target = target;
+    this.#connections = target.addresses.map((address) => {
+      return new ServerConnection({
+        ...options,
+        locate: () => address,
+        authenticates: 'ifRequired',
+        database: 0,
+        validate: undefined,
+        waitForReplicas: 0,
+        onFailure: (error) => {
+          this.#error = error;
+        },
+      });
+    });
+  }
+
+  /** @throws RedisError */
+  async locatePrimary(): Promise<RedisAddress> {
+    const answers: PrimaryAddress[] = [];
+    const questions = this.#connections.map(async (connection) => {
+      const answer = await withDeadline('a Sentinel', REDIS_DISCOVERY_MS, async () => {
+        await connection.whenReady();
+        return this.#question(connection);
+      });
+      answers.push(answer);
+    });
+    const others = () => new Promise((resolve) => setTimeout(resolve, OTHERS_MS));
+    await Promise.race([
+      Promise.allSettled(questions),
+      Promise.any(questions).then(others, (error: AggregateError) => this.#remember(error)),
+    ]);
+    const [newest] = answers.toSorted((a, b) => b.epoch - a.epoch);
+    if (newest !== undefined) return newest;
+    throw new RedisError(this.#error.kind, `no Sentinel answers: ${this.#error.message}`);
+  }
+
+  close(): void {
+    for (const connection of this.#connections) connection.close();
+  }
+
+  /** Why a Sentinel is not connected says more than that it did not answer in time. */
+  #remember({ errors }: AggregateError): void {
+    const known = errors.find(({ kind }: RedisError) => kind !== 'timeout');
+    if (known instanceof RedisError) this.#error = known;
+  }
+
+  async #question(connection: ServerConnection): Promise<PrimaryAddress> {
+    const name = this.#target.primaryName;
+    const reply = await connection.send(['SENTINEL', 'MASTER', name]);
+    const fields = fieldsOf(reply);
+    const host = fields.get('ip');
+    const port = Number(fields.get('port'));
+    const epoch = Number(fields.get('config-epoch'));
+    if (typeof host === 'string' && host !== '' && port >= 1 && port <= 65_535 && epoch >= 0) {
+      return { host, port, epoch };
+    }
+    const { address } = connection;
+    const server = address === undefined ? 'a Sentinel' : describeAddress(address);
+    throw new RedisError('unexpectedReply', `${server}: SENTINEL MASTER has no address`);
+  }
+}
+
+/** An answer with names and values: a map, or an array of both in turn. */
+function fieldsOf(reply: unknown): ReadonlyMap<unknown, unknown> {
+  if (Array.isArray(reply)) {
+    return new Map(reply.flatMap((name, i) => (i % 2 === 0 ? [[name, reply[i + 1]]] : [])));
+  }
+  return new Map(typeof reply === 'object' && reply !== null ? Object.entries(reply) : []);
+}

@@ -1,0 +1,221 @@
+/**
+ * One connection to one server, with RESP3, through the client of npm. It ends with its first
+ * failure and is not used again: a client that goes on after an answer that is not the protocol
+ * would give answers to the wrong commands. Nothing that it receives ends the process.
+ */
+
+import type { RedisClientType } from '@redis/client';
+import {
+  REDIS_CONNECT_DEADLINE_MS,
+  REDIS_KEEPALIVE_MS,
+  REDIS_PENDING_COMMANDS_MAX,
+} from '../core/constants.ts';
+import { requirePackage } from '../core/packages.ts';
+import { errorOfConnection, errorOfReply, RedisError } from './errors.ts';
+import { describeAddress, type RedisAddress } from './url.ts';
+
+export interface Credentials {
+  username: string | undefined;
+  password: string;
+}
+
+export interface SessionOptions {
+  address: RedisAddress;
+  /** PEM texts; undefined without TLS. */
+  tls: { ca: string | undefined; cert: string | undefined; key: string | undefined } | undefined;
+  credentials: Credentials | undefined;
+  database: number;
+}
+
+export type MessageListener = (message: string, channel: string) => void;
+
+export class Session {
+  readonly address: RedisAddress;
+  /** The address, for messages. */
+  readonly server: string;
+  /** Resolves when the session has ended, with the reason. It never rejects. */
+  readonly ended: Promise<RedisError>;
+  readonly #client: RedisClientType;
+  readonly #resolveEnded: (error: RedisError) => void;
+  #error: RedisError | undefined;
+  #keepalive: NodeJS.Timeout | undefined;
+  #pending = 0;
+  #answers = 0;
+  #answersBefore = 0;
+  #silentIntervals = 0;
+
+  private constructor(options: SessionOptions) {
+    this.address = options.address;
+    this.server = describeAddress(options.address);
+    let resolveEnded: (error: RedisError) => void = () => {};
+    this.ended = new Promise((resolve) => {
+      resolveEnded = resolve;
+    });
+    this.#resolveEnded = resolveEnded;
+    this.#client = createClient(options);
+    this.#client.on('error', (error) => this.end(this.#classify(error)));
+    this.#client.on('end', () => this.end(this.#classify(new Error('the connection was closed'))));
+    // The client does not end a socket that is being opened: it is ended when it is open.
+    for (const event of ['connect', 'ready']) {
+      this.#client.on(event, () => {
+        if (this.#error !== undefined) this.#client.destroy();
+      });
+    }
+  }
+
+  /** Connects and authenticates. @throws RedisError */
+  static async open(options: SessionOptions): Promise<Session> {
+    const session = new Session(options);
+    const timer = setTimeout(() => {
+      const text = `no connection within ${REDIS_CONNECT_DEADLINE_MS} ms`;
+      session.end(new RedisError('timeout', `${session.server}: ${text}`));
+    }, REDIS_CONNECT_DEADLINE_MS);
+    const connected = session.#client.connect().then(
+      () => undefined,
+      (error) => session.end(session.#classify(error)),
+    );
+    await Promise.race([connected, session.ended]);
+    clearTimeout(timer);
+    if (session.#error !== undefined) throw session.#error;
+    session.#keepalive = setInterval(() => session.#keepAlive(), REDIS_KEEPALIVE_MS);
+    return session;
+  }
+
+  /** @throws RedisError */
+  send(words: readonly string[]): Promise<unknown> {
+    if (this.#error !== undefined) return Promise.reject(this.#error);
+    return this.#track(this.#client.sendCommand(words));
+  }
+
+  /** @param isSharded for channels of a cluster, all of one slot. @throws RedisError */
+  async subscribe(
+    channels: readonly string[],
+    isSharded: boolean,
+    listener: MessageListener,
+  ): Promise<void> {
+    if (this.#error !== undefined) throw this.#error;
+    const listen: MessageListener = (message, channel) => {
+      try {
+        listener(message, channel);
+      } catch (error) {
+        // Thrown here, an error of the program would count as an error of the protocol.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    };
+    const all = [...channels];
+    const client = this.#client;
+    const done = isSharded ? client.sSubscribe(all, listen) : client.subscribe(all, listen);
+    await this.#track(done);
+  }
+
+  /** Of sharded channels. Its failure means nothing: the session then ends. */
+  async unsubscribe(channel: string): Promise<void> {
+    if (this.#error !== undefined) return;
+    await this.#track(this.#client.sUnsubscribe(channel)).catch(() => {});
+  }
+
+  /** The server ends the subscription of a sharded channel whose slot has moved. */
+  onChannelMoved(listener: (channel: string) => void): void {
+    this.#client.on('sharded-channel-moved', listener);
+  }
+
+  /** Ends the session. Commands that wait for their answers fail. */
+  end(error: RedisError): void {
+    if (this.#error !== undefined) return;
+    this.#error = error;
+    clearInterval(this.#keepalive);
+    this.#resolveEnded(error);
+    this.#client.destroy();
+  }
+
+  async #track<T>(answer: Promise<T>): Promise<T> {
+    this.#pending++;
+    try {
+      return await answer;
+    } catch (error) {
+      throw this.#classify(error);
+    } finally {
+      this.#pending--;
+      this.#answers++;
+    }
+  }
+
+  /** Finds out about a connection that is open, but over which nothing comes any more. */
+  #keepAlive(): void {
+    const isSilent = this.#pending > 0 && this.#answers === this.#answersBefore;
+    this.#answersBefore = this.#answers;
+    this.#silentIntervals = isSilent ? this.#silentIntervals + 1 : 0;
+    if (this.#silentIntervals >= 2) {
+      const text = `no answer for ${2 * REDIS_KEEPALIVE_MS} ms`;
+      this.end(new RedisError('timeout', `${this.server}: ${text}`));
+    } else if (this.#pending === 0) {
+      this.send(['PING']).catch(() => {});
+    }
+  }
+
+  #classify(error: unknown): RedisError {
+    const { ErrorReply } = requirePackage('@redis/client');
+    if (error instanceof ErrorReply) {
+      const { message } = error;
+      if (!/^NOPROTO|^ERR unknown command '?`?HELLO/i.test(message)) {
+        return errorOfReply(this.server, message);
+      }
+      const text = 'the server does not know RESP3: Redis 7.0 or Valkey 7.2 is required';
+      return new RedisError('unsupported', `${this.server}: ${text}`, message);
+    }
+    // The connection was lost: the reason is better known than to the client.
+    if (this.#error !== undefined) return this.#error;
+    const isDecodingError =
+      error instanceof TypeError ||
+      error instanceof RangeError ||
+      (error instanceof Error && error.message.startsWith('Unknown RESP type'));
+    if (isDecodingError) {
+      const text = 'the answer is not the protocol of Redis';
+      return new RedisError('unexpectedReply', `${this.server}: ${text}`);
+    }
+    if (error instanceof Error && error.message === 'The queue is full') {
+      const text = `${REDIS_PENDING_COMMANDS_MAX} commands wait for their answers`;
+      return new RedisError('timeout', `${this.server}: ${text}`);
+    }
+    return errorOfConnection(this.server, error);
+  }
+}
+
+function createClient({ address, tls, credentials, database }: SessionOptions): RedisClientType {
+  const { host, port } = address;
+  const common = {
+    host,
+    port,
+    reconnectStrategy: false,
+    connectTimeout: REDIS_CONNECT_DEADLINE_MS,
+  } as const;
+  const { ca, cert, key } = tls ?? {};
+  const socket =
+    tls === undefined
+      ? common
+      : {
+          ...common,
+          tls: true as const,
+          ...(ca !== undefined && { ca }),
+          ...(cert !== undefined && { cert }),
+          ...(key !== undefined && { key }),
+        };
+  const { username, password } = credentials ?? {};
+  const client = requirePackage('@redis/client').createClient({
+    RESP: 3,
+    name: 'weir',
+    database,
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password }),
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
+    commandsQueueMaxLength: REDIS_PENDING_COMMANDS_MAX,
+    // Its own timeout ends when a command is written; callers have their own deadlines.
+    commandOptions: { timeout: 0 },
+    socket,
+  });
+  return client as unknown as RedisClientType;
+}
