@@ -1,0 +1,492 @@
+import { describe, expect, test } from 'vitest';
+import { newDecision, OUTCOME } from '../../../src/core/decision.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
+import { GROUP_SLOTS } from '../../../src/engine/memory/layout.ts';
+import { CounterTable } from '../../../src/engine/memory/table.ts';
+import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
+import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
+import { allocateLeaseTable, attachLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
+import { addToLease, newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
+import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
+import {
+  brokenInvariants,
+  MINUTE,
+  OFFSET_MS,
+  START_MS,
+  TestLeases,
+  testCheck,
+  testIdentity,
+  WINDOW,
+} from '../../support/lease-tables.ts';
+
+const ID = testIdentity(7);
+const NOW = START_MS + 10_000;
+const END = START_MS + MINUTE;
+const RESET = (WINDOW + 1) * MINUTE;
+
+describe('a check', () => {
+  test('of a counter without a slot needs tokens, also with cost 0 or above its limit', () => {
+    const leases = new TestLeases();
+    for (const cost of [0, 1, 101]) {
+      expect(leases.decide(ID, NOW, { cost }).verdict).toBe(VERDICT.needsTokens);
+      expect(leases.decideAsync(ID, NOW, { cost }).verdict).toBe(VERDICT.needsTokens);
+    }
+    expect(leases.read(ID)).toBeUndefined();
+  });
+
+  test('is allowed from the lease, which becomes usage', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { others: 20, spent: 3 });
+    expect(leases.decide(ID, NOW, { cost: 4 })).toEqual({
+      verdict: VERDICT.decided,
+      allowed: true,
+      remaining: 100 - 20 - 3 - 4,
+      reset: RESET,
+      window: WINDOW,
+      outcome: OUTCOME.decided,
+    });
+    expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 7, others: 20 });
+    expect(leases.isDirty(ID)).toBe(false);
+    expect(leases.decide(ID, NOW, { cost: 2 }).verdict).toBe(VERDICT.needsTokens);
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('is not allowed from a lease under a lower limit than the one of the lease', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { lentLimit: 100 });
+    expect(leases.decide(ID, NOW, { limit: 99 }).verdict).toBe(VERDICT.needsTokens);
+    expect(leases.decide(ID, NOW, { limit: 101 }).verdict).toBe(VERDICT.decided);
+    expect(leases.read(ID)).toMatchObject({ lease: 4, lastLimit: 101 });
+    expect(leases.decide(ID, NOW, { limit: 100 }).verdict).toBe(VERDICT.decided);
+    expect(leases.read(ID)).toMatchObject({ lease: 3, lastLimit: 100 });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('is not allowed from a lease after its deadline', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5);
+    expect(leases.decide(ID, END, {}).verdict).toBe(VERDICT.needsTokens);
+    expect(leases.decide(ID, END - 0.001, {}).verdict).toBe(VERDICT.decided);
+  });
+
+  test('of a sliding window is allowed only from a lease that covers it, or without usage before', () => {
+    const leases = new TestLeases();
+    const previous = { previousUse: 60, previousKnownUse: 60 };
+    leases.lend(ID, NOW, 5, { ...previous, coversSliding: false });
+    expect(leases.decide(ID, NOW, { rule: RULE.sliding }).verdict).toBe(VERDICT.needsTokens);
+    leases.lend(ID, NOW, 5, { ...previous, coversSliding: true });
+    // Fifty of sixty seconds of the window before still count.
+    expect(leases.decide(ID, NOW, { rule: RULE.sliding })).toMatchObject({
+      verdict: VERDICT.decided,
+      remaining: 100 - 1 - 50,
+    });
+    leases.lend(ID, NOW, 5, { previousUse: 0, previousKnownUse: 0, coversSliding: false });
+    expect(leases.decide(ID, NOW, { rule: RULE.sliding }).verdict).toBe(VERDICT.decided);
+  });
+
+  test('is denied by the usage that is known, and by nothing else', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 0, { others: 90, spent: 5 });
+    expect(leases.decide(ID, NOW, { cost: 6 })).toMatchObject({
+      verdict: VERDICT.decided,
+      allowed: false,
+      remaining: 5,
+      reset: RESET,
+    });
+    expect(leases.decide(ID, NOW, { cost: 5 }).verdict).toBe(VERDICT.needsTokens);
+    leases.lend(ID, NOW, 0, { boundUntilMs: NOW });
+    expect(leases.decide(ID, NOW, { cost: 6 }).verdict).toBe(VERDICT.needsTokens);
+    // Tokens that are reserved may come back.
+    leases.lend(ID, NOW, 5);
+    expect(leases.reserve(ID, NOW, { cost: 5 }).allowed).toBe(true);
+    leases.work(ID, NOW);
+    expect(leases.decide(ID, NOW, { cost: 5 }).verdict).toBe(VERDICT.needsTokens);
+    expect(leases.decide(ID, NOW, { cost: 6 })).toMatchObject({ allowed: false, remaining: 0 });
+  });
+
+  test('of a sliding window is denied only by usage that is known at the latest time', () => {
+    const leases = new TestLeases();
+    const sliding = { rule: RULE.sliding, cost: 51 } as const;
+    leases.lend(ID, NOW, 0, { previousUse: 90, previousKnownUse: 60 });
+    // 50 are carried over for sure, less one for the millisecond that Redis may be ahead.
+    expect(leases.decide(ID, NOW, sliding)).toMatchObject({
+      verdict: VERDICT.needsTokens,
+    });
+    expect(leases.decide(ID, NOW, { ...sliding, cost: 52 })).toMatchObject({
+      verdict: VERDICT.decided,
+      allowed: false,
+      remaining: 0,
+    });
+    leases.state.setClock(0, OFFSET_MS, 30_000);
+    expect(leases.decide(ID, NOW, { ...sliding, cost: 52 }).verdict).toBe(VERDICT.needsTokens);
+  });
+
+  test('with cost 0 is answered while the usage of the others is recent', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { others: 20, spent: 3 });
+    expect(leases.decide(ID, NOW, { cost: 0 })).toMatchObject({
+      verdict: VERDICT.decided,
+      allowed: true,
+      remaining: 77,
+    });
+    leases.lend(ID, NOW, 5, { boundUntilMs: 0 });
+    expect(leases.decide(ID, NOW, { cost: 0 }).verdict).toBe(VERDICT.needsTokens);
+    expect(leases.read(ID)).toMatchObject({ lease: 5, spent: 3 });
+  });
+
+  test('wants a prefetch once, when the lease gets below its mark', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 10, { prefetchBelow: 8 });
+    const verdicts = Array.from({ length: 5 }, () => leases.decide(ID, NOW).verdict);
+    const { decided, decidedPrefetch } = VERDICT;
+    expect(verdicts).toEqual([decided, decided, decidedPrefetch, decided, decided]);
+    leases.lend(ID, NOW, 10, { prefetchBelow: 10 });
+    expect(leases.decide(ID, NOW, { limit: 200 }).verdict).toBe(decidedPrefetch);
+    expect(leases.read(ID)).toMatchObject({ prefetchBelow: 0, lastLimit: 200 });
+  });
+
+  test('of GCRA always needs Redis', () => {
+    const leases = new TestLeases();
+    const gcra = { rule: RULE.gcra };
+    leases.lend(ID, NOW, 5);
+    for (const { verdict } of [
+      leases.decide(ID, NOW, gcra),
+      leases.reserve(ID, NOW, gcra),
+      leases.decideAsync(ID, NOW, gcra),
+    ]) {
+      expect(verdict).toBe(VERDICT.needsTokens);
+    }
+    expect(leases.table.countDenied(ID, NOW, testCheck(gcra))).toBe(false);
+  });
+});
+
+describe('reserved tokens', () => {
+  test('become usage, or a lease again', () => {
+    const leases = new TestLeases();
+    const { table } = leases;
+    leases.lend(ID, NOW, 5);
+    leases.reserve(ID, NOW, { cost: 2 });
+    leases.reserve(ID, NOW, { cost: 3 });
+    expect(leases.read(ID)).toMatchObject({ lease: 0, reserved: 5, spent: 0 });
+    table.commit(ID, MINUTE, WINDOW, 2);
+    table.abort(ID, MINUTE, WINDOW, 3);
+    expect(leases.read(ID)).toMatchObject({ lease: 3, reserved: 0, spent: 2 });
+    expect(leases.isDirty(ID)).toBe(false);
+    expect(brokenInvariants(table)).toEqual([]);
+  });
+
+  test('stay when the worker takes the lease', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5);
+    leases.reserve(ID, NOW, { cost: 2 });
+    leases.lend(ID, NOW, 0);
+    expect(leases.read(ID)).toMatchObject({ lease: 0, reserved: 2, spent: 0 });
+    leases.table.abort(ID, MINUTE, WINDOW, 2);
+    expect(leases.read(ID)).toMatchObject({ lease: 2, reserved: 0, spent: 0 });
+  });
+
+  test('never come back to a lease that serves more checks than theirs', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { lentLimit: 100, coversSliding: false });
+    leases.reserve(ID, NOW, { cost: 5 });
+    leases.lend(ID, NOW, 1, { lentLimit: 50, coversSliding: true });
+    expect(leases.read(ID)).toMatchObject({ lentLimit: 100, coversSliding: false });
+    leases.table.abort(ID, MINUTE, WINDOW, 5);
+    expect(leases.decide(ID, NOW, { limit: 99 }).verdict).toBe(VERDICT.needsTokens);
+    leases.lend(ID, NOW, 1, { lentLimit: 50, coversSliding: true });
+    expect(leases.read(ID)).toMatchObject({ lentLimit: 50, coversSliding: true });
+  });
+
+  test('of a window that has ended count in it, unless they are returned', () => {
+    const leases = new TestLeases();
+    const { table } = leases;
+    leases.lend(ID, NOW, 5, { spent: 1 });
+    leases.reserve(ID, NOW, { cost: 2 });
+    leases.reserve(ID, NOW, { cost: 3 });
+    leases.decideAsync(ID, END, { cost: 1 });
+    expect(leases.read(ID)).toMatchObject({ previousSpent: 6, spent: 1, reserved: 0, lease: 0 });
+    table.commit(ID, MINUTE, WINDOW, 2);
+    table.abort(ID, MINUTE, WINDOW, 3);
+    expect(leases.read(ID)).toMatchObject({ previousSpent: 3, spent: 1, reserved: 0, lease: 0 });
+    expect(leases.isDirty(ID)).toBe(true);
+    expect(brokenInvariants(table)).toEqual([]);
+  });
+});
+
+describe('an asynchronous check', () => {
+  test('uses the lease, and beyond it what is left of the limit, which Redis is told', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 2, { others: 90 });
+    expect(leases.decideAsync(ID, NOW, { cost: 2 })).toMatchObject({ allowed: true, remaining: 8 });
+    expect(leases.isDirty(ID)).toBe(false);
+    expect(leases.decideAsync(ID, NOW, { cost: 8 })).toMatchObject({ allowed: true, remaining: 0 });
+    expect(leases.isDirty(ID)).toBe(true);
+    expect(leases.decideAsync(ID, NOW, { cost: 1 })).toMatchObject({ allowed: false });
+    expect(leases.read(ID)).toMatchObject({ spent: 10, lease: 0, others: 90 });
+  });
+
+  test('moves the counter to the window of the time; what was not reported is kept', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { others: 20, isStored: true });
+    leases.decideAsync(ID, NOW, { cost: 30, limit: 200 });
+    expect(leases.decideAsync(ID, END, { cost: 7 })).toMatchObject({
+      allowed: true,
+      remaining: 93,
+      reset: RESET + MINUTE,
+      window: WINDOW + 1,
+    });
+    expect(leases.read(ID)).toMatchObject({
+      window: WINDOW + 1,
+      spent: 7,
+      previousSpent: 30,
+      previousUse: 50,
+      previousKnownUse: 50,
+      others: 0,
+      lease: 0,
+      isStored: false,
+    });
+    expect(leases.isDirty(ID)).toBe(true);
+    // The one before is of no use after another window.
+    leases.decideAsync(ID, END + 2 * MINUTE, { cost: 1 });
+    expect(leases.read(ID)).toMatchObject({ window: WINDOW + 3, spent: 1, previousSpent: 0 });
+    // An old time decides in the newest window.
+    expect(leases.decideAsync(ID, NOW, { cost: 1 }).window).toBe(WINDOW + 3);
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('of a sliding window counts what the window before carries over', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 0, { previousUse: 60, previousKnownUse: 0 });
+    const sliding = { rule: RULE.sliding } as const;
+    expect(leases.decideAsync(ID, NOW, { ...sliding, cost: 51 }).allowed).toBe(false);
+    expect(leases.decideAsync(ID, NOW, { ...sliding, cost: 50 })).toMatchObject({
+      allowed: true,
+      remaining: 0,
+    });
+  });
+});
+
+test('the cost of a denied check is added to usage, also above the limit', () => {
+  const leases = new TestLeases();
+  expect(leases.table.countDenied(ID, NOW, testCheck())).toBe(false);
+  leases.lend(ID, NOW, 3, { spent: 95 });
+  expect(leases.table.countDenied(ID, NOW, testCheck({ cost: 50 }))).toBe(true);
+  expect(leases.read(ID)).toMatchObject({ spent: 145, lease: 3 });
+  expect(leases.isDirty(ID)).toBe(true);
+  expect(brokenInvariants(leases.table)).toEqual([]);
+});
+
+describe('without Redis', () => {
+  test('each machine applies the limit, or its share, to what it has allowed itself', () => {
+    for (const [machines, share] of [
+      [1, 10],
+      [3, 3],
+      [20, 1],
+    ]) {
+      const leases = new TestLeases();
+      const allowed = Array.from({ length: 12 }, () => {
+        return leases.decideLocally(ID, NOW, { limit: 10 }, machines).allowed;
+      });
+      expect(allowed.filter(Boolean)).toHaveLength(share);
+      expect(allowed.slice(0, share)).not.toContain(false);
+      expect(leases.read(ID)).toMatchObject({ spent: share, window: WINDOW });
+      expect(leases.isDirty(ID)).toBe(true);
+      expect(leases.decideLocally(ID, END, { limit: 10 }, machines)).toMatchObject({
+        allowed: true,
+        remaining: share - 1,
+        reset: RESET + MINUTE,
+      });
+      expect(leases.decideLocally(ID, END, { limit: 0 }, machines).allowed).toBe(false);
+      expect(brokenInvariants(leases.table)).toEqual([]);
+    }
+  });
+
+  test('a lease is used before tokens that Redis does not know', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { others: 99, spent: 10 });
+    expect(leases.decideLocally(ID, NOW, { cost: 4 })).toMatchObject({
+      allowed: true,
+      remaining: 86,
+    });
+    expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 14 });
+    leases.decideLocally(ID, NOW, { cost: 2 });
+    expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 16 });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test.each([RULE.fixed, RULE.sliding, RULE.gcra])(
+    'rule %i decides as the memory engine does',
+    (rule) => {
+      const leases = new TestLeases();
+      const memory = new CounterTable(allocateTable(0, 1), 0, 1, 'deny', () => {});
+      const decision = newDecision();
+      let random = 7;
+      const next = (below: number) => {
+        random = (Math.imul(random, 1_664_525) + 1_013_904_223) | 0;
+        return (random >>> 8) % below;
+      };
+      let nowMs = START_MS;
+      for (let step = 0; step < 5_000; step++) {
+        nowMs += next(800);
+        const id = testIdentity(next(3));
+        const check = testCheck({ rule, cost: next(9), limit: 100 + next(2), durationMs: 30_000 });
+        memory.decide(id, 1, nowMs + OFFSET_MS, check, true, decision);
+        const { verdict, ...local } = leases.decideLocally(id, nowMs, check);
+        expect(verdict).toBe(VERDICT.decided);
+        expect(local).toEqual(decision);
+      }
+      expect(brokenInvariants(leases.table)).toEqual([]);
+    },
+  );
+
+  test('a check of a denied batch is taken back', () => {
+    const leases = new TestLeases();
+    leases.decideLocally(ID, NOW, { cost: 3 });
+    leases.table.refundLocally(ID, MINUTE, WINDOW, 2);
+    expect(leases.read(ID)).toMatchObject({ spent: 1 });
+    const gcra = { rule: RULE.gcra, limit: 10 };
+    const key = counterKey(RULE.gcra, MINUTE);
+    const { window } = leases.decideLocally(ID, NOW, { ...gcra, cost: 10 });
+    expect(leases.decideLocally(ID, NOW, gcra).allowed).toBe(false);
+    leases.table.refundLocally(ID, key, window, 4);
+    expect(leases.table.readUnreported(leases.table.find(ID, key))).toBe(6);
+    expect(leases.decideLocally(ID, NOW, { ...gcra, cost: 4 })).toMatchObject({
+      allowed: true,
+      remaining: 0,
+    });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('the local clock stands in for a bucket that has not answered', () => {
+    const leases = new TestLeases();
+    leases.state.setClock(0, 0, 0);
+    leases.state.setLocalClock(OFFSET_MS, 0);
+    expect(leases.decideLocally(ID, NOW)).toMatchObject({ reset: RESET, window: WINDOW });
+  });
+});
+
+describe('a full table', () => {
+  const fill = (change: Parameters<TestLeases['work']>[2]) => {
+    const leases = new TestLeases();
+    for (let i = 0; i < 4 * GROUP_SLOTS; i++) leases.work(testIdentity(i), NOW, change);
+    return leases;
+  };
+  const inserted = (leases: TestLeases) => {
+    return leases.work(testIdentity(9_999), NOW) !== NO_LEASE_SLOT;
+  };
+
+  test('evicts counters whose usage Redis knows', () => {
+    const leases = fill(() => {});
+    expect(inserted(leases)).toBe(true);
+    expect(leases.decideLocally(testIdentity(10_000), NOW)).toMatchObject({
+      verdict: VERDICT.decided,
+      outcome: OUTCOME.evicted,
+    });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test.each<[string, Parameters<TestLeases['work']>[2]]>([
+    ['a lease', (state) => Object.assign(state, { lease: 1, lentLimit: 1 })],
+    ['a message under way', (state) => Object.assign(state, { isPinned: true })],
+  ])('evicts no counter with %s before its window has ended', (_name, change) => {
+    const leases = fill(change);
+    expect(inserted(leases)).toBe(false);
+    expect(leases.decideLocally(testIdentity(10_000), NOW, { cost: 3 })).toMatchObject({
+      verdict: VERDICT.full,
+      outcome: OUTCOME.full,
+      allowed: true,
+      remaining: 97,
+      reset: RESET,
+    });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('evicts no counter with usage that Redis does not know, until it counts no more', () => {
+    const leases = new TestLeases();
+    let full = 0;
+    for (let i = 0; i < 4 * GROUP_SLOTS; i++) {
+      const { verdict } = leases.decideLocally(testIdentity(i), NOW);
+      if (verdict === VERDICT.full) full++;
+    }
+    expect(full).toBeGreaterThanOrEqual(3 * GROUP_SLOTS);
+    const dirty: number[] = [];
+    leases.table.forEachDirtySlot((slot) => dirty.push(slot));
+    expect(dirty).toHaveLength(4 * GROUP_SLOTS - full);
+    expect(leases.decideLocally(testIdentity(9_999), END + MINUTE - 1).verdict).toBe(VERDICT.full);
+    expect(leases.decideLocally(testIdentity(9_999), END + MINUTE).outcome).toBe(OUTCOME.decided);
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('keeps counters that deny checks while there are others to evict', () => {
+    const leases = new TestLeases();
+    const denying = Array.from({ length: 60 }, (_, i) => testIdentity(i));
+    for (const id of denying)
+      leases.work(id, NOW, (state) => Object.assign(state, { others: 200 }));
+    for (let i = 0; i < 8 * GROUP_SLOTS; i++) {
+      leases.work(testIdentity(1_000 + i), NOW, (state) =>
+        Object.assign(state, { boundUntilMs: 0 }),
+      );
+    }
+    for (const id of denying) {
+      expect(leases.decide(id, NOW)).toMatchObject({ verdict: VERDICT.decided, allowed: false });
+    }
+  });
+});
+
+test('sequence numbers of a counter go on after its eviction, also for an old time', () => {
+  const leases = new TestLeases();
+  const { table } = leases;
+  leases.work(ID, NOW, (state) => {
+    state.sequence += 5_000_000;
+  });
+  const before = leases.read(ID)!;
+  const lock = table.lockFor(ID);
+  table.acquire(lock);
+  table.remove(lock, table.find(ID, MINUTE));
+  table.release(lock);
+  leases.decideLocally(ID, NOW - 5_000);
+  const after = leases.read(ID)!;
+  expect(after.firstSequence).toBe(after.sequence + 1);
+  expect(after.firstSequence).toBeGreaterThan(before.sequence);
+});
+
+test('two leases together serve what both of them serve', () => {
+  const state = newLeaseState();
+  addToLease(state, 0, 1_000, false);
+  expect(state).toMatchObject({ lease: 0, lentLimit: 0 });
+  addToLease(state, 3, 100, true);
+  expect(state).toMatchObject({ lease: 3, lentLimit: 100, coversSliding: true });
+  addToLease(state, 2, 50, false);
+  expect(state).toMatchObject({ lease: 5, lentLimit: 100, coversSliding: false });
+  addToLease(state, 1, 200, true);
+  expect(state).toMatchObject({ lease: 6, lentLimit: 200, coversSliding: false });
+});
+
+test('every slot can be visited, dirty ones apart', () => {
+  const leases = new TestLeases(3);
+  const ids = Array.from({ length: 100 }, (_, i) => testIdentity(i));
+  for (const id of ids) leases.work(id, NOW);
+  for (const id of ids.slice(0, 40)) leases.decideAsync(id, NOW);
+  const all: number[] = [];
+  leases.table.forEachSlot((slot) => all.push(slot));
+  expect(new Set(all).size).toBe(100);
+  const dirty: number[] = [];
+  leases.table.forEachDirtySlot((slot, lock) => {
+    dirty.push(slot);
+    leases.table.setDirty(lock, slot, false);
+  });
+  expect(new Set(dirty).size).toBe(40);
+  leases.table.forEachDirtySlot(() => expect.unreachable());
+  expect(brokenInvariants(leases.table)).toEqual([]);
+});
+
+test('a buffer of another shard or size is not attached', () => {
+  const buffer = allocateLeaseTable(3, 2);
+  expect(attachLeaseTable(buffer, 3).groups).toBe(2);
+  expect(() => attachLeaseTable(buffer, 2)).toThrow('shard 2: its shard is 3, not 2');
+  new Int32Array(buffer)[1] = 3;
+  expect(() => attachLeaseTable(buffer, 3)).toThrow('bytes for 3 groups');
+  const { state } = new TestLeases();
+  expect(() => new LeaseTable(buffer, 3, state, 0, () => {})).toThrow('0 cannot own a lock');
+});
