@@ -154,7 +154,7 @@ export class ClusterLink implements RedisLink {
         return await run(node.connection, isAsking);
       } catch (error) {
         if (!(error instanceof RedisError)) throw error;
-        if (error.kind === 'unreachable') this.#maintain();
+        if (error.kind === 'unreachable' || error.kind === 'lost') this.#maintain();
         if (error.kind !== 'cluster' || attempt.isOver || this.#isClosed) throw error;
         const next = this.#redirect(node, error);
         if (next === undefined) {

@@ -4,8 +4,10 @@
  */
 
 export type RedisErrorKind =
-  /** There is no connection, or it was lost before the answer. The command may have run. */
+  /** There is no connection. The command was not sent. */
   | 'unreachable'
+  /** The connection was lost before the answer. The command may have run. */
+  | 'lost'
   /** No answer within the deadline. The command may have run. */
   | 'timeout'
   /** The server is reading its data from disk. */
@@ -19,7 +21,7 @@ export type RedisErrorKind =
   /** The node does not serve the slot, or the cluster is incomplete. */
   | 'cluster'
   | 'noScript'
-  /** The server accepts no writes, because it cannot save its data. */
+  /** The server accepts no writes: it cannot save its data, or has too few replicas. */
   | 'misconfigured'
   /** A replica has lost its primary. */
   | 'primaryDown'
@@ -34,6 +36,10 @@ export type RedisErrorKind =
   /** The server is too old, or not of the kind that the URL says. */
   | 'unsupported';
 
+const KINDS_AFTER_RUN: ReadonlySet<RedisErrorKind> = new Set([
+  ...(['lost', 'timeout', 'notReplicated', 'rejected', 'unexpectedReply'] as const),
+]);
+
 export class RedisError extends Error {
   readonly kind: RedisErrorKind;
   /** The error as the server sent it; '' if it did not come from a server. */
@@ -43,6 +49,11 @@ export class RedisError extends Error {
     super(message);
     this.kind = kind;
     this.reply = reply;
+  }
+
+  /** Whether the command may have changed something. A script may fail after its first changes. */
+  get mayHaveRun(): boolean {
+    return KINDS_AFTER_RUN.has(this.kind);
   }
 }
 
@@ -62,7 +73,7 @@ const KINDS: ReadonlyMap<string, RedisErrorKind> = new Map([
   ['NOSCRIPT', 'noScript'],
   ['MISCONF', 'misconfigured'],
   ['MASTERDOWN', 'primaryDown'],
-  ['NOREPLICAS', 'notReplicated'],
+  ['NOREPLICAS', 'misconfigured'],
   ['BUSY', 'busy'],
   ['UNKILLABLE', 'busy'],
 ]);

@@ -41,31 +41,29 @@ export class Sentinels {
   /** @throws RedisError */
   async locatePrimary(): Promise<RedisAddress> {
     const answers: PrimaryAddress[] = [];
+    const refusals: RedisError[] = [];
     const questions = this.#connections.map(async (connection) => {
       const answer = await withDeadline('a Sentinel', REDIS_DISCOVERY_MS, async () => {
         await connection.whenReady();
         return this.#question(connection);
+      }).catch((error: RedisError) => {
+        // Why a Sentinel is not connected is known better than by the timeout.
+        if (error.kind !== 'timeout') refusals.push(error);
+        throw error;
       });
       answers.push(answer);
     });
     const others = () => new Promise((resolve) => setTimeout(resolve, OTHERS_MS));
-    await Promise.race([
-      Promise.allSettled(questions),
-      Promise.any(questions).then(others, (error: AggregateError) => this.#remember(error)),
-    ]);
+    const all = Promise.allSettled(questions);
+    await Promise.race([all, Promise.any(questions).then(others, () => all)]);
     const [newest] = answers.toSorted((a, b) => b.epoch - a.epoch);
     if (newest !== undefined) return newest;
-    throw new RedisError(this.#error.kind, `no Sentinel answers: ${this.#error.message}`);
+    const { kind, message } = refusals[0] ?? this.#error;
+    throw new RedisError(kind, `no Sentinel knows the primary: ${message}`);
   }
 
   close(): void {
     for (const connection of this.#connections) connection.close();
-  }
-
-  /** Why a Sentinel is not connected says more than that it did not answer in time. */
-  #remember({ errors }: AggregateError): void {
-    const known = errors.find(({ kind }: RedisError) => kind !== 'timeout');
-    if (known instanceof RedisError) this.#error = known;
   }
 
   async #question(connection: ServerConnection): Promise<PrimaryAddress> {

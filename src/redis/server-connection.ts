@@ -180,7 +180,7 @@ export class ServerConnection {
       this.#options.onReady?.(facts);
       this.#resolveWaiting();
     } catch (error) {
-      const failure = errorOfConnection('Redis', error);
+      const failure = session?.error ?? errorOfConnection('Redis', error);
       session?.end(failure);
       return { error: failure, wasReady: false };
     }

@@ -81,9 +81,16 @@ export class Session {
     return session;
   }
 
+  /** Why it has ended; undefined while it can be used. */
+  get error(): RedisError | undefined {
+    return this.#error;
+  }
+
   /** @throws RedisError */
   send(words: readonly string[]): Promise<unknown> {
-    if (this.#error !== undefined) return Promise.reject(this.#error);
+    if (this.#error !== undefined) {
+      return Promise.reject(new RedisError('unreachable', this.#error.message));
+    }
     return this.#track(this.#client.sendCommand(words));
   }
 
@@ -93,7 +100,7 @@ export class Session {
     isSharded: boolean,
     listener: MessageListener,
   ): Promise<void> {
-    if (this.#error !== undefined) throw this.#error;
+    if (this.#error !== undefined) throw new RedisError('unreachable', this.#error.message);
     const listen: MessageListener = (message, channel) => {
       try {
         listener(message, channel);
@@ -165,8 +172,8 @@ export class Session {
       const text = 'the server does not know RESP3: Redis 7.0 or Valkey 7.2 is required';
       return new RedisError('unsupported', `${this.server}: ${text}`, message);
     }
-    // The connection was lost: the reason is better known than to the client.
-    if (this.#error !== undefined) return this.#error;
+    // The connection has ended: the reason is better known than to the client.
+    if (this.#error !== undefined) return new RedisError('lost', this.#error.message);
     const isDecodingError =
       error instanceof TypeError ||
       error instanceof RangeError ||
