@@ -5,13 +5,11 @@
 
 import { randomBytes } from 'node:crypto';
 import { MessageChannel } from 'node:worker_threads';
-import { createClient } from '@redis/client';
 import { SHARDS } from '../../src/core/constants.ts';
 import { type CheckParameters, type Decision, newDecision } from '../../src/core/decision.ts';
 import { Hasher, type Identity, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
-import type { CallBreaker } from '../../src/engine/redis/bucket-calls.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
@@ -29,6 +27,9 @@ import {
   REPLY_QUEUE,
 } from '../../src/engine/worker/queue.ts';
 import { requestNotification } from '../../src/engine/worker/wake-up.ts';
+import { Breaker } from '../../src/redis/breaker.ts';
+import { openRedis } from '../../src/redis/connection.ts';
+import type { RedisLink } from '../../src/redis/link.ts';
 import type { Script } from '../../src/redis/script.ts';
 import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
@@ -44,29 +45,22 @@ export interface MachineOptions {
   groups?: number;
 }
 
-type Client = ReturnType<typeof createClient>;
-
 /** Runs scripts as the connection of the product does. */
 class TestRunner implements ScriptRunner {
-  readonly #client: Client;
+  readonly #link: RedisLink;
   calls = 0;
-  /** Called before each call; may delay it, or throw. */
-  intercept: (() => Promise<void>) | undefined;
+  /** Called after each call; may delay the answer, or throw. */
+  interceptAnswer: (() => Promise<void>) | undefined;
 
-  constructor(client: Client) {
-    this.#client = client;
+  constructor(link: RedisLink) {
+    this.#link = link;
   }
 
-  async run(script: Script, _bucket: number, keys: string[], args: string[]): Promise<unknown> {
+  async call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     this.calls++;
-    await this.intercept?.();
-    const options = { keys, arguments: args };
-    try {
-      return await this.#client.evalSha(script.sha1, options);
-    } catch (error) {
-      if (!String(error).includes('NOSCRIPT')) throw error;
-      return this.#client.eval(script.text, options);
-    }
+    const answer = await this.#link.call(script, keys, args);
+    await this.interceptAnswer?.();
+    return answer;
   }
 }
 
@@ -84,18 +78,27 @@ export class TestMachine {
   readonly #producer: CheckQueueProducer;
   readonly #replies: QueueConsumer;
   readonly #options: MachineOptions;
-  readonly #client: Client;
-  readonly #subscriber: Client;
+  readonly link: RedisLink;
+  readonly #breaker = new Breaker();
   readonly #ports = new MessageChannel();
   readonly #pending = new Map<number, (decision: Decision) => void>();
   #wakeUp: NodeJS.Immediate | undefined;
 
-  private constructor(client: Client, subscriber: Client, options: MachineOptions) {
-    this.#client = client;
-    this.#subscriber = subscriber;
+  constructor(url: string, options: MachineOptions = {}) {
     this.#options = options;
-    this.runner = new TestRunner(client);
     this.member = `${randomBytes(8).toString('hex')}.0`;
+    const tls = { ca: undefined, cert: undefined, key: undefined };
+    this.link = openRedis(
+      { url, password: undefined, tls, waitForReplicas: 0 },
+      {
+        onConnected: () => this.worker.probe(),
+        onFailure: () => {
+          this.#breaker.lost(this.clock.monotonicMs());
+          this.worker.publishState();
+        },
+      },
+    );
+    this.runner = new TestRunner(this.link);
     new ClockPublisher(this.control);
     this.clock = new Clock(this.control);
     this.state.setLocalClock(this.clock.nowMs(), this.clock.monotonicMs());
@@ -108,22 +111,12 @@ export class TestMachine {
     this.#ports.port1.on('message', () => this.#drainReplies());
     requestNotification(this.#channel.words, NOTIFICATION_FLAG);
     this.worker = this.#newWorker(WORKER_RUN);
-  }
-
-  static async start(port: number, options: MachineOptions = {}): Promise<TestMachine> {
-    const newClient = async () => {
-      const client = createClient({ socket: { host: '127.0.0.1', port }, RESP: 3 });
-      client.on('error', () => {});
-      await client.connect();
-      return client as unknown as Client;
-    };
-    const machine = new TestMachine(await newClient(), await newClient(), options);
-    const channel = machine.keys.channel(0, machine.member);
-    await machine.#subscriber.subscribe(channel, (message) => {
-      machine.worker.receive(0, decodeMemberMessage(message));
-    });
-    machine.worker.start();
-    return machine;
+    this.link.subscribe(
+      [this.keys.channel(0, this.member)],
+      (_, message) => this.worker.receive(0, decodeMemberMessage(message)),
+      () => this.worker.onSubscribed(),
+    );
+    this.worker.start();
   }
 
   /** Ends the run of the worker at once, and starts another one. */
@@ -164,17 +157,16 @@ export class TestMachine {
     return this.#tables[shardOf(identity)];
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.worker.close();
     clearImmediate(this.#wakeUp);
     this.#ports.port1.close();
-    this.#client.destroy();
-    this.#subscriber.destroy();
+    this.link.close();
   }
 
   /** Ends its connections without a word, as the death of the process does. */
-  kill(): Promise<void> {
-    return this.close();
+  kill(): void {
+    this.close();
   }
 
   #enqueue(kind: number, identity: Identity, check: CheckParameters): number {
@@ -215,12 +207,6 @@ export class TestMachine {
   #newWorker(incarnation: number): RedisShardWorker {
     const { control, clock, state, member } = this;
     const stats = control.workerStats(0);
-    const breaker: CallBreaker = {
-      isOpen: false,
-      allows: () => true,
-      succeeded: () => {},
-      failed: () => {},
-    };
     return new RedisShardWorker({
       index: 0,
       member,
@@ -228,7 +214,7 @@ export class TestMachine {
       consumers: [new RedisQueueConsumer(this.#channel, stats, this.#ports.port2)],
       state,
       scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable: false }, 0),
-      breaker,
+      breaker: this.#breaker,
       settings: { leases: this.#options.leases ?? true, syncMs: this.#options.syncMs ?? 100 },
       stats,
       nowMs: () => clock.monotonicMs(),

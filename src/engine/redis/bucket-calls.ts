@@ -8,19 +8,33 @@
  *                   then calls name the epoch, and Redis serves windows that had begun before
  */
 
+import type { Identity } from '../../core/hash.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { EngineState } from './engine-state.ts';
 import type { MemberScripts } from './member-scripts.ts';
-import { CALL_STATUS, type CallAnswer, type CallHeader, type CounterMessage } from './protocol.ts';
+import {
+  CALL_STATUS,
+  type CallAnswer,
+  type CallHeader,
+  type CounterMessage,
+  type GcraMessage,
+  type GcraReport,
+} from './protocol.ts';
+import type { GcraCallAnswer } from './scripts/gcra.ts';
+import type { InspectAnswer } from './scripts/inspect.ts';
 import type { MemberList } from './scripts/members.ts';
+import type { ResetSelector } from './scripts/reset.ts';
 
 /** An answer that takes longer is not used: the fate of the call is unknown. */
 export const CALL_TIMEOUT_MS = 50;
 /** The clock of a bucket is not known better than this for long: both clocks drift. */
 const CLOCK_DRIFT = 0.0005;
 
-export type CallResult =
-  | { kind: 'answer'; answer: CallAnswer; sentMs: number }
+/** The part of an answer that is not about counters. */
+type AnswerHeader = Omit<CallAnswer, 'counters'>;
+
+export type CallResult<Answer extends AnswerHeader = CallAnswer> =
+  | { kind: 'answer'; answer: Answer; sentMs: number }
   /** Nothing was done. */
   | { kind: 'refused' }
   /** It may have been done, or not. */
@@ -33,6 +47,8 @@ export interface CallBreaker {
   allows(nowMs: number): boolean;
   succeeded(): void;
   failed(nowMs: number): void;
+  /** Undefined if it is closed, or probes. */
+  msUntilProbe(nowMs: number): number | undefined;
 }
 
 export interface BucketCallsOptions {
@@ -78,10 +94,39 @@ export class BucketCalls {
   }
 
   /** Sends messages about counters; without any it is a heartbeat. */
-  async exchange(messages: CounterMessage[]): Promise<CallResult> {
+  exchange(messages: CounterMessage[]): Promise<CallResult> {
     const { scripts, bucket, stats } = this.#options;
     stats.add(WORKER_STAT.tokenRequests, messages.length);
-    const result = await this.#call(() => scripts.exchange(bucket, this.#header, messages));
+    return this.#send(() => scripts.exchange(bucket, this.#header, messages));
+  }
+
+  /** Sends GCRA checks, refunds and reports. */
+  gcra(messages: (GcraMessage | GcraReport)[]): Promise<CallResult<GcraCallAnswer>> {
+    const { scripts, bucket, stats } = this.#options;
+    stats.add(WORKER_STAT.tokenRequests, messages.length);
+    return this.#send(() => scripts.gcra(bucket, this.#header, messages));
+  }
+
+  /** @throws when there is no valid answer */
+  inspect(identity: Identity): Promise<InspectAnswer> {
+    return withinTimeout(this.#options.scripts.inspect(this.#header, identity)).then(required);
+  }
+
+  /**
+   * @returns undefined: Redis recovers, and nothing was changed
+   * @throws when there is no valid answer
+   */
+  async reset(identity: Identity, selector: ResetSelector): Promise<number | undefined> {
+    const { scripts } = this.#options;
+    const call = scripts.reset(this.#header, identity, selector);
+    return required(await withinTimeout(call.then((cleared) => ({ cleared })))).cleared;
+  }
+
+  /** @param send sends the call; it rejects when there is no valid answer */
+  async #send<Answer extends AnswerHeader>(
+    send: () => Promise<Answer>,
+  ): Promise<CallResult<Answer>> {
+    const result = await this.#call(send);
     if (result.kind !== 'answer') return result;
     const { status } = result.answer;
     if (status === CALL_STATUS.done) return result;
@@ -98,12 +143,14 @@ export class BucketCalls {
   }
 
   /** @param send sends the call; it rejects when there is no valid answer */
-  async #call(send: () => Promise<CallAnswer>): Promise<CallResult> {
+  async #call<Answer extends AnswerHeader>(
+    send: () => Promise<Answer>,
+  ): Promise<CallResult<Answer>> {
     const { breaker, stats, nowMs, onChange } = this.#options;
     const sentMs = nowMs();
     if (!breaker.allows(sentMs)) return { kind: 'refused' };
     stats.add(WORKER_STAT.redisCalls, 1);
-    let answer: CallAnswer | undefined;
+    let answer: Answer | undefined;
     try {
       answer = await withinTimeout(send());
     } catch {
@@ -124,7 +171,7 @@ export class BucketCalls {
     return { kind: 'answer', answer, sentMs };
   }
 
-  #onAnswer(answer: CallAnswer, sentMs: number, receivedMs: number): void {
+  #onAnswer(answer: AnswerHeader, sentMs: number, receivedMs: number): void {
     const header = this.#header;
     this.#lastAnswerMs = receivedMs;
     header.clockUs = Math.max(header.clockUs, answer.clockUs);
@@ -190,6 +237,11 @@ export class BucketCalls {
     const { state, bucket } = this.#options;
     state.setClock(bucket, clock.offsetMs, clock.aboveMs - clock.offsetMs);
   }
+}
+
+function required<T>(answer: T | undefined): T {
+  if (answer === undefined) throw new Error('Redis did not answer in time');
+  return answer;
 }
 
 /** @returns undefined when it takes too long */

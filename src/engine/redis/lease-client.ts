@@ -458,6 +458,7 @@ export class LeaseClient {
     table.release(lock);
     for (const [{ source, entry }, decision] of replies) source.reply(entry.number, decision);
     stats.add(WORKER_STAT.decisions, replies.length);
+    stats.add(WORKER_STAT.leasesWrittenOff, answer.writtenOff);
     if (answer.lent > 0) {
       stats.add(WORKER_STAT.leasesGranted, 1);
       stats.add(WORKER_STAT.leasedTokens, answer.lent);

@@ -98,11 +98,15 @@ export function applyAnswer(
     const { spent } = state;
     moveStateToWindow(state, answer.window);
     state.rateSpent -= spent;
+    // Other machines may have used some: not 0, so that no lease serves sliding windows.
+    state.previousUse = Math.max(1, state.previousUse);
   }
   state.isStored = answer.isStored;
   state.others = answer.others;
-  state.previousUse = answer.previousUse;
-  state.previousKnownUse = answer.previousKnownUse;
+  if (readsPrevious(message, answer)) {
+    state.previousUse = answer.previousUse;
+    state.previousKnownUse = answer.previousKnownUse;
+  }
   state.spent -= answer.refunded;
   state.deadlineMs = sentMs + (answer.leftUs / 1_000) * (1 - CLOCK_DRIFT);
   if (usesLeases) {
@@ -113,6 +117,13 @@ export function applyAnswer(
     state.prefetchBelow = isFrequent ? (state.rate * PREFETCH_MS) / 1_000 : 0;
   }
   return true;
+}
+
+/** Whether an answer shows the usage of the window before. */
+function readsPrevious(message: CounterMessage, answer: CounterAnswer): boolean {
+  const { isSliding, hasPrevious, checks, window } = message;
+  if (isSliding || hasPrevious || window === answer.window - 1) return true;
+  return checks.some((check) => check.isSliding);
 }
 
 /**

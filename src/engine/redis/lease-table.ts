@@ -415,6 +415,10 @@ export class LeaseTable implements LeaseMemory {
     else this.#dirty.remove(lock, slot);
   }
 
+  readLastLimit(slot: LeaseSlot): number {
+    return this.details[lastLimitAt(slot)];
+  }
+
   /** GCRA tokens that were allowed locally, and that Redis does not know. */
   readUnreported(slot: LeaseSlot): number {
     return this.details[reservedAt(slot)];
@@ -424,8 +428,14 @@ export class LeaseTable implements LeaseMemory {
     this.details[reservedAt(slot)] = tokens;
   }
 
+  /** Whether a group has never had a counter: its memory is untouched. */
+  isUnused(group: number): boolean {
+    return this.doubles[latestLeaseMsAt(lockAt(group))] === 0;
+  }
+
   /** Visits the used slots of a group, under its lock. @param visit must not wait */
   forEachSlotOf(group: number, visit: (slot: LeaseSlot, lock: Lock) => void): void {
+    if (this.isUnused(group)) return;
     const lock = lockAt(group);
     this.acquire(lock);
     try {

@@ -1,9 +1,26 @@
 /** The script calls of a member, from their arguments to their decoded replies. */
 
+import type { Identity } from '../../core/hash.ts';
+import { RedisError } from '../../redis/errors.ts';
+import type { RedisLink } from '../../redis/link.ts';
 import type { Script } from '../../redis/script.ts';
-import type { CallAnswer, CallHeader, CounterMessage } from './protocol.ts';
-import { exchange } from './scripts/exchange.ts';
+import type {
+  CallAnswer,
+  CallHeader,
+  CounterMessage,
+  GcraMessage,
+  GcraReport,
+} from './protocol.ts';
+import { exchange, exchangeAtMaxmemory } from './scripts/exchange.ts';
 import { decodeExchange, encodeExchange } from './scripts/exchange-codec.ts';
+import {
+  decodeGcra,
+  encodeGcra,
+  type GcraCallAnswer,
+  gcra,
+  gcraAtMaxmemory,
+} from './scripts/gcra.ts';
+import { decodeInspect, encodeInspect, type InspectAnswer, inspect } from './scripts/inspect.ts';
 import {
   decodeListMembers,
   decodePresentMembers,
@@ -15,11 +32,10 @@ import {
   presentMembers,
 } from './scripts/members.ts';
 import type { ScriptCall, ScriptContext } from './scripts/reply.ts';
+import { decodeReset, encodeReset, type ResetSelector, reset } from './scripts/reset.ts';
 
-/** Runs scripts on the server that has a bucket. */
-export interface ScriptRunner {
-  run(script: Script, bucket: number, keys: string[], args: string[]): Promise<unknown>;
-}
+/** Runs scripts on the server of their first key. */
+export type ScriptRunner = Pick<RedisLink, 'call'>;
 
 /** Every call rejects when Redis answers with an error, or with what is not valid. */
 export class MemberScripts {
@@ -41,7 +57,30 @@ export class MemberScripts {
     messages: readonly CounterMessage[],
   ): Promise<CallAnswer> {
     const call = encodeExchange(this.context, bucket, header, messages);
-    return decodeExchange(messages, await this.#run(exchange, bucket, call));
+    return decodeExchange(messages, await this.#runOrServe(exchange, exchangeAtMaxmemory, call));
+  }
+
+  async gcra(
+    bucket: number,
+    header: CallHeader,
+    messages: readonly (GcraMessage | GcraReport)[],
+  ): Promise<GcraCallAnswer> {
+    const call = encodeGcra(this.context, bucket, header, messages);
+    return decodeGcra(messages, await this.#runOrServe(gcra, gcraAtMaxmemory, call));
+  }
+
+  async inspect(header: CallHeader, identity: Identity): Promise<InspectAnswer> {
+    return decodeInspect(await this.#run(inspect, encodeInspect(this.context, header, identity)));
+  }
+
+  /** @returns undefined: Redis recovers, and nothing was changed */
+  async reset(
+    header: CallHeader,
+    identity: Identity,
+    selector: ResetSelector,
+  ): Promise<number | undefined> {
+    const call = encodeReset(this.context, header, identity, selector);
+    return decodeReset(await this.#run(reset, call));
   }
 
   async presentMembers(
@@ -50,16 +89,26 @@ export class MemberScripts {
     members: readonly string[],
   ): Promise<CallAnswer> {
     const call = encodePresentMembers(this.context, bucket, header, members, this.#openGraceMs);
-    const answer = decodePresentMembers(await this.#run(presentMembers, bucket, call));
+    const answer = decodePresentMembers(await this.#run(presentMembers, call));
     return { ...answer, counters: [] };
   }
 
   async listMembers(bucket: number): Promise<MemberList> {
     const call = encodeListMembers(this.context, bucket);
-    return decodeListMembers(await this.#run(listMembers, bucket, call));
+    return decodeListMembers(await this.#run(listMembers, call));
   }
 
-  #run(script: Script, bucket: number, { keys, args }: ScriptCall): Promise<unknown> {
-    return this.#runner.run(script, bucket, keys, args);
+  /** @param atMaxmemory serves the counters that exist, when Redis refuses the other script */
+  async #runOrServe(script: Script, atMaxmemory: Script, call: ScriptCall): Promise<unknown> {
+    try {
+      return await this.#run(script, call);
+    } catch (error) {
+      if (!(error instanceof RedisError) || error.kind !== 'outOfMemory') throw error;
+      return this.#run(atMaxmemory, call);
+    }
+  }
+
+  #run(script: Script, { keys, args }: ScriptCall): Promise<unknown> {
+    return this.#runner.call(script, keys, args);
   }
 }

@@ -15,11 +15,14 @@ import { shardOf } from '../memory/shard.ts';
 import { counterKey } from '../memory/windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
+import { Corrections } from './corrections.ts';
 import { BREAKER, type EngineState } from './engine-state.ts';
+import { GcraClient } from './gcra-client.ts';
 import { LeaseClient } from './lease-client.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
+import type { CounterRequest, CounterResponse } from './port-messages.ts';
 import type { MemberMessage } from './protocol.ts';
 import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
 import { UsageSync } from './usage-sync.ts';
@@ -54,6 +57,8 @@ export interface ShardWorkerParts {
 
 export class RedisShardWorker {
   readonly client: LeaseClient;
+  readonly gcra: GcraClient;
+  readonly #corrections: Corrections;
   readonly #parts: ShardWorkerParts;
   readonly #tables: readonly LeaseTable[];
   readonly #buckets: readonly BucketCalls[];
@@ -61,9 +66,13 @@ export class RedisShardWorker {
   readonly #decision = newDecision();
   #tickTimer: NodeJS.Timeout | undefined;
   #releaseTimer: NodeJS.Timeout | undefined;
+  #probeTimer: NodeJS.Timeout | undefined;
   /** The system's clock less the monotonic one at the last tick. */
   #wallOffsetMs: number;
   #wasDown = false;
+  /** The buckets that had counters when this run began. */
+  #adopted: ReadonlySet<number> = new Set();
+  #isReturningAll = false;
 
   constructor(parts: ShardWorkerParts) {
     const { state, stats, nowMs, settings, index, member, scripts, breaker } = parts;
@@ -80,13 +89,31 @@ export class RedisShardWorker {
       stats,
       leases: settings.leases,
     });
+    this.gcra = new GcraClient({
+      tableOf: (identity) => this.#tableOf(identity),
+      bucketOf: (identity) => state.bucketOf(identity),
+      send: (bucket, messages) => this.#buckets[bucket].gcra(messages),
+      onReplies: () => this.#flushConsumers(),
+      stats,
+    });
+    this.#corrections = new Corrections({
+      tableOf: (identity) => this.#tableOf(identity),
+      client: this.client,
+      gcra: this.gcra,
+      inspect: (identity) => this.#buckets[state.bucketOf(identity)].inspect(identity),
+      reset: (identity, selector) => {
+        return this.#buckets[state.bucketOf(identity)].reset(identity, selector);
+      },
+      nowMs,
+      isDown: () => breaker.isOpen,
+    });
     this.#sync = new UsageSync({
       tables: this.#tables,
       client: this.client,
       state,
       stats,
       nowMs,
-      syncGcra: () => Promise.resolve(true),
+      syncGcra: (identity, key) => this.gcra.sync(identity, key),
       isUp: () => !breaker.isOpen,
     });
     this.#buckets = Array.from({ length: state.bucketCount }, (_, bucket) => {
@@ -98,9 +125,9 @@ export class RedisShardWorker {
         state,
         stats,
         nowMs,
-        hasCounters: (of) => this.#sync.hasCounters(of),
+        hasCounters: (of) => this.#adopted.has(of),
         reportCounters: (of) => this.#sync.report(of),
-        onChange: () => this.#publishState(),
+        onChange: () => this.publishState(),
       });
     });
     state.setBreaker(index, breaker.isOpen ? BREAKER.open : BREAKER.closed);
@@ -108,9 +135,9 @@ export class RedisShardWorker {
 
   /** Takes over the slots of an earlier run, and begins to call Redis. */
   start(): void {
-    this.#sync.adoptSlots();
+    this.#adopted = this.#sync.adoptSlots();
     this.#tickTimer = setInterval(() => this.tick(), this.#parts.settings.syncMs);
-    this.tick();
+    this.probe();
   }
 
   /** Whether acceptors have queued something. */
@@ -129,9 +156,22 @@ export class RedisShardWorker {
     for (const consumer of this.#parts.consumers) {
       passed += consumer.readNew(ENTRIES_PER_TURN_MAX, (entry) => this.#process(consumer, entry));
     }
-    if (passed > 0) this.client.flush();
+    if (passed > 0) {
+      this.client.flush();
+      this.gcra.flush();
+    }
     this.#flushConsumers();
     return passed;
+  }
+
+  /** Does what an acceptor has requested. */
+  answer(request: CounterRequest, respond: (response: CounterResponse) => void): Promise<void> {
+    return this.#corrections.answer(request, respond);
+  }
+
+  /** Tries whether Redis answers again. */
+  probe(): void {
+    for (const bucket of this.#buckets) void bucket.exchange([]);
   }
 
   /** Follows a message that Redis has published to this member. */
@@ -142,8 +182,17 @@ export class RedisShardWorker {
 
   /** Called when recalls may have been missed: before it, nobody listened. */
   onSubscribed(): void {
-    this.#sync.takeAllLeases();
-    void this.#sync.run();
+    void this.#returnAll();
+  }
+
+  /** Returns all leases, once for calls in quick succession. */
+  async #returnAll(): Promise<void> {
+    if (this.#isReturningAll) return;
+    this.#isReturningAll = true;
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#isReturningAll = false;
+    await this.#sync.takeAllLeases();
+    await this.#sync.run();
   }
 
   /** What happens every `syncMs`. */
@@ -151,7 +200,7 @@ export class RedisShardWorker {
     const { nowMs, systemMs, state, settings, breaker } = this.#parts;
     const now = nowMs();
     const wallOffsetMs = systemMs() - now;
-    if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) this.#sync.takeAllLeases();
+    if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) void this.#returnAll();
     this.#wallOffsetMs = wallOffsetMs;
     this.#flushConsumers();
     const intervalMs =
@@ -166,7 +215,7 @@ export class RedisShardWorker {
   async drain(): Promise<boolean> {
     const { nowMs } = this.#parts;
     const endMs = nowMs() + DRAIN_MAX_MS;
-    this.#sync.takeAllLeases();
+    await this.#sync.takeAllLeases();
     for (;;) {
       if (await this.#sync.run()) return true;
       if (nowMs() >= endMs) return false;
@@ -177,7 +226,9 @@ export class RedisShardWorker {
   close(): void {
     clearInterval(this.#tickTimer);
     clearTimeout(this.#releaseTimer);
+    clearTimeout(this.#probeTimer);
     this.client.close();
+    this.gcra.close();
   }
 
   #tableOf(identity: Identity): LeaseTable {
@@ -196,7 +247,8 @@ export class RedisShardWorker {
         this.#decideAsync(consumer, entry);
         break;
       default:
-        this.client.addCheck(consumer, entry);
+        if (entry.parameters.rule === RULE.gcra) this.gcra.addCheck(consumer, entry);
+        else this.client.addCheck(consumer, entry);
     }
   }
 
@@ -236,11 +288,12 @@ export class RedisShardWorker {
   }
 
   /** Tells acceptors, /readyz and the metrics how Redis is. */
-  #publishState(): void {
+  publishState(): void {
     const { index, state, breaker, stats } = this.#parts;
     const isDown = breaker.isOpen;
     if (isDown && !this.#wasDown) stats.add(WORKER_STAT.breakerOpenings, 1);
     this.#wasDown = isDown;
+    this.#scheduleProbe();
     state.setBreaker(index, isDown ? BREAKER.open : BREAKER.closed);
     state.setJoined(
       index,
@@ -250,5 +303,17 @@ export class RedisShardWorker {
       index,
       this.#buckets.some(({ isRecovering }) => isRecovering),
     );
+  }
+
+  /** While the breaker is open, calls again when it allows a probe. */
+  #scheduleProbe(): void {
+    const { breaker, nowMs } = this.#parts;
+    const waitMs = breaker.msUntilProbe(nowMs());
+    if (waitMs === undefined || this.#probeTimer !== undefined) return;
+    this.#probeTimer = setTimeout(() => {
+      this.#probeTimer = undefined;
+      this.probe();
+      this.#scheduleProbe();
+    }, waitMs + 1);
   }
 }

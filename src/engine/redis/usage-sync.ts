@@ -19,6 +19,8 @@ import { NO_WINDOW } from './protocol.ts';
 
 /** Counters that are told at the same time: some calls, which do not hold up those of checks. */
 const COUNTERS_AT_ONCE = 128;
+/** Groups of slots that are visited before other work has its turn: about 1 ms. */
+const GROUPS_PER_TURN = 16;
 
 interface CounterName {
   identity: Identity;
@@ -72,70 +74,62 @@ export class UsageSync {
    * Takes all leases away, and forgets what denies checks without Redis. Redis is told by the next
    * `run`: until then the tokens of the leases stay deducted.
    */
-  takeAllLeases(): void {
-    for (const table of this.#options.tables) {
-      table.forEachSlot((slot, lock) => this.#takeLease(table, slot, lock));
-    }
+  takeAllLeases(): Promise<void> {
+    return this.#scan((table, slot, lock) => this.#takeLease(table, slot, lock));
   }
 
-  /** Takes the leases of windows that have ended, where the next window looks at their usage. */
-  takeLease({ identity, key }: CounterName, table: LeaseTable): void {
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    const slot = table.find(identity, key);
-    const state = this.#state;
-    if (slot !== 0) {
-      table.read(slot, state);
-      if (state.lease > 0 && this.#options.nowMs() >= state.deadlineMs) {
-        this.#takeLease(table, slot, lock);
-      }
-    }
-    table.release(lock);
-  }
-
-  /** Makes the slots those of a new run: no message is under way. */
-  adoptSlots(): void {
-    for (const table of this.#options.tables) {
+  /**
+   * Makes the slots those of a new run: no message is under way.
+   * @returns the buckets with counters that Redis may know
+   */
+  adoptSlots(): Set<number> {
+    const { tables, state } = this.#options;
+    const buckets = new Set<number>();
+    for (const table of tables) {
       table.forEachSlot((slot, lock) => {
-        if (isGcra(table.readKey(slot))) return;
+        const { identity, key } = nameOf(table, slot);
+        if (isGcra(key)) return;
         table.read(slot, this.#state);
+        if (this.#state.window !== NO_WINDOW) buckets.add(state.bucketOf(identity));
         if (!this.#state.isPinned) return;
         this.#state.isPinned = false;
         table.write(slot, this.#state);
         table.setDirty(lock, slot, true);
       });
     }
-  }
-
-  /** Whether a bucket has counters that Redis may know. */
-  hasCounters(bucket: number): boolean {
-    return this.#countersOf(bucket).length > 0;
+    return buckets;
   }
 
   /** Reports all counters of a bucket. @returns whether Redis has got every one */
-  report(bucket: number): Promise<boolean> {
-    return inParts(this.#countersOf(bucket), ({ identity, key }) => {
-      return this.#options.client.sync(identity, key, true);
+  async report(bucket: number): Promise<boolean> {
+    const { state, nowMs, client } = this.#options;
+    const counters: CounterName[] = [];
+    const now = nowMs();
+    await this.#scan((table, slot) => {
+      const counter = nameOf(table, slot);
+      if (isGcra(counter.key) || state.bucketOf(counter.identity) !== bucket) return;
+      table.read(slot, this.#state);
+      const { window } = this.#state;
+      if (window === NO_WINDOW) return;
+      const redisMs = state.redisMs(counter.identity.h3, now);
+      if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
     });
+    return inParts(counters, ({ identity, key }) => client.sync(identity, key, true));
   }
 
-  /** The counters of a bucket whose windows matter. */
-  #countersOf(bucket: number): CounterName[] {
-    const { tables, state, nowMs } = this.#options;
-    const now = nowMs();
-    const counters: CounterName[] = [];
-    for (const table of tables) {
-      table.forEachSlot((slot) => {
-        const counter = nameOf(table, slot);
-        if (isGcra(counter.key) || state.bucketOf(counter.identity) !== bucket) return;
-        table.read(slot, this.#state);
-        const { window } = this.#state;
-        if (window === NO_WINDOW) return;
-        const redisMs = state.redisMs(counter.identity.h3, now);
-        if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
-      });
+  /** Visits all slots, some groups in a turn of the loop. */
+  async #scan(
+    visit: (table: LeaseTable, slot: LeaseSlot, lock: ReturnType<LeaseTable['lockFor']>) => void,
+  ): Promise<void> {
+    let visited = 0;
+    for (const table of this.#options.tables) {
+      for (let group = 0; group < table.groups; group++) {
+        if (table.isUnused(group)) continue;
+        table.forEachSlotOf(group, (slot, lock) => visit(table, slot, lock));
+        if (++visited % GROUPS_PER_TURN === 0)
+          await new Promise((resolve) => setImmediate(resolve));
+      }
     }
-    return counters;
   }
 
   #takeLease(table: LeaseTable, slot: LeaseSlot, lock: ReturnType<LeaseTable['lockFor']>): void {

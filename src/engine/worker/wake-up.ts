@@ -26,6 +26,24 @@ export function sleep(
   Atomics.store(words, wakeUpFlag, AWAKE);
 }
 
+/**
+ * The same for a thread with an event loop, which goes on meanwhile. A timer of the caller must
+ * keep the loop alive.
+ */
+export async function sleepInLoop(
+  words: Int32Array,
+  wakeUpFlag: number,
+  ms: number,
+  hasWork: () => boolean,
+): Promise<void> {
+  Atomics.store(words, wakeUpFlag, ASLEEP);
+  if (!hasWork()) {
+    const wait = Atomics.waitAsync(words, wakeUpFlag, ASLEEP, ms);
+    if (wait.async) await wait.value;
+  }
+  Atomics.store(words, wakeUpFlag, AWAKE);
+}
+
 /** Waits for `ms`, also when work comes: no wake-up is sent to a worker that pauses. */
 export function pause(words: Int32Array, wakeUpFlag: number, ms: number): void {
   Atomics.wait(words, wakeUpFlag, AWAKE, ms);

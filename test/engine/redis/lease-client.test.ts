@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  for (const machine of machines) await machine.close();
+  for (const machine of machines) machine.close();
   machines = [];
   if (!isRedisMissing) await redis.close();
 });
@@ -23,7 +23,7 @@ afterEach(async () => {
 async function startMachines(count: number, options: MachineOptions = {}): Promise<TestMachine[]> {
   machines = [];
   for (let n = 0; n < count; n++) {
-    const machine = await TestMachine.start(redis.port, options);
+    const machine = new TestMachine(redis.url, options);
     machines.push(machine);
     await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
   }

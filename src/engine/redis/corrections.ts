@@ -1,0 +1,196 @@
+/**
+ * Refunds, resets and inspections that acceptors send to a shard worker. They are exact: this
+ * machine reports its usage, and leases of other machines are recalled first. A holder that does
+ * not answer within SETTLE_MS is written off; its tokens count as used.
+ */
+
+import type { Identity } from '../../core/hash.ts';
+import { hasWindows, RULE } from '../../core/window-rules.ts';
+import type { CounterSelector } from '../engine.ts';
+import { counterKey, ruleOfKey } from '../memory/windows/registry.ts';
+import type { GcraClient } from './gcra-client.ts';
+import type { LeaseClient } from './lease-client.ts';
+import { NO_LEASE_SLOT } from './lease-layout.ts';
+import type { LeaseTable } from './lease-table.ts';
+import {
+  beginRequest,
+  type CounterAction,
+  type CounterRequest,
+  type CounterResponse,
+  type CounterResult,
+} from './port-messages.ts';
+import { type CounterAnswer, MESSAGE_STATUS, NO_WINDOW, type StoredCounter } from './protocol.ts';
+import type { InspectAnswer } from './scripts/inspect.ts';
+import type { ResetSelector } from './scripts/reset.ts';
+
+/** How long other machines may take to return their leases; then they are written off. */
+const SETTLE_MS = 15;
+const RETRY_MS = 3;
+
+export interface CorrectionOptions {
+  tableOf: (identity: Identity) => LeaseTable;
+  client: LeaseClient;
+  gcra: GcraClient;
+  /** Both throw when there is no valid answer. */
+  inspect: (identity: Identity) => Promise<InspectAnswer>;
+  reset: (identity: Identity, selector: ResetSelector) => Promise<number | undefined>;
+  nowMs: () => number;
+  /** Whether nothing can be sent to Redis. */
+  isDown: () => boolean;
+}
+
+type Refund = Extract<CounterAction, { kind: 'refund' }>;
+
+/** Nothing was changed. */
+class Unchanged extends Error {}
+
+export class Corrections {
+  readonly #options: CorrectionOptions;
+
+  constructor(options: CorrectionOptions) {
+    this.#options = options;
+  }
+
+  async answer(
+    request: CounterRequest,
+    respond: (response: CounterResponse) => void,
+  ): Promise<void> {
+    if (!beginRequest(request)) return;
+    let result: CounterResult;
+    try {
+      result = await this.#act(request);
+    } catch (error) {
+      const isUnchanged = error instanceof Unchanged || request.action.kind === 'inspect';
+      const reason = error instanceof Error ? error.message : String(error);
+      result = { kind: 'failure', reason, isUnchanged };
+    }
+    respond({ number: request.number, result });
+  }
+
+  async #act({ identity, action }: CounterRequest): Promise<CounterResult> {
+    if (this.#options.isDown()) throw new Unchanged('Redis is not reachable');
+    switch (action.kind) {
+      case 'refund':
+        return { kind: 'refund', refunded: await this.#refund(identity, action) };
+      case 'reset':
+        return { kind: 'reset', cleared: await this.#reset(identity, action.selector) };
+      case 'inspect': {
+        const { counters, clockUs } = await this.#settle(identity, action.selector);
+        return { kind: 'inspect', counters, nowMs: Math.floor(clockUs / 1_000) };
+      }
+    }
+  }
+
+  async #refund(identity: Identity, { rule, durationMs, window, cost }: Refund): Promise<number> {
+    const { client, gcra, nowMs } = this.#options;
+    if (!hasWindows(rule)) {
+      const refunded = await gcra.refund(identity, durationMs, cost);
+      if (refunded === undefined) throw new Error('Redis did not answer in time');
+      return refunded;
+    }
+    const key = counterKey(rule, durationMs);
+    const endMs = nowMs() + SETTLE_MS;
+    for (;;) {
+      const answer = await client.correct(identity, key, {
+        refund: cost,
+        refundWindow: window,
+        recalls: false,
+      });
+      if (answer?.status === MESSAGE_STATUS.done) return answer.refunded;
+      throwUnlessRetry(answer);
+      if (nowMs() >= endMs) return 0;
+      await pause();
+    }
+  }
+
+  async #reset(identity: Identity, selector: CounterSelector): Promise<number> {
+    const { client, reset, tableOf } = this.#options;
+    await this.#settle(identity, selector);
+    const cleared = await reset(identity, {
+      durationsMs: selector.durationsMs,
+      windows: selector.rule === undefined || hasWindows(selector.rule),
+      gcra: selector.rule === undefined || !hasWindows(selector.rule),
+    });
+    if (cleared === undefined) throw new Unchanged('Redis has lost counters, and recovers');
+    const table = tableOf(identity);
+    for (const key of this.#keysOf(identity, selector)) {
+      if (isGcra(key)) {
+        const lock = table.lockFor(identity);
+        table.acquire(lock);
+        const slot = table.find(identity, key);
+        if (slot !== NO_LEASE_SLOT) table.remove(lock, slot);
+        table.release(lock);
+      } else {
+        client.forget(identity, key);
+        await client.sync(identity, key);
+      }
+    }
+    return cleared;
+  }
+
+  /** Reports the usage of this machine, recalls leases, and waits until they are settled. */
+  async #settle(identity: Identity, selector: CounterSelector): Promise<InspectAnswer> {
+    const { gcra, inspect, nowMs } = this.#options;
+    await Promise.all(
+      this.#keysOf(identity, selector).map((key) => {
+        return isGcra(key) ? gcra.sync(identity, key) : this.#recall(identity, key);
+      }),
+    );
+    const endMs = nowMs() + SETTLE_MS;
+    for (;;) {
+      const answer = await inspect(identity);
+      const counters = answer.counters.filter((counter) => isSelected(counter, selector));
+      const lent = counters.filter((counter) => counter.lent > 0);
+      if (lent.length === 0 || nowMs() >= endMs) return { ...answer, counters };
+      await Promise.all(
+        lent.map(({ durationMs }) => {
+          return this.#recall(identity, counterKey(RULE.fixed, durationMs));
+        }),
+      );
+      await pause();
+    }
+  }
+
+  async #recall(identity: Identity, key: number): Promise<void> {
+    const correction = { refund: 0, refundWindow: NO_WINDOW, recalls: true };
+    const answer = await this.#options.client.correct(identity, key, correction);
+    if (answer === undefined) throw new Unchanged('Redis did not answer in time');
+  }
+
+  /** The keys of the counters of an identity that have slots here. */
+  #keysOf(identity: Identity, { durationsMs, rule }: CounterSelector): number[] {
+    const table = this.#options.tableOf(identity);
+    const lock = table.lockFor(identity);
+    table.acquire(lock);
+    const keys = table.findAll(identity).map((slot) => table.readKey(slot));
+    table.release(lock);
+    return keys.filter((key) => {
+      const isMeant = rule === undefined || hasWindows(rule) !== isGcra(key);
+      return isMeant && (durationsMs?.some((of) => isKeyOf(key, of)) ?? true);
+    });
+  }
+}
+
+function isKeyOf(key: number, durationMs: number): boolean {
+  return key === counterKey(RULE.fixed, durationMs) || key === counterKey(RULE.gcra, durationMs);
+}
+
+function isGcra(key: number): boolean {
+  return ruleOfKey(key).counterRule === RULE.gcra;
+}
+
+function isSelected({ isGcra, durationMs }: StoredCounter, selector: CounterSelector): boolean {
+  const { durationsMs, rule } = selector;
+  if (rule !== undefined && hasWindows(rule) === isGcra) return false;
+  return durationsMs?.includes(durationMs) ?? true;
+}
+
+function throwUnlessRetry(answer: CounterAnswer | undefined): void {
+  if (answer === undefined) throw new Error('Redis did not answer in time');
+  if (answer.status === MESSAGE_STATUS.retryRefund) return;
+  throw new Unchanged('Redis has lost counters, and recovers');
+}
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+}

@@ -1,0 +1,164 @@
+/**
+ * Decides the GCRA checks of a shard worker. There are no leases: each check is decided by Redis,
+ * up to MESSAGES_PER_CALL in a call.
+ *
+ * A check whose call has no answer may have been counted. It is not sent again; its acceptor
+ * decides it without Redis. Tokens of a check that its acceptor has withdrawn are refunded.
+ */
+
+import { OUTCOME } from '../../core/decision.ts';
+import type { Identity } from '../../core/hash.ts';
+import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { durationOfKey } from '../memory/windows/registry.ts';
+import { ENTRY_KIND } from '../worker/layout.ts';
+import type { CheckSource } from './active-counter.ts';
+import type { CallResult } from './bucket-calls.ts';
+import { NO_LEASE_SLOT } from './lease-layout.ts';
+import type { LeaseTable } from './lease-table.ts';
+import {
+  type GcraAnswer,
+  type GcraMessage,
+  type GcraReport,
+  MESSAGE_STATUS,
+  MESSAGES_PER_CALL,
+} from './protocol.ts';
+import type { QueueEntry } from './queue-consumer.ts';
+import type { GcraCallAnswer } from './scripts/gcra.ts';
+
+export interface GcraClientOptions {
+  tableOf: (identity: Identity) => LeaseTable;
+  bucketOf: (identity: Identity) => number;
+  send: (
+    bucket: number,
+    messages: (GcraMessage | GcraReport)[],
+  ) => Promise<CallResult<GcraCallAnswer>>;
+  /** Called after decisions were sent in a turn of their own. */
+  onReplies: () => void;
+  stats: WorkerStats;
+}
+
+interface WaitingMessage {
+  message: GcraMessage;
+  /** @param answer undefined: there is none */
+  onAnswer: (answer: GcraAnswer | undefined) => void;
+}
+
+export class GcraClient {
+  readonly #options: GcraClientOptions;
+  /** By bucket. */
+  readonly #waiting = new Map<number, WaitingMessage[]>();
+  #flushTimer: NodeJS.Immediate | undefined;
+
+  constructor(options: GcraClientOptions) {
+    this.#options = options;
+  }
+
+  /** Takes over a check of the queue. */
+  addCheck(source: CheckSource, { identity, kind, number, parameters }: QueueEntry): void {
+    const { limit, burst, durationMs, cost } = parameters;
+    const countsDenied = kind === ENTRY_KIND.countedTokens;
+    const message = { identity, durationMs, limit, burst, cost, countsDenied };
+    this.#add(message, (answer) => {
+      if (answer === undefined || answer.status === MESSAGE_STATUS.full) return;
+      if (!source.claim(number)) {
+        if (answer.isAllowed && cost > 0) void this.refund(identity, durationMs, cost);
+        return;
+      }
+      const { isAllowed: allowed, remaining, reset, status } = answer;
+      if (status === MESSAGE_STATUS.recovering) {
+        this.#options.stats.add(WORKER_STAT.unprovenDenials, 1);
+      }
+      this.#options.stats.add(WORKER_STAT.decisions, 1);
+      source.reply(number, { allowed, remaining, reset, outcome: OUTCOME.decided });
+    });
+  }
+
+  /** @returns how many tokens; undefined: there is no answer, and it may have been done */
+  refund(identity: Identity, durationMs: number, cost: number): Promise<number | undefined> {
+    const message = {
+      ...{ identity, durationMs, cost: -cost, limit: 0, burst: 0 },
+      countsDenied: false,
+    };
+    return new Promise((resolve) => {
+      this.#add(message, (answer) => resolve(answer?.refunded));
+    });
+  }
+
+  /** Tells Redis tokens that were allowed without it. @returns whether it has got them */
+  sync(identity: Identity, key: number): Promise<boolean> {
+    const table = this.#options.tableOf(identity);
+    let tokens = 0;
+    let limit = 0;
+    withSlot(table, identity, key, (slot, lock) => {
+      tokens = table.readUnreported(slot);
+      limit = table.readLastLimit(slot);
+      table.setUnreported(slot, 0);
+      table.setDirty(lock, slot, false);
+    });
+    if (tokens <= 0 || limit <= 0) return Promise.resolve(true);
+    const durationMs = durationOfKey(key);
+    const cost = Math.min(tokens, limit);
+    const message = { identity, durationMs, limit, burst: limit, cost, countsDenied: true };
+    return new Promise((resolve) => {
+      this.#add(message, (answer) => {
+        const isDone = answer?.status === MESSAGE_STATUS.done;
+        if (!isDone) {
+          withSlot(table, identity, key, (slot, lock) => {
+            table.setUnreported(slot, table.readUnreported(slot) + tokens);
+            table.setDirty(lock, slot, true);
+          });
+        }
+        resolve(isDone);
+      });
+    });
+  }
+
+  /** Sends what is to be sent. Happens by itself at the end of a turn. */
+  flush(): void {
+    clearImmediate(this.#flushTimer);
+    this.#flushTimer = undefined;
+    for (const [bucket, waiting] of this.#waiting) {
+      this.#waiting.delete(bucket);
+      for (let from = 0; from < waiting.length; from += MESSAGES_PER_CALL) {
+        void this.#call(bucket, waiting.slice(from, from + MESSAGES_PER_CALL));
+      }
+    }
+  }
+
+  close(): void {
+    clearImmediate(this.#flushTimer);
+  }
+
+  async #call(bucket: number, waiting: readonly WaitingMessage[]): Promise<void> {
+    const { send, onReplies } = this.#options;
+    const result = await send(
+      bucket,
+      waiting.map(({ message }) => message),
+    );
+    const answers = result.kind === 'answer' ? result.answer.counters : [];
+    for (const [at, { onAnswer }] of waiting.entries()) onAnswer(answers[at]);
+    onReplies();
+  }
+
+  #add(message: GcraMessage, onAnswer: WaitingMessage['onAnswer']): void {
+    const bucket = this.#options.bucketOf(message.identity);
+    const waiting = this.#waiting.get(bucket) ?? [];
+    waiting.push({ message, onAnswer });
+    this.#waiting.set(bucket, waiting);
+    this.#flushTimer ??= setImmediate(() => this.flush());
+  }
+}
+
+/** Acts on the slot of a counter, if it has one, under its lock. */
+function withSlot(
+  table: LeaseTable,
+  identity: Identity,
+  key: number,
+  act: (slot: ReturnType<LeaseTable['find']>, lock: ReturnType<LeaseTable['lockFor']>) => void,
+): void {
+  const lock = table.lockFor(identity);
+  table.acquire(lock);
+  const slot = table.find(identity, key);
+  if (slot !== NO_LEASE_SLOT) act(slot, lock);
+  table.release(lock);
+}

@@ -1,0 +1,154 @@
+/** What several machines allow while Redis or one of them has a fault. */
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { RULE } from '../../../src/core/window-rules.ts';
+import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
+import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
+
+/** The windows are long: no test sees the end of one. */
+const DURATION_MS = 2_592_000_000;
+const LIMIT = 1_000;
+
+let redis: RedisServer;
+let machines: TestMachine[] = [];
+
+beforeEach(async () => {
+  allowed = 0;
+  if (!isRedisMissing) redis = await startRedis();
+});
+
+afterEach(async () => {
+  for (const machine of machines) machine.close();
+  machines = [];
+  if (!isRedisMissing) await redis.close();
+});
+
+async function startMachines(count: number, options: MachineOptions = {}): Promise<void> {
+  for (let n = 0; n < count; n++) {
+    const machine = new TestMachine(redis.url, options);
+    machines.push(machine);
+    await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
+  }
+}
+
+/** Tokens that all checks together were allowed. */
+let allowed = 0;
+
+/** Checks of all machines. A decision may come late, or never. */
+async function useTokens(checks: number, id = identityOf('shared'), seed = 1): Promise<void> {
+  const random = seededRandom(seed);
+  for (let n = 0; n < checks; n++) {
+    const machine = machines[random(machines.length)];
+    const decision = machine.decide(id, { limit: LIMIT, durationMs: DURATION_MS });
+    const counted = decision.then((decided) => {
+      if (decided.allowed) allowed++;
+    });
+    await Promise.race([counted, delay(500)]);
+  }
+}
+
+/** Checks until nothing is allowed any more. */
+async function useUp(id = identityOf('shared')): Promise<void> {
+  for (let denied = 0; denied < 3 * machines.length; ) {
+    const before = allowed;
+    await useTokens(machines.length * 3, id, allowed + denied);
+    denied = allowed === before ? denied + 1 : 0;
+  }
+}
+
+describe.skipIf(isRedisMissing)('several machines', () => {
+  test('allow the limit together when one of them dies with a lease, less that lease', async () => {
+    await startMachines(3);
+    await useTokens(300);
+    machines[2].kill();
+    machines.pop();
+    await useUp();
+    expect(allowed).toBeLessThanOrEqual(LIMIT);
+    // A lease is at most 5 % of the limit.
+    expect(allowed).toBeGreaterThanOrEqual(LIMIT * 0.95);
+  });
+
+  test('allow no more when scripts and connections are lost', async () => {
+    await startMachines(3);
+    await useTokens(200);
+    await redis.command('SCRIPT', 'FLUSH');
+    await useTokens(200);
+    await redis.command('CLIENT', 'KILL', 'TYPE', 'normal');
+    await redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await expect.poll(() => machines.every(({ link }) => link.isConnected())).toBe(true);
+    await useTokens(200);
+    await useUp();
+    expect(allowed).toBe(LIMIT);
+  });
+
+  test('allow no more when the key of the counter is deleted', async () => {
+    await startMachines(3);
+    await useTokens(300);
+    for (const key of (await redis.command('KEYS', 'weir:{0}:c:*')) as string[]) {
+      await redis.command('DEL', key);
+    }
+    await useTokens(300);
+    await delay(500);
+    await useUp();
+    expect(allowed).toBe(LIMIT);
+  });
+
+  test('allow no more when Redis restarts empty', async () => {
+    await startMachines(3);
+    await useTokens(300);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    await expect
+      .poll(() => machines.every(({ state }) => state.hasJoined(0) && !state.isRecovering(0)))
+      .toBe(true);
+    await useTokens(300);
+    await delay(500);
+    await useUp();
+    expect(allowed).toBe(LIMIT);
+  });
+
+  test('allow no more when workers are replaced', async () => {
+    await startMachines(2);
+    for (let n = 0; n < 10; n++) {
+      await useTokens(50, identityOf('shared'), n);
+      machines[n % 2].replaceWorker();
+    }
+    await useUp();
+    expect(allowed).toBe(LIMIT);
+  });
+
+  test('allow no more when answers are lost or come late', async () => {
+    await startMachines(3);
+    const random = seededRandom(7);
+    for (const machine of machines) {
+      machine.runner.interceptAnswer = async () => {
+        const chance = random(20);
+        if (chance === 0) throw new Error('the answer is lost');
+        if (chance === 1) await delay(120);
+      };
+    }
+    await useTokens(600);
+    for (const machine of machines) machine.runner.interceptAnswer = undefined;
+    await delay(300);
+    await useUp();
+    // A check whose answer is lost is decided again.
+    expect(allowed).toBe(LIMIT);
+  });
+
+  test('report asynchronous usage, and deny synchronous checks by it', async () => {
+    await startMachines(2, { syncMs: 50 });
+    const id = identityOf('async');
+    const terms = { limit: LIMIT, durationMs: DURATION_MS, rule: RULE.fixed };
+    for (let n = 0; n < 400; n++) {
+      for (const machine of machines) {
+        expect((await machine.decide(id, terms, ENTRY_KIND.asyncNew)).allowed).toBe(true);
+      }
+    }
+    await delay(300);
+    await useUp(id);
+    expect(allowed).toBe(200);
+  });
+});
