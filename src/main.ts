@@ -73,7 +73,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const { Services } = await import('./runtime/services.ts');
   const services = new Services(foundation, overrides, acceptors);
   await acceptors.listen(services.handlers);
-  shared?.replicator.start();
+  services.startReplication();
   listeners.reserved.openSockets();
 
   // A first key is stored after it was printed: a start that fails in between locks out no client.

@@ -35,6 +35,12 @@ function createKey(path: string, fields: object): { keyId: string; key: string }
   process.umask(0o077);
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
+  if (store.replica !== undefined) {
+    throw new StartError(
+      `the store in ${resolve(path)} is a replica of the registry in Redis: start one machine with` +
+        ' WEIR_ROOT_KEY, and create a key there',
+    );
+  }
   const registry = new Registry(store);
   addKey(registry, record);
   registry.audit({ at, ...keyCreation(record), keyId: null, by: 'command line' });

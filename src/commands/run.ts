@@ -50,6 +50,14 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'validate the settings and a configuration file without a start',
     load: async () => (await import('./config.ts')).config,
   },
+  migrate: {
+    summary: 'move the records of a local store into Redis',
+    load: async () => (await import('./migrate.ts')).migrate,
+  },
+  cluster: {
+    summary: 'list the machines that share a Redis, or forget one',
+    load: async () => (await import('./cluster.ts')).cluster,
+  },
   gateway: {
     summary: 'print the configuration of a gateway for a policy',
     load: async () => (await import('./gateway.ts')).gateway,

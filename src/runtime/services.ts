@@ -5,10 +5,12 @@
  * loads.
  */
 
+import { hostname } from 'node:os';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
+import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
@@ -20,9 +22,9 @@ import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
 import { createPublisher } from '../registry/publication.ts';
-import type { Registry } from '../registry/registry.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import { Writer } from '../registry/writer.ts';
+import { totalOf, WORKER_STAT, type WorkerStatIndex } from '../shared-memory/stats.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { startEngine } from './engine-host.ts';
 import type { Foundation } from './foundation.ts';
@@ -43,9 +45,7 @@ export class Services {
   readonly #engine: EngineHost;
   readonly #watches: { close(): void }[];
   readonly #writer: Writer;
-  readonly #registry: Registry;
-  /** Whether other machines have the same registry. */
-  readonly #isShared: boolean;
+  readonly #foundation: Foundation;
   #firstKeyTimer: NodeJS.Timeout | undefined;
   readonly #nowMs: () => number;
   readonly #clockTimer: NodeJS.Timeout;
@@ -73,8 +73,7 @@ export class Services {
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
-    this.#registry = registry;
-    this.#isShared = shared !== undefined;
+    this.#foundation = foundation;
     this.#nowMs = nowMs;
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
@@ -126,20 +125,37 @@ export class Services {
    * that machines share, the key is valid on this machine until it can.
    */
   async storeFirstKey(record: KeyRecord): Promise<void> {
+    const { shared, records } = this.#foundation;
     const work = () => {
-      this.#registry.addKey(record);
+      records.registry.addKey(record);
       const at = this.#nowMs();
-      this.#registry.audit({ at, ...keyCreation(record), keyId: null, by: 'first start' });
+      records.registry.audit({ at, ...keyCreation(record), keyId: null, by: 'first start' });
       return {};
     };
     try {
       await this.#writer.submit(0, work);
     } catch (error) {
-      if (!this.#isShared) throw error;
+      if (shared === undefined) throw error;
       this.log.warn(`the first root key is not stored yet: ${(error as Error).message}`);
       const retry = () => void this.storeFirstKey(record);
       this.#firstKeyTimer = setTimeout(retry, FIRST_KEY_RETRY_MS);
     }
+  }
+
+  /** Follows the changes of other machines from now on, where there are any. */
+  startReplication(): void {
+    const { shared, state } = this.#foundation;
+    const { engineData, control } = state;
+    if (shared === undefined || engineData.engine !== 'redis') return;
+    const total = (index: WorkerStatIndex) => totalOf(control.allWorkerStats(), index);
+    const describe = () => ({
+      host: hostname(),
+      pid: process.pid,
+      weir: VERSION,
+      leasesGranted: total(WORKER_STAT.leasesGranted),
+      leasesReturned: total(WORKER_STAT.leasesReturned),
+    });
+    shared.replicator.start({ machine: engineData.processId, describe });
   }
 
   /** Drains the queues, and writes the last checkpoint and the new namespaces. */

@@ -1,6 +1,5 @@
 /** Opens the registry that machines share, where the settings name a Redis. */
 
-import { randomBytes } from 'node:crypto';
 import type { LoadedSettings } from '../config/load.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import type { Store } from '../registry/store/store.ts';
@@ -17,11 +16,9 @@ export async function joinSharedRegistry(
   if (redis === undefined) return undefined;
   const { openLog } = await import('../core/log.ts');
   const { SharedRegistry } = await import('../registry/shared/shared-registry.ts');
-  const machine = randomBytes(8).toString('hex');
   return SharedRegistry.open({
     settings: redis,
     store,
-    machine,
     log: openLog(logLevel, logFormat),
   });
 }

@@ -133,8 +133,6 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
     replica,
     log: log as never,
     syncMs: SYNC_MS,
-    machine: path.slice(-6),
-    description: { host: 'test' },
     nowMs: () => 0,
   });
   await waitUntil('it is up to date with Redis', async () => {
@@ -151,7 +149,7 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   };
   const writer = new Writer(registry, replicator, publish, openLog('silent'), () => 5);
   replica.publishWith(publish);
-  replicator.start();
+  replicator.start({ machine: path.slice(-6), describe: () => ({ host: 'test' }) });
   const kill = async () => {
     // A machine that a test has cut off never gets an answer.
     await Promise.race([replicator.stop(() => connection.close()), sleep(50)]);

@@ -3,12 +3,15 @@
  * is not connected, scripts fail at once, and nothing is queued.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { requirePackage } from '../../core/packages.ts';
 import type { Script } from '../../redis/script.ts';
 import { RedisFailure, type ScriptRunner } from './script-runner.ts';
 
 const CONNECT_TIMEOUT_MS = 1_000;
 const REPLY_TIMEOUT_MS = 1_000;
+const FIRST_CONNECT_MS = 2_000;
+const POLL_MS = 20;
 const RECONNECT_MS = { first: 50, last: 250 } as const;
 
 /** Errors after which a script was certainly not executed. */
@@ -20,19 +23,28 @@ const REFUSALS = [
 export class RegistryConnection implements ScriptRunner {
   readonly #client: ReturnType<typeof openClient>;
   #isOpen = false;
+  #lastError = 'there is no connection to it';
 
   constructor(url: string) {
     this.#client = openClient(url);
     // Without a listener, a failure would end the process. Scripts report it.
-    this.#client.on('error', () => {});
+    this.#client.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      this.#lastError = message || (code ?? 'it cannot be reached');
+    });
+  }
+
+  /** Resolves when it is connected for the first time. @throws RedisFailure if it cannot be */
+  async connected(): Promise<void> {
+    this.#connect();
+    for (let waitedMs = 0; !this.#client.isReady; waitedMs += POLL_MS) {
+      if (waitedMs >= FIRST_CONNECT_MS) throw new RedisFailure(this.#lastError, false);
+      await sleep(POLL_MS);
+    }
   }
 
   /** @throws RedisFailure */
   async run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    if (!this.#isOpen) {
-      this.#isOpen = true;
-      this.#client.connect().catch(() => {});
-    }
+    this.#connect();
     const rest = [String(keys.length), ...keys, ...args];
     try {
       return await this.#send(['EVALSHA', script.sha1, ...rest]);
@@ -46,8 +58,14 @@ export class RegistryConnection implements ScriptRunner {
     if (this.#isOpen) this.#client.destroy();
   }
 
+  #connect(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#client.connect().catch(() => {});
+  }
+
   async #send(command: readonly string[]): Promise<unknown> {
-    if (!this.#client.isReady) throw new RedisFailure('there is no connection to it', false);
+    if (!this.#client.isReady) throw new RedisFailure(this.#lastError, false);
     let timer: NodeJS.Timeout | undefined;
     const timeout = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new Error('it sent no reply in time')), REPLY_TIMEOUT_MS);

@@ -36,16 +36,20 @@ const LOOKUP_INTERVAL_MS = 100;
 /** `unreachable`: Redis failed. `diverged`: it has another registry, or one that is damaged. */
 export type SharedRegistryState = 'current' | 'unreachable' | 'diverged';
 
+/** How other machines see this one. */
+export interface MachineSelf {
+  /** The id of this process: 16 hexadecimal digits. */
+  machine: string;
+  /** @returns what `weir cluster status` shows besides the version */
+  describe: () => object;
+}
+
 export interface ReplicatorOptions {
   client: SharedRegistryClient;
   replica: Replica;
   log: ReplicaLog;
   /** A change is active on all machines within this time. */
   syncMs: number;
-  /** The id of this process among the machines. */
-  machine: string;
-  /** What `weir cluster status` shows about this machine, besides its version. */
-  description: object;
   nowMs: () => number;
 }
 
@@ -60,8 +64,7 @@ export class Replicator implements Ledger {
   readonly #log: ReplicaLog;
   readonly #pollMs: number;
   readonly #settleMs: number;
-  readonly #machine: string;
-  readonly #description: object;
+  #self: MachineSelf | undefined;
   /** Resolves when the last exchange with Redis has ended. They follow one after the other. */
   #last: Promise<unknown> = Promise.resolve();
   #state: SharedRegistryState = 'current';
@@ -74,7 +77,7 @@ export class Replicator implements Ledger {
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: ReplicatorOptions) {
-    const { client, replica, log, syncMs, machine, description, nowMs } = options;
+    const { client, replica, log, syncMs, nowMs } = options;
     this.#nowMs = nowMs;
     this.#upToDateMs = nowMs();
     this.#client = client;
@@ -83,8 +86,6 @@ export class Replicator implements Ledger {
     // Reading the log and activating it take a part of the time too.
     this.#pollMs = Math.max(5, Math.floor(syncMs / 2));
     this.#settleMs = Math.max(SETTLE_MS, 3 * syncMs);
-    this.#machine = machine;
-    this.#description = description;
   }
 
   get state(): SharedRegistryState {
@@ -110,8 +111,9 @@ export class Replicator implements Ledger {
     return this.#exclusively(() => this.#synchronize());
   }
 
-  /** Polls from now on. */
-  start(): void {
+  /** Polls from now on, and reports this machine. */
+  start(self: MachineSelf): void {
+    this.#self = self;
     this.#schedulePoll();
   }
 
@@ -306,8 +308,9 @@ export class Replicator implements Ledger {
   }
 
   async #report(): Promise<void> {
-    const report = { ...this.#description, version: this.version };
-    await this.#client.report(this.#machine, JSON.stringify(report));
+    const { machine, describe } = this.#self!;
+    const report = { ...describe(), version: this.version };
+    await this.#client.report(machine, JSON.stringify(report));
   }
 
   #noteSuccess(): void {

@@ -4,10 +4,9 @@
  * has a replica starts with it; any other start fails with a StartError.
  */
 
-import { hostname } from 'node:os';
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../../core/errors.ts';
-import { VERSION } from '../../core/version.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { systemMs } from '../../shared-memory/clock.ts';
 import type { Registry } from '../registry.ts';
@@ -25,8 +24,6 @@ const ATTEMPT_INTERVAL_MS = 100;
 export interface SharedRegistryOptions {
   settings: Pick<RedisSettings, 'url' | 'prefix' | 'syncMs'>;
   store: Store;
-  /** The id of this process among the machines. */
-  machine: string;
   log: ReplicaLog;
 }
 
@@ -35,7 +32,6 @@ export class SharedRegistry {
   readonly replica: Replica;
   readonly #client: SharedRegistryClient;
   readonly #connection: RegistryConnection;
-  readonly #machine: string;
   readonly #log: ReplicaLog;
 
   /** @throws StartError */
@@ -51,10 +47,9 @@ export class SharedRegistry {
     return shared;
   }
 
-  private constructor({ settings, store, machine, log }: SharedRegistryOptions) {
+  private constructor({ settings, store, log }: SharedRegistryOptions) {
     this.#connection = new RegistryConnection(settings.url);
     this.#client = new SharedRegistryClient(this.#connection, settings.prefix);
-    this.#machine = machine;
     this.#log = log;
     this.replica = new Replica(store, log);
     this.replicator = new Replicator({
@@ -62,8 +57,6 @@ export class SharedRegistry {
       replica: this.replica,
       log,
       syncMs: settings.syncMs,
-      machine,
-      description: { host: hostname(), pid: process.pid, weir: VERSION },
       nowMs: systemMs,
     });
   }
@@ -83,7 +76,7 @@ export class SharedRegistry {
   /** Whether this machine is to make the first key: one machine at a time does. */
   async claimFirstKey(): Promise<boolean> {
     try {
-      const claim = await this.#client.claimFirstKey(this.#machine);
+      const claim = await this.#client.claimFirstKey(randomBytes(8).toString('hex'));
       if (claim === 'claimed') return true;
       this.#log.info('another machine makes the first root key, and prints it');
     } catch (error) {

@@ -1,0 +1,209 @@
+/** `weir cluster`: the machines that share a Redis, as Redis knows them. */
+
+import { StartError } from '../core/errors.ts';
+import { KeySpace } from '../engine/redis/scripts/keys.ts';
+import {
+  decodeForgetMembers,
+  decodeListMembers,
+  encodeForgetMembers,
+  encodeListMembers,
+  forgetMembers,
+  type ListedMember,
+  listMembers,
+} from '../engine/redis/scripts/members.ts';
+import type { ScriptContext } from '../engine/redis/scripts/reply.ts';
+import type { RedisSettings } from '../redis/settings.ts';
+import { parseRedisUrl } from '../redis/url.ts';
+import type { MachineReport } from '../registry/shared/client.ts';
+import { type Command, subcommand } from './command.ts';
+import { formatDuration } from './options.ts';
+import { formatCell } from './output.ts';
+import {
+  CONFIG_OPTION,
+  REDIS_EXIT_CODES,
+  REDIS_EXIT_MEANINGS,
+  type RedisAccess,
+  withRedis,
+} from './redis.ts';
+
+/** What Redis knows of one machine. A field is undefined where the machine has not reported it. */
+interface Machine {
+  machine: string;
+  host: string | undefined;
+  pid: number | undefined;
+  weir: string | undefined;
+  /** Of its replica of the registry. */
+  version: number | undefined;
+  /** Versions of the registry that it does not have yet. */
+  lag: number | undefined;
+  /** Since its last message. */
+  silentMs: number;
+  /** Shard workers that Redis grants tokens, and all. */
+  joined: number;
+  members: number;
+  /** Whether a recovery of counters waits for it. */
+  isAwaited: boolean;
+  /** Since its start. */
+  leasesGranted: number | undefined;
+  leasesReturned: number | undefined;
+}
+
+const flagsOf = ({ config }: { config?: string }) => {
+  return config === undefined ? [] : [`--config=${config}`];
+};
+
+const status = subcommand({
+  usage: '',
+  needsServer: false,
+  options: CONFIG_OPTION,
+  run: async (call) => {
+    const machines = await withRedis(flagsOf(call.values), readMachines);
+    const header = [
+      ...['MACHINE', 'HOST', 'PID', 'WEIR', 'VERSION', 'LAG', 'LAST CONTACT', 'STATE'],
+      ...['LEASES GRANTED', 'RETURNED'],
+    ];
+    const items = (async function* () {
+      yield* machines;
+    })();
+    await call.printList(items, header, machineRow);
+    return undefined;
+  },
+});
+
+const forget = subcommand({
+  usage: '<machine>',
+  argumentNames: ['machine'],
+  needsServer: false,
+  options: CONFIG_OPTION,
+  run: async (call) => {
+    const [machine] = call.positionals;
+    if (!/^[0-9a-f]{16}$/.test(machine)) {
+      throw new StartError('<machine> must be an id as weir cluster status prints it');
+    }
+    const members = await withRedis(flagsOf(call.values), (access) => forgetIn(access, machine));
+    call.print({ machine, members }, () => `Machine ${machine} is forgotten.`);
+    return undefined;
+  },
+});
+
+function contextOf({ url, prefix, recovery }: RedisSettings): ScriptContext {
+  const keys = new KeySpace(prefix, parseRedisUrl(url).kind === 'cluster');
+  return { keys, isAvailable: recovery === 'available' };
+}
+
+async function readMachines({ settings, runner, registry }: RedisAccess): Promise<Machine[]> {
+  const { keys, args } = encodeListMembers(contextOf(settings.redis), 0);
+  const { members } = decodeListMembers(await runner.run(listMembers, keys, args));
+  const reply = await registry.read(undefined);
+  const version = reply.status === 'empty' ? 0 : reply.head.version;
+  const reports = await registry.machines();
+  const ids = [
+    ...reports.map(({ machine }) => machine),
+    ...members.map(({ member }) => machineOf(member)),
+  ];
+  return [...new Set(ids)].map((id) => {
+    const report = reports.find(({ machine }) => machine === id);
+    const own = members.filter(({ member }) => machineOf(member) === id);
+    return describeMachine(id, report, own, version);
+  });
+}
+
+function describeMachine(
+  machine: string,
+  report: MachineReport | undefined,
+  members: readonly ListedMember[],
+  registryVersion: number,
+): Machine {
+  const fields = readReport(report);
+  const text = (name: string) => {
+    const value = fields[name];
+    return typeof value === 'string' ? value : undefined;
+  };
+  const number = (name: string) => {
+    const value = fields[name];
+    return typeof value === 'number' ? value : undefined;
+  };
+  const version = number('version');
+  const contacts = members.map(({ silentMs }) => silentMs);
+  return {
+    machine,
+    host: text('host'),
+    pid: number('pid'),
+    weir: text('weir'),
+    version,
+    lag: version === undefined ? undefined : Math.max(0, registryVersion - version),
+    silentMs: Math.min(...contacts, report?.silentMs ?? Number.POSITIVE_INFINITY),
+    joined: members.filter(({ hasJoined }) => hasJoined).length,
+    members: members.length,
+    isAwaited: members.some(({ isAwaited }) => isAwaited),
+    leasesGranted: number('leasesGranted'),
+    leasesReturned: number('leasesReturned'),
+  };
+}
+
+/** @returns no fields for a report of an unknown form, for example of a later version */
+function readReport(report: MachineReport | undefined): Readonly<Record<string, unknown>> {
+  try {
+    const fields: unknown = JSON.parse(report?.text ?? '{}');
+    return typeof fields === 'object' && fields !== null ? { ...fields } : {};
+  } catch {
+    return {};
+  }
+}
+
+function machineRow(machine: Machine): string[] {
+  const cell = (value: string | number | undefined) => {
+    return value === undefined ? '-' : formatCell(String(value));
+  };
+  const { host, pid, weir, version, lag, silentMs, leasesGranted, leasesReturned } = machine;
+  const contact = formatDuration(
+    silentMs < 1_000 ? silentMs : Math.round(silentMs / 1_000) * 1_000,
+  );
+  return [
+    machine.machine,
+    ...[host, pid, weir, version, lag].map(cell),
+    `${contact} ago`,
+    stateOf(machine),
+    ...[leasesGranted, leasesReturned].map(cell),
+  ];
+}
+
+function stateOf({ joined, members, isAwaited }: Machine): string {
+  if (isAwaited) return 'awaited';
+  if (members === 0) return 'no counters';
+  return joined === members ? 'joined' : `joining ${joined}/${members}`;
+}
+
+async function forgetIn({ settings, runner, registry }: RedisAccess, machine: string) {
+  const context = contextOf(settings.redis);
+  let members = 0;
+  for (let bucket = 0; bucket < context.keys.bucketCount; bucket++) {
+    const { keys, args } = encodeForgetMembers(context, bucket, machine);
+    members = Math.max(members, decodeForgetMembers(await runner.run(forgetMembers, keys, args)));
+  }
+  const isListed = await registry.forget(machine);
+  if (members > 0 || isListed) return members;
+  throw new StartError(`Redis knows no machine ${machine}; weir cluster status lists them`);
+}
+
+/** The member `<machine>.<shard worker>`. */
+function machineOf(member: string): string {
+  return member.split('.')[0];
+}
+
+export const cluster: Command = {
+  subcommands: { status, forget },
+  notes: `
+status lists the machines that share a Redis: the version of the registry that each has and how many
+versions it lags behind, its last contact, and its leases since its start. STATE: joined (Redis
+grants it tokens), joining, or awaited (it has not reported its counters, which Redis had lost).
+
+forget removes a machine that is lost for good: nothing waits for it any longer. Its leases stay
+deducted until their windows end. A machine that still runs joins again.
+
+WEIR_ENGINE=redis and WEIR_REDIS_URL must be set as for the servers, which need not run.
+`,
+  examples: ['weir cluster status', 'weir cluster status --json', 'weir cluster forget <machine>'],
+  exitCodes: REDIS_EXIT_CODES,
+  exitMeanings: REDIS_EXIT_MEANINGS,
+};

@@ -1,0 +1,58 @@
+/**
+ * What `weir migrate` and `weir cluster` have in common: they use Redis directly, with the settings
+ * of a server, so that they work while no server runs. A Redis that fails is a StartError.
+ */
+
+import { type LoadedSettings, loadSettings } from '../config/load.ts';
+import { StartError } from '../core/errors.ts';
+import { EXIT, type ExitMeanings } from '../core/exit.ts';
+import type { RedisSettings } from '../redis/settings.ts';
+import { SharedRegistryClient } from '../registry/shared/client.ts';
+import { RegistryConnection } from '../registry/shared/connection.ts';
+import { RedisFailure, type ScriptRunner } from '../registry/shared/script-runner.ts';
+
+export const CONFIG_OPTION = {
+  config: {
+    type: 'string',
+    value: '<path>',
+    help: 'a configuration file; the settings are those of weir serve: default: WEIR_CONFIG',
+  },
+} as const;
+
+export const REDIS_EXIT_CODES = [EXIT.OK, EXIT.USAGE, EXIT.NO_ANSWER] as const;
+export const REDIS_EXIT_MEANINGS: ExitMeanings = {
+  [EXIT.OK]: 'success',
+  [EXIT.NO_ANSWER]: 'no response from Redis, or one that is not from weir in Redis',
+};
+
+export interface RedisAccess {
+  settings: LoadedSettings & { redis: RedisSettings };
+  runner: ScriptRunner;
+  registry: SharedRegistryClient;
+}
+
+/** @param args flags of `weir serve`. @throws StartError */
+export async function withRedis<T>(
+  args: readonly string[],
+  work: (access: RedisAccess) => Promise<T>,
+): Promise<T> {
+  const settings = loadSettings(args, process.env);
+  if (settings?.redis === undefined) {
+    throw new StartError(
+      'WEIR_ENGINE=redis and WEIR_REDIS_URL are not set: set them as the server',
+    );
+  }
+  const { redis } = settings;
+  const runner = new RegistryConnection(redis.url);
+  try {
+    await runner.connected();
+    const registry = new SharedRegistryClient(runner, redis.prefix);
+    return await work({ settings: { ...settings, redis }, runner, registry });
+  } catch (error) {
+    if (!(error instanceof RedisFailure)) throw error;
+    const outcome = error.isUncertain ? '; the command may have had an effect' : '';
+    throw new StartError(`Redis (WEIR_REDIS_URL): ${error.message}${outcome}`, EXIT.NO_ANSWER);
+  } finally {
+    runner.close();
+  }
+}
