@@ -6,10 +6,13 @@
 import { type LoadedSettings, loadSettings } from '../config/load.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitMeanings } from '../core/exit.ts';
+import { openRedis } from '../redis/connection.ts';
 import type { RedisSettings } from '../redis/settings.ts';
 import { SharedRegistryClient } from '../registry/shared/client.ts';
-import { RegistryConnection } from '../registry/shared/connection.ts';
+import { failureOf, RegistryConnection } from '../registry/shared/connection.ts';
 import { RedisFailure, type ScriptRunner } from '../registry/shared/script-runner.ts';
+
+const CONNECT_MS = 3_000;
 
 export const CONFIG_OPTION = {
   config: {
@@ -43,9 +46,12 @@ export async function withRedis<T>(
     );
   }
   const { redis } = settings;
-  const runner = new RegistryConnection(redis.url);
+  const link = openRedis(redis);
+  const runner = new RegistryConnection(link);
   try {
-    await runner.connected();
+    await link.ready(CONNECT_MS).catch((error: Error) => {
+      throw failureOf(error, false);
+    });
     const registry = new SharedRegistryClient(runner, redis.prefix);
     return await work({ settings: { ...settings, redis }, runner, registry });
   } catch (error) {
@@ -53,6 +59,6 @@ export async function withRedis<T>(
     const outcome = error.isUncertain ? '; the command may have had an effect' : '';
     throw new StartError(`Redis (WEIR_REDIS_URL): ${error.message}${outcome}`, EXIT.NO_ANSWER);
   } finally {
-    runner.close();
+    link.close();
   }
 }

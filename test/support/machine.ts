@@ -5,6 +5,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openLog } from '../../src/core/log.ts';
+import { openRedis } from '../../src/redis/connection.ts';
 import type { Script } from '../../src/redis/script.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { SharedRegistryClient } from '../../src/registry/shared/client.ts';
@@ -122,7 +123,10 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
     };
   };
   const log = { info: line('info'), warn: line('warn'), error: line('error') };
-  const connection = new RegistryConnection(url);
+  const settings = { url, password: undefined, waitForReplicas: 0 };
+  const tls = { ca: undefined, cert: undefined, key: undefined };
+  const link = openRedis({ ...settings, tls });
+  const connection = new RegistryConnection(link);
   const client = new SharedRegistryClient(
     new FaultyRunner(connection, options.faults ?? new Faults()),
     PREFIX,
@@ -134,6 +138,7 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
     log: log as never,
     syncMs: SYNC_MS,
     nowMs: () => 0,
+    reconnectMs: 1_000,
   });
   await waitUntil('it is up to date with Redis', async () => {
     return replicator.synchronize().then(
@@ -152,7 +157,7 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   replicator.start({ machine: path.slice(-6), describe: () => ({ host: 'test' }) });
   const kill = async () => {
     // A machine that a test has cut off never gets an answer.
-    await Promise.race([replicator.stop(() => connection.close()), sleep(50)]);
+    await Promise.race([replicator.stop(() => link.close()), sleep(50)]);
     store.close();
     directory.close();
   };

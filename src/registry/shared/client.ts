@@ -68,6 +68,17 @@ export type CommitReply =
   | { status: 'committed' | 'conflict' | 'empty' | 'other' | 'damaged' }
   | { status: 'settling'; settlingMs: number };
 
+/**
+ * How long nothing is committed to a registry that was just written, so that machines with a newer
+ * replica can restore theirs.
+ */
+export interface Grace {
+  /** Machines that are connected notice within this time. */
+  pollMs: number;
+  /** Machines connect within this time after a start of Redis. */
+  reconnectMs: number;
+}
+
 export interface MachineReport {
   machine: string;
   /** How long ago the machine reported. */
@@ -163,8 +174,8 @@ export class SharedRegistryClient {
   }
 
   /** Makes an empty registry. @returns whether there was none */
-  async create({ history, hashKey }: ReplicaMark, settleMs: number): Promise<boolean> {
-    const args = [history, hex(hashKey), String(settleMs)];
+  async create({ history, hashKey }: ReplicaMark, grace: Grace): Promise<boolean> {
+    const args = [...graceArguments(grace), history, hex(hashKey)];
     return (await this.#status(CREATE, args, ['created', 'exists'])) === 'created';
   }
 
@@ -173,12 +184,7 @@ export class SharedRegistryClient {
    * @param id of the staged records: 32 hexadecimal digits
    * @returns whether it did; otherwise the registry in Redis is newer, or another one
    */
-  async install(
-    mark: ReplicaMark,
-    snapshot: Snapshot,
-    id: string,
-    settleMs: number,
-  ): Promise<boolean> {
+  async install(mark: ReplicaMark, snapshot: Snapshot, id: string, grace: Grace): Promise<boolean> {
     const staged = SHARED_TABLES.map((table) => `${this.#base}staged:${id}:${table}`);
     const counts: string[] = [];
     for (const [i, table] of SHARED_TABLES.entries()) {
@@ -191,7 +197,8 @@ export class SharedRegistryClient {
       }
     }
     const { history, version, commit, hashKey } = mark;
-    const args = [history, String(version), commit, hex(hashKey), String(settleMs), ...counts];
+    const registry = [history, String(version), commit, hex(hashKey)];
+    const args = [...graceArguments(grace), ...registry, ...counts];
     const keys = [...this.#keys, ...staged];
     const [status] = texts(await this.#runner.run(INSTALL, keys, args));
     if (status === 'incomplete') throw new RedisFailure('staged records were lost', false);
@@ -254,6 +261,10 @@ export class SharedRegistryClient {
   async #status<S extends string>(script: Script, args: string[], known: readonly S[]): Promise<S> {
     return requireOneOf(known, (await this.#run(script, args))[0]);
   }
+}
+
+function graceArguments({ pollMs, reconnectMs }: Grace): string[] {
+  return [String(pollMs), String(reconnectMs)];
 }
 
 function hex(bytes: Uint8Array): string {

@@ -11,7 +11,7 @@ import type { SharedRegistryClient } from './client.ts';
 import { Snapshot } from './snapshot.ts';
 
 /** Machines that run have this time to restore a registry that Redis has lost. */
-const SETTLE_MS = 1_000;
+const GRACE = { pollMs: 1_000, reconnectMs: 4_000 } as const;
 
 export interface MigrationResult {
   /** `present`: Redis has the records of this store already. */
@@ -42,7 +42,7 @@ export async function migrate(
   const { hashKey } = store;
   const [history, commit, id] = [makeHexId(), makeHexId(), makeHexId()];
   const mark = store.replica ?? { history, version: 1, commit, hashKey };
-  if (!(await client.install(mark, snapshot, id, SETTLE_MS))) throw otherRegistryError();
+  if (!(await client.install(mark, snapshot, id, GRACE))) throw otherRegistryError();
   store.commit([], mark);
   return { status: 'moved', records };
 }

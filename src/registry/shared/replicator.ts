@@ -17,12 +17,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Commit, Ledger } from '../ledger.ts';
 import type { Registry } from '../registry.ts';
 import type { Change, ReplicaMark } from '../store/store.ts';
-import type { Head, LogEntry, ReadReply, SharedRegistryClient } from './client.ts';
+import type { Grace, Head, LogEntry, ReadReply, SharedRegistryClient } from './client.ts';
 import type { Replica, ReplicaLog } from './replica.ts';
 import { RedisFailure } from './script-runner.ts';
 
-/** The time in which all machines that run have connected to a Redis that was restarted. */
-const SETTLE_MS = 1_000;
+/** The time in which all machines that run connect to a Redis that was restarted. */
+const RECONNECT_MS = 4_000;
 /** How often a machine reports its version. */
 const REPORT_MS = 1_000;
 /** The interval of log lines about a failure that lasts. */
@@ -51,6 +51,8 @@ export interface ReplicatorOptions {
   /** A change is active on all machines within this time. */
   syncMs: number;
   nowMs: () => number;
+  /** The time in which all machines that run connect to a Redis that was restarted. */
+  reconnectMs?: number;
 }
 
 const NO_REPLY = 'it sent no reply';
@@ -63,7 +65,7 @@ export class Replicator implements Ledger {
   readonly #replica: Replica;
   readonly #log: ReplicaLog;
   readonly #pollMs: number;
-  readonly #settleMs: number;
+  readonly #grace: Grace;
   #self: MachineSelf | undefined;
   /** Resolves when the last exchange with Redis has ended. They follow one after the other. */
   #last: Promise<unknown> = Promise.resolve();
@@ -85,7 +87,7 @@ export class Replicator implements Ledger {
     this.#log = log;
     // Reading the log and activating it take a part of the time too.
     this.#pollMs = Math.max(5, Math.floor(syncMs / 2));
-    this.#settleMs = Math.max(SETTLE_MS, 3 * syncMs);
+    this.#grace = { pollMs: 3 * syncMs, reconnectMs: options.reconnectMs ?? RECONNECT_MS };
   }
 
   get state(): SharedRegistryState {
@@ -149,7 +151,7 @@ export class Replicator implements Ledger {
   async #commit(changes: readonly Change[], mark: ReplicaMark): Promise<Commit> {
     const id = makeHexId();
     const reply = await this.#client.commit(mark, id, changes).catch((error: unknown) => {
-      if (error instanceof RedisFailure && error.isUncertain) return undefined;
+      if (error instanceof RedisFailure && error.isUncertain && !error.isExecuted) return undefined;
       throw error;
     });
     if (reply === undefined) return this.#lookUp(id, changes, mark);
@@ -258,7 +260,7 @@ export class Replicator implements Ledger {
     if (reply.status === 'empty') {
       const { hashKey } = this.#replica;
       const mark = { history: makeHexId(), version: 0, commit: '', hashKey };
-      await this.#client.create(mark, this.#settleMs);
+      await this.#client.create(mark, this.#grace);
       return false;
     }
     // Other machines may have a registry that Redis has lost.
@@ -280,7 +282,7 @@ export class Replicator implements Ledger {
 
   async #restore(mark: ReplicaMark, reason: 'empty' | 'behind' | 'damaged'): Promise<void> {
     const snapshot = this.#replica.snapshot();
-    const isInstalled = await this.#client.install(mark, snapshot, makeHexId(), this.#settleMs);
+    const isInstalled = await this.#client.install(mark, snapshot, makeHexId(), this.#grace);
     if (!isInstalled) return;
     this.#log.error(
       { version: mark.version, reason },

@@ -17,9 +17,12 @@ export interface ScriptRunner {
 export class RedisFailure extends Error {
   /** Whether the script may have been executed: its reply was lost, or is no reply to it. */
   readonly isUncertain: boolean;
+  /** Whether it was executed, but too few replicas have its changes. */
+  readonly isExecuted: boolean;
 
-  constructor(message: string, isUncertain: boolean) {
+  constructor(message: string, isUncertain: boolean, isExecuted = false) {
     super(message);
     this.isUncertain = isUncertain;
+    this.isExecuted = isExecuted;
   }
 }

@@ -123,15 +123,21 @@ redis.call('HSET', KEYS[1], 'version', next, 'commit', ARGV[3], 'logBytes', byte
 return {'committed', next}`,
 );
 
-/** Makes an empty registry where there is none. ARGV: history, hash key, ms until it settles. */
+/** ARGV: ms in which connected machines notice, ms in which all connect after a start of Redis. */
+const SETTLE = `
+local upMs = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)')) * 1000
+local settle = string.format('%.0f',
+  now + math.max(tonumber(ARGV[1]), tonumber(ARGV[2]) - upMs))
+`;
+
+/** Makes an empty registry where there is none. ARGV: those of SETTLE, history, hash key. */
 export const CREATE = defineScript(
   'registry-create',
   `#!lua
-${READ_HEAD}
-if version then return {'exists'} end
+${READ_HEAD}${SETTLE}if version then return {'exists'} end
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
-redis.call('HSET', KEYS[1], 'history', ARGV[1], 'version', '0', 'commit', '', 'hashKey', ARGV[2],
-  'settle', string.format('%.0f', now + tonumber(ARGV[3])), 'logBytes', 0,
+redis.call('HSET', KEYS[1], 'history', ARGV[3], 'version', '0', 'commit', '', 'hashKey', ARGV[4],
+  'settle', settle, 'logBytes', 0,
   'n3', 0, 'n4', 0, 'n5', 0, 'n6', 0, 'n7', 0)
 return {'created'}`,
 );
@@ -151,32 +157,30 @@ return {'staged'}`,
 /**
  * Replaces the registry by staged records, if it is lost, damaged, older than they are, or new and
  * still unused. KEYS[8] to [12]: the staged tables.
- * ARGV: history, version, last commit, hash key, ms until it settles, number of records of each
- * table.
+ * ARGV: those of SETTLE, history, version, last commit, hash key, number of records of each table.
  */
 export const INSTALL = defineScript(
   'registry-install',
   `#!lua
-${READ_HEAD}
-local own = tonumber(ARGV[2])
+${READ_HEAD}${SETTLE}local own = tonumber(ARGV[4])
 if version then
-  local isOlder = history == ARGV[1] and (version < own or (version == own and damaged))
+  local isOlder = history == ARGV[3] and (version < own or (version == own and damaged))
   local isUnused = version == 0 and settling > 0
   if not isOlder and not isUnused then return {'refused'} end
 end
 for i = 8, 12 do
-  if redis.call('HLEN', KEYS[i]) ~= tonumber(ARGV[i - 2]) then return {'incomplete'} end
+  if redis.call('HLEN', KEYS[i]) ~= tonumber(ARGV[i - 1]) then return {'incomplete'} end
 end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
 for i = 8, 12 do
-  if tonumber(ARGV[i - 2]) > 0 then
+  if tonumber(ARGV[i - 1]) > 0 then
     redis.call('PERSIST', KEYS[i])
     redis.call('RENAME', KEYS[i], KEYS[i - 5])
   end
 end
-redis.call('HSET', KEYS[1], 'history', ARGV[1], 'version', ARGV[2], 'commit', ARGV[3],
-  'hashKey', ARGV[4], 'settle', string.format('%.0f', now + tonumber(ARGV[5])), 'logBytes', 0,
-  'n3', ARGV[6], 'n4', ARGV[7], 'n5', ARGV[8], 'n6', ARGV[9], 'n7', ARGV[10])
+redis.call('HSET', KEYS[1], 'history', ARGV[3], 'version', ARGV[4], 'commit', ARGV[5],
+  'hashKey', ARGV[6], 'settle', settle, 'logBytes', 0,
+  'n3', ARGV[7], 'n4', ARGV[8], 'n5', ARGV[9], 'n6', ARGV[10], 'n7', ARGV[11])
 return {'installed'}`,
 );
 

@@ -7,6 +7,8 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../../core/errors.ts';
+import { openRedis } from '../../redis/connection.ts';
+import type { RedisLink } from '../../redis/link.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { systemMs } from '../../shared-memory/clock.ts';
 import type { Registry } from '../registry.ts';
@@ -21,8 +23,12 @@ import { RedisFailure } from './script-runner.ts';
 const ATTEMPTS = { withReplica: 10, without: 50 } as const;
 const ATTEMPT_INTERVAL_MS = 100;
 
+const NOT_PERSISTENT =
+  'Redis does not save its data: after its restart, keys, overrides and namespaces come from the' +
+  ' stores of the machines that run, and are lost if none does (enable appendonly)';
+
 export interface SharedRegistryOptions {
-  settings: Pick<RedisSettings, 'url' | 'prefix' | 'syncMs'>;
+  settings: RedisSettings;
   store: Store;
   log: ReplicaLog;
 }
@@ -31,7 +37,7 @@ export class SharedRegistry {
   readonly replicator: Replicator;
   readonly replica: Replica;
   readonly #client: SharedRegistryClient;
-  readonly #connection: RegistryConnection;
+  readonly #link: RedisLink;
   readonly #log: ReplicaLog;
 
   /** @throws StartError */
@@ -48,8 +54,15 @@ export class SharedRegistry {
   }
 
   private constructor({ settings, store, log }: SharedRegistryOptions) {
-    this.#connection = new RegistryConnection(settings.url);
-    this.#client = new SharedRegistryClient(this.#connection, settings.prefix);
+    const warned = new Set<string>();
+    this.#link = openRedis(settings, {
+      onConnected: ({ server, isPersistent }) => {
+        if (isPersistent !== false || warned.has(server)) return;
+        warned.add(server);
+        log.warn({ server }, NOT_PERSISTENT);
+      },
+    });
+    this.#client = new SharedRegistryClient(new RegistryConnection(this.#link), settings.prefix);
     this.#log = log;
     this.replica = new Replica(store, log);
     this.replicator = new Replicator({
@@ -87,7 +100,7 @@ export class SharedRegistry {
   }
 
   async close(): Promise<void> {
-    await this.replicator.stop(() => this.#connection.close());
+    await this.replicator.stop(() => this.#link.close());
   }
 
   async #bringUpToDate(): Promise<void> {

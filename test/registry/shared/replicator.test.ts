@@ -288,6 +288,7 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     redis.suspend();
     await expect(addKey(b, 'two')).rejects.toThrow('something may have been changed');
     redis.resume();
+    await waitUntil('it is connected again', () => b.replicator.state === 'current');
     await addKey(b, 'three');
     await convergence();
     expect(keyNames(a)).toContain('three');
