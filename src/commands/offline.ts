@@ -37,8 +37,8 @@ function createKey(path: string, fields: object): { keyId: string; key: string }
   const store = SqliteStore.open(directory);
   if (store.replica !== undefined) {
     throw new StartError(
-      `the store in ${resolve(path)} is a replica of the registry in Redis: start one machine with` +
-        ' WEIR_ROOT_KEY, and create a key there',
+      `the store in ${resolve(path)} is a replica of the registry in Redis: start one machine` +
+        ' with WEIR_ROOT_KEY, and create a key there',
     );
   }
   const registry = new Registry(store);
