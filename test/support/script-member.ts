@@ -60,7 +60,7 @@ export async function connectMember(
   const context: ScriptContext = { keys: new KeySpace(prefix, false), isAvailable };
   const settings = {
     RESP: 2,
-    socket: { host: '127.0.0.1', port, reconnectStrategy: false },
+    socket: { host: '127.0.0.1', port, reconnectStrategy: () => 20 },
   } as const;
   const client = createClient(settings);
   const subscriber = createClient(settings);

@@ -49,9 +49,9 @@ local function store(key, duration, digits, newest, current, limit, indexedUntil
   call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil), 'PXAT', expiry)
 end
 
--- Takes tokens from a bucket that is full at newest - current / limit.
-local function take(newest, current, tokens, duration, limit)
-  local ms, rest = ceiling(tokens, duration, current, limit)
+-- Takes tokens from a bucket that is full at newest - slack / limit.
+local function take(newest, slack, tokens, duration, limit)
+  local ms, rest = ceiling(tokens, duration, slack, limit)
   return min(newest + ms, AMOUNT_MAX), rest
 end
 
@@ -95,17 +95,19 @@ for i = 2, #KEYS do
         call('DEL', key)
       end
     else
-      if current > 0 and limit ~= lastLimit then current = floorOf(current, limit, 0, lastLimit) end
+      -- How much earlier than 'newest' the bucket is full, under the limit of this check.
+      local slack = current
+      if current > 0 and limit ~= lastLimit then slack = floorOf(current, limit, 0, lastLimit) end
       local missing = 0
-      if not isFull then missing = ceiling(newest - nowMs, limit, current, duration) end
+      if not isFull then missing = ceiling(newest - nowMs, limit, slack, duration) end
       local left = size - missing
       isAllowed = cost == 0 or cost <= left
       remaining = max(0, isAllowed and left - cost or left)
       if cost == 0 or cost > size then reset = newest
-      elseif not isAllowed then reset = newest - floorOf(size - cost, duration, current, limit)
-      else reset = newest + ceiling(cost, duration, current, limit) end
+      elseif not isAllowed then reset = newest - floorOf(size - cost, duration, slack, limit)
+      else reset = newest + ceiling(cost, duration, slack, limit) end
       if cost > 0 and (isAllowed or kind == ${KIND.checkCountingDenied}) then
-        newest, current = take(newest, current, cost, duration, limit)
+        newest, current = take(newest, slack, cost, duration, limit)
         lastLimit = limit
         store(key, duration, digits, newest, current, limit, indexedUntil)
       end

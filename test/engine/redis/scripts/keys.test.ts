@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  CLUSTER_BUCKETS,
+  hexOf,
+  identityFromHex,
+  KeySpace,
+  slotOf,
+} from '../../../../src/engine/redis/scripts/keys.ts';
+import { isRedisMissing, type RedisServer, startCluster } from '../../../support/redis.ts';
+
+const identities = Array.from({ length: 1_000 }, (_, i) => {
+  return { h0: i, h1: ~i, h2: i * 77_777, h3: Math.imul(i + 1, -1_640_531_527) };
+});
+
+describe('the names of keys', () => {
+  const one = new KeySpace('weir', false);
+  const many = new KeySpace('weir', true);
+
+  it('lie in one bucket on a single server', () => {
+    expect(one.bucketCount).toBe(1);
+    expect(identities.every((identity) => one.bucketOf(identity) === 0)).toBe(true);
+    expect(one.members(0)).toBe('weir:{0}:m');
+    expect(one.counter({ h0: 1, h1: -1, h2: 0, h3: 16 }, 60_000)).toBe(
+      'weir:{0}:c:00000001ffffffff0000000000000010:60000',
+    );
+  });
+
+  it('spread evenly over the slots of a cluster', () => {
+    const slots = Array.from({ length: CLUSTER_BUCKETS }, (_, bucket) => {
+      return slotOf(/\{(.+)\}/.exec(many.members(bucket))![1]);
+    });
+    expect(slots.map((slot) => Math.floor(slot / (16_384 / CLUSTER_BUCKETS)))).toEqual([
+      ...Array(CLUSTER_BUCKETS).keys(),
+    ]);
+    expect(new Set(identities.map((identity) => many.bucketOf(identity))).size).toBe(64);
+  });
+
+  it('contain the identity', () => {
+    for (const identity of identities) expect(identityFromHex(hexOf(identity))).toEqual(identity);
+    expect(() => identityFromHex('12')).toThrow('"12" is not an identity');
+  });
+
+  it('have no prefix that would change their slot', () => {
+    for (const prefix of ['', '{a}', 'a b', 'a}']) {
+      expect(() => new KeySpace(prefix, true)).toThrow('prefix');
+    }
+  });
+
+  describe.skipIf(isRedisMissing)('in a cluster', () => {
+    let close: () => Promise<void>;
+    let node: RedisServer;
+
+    beforeAll(async () => {
+      const cluster = await startCluster(1);
+      node = cluster.nodes[0];
+      close = cluster.close;
+    });
+    afterAll(() => close?.());
+
+    it('of a bucket have the slot of its tag', async () => {
+      for (const identity of identities.slice(0, 20)) {
+        const bucket = many.bucketOf(identity);
+        const slot = slotOf(/\{(.+)\}/.exec(many.members(bucket))![1]);
+        for (const key of [
+          many.members(bucket),
+          many.counter(identity, 60_000),
+          many.gcra(identity, 60_000),
+          many.index(identity),
+          many.channel(bucket, 'member'),
+        ]) {
+          expect(await node.command('CLUSTER', 'KEYSLOT', key)).toBe(slot);
+        }
+      }
+    });
+  });
+});
