@@ -44,7 +44,8 @@ export interface RedisLink {
   send(key: string | undefined, words: readonly string[], deadlineMs?: number): Promise<unknown>;
   /**
    * Subscribes channels for as long as the link is open. In a cluster they are sharded channels.
-   * @param onMessage called with the index of the channel
+   * @param onMessage called with the index of the channel. If it throws a RedisError, for a message
+   * that is invalid, the connection is lost and made again; any other error ends the thread
    * @param onSubscribed called after each subscription of a channel, also of a new connection:
    * messages before it may be lost
    */

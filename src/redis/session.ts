@@ -105,6 +105,10 @@ export class Session {
       try {
         listener(message, channel);
       } catch (error) {
+        if (error instanceof RedisError) {
+          this.end(error);
+          return;
+        }
         // Thrown here, an error of the program would count as an error of the protocol.
         queueMicrotask(() => {
           throw error;

@@ -8,7 +8,7 @@ import { openRedis } from '../../src/redis/connection.ts';
 import { RedisError } from '../../src/redis/errors.ts';
 import type { RedisEvents, RedisLink } from '../../src/redis/link.ts';
 import { defineScript } from '../../src/redis/script.ts';
-import type { ServerFacts } from '../../src/redis/server-facts.ts';
+import { persistenceWarning, type ServerFacts } from '../../src/redis/server-facts.ts';
 import { slotOfKey } from '../../src/redis/slot.ts';
 import { CERTIFICATE_A, CERTIFICATE_B, writeCertificate } from '../support/certificates.ts';
 import { startDelayProxy } from '../support/delay-proxy.ts';
@@ -175,6 +175,29 @@ describe.each(PROGRAMS)('with $name', ({ name, isMissing, options }) => {
       expect(clients.split('\n').filter((line) => line.includes('name=weir'))).toHaveLength(1);
     });
 
+    test('connects again after a message that its receiver calls invalid', async () => {
+      const failures: RedisError[] = [];
+      const link = await openReady(server.url, {
+        events: { onFailure: (error) => failures.push(error) },
+      });
+      const messages: string[] = [];
+      let subscriptions = 0;
+      link.subscribe(
+        ['channel'],
+        (_, message) => {
+          if (message === 'nonsense') throw new RedisError('unexpectedReply', 'it is nonsense');
+          messages.push(message);
+        },
+        () => subscriptions++,
+      );
+      await expect.poll(() => subscriptions).toBe(1);
+      await server.command('PUBLISH', 'channel', 'nonsense');
+      await expect.poll(() => subscriptions).toBe(2);
+      expect(failures.map(({ message }) => message)).toEqual(['it is nonsense']);
+      await server.command('PUBLISH', 'channel', 'sense');
+      await expect.poll(() => messages).toEqual(['sense']);
+    });
+
     test('waits for replicas, and says if too few have a change', async () => {
       const link = await openReady(server.url, { waitForReplicas: 1 });
       const failure = await failureOf(add(link));
@@ -264,6 +287,20 @@ describe.each(PROGRAMS)('with $name', ({ name, isMissing, options }) => {
   });
 });
 
+describe.skipIf(isRedisMissing)('the data of a server', () => {
+  test.each([
+    ['an append-only file', ['appendonly yes'], true, undefined],
+    ['snapshots', ['save 3600 1'], true, undefined],
+    ['nothing', [], false, expect.stringContaining('set "appendonly yes"')],
+    ['an unknown place', ['user default on nopass ~* &* +@all -config'], undefined, undefined],
+  ])('are saved to %s', async (_, config, isPersistent, warning) => {
+    const server = closeLater(await startRedis({ config }));
+    const [facts] = (await openReady(server.url)).servers;
+    expect(facts.isPersistent).toBe(isPersistent);
+    expect(persistenceWarning(facts)).toEqual(warning);
+  });
+});
+
 describe.skipIf(isRedisMissing)('the access to a server', () => {
   test('needs the right password, from the URL or a file', async () => {
     const server = closeLater(await startRedis({ password: PASSWORD }));
@@ -322,6 +359,20 @@ describe.skipIf(isRedisMissing)('the access to a server', () => {
       }
       const plain = `redis://127.0.0.1:${server.port}`;
       await failureOf(openReadyWithin(plain));
+    });
+
+    test('reaches all nodes of a cluster', async () => {
+      const cluster = closeLater(await startCluster(3, { tls: files, password: PASSWORD }));
+      const link = await openReady(cluster.url, { tls: { ca: CERTIFICATE_A.cert } });
+      const results = Array.from({ length: 30 }, (_, i) => add(link, `key-${i}`));
+      expect(await Promise.all(results)).toEqual(results.map(() => 1));
+      let subscriptions = 0;
+      link.subscribe(
+        ['channel-a', 'channel-b', 'channel-c'],
+        () => {},
+        () => subscriptions++,
+      );
+      await expect.poll(() => subscriptions).toBe(3);
     });
 
     test('shows a certificate to a server that requires one', async () => {

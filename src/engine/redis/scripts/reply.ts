@@ -3,6 +3,7 @@
  * what is expected throws: nothing is allowed from it.
  */
 
+import { RedisError } from '../../../redis/errors.ts';
 import type { KeySpace } from './keys.ts';
 import { CALL_STATUS, type CallAnswer, type CallHeader } from './protocol.ts';
 
@@ -47,9 +48,12 @@ export function linesOf(reply: unknown, script: string): string[] {
 }
 
 /** Redis or something that pretends to be it has answered what no script answers. */
-export class InvalidReply extends Error {
+export class InvalidReply extends RedisError {
   constructor(script: string, reply: unknown) {
-    super(`Redis has sent an invalid reply to the script ${script}: ${excerpt(reply)}`);
+    super(
+      'unexpectedReply',
+      `Redis has sent an invalid reply to the script ${script}: ${excerpt(reply)}`,
+    );
   }
 }
 
