@@ -14,6 +14,7 @@ import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
+import { ClusterWatch } from '../observe/cluster-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { ReplicaStats } from '../observe/readiness.ts';
@@ -105,6 +106,11 @@ export class Services {
     });
     admin.sources = { engine, metrics, ...(replica && { replica }) };
     this.#watches = [new CapacityWatch(control, settings.counters, log)];
+    const { cluster } = engine.stats();
+    if (cluster !== undefined) {
+      const read = () => engine.stats().cluster ?? cluster;
+      this.#watches.push(new ClusterWatch(control, read, log));
+    }
     // The redis engine writes no checkpoints: its counters are in Redis.
     if (settings.engine === 'memory') {
       const { directory, intervalMs } = checkpointPlan;

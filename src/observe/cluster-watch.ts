@@ -1,0 +1,83 @@
+/**
+ * Logs when shard workers lose Redis and when they reach it again, with the number of checks that
+ * were decided without it; the beginning and the end of a recovery; and each recovery that went on
+ * without a machine. It polls the statistics of all threads on the main thread.
+ */
+
+import type { Log } from '../core/log.ts';
+import type { ClusterStats } from '../engine/engine.ts';
+import type { Control } from '../shared-memory/control.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  totalOf,
+  WORKER_STAT,
+  type WorkerStats,
+} from '../shared-memory/stats.ts';
+
+const POLL_INTERVAL_MS = 500;
+
+export class ClusterWatch {
+  readonly #acceptors: AcceptorStats[];
+  readonly #workers: WorkerStats[];
+  readonly #cluster: () => ClusterStats;
+  readonly #log: Log;
+  readonly #timer: NodeJS.Timeout;
+  /** Decisions without Redis when it was lost; undefined while it is there. */
+  #decisionsBefore: number | undefined;
+  #decisionsSeen = 0;
+  #isRecovering = false;
+  #extraTokens = 0;
+
+  constructor(control: Control, cluster: () => ClusterStats, log: Log) {
+    this.#acceptors = control.allAcceptorStats();
+    this.#workers = control.allWorkerStats();
+    this.#cluster = cluster;
+    this.#log = log;
+    this.#timer = setInterval(() => this.poll(), POLL_INTERVAL_MS);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** Logs what has changed since the last poll. */
+  poll(): void {
+    const { connections, isRecovering } = this.#cluster();
+    this.#pollConnections(connections);
+    if (isRecovering !== this.#isRecovering) {
+      this.#isRecovering = isRecovering;
+      if (isRecovering) {
+        this.#log.warn('Redis has lost counters: windows wait for the reports of all machines');
+      } else {
+        this.#log.info('all machines have reported their counters to Redis');
+      }
+    }
+    const extraTokens = totalOf(this.#workers, WORKER_STAT.extraTokens);
+    if (extraTokens > this.#extraTokens) {
+      this.#log.warn({ extraTokens }, 'a recovery went on without the report of a machine');
+    }
+    this.#extraTokens = extraTokens;
+  }
+
+  #pollConnections(connections: readonly boolean[]): void {
+    const decisions =
+      totalOf(this.#acceptors, ACCEPTOR_STAT.engineDownAllowed) +
+      totalOf(this.#acceptors, ACCEPTOR_STAT.engineDownDenied);
+    const before = this.#decisionsSeen;
+    this.#decisionsSeen = decisions;
+    const lost = connections.filter((isConnected) => !isConnected).length;
+    if (lost > 0 && this.#decisionsBefore === undefined) {
+      this.#decisionsBefore = before;
+      const fields = { workers: lost, of: connections.length };
+      this.#log.warn(fields, 'Redis does not respond: WEIR_ON_ENGINE_DOWN decides checks');
+    } else if (lost === 0 && this.#decisionsBefore !== undefined) {
+      const fields = { decisionsWithoutRedis: decisions - this.#decisionsBefore };
+      this.#log.info(fields, 'Redis responds again');
+      this.#decisionsBefore = undefined;
+    } else if (lost === 0 && decisions > before) {
+      const fields = { decisionsWithoutRedis: decisions - before };
+      this.#log.warn(fields, 'Redis was too slow for some checks');
+    }
+  }
+}
