@@ -9,7 +9,7 @@ import { IS_LONG } from './support/guarantees.ts';
 import { IS_SHORTENED } from './support/test-scale.ts';
 
 const HEAVY = [
-  'test/engine/memory/*contention.test.ts',
+  'test/engine/*/*contention.test.ts',
   'test/server/override-activation.test.ts',
   'test/server/listener.test.ts',
   'test/server/multi-limit.test.ts',

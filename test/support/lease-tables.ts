@@ -195,7 +195,7 @@ function problemsOf(table: LeaseTable, first: LeaseSlot, slot: LeaseSlot): strin
     require(state[name] >= 0, `${name} is ${state[name]}`);
   }
   require(window >= NO_WINDOW, `its window is ${window}`);
-  require(window !== NO_WINDOW || (spent === 0 && lease === 0), 'usage without a window');
+  require(window !== NO_WINDOW || lease === 0, 'a lease without a window');
   require(lease === 0 || state.deadlineMs > 0, 'a lease without a deadline');
   require(state.boundUntilMs <= state.deadlineMs, 'denies after the end of its window');
   require(state.previousKnownUse <= state.previousUse, 'more usage is known than there is');
