@@ -7,7 +7,7 @@
  */
 
 import { CLUSTER_BUCKETS, REDIS_CALL_DEADLINE_MS, REDIS_DISCOVERY_MS } from '../core/constants.ts';
-import { type Attempt, withDeadline } from './deadline.ts';
+import { type Attempt, pause, withDeadline } from './deadline.ts';
 import { parseRedirection, RedisError } from './errors.ts';
 import type { RedisEvents, RedisLink } from './link.ts';
 import type { Script } from './script.ts';
@@ -49,6 +49,9 @@ export class ClusterLink implements RedisLink {
   readonly #nodes = new Map<string, Node>();
   /** The address of the node that serves each slot. */
   readonly #owners = new Array<string | undefined>(CLUSTER_SLOTS).fill(undefined);
+  /** The addresses in `#owners`, and whether each slot has one. */
+  #primaries: ReadonlySet<string> = new Set();
+  #isMapped = false;
   readonly #channels: Channel[] = [];
   readonly #discovery: NodeJS.Timeout;
   #error = new RedisError('unreachable', 'no node of the cluster is connected yet');
@@ -70,9 +73,12 @@ export class ClusterLink implements RedisLink {
 
   isConnected(key?: string): boolean {
     if (key !== undefined) return this.#owner(slotOfKey(key))?.connection.isReady ?? false;
-    return this.#owners.every((server) => {
-      return server !== undefined && this.#nodes.get(server)?.connection.isReady;
-    });
+    return (
+      this.#isMapped &&
+      [...this.#primaries].every((server) => {
+        return this.#nodes.get(server)?.connection.isReady;
+      })
+    );
   }
 
   async ready(deadlineMs: number): Promise<void> {
@@ -165,7 +171,7 @@ export class ClusterLink implements RedisLink {
         if (++redirections > REDIRECTIONS_MAX) throw error;
         node = next.node;
         isAsking = next.isAsking;
-        await node.connection.whenReady();
+        await node.connection.whenReady(attempt);
         if (attempt.isOver) throw error;
       }
     }
@@ -287,14 +293,13 @@ export class ClusterLink implements RedisLink {
   #apply(reply: unknown, from: RedisAddress): void {
     const ranges = parseSlotRanges(reply, from);
     // The owners of slots that no range names stay: a call of them fails with the node's answer.
-    const owners = new Set<string>();
     for (const { first, last, address } of ranges) {
-      const server = describeAddress(address);
       this.#nodeOf(address);
-      owners.add(server);
-      this.#owners.fill(server, first, last + 1);
+      this.#owners.fill(describeAddress(address), first, last + 1);
     }
-    for (const server of this.#owners) if (server !== undefined) owners.add(server);
+    this.#isMapped = this.#owners.every((server) => server !== undefined);
+    const owners = new Set(this.#owners.filter((server) => server !== undefined));
+    this.#primaries = owners;
     const isUsable = [...owners].some((server) => this.#nodes.get(server)?.connection.isReady);
     for (const server of [...this.#nodes.keys()]) {
       // The last connection is not given up before another one stands.
@@ -368,10 +373,4 @@ function parseSlotRange(range: unknown, from: RedisAddress): SlotRange | undefin
   // A node that does not know its own name is where it answered.
   const isUnknown = host === null || host === '' || host === '?';
   return { first, last, address: { host: isUnknown ? from.host : host, port: Number(port) } };
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms);
-  });
 }

@@ -1,6 +1,8 @@
-/** Bounds how long the caller waits. */
+/** Bounds how long callers wait. */
 
 import { RedisError } from './errors.ts';
+
+const POLL_MS = 10;
 
 /** A call that may be repeated stops when its caller has stopped waiting. */
 export interface Attempt {
@@ -29,5 +31,16 @@ export function withDeadline<T>(
         reject(error);
       },
     );
+  });
+}
+
+/** Waits until the condition is true or the caller has stopped waiting, whichever is first. */
+export async function waitFor(attempt: Attempt, condition: () => boolean): Promise<void> {
+  while (!attempt.isOver && !condition()) await pause(POLL_MS);
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
   });
 }

@@ -4,7 +4,7 @@
  */
 
 import { REDIS_DISCOVERY_MS } from '../core/constants.ts';
-import { withDeadline } from './deadline.ts';
+import { pause, withDeadline } from './deadline.ts';
 import { RedisError } from './errors.ts';
 import { type ConnectionOptions, ServerConnection } from './server-connection.ts';
 import { describeAddress, type RedisAddress, type RedisTarget } from './url.ts';
@@ -38,13 +38,16 @@ export class Sentinels {
     });
   }
 
-  /** @throws RedisError */
-  async locatePrimary(): Promise<RedisAddress> {
+  /**
+   * @param options.waits whether Sentinels that are not connected yet are waited for
+   * @throws RedisError
+   */
+  async locatePrimary({ waits = true } = {}): Promise<RedisAddress> {
     const answers: PrimaryAddress[] = [];
     const refusals: RedisError[] = [];
     const questions = this.#connections.map(async (connection) => {
-      const answer = await withDeadline('a Sentinel', REDIS_DISCOVERY_MS, async () => {
-        await connection.whenReady();
+      const answer = await withDeadline('a Sentinel', REDIS_DISCOVERY_MS, async (attempt) => {
+        if (waits) await connection.whenReady(attempt);
         return this.#question(connection);
       }).catch((error: RedisError) => {
         // Why a Sentinel is not connected is known better than by the timeout.
@@ -53,9 +56,14 @@ export class Sentinels {
       });
       answers.push(answer);
     });
-    const others = () => new Promise((resolve) => setTimeout(resolve, OTHERS_MS));
     const all = Promise.allSettled(questions);
-    await Promise.race([all, Promise.any(questions).then(others, () => all)]);
+    await Promise.race([
+      all,
+      Promise.any(questions).then(
+        () => pause(OTHERS_MS),
+        () => all,
+      ),
+    ]);
     const [newest] = answers.toSorted((a, b) => b.epoch - a.epoch);
     if (newest !== undefined) return newest;
     const { kind, message } = refusals[0] ?? this.#error;

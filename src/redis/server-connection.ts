@@ -6,6 +6,7 @@
 
 import { REDIS_CALL_DEADLINE_MS } from '../core/constants.ts';
 import { Backoff } from './backoff.ts';
+import { type Attempt, waitFor } from './deadline.ts';
 import { errorOfConnection, RedisError } from './errors.ts';
 import type { Script } from './script.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
@@ -47,7 +48,8 @@ export class ServerConnection {
   readonly #options: ConnectionOptions;
   readonly #backoff = new Backoff();
   readonly #subscriptions = new Map<string, Subscription>();
-  readonly #waiting = new Set<() => void>();
+  /** Not usable yet. */
+  #opening: Session | undefined;
   #session: Session | undefined;
   #facts: ServerFacts | undefined;
   #error = new RedisError('unreachable', 'Redis is not connected yet');
@@ -78,12 +80,9 @@ export class ServerConnection {
     return this.#error;
   }
 
-  /** Resolves when there is a connection, or the connection is closed for good. */
-  async whenReady(): Promise<void> {
-    if (this.isReady || this.#isClosed) return;
-    await new Promise<void>((resolve) => {
-      this.#waiting.add(resolve);
-    });
+  /** Resolves when there is a connection, or when the caller does not wait any more. */
+  whenReady(attempt: Attempt): Promise<void> {
+    return waitFor(attempt, () => this.isReady || this.#isClosed);
   }
 
   /** @throws RedisError; without a connection, at once */
@@ -134,8 +133,8 @@ export class ServerConnection {
     this.#error = new RedisError('unreachable', 'the connection to Redis was closed');
     this.#session?.end(this.#error);
     this.#session = undefined;
+    this.#opening?.end(this.#error);
     this.#wake();
-    this.#resolveWaiting();
   }
 
   async #run(): Promise<void> {
@@ -161,28 +160,29 @@ export class ServerConnection {
       const { tls, database, credentials, locate } = this.#options;
       const address = await locate();
       if (this.#isClosed) return { error: this.#error, wasReady: false };
-      session = await Session.open({
+      session = new Session({
         address,
         tls,
         database,
         credentials: this.#sendsPassword ? credentials : undefined,
       });
+      this.#opening = session;
+      await session.connect();
       const subscribed = new Set<string>();
       const facts = await this.#prepare(session, subscribed);
-      if (this.#isClosed) {
-        session.end(this.#error);
-        return { error: this.#error, wasReady: false };
-      }
+      // It may have ended, or been closed, since its last answer.
+      if (session.error !== undefined) throw session.error;
       this.#facts = facts;
       this.#session = session;
       void this.#subscribeMissing(session, subscribed);
       this.#backoff.reset();
       this.#options.onReady?.(facts);
-      this.#resolveWaiting();
     } catch (error) {
       const failure = session?.error ?? errorOfConnection('Redis', error);
       session?.end(failure);
       return { error: failure, wasReady: false };
+    } finally {
+      this.#opening = undefined;
     }
     const error = await session.ended;
     if (this.#session === session) this.#session = undefined;
@@ -270,11 +270,6 @@ export class ServerConnection {
   #endIfUseless(session: Session, error: unknown): void {
     if (!(error instanceof RedisError)) return;
     if (error.kind === 'readOnly' || error.reply.startsWith('NOAUTH')) session.end(error);
-  }
-
-  #resolveWaiting(): void {
-    for (const resolve of this.#waiting) resolve();
-    this.#waiting.clear();
   }
 
   async #sleep(ms: number): Promise<void> {

@@ -44,7 +44,7 @@ export class Session {
   #answersBefore = 0;
   #silentIntervals = 0;
 
-  private constructor(options: SessionOptions) {
+  constructor(options: SessionOptions) {
     this.address = options.address;
     this.server = describeAddress(options.address);
     let resolveEnded: (error: RedisError) => void = () => {};
@@ -64,21 +64,19 @@ export class Session {
   }
 
   /** Connects and authenticates. @throws RedisError */
-  static async open(options: SessionOptions): Promise<Session> {
-    const session = new Session(options);
+  async connect(): Promise<void> {
     const timer = setTimeout(() => {
       const text = `no connection within ${REDIS_CONNECT_DEADLINE_MS} ms`;
-      session.end(new RedisError('timeout', `${session.server}: ${text}`));
+      this.end(new RedisError('timeout', `${this.server}: ${text}`));
     }, REDIS_CONNECT_DEADLINE_MS);
-    const connected = session.#client.connect().then(
+    const connected = this.#client.connect().then(
       () => undefined,
-      (error) => session.end(session.#classify(error)),
+      (error) => this.end(this.#classify(error)),
     );
-    await Promise.race([connected, session.ended]);
+    await Promise.race([connected, this.ended]);
     clearTimeout(timer);
-    if (session.#error !== undefined) throw session.#error;
-    session.#keepalive = setInterval(() => session.#keepAlive(), REDIS_KEEPALIVE_MS);
-    return session;
+    if (this.#error !== undefined) throw this.#error;
+    this.#keepalive = setInterval(() => this.#keepAlive(), REDIS_KEEPALIVE_MS);
   }
 
   /** Why it has ended; undefined while it can be used. */

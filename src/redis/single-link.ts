@@ -65,8 +65,8 @@ export class SingleLink implements RedisLink {
     this.#onFailures.add(notify);
     notify(this.#connection.error);
     try {
-      await withDeadline(this.target, deadlineMs, () => {
-        return Promise.race([this.#connection.whenReady(), useless]);
+      await withDeadline(this.target, deadlineMs, (attempt) => {
+        return Promise.race([this.#connection.whenReady(attempt), useless]);
       });
     } catch (error) {
       const isTimeout = error instanceof RedisError && error.kind === 'timeout';
@@ -122,7 +122,7 @@ export class SingleLink implements RedisLink {
     if (address === undefined) return;
     let primary: { host: string; port: number };
     try {
-      primary = await sentinels.locatePrimary();
+      primary = await sentinels.locatePrimary({ waits: false });
     } catch {
       // Without Sentinels the known primary is the best there is.
       return;

@@ -558,6 +558,26 @@ describe.skipIf(isRedisMissing)('a cluster', () => {
     await addAtLast(link, `${lost}:c`);
   });
 
+  test('is followed when a replica replaces its primary', async () => {
+    const own = closeLater(await startCluster(3, { replicas: 1 }));
+    const link = await openReady(own.url);
+    const key = keys.find((name) => slotOfKey(name) < 16_384 / 3)!;
+    let subscriptions = 0;
+    const messages: string[] = [];
+    link.subscribe(
+      [`${key}:channel`],
+      (_, message) => messages.push(message),
+      () => subscriptions++,
+    );
+    await expect.poll(() => subscriptions).toBe(1);
+    await add(link, key);
+    await own.nodes[0].kill();
+    expect(Number(await addAtLast(link, key))).toBeGreaterThan(0);
+    await expect.poll(() => subscriptions).toBeGreaterThan(1);
+    await own.nodes[3].command('SPUBLISH', `${key}:channel`, 'again');
+    await expect.poll(() => messages).toEqual(['again']);
+  });
+
   test('is not confused with one server', async () => {
     const single = closeLater(await startRedis());
     const asCluster = await failureOf(

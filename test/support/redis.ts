@@ -339,15 +339,21 @@ export interface RedisCluster {
   close: () => Promise<void>;
 }
 
-/** Starts primaries that share the slots evenly. */
-export async function startCluster(count = 3, options: RedisOptions = {}): Promise<RedisCluster> {
+/**
+ * Starts primaries that share the slots evenly.
+ * @param options.replicas of each primary: the nodes after the primaries
+ */
+export async function startCluster(
+  count = 3,
+  { replicas = 0, ...options }: RedisOptions & { replicas?: number } = {},
+): Promise<RedisCluster> {
   const nodes: RedisServer[] = [];
   const busPorts: number[] = [];
   const close = async () => {
     await Promise.all(nodes.map((node) => node.close()));
   };
   try {
-    for (let i = 0; i < count; i++) {
+    for (let i = 0; i < count * (1 + replicas); i++) {
       const busPort = await freePort();
       const config = [
         'cluster-enabled yes',
@@ -360,19 +366,33 @@ export async function startCluster(count = 3, options: RedisOptions = {}): Promi
       busPorts.push(busPort);
       nodes.push(await startRedis({ ...options, config }));
     }
-    for (const [i, node] of nodes.entries()) {
+    const primaries = nodes.slice(0, count);
+    for (const [i, node] of primaries.entries()) {
       const first = Math.ceil((i * CLUSTER_SLOTS) / count);
       const last = Math.ceil(((i + 1) * CLUSTER_SLOTS) / count) - 1;
       await node.command('CLUSTER', 'ADDSLOTSRANGE', String(first), String(last));
       await node.command('CLUSTER', 'SET-CONFIG-EPOCH', String(i + 1));
-      if (i === 0) continue;
+    }
+    for (const node of nodes.slice(1)) {
       const address = [HOST, String(nodes[0].port), String(busPorts[0])];
       await node.command('CLUSTER', 'MEET', ...address);
     }
     for (const node of nodes) {
       await waitUntil('all nodes know all slots', async () => {
         const info = String(await node.command('CLUSTER', 'INFO'));
-        return info.includes('cluster_state:ok') && info.includes('cluster_slots_ok:16384');
+        return (
+          info.includes('cluster_state:ok') &&
+          info.includes('cluster_slots_ok:16384') &&
+          info.includes(`cluster_known_nodes:${nodes.length}`)
+        );
+      });
+    }
+    for (const [i, replica] of nodes.slice(count).entries()) {
+      const primary = String(await primaries[i % count].command('CLUSTER', 'MYID'));
+      await replica.command('CLUSTER', 'REPLICATE', primary);
+      await waitUntil('the replica is synchronized', async () => {
+        const info = String(await replica.command('INFO', 'replication'));
+        return info.includes('master_link_status:up');
       });
     }
   } catch (error) {
@@ -399,7 +419,7 @@ export async function startCluster(count = 3, options: RedisOptions = {}): Promi
     return async () => {
       await migrateKeys(from, to, at, options.password);
       // The target first: if it ended between the two, the slot would have no owner otherwise.
-      const others = nodes.filter((node) => node !== to && node !== from);
+      const others = nodes.slice(0, count).filter((node) => node !== to && node !== from);
       for (const node of [to, from, ...others]) {
         await node.command('CLUSTER', 'SETSLOT', at, 'NODE', toId);
       }
