@@ -23,7 +23,7 @@ import {
   leaseTagAt,
   lentLimitAt,
   NO_LEASE_SLOT,
-  othersAt,
+  othersDeductedAt,
   prefetchAt,
 } from '../../src/engine/redis/lease-layout.ts';
 import { findLease, locateLease, newLeaseLocation } from '../../src/engine/redis/lease-location.ts';
@@ -115,6 +115,7 @@ export class TestLeases {
       state.deadlineMs = nowMs + (state.window + 1) * durationMs - redisMs;
       state.boundUntilMs = state.deadlineMs;
       change(state);
+      state.othersDeducted = Math.max(state.othersDeducted, state.others);
       table.write(slot, state);
     }
     table.release(lock);
@@ -187,7 +188,7 @@ function problemsOf(table: LeaseTable, first: LeaseSlot, slot: LeaseSlot): strin
   if (key !== durationOfKey(key)) return problems;
   const state = newLeaseState();
   table.read(slot, state);
-  const { window, lease, reserved, spent, others } = state;
+  const { window, lease, reserved, spent, othersDeducted } = state;
   for (const [name, value] of Object.entries(state)) {
     if (typeof value === 'number') require(Number.isFinite(value), `${name} is ${value}`);
   }
@@ -200,8 +201,8 @@ function problemsOf(table: LeaseTable, first: LeaseSlot, slot: LeaseSlot): strin
   require(state.boundUntilMs <= state.deadlineMs, 'denies after the end of its window');
   require(state.previousKnownUse <= state.previousUse, 'more usage is known than there is');
   const held = doubles[heldAt(slot)];
-  require(held === readTotal(table, slot) + details[othersAt(slot)], `it holds ${held}`);
-  require(held - lease === others + spent + reserved, 'its parts do not make up its total');
+  require(held === readTotal(table, slot) + details[othersDeductedAt(slot)], `it holds ${held}`);
+  require(held - lease === othersDeducted + spent + reserved, 'its parts do not make up its total');
   const isOther = details[lastLimitAt(slot)] !== doubles[lentLimitAt(slot)];
   require((words[prefetchAt(slot)] & 1) === Number(isOther), 'its last limit is marked wrongly');
   require(state.firstSequence <= state.sequence + 1, 'its sequence numbers are out of order');

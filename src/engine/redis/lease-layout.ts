@@ -22,8 +22,7 @@
  *              int32  12      window       its number, unsigned; -1: none yet. Until the year 2106
  *              int32  13      prefetch     twice the size of the lease below which more tokens are
  *                                          wanted; +1: `lastLimit` is not `lentLimit`
- *              float64 7      held         total + others: the machine knows that held - lease
- *                                          tokens are used
+ *              float64 7      held         total + deducted: held - lease tokens are not left
  *
  *   details    int32  0       namespace    its tag, which eviction goes by
  *              int32  1       flags        LEASE_FLAG
@@ -37,7 +36,8 @@
  *              float64 8      sequence     of the last message about this counter
  *              float64 9      lastLimit    that of the last allowed check
  *              float64 10     first        the sequence number of the first message of the slot
- *              float64 11-15  worker       numbers that only the shard worker uses
+ *              float64 11     deducted     `others` with the tokens in leases of other machines
+ *              float64 12-15  worker       numbers that only the shard worker uses
  *
  *   GCRA       cells 1, 2 are `newest` and `current` of a local bucket, `lastLimit` its limit, and
  *              `reserved` the tokens that Redis does not know. There is no lease.
@@ -96,7 +96,7 @@ const SLOT_DOUBLES = CACHE_LINE_BYTES / 8;
 export const DETAIL_BYTES = 2 * CACHE_LINE_BYTES;
 const DIRTY_WORDS = GROUP_SLOTS / 32;
 /** Numbers of a slot that only the shard worker uses. */
-export const WORKER_NUMBERS = 5;
+export const WORKER_NUMBERS = 4;
 
 /** The size in bytes of a table of so many groups. */
 export function leaseTableBytes(groups: number): number {
@@ -214,9 +214,13 @@ export function firstSequenceAt(slot: LeaseSlot): DetailIndex {
   return ((slot << 1) + 10) as DetailIndex;
 }
 
+export function othersDeductedAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 11) as DetailIndex;
+}
+
 /** @param number below WORKER_NUMBERS */
 export function workerNumberAt(slot: LeaseSlot, number: number): DetailIndex {
-  return ((slot << 1) + 11 + number) as DetailIndex;
+  return ((slot << 1) + 12 + number) as DetailIndex;
 }
 
 /** The latest monotonic time of a local decision or an insert in a group. */

@@ -103,6 +103,7 @@ export function applyAnswer(
   }
   state.isStored = answer.isStored;
   state.others = answer.others;
+  state.othersDeducted = answer.others;
   if (readsPrevious(message, answer)) {
     state.previousUse = answer.previousUse;
     state.previousKnownUse = answer.previousKnownUse;

@@ -28,6 +28,7 @@ import {
   leaseTagAt,
   lentLimitAt,
   othersAt,
+  othersDeductedAt,
   prefetchAt,
   previousKnownUseAt,
   previousUseAt,
@@ -70,6 +71,8 @@ export interface LeaseState {
   deadlineMs: number;
   /** Usage that is known of all other machines, in this window. */
   others: number;
+  /** The same with the tokens of their leases: what is left is counted by it. */
+  othersDeducted: number;
   /** Until when `others` may deny a check, monotonic ms. `write` lowers it to the deadline. */
   boundUntilMs: number;
   /** Of the last message. The next one has a greater one. */
@@ -87,8 +90,6 @@ export interface LeaseState {
   rate: number;
   rateFromMs: number;
   rateSpent: number;
-  recall: number;
-  recalledMs: number;
 }
 
 export function newLeaseState(): LeaseState {
@@ -104,6 +105,7 @@ export function newLeaseState(): LeaseState {
     reserved: 0,
     deadlineMs: 0,
     others: 0,
+    othersDeducted: 0,
     boundUntilMs: 0,
     sequence: 0,
     firstSequence: 0,
@@ -114,8 +116,6 @@ export function newLeaseState(): LeaseState {
     rate: 0,
     rateFromMs: 0,
     rateSpent: 0,
-    recall: 0,
-    recalledMs: 0,
   };
 }
 
@@ -124,8 +124,9 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   if (window <= state.window) return;
   const isNext = state.window !== NO_WINDOW && window === state.window + 1;
   const known = isNext ? Math.max(0, state.others + state.spent) : 0;
+  const used = isNext ? state.othersDeducted + state.spent + state.reserved : 0;
   state.previousSpent = isNext ? state.spent + state.reserved : 0;
-  state.previousUse = isNext ? known + state.reserved : 0;
+  state.previousUse = Math.max(known, used);
   state.previousKnownUse = known;
   state.isStored = false;
   state.window = window;
@@ -133,6 +134,7 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   state.lease = 0;
   state.reserved = 0;
   state.others = 0;
+  state.othersDeducted = 0;
   state.deadlineMs = 0;
   state.boundUntilMs = 0;
   state.prefetchBelow = 0;
@@ -214,6 +216,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.reserved = details[reservedAt(slot)];
   into.deadlineMs = doubles[deadlineAt(slot)];
   into.others = details[othersAt(slot)];
+  into.othersDeducted = details[othersDeductedAt(slot)];
   into.boundUntilMs = details[boundUntilAt(slot)];
   into.sequence = details[sequenceAt(slot)];
   into.firstSequence = details[firstSequenceAt(slot)];
@@ -224,8 +227,6 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.rate = details[workerNumberAt(slot, 0)];
   into.rateFromMs = details[workerNumberAt(slot, 1)];
   into.rateSpent = details[workerNumberAt(slot, 2)];
-  into.recall = details[workerNumberAt(slot, 3)];
-  into.recalledMs = details[workerNumberAt(slot, 4)];
 }
 
 /**
@@ -255,7 +256,8 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
   details[totalAt(slot, parity)] = total;
   details[totalAt(slot, parity ^ 1)] = from.previousSpent;
   details[othersAt(slot)] = from.others;
-  doubles[heldAt(slot)] = Math.min(total + from.others, AMOUNT_MAX);
+  details[othersDeductedAt(slot)] = from.othersDeducted;
+  doubles[heldAt(slot)] = Math.min(total + from.othersDeducted, AMOUNT_MAX);
   details[previousUseAt(slot)] = from.previousUse;
   details[previousKnownUseAt(slot)] = from.previousKnownUse;
   details[sequenceAt(slot)] = from.sequence;
@@ -264,8 +266,6 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
   details[workerNumberAt(slot, 0)] = from.rate;
   details[workerNumberAt(slot, 1)] = from.rateFromMs;
   details[workerNumberAt(slot, 2)] = from.rateSpent;
-  details[workerNumberAt(slot, 3)] = from.recall;
-  details[workerNumberAt(slot, 4)] = from.recalledMs;
   const below = Math.min(Math.ceil(from.prefetchBelow), PREFETCH_MAX);
   words[prefetchAt(slot)] = (below << 1) | (from.lastLimit === lentLimit ? 0 : 1);
   doubles[deadlineAt(slot)] = from.deadlineMs;
@@ -281,13 +281,15 @@ export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: nu
   const reserved = details[reservedAt(slot)];
   const isNext = before !== NO_WINDOW && window === before + 1;
   const known = isNext ? Math.max(0, spent + details[othersAt(slot)]) : 0;
+  const used = isNext ? spent + reserved + details[othersDeductedAt(slot)] : 0;
   dropLease(memory, slot);
   const parity = window & 1;
   details[totalAt(slot, parity ^ 1)] = isNext ? spent + reserved : 0;
   details[totalAt(slot, parity)] = 0;
   details[othersAt(slot)] = 0;
+  details[othersDeductedAt(slot)] = 0;
   doubles[heldAt(slot)] = 0;
-  details[previousUseAt(slot)] = isNext ? known + reserved : 0;
+  details[previousUseAt(slot)] = Math.max(known, used);
   details[previousKnownUseAt(slot)] = known;
   detailWords[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
   words[windowNumberAt(slot)] = window | 0;
@@ -339,6 +341,7 @@ export function clearSlot(
   details[totalAt(slot, 1)] = 0;
   details[reservedAt(slot)] = 0;
   details[othersAt(slot)] = 0;
+  details[othersDeductedAt(slot)] = 0;
   details[boundUntilAt(slot)] = 0;
   details[previousUseAt(slot)] = 0;
   details[previousKnownUseAt(slot)] = 0;
@@ -357,7 +360,7 @@ export function addUnreported(memory: LeaseViews, slot: LeaseSlot, cost: number)
   const at = totalAt(slot, words[windowNumberAt(slot)] & 1);
   const total = Math.min(details[at] + cost, AMOUNT_MAX);
   details[at] = total;
-  doubles[heldAt(slot)] = Math.min(total + details[othersAt(slot)], AMOUNT_MAX);
+  doubles[heldAt(slot)] = Math.min(total + details[othersDeductedAt(slot)], AMOUNT_MAX);
 }
 
 /** Adds tokens that Redis has deducted for checks of batches. */
@@ -370,7 +373,7 @@ export function addReserved(memory: LeaseViews, slot: LeaseSlot, tokens: number)
 export function repairSlot(memory: LeaseViews, slot: LeaseSlot): void {
   const { words, doubles, details } = memory;
   const total = readTotal(memory, slot);
-  doubles[heldAt(slot)] = Math.min(total + details[othersAt(slot)], AMOUNT_MAX);
+  doubles[heldAt(slot)] = Math.min(total + details[othersDeductedAt(slot)], AMOUNT_MAX);
   const isOther = details[lastLimitAt(slot)] === doubles[lentLimitAt(slot)] ? 0 : 1;
   words[prefetchAt(slot)] = (words[prefetchAt(slot)] & ~1) | isOther;
 }

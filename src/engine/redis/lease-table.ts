@@ -46,6 +46,7 @@ import {
   lentLimitAt,
   NO_LEASE_SLOT,
   nextDirtySlot,
+  othersAt,
   prefetchAt,
   previousKnownUseAt,
   previousUseAt,
@@ -72,6 +73,8 @@ import {
   moveSlotToWindow,
   readIdentity,
   readLeaseState,
+  readSpent,
+  readTotal,
   readWindow,
   repairSlot,
   writeLeaseState,
@@ -239,7 +242,8 @@ export class LeaseTable implements LeaseMemory {
       const verdict = this.#spendLease(slot, nowMs, check, decision, false);
       if (verdict !== VERDICT.needsTokens) return verdict;
       const { cost, limit } = check;
-      const used = this.doubles[heldAt(slot)] - this.doubles[leaseAt(slot)];
+      const total = readTotal(this, slot);
+      const used = total - this.doubles[leaseAt(slot)] + this.details[othersAt(slot)];
       const carried = this.#carried(slot, nowMs, check);
       this.#judge(slot, used + carried, check, decision);
       if (decision.allowed && cost !== 0) {
@@ -584,11 +588,12 @@ export class LeaseTable implements LeaseMemory {
     const { doubles, details } = this;
     if (nowMs >= details[boundUntilAt(slot)]) return VERDICT.needsTokens;
     const { cost, limit } = check;
-    const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
     if (cost !== 0) {
-      const known = used - details[reservedAt(slot)] + this.#carriedAtLeast(slot, nowMs, check);
+      const carried = this.#carriedAtLeast(slot, nowMs, check);
+      const known = readSpent(this, slot) + details[othersAt(slot)] + carried;
       if (cost <= limit - known) return VERDICT.needsTokens;
     }
+    const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
     this.#judge(slot, used + this.#carried(slot, nowMs, check), check, decision);
     if (cost !== 0 && decision.allowed) return VERDICT.needsTokens;
     return VERDICT.decided;

@@ -143,6 +143,7 @@ test('a lease is spent once, under its limit, in its window, and no token is los
               state.spent += answer.served;
               ledger.spent += answer.served;
               state.others = answer.others;
+              state.othersDeducted = answer.others + answer.unproven;
               state.previousUse = answer.previousUse + answer.unproven;
               state.previousKnownUse = answer.previousUse;
               ledger.deducted = state.spent + state.lease + state.reserved;
@@ -182,14 +183,15 @@ function expectProven(
   { limit, cost, rule }: { limit: number; cost: number; rule: number },
   nowMs: number,
 ): void {
-  const { window, lease, lentLimit, others, spent, reserved, boundUntilMs } = state;
+  const { window, lease, lentLimit, others, othersDeducted, spent, reserved } = state;
+  const { boundUntilMs } = state;
   const isSliding = rule === RULE.sliding;
   const end = (window + 1) * MINUTE - OFFSET_MS;
   const carriedOf = (amount: number, aheadMs: number) => {
     const leftMs = Math.max(0, Math.min(end - nowMs - aheadMs, MINUTE));
     return isSliding ? Math.floor((amount * leftMs) / MINUTE) : 0;
   };
-  const used = others + spent + reserved + carriedOf(state.previousUse, 0);
+  const used = othersDeducted + spent + reserved + carriedOf(state.previousUse, 0);
   expect(decided.window).toBe(window);
   expect(decided.reset).toBe((window + 1) * MINUTE);
   if (cost === 0) {

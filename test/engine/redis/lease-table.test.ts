@@ -122,6 +122,17 @@ describe('a check', () => {
     expect(leases.decide(ID, NOW, { ...sliding, cost: 52 }).verdict).toBe(VERDICT.needsTokens);
   });
 
+  test('is told what is left besides leases of others, and not denied because of them', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { others: 20, othersDeducted: 60 });
+    expect(leases.decide(ID, NOW)).toMatchObject({ allowed: true, remaining: 39 });
+    expect(leases.decide(ID, NOW, { cost: 0 }).remaining).toBe(39);
+    expect(leases.decide(ID, NOW, { cost: 79 }).verdict).toBe(VERDICT.needsTokens);
+    expect(leases.decide(ID, NOW, { cost: 80 })).toMatchObject({ allowed: false, remaining: 39 });
+    expect(leases.decideAsync(ID, NOW, { cost: 79 })).toMatchObject({ allowed: true });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
   test('with cost 0 is answered while the usage of the others is recent', () => {
     const leases = new TestLeases();
     leases.lend(ID, NOW, 5, { others: 20, spent: 3 });
