@@ -91,9 +91,9 @@ function contextOf({ url, prefix, recovery }: RedisSettings): ScriptContext {
   return { keys, isAvailable: recovery === 'available' };
 }
 
-async function readMachines({ settings, runner, registry }: RedisAccess): Promise<Machine[]> {
+async function readMachines({ settings, link, registry }: RedisAccess): Promise<Machine[]> {
   const { keys, args } = encodeListMembers(contextOf(settings.redis), 0);
-  const { members } = decodeListMembers(await runner.run(listMembers, keys, args));
+  const { members } = decodeListMembers(await link.call(listMembers, keys, args));
   const reply = await registry.read(undefined);
   const version = reply.status === 'empty' ? 0 : reply.head.version;
   const reports = await registry.machines();
@@ -174,12 +174,12 @@ function stateOf({ joined, members, isAwaited }: Machine): string {
   return joined === members ? 'joined' : `joining ${joined}/${members}`;
 }
 
-async function forgetIn({ settings, runner, registry }: RedisAccess, machine: string) {
+async function forgetIn({ settings, link, registry }: RedisAccess, machine: string) {
   const context = contextOf(settings.redis);
   let members = 0;
   for (let bucket = 0; bucket < context.keys.bucketCount; bucket++) {
     const { keys, args } = encodeForgetMembers(context, bucket, machine);
-    members = Math.max(members, decodeForgetMembers(await runner.run(forgetMembers, keys, args)));
+    members = Math.max(members, decodeForgetMembers(await link.call(forgetMembers, keys, args)));
   }
   const isListed = await registry.forget(machine);
   if (members > 0 || isListed) return members;

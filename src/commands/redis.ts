@@ -7,10 +7,10 @@ import { type LoadedSettings, loadSettings } from '../config/load.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitMeanings } from '../core/exit.ts';
 import { openRedis } from '../redis/connection.ts';
+import { RedisError } from '../redis/errors.ts';
+import type { RedisLink } from '../redis/link.ts';
 import type { RedisSettings } from '../redis/settings.ts';
 import { SharedRegistryClient } from '../registry/shared/client.ts';
-import { failureOf, RegistryConnection } from '../registry/shared/connection.ts';
-import { RedisFailure, type ScriptRunner } from '../registry/shared/script-runner.ts';
 
 const CONNECT_MS = 3_000;
 
@@ -30,7 +30,7 @@ export const REDIS_EXIT_MEANINGS: ExitMeanings = {
 
 export interface RedisAccess {
   settings: LoadedSettings & { redis: RedisSettings };
-  runner: ScriptRunner;
+  link: RedisLink;
   registry: SharedRegistryClient;
 }
 
@@ -47,16 +47,13 @@ export async function withRedis<T>(
   }
   const { redis } = settings;
   const link = openRedis(redis);
-  const runner = new RegistryConnection(link);
   try {
-    await link.ready(CONNECT_MS).catch((error: Error) => {
-      throw failureOf(error, false);
-    });
-    const registry = new SharedRegistryClient(runner, redis.prefix);
-    return await work({ settings: { ...settings, redis }, runner, registry });
+    await link.ready(CONNECT_MS);
+    const registry = new SharedRegistryClient(link, redis.prefix);
+    return await work({ settings: { ...settings, redis }, link, registry });
   } catch (error) {
-    if (!(error instanceof RedisFailure)) throw error;
-    const outcome = error.isUncertain ? '; the command may have had an effect' : '';
+    if (!(error instanceof RedisError)) throw error;
+    const outcome = error.mayHaveRun ? '; the command may have had an effect' : '';
     throw new StartError(`Redis (WEIR_REDIS_URL): ${error.message}${outcome}`, EXIT.NO_ANSWER);
   } finally {
     link.close();

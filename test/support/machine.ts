@@ -6,13 +6,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openLog } from '../../src/core/log.ts';
 import { openRedis } from '../../src/redis/connection.ts';
+import { RedisError } from '../../src/redis/errors.ts';
+import type { RedisLink } from '../../src/redis/link.ts';
 import type { Script } from '../../src/redis/script.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { SharedRegistryClient } from '../../src/registry/shared/client.ts';
-import { RegistryConnection } from '../../src/registry/shared/connection.ts';
 import { Replica } from '../../src/registry/shared/replica.ts';
 import { Replicator } from '../../src/registry/shared/replicator.ts';
-import { RedisFailure, type ScriptRunner } from '../../src/registry/shared/script-runner.ts';
 import { COMMIT } from '../../src/registry/shared/scripts.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
@@ -72,20 +72,25 @@ export class Faults {
 
 const LATE_MS = 150;
 
-class FaultyRunner implements ScriptRunner {
-  readonly #runner: ScriptRunner;
+class FaultyLink implements Pick<RedisLink, 'call'> {
+  readonly #link: Pick<RedisLink, 'call'>;
   readonly #faults: Faults;
 
-  constructor(runner: ScriptRunner, faults: Faults) {
-    this.#runner = runner;
+  constructor(link: Pick<RedisLink, 'call'>, faults: Faults) {
+    this.#link = link;
     this.#faults = faults;
   }
 
-  async run(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  async call(
+    script: Script,
+    keys: readonly string[],
+    args: readonly string[],
+    deadlineMs?: number,
+  ): Promise<unknown> {
     const faults = this.#faults;
     faults.calls++;
-    if (faults.isCutOff) throw new RedisFailure('it is cut off', false);
-    const execute = () => this.#runner.run(script, keys, args);
+    if (faults.isCutOff) throw new RedisError('unreachable', 'it is cut off');
+    const execute = () => this.#link.call(script, keys, args, deadlineMs);
     if (faults.callsLeft-- <= 0) {
       if (faults.callsLeft === -1 && faults.isLastCallExecuted) await execute();
       return new Promise(() => {});
@@ -93,11 +98,11 @@ class FaultyRunner implements ScriptRunner {
     const fault = script === COMMIT ? faults.commits.shift() : undefined;
     if (fault === 'late') {
       setTimeout(() => execute().catch(() => {}), LATE_MS);
-      throw new RedisFailure('no reply', true);
+      throw new RedisError('lost', 'no reply');
     }
-    if (fault === 'lost') throw new RedisFailure('no reply', true);
+    if (fault === 'lost') throw new RedisError('lost', 'no reply');
     const reply = await execute();
-    if (fault === 'lost reply') throw new RedisFailure('no reply', true);
+    if (fault === 'lost reply') throw new RedisError('lost', 'no reply');
     return fault === 'nonsense' ? ['nonsense'] : reply;
   }
 }
@@ -126,9 +131,8 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   const settings = { url, password: undefined, waitForReplicas: 0 };
   const tls = { ca: undefined, cert: undefined, key: undefined };
   const link = openRedis({ ...settings, tls });
-  const connection = new RegistryConnection(link);
   const client = new SharedRegistryClient(
-    new FaultyRunner(connection, options.faults ?? new Faults()),
+    new FaultyLink(link, options.faults ?? new Faults()),
     PREFIX,
   );
   const replica = new Replica(store, log as never);

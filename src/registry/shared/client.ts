@@ -4,6 +4,8 @@
  */
 
 import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
+import { RedisError } from '../../redis/errors.ts';
+import type { RedisLink } from '../../redis/link.ts';
 import type { Script } from '../../redis/script.ts';
 import {
   type Change,
@@ -11,7 +13,6 @@ import {
   TABLE_NAMES as SHARED_TABLES,
   type TableName,
 } from '../store/store.ts';
-import { RedisFailure, type ScriptRunner } from './script-runner.ts';
 import {
   CLAIM_FIRST_KEY,
   COMMIT,
@@ -31,6 +32,8 @@ const FIRST_TABLE_INDEX = 3;
 
 /** A machine that fell behind by more bytes than this reads all records instead of the log. */
 const LOG_MAX_BYTES = 4_194_304;
+/** Longer than for checks: a group of changes may be large. */
+const DEADLINE_MS = 1_000;
 const SCAN_COUNT = '500';
 const STAGED_RECORDS_PER_CALL = 500;
 const STAGED_S = '60';
@@ -93,13 +96,13 @@ const READ_STATUSES = ['same', 'snapshot', 'other', 'behind', 'forked', 'damaged
 const COMMIT_STATUSES = ['committed', 'conflict', 'empty', 'other', 'damaged'] as const;
 
 export class SharedRegistryClient {
-  readonly #runner: ScriptRunner;
+  readonly #link: Pick<RedisLink, 'call'>;
   readonly #base: string;
   readonly #keys: readonly string[];
 
   /** @param prefix begins all names in Redis */
-  constructor(runner: ScriptRunner, prefix: string) {
-    this.#runner = runner;
+  constructor(link: Pick<RedisLink, 'call'>, prefix: string) {
+    this.#link = link;
     this.#base = `${prefix}:{registry}:`;
     this.#keys = ['head', 'log', ...SHARED_TABLES].map((name) => this.#base + name);
   }
@@ -193,15 +196,16 @@ export class SharedRegistryClient {
       for (let first = 0; first < records.length; first += STAGED_RECORDS_PER_CALL) {
         const page = records.slice(first, first + STAGED_RECORDS_PER_CALL);
         const fields = page.flatMap((record) => [String(record.row), encodeRecord(record)]);
-        await this.#runner.run(STAGE, [staged[i]], [STAGED_S, ...fields]);
+        await this.#call(STAGE, [staged[i]], [STAGED_S, ...fields]);
       }
     }
     const { history, version, commit, hashKey } = mark;
     const registry = [history, String(version), commit, hex(hashKey)];
     const args = [...graceArguments(grace), ...registry, ...counts];
     const keys = [...this.#keys, ...staged];
-    const [status] = texts(await this.#runner.run(INSTALL, keys, args));
-    if (status === 'incomplete') throw new RedisFailure('staged records were lost', false);
+    const [status] = texts(await this.#call(INSTALL, keys, args));
+    if (status === 'incomplete')
+      throw new RedisError('outOfMemory', 'Redis has lost staged records');
     return requireOneOf(['installed', 'refused'], status) === 'installed';
   }
 
@@ -213,11 +217,11 @@ export class SharedRegistryClient {
 
   async report(machine: string, text: string): Promise<void> {
     const keys = [...this.#keys, this.#machinesKey];
-    await this.#runner.run(REPORT, keys, [machine, text, SILENT_MACHINE_MS]);
+    await this.#call(REPORT, keys, [machine, text, SILENT_MACHINE_MS]);
   }
 
   async machines(): Promise<MachineReport[]> {
-    const reply = await this.#runner.run(MACHINES, [...this.#keys, this.#machinesKey], []);
+    const reply = await this.#call(MACHINES, [...this.#keys, this.#machinesKey], []);
     const [now, ...fields] = texts(reply);
     const machines: MachineReport[] = [];
     for (let i = 0; i + 1 < fields.length; i += 2) {
@@ -231,7 +235,7 @@ export class SharedRegistryClient {
 
   /** @returns whether the machine was in the list */
   async forget(machine: string): Promise<boolean> {
-    const reply = await this.#runner.run(FORGET, [...this.#keys, this.#machinesKey], [machine]);
+    const reply = await this.#call(FORGET, [...this.#keys, this.#machinesKey], [machine]);
     return requireOneOf(['forgotten', 'unknown'], texts(reply)[0]) === 'forgotten';
   }
 
@@ -254,8 +258,12 @@ export class SharedRegistryClient {
     } while (cursor !== '0');
   }
 
+  #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    return this.#link.call(script, keys, args, DEADLINE_MS);
+  }
+
   async #run(script: Script, args: readonly string[]): Promise<string[]> {
-    return texts(await this.#runner.run(script, this.#keys, args));
+    return texts(await this.#call(script, this.#keys, args));
   }
 
   async #status<S extends string>(script: Script, args: string[], known: readonly S[]): Promise<S> {
@@ -271,11 +279,11 @@ function hex(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-function nonsense(what: string): RedisFailure {
-  return new RedisFailure(`Redis sent an unexpected reply: ${what}`, true);
+function nonsense(what: string): RedisError {
+  return new RedisError('unexpectedReply', `Redis sent an unexpected reply: ${what}`);
 }
 
-/** @throws RedisFailure */
+/** @throws RedisError */
 function validated<T>(decode: () => T): T {
   try {
     return decode();

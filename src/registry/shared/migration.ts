@@ -22,7 +22,7 @@ export interface MigrationResult {
 /**
  * @param isDryRun whether to change nothing
  * @throws StartError if Redis has another registry
- * @throws RedisFailure
+ * @throws RedisError
  */
 export async function migrate(
   store: Store,

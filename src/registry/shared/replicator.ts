@@ -14,12 +14,12 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { RedisError } from '../../redis/errors.ts';
 import type { Commit, Ledger } from '../ledger.ts';
 import type { Registry } from '../registry.ts';
 import type { Change, ReplicaMark } from '../store/store.ts';
 import type { Grace, Head, LogEntry, ReadReply, SharedRegistryClient } from './client.ts';
 import type { Replica, ReplicaLog } from './replica.ts';
-import { RedisFailure } from './script-runner.ts';
 
 /** The time in which all machines that run connect to a Redis that was restarted. */
 const RECONNECT_MS = 4_000;
@@ -139,7 +139,7 @@ export class Replicator implements Ledger {
       } catch (error) {
         this.#noteFailure(error);
         const { message } = error as Error;
-        const isUncertain = error instanceof RedisFailure && error.isUncertain;
+        const isUncertain = error instanceof RedisError && error.mayHaveRun;
         const outcome = isUncertain ? 'something may have been changed' : 'nothing was changed';
         const fault = `the registry in Redis cannot be changed at the moment: ${message}`;
         return { status: 'failed', message: `${fault}; ${outcome}`, error };
@@ -147,11 +147,11 @@ export class Replicator implements Ledger {
     });
   }
 
-  /** @throws RedisFailure if the changes were not made, or if that is uncertain */
+  /** @throws RedisError if the changes were not made, or if that is uncertain */
   async #commit(changes: readonly Change[], mark: ReplicaMark): Promise<Commit> {
     const id = makeHexId();
     const reply = await this.#client.commit(mark, id, changes).catch((error: unknown) => {
-      if (error instanceof RedisFailure && error.isUncertain && !error.isExecuted) return undefined;
+      if (isReplyLost(error)) return undefined;
       throw error;
     });
     if (reply === undefined) return this.#lookUp(id, changes, mark);
@@ -177,14 +177,14 @@ export class Replicator implements Ledger {
       first = await this.#firstCommitAfter(mark, emptyId).catch(() => undefined);
     }
     clearTimeout(timer);
-    if (first === undefined || first === 'unknown') throw new RedisFailure(NO_REPLY, true);
+    if (first === undefined || first === 'unknown') throw new RedisError('lost', NO_REPLY);
     const next = nextMark(mark, first.commit);
     if (first.commit === id) {
       this.#replica.applyOwn(changes, next);
       return { status: 'committed', changes };
     }
     this.#replica.applyRemote(first.changes, next);
-    if (first.commit === emptyId) throw new RedisFailure(NO_REPLY, false);
+    if (first.commit === emptyId) throw new RedisError('unreachable', NO_REPLY);
     return { status: 'conflict' };
   }
 
@@ -192,7 +192,7 @@ export class Replicator implements Ledger {
    * What was committed on top of a version. If nothing was, it commits nothing, so that a commit
    * that is under way cannot succeed any more.
    * @returns `unknown` if Redis has lost it
-   * @throws RedisFailure
+   * @throws RedisError
    */
   async #firstCommitAfter(
     mark: ReplicaMark,
@@ -325,7 +325,7 @@ export class Replicator implements Ledger {
 
   #noteFailure(error: unknown): void {
     if (this.#isStopped) return;
-    const state = error instanceof RedisFailure ? 'unreachable' : 'diverged';
+    const state = error instanceof RedisError ? 'unreachable' : 'diverged';
     const isReminder = this.#isEvery(REMINDER_MS);
     const { message } = error as Error;
     if (state !== this.#state || isReminder) {
@@ -347,6 +347,11 @@ export class Replicator implements Ledger {
     this.#last = result.catch(() => {});
     return result;
   }
+}
+
+/** Whether a script may have run. Where too few replicas have its changes, it has run. */
+function isReplyLost(error: unknown): boolean {
+  return error instanceof RedisError && error.mayHaveRun && error.kind !== 'notReplicated';
 }
 
 function nextMark(mark: ReplicaMark, commit: string): ReplicaMark {

@@ -8,16 +8,15 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../../core/errors.ts';
 import { openRedis } from '../../redis/connection.ts';
+import { RedisError } from '../../redis/errors.ts';
 import type { RedisLink } from '../../redis/link.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { systemMs } from '../../shared-memory/clock.ts';
 import type { Registry } from '../registry.ts';
 import type { Store } from '../store/store.ts';
 import { SharedRegistryClient } from './client.ts';
-import { RegistryConnection } from './connection.ts';
 import { Replica, type ReplicaLog } from './replica.ts';
 import { Replicator } from './replicator.ts';
-import { RedisFailure } from './script-runner.ts';
 
 /** How often a start tries to bring the replica up to date, with a replica and without. */
 const ATTEMPTS = { withReplica: 10, without: 50 } as const;
@@ -62,7 +61,7 @@ export class SharedRegistry {
         log.warn({ server }, NOT_PERSISTENT);
       },
     });
-    this.#client = new SharedRegistryClient(new RegistryConnection(this.#link), settings.prefix);
+    this.#client = new SharedRegistryClient(this.#link, settings.prefix);
     this.#log = log;
     this.replica = new Replica(store, log);
     this.replicator = new Replicator({
@@ -119,7 +118,7 @@ export class SharedRegistry {
 
   #startWithout(error: Error): void {
     const { mark } = this.replica;
-    if (!(error instanceof RedisFailure)) throw new StartError(error.message);
+    if (!(error instanceof RedisError)) throw new StartError(error.message);
     const fault = `the registry in Redis cannot be read: ${error.message}`;
     if (mark === undefined) throw new StartError(`${fault}; a first start needs it`);
     this.#log.warn({ version: mark.version }, `${fault}; the start uses the replica in the store`);
