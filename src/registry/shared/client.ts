@@ -117,6 +117,7 @@ export class SharedRegistryClient {
       history: match(ofHistory, HEX_ID),
       version: number(ofVersion),
       commit: match(lastCommit, /^([0-9a-f]{32})?$/),
+      earlier: [],
       hashKey: Buffer.from(match(hashKey, HEX_ID), 'hex'),
       settlingMs: number(settling),
     };
@@ -132,14 +133,18 @@ export class SharedRegistryClient {
     return { status, head, entries };
   }
 
-  /** @param commit the id that the commit gets in the log */
+  /**
+   * @param commit the id that the commit gets in the log
+   * @param grace nothing is committed while machines with a newer replica may still connect
+   */
   async commit(
     { history, version }: ReplicaMark,
     commit: string,
     changes: readonly Change[],
+    { reconnectMs }: Grace,
   ): Promise<CommitReply> {
     const args = [history, String(version), commit, encodeChanges(changes)];
-    args.push(String(LOG_MAX_BYTES), String(AUDIT_ENTRIES_MAX));
+    args.push(String(LOG_MAX_BYTES), String(AUDIT_ENTRIES_MAX), String(reconnectMs));
     for (const { table, before, after } of changes) {
       const index = FIRST_TABLE_INDEX + SHARED_TABLES.indexOf(table);
       const record = after === undefined ? '' : encodeRecord(after);

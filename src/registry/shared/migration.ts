@@ -6,7 +6,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { StartError } from '../../core/errors.ts';
-import { type ReplicaMark, type Store, TABLE_NAMES, type TableName } from '../store/store.ts';
+import { type Store, TABLE_NAMES, type TableName } from '../store/store.ts';
 import type { SharedRegistryClient } from './client.ts';
 import { Snapshot } from './snapshot.ts';
 
@@ -41,7 +41,7 @@ export async function migrate(
   if (isDryRun) return { status: 'possible', records };
   const { hashKey } = store;
   const [history, commit, id] = [makeHexId(), makeHexId(), makeHexId()];
-  const mark = store.replica ?? { history, version: 1, commit, hashKey };
+  const mark = store.replica ?? { history, version: 1, commit, earlier: [], hashKey };
   if (!(await client.install(mark, snapshot, id, GRACE))) throw otherRegistryError();
   store.commit([], mark);
   return { status: 'moved', records };
@@ -60,8 +60,7 @@ async function adoptIdenticalRegistry(
     Buffer.from(store.hashKey).equals(all.head.hashKey) &&
     all.snapshot.changesFrom(snapshot).length === 0;
   if (!isSame) throw otherRegistryError();
-  const { history, version, commit, hashKey } = all.head;
-  const mark: ReplicaMark = { history, version, commit, hashKey };
+  const { settlingMs: _, ...mark } = all.head;
   if (!isDryRun) store.commit([], mark);
 }
 

@@ -55,6 +55,9 @@ export interface ReplicatorOptions {
   reconnectMs?: number;
 }
 
+/** The commits that a replica remembers, to recognize that Redis has others in their place. */
+const EARLIER_MAX = 32;
+
 const NO_REPLY = 'it sent no reply';
 
 /** A registry in Redis that this replica must not follow, nor replace. */
@@ -150,10 +153,12 @@ export class Replicator implements Ledger {
   /** @throws RedisError if the changes were not made, or if that is uncertain */
   async #commit(changes: readonly Change[], mark: ReplicaMark): Promise<Commit> {
     const id = makeHexId();
-    const reply = await this.#client.commit(mark, id, changes).catch((error: unknown) => {
-      if (isReplyLost(error)) return undefined;
-      throw error;
-    });
+    const reply = await this.#client
+      .commit(mark, id, changes, this.#grace)
+      .catch((error: unknown) => {
+        if (isReplyLost(error)) return undefined;
+        throw error;
+      });
     if (reply === undefined) return this.#lookUp(id, changes, mark);
     if (reply.status === 'committed') {
       this.#replica.applyOwn(changes, nextMark(mark, id));
@@ -198,7 +203,7 @@ export class Replicator implements Ledger {
     mark: ReplicaMark,
     emptyId: string,
   ): Promise<Omit<LogEntry, 'version'> | 'unknown'> {
-    const { status } = await this.#client.commit(mark, emptyId, []);
+    const { status } = await this.#client.commit(mark, emptyId, [], this.#grace);
     if (status === 'committed') return { commit: emptyId, changes: [] };
     if (status !== 'conflict') return 'unknown';
     const reply = await this.#client.read(mark);
@@ -220,23 +225,23 @@ export class Replicator implements Ledger {
         if (this.#replica.isStoreBehind && this.#isEvery(REPORT_MS)) await this.#adopt();
         return true;
       case 'log':
-        for (const entry of reply.entries) this.#applyEntry(entry, reply.head);
+        for (const { commit, changes } of reply.entries) {
+          this.#replica.applyRemote(changes, nextMark(this.#replica.mark!, commit));
+        }
         return this.version === reply.head.version;
       case 'snapshot':
         await this.#adopt();
         return false;
-      case 'empty':
       case 'behind':
+        if (isForked(mark, reply.head)) await this.#followFork(mark);
+        else await this.#restore(mark, reply.status);
+        return false;
+      case 'empty':
       case 'damaged':
         await this.#restore(mark, reply.status);
         return false;
       case 'forked':
-        this.#log.error(
-          { version: mark.version, copy: this.#replica.saveCopy() },
-          'Redis has lost changes that were acknowledged, and has others in their place:' +
-            ' the store was copied, and follows Redis now',
-        );
-        await this.#adopt();
+        await this.#followFork(mark);
         return false;
       case 'other':
         if (reply.head.version === 0 && reply.head.settlingMs > 0) {
@@ -259,7 +264,7 @@ export class Replicator implements Ledger {
   async #join(reply: ReadReply): Promise<boolean> {
     if (reply.status === 'empty') {
       const { hashKey } = this.#replica;
-      const mark = { history: makeHexId(), version: 0, commit: '', hashKey };
+      const mark = { history: makeHexId(), version: 0, commit: '', earlier: [], hashKey };
       await this.#client.create(mark, this.#grace);
       return false;
     }
@@ -269,15 +274,21 @@ export class Replicator implements Ledger {
     return false;
   }
 
-  #applyEntry({ version, commit, changes }: LogEntry, { history, hashKey }: Head): void {
-    this.#replica.applyRemote(changes, { history, version, commit, hashKey });
-  }
-
   async #adopt(): Promise<void> {
     const all = await this.#client.readAll();
     if (all === undefined) return;
-    const { history, version, commit, hashKey } = all.head;
-    this.#replica.adopt(all.snapshot, { history, version, commit, hashKey });
+    const { settlingMs: _, ...mark } = all.head;
+    this.#replica.adopt(all.snapshot, mark);
+  }
+
+  /** Follows a Redis that has lost changes and has got others since. */
+  async #followFork({ version }: ReplicaMark): Promise<void> {
+    this.#log.error(
+      { version, copy: this.#replica.saveCopy() },
+      'Redis has lost changes that were acknowledged, and has others in their place:' +
+        ' the store was copied, and follows Redis now',
+    );
+    await this.#adopt();
   }
 
   async #restore(mark: ReplicaMark, reason: 'empty' | 'behind' | 'damaged'): Promise<void> {
@@ -355,7 +366,14 @@ function isReplyLost(error: unknown): boolean {
 }
 
 function nextMark(mark: ReplicaMark, commit: string): ReplicaMark {
-  return { ...mark, version: mark.version + 1, commit };
+  const earlier = [mark.commit, ...mark.earlier].slice(0, EARLIER_MAX);
+  return { ...mark, version: mark.version + 1, commit, earlier };
+}
+
+/** Whether a newer replica is known to have another commit under the version in Redis. */
+function isForked(mark: ReplicaMark, head: Head): boolean {
+  const commit = mark.earlier[mark.version - head.version - 1];
+  return commit !== undefined && commit !== head.commit;
 }
 
 function makeHexId(): string {

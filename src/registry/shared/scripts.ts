@@ -24,6 +24,15 @@ for i = 3, 7 do
 end
 `;
 
+const UPTIME = `
+local upMs = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)')) * 1000
+`;
+
+/** ARGV: ms in which connected machines notice, ms in which all connect after a start of Redis. */
+const SETTLE = `${UPTIME}local settle = string.format('%.0f',
+  now + math.max(tonumber(ARGV[1]), tonumber(ARGV[2]) - upMs))
+`;
+
 /**
  * ARGV: history, version and last commit of the replica.
  * @returns status, history, version, commit, hash key, ms until it has settled; for the status
@@ -81,16 +90,16 @@ return reply`,
 /**
  * Applies a group of changes if nobody has changed the registry since a version.
  * ARGV: history, version, id of the commit, text for the log, most bytes of the log, most entries
- *   of the audit log; then for each change the index of its table in KEYS, its row and its record,
- *   which is empty for a removal.
+ *   of the audit log, ms after a start of Redis in which nothing is committed; then for each change
+ *   the index of its table in KEYS, its row and its record, which is empty for a removal.
  */
 export const COMMIT = defineScript(
   'registry-commit',
   `#!lua
-${READ_HEAD}
-if not version then return {'empty'} end
+${READ_HEAD}${UPTIME}if not version then return {'empty'} end
 if history ~= ARGV[1] then return {'other'} end
 if head[2] ~= ARGV[2] then return {'conflict'} end
+settling = math.max(settling, tonumber(ARGV[7]) - upMs)
 if settling > 0 then return {'settling', string.format('%.0f', settling)} end
 if damaged then return {'damaged'} end
 local entries = redis.call('XLEN', KEYS[2])
@@ -106,7 +115,7 @@ while bytes > tonumber(ARGV[5]) and entries > 0 do
 end
 local counts = {}
 for i = 3, 7 do counts[i] = tonumber(head[i + 4]) end
-for i = 7, #ARGV, 3 do
+for i = 8, #ARGV, 3 do
   local index, row, record = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
   if record == '' then
     counts[index] = counts[index] - redis.call('HDEL', KEYS[index], row)
@@ -122,13 +131,6 @@ redis.call('HSET', KEYS[1], 'version', next, 'commit', ARGV[3], 'logBytes', byte
   'n3', counts[3], 'n4', counts[4], 'n5', counts[5], 'n6', counts[6], 'n7', counts[7])
 return {'committed', next}`,
 );
-
-/** ARGV: ms in which connected machines notice, ms in which all connect after a start of Redis. */
-const SETTLE = `
-local upMs = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)')) * 1000
-local settle = string.format('%.0f',
-  now + math.max(tonumber(ARGV[1]), tonumber(ARGV[2]) - upMs))
-`;
 
 /** Makes an empty registry where there is none. ARGV: those of SETTLE, history, hash key. */
 export const CREATE = defineScript(

@@ -103,6 +103,8 @@ export interface ReplicaMark {
   version: number;
   /** The id of the commit that made the version; empty for version 0. */
   commit: string;
+  /** The ids of some commits before it, the newest first. */
+  earlier: readonly string[];
   /** All machines with one registry hash with one key. */
   hashKey: Uint8Array;
 }

@@ -1,7 +1,9 @@
 /** Machines that share a registry in a real Redis have the same records. */
 
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
+import Database from 'libsql';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeKey, rootKeyRecord } from '../../../src/auth/keys.ts';
 import { makeOverrideId } from '../../../src/overrides/id.ts';
@@ -274,6 +276,43 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     await convergence();
     expect(keyNames(a)).toEqual(['one', 'in its place']);
     expect(errorsOf(a).join()).toContain('the store was copied');
+  });
+
+  test('keep what was acknowledged after Redis had lost newer changes', async () => {
+    const faults = new Faults();
+    const [a, b] = [await start({ faults }), await start()];
+    await addKey(a, 'one');
+    await convergence();
+    await redis.command('SAVE');
+    await kill(b);
+    await addKey(a, 'lost');
+    await addKey(a, 'lost too');
+    faults.isCutOff = true;
+    await redis.kill();
+    await redis.restart();
+    const again = await start({ path: b.path });
+    await addKey(again, 'acknowledged');
+    // Its version is higher, but it must not replace the other.
+    faults.isCutOff = false;
+    await convergence();
+    expect(keyNames(a)).toEqual(['one', 'acknowledged']);
+    expect(errorsOf(a).join()).toContain('the store was copied');
+  });
+
+  test('complete a store that could not be written', async () => {
+    const [a, b] = [await start(), await start()];
+    await addKey(a, 'one');
+    await convergence();
+    const lock = new Database(join(b.path, 'store.db'));
+    lock.exec('BEGIN IMMEDIATE');
+    await addKey(a, 'two');
+    await waitUntil('it is active', () => keyNames(b).includes('two'));
+    await addKey(b, 'three');
+    expect(b.store.read('keys').length).toBe(1);
+    lock.exec('ROLLBACK');
+    lock.close();
+    await convergence();
+    expect(keyNames(b)).toEqual(['one', 'two', 'three']);
   });
 
   test('change nothing while Redis is full, read-only or suspended, and recover', async () => {
