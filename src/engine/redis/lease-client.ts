@@ -187,6 +187,8 @@ export class LeaseClient {
     if (slot !== NO_LEASE_SLOT) {
       table.read(slot, this.#state);
       this.#state.boundUntilMs = 0;
+      // A limit that is told shows that a counter was used, and a reset removes it.
+      this.#state.lastLimit = 0;
       table.write(slot, this.#state);
     }
     table.release(lock);

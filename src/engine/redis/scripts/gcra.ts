@@ -103,13 +103,30 @@ for i = 2, #KEYS do
       local left = size - missing
       isAllowed = cost == 0 or cost <= left
       remaining = max(0, isAllowed and left - cost or left)
-      if cost == 0 or cost > size then reset = newest
-      elseif not isAllowed then reset = newest - floorOf(size - cost, duration, slack, limit)
-      else reset = newest + ceiling(cost, duration, slack, limit) end
-      if cost > 0 and (isAllowed or kind == ${KIND.checkCountingDenied}) then
-        newest, current = take(newest, slack, cost, duration, limit)
+      -- When a denied cost would pass; a cost above the size never does.
+      local function resetOfDenied()
+        if cost > size then return newest end
+        return newest - floorOf(size - cost, duration, slack, limit)
+      end
+      local taken = 0
+      if cost == 0 then reset = newest
+      elseif isAllowed then
+        reset, taken = newest + ceiling(cost, duration, slack, limit), cost
+      else
+        reset = resetOfDenied()
+        -- The bucket stays empty for about a duration at most, whatever its client asks for.
+        if kind == ${KIND.checkCountingDenied} and limit > 0 and reset - nowMs < duration then
+          taken = min(cost, limit)
+        end
+      end
+      if taken > 0 then
+        newest, current = take(newest, slack, taken, duration, limit)
         lastLimit = limit
         store(key, duration, digits, newest, current, limit, indexedUntil)
+        if not isAllowed then
+          slack = current
+          remaining, reset = 0, resetOfDenied()
+        end
       end
     end
     answers[i] = format('${MESSAGE_STATUS.done} %d %d %d %d %d %d %d %d', isAllowed and 1 or 0,

@@ -72,9 +72,24 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
 
   it('counts denied checks that say so', async () => {
     const id = newIdentity();
-    const [first] = await send([check(id, 11, { countsDenied: true })]);
-    expect(first.isAllowed).toBe(false);
-    expect(first.state.newest - first.window).toBe(DAY + DAY / 10);
+    const counted = { countsDenied: true };
+    const [first, second, third] = await send([
+      check(id, 11, counted),
+      check(id, 9, counted),
+      check(id, 9, counted),
+    ]);
+    expect([first, second, third].map(({ isAllowed }) => isAllowed)).toEqual([false, false, false]);
+    expect(first.state.newest - first.window).toBe(DAY);
+    expect(second.state.newest - second.window).toBe(DAY + (9 * DAY) / 10);
+    expect(second.reset).toBe(second.state.newest - DAY / 10);
+    // It stays empty for about a duration at most.
+    expect(third.state).toEqual(second.state);
+    const [none] = await send([check(newIdentity(), 1, { ...counted, limit: 0 })]);
+    expect([none.isAllowed, none.remaining, none.state.newest <= none.window]).toEqual([
+      false,
+      0,
+      true,
+    ]);
   });
 
   it('refunds what is used, at most all', async () => {
@@ -173,7 +188,12 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
       refunded = rule.refund(cells, 0, nowMs, message.durationMs, -cost);
     } else {
       rule.judge(cells, nowMs, parameters, decision);
-      if (cost > 0 && (decision.allowed || countsDenied)) countGcra(cells, nowMs, cost, parameters);
+      const { limit, durationMs } = message;
+      if (cost > 0 && decision.allowed) countGcra(cells, nowMs, cost, parameters);
+      else if (cost > 0 && countsDenied && limit > 0 && decision.reset - nowMs < durationMs) {
+        countGcra(cells, nowMs, Math.min(cost, limit), parameters);
+        decision.remaining = 0;
+      }
     }
     return { isAllowed: decision.allowed, remaining: decision.remaining, refunded };
   };
