@@ -1,14 +1,10 @@
 /** Creates the engine of an acceptor. `runtime/engine-host.ts` creates its host. */
 
-import { SHARDS } from '../core/constants.ts';
 import type { Engine } from '../engine/engine.ts';
 import { Counters } from '../engine/memory/counters.ts';
 import { MemoryEngine } from '../engine/memory/memory-engine.ts';
 import type { RedisEngineData } from '../engine/redis/allocate.ts';
-import { EngineState } from '../engine/redis/engine-state.ts';
-import { LeaseTable } from '../engine/redis/lease-table.ts';
-import { RedisEngine } from '../engine/redis/redis-engine.ts';
-import { DecisionsWithoutRedis } from '../engine/redis/without-redis.ts';
+import { createRedisEngine } from '../engine/redis/create-redis-engine.ts';
 import type { MemoryEngineData } from '../engine/worker/allocate.ts';
 import { WorkQueues } from '../engine/worker/work-queues.ts';
 import { WorkerEngine } from '../engine/worker/worker-engine.ts';
@@ -25,25 +21,12 @@ export function createEngine(
   control: Control,
   clock: Clock,
 ): Engine {
+  if (data.engine === 'redis') return createRedisEngine(data, acceptor, control, clock);
+  const { decide, fullTablePolicy, tables, channels } = data;
   const stats = control.acceptorStats(acceptor);
   const lockOwner = acceptor + 1;
-  const onWait = () => stats.heartbeat();
-  const queues = new WorkQueues(data.channels, acceptor, control, () => clock.monotonicMs());
-  if (data.engine === 'redis') {
-    const { settings, fullTablePolicy } = data;
-    const state = new EngineState(data.state);
-    if (data.tables.length !== SHARDS) {
-      throw new Error(`${data.tables.length} lease tables for ${SHARDS} shards`);
-    }
-    const tables = data.tables.map((buffer, shard) => {
-      return new LeaseTable(buffer, shard, state, lockOwner, onWait);
-    });
-    const withoutRedis = new DecisionsWithoutRedis({ ...settings, fullTablePolicy }, state, stats);
-    const parts = { tables, state, queues, withoutRedis, clock, stats };
-    return new RedisEngine(parts, settings.leases);
-  }
-  const { decide, fullTablePolicy, tables } = data;
-  const counters = new Counters(tables, lockOwner, fullTablePolicy, onWait);
+  const counters = new Counters(tables, lockOwner, fullTablePolicy, () => stats.heartbeat());
+  const queues = new WorkQueues(channels, acceptor, control, () => clock.monotonicMs());
   return decide === 'worker'
     ? new WorkerEngine(counters, queues, clock, stats)
     : new MemoryEngine(counters, queues, clock, stats);

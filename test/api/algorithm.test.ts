@@ -1,31 +1,26 @@
 /** The fields `algorithm` and `burst` of checks, in both versions and in batches, over HTTP. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
 import { errorIn, sendCheck } from '../support/http.ts';
 import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
-import {
-  DECIDE_MODES,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 
 /** The longest duration of v2: of 10 tokens, none comes back during a test. */
 const MONTH_MS = 2_592_000_000;
 const LIMIT = 10;
 const TOKEN_MS = MONTH_MS / LIMIT;
 
-describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: ServerProcess;
+  let server: EngineServer;
   beforeAll(async () => {
-    const args = ['--acceptors', '2', '--counters', '4096', '--decide', mode];
-    server = await startServer(dataDir, { args });
+    const args = ['--acceptors', '2', '--counters', '4096'];
+    server = await startEngineServer(mode, dataDir, { args });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/core/constants.ts';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,
@@ -7,18 +8,11 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
-import {
-  DECIDE_MODES,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
-describe.each(DECIDE_MODES)('decided %s:', (mode) => {
-  let server: ServerProcess;
+describeEngines('decided %s:', (mode) => {
+  let server: EngineServer;
   const dataDir = temporaryDirectory();
   const keys = {
     expired: '',
@@ -41,12 +35,13 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         permissions: ['ratelimit.*.limit', 'ratelimit.*.create_namespace'],
       });
     });
-    server = await startServer(dataDir, {
-      args: ['--acceptors', '2', '--counters', '65536', '--decide', mode],
+    server = await startEngineServer(mode, dataDir, {
+      args: ['--acceptors', '2', '--counters', '65536'],
     });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

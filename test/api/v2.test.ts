@@ -7,6 +7,7 @@ import {
   MULTI_LIMIT_MAX_BYTES,
   NAMESPACES_MAX,
 } from '../../src/core/constants.ts';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
 import {
   type ParsedResponse,
   readMetric,
@@ -21,14 +22,7 @@ import {
   type Operation,
   pathAndMethodOf,
 } from '../support/operations.ts';
-import {
-  DECIDE_MODES,
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { ROOT_KEY, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
 /** The longest window of v2; it ends every 30 days. */
@@ -45,9 +39,9 @@ interface V2Error {
   };
 }
 
-describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: ServerProcess;
+  let server: EngineServer;
   const keys = { limitOnly: '', oneNamespace: '', expired: '' };
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -56,11 +50,12 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       keys.oneNamespace = addKey(store, { permissions: ['ratelimit.rlns_1.limit'] });
       keys.expired = addKey(store, { expiresMs: 1_600_000_000_000 });
     });
-    const args = ['--acceptors', '2', '--counters', '65536', '--decide', mode];
-    server = await startServer(dataDir, { args });
+    const args = ['--acceptors', '2', '--counters', '65536'];
+    server = await startEngineServer(mode, dataDir, { args });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

@@ -1,12 +1,13 @@
 /** The common guarantees of all engines, through the engine interface, in one process. */
 
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES } from '../../src/core/constants.ts';
 import { RULE } from '../../src/core/window-rules.ts';
 import type { CounterState } from '../../src/engine/engine.ts';
 import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
+import { describeEngines } from '../support/engine-modes.ts';
 import { DURATION_MS, TestEngine } from '../support/engines.ts';
-import { DECIDE_MODES } from '../support/server.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const confirm = () => {};
 /** The default, 1 s, may pass on a busy machine. */
@@ -15,10 +16,18 @@ const POLL = { timeout: 30_000 };
 /** All counters of an identity. */
 const ALL = { durationsMs: undefined, rule: undefined };
 
-describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
+describeEngines('an engine that decides %s', (mode) => {
+  const hasQueuedDeductions = mode === 'in-place';
+  let redis: RedisServer | undefined;
+  beforeAll(async () => {
+    if (mode === 'redis') redis = await startRedis();
+  });
+  afterAll(async () => {
+    await redis?.close();
+  });
   const opened: TestEngine[] = [];
-  const open = (...rest: [counters: number, policy?: 'deny' | 'allow']) => {
-    const engine = new TestEngine(mode, ...rest);
+  const open = async (...rest: [counters: number, policy?: 'deny' | 'allow']) => {
+    const engine = await TestEngine.open(mode === 'redis' ? redis! : mode, ...rest);
     opened.push(engine);
     return engine;
   };
@@ -35,7 +44,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
   };
 
   test('decides checks, and counts those that it allows', async () => {
-    const engine = open(1_024);
+    const engine = await open(1_024);
     expect(await engine.decide('a', { cost: 4 })).toMatchObject({ allowed: true, remaining: 6 });
     expect(await engine.decide('a', { cost: 7 })).toMatchObject({ allowed: false, remaining: 6 });
     const { reset, ...rest } = await engine.decide('a', { cost: 6 });
@@ -46,7 +55,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
   });
 
   test('completes a later decision with the context and parameters of its own check', async () => {
-    const engine = open(1_024);
+    const engine = await open(1_024);
     const limits: number[] = [];
     const completion = {
       complete: (context: number, _startedMs: number, check: { limit: number }) => {
@@ -71,7 +80,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
   });
 
   test('decides an asynchronous check by its counter, and counts it once', async () => {
-    const engine = open(1_024);
+    const engine = await open(1_024);
     const isAsync = true;
     expect(await engine.decide('a', { cost: 4, isAsync })).toMatchObject({ remaining: 6 });
     expect(await engine.decide('a', { cost: 0, isAsync })).toMatchObject({ allowed: true });
@@ -84,11 +93,15 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     expect(await remaining(engine, 'a')).toBe(6);
   });
 
-  test('decides checks in place when the queue is full', async () => {
-    const engine = open(1_024);
+  // The redis engine has cases of its own: its table evicts what Redis knows, and its queue is
+  // decided without Redis.
+  const memoryTest = test.skipIf(mode === 'redis');
+
+  memoryTest('decides checks in place when the queue is full', async () => {
+    const engine = await open(1_024);
     let later = 0;
     const completion = { complete: () => later++, fail: () => {} };
-    const check = engine.check('a', { limit: AMOUNT_MAX, isAsync: mode === 'in-place' });
+    const check = engine.check('a', { limit: AMOUNT_MAX, isAsync: hasQueuedDeductions });
     for (let i = 0; i <= CHECK_QUEUE_ENTRIES; i++) {
       engine.engine.decide(check, engine.clock.monotonicMs(), undefined, completion);
     }
@@ -101,7 +114,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
 
   describe('of a batch', () => {
     test('counts all checks, or none', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const both = [engine.check('a', { cost: 4 }), engine.check('b', { cost: 6 })];
       const allowed = await engine.decideBatch(both);
       expect(allowed).toMatchObject({ allowed: true, decisions: [{ remaining: 6 }, {}] });
@@ -112,7 +125,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test('decides each check after the costs of the earlier ones', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const checks = [4, 4, 4].map((cost) => engine.check('a', { cost }));
       expect(await engine.decideBatch(checks)).toMatchObject({ allowed: false });
       expect(await engine.decideBatch(checks.slice(1))).toMatchObject({ allowed: true });
@@ -122,7 +135,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
 
   describe('of independent checks', () => {
     test('counts those that are allowed, and no other', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const checks = [4, 7, 6].map((cost) => engine.check('a', { cost }));
       const { allowed, decisions } = await engine.decideEach(checks, false);
       expect(allowed).toBe(false);
@@ -137,7 +150,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     test.each(['fixed', 'sliding'] as const)(
       'counts denied costs if the caller sets that option, %s',
       async (name) => {
-        const engine = open(1_024);
+        const engine = await open(1_024);
         const rule = RULE[name];
         const checks = [4, 7, 1].map((cost) => engine.check('a', { cost, rule }));
         const { decisions } = await engine.decideEach(checks, true);
@@ -155,7 +168,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     );
 
     test('counts denied costs of GCRA for about a duration at most, and none of a limit of 0', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const terms = { rule: RULE.gcra, cost: 10 };
       const deny = async (cost: number) => {
         const { decisions } = await engine.decideEach(
@@ -177,13 +190,13 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test('carries a denied cost into the next sliding window, as an allowed one', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const terms = { rule: RULE.sliding, limit: 1_000 };
       const { decisions } = await engine.decideEach(
         [engine.check('a', { ...terms, cost: 2_000 })],
         true,
       );
-      engine.moveClockTo(decisions[0].reset + 10);
+      await engine.moveClockTo(decisions[0].reset + 10);
       const [counter] = await inspect(engine, 'a');
       expect(counter.usage.fixed?.used).toBe(0);
       expect(counter.usage.sliding?.used).toBeGreaterThan(0);
@@ -192,7 +205,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
 
   describe('a refund', () => {
     test('returns no more than the window used', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const { reset } = await engine.decide('a', { cost: 3 });
       const window = reset / DURATION_MS - 1;
       const refund = async (cost: number, of = window) => {
@@ -210,7 +223,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
 
   describe('a reset', () => {
     test('removes the counters of the given durations, or of all', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const durations = [DURATION_MS, DURATION_MS - 1, DURATION_MS - 2];
       for (const durationMs of durations) await engine.decide('a', { durationMs });
       await engine.decide('b');
@@ -229,7 +242,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
 
   describe('an inspection', () => {
     test('returns the cells and the usage by each rule, and changes nothing', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       const { reset } = await engine.decide('a', { cost: 3, limit: 5 });
       await engine.decide('a', { cost: 4, limit: 6 });
       await engine.decide('a', { cost: 2, durationMs: 60_000, limit: 7 });
@@ -251,7 +264,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test('finds no counter of an unknown identity, and inserts none', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       expect(await inspect(engine, 'unknown')).toEqual([]);
       expect(await inspect(engine, 'unknown', [DURATION_MS])).toEqual([]);
       const { identity } = engine.check('unknown');
@@ -259,7 +272,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test('returns usage above the limit unchanged, and 0 remaining tokens', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       await engine.decideEach([engine.check('a', { cost: AMOUNT_MAX })], true);
       const [{ current, usage }] = await inspect(engine, 'a');
       expect([current, usage.fixed?.used, usage.fixed?.remaining]).toEqual([
@@ -272,14 +285,14 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
 
   describe('with deferred work in the queue', () => {
     const defer = (engine: TestEngine, identifier: string) => {
-      const terms = { cost: 3, isAsync: mode === 'in-place' };
+      const terms = { cost: 3, isAsync: hasQueuedDeductions };
       const check = engine.check(identifier, terms);
       const completion = { complete: () => {}, fail: () => {} };
       engine.engine.decide(check, engine.clock.monotonicMs(), undefined, completion);
     };
 
     test('corrects and inspects counters after that work', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       for (const identifier of ['a', 'b', 'c']) defer(engine, identifier);
       const reset = (Math.floor(engine.clock.nowMs() / DURATION_MS) + 1) * DURATION_MS;
       const window = reset / DURATION_MS - 1;
@@ -298,7 +311,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test('does nothing for a call whose confirmation was withdrawn', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       defer(engine, 'a');
       const { identity } = engine.check('a');
       const cleared = engine.engine.reset(identity, ALL, () => {
@@ -310,7 +323,7 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
 
     test('gives up after the deadline, and changes nothing', async () => {
-      const engine = open(1_024);
+      const engine = await open(1_024);
       defer(engine, 'a');
       const { identity } = engine.check('a');
       await expect(
@@ -324,10 +337,10 @@ describe.each(DECIDE_MODES)('an engine that decides %s', (mode) => {
     });
   });
 
-  test.each(['deny', 'allow'] as const)(
+  memoryTest.each(['deny', 'allow'] as const)(
     'with a full table answers as the policy says: %s',
     async (policy) => {
-      const engine = open(1_024, policy);
+      const engine = await open(1_024, policy);
       const isFull = () => engine.count(ACCEPTOR_STAT.fullTableDecisions) > 0;
       // Counters that have denied a check are evicted last, and not for one that has not.
       for (let i = 0; i < 200_000 && !isFull(); i++) {

@@ -6,6 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
 import {
   errorIn,
   exchange,
@@ -23,12 +24,9 @@ import {
   writeConfig,
 } from '../support/policy-config.ts';
 import {
-  DECIDE_MODES,
   freePort,
   ROOT_KEY,
   removeDirectory,
-  type ServerProcess,
-  startServer,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
@@ -69,8 +67,8 @@ const POLICIES: Record<string, PolicySettings> = {
   lowered: { limit: 100, algorithm: 'gcra', burst: 3 },
 };
 
-describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
-  let server: ServerProcess;
+describeEngines('decided %s, a gateway', (mode) => {
+  let server: EngineServer;
   let port: number;
   const dataDir = temporaryDirectory();
   const socket = join(place, `${mode}.sock`);
@@ -86,13 +84,14 @@ describe.each(DECIDE_MODES)('decided %s, a gateway', (mode) => {
     port = await freePort();
     const places = ['--gateway-port', `${port}`, '--gateway-socket', socket];
     const config = ['--config', writeConfig(place, POLICIES)];
-    server = await startServer(dataDir, {
-      args: [...SMALL, '--acceptors', '2', '--decide', mode, ...places, ...config],
+    server = await startEngineServer(mode, dataDir, {
+      args: [...SMALL, '--acceptors', '2', ...places, ...config],
     });
   });
   afterAll(async () => {
     expect(statSync(socket).mode & 0o777).toBe(0o660);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
     expect(existsSync(socket)).toBe(false);
     removeDirectory(dataDir);
   });

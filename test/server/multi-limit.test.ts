@@ -1,12 +1,12 @@
 /** multiLimit over HTTP: many connections to several acceptors, concurrent with single checks. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { WILDCARD_OVERRIDES_MAX } from '../../src/core/constants.ts';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
 import { callOperationOk, type Fields } from '../support/operations.ts';
 import { overrideId } from '../support/override-model.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {
-  DECIDE_MODES,
   ROOT_KEY,
   removeDirectory,
   type ServerProcess,
@@ -34,15 +34,16 @@ async function postTo(server: ServerProcess, path: string, body: unknown): Promi
   return (await answer.json()) as Answer;
 }
 
-describe.each(DECIDE_MODES)('decided %s:', (mode) => {
+describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: ServerProcess;
+  let server: EngineServer;
   beforeAll(async () => {
-    const args = ['--acceptors', '2', '--counters', '4096', '--decide', mode];
-    server = await startServer(dataDir, { args });
+    const args = ['--acceptors', '2', '--counters', '4096'];
+    server = await startEngineServer(mode, dataDir, { args });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

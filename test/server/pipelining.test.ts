@@ -1,7 +1,8 @@
-/** Several requests in one packet, decided in place or by a worker. */
+/** Several requests in one packet, decided in place, by a worker or with tokens from Redis. */
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
 import {
   exchange,
   type LimitResponse,
@@ -59,37 +60,45 @@ describe('decided in place, a connection', () => {
   });
 });
 
-describe('decided by a worker, a connection', () => {
-  let server: ServerProcess;
-  const dataDir = temporaryDirectory();
-  beforeAll(async () => {
-    server = await startServer(dataDir, { args: ['--counters', '65536', '--decide', 'worker'] });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
+/** A check waits for a decision of a later turn. */
+const WAITING_MODES = ['worker', 'redis'] as const;
 
-  test('that sends a second check before the first is decided is closed by uWebSockets.js', async () => {
-    const two = Buffer.concat([0, 1].map(() => requestBytes({ body: body('two') })));
-    const received = await new Promise<string>((resolve) => {
-      let text = '';
-      const socket = connect(server.port, '127.0.0.1', () => socket.write(two));
-      socket.on('data', (data) => {
-        text += data;
-      });
-      socket.on('error', () => {});
-      socket.on('close', () => resolve(text));
+describeEngines(
+  'decided by %s, a connection',
+  (mode) => {
+    let server: EngineServer;
+    const dataDir = temporaryDirectory();
+    beforeAll(async () => {
+      server = await startEngineServer(mode, dataDir, { args: ['--counters', '65536'] });
     });
-    expect(received).toBe('');
-    // The first check was complete, so it was counted; the second reached no handler.
-    const look = { identifier: 'two', limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
-    expect(await sendCheck(server.port, look)).toMatchObject({ remaining: 999 });
-  });
+    afterAll(async () => {
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+      await server.closeEngine();
+      removeDirectory(dataDir);
+    });
 
-  test('gets all errors of one packet in order: they need no worker', async () => {
-    const bad = Buffer.concat([0, 1, 2].map(() => requestBytes({ body: 'nonsense' })));
-    const responses = await exchange(server.port, [bad], 3);
-    expect(responses.map(({ status }) => status)).toEqual([400, 400, 400]);
-  });
-});
+    test('that sends a second check before the first is decided is closed by uWebSockets.js', async () => {
+      const two = Buffer.concat([0, 1].map(() => requestBytes({ body: body('two') })));
+      const received = await new Promise<string>((resolve) => {
+        let text = '';
+        const socket = connect(server.port, '127.0.0.1', () => socket.write(two));
+        socket.on('data', (data) => {
+          text += data;
+        });
+        socket.on('error', () => {});
+        socket.on('close', () => resolve(text));
+      });
+      expect(received).toBe('');
+      // The first check was complete, so it was counted; the second reached no handler.
+      const look = { identifier: 'two', limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
+      expect(await sendCheck(server.port, look)).toMatchObject({ remaining: 999 });
+    });
+
+    test('gets all errors of one packet in order: they need no worker', async () => {
+      const bad = Buffer.concat([0, 1, 2].map(() => requestBytes({ body: 'nonsense' })));
+      const responses = await exchange(server.port, [bad], 3);
+      expect(responses.map(({ status }) => status)).toEqual([400, 400, 400]);
+    });
+  },
+  WAITING_MODES,
+);

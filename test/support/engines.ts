@@ -1,9 +1,10 @@
 /**
  * An engine as an acceptor has it, and the shard worker of its queues, on one thread. The worker
- * runs when the test says so.
+ * reads its queues when the test says so. With the redis engine it follows answers and messages of
+ * Redis by itself.
  */
 
-import { MessageChannel } from 'node:worker_threads';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { Check } from '../../src/core/check.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
@@ -14,17 +15,163 @@ import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
+import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
+import { EngineState } from '../../src/engine/redis/engine-state.ts';
+import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
+import { MemberScripts } from '../../src/engine/redis/member-scripts.ts';
+import type { CounterRequest } from '../../src/engine/redis/port-messages.ts';
+import { RedisQueueConsumer } from '../../src/engine/redis/queue-consumer.ts';
+import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
+import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
+import { RedisShardWorker } from '../../src/engine/redis/shard-worker.ts';
 import type { MemoryEngineData } from '../../src/engine/worker/allocate.ts';
 import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
 import { allocateChannel, attachChannel } from '../../src/engine/worker/queue.ts';
+import { openRedis } from '../../src/redis/connection.ts';
+import type { RedisSettings } from '../../src/redis/settings.ts';
 import { createEngine } from '../../src/server/create-engine.ts';
-import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
+import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { type ACCEPTOR_STAT, newNamespaceRow } from '../../src/shared-memory/stats.ts';
+import type { RedisServer } from './redis.ts';
+import { waitUntil } from './server.ts';
 
 /** 30 days: the clock is the system's, and a test must not see the end of a window. */
 export const DURATION_MS = 2_592_000_000;
 const WORKER_LOCK_OWNER = 1_000;
+/** No check of a test is decided without Redis, however slow the machine is. */
+const DEADLINE_MS = 60_000;
+
+/** What runs an engine and the worker of its queues. */
+interface EngineDriver {
+  engine: Engine;
+  /** Reads the queues once. @returns how many entries */
+  runWorker: () => number;
+  moveClockTo: (ms: number) => Promise<void>;
+  /** Resolves when the engine uses its counters. */
+  ready: () => Promise<void>;
+  close: () => void;
+}
+
+function memoryDriver(
+  decide: MemoryEngineData['decide'],
+  counters: number,
+  fullTablePolicy: FullTablePolicy,
+  control: Control,
+  clock: Clock,
+): EngineDriver {
+  const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
+  const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+  const channel = allocateChannel(0, 0);
+  const data: MemoryEngineData = {
+    engine: 'memory',
+    decide,
+    fullTablePolicy,
+    tables,
+    channels: [[channel]],
+  };
+  const engine = createEngine(data, 0, control, clock);
+  const owned = tables.map((buffer, shard) => {
+    return new CounterTable(buffer, shard, WORKER_LOCK_OWNER, fullTablePolicy, () => {});
+  });
+  const { port1, port2 } = new MessageChannel();
+  engine.connectWorker(0, port1);
+  const worker = new CheckQueueConsumer(
+    attachChannel(channel, 0, 0),
+    (id) => owned[shardOf(id)],
+    clock,
+    control.workerStats(0),
+    decide === 'worker' ? port2 : undefined,
+  );
+  return {
+    engine,
+    runWorker: () => worker.processEntries(Number.POSITIVE_INFINITY),
+    moveClockTo: async (ms) => {
+      new ClockPublisher(control, ms);
+    },
+    ready: async () => {},
+    close: () => port2.close(),
+  };
+}
+
+let prefixes = 0;
+
+function redisDriver(
+  redis: RedisServer,
+  counters: number,
+  fullTablePolicy: FullTablePolicy,
+  control: Control,
+  clock: Clock,
+): EngineDriver {
+  const settings: RedisSettings = {
+    ...{ url: redis.url, password: undefined, prefix: `engine${prefixes++}`, syncMs: 100 },
+    tls: { ca: undefined, cert: undefined, key: undefined },
+    ...{ leases: true, onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
+    waitForReplicas: 0,
+  };
+  const data = allocateRedisEngine(control, counters, { settings, fullTablePolicy }, clock);
+  const engine = createRedisEngine(data, 0, control, clock, DEADLINE_MS);
+  const { port1, port2 } = new MessageChannel();
+  engine.connectWorker(0, port1);
+  const state = new EngineState(data.state);
+  const stats = control.workerStats(0);
+  const keys = new KeySpace(settings.prefix, false);
+  const member = `${data.processId}.0`;
+  const link = openRedis(settings);
+  const worker = new RedisShardWorker({
+    ...{ index: 0, member, state, settings, stats, systemMs },
+    tables: data.tables.map((buffer, shard) => {
+      return new LeaseTable(buffer, shard, state, WORKER_LOCK_OWNER, () => {});
+    }),
+    consumers: [new RedisQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port2)],
+    scripts: new MemberScripts(link, { keys, isAvailable: false }),
+    breaker: ALWAYS_CLOSED,
+    nowMs: () => clock.monotonicMs(),
+  });
+  answerRequests(worker, port2);
+  link.subscribe(
+    [keys.channel(0, member)],
+    (bucket, message) => worker.receive(bucket, decodeMemberMessage(message)),
+    () => worker.onSubscribed(),
+  );
+  worker.start();
+  return {
+    engine,
+    runWorker: () => worker.processEntries(),
+    moveClockTo: async (ms) => {
+      await redis.command('EVAL', MOVE_CLOCK, '1', keys.members(0), String(ms));
+    },
+    ready: () => waitUntil('the worker has joined', () => state.hasJoined(0)),
+    close: () => {
+      worker.close();
+      link.close();
+      port2.close();
+    },
+  };
+}
+
+/** Moves the clock of a bucket forward: the first double of its first field, in µs. */
+const MOVE_CLOCK = `
+local stored = redis.call('HGET', KEYS[1], 'a')
+local clock = struct.pack('<d', ARGV[1] * 1000)
+return redis.call('HSET', KEYS[1], 'a', clock .. stored:sub(9))
+`;
+
+/** A slow machine must not end the use of Redis. */
+const ALWAYS_CLOSED = {
+  isOpen: false,
+  allows: () => true,
+  succeeded: () => {},
+  failed: () => {},
+  msUntilProbe: () => undefined,
+};
+
+function answerRequests(worker: RedisShardWorker, port: MessagePort): void {
+  port.on('message', (request: CounterRequest) => {
+    void worker.answer(request, (response) => port.postMessage(response));
+  });
+}
 
 export class TestEngine {
   readonly engine: Engine;
@@ -32,11 +179,18 @@ export class TestEngine {
   readonly #control = new Control(allocateControl(1, 1));
   readonly #stats;
   readonly #hasher = new Hasher(Buffer.from('0123456789abcdef'));
-  readonly #worker: CheckQueueConsumer;
-  readonly #ports: MessageChannel;
+  readonly #driver: EngineDriver;
 
+  /** Opens an engine that is ready to decide. */
+  static async open(...args: ConstructorParameters<typeof TestEngine>): Promise<TestEngine> {
+    const engine = new TestEngine(...args);
+    await engine.#driver.ready();
+    return engine;
+  }
+
+  /** @param kind the mode of the memory engine, or the server of the redis engine */
   constructor(
-    decide: MemoryEngineData['decide'],
+    kind: MemoryEngineData['decide'] | RedisServer,
     counters: number,
     fullTablePolicy: FullTablePolicy = 'deny',
   ) {
@@ -44,43 +198,25 @@ export class TestEngine {
     new ClockPublisher(control);
     this.clock = new Clock(control);
     this.#stats = control.acceptorStats(0);
-    const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
-    const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-    const channel = allocateChannel(0, 0);
-    const data: MemoryEngineData = {
-      engine: 'memory',
-      decide,
-      fullTablePolicy,
-      tables,
-      channels: [[channel]],
-    };
-    this.engine = createEngine(data, 0, control, this.clock);
-    const owned = tables.map((buffer, shard) => {
-      return new CounterTable(buffer, shard, WORKER_LOCK_OWNER, fullTablePolicy, () => {});
-    });
-    this.#ports = new MessageChannel();
-    this.engine.connectWorker(0, this.#ports.port1);
-    this.#worker = new CheckQueueConsumer(
-      attachChannel(channel, 0, 0),
-      (id) => owned[shardOf(id)],
-      this.clock,
-      control.workerStats(0),
-      decide === 'worker' ? this.#ports.port2 : undefined,
-    );
+    this.#driver =
+      typeof kind === 'string'
+        ? memoryDriver(kind, counters, fullTablePolicy, control, this.clock)
+        : redisDriver(kind, counters, fullTablePolicy, control, this.clock);
+    this.engine = this.#driver.engine;
   }
 
   close(): void {
-    this.#ports.port2.close();
+    this.#driver.close();
   }
 
   /** Runs one turn of the shard worker. @returns the number of entries that it processed */
   runWorker(): number {
-    return this.#worker.processEntries(Number.POSITIVE_INFINITY);
+    return this.#driver.runWorker();
   }
 
   /** Moves weir's time forward to a later time, from which it goes on. */
-  moveClockTo(ms: number): void {
-    new ClockPublisher(this.#control, ms);
+  moveClockTo(ms: number): Promise<void> {
+    return this.#driver.moveClockTo(ms);
   }
 
   count(stat: (typeof ACCEPTOR_STAT)[keyof typeof ACCEPTOR_STAT]): number {
@@ -145,6 +281,7 @@ export class TestEngine {
         fail: (_context, error) => reject(error),
       });
       if (decision !== undefined) resolve(copy(decision));
+      else this.runWorker();
     });
   }
 }

@@ -13,7 +13,7 @@
 import type { Check } from '../../core/check.ts';
 import { MULTI_LIMIT_MAX } from '../../core/constants.ts';
 import { type Decision, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
-import { hasWindows } from '../../core/window-rules.ts';
+import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
 import { counterKey } from '../memory/windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
@@ -306,7 +306,8 @@ function judgeUnreserved(item: BatchItem, { remaining, reset, window }: TableDec
   const decisions = items.map(({ decision }) => decision);
   const left = remaining - allowedTokens(checks, decisions, check, number);
   decision.allowed = check.cost === 0 || check.cost <= left;
-  decision.remaining = decision.allowed ? remaining : Math.max(0, left);
+  const leftOfDenied = check.rule === RULE.sliding ? 0 : Math.max(0, left);
+  decision.remaining = decision.allowed ? remaining : leftOfDenied;
   decision.reset = reset;
   decision.window = window;
   decision.outcome = OUTCOME.decided;

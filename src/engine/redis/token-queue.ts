@@ -5,7 +5,6 @@
  */
 
 import type { Check } from '../../core/check.ts';
-import { ENGINE_DEADLINE_MS } from '../../core/constants.ts';
 import { type Decision, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
@@ -21,7 +20,8 @@ import type { EngineState } from './engine-state.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { DecisionsWithoutRedis } from './without-redis.ts';
 
-const POLL_INTERVAL_MS = ENGINE_DEADLINE_MS / 4;
+/** How often deadlines are tested: a quarter of ENGINE_DEADLINE_MS. */
+const POLL_INTERVAL_MS = 5;
 
 export interface TokenQueueParts {
   /** By shard. */
@@ -31,6 +31,8 @@ export interface TokenQueueParts {
   withoutRedis: DecisionsWithoutRedis;
   clock: Clock;
   stats: AcceptorStats;
+  /** After which a check is decided without Redis. */
+  deadlineMs: number;
 }
 
 export class TokenQueue {
@@ -39,11 +41,11 @@ export class TokenQueue {
   readonly #withdrawnDecision = newDecision();
 
   constructor(parts: TokenQueueParts) {
-    const { queues, state, clock, stats } = parts;
+    const { queues, state, clock, stats, deadlineMs } = parts;
     this.#parts = parts;
     this.pending = new PendingChecks(queues.producers, clock, {
       pollIntervalMs: POLL_INTERVAL_MS,
-      withdrawAfterMs: (worker) => (state.isDown(worker) ? 0 : ENGINE_DEADLINE_MS),
+      withdrawAfterMs: (worker) => (state.isDown(worker) ? 0 : deadlineMs),
       countOutcome: (outcome) => {
         if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
         else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);

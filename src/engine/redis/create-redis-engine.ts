@@ -1,0 +1,38 @@
+/** Creates the redis engine of an acceptor. */
+
+import { ENGINE_DEADLINE_MS, SHARDS } from '../../core/constants.ts';
+import type { Clock } from '../../shared-memory/clock.ts';
+import type { Control } from '../../shared-memory/control.ts';
+import type { Engine } from '../engine.ts';
+import { WorkQueues } from '../worker/work-queues.ts';
+import type { RedisEngineData } from './allocate.ts';
+import { EngineState } from './engine-state.ts';
+import { LeaseTable } from './lease-table.ts';
+import { RedisEngine } from './redis-engine.ts';
+import { DecisionsWithoutRedis } from './without-redis.ts';
+
+/**
+ * @param acceptor the index of this thread
+ * @param deadlineMs after which a check is decided without Redis
+ */
+export function createRedisEngine(
+  { settings, fullTablePolicy, tables: buffers, state: stateBuffer, channels }: RedisEngineData,
+  acceptor: number,
+  control: Control,
+  clock: Clock,
+  deadlineMs = ENGINE_DEADLINE_MS,
+): Engine {
+  if (buffers.length !== SHARDS) {
+    throw new Error(`${buffers.length} lease tables for ${SHARDS} shards`);
+  }
+  const stats = control.acceptorStats(acceptor);
+  const state = new EngineState(stateBuffer);
+  const lockOwner = acceptor + 1;
+  const tables = buffers.map((buffer, shard) => {
+    return new LeaseTable(buffer, shard, state, lockOwner, () => stats.heartbeat());
+  });
+  const queues = new WorkQueues(channels, acceptor, control, () => clock.monotonicMs());
+  const withoutRedis = new DecisionsWithoutRedis({ ...settings, fullTablePolicy }, state, stats);
+  const parts = { tables, state, queues, withoutRedis, clock, stats, deadlineMs };
+  return new RedisEngine(parts, settings.leases);
+}

@@ -1,0 +1,80 @@
+/**
+ * Starts servers in every mode of deciding checks: in place, by shard workers, and with counters in
+ * a Redis. A case about checks holds in all of them.
+ */
+
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { describe } from 'vitest';
+import { isRedisMissing, type RedisServer, startRedis } from './redis.ts';
+import {
+  CLI_PATH,
+  cleanEnvironment,
+  DECIDE_MODES,
+  type ServerOptions,
+  type ServerProcess,
+  startServer,
+  waitUntil,
+} from './server.ts';
+import { withStore } from './store.ts';
+
+export type EngineMode = (typeof DECIDE_MODES)[number] | 'redis';
+
+export const ENGINE_MODES: readonly EngineMode[] = [...DECIDE_MODES, 'redis'];
+
+/** Declares cases for modes; those with Redis are skipped where it is not installed. */
+export function describeEngines(
+  title: string,
+  cases: (mode: EngineMode) => void,
+  modes = ENGINE_MODES,
+): void {
+  for (const mode of modes) {
+    describe.skipIf(mode === 'redis' && isRedisMissing)(title.replace('%s', mode), () => {
+      cases(mode);
+    });
+  }
+}
+
+export interface EngineServer extends ServerProcess {
+  /** Closes the Redis of the server, where it has one. Called after the server has ended. */
+  closeEngine: () => Promise<void>;
+}
+
+/** Starts a server. With Redis it gets one of its own, which has the records of the store. */
+export async function startEngineServer(
+  mode: EngineMode,
+  dataDir: string,
+  options: ServerOptions = {},
+): Promise<EngineServer> {
+  const { args = [] } = options;
+  if (mode !== 'redis') {
+    const server = await startServer(dataDir, { ...options, args: [...args, '--decide', mode] });
+    return { ...server, closeEngine: async () => {} };
+  }
+  const redis = await startRedis();
+  const env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
+  try {
+    await migrateRecords(dataDir, redis);
+    const server = await startServer(dataDir, { ...options, env: { ...env, ...options.env } });
+    await waitUntil(`Redis serves it: ${server.stderr()}`, async () => {
+      const response = await fetch(`${server.adminUrl}/readyz`);
+      return ((await response.json()) as { status: string }).status === 'ready';
+    });
+    return { ...server, closeEngine: () => redis.close() };
+  } catch (error) {
+    await redis.close();
+    throw error;
+  }
+}
+
+/** Moves the records that a test has written to the store into Redis. */
+async function migrateRecords(dataDir: string, { url }: RedisServer): Promise<void> {
+  const tables = ['keys', 'namespaces', 'overrides'] as const;
+  const hasRecords = withStore(dataDir, (store) => {
+    return tables.some((table) => store.read(table).length > 0);
+  });
+  if (!hasRecords) return;
+  const env = { ...cleanEnvironment(), WEIR_ENGINE: 'redis', WEIR_REDIS_URL: url };
+  const args = [CLI_PATH, 'migrate', '--data-dir', dataDir];
+  await promisify(execFile)(process.execPath, args, { env });
+}
