@@ -41,9 +41,9 @@ export async function measureCluster(progress: (what: string) => void): Promise<
   const servers: BenchServer[] = [];
   try {
     const url = `redis://127.0.0.1:${redis.port}`;
-    const args = ['--engine', 'redis', '--redis-url', url];
+    const env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: url };
     servers.push(await startWeir('memory'));
-    servers.push(await startWeir('redis', 'in-place', { args }));
+    servers.push(await startWeir('redis', 'in-place', { env }));
     const [memory, shared] = servers;
     const rows: ClusterRow[] = [];
     for (const connections of CONNECTIONS) {

@@ -25,6 +25,7 @@ const START_MS = 30_000;
 interface StartOptions {
   args?: readonly string[];
   nodeFlags?: readonly string[];
+  env?: Readonly<Record<string, string>>;
   workload?: Workload;
 }
 
@@ -33,13 +34,13 @@ export async function startServer(
   file: string,
   args: readonly string[],
   port: RegExp,
-  { args: moreArgs = [], nodeFlags = [], workload = CHECK_WORKLOAD }: StartOptions,
+  { args: moreArgs = [], nodeFlags = [], env = {}, workload = CHECK_WORKLOAD }: StartOptions,
 ): Promise<BenchServer> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const path = new URL(file, import.meta.url).pathname;
   const child = spawn(process.execPath, [...nodeFlags, path, ...args, ...moreArgs], {
     cwd: directory,
-    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: ROOT_KEY, NODE_ENV: 'production' },
+    env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: ROOT_KEY, NODE_ENV: 'production', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
