@@ -14,6 +14,7 @@ import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
 import { MemberScripts, type ScriptRunner } from '../../src/engine/redis/member-scripts.ts';
+import type { CounterAction, CounterResult } from '../../src/engine/redis/port-messages.ts';
 import { RedisQueueConsumer } from '../../src/engine/redis/queue-consumer.ts';
 import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
@@ -37,6 +38,7 @@ import type { WORKER_STAT } from '../../src/shared-memory/stats.ts';
 
 const ACCEPTOR = 1;
 const WORKER_RUN = 1_000;
+const WITHDRAW_MS = 500;
 
 export interface MachineOptions {
   leases?: boolean;
@@ -72,6 +74,8 @@ export class TestMachine {
   readonly runner: TestRunner;
   readonly keys = new KeySpace('weir', false);
   worker: RedisShardWorker;
+  /** Checks that were withdrawn. */
+  withdrawn = 0;
   readonly #buffers: readonly SharedArrayBuffer[];
   readonly #tables: readonly LeaseTable[];
   readonly #channel = attachChannel(allocateChannel(0, 0), 0, 0);
@@ -130,7 +134,10 @@ export class TestMachine {
     return this.control.workerStats(0).get(stat);
   }
 
-  /** Decides a check as an acceptor does. */
+  /**
+   * Decides a check as an acceptor does. One that Redis does not answer is withdrawn, and denied
+   * here. Acceptors withdraw earlier, and decide themselves.
+   */
   decide(identity: Identity, terms: Partial<CheckParameters>, kind: number = ENTRY_KIND.tokens) {
     const check: CheckParameters = {
       ...{ limit: 100, durationMs: 1_000, cost: 1, rule: RULE.fixed, burst: NO_BURST },
@@ -149,7 +156,26 @@ export class TestMachine {
       if (verdict !== VERDICT.needsTokens) return Promise.resolve<Decision>(decision);
     }
     return new Promise<Decision>((resolve) => {
-      this.#pending.set(this.#enqueue(kind, identity, check), resolve);
+      const number = this.#enqueue(kind, identity, check);
+      const timer = setTimeout(() => {
+        if (!this.#producer.withdraw(number)) return;
+        this.withdrawn++;
+        this.#pending.delete(number);
+        resolve({ ...decision, allowed: false });
+      }, WITHDRAW_MS);
+      this.#pending.set(number, (decided) => {
+        clearTimeout(timer);
+        resolve(decided);
+      });
+    });
+  }
+
+  /** Corrects or inspects counters as an acceptor does. */
+  request(identity: Identity, action: CounterAction): Promise<CounterResult> {
+    const state = new Int32Array(new SharedArrayBuffer(4));
+    const request = { number: 1, state, identity, action };
+    return new Promise((resolve) => {
+      void this.worker.answer(request, ({ result }) => resolve(result));
     });
   }
 

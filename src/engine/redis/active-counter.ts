@@ -45,6 +45,8 @@ export interface SentMessage {
   readonly checks: readonly WaitingCheck[];
   readonly correction: Correction | undefined;
   readonly isReport: boolean;
+  /** Whether it returns the lease, of which pending batches may keep some. */
+  readonly isReturn: boolean;
   /** Called with whether Redis has got the message. */
   readonly listeners: readonly ((isDone: boolean) => void)[];
 }

@@ -9,6 +9,7 @@
  */
 
 import type { Identity } from '../../core/hash.ts';
+import { RedisError } from '../../redis/errors.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { EngineState } from './engine-state.ts';
 import type { MemberScripts } from './member-scripts.ts';
@@ -151,16 +152,17 @@ export class BucketCalls {
     if (!breaker.allows(sentMs)) return { kind: 'refused' };
     stats.add(WORKER_STAT.redisCalls, 1);
     let answer: Answer | undefined;
+    let mayHaveRun = true;
     try {
       answer = await withinTimeout(send());
-    } catch {
-      // As without an answer: the error may be one of the connection.
+    } catch (error) {
+      mayHaveRun = !(error instanceof RedisError) || error.mayHaveRun;
     }
     if (answer === undefined) {
       breaker.failed(nowMs());
       stats.add(WORKER_STAT.redisCallFailures, 1);
       onChange();
-      return { kind: 'unknown' };
+      return { kind: mayHaveRun ? 'unknown' : 'refused' };
     }
     const receivedMs = nowMs();
     const wasOpen = breaker.isOpen;

@@ -25,6 +25,10 @@ import {
 import type { QueueEntry } from './queue-consumer.ts';
 import type { GcraCallAnswer } from './scripts/gcra.ts';
 
+const RETRY_MS = 4;
+
+const never = () => false;
+
 export interface GcraClientOptions {
   tableOf: (identity: Identity) => LeaseTable;
   bucketOf: (identity: Identity) => number;
@@ -39,6 +43,8 @@ export interface GcraClientOptions {
 
 interface WaitingMessage {
   message: GcraMessage;
+  /** Whether it is sent again when nothing was done. */
+  isWanted: () => boolean;
   /** @param answer undefined: there is none */
   onAnswer: (answer: GcraAnswer | undefined) => void;
 }
@@ -47,6 +53,7 @@ export class GcraClient {
   readonly #options: GcraClientOptions;
   /** By bucket. */
   readonly #waiting = new Map<number, WaitingMessage[]>();
+  readonly #retryTimers = new Set<NodeJS.Timeout>();
   #flushTimer: NodeJS.Immediate | undefined;
 
   constructor(options: GcraClientOptions) {
@@ -58,7 +65,8 @@ export class GcraClient {
     const { limit, burst, durationMs, cost } = parameters;
     const countsDenied = kind === ENTRY_KIND.countedTokens;
     const message = { identity, durationMs, limit, burst, cost, countsDenied };
-    this.#add(message, (answer) => {
+    const isWanted = () => source.isOpen(number);
+    this.#add(message, isWanted, (answer) => {
       if (answer === undefined || answer.status === MESSAGE_STATUS.full) return;
       if (!source.claim(number)) {
         if (answer.isAllowed && cost > 0) void this.refund(identity, durationMs, cost);
@@ -80,7 +88,7 @@ export class GcraClient {
       countsDenied: false,
     };
     return new Promise((resolve) => {
-      this.#add(message, (answer) => resolve(answer?.refunded));
+      this.#add(message, never, (answer) => resolve(answer?.refunded));
     });
   }
 
@@ -100,7 +108,7 @@ export class GcraClient {
     const cost = Math.min(tokens, limit);
     const message = { identity, durationMs, limit, burst: limit, cost, countsDenied: true };
     return new Promise((resolve) => {
-      this.#add(message, (answer) => {
+      this.#add(message, never, (answer) => {
         const isDone = answer?.status === MESSAGE_STATUS.done;
         if (!isDone) {
           withSlot(table, identity, key, (slot, lock) => {
@@ -127,6 +135,7 @@ export class GcraClient {
 
   close(): void {
     clearImmediate(this.#flushTimer);
+    for (const timer of this.#retryTimers) clearTimeout(timer);
   }
 
   async #call(bucket: number, waiting: readonly WaitingMessage[]): Promise<void> {
@@ -136,14 +145,35 @@ export class GcraClient {
       waiting.map(({ message }) => message),
     );
     const answers = result.kind === 'answer' ? result.answer.counters : [];
-    for (const [at, { onAnswer }] of waiting.entries()) onAnswer(answers[at]);
+    const again: WaitingMessage[] = [];
+    for (const [at, one] of waiting.entries()) {
+      if (result.kind === 'refused' && one.isWanted()) again.push(one);
+      else one.onAnswer(answers[at]);
+    }
+    if (again.length > 0) this.#retry(again);
     onReplies();
   }
 
-  #add(message: GcraMessage, onAnswer: WaitingMessage['onAnswer']): void {
+  /** Sends messages again a little later. */
+  #retry(messages: readonly WaitingMessage[]): void {
+    const timer = setTimeout(() => {
+      this.#retryTimers.delete(timer);
+      for (const { message, isWanted, onAnswer } of messages) {
+        if (isWanted()) this.#add(message, isWanted, onAnswer);
+      }
+      this.flush();
+    }, RETRY_MS);
+    this.#retryTimers.add(timer);
+  }
+
+  #add(
+    message: GcraMessage,
+    isWanted: WaitingMessage['isWanted'],
+    onAnswer: WaitingMessage['onAnswer'],
+  ): void {
     const bucket = this.#options.bucketOf(message.identity);
     const waiting = this.#waiting.get(bucket) ?? [];
-    waiting.push({ message, onAnswer });
+    waiting.push({ message, isWanted, onAnswer });
     this.#waiting.set(bucket, waiting);
     this.#flushTimer ??= setImmediate(() => this.flush());
   }

@@ -48,6 +48,8 @@ import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 /** Parked checks are tried again after RETRY_MS, and denied after PARK_MS. */
 const RETRY_MS = 4;
 const PARK_MS = 10;
+/** Tokens that a batch kept at a recall are returned after this time: no batch takes longer. */
+const RETURN_KEPT_MS = 25;
 /** The most checks in a message. */
 const CHECKS_PER_MESSAGE = 64;
 /** Limits below this get no lease. */
@@ -66,6 +68,8 @@ export interface LeaseClientOptions {
   /** A monotonic clock. */
   nowMs: () => number;
   stats: WorkerStats;
+  /** Called when a counter has got tokens that the next window looks at. */
+  onSlidingLease: (identity: Identity, key: number, deadlineMs: number) => void;
   /** Whether checks may be decided from tokens taken in advance. */
   leases: boolean;
 }
@@ -80,6 +84,7 @@ export class LeaseClient {
   readonly #parked = new Set<ActiveCounter>();
   readonly #state = newLeaseState();
   readonly #decision = newDecision();
+  readonly #returnTimers = new Set<NodeJS.Timeout>();
   #flushTimer: NodeJS.Immediate | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
 
@@ -203,6 +208,7 @@ export class LeaseClient {
   close(): void {
     clearImmediate(this.#flushTimer);
     clearTimeout(this.#retryTimer);
+    for (const timer of this.#returnTimers) clearTimeout(timer);
   }
 
   /** Sends what is to be sent. Happens by itself at the end of a turn. */
@@ -342,6 +348,7 @@ export class LeaseClient {
       table.setDirty(lock, slot, false);
     }
     table.release(lock);
+    const isReturn = counter.mustReturn && !isReport;
     if (isReport) counter.mustReport = false;
     else {
       if (checks.length === 0 && counter.mustReturn && leaseBefore > 0) {
@@ -355,7 +362,7 @@ export class LeaseClient {
     counter.retryMs = Number.POSITIVE_INFINITY;
     const { listeners } = counter;
     counter.listeners = [];
-    counter.sent = { message, checks, correction, isReport, listeners };
+    counter.sent = { message, checks, correction, isReport, isReturn, listeners };
     return message;
   }
 
@@ -404,7 +411,7 @@ export class LeaseClient {
   /** @returns false: the answer is stale */
   #onDone(
     counter: ActiveCounter,
-    { message, checks, correction }: SentMessage,
+    { message, checks, correction, isReturn }: SentMessage,
     answer: CounterAnswer,
     sentMs: number,
     nowMs: number,
@@ -464,9 +471,13 @@ export class LeaseClient {
     if (answer.lent > 0) {
       stats.add(WORKER_STAT.leasesGranted, 1);
       stats.add(WORKER_STAT.leasedTokens, answer.lent);
+      if (message.isSliding) {
+        this.#options.onSlidingLease(identity, key, state.deadlineMs);
+      }
     }
     correction?.resolve(answer);
     this.#park(counter, unproven, nowMs);
+    if (isReturn && message.kept > 0) this.#returnLater(identity, key);
     // A recall that the message had not answered yet, because Redis sent it afterwards.
     const isUnsettled = state.lease > 0 || state.spent !== message.spent;
     if (counter.isRecalled && isUnsettled) counter.mustReturn = true;
@@ -494,6 +505,15 @@ export class LeaseClient {
       ...sent.checks.filter(({ source, entry }) => source.isOpen(entry.number)),
     );
     counter.retryMs = nowMs + RETRY_MS;
+  }
+
+  /** Returns what a pending batch has kept of a recalled lease, when it is over. */
+  #returnLater(identity: Identity, key: number): void {
+    const timer = setTimeout(() => {
+      this.#returnTimers.delete(timer);
+      this.returnLease(identity, key);
+    }, RETURN_KEPT_MS);
+    this.#returnTimers.add(timer);
   }
 
   /** Keeps checks that cannot be decided yet. */

@@ -98,8 +98,6 @@ export function applyAnswer(
     const { spent } = state;
     moveStateToWindow(state, answer.window);
     state.rateSpent -= spent;
-    // Other machines may have used some: not 0, so that no lease serves sliding windows.
-    state.previousUse = Math.max(1, state.previousUse);
   }
   state.isStored = answer.isStored;
   state.others = answer.others;
@@ -107,6 +105,9 @@ export function applyAnswer(
   if (readsPrevious(message, answer)) {
     state.previousUse = answer.previousUse;
     state.previousKnownUse = answer.previousKnownUse;
+  } else {
+    // Other machines may have used some: not 0, so that this lease serves no sliding windows.
+    state.previousUse = Math.max(1, state.previousUse);
   }
   state.spent -= answer.refunded;
   state.deadlineMs = sentMs + (answer.leftUs / 1_000) * (1 - CLOCK_DRIFT);

@@ -87,6 +87,9 @@ export class RedisShardWorker {
       windowOf: ({ h3 }, durationMs, at) => Math.floor(state.redisMs(h3, at) / durationMs),
       nowMs,
       stats,
+      onSlidingLease: (identity, key, deadlineMs) => {
+        this.#sync.returnAtEnd(identity, key, deadlineMs);
+      },
       leases: settings.leases,
     });
     this.gcra = new GcraClient({
@@ -109,6 +112,7 @@ export class RedisShardWorker {
     });
     this.#sync = new UsageSync({
       tables: this.#tables,
+      tableOf: (identity) => this.#tableOf(identity),
       client: this.client,
       state,
       stats,
@@ -203,6 +207,7 @@ export class RedisShardWorker {
     if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) void this.#returnAll();
     this.#wallOffsetMs = wallOffsetMs;
     this.#flushConsumers();
+    this.#sync.takeEndedLeases();
     const intervalMs =
       state.bucketCount === 1 ? settings.syncMs : Math.max(settings.syncMs, CLUSTER_HEARTBEAT_MS);
     for (const bucket of this.#buckets) {

@@ -12,7 +12,7 @@ import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
-import type { LeaseSlot } from './lease-layout.ts';
+import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
 import { newLeaseState } from './lease-slot.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './protocol.ts';
@@ -21,6 +21,8 @@ import { NO_WINDOW } from './protocol.ts';
 const COUNTERS_AT_ONCE = 128;
 /** Groups of slots that are visited before other work has its turn: about 1 ms. */
 const GROUPS_PER_TURN = 16;
+/** Leases that end within this time are taken away together. */
+const DEADLINE_STEP_MS = 50;
 
 interface CounterName {
   identity: Identity;
@@ -29,6 +31,7 @@ interface CounterName {
 
 interface UsageSyncOptions {
   tables: readonly LeaseTable[];
+  tableOf: (identity: Identity) => LeaseTable;
   client: LeaseClient;
   state: EngineState;
   stats: WorkerStats;
@@ -43,6 +46,8 @@ export class UsageSync {
   readonly #options: UsageSyncOptions;
   readonly #state = newLeaseState();
   #isRunning = false;
+  /** Counters whose leases are returned when their window ends, by step of their deadline. */
+  readonly #ending = new Map<number, Map<string, CounterName>>();
 
   constructor(options: UsageSyncOptions) {
     this.#options = options;
@@ -76,6 +81,39 @@ export class UsageSync {
    */
   takeAllLeases(): Promise<void> {
     return this.#scan((table, slot, lock) => this.#takeLease(table, slot, lock));
+  }
+
+  /** Has what is left of a lease returned when its window has ended. */
+  returnAtEnd(identity: Identity, key: number, deadlineMs: number): void {
+    const step = Math.ceil(deadlineMs / DEADLINE_STEP_MS);
+    let ending = this.#ending.get(step);
+    if (ending === undefined) {
+      ending = new Map();
+      this.#ending.set(step, ending);
+    }
+    const { h0, h1, h2, h3 } = identity;
+    ending.set(`${h0},${h1},${h2},${h3},${key}`, { identity, key });
+  }
+
+  /** Takes the leases away whose windows have ended. Redis is told by the next `run`. */
+  takeEndedLeases(): void {
+    const { tableOf, nowMs } = this.#options;
+    const now = nowMs();
+    for (const [step, ending] of this.#ending) {
+      if (step * DEADLINE_STEP_MS > now) continue;
+      this.#ending.delete(step);
+      for (const { identity, key } of ending.values()) {
+        const table = tableOf(identity);
+        const lock = table.lockFor(identity);
+        table.acquire(lock);
+        const slot = table.find(identity, key);
+        if (slot !== NO_LEASE_SLOT) {
+          table.read(slot, this.#state);
+          if (now >= this.#state.deadlineMs) this.#takeLease(table, slot, lock);
+        }
+        table.release(lock);
+      }
+    }
   }
 
   /**

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { RULE } from '../../../src/core/window-rules.ts';
 import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
+import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
 import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
@@ -59,6 +60,18 @@ async function useUp(id = identityOf('shared')): Promise<void> {
   }
 }
 
+/**
+ * Expects that the limit was allowed, and no more. On a busy computer a machine may answer a recall
+ * too late: then its lease, at most 5 % of the limit, is written off.
+ */
+function expectUsedUp(): void {
+  const writtenOff = machines.reduce((sum, machine) => {
+    return sum + machine.count(WORKER_STAT.leasesWrittenOff);
+  }, 0);
+  expect(allowed).toBeLessThanOrEqual(LIMIT);
+  expect(allowed).toBeGreaterThanOrEqual(LIMIT * (1 - 0.05 * writtenOff));
+}
+
 describe.skipIf(isRedisMissing)('several machines', () => {
   test('allow the limit together when one of them dies with a lease, less that lease', async () => {
     await startMachines(3);
@@ -81,7 +94,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
     await expect.poll(() => machines.every(({ link }) => link.isConnected())).toBe(true);
     await useTokens(200);
     await useUp();
-    expect(allowed).toBe(LIMIT);
+    expectUsedUp();
   });
 
   test('allow no more when the key of the counter is deleted', async () => {
@@ -93,7 +106,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
     await useTokens(300);
     await delay(500);
     await useUp();
-    expect(allowed).toBe(LIMIT);
+    expectUsedUp();
   });
 
   test('allow no more when Redis restarts empty', async () => {
@@ -107,7 +120,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
     await useTokens(300);
     await delay(500);
     await useUp();
-    expect(allowed).toBe(LIMIT);
+    expectUsedUp();
   });
 
   test('allow no more when workers are replaced', async () => {
@@ -117,7 +130,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
       machines[n % 2].replaceWorker();
     }
     await useUp();
-    expect(allowed).toBe(LIMIT);
+    expectUsedUp();
   });
 
   test('allow no more when answers are lost or come late', async () => {
@@ -134,8 +147,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
     for (const machine of machines) machine.runner.interceptAnswer = undefined;
     await delay(300);
     await useUp();
-    // A check whose answer is lost is decided again.
-    expect(allowed).toBe(LIMIT);
+    expectUsedUp();
   });
 
   test('report asynchronous usage, and deny synchronous checks by it', async () => {

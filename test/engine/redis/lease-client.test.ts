@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { RULE } from '../../../src/core/window-rules.ts';
+import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
 import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
@@ -55,7 +56,12 @@ describe.skipIf(isRedisMissing)('several machines', () => {
       );
       allowed += decisions.filter((decision) => decision.allowed).length;
     }
-    expect(allowed).toBe(1_000);
+    // A busy computer may answer a recall too late. That lease, at most 5 %, is written off.
+    const writtenOff = machines.reduce((sum, machine) => {
+      return sum + machine.count(WORKER_STAT.leasesWrittenOff);
+    }, 0);
+    expect(allowed).toBeLessThanOrEqual(1_000);
+    expect(allowed).toBeGreaterThanOrEqual(1_000 - 50 * writtenOff);
   });
 
   test('never allow more than any limit, with random costs and limits', async () => {

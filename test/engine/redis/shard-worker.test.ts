@@ -1,0 +1,213 @@
+/** What shard workers of several machines guarantee, besides `lease-client.test.ts`. */
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { CheckParameters } from '../../../src/core/decision.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
+import type { CounterSelector } from '../../../src/engine/engine.ts';
+import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
+import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
+import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
+
+/** The windows are long: no test sees the end of one. */
+const DURATION_MS = 2_592_000_000;
+const ALL: CounterSelector = { durationsMs: undefined, rule: undefined };
+const ID = identityOf('shared');
+
+let redis: RedisServer;
+let machines: TestMachine[] = [];
+
+beforeEach(async () => {
+  if (!isRedisMissing) redis = await startRedis();
+});
+
+afterEach(async () => {
+  for (const machine of machines) machine.close();
+  machines = [];
+  if (!isRedisMissing) await redis.close();
+});
+
+async function startMachines(count: number, options: MachineOptions = {}): Promise<TestMachine[]> {
+  for (let n = 0; n < count; n++) {
+    const machine = new TestMachine(redis.url, options);
+    machines.push(machine);
+    await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
+  }
+  return machines;
+}
+
+/** Decides checks one after the other, on machines in turn. @returns how many were allowed */
+async function use(checks: number, terms: Partial<CheckParameters> = {}): Promise<number> {
+  let allowed = 0;
+  for (let n = 0; n < checks; n++) {
+    const machine = machines[n % machines.length];
+    const decision = await machine.decide(ID, {
+      ...{ limit: 1_000, durationMs: DURATION_MS },
+      ...terms,
+    });
+    if (decision.allowed) allowed++;
+  }
+  return allowed;
+}
+
+describe.skipIf(isRedisMissing)('refunds, resets and inspections', () => {
+  test('show what all machines have used together, though they hold leases', async () => {
+    const [first] = await startMachines(3);
+    expect(await use(150)).toBe(150);
+    expect(machines.some((machine) => machine.count(WORKER_STAT.leasesGranted) > 0)).toBe(true);
+    const inspected = await first.request(ID, { kind: 'inspect', selector: ALL });
+    expect(inspected).toMatchObject({
+      kind: 'inspect',
+      counters: [{ isGcra: false, durationMs: DURATION_MS, current: 150, limit: 1_000, lent: 0 }],
+    });
+  });
+
+  test('refund no more than all machines have used', async () => {
+    const [first, second] = await startMachines(2);
+    expect(await use(100)).toBe(100);
+    const { reset } = await first.decide(ID, { limit: 1_000, durationMs: DURATION_MS, cost: 0 });
+    const window = reset / DURATION_MS - 1;
+    const refund = { kind: 'refund', rule: RULE.fixed, durationMs: DURATION_MS, window } as const;
+    expect(await second.request(ID, { ...refund, cost: 30 })).toEqual({
+      kind: 'refund',
+      refunded: 30,
+    });
+    expect(await first.request(ID, { ...refund, cost: 500 })).toEqual({
+      kind: 'refund',
+      refunded: 70,
+    });
+    expect(await first.request(ID, { ...refund, window: window - 1, cost: 1 })).toEqual({
+      kind: 'refund',
+      refunded: 0,
+    });
+    expect(await use(1_100)).toBe(1_000);
+  });
+
+  test('reset a counter for all machines', async () => {
+    const [first] = await startMachines(3);
+    expect(await use(1_100)).toBe(1_000);
+    const action = { kind: 'reset', selector: ALL } as const;
+    expect(await first.request(ID, action)).toEqual({ kind: 'reset', cleared: 1 });
+    await delay(50);
+    expect(await use(1_100)).toBe(1_000);
+    const { remaining } = await first.decide(ID, {
+      ...{ limit: 1_500, durationMs: DURATION_MS },
+      cost: 0,
+    });
+    expect(remaining).toBe(500);
+  });
+});
+
+describe.skipIf(isRedisMissing)('a GCRA bucket', () => {
+  test('is one for all machines', async () => {
+    await startMachines(3);
+    const terms = { limit: 100, rule: RULE.gcra, durationMs: DURATION_MS };
+    // On a busy computer an answer may come too late: such a check is counted, and denied here.
+    const lost = () => machines.reduce((sum, { withdrawn }) => sum + withdrawn, 0);
+    const allowed = await use(150, terms);
+    expect(allowed).toBeLessThanOrEqual(100);
+    expect(allowed).toBeGreaterThanOrEqual(100 - lost());
+    const refund = { kind: 'refund', rule: RULE.gcra, durationMs: DURATION_MS, window: 0 } as const;
+    const refunded = await machines[1].request(ID, { ...refund, cost: 10 });
+    expect(refunded).toEqual({ kind: 'refund', refunded: 10 });
+    const again = await use(20, terms);
+    expect(again).toBeLessThanOrEqual(10);
+    expect(again).toBeGreaterThanOrEqual(10 - lost());
+  });
+});
+
+describe.skipIf(isRedisMissing)('a sliding window', () => {
+  test('allows no more than the limit, also beside checks of fixed windows', async () => {
+    await startMachines(3);
+    const random = seededRandom(3);
+    const durationMs = 1_000;
+    const limit = 200;
+    const allowed = new Map<number, number>();
+    const endMs = performance.now() + 4_500;
+    const clients = machines.flatMap((machine) =>
+      Array.from({ length: 3 }, async () => {
+        while (performance.now() < endMs) {
+          const rule = random(10) === 0 ? RULE.fixed : RULE.sliding;
+          const decision = await machine.decide(ID, { limit, durationMs, rule });
+          const window = decision.reset / durationMs - 1;
+          if (decision.allowed) allowed.set(window, (allowed.get(window) ?? 0) + 1);
+          await delay(random(6));
+        }
+      }),
+    );
+    await Promise.all(clients);
+    for (const count of allowed.values()) expect(count).toBeLessThanOrEqual(limit);
+    expect(allowed.size).toBeGreaterThan(2);
+  });
+});
+
+describe.skipIf(isRedisMissing)('without leases', () => {
+  test('every check is a round trip, and decided in the order of its arrival', async () => {
+    const [first] = await startMachines(2, { leases: false });
+    const decisions = await Promise.all(
+      Array.from({ length: 120 }, () => first.decide(ID, { limit: 100, durationMs: DURATION_MS })),
+    );
+    expect(decisions.map(({ allowed }) => allowed)).toEqual(
+      Array.from({ length: 120 }, (_, n) => n < 100),
+    );
+    expect(first.count(WORKER_STAT.leasesGranted)).toBe(0);
+  });
+});
+
+describe.skipIf(isRedisMissing)('a lease', () => {
+  test('is recalled for a check of another machine', async () => {
+    const [holder, other] = await startMachines(2);
+    const terms = { limit: 100, durationMs: DURATION_MS };
+    // On a busy computer the holder may be too late; only a recall makes the second check pass.
+    for (let n = 0, isAllowed = false; !isAllowed; n++) {
+      const id = identityOf(`recalled ${n}`);
+      const leased = holder.count(WORKER_STAT.leasedTokens);
+      expect((await holder.decide(id, terms)).allowed).toBe(true);
+      expect(holder.count(WORKER_STAT.leasedTokens)).toBeGreaterThan(leased);
+      isAllowed = (await other.decide(id, { ...terms, cost: 99 })).allowed;
+      expect((await holder.decide(id, terms)).allowed).toBe(!isAllowed);
+    }
+    expect(holder.count(WORKER_STAT.leasesRecalled)).toBeGreaterThan(0);
+  });
+
+  test('of a machine that does not answer is written off', async () => {
+    const [holder, other] = await startMachines(2);
+    const terms = { limit: 100, durationMs: DURATION_MS };
+    expect((await holder.decide(ID, terms)).allowed).toBe(true);
+    const lent = holder.count(WORKER_STAT.leasedTokens);
+    expect(lent).toBeGreaterThan(0);
+    holder.close();
+    machines = [other];
+    // At once, because Redis finds nobody on the channel; or after the time that holders have.
+    expect((await other.decide(ID, { ...terms, cost: 99 })).allowed).toBe(false);
+    expect((await other.decide(ID, { ...terms, cost: 99 - lent })).allowed).toBe(true);
+    expect((await other.decide(ID, terms)).allowed).toBe(false);
+    expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(1);
+  });
+
+  test('is returned when the machine stops', async () => {
+    const [holder, other] = await startMachines(2);
+    const terms = { limit: 100, durationMs: DURATION_MS };
+    expect((await holder.decide(ID, terms)).allowed).toBe(true);
+    expect(await holder.worker.drain()).toBe(true);
+    holder.close();
+    machines = [other];
+    expect((await other.decide(ID, { ...terms, cost: 99 })).allowed).toBe(true);
+    expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(0);
+  });
+
+  test('is not lost when tokens are reserved for a batch', async () => {
+    const [first, other] = await startMachines(2);
+    const terms = { limit: 100, durationMs: DURATION_MS };
+    const reserved = await first.decide(ID, { ...terms, cost: 40 }, ENTRY_KIND.reserve);
+    expect(reserved.allowed).toBe(true);
+    expect((await other.decide(ID, { ...terms, cost: 60 })).allowed).toBe(true);
+    expect((await other.decide(ID, { ...terms, cost: 1 })).allowed).toBe(false);
+    const window = reserved.reset / DURATION_MS - 1;
+    first.table(ID).abort(ID, DURATION_MS, window, 40);
+    expect((await first.decide(ID, { ...terms, cost: 41 })).allowed).toBe(false);
+    expect((await first.decide(ID, { ...terms, cost: 40 })).allowed).toBe(true);
+  });
+});
