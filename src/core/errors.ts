@@ -124,12 +124,13 @@ export const ERRORS = {
       'The maximum number of connections is open: `WEIR_CONNECTIONS`.',
       'Too many bodies are incomplete, or too many operations or changes wait.',
       'weir cannot write to the store, for example on a full disk. Checks continue, changes fail.',
+      'With several machines: the registry in Redis cannot be changed at the moment.',
       'A shard worker failed, and the next one did not finish the work within 2 s.',
       'A refund, a reset or an inspection waited 2 s for earlier asynchronous checks.',
     ],
     remedy:
       'Send the request again after the seconds in the header `Retry-After`. The message names ' +
-      'the reason, and says whether a check may have been counted.',
+      'the reason, and says whether a check may have been counted, or something changed.',
   },
 } as const satisfies Record<string, ErrorKind>;
 

@@ -11,7 +11,7 @@ import type { RedisLink } from '../../src/redis/link.ts';
 import type { Script } from '../../src/redis/script.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { SharedRegistryClient } from '../../src/registry/shared/client.ts';
-import { Replica } from '../../src/registry/shared/replica.ts';
+import { Replica, type ReplicaLog } from '../../src/registry/shared/replica.ts';
 import { Replicator } from '../../src/registry/shared/replicator.ts';
 import { COMMIT } from '../../src/registry/shared/scripts.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
@@ -115,19 +115,25 @@ export function removeMachines(): void {
   paths.clear();
 }
 
+/** A log whose lines are kept, each after its level. */
+export function recordingLog(): { log: ReplicaLog; lines: string[] } {
+  const lines: string[] = [];
+  const line = (level: string) => {
+    return (first: unknown, second?: string) => {
+      lines.push(`${level}: ${second ?? first}`);
+    };
+  };
+  const log = { info: line('info'), warn: line('warn'), error: line('error') };
+  return { log: log as unknown as ReplicaLog, lines };
+}
+
 /** Starts a machine, once it is up to date with Redis. */
 export async function startMachine(url: string, options: MachineOptions = {}): Promise<Machine> {
   const path = options.path ?? temporaryDirectory();
   paths.add(path);
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
-  const logged: string[] = [];
-  const line = (level: string) => {
-    return (first: unknown, second?: string) => {
-      logged.push(`${level}: ${second ?? first}`);
-    };
-  };
-  const log = { info: line('info'), warn: line('warn'), error: line('error') };
+  const { log, lines: logged } = recordingLog();
   const settings = { url, password: undefined, waitForReplicas: 0 };
   const tls = { ca: undefined, cert: undefined, key: undefined };
   const link = openRedis({ ...settings, tls });
@@ -135,11 +141,11 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
     new FaultyLink(link, options.faults ?? new Faults()),
     PREFIX,
   );
-  const replica = new Replica(store, log as never);
+  const replica = new Replica(store, log);
   const replicator = new Replicator({
     client,
     replica,
-    log: log as never,
+    log,
     syncMs: SYNC_MS,
     nowMs: () => 0,
     reconnectMs: 1_000,

@@ -13,6 +13,8 @@ import { Snapshot } from './snapshot.ts';
 /** Machines that run have this time to restore a registry that Redis has lost. */
 const GRACE = { pollMs: 1_000, reconnectMs: 4_000 } as const;
 
+type MigratedStore = Pick<Store, 'hashKey' | 'replica' | 'read' | 'commit'>;
+
 export interface MigrationResult {
   /** `present`: Redis has the records of this store already. */
   status: 'moved' | 'present' | 'possible';
@@ -25,7 +27,7 @@ export interface MigrationResult {
  * @throws RedisError
  */
 export async function migrate(
-  store: Store,
+  store: MigratedStore,
   client: SharedRegistryClient,
   isDryRun: boolean,
 ): Promise<MigrationResult> {
@@ -49,7 +51,7 @@ export async function migrate(
 
 /** For a migration that was interrupted after Redis had the records. */
 async function adoptIdenticalRegistry(
-  store: Store,
+  store: MigratedStore,
   client: SharedRegistryClient,
   snapshot: Snapshot,
   isDryRun: boolean,

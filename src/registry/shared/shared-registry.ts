@@ -132,7 +132,9 @@ function requireNoOwnRecords(store: Store): void {
   const counts = tables.map((table) => ({ table, count: store.read(table).length }));
   const own = counts.filter(({ count }) => count > 0);
   if (own.length === 0) return;
-  const listed = own.map(({ table, count }) => `${count} ${table}`).join(', ');
+  const listed = own
+    .map(({ table, count }) => `${count} ${count === 1 ? table.slice(0, -1) : table}`)
+    .join(', ');
   throw new StartError(
     `the store in WEIR_DATA_DIR has records that are not in Redis (${listed}): move them there` +
       ' with weir migrate, or start with an empty data directory',
