@@ -5,9 +5,9 @@ import { AMOUNT_MAX, CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES } from '../../src/co
 import { RULE } from '../../src/core/window-rules.ts';
 import type { CounterState } from '../../src/engine/engine.ts';
 import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
-import { describeEngines } from '../support/engine-modes.ts';
+import { describeEngines, type EngineMode } from '../support/engine-modes.ts';
 import { DURATION_MS, TestEngine } from '../support/engines.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../support/redis.ts';
 
 const confirm = () => {};
 /** The default, 1 s, may pass on a busy machine. */
@@ -16,7 +16,12 @@ const POLL = { timeout: 30_000 };
 /** All counters of an identity. */
 const ALL = { durationsMs: undefined, rule: undefined };
 
-describeEngines('an engine that decides %s', (mode) => {
+describeEngines('an engine that decides %s', (mode) => engineCases(mode));
+describe.skipIf(isRedisMissing)('an engine that decides redis without leases', () => {
+  engineCases('redis', false);
+});
+
+function engineCases(mode: EngineMode, leases = true): void {
   const hasQueuedDeductions = mode === 'in-place';
   let redis: RedisServer | undefined;
   beforeAll(async () => {
@@ -27,7 +32,10 @@ describeEngines('an engine that decides %s', (mode) => {
   });
   const opened: TestEngine[] = [];
   const open = async (...rest: [counters: number, policy?: 'deny' | 'allow']) => {
-    const engine = await TestEngine.open(mode === 'redis' ? redis! : mode, ...rest);
+    const engine = await TestEngine.open(
+      mode === 'redis' ? { redis: redis!, leases } : mode,
+      ...rest,
+    );
     opened.push(engine);
     return engine;
   };
@@ -365,4 +373,4 @@ describeEngines('an engine that decides %s', (mode) => {
       expect(engine.count(ACCEPTOR_STAT.fullTableDecisions)).toBe(full + decided);
     },
   );
-});
+}

@@ -95,19 +95,27 @@ function memoryDriver(
   };
 }
 
+/** How an engine uses a Redis. */
+export interface RedisUse {
+  redis: RedisServer;
+  /** Engines with the same one share their counters. Its own, if it is left out. */
+  prefix?: string;
+  leases?: boolean;
+}
+
 let prefixes = 0;
 
 function redisDriver(
-  redis: RedisServer,
+  { redis, prefix = `engine${prefixes++}`, leases = true }: RedisUse,
   counters: number,
   fullTablePolicy: FullTablePolicy,
   control: Control,
   clock: Clock,
 ): EngineDriver {
   const settings: RedisSettings = {
-    ...{ url: redis.url, password: undefined, prefix: `engine${prefixes++}`, syncMs: 100 },
+    ...{ url: redis.url, password: undefined, prefix, leases, syncMs: 100 },
     tls: { ca: undefined, cert: undefined, key: undefined },
-    ...{ leases: true, onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
+    ...{ onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
     waitForReplicas: 0,
   };
   const data = allocateRedisEngine(control, counters, { settings, fullTablePolicy }, clock);
@@ -188,9 +196,9 @@ export class TestEngine {
     return engine;
   }
 
-  /** @param kind the mode of the memory engine, or the server of the redis engine */
+  /** @param kind the mode of the memory engine, or the use of Redis */
   constructor(
-    kind: MemoryEngineData['decide'] | RedisServer,
+    kind: MemoryEngineData['decide'] | RedisUse,
     counters: number,
     fullTablePolicy: FullTablePolicy = 'deny',
   ) {

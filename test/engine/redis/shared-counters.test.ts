@@ -1,0 +1,115 @@
+/**
+ * Two engines that share counters through a real Redis, as two machines do: single checks, batches
+ * and lists of checks on the same counters at the same time.
+ */
+
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { RULE } from '../../../src/core/window-rules.ts';
+import { TestEngine } from '../../support/engines.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
+import { scaledCount } from '../../support/test-scale.ts';
+
+const confirm = () => {};
+const COUNTERS = 6;
+const LIMIT = 300;
+const CLIENTS = 8;
+const REQUESTS = scaledCount(60);
+
+describe.skipIf(isRedisMissing)('two machines with one Redis', () => {
+  let redis: RedisServer;
+  beforeAll(async () => {
+    redis = await startRedis();
+  });
+  afterAll(async () => {
+    await redis.close();
+  });
+  let engines: TestEngine[] = [];
+  let runs = 0;
+  const open = async (leases: boolean) => {
+    const use = { redis, prefix: `shared${runs++}`, leases };
+    engines = [await TestEngine.open(use, 1_024), await TestEngine.open(use, 1_024)];
+    return engines;
+  };
+  afterEach(() => {
+    for (const engine of engines.splice(0)) engine.close();
+  });
+
+  test.each([true, false])(
+    'count what the answers say, and allow no more than the limit (leases: %s)',
+    async (leases) => {
+      const [one, other] = await open(leases);
+      const allowed = new Map<string, number>();
+      const add = (name: string, cost: number) => {
+        allowed.set(name, (allowed.get(name) ?? 0) + cost);
+      };
+      let deniedBatches = 0;
+      const client = async (seed: number) => {
+        const next = seededRandom(seed);
+        const engine = seed % 2 === 0 ? one : other;
+        for (let i = 0; i < REQUESTS; i++) {
+          const names = Array.from({ length: 1 + next(4) }, () => `counter_${next(COUNTERS)}`);
+          const checks = names.map((name) => {
+            const rule = next(3) === 0 ? RULE.sliding : RULE.fixed;
+            return engine.check(name, { limit: LIMIT, cost: next(6), rule });
+          });
+          const kind = next(3);
+          if (kind === 0) {
+            const { allowed: isAllowed } = await engine.decide(names[0], checks[0]);
+            if (isAllowed) add(names[0], checks[0].cost);
+          } else if (kind === 1) {
+            const { decisions } = await engine.decideEach(checks, false);
+            for (const [at, { cost }] of checks.entries()) {
+              if (decisions[at].allowed) add(names[at], cost);
+            }
+          } else {
+            const batch = await engine.decideBatch(checks);
+            expect(batch.allowed).toBe(batch.decisions.every((decision) => decision.allowed));
+            if (!batch.allowed) deniedBatches++;
+            for (const [at, { cost }] of checks.entries()) add(names[at], batch.allowed ? cost : 0);
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: CLIENTS }, (_, seed) => client(seed + 1)));
+      for (let number = 0; number < COUNTERS; number++) {
+        const name = `counter_${number}`;
+        const { identity } = one.check(name);
+        const selector = { durationsMs: undefined, rule: undefined };
+        const [counter] = await one.engine.inspect(identity, selector, confirm);
+        expect([name, counter.current]).toEqual([name, allowed.get(name)]);
+        expect(counter.current).toBeLessThanOrEqual(LIMIT);
+        // What a machine knows of the usage of others may be a few seconds old.
+        const remaining = async () =>
+          (await other.decide(name, { limit: LIMIT, cost: 0 })).remaining;
+        await expect.poll(remaining).toBe(LIMIT - counter.current!);
+      }
+      expect(deniedBatches).toBeGreaterThan(0);
+    },
+  );
+
+  test('refund, reset and inspect what the other has counted', async () => {
+    const [one, other] = await open(true);
+    const { identity } = one.check('a');
+    const selector = { durationsMs: undefined, rule: undefined };
+    const { reset } = await one.decide('a', { limit: 100, cost: 30 });
+    await other.decide('a', { limit: 100, cost: 20 });
+    const [counter] = await other.engine.inspect(identity, selector, confirm);
+    expect(counter.current).toBe(50);
+    const { durationMs } = one.check('a');
+    const window = reset / durationMs - 1;
+    expect(await other.engine.refund(identity, RULE.fixed, durationMs, window, 40, confirm)).toBe(
+      40,
+    );
+    expect(await one.decide('a', { limit: 100, cost: 91 })).toMatchObject({ allowed: false });
+    // Redis tells the other machines, whose denials would be false: a moment later.
+    const isAllowed = async (engine: TestEngine, cost: number) => {
+      return (await engine.decide('a', { limit: 100, cost })).allowed;
+    };
+    await expect.poll(() => isAllowed(one, 90)).toBe(true);
+    expect(await other.decide('a', { limit: 100 })).toMatchObject({ allowed: false });
+    expect(await other.engine.reset(identity, selector, confirm)).toBe(1);
+    await expect.poll(() => isAllowed(one, 60)).toBe(true);
+    expect(await other.decide('a', { limit: 100, cost: 41 })).toMatchObject({ allowed: false });
+    expect(await other.decide('a', { limit: 100, cost: 40 })).toMatchObject({ allowed: true });
+  });
+});
