@@ -24,7 +24,10 @@ import {
   lentLimitAt,
   NO_LEASE_SLOT,
   othersDeductedAt,
-  prefetchAt,
+  PREVIOUS_USE_MAX,
+  previousUseOf,
+  SUMMARY_OTHER_LIMIT,
+  summaryAt,
 } from '../../src/engine/redis/lease-layout.ts';
 import { findLease, locateLease, newLeaseLocation } from '../../src/engine/redis/lease-location.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
@@ -199,12 +202,17 @@ function problemsOf(table: LeaseTable, first: LeaseSlot, slot: LeaseSlot): strin
   require(window !== NO_WINDOW || lease === 0, 'a lease without a window');
   require(lease === 0 || state.deadlineMs > 0, 'a lease without a deadline');
   require(state.boundUntilMs <= state.deadlineMs, 'denies after the end of its window');
-  require(state.previousKnownUse <= state.previousUse, 'more usage is known than there is');
+  const isKnownLess = state.previousKnownUse <= state.previousUse;
+  require(state.boundUntilMs === 0 || isKnownLess, 'more usage is known than there is');
   const held = doubles[heldAt(slot)];
   require(held === readTotal(table, slot) + details[othersDeductedAt(slot)], `it holds ${held}`);
   require(held - lease === othersDeducted + spent + reserved, 'its parts do not make up its total');
   const isOther = details[lastLimitAt(slot)] !== doubles[lentLimitAt(slot)];
-  require((words[prefetchAt(slot)] & 1) === Number(isOther), 'its last limit is marked wrongly');
+  const summary = words[summaryAt(slot)];
+  const hasOther = (summary & SUMMARY_OTHER_LIMIT) !== 0;
+  require(hasOther === isOther, 'its last limit is marked wrongly');
+  const previousUse = Math.min(state.previousUse, PREVIOUS_USE_MAX);
+  require(previousUseOf(summary) === previousUse, 'its summary has another previous use');
   require(state.firstSequence <= state.sequence + 1, 'its sequence numbers are out of order');
   return problems;
 }

@@ -20,8 +20,11 @@
  *              float64 4      deadline     of the lease: before the window ends, monotonic ms
  *              float64 5      lentLimit    the lease serves no check with a lower limit
  *              int32  12      window       its number, unsigned; -1: none yet. Until the year 2106
- *              int32  13      prefetch     twice the size of the lease below which more tokens are
- *                                          wanted; +1: `lastLimit` is not `lentLimit`
+ *              int32  13      summary      what a check that uses the lease needs to know besides:
+ *                      bit 0               `lastLimit` is not `lentLimit`
+ *                      bit 1               the lease also serves checks of the sliding window
+ *                      bits 2-6            n: below 2^(n-1) tokens more are wanted; 0: they are not
+ *                      bits 7-31           previous use; PREVIOUS_USE_MAX: at least that
  *              float64 7      held         total + deducted: held - lease tokens are not left
  *
  *   details    int32  0       namespace    its tag, which eviction goes by
@@ -88,9 +91,47 @@ export const LEASE_FLAG = {
   stored: 1,
   /** A message about the counter is under way: the slot must stay. */
   pinned: 2,
-  /** The lease also serves checks of the sliding window. */
-  coversSliding: 4,
 } as const;
+
+/** Bits of the summary of a slot. */
+export const SUMMARY_OTHER_LIMIT = 1;
+export const SUMMARY_COVERS_SLIDING = 2;
+const PREFETCH_SHIFT = 2;
+const PREFETCH_MASK = 31;
+const PREFETCH_BITS_MAX = 30;
+const PREVIOUS_USE_SHIFT = 7;
+export const PREVIOUS_USE_MAX = 2 ** 25 - 1;
+
+/** @param prefetchBelow is rounded up to a power of two */
+export function summaryOf(
+  hasOtherLimit: boolean,
+  coversSliding: boolean,
+  prefetchBelow: number,
+  previousUse: number,
+): number {
+  const bits = prefetchBelow <= 0 ? 0 : 1 + Math.ceil(Math.log2(Math.max(1, prefetchBelow)));
+  return (
+    (hasOtherLimit ? SUMMARY_OTHER_LIMIT : 0) |
+    (coversSliding ? SUMMARY_COVERS_SLIDING : 0) |
+    (Math.min(bits, PREFETCH_BITS_MAX) << PREFETCH_SHIFT) |
+    (Math.min(previousUse, PREVIOUS_USE_MAX) << PREVIOUS_USE_SHIFT)
+  );
+}
+
+/** Below how many tokens more are wanted. */
+export function prefetchBelowOf(summary: number): number {
+  return (1 << ((summary >>> PREFETCH_SHIFT) & PREFETCH_MASK)) >>> 1;
+}
+
+/** The summary of a lease for which no more tokens are wanted. */
+export function withoutPrefetch(summary: number): number {
+  return summary & ~(PREFETCH_MASK << PREFETCH_SHIFT);
+}
+
+/** Usage of the window before; PREVIOUS_USE_MAX: at least that. */
+export function previousUseOf(summary: number): number {
+  return summary >>> PREVIOUS_USE_SHIFT;
+}
 
 const SLOT_DOUBLES = CACHE_LINE_BYTES / 8;
 export const DETAIL_BYTES = 2 * CACHE_LINE_BYTES;
@@ -161,7 +202,7 @@ export function windowNumberAt(slot: LeaseSlot): WordIndex {
   return ((slot << 1) + 12) as WordIndex;
 }
 
-export function prefetchAt(slot: LeaseSlot): WordIndex {
+export function summaryAt(slot: LeaseSlot): WordIndex {
   return ((slot << 1) + 13) as WordIndex;
 }
 

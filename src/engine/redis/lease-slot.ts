@@ -29,19 +29,23 @@ import {
   lentLimitAt,
   othersAt,
   othersDeductedAt,
-  prefetchAt,
+  prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
   reservedAt,
+  SUMMARY_COVERS_SLIDING,
+  SUMMARY_OTHER_LIMIT,
   sequenceAt,
+  summaryAt,
+  summaryOf,
   totalAt,
   WORKER_NUMBERS,
   windowNumberAt,
+  withoutPrefetch,
   workerNumberAt,
 } from './lease-layout.ts';
 import { NO_WINDOW } from './protocol.ts';
 
-const PREFETCH_MAX = 2 ** 30 - 1;
 const NO_WINDOW_WORD = -1;
 /** The newest window that a slot can hold, which is never reached: see the layout. */
 export const WINDOW_MAX = 2 ** 32 - 2;
@@ -205,6 +209,7 @@ export function readPreviousSpent({ words, details }: LeaseViews, slot: LeaseSlo
 export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseState): void {
   const { words, doubles, detailWords, details } = memory;
   const flags = detailWords[leaseFlagsAt(slot)];
+  const summary = words[summaryAt(slot)];
   into.window = readWindow(words, slot);
   into.spent = readSpent(memory, slot);
   into.previousSpent = readPreviousSpent(memory, slot);
@@ -212,7 +217,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.previousKnownUse = details[previousKnownUseAt(slot)];
   into.lease = doubles[leaseAt(slot)];
   into.lentLimit = doubles[lentLimitAt(slot)];
-  into.coversSliding = (flags & LEASE_FLAG.coversSliding) !== 0;
+  into.coversSliding = (summary & SUMMARY_COVERS_SLIDING) !== 0;
   into.reserved = details[reservedAt(slot)];
   into.deadlineMs = doubles[deadlineAt(slot)];
   into.others = details[othersAt(slot)];
@@ -221,7 +226,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.sequence = details[sequenceAt(slot)];
   into.firstSequence = details[firstSequenceAt(slot)];
   into.lastLimit = details[lastLimitAt(slot)];
-  into.prefetchBelow = words[prefetchAt(slot)] >> 1;
+  into.prefetchBelow = prefetchBelowOf(summary);
   into.isStored = (flags & LEASE_FLAG.stored) !== 0;
   into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
   into.rate = details[workerNumberAt(slot, 0)];
@@ -244,12 +249,10 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
   let { lentLimit, coversSliding } = from;
   if (hasReserved) {
     lentLimit = Math.max(lentLimit, doubles[lentLimitAt(slot)]);
-    coversSliding &&= (detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) !== 0;
+    coversSliding &&= (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
   }
   detailWords[leaseFlagsAt(slot)] =
-    (from.isStored ? LEASE_FLAG.stored : 0) |
-    (from.isPinned ? LEASE_FLAG.pinned : 0) |
-    (coversSliding ? LEASE_FLAG.coversSliding : 0);
+    (from.isStored ? LEASE_FLAG.stored : 0) | (from.isPinned ? LEASE_FLAG.pinned : 0);
   doubles[lentLimitAt(slot)] = lentLimit;
   const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
   const parity = from.window & 1;
@@ -266,8 +269,13 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
   details[workerNumberAt(slot, 0)] = from.rate;
   details[workerNumberAt(slot, 1)] = from.rateFromMs;
   details[workerNumberAt(slot, 2)] = from.rateSpent;
-  const below = Math.min(Math.ceil(from.prefetchBelow), PREFETCH_MAX);
-  words[prefetchAt(slot)] = (below << 1) | (from.lastLimit === lentLimit ? 0 : 1);
+  const hasOtherLimit = from.lastLimit !== lentLimit;
+  words[summaryAt(slot)] = summaryOf(
+    hasOtherLimit,
+    coversSliding,
+    from.prefetchBelow,
+    from.previousUse,
+  );
   doubles[deadlineAt(slot)] = from.deadlineMs;
   doubles[leaseAt(slot)] = from.lease;
   details[boundUntilAt(slot)] = Math.min(from.boundUntilMs, from.deadlineMs);
@@ -290,6 +298,7 @@ export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: nu
   details[othersDeductedAt(slot)] = 0;
   doubles[heldAt(slot)] = 0;
   details[previousUseAt(slot)] = Math.max(known, used);
+  summarize(memory, slot);
   details[previousKnownUseAt(slot)] = known;
   detailWords[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
   words[windowNumberAt(slot)] = window | 0;
@@ -312,7 +321,7 @@ function dropLease({ words, doubles, details }: LeaseViews, slot: LeaseSlot): vo
   doubles[leaseAt(slot)] = 0;
   doubles[deadlineAt(slot)] = 0;
   details[reservedAt(slot)] = 0;
-  words[prefetchAt(slot)] &= 1;
+  words[summaryAt(slot)] = withoutPrefetch(words[summaryAt(slot)]);
 }
 
 /** Writes an unused counter into a slot, over another counter or none. */
@@ -333,7 +342,7 @@ export function clearSlot(
   doubles[deadlineAt(slot)] = 0;
   doubles[lentLimitAt(slot)] = 0;
   words[windowNumberAt(slot)] = NO_WINDOW_WORD;
-  words[prefetchAt(slot)] = 0;
+  words[summaryAt(slot)] = 0;
   doubles[heldAt(slot)] = 0;
   detailWords[leaseNamespaceAt(slot)] = namespaceTag;
   detailWords[leaseFlagsAt(slot)] = 0;
@@ -371,9 +380,30 @@ export function addReserved(memory: LeaseViews, slot: LeaseSlot, tokens: number)
 
 /** Makes the redundant numbers of a slot right, after a thread died while it wrote them. */
 export function repairSlot(memory: LeaseViews, slot: LeaseSlot): void {
-  const { words, doubles, details } = memory;
+  const { doubles, details } = memory;
   const total = readTotal(memory, slot);
   doubles[heldAt(slot)] = Math.min(total + details[othersDeductedAt(slot)], AMOUNT_MAX);
-  const isOther = details[lastLimitAt(slot)] === doubles[lentLimitAt(slot)] ? 0 : 1;
-  words[prefetchAt(slot)] = (words[prefetchAt(slot)] & ~1) | isOther;
+  summarize(memory, slot);
+}
+
+/** Makes the summary of a slot follow its other numbers. */
+export function summarize({ words, doubles, details }: LeaseViews, slot: LeaseSlot): void {
+  const summary = words[summaryAt(slot)];
+  words[summaryAt(slot)] = summaryOf(
+    details[lastLimitAt(slot)] !== doubles[lentLimitAt(slot)],
+    (summary & SUMMARY_COVERS_SLIDING) !== 0,
+    prefetchBelowOf(summary),
+    details[previousUseAt(slot)],
+  );
+}
+
+/** Notes the limit of an allowed check. */
+export function noteLimit(
+  { words, doubles, details }: LeaseViews,
+  slot: LeaseSlot,
+  limit: number,
+): void {
+  details[lastLimitAt(slot)] = limit;
+  const other = limit === doubles[lentLimitAt(slot)] ? 0 : SUMMARY_OTHER_LIMIT;
+  words[summaryAt(slot)] = (words[summaryAt(slot)] & ~SUMMARY_OTHER_LIMIT) | other;
 }

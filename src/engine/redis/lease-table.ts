@@ -33,12 +33,10 @@ import {
   deadlineAt,
   firstLeaseSlot,
   heldAt,
-  LEASE_FLAG,
   type LeaseSlot,
   lastLimitAt,
   latestLeaseMsAt,
   leaseAt,
-  leaseFlagsAt,
   leaseKeyAt,
   leaseNamespaceAt,
   leaseSlotAt,
@@ -47,14 +45,20 @@ import {
   NO_LEASE_SLOT,
   nextDirtySlot,
   othersAt,
-  prefetchAt,
+  PREVIOUS_USE_MAX,
+  prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
+  previousUseOf,
   removedSequenceAt,
   reservedAt,
+  SUMMARY_COVERS_SLIDING,
+  SUMMARY_OTHER_LIMIT,
   sequenceAt,
+  summaryAt,
   totalAt,
   windowNumberAt,
+  withoutPrefetch,
 } from './lease-layout.ts';
 import {
   DirtySlots,
@@ -71,6 +75,7 @@ import {
   clearSlot,
   type LeaseState,
   moveSlotToWindow,
+  noteLimit,
   readIdentity,
   readLeaseState,
   readSpent,
@@ -249,7 +254,7 @@ export class LeaseTable implements LeaseMemory {
       if (decision.allowed && cost !== 0) {
         this.#dirty.add(lock, slot);
         addUnreported(this, slot, cost);
-        this.#noteLimit(slot, limit);
+        noteLimit(this, slot, limit);
       }
       return VERDICT.decided;
     } finally {
@@ -330,7 +335,7 @@ export class LeaseTable implements LeaseMemory {
       this.#enterPresent(slot, nowMs, check.durationMs);
       this.#dirty.add(lock, slot);
       addUnreported(this, slot, check.cost);
-      this.#noteLimit(slot, check.limit);
+      noteLimit(this, slot, check.limit);
       return true;
     } finally {
       this.release(lock);
@@ -544,7 +549,7 @@ export class LeaseTable implements LeaseMemory {
     decision: TableDecision,
     reserves: boolean,
   ): number {
-    const { words, doubles, detailWords, details } = this;
+    const { words, doubles, details } = this;
     const { cost, limit, durationMs } = check;
     const lease = doubles[leaseAt(slot)];
     const lentLimit = doubles[lentLimitAt(slot)];
@@ -553,14 +558,11 @@ export class LeaseTable implements LeaseMemory {
     }
     const left = lease - cost;
     let used = doubles[heldAt(slot)] - left;
-    if (check.rule === RULE.sliding) {
-      const previousUse = details[previousUseAt(slot)];
-      if (previousUse !== 0) {
-        if ((detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.coversSliding) === 0) {
-          return VERDICT.needsTokens;
-        }
-        used += this.#carried(slot, nowMs, check);
-      }
+    const summary = words[summaryAt(slot)];
+    const previousUse = previousUseOf(summary);
+    if (previousUse !== 0 && check.rule === RULE.sliding) {
+      if ((summary & SUMMARY_COVERS_SLIDING) === 0) return VERDICT.needsTokens;
+      used += this.#carried(slot, nowMs, check, previousUse);
     }
     doubles[leaseAt(slot)] = left;
     if (reserves) details[reservedAt(slot)] += cost;
@@ -571,10 +573,9 @@ export class LeaseTable implements LeaseMemory {
     decision.reset = (window + 1) * durationMs;
     decision.window = window;
     decision.outcome = OUTCOME.decided;
-    const prefetch = words[prefetchAt(slot)];
-    if (limit !== lentLimit || (prefetch & 1) !== 0) this.#noteLimit(slot, limit);
-    if (prefetch >> 1 <= left) return VERDICT.decided;
-    words[prefetchAt(slot)] &= 1;
+    if (limit !== lentLimit || (summary & SUMMARY_OTHER_LIMIT) !== 0) noteLimit(this, slot, limit);
+    if (prefetchBelowOf(summary) <= left) return VERDICT.decided;
+    words[summaryAt(slot)] = withoutPrefetch(words[summaryAt(slot)]);
     return VERDICT.decidedPrefetch;
   }
 
@@ -613,11 +614,21 @@ export class LeaseTable implements LeaseMemory {
     decision.outcome = OUTCOME.decided;
   }
 
-  /** What the window before adds to the usage of a sliding window, at most. */
-  #carried(slot: LeaseSlot, nowMs: number, { rule, durationMs }: CheckParameters): number {
+  /**
+   * What the window before adds to the usage of a sliding window, at most.
+   * @param previousUse that of the slot; or PREVIOUS_USE_MAX, where it is to be looked up
+   */
+  #carried(
+    slot: LeaseSlot,
+    nowMs: number,
+    { rule, durationMs }: CheckParameters,
+    previousUse = PREVIOUS_USE_MAX,
+  ): number {
     if (rule !== RULE.sliding) return 0;
     const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
-    return this.#shareOf(this.details[previousUseAt(slot)], slot, redisMs, durationMs);
+    const amount =
+      previousUse === PREVIOUS_USE_MAX ? this.details[previousUseAt(slot)] : previousUse;
+    return this.#shareOf(amount, slot, redisMs, durationMs);
   }
 
   /** The same at least: by the usage that is known, and the latest time that Redis may have. */
@@ -638,13 +649,5 @@ export class LeaseTable implements LeaseMemory {
     const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
     const window = Math.floor(redisMs / durationMs);
     if (window > readWindow(this.words, slot)) moveSlotToWindow(this, slot, window);
-  }
-
-  /** Notes the limit of an allowed check. */
-  #noteLimit(slot: LeaseSlot, limit: number): void {
-    const { words, doubles, details } = this;
-    details[lastLimitAt(slot)] = limit;
-    const below = words[prefetchAt(slot)] & ~1;
-    words[prefetchAt(slot)] = below | (limit === doubles[lentLimitAt(slot)] ? 0 : 1);
   }
 }

@@ -21,13 +21,13 @@ import {
   leaseTagAt,
   lentLimitAt,
   NO_LEASE_SLOT,
-  prefetchAt,
   reservedAt,
   totalAt,
 } from './lease-layout.ts';
 import {
   addUnreported,
   moveSlotToWindow,
+  noteLimit,
   readPreviousSpent,
   readSpent,
   readWindow,
@@ -99,9 +99,7 @@ export class LocalDecisions {
       nowMs < doubles[deadlineAt(slot)];
     if (isLeased) doubles[leaseAt(slot)] = lease - cost;
     else addUnreported(this.#memory, slot, cost);
-    details[lastLimitAt(slot)] = check.limit;
-    const below = words[prefetchAt(slot)] & ~1;
-    words[prefetchAt(slot)] = below | (check.limit === doubles[lentLimitAt(slot)] ? 0 : 1);
+    noteLimit(this.#memory, slot, check.limit);
   }
 
   /** Takes back a check that was counted. @param window that of its decision */

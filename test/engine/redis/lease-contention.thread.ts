@@ -20,8 +20,11 @@ export interface LeaseTask {
   role: 'acceptor' | 'worker';
   owner: number;
   seed: number;
-  /** An acceptor makes so many, and goes on until WINDOWS_MIN. A worker runs until `stop`. */
-  decisions: number;
+  /**
+   * An acceptor uses so many tokens of each kind, and goes on until WINDOWS_MIN. A worker runs
+   * until `stop`.
+   */
+  tokens: number;
   table: SharedArrayBuffer;
   state: SharedArrayBuffer;
   /** int32: the window | how many threads are ready | 1: the worker stops. */
@@ -74,7 +77,7 @@ function runTask(task: LeaseTask): void {
 }
 
 function decide(task: LeaseTask, table: LeaseTable, next: (below: number) => number): LeaseTally {
-  const { ids, windows, decisions } = task;
+  const { ids, windows, tokens } = task;
   const control = new Int32Array(task.control);
   const used = new Float64Array(ids * windows);
   const unreported = new Float64Array(ids * windows);
@@ -82,7 +85,13 @@ function decide(task: LeaseTask, table: LeaseTable, next: (below: number) => num
   const rules = [RULE.fixed, RULE.sliding];
   const check = { limit: LIMIT, durationMs: DURATION_MS, cost: 1, rule: rules[0], burst: NO_BURST };
   let checks = 0;
-  while (checks < decisions || Atomics.load(control, CONTROL.window) < WINDOWS_MIN) {
+  let usedTokens = 0;
+  let unreportedTokens = 0;
+  while (
+    usedTokens < tokens ||
+    unreportedTokens < tokens ||
+    Atomics.load(control, CONTROL.window) < WINDOWS_MIN
+  ) {
     if ((checks & 127) === 0) Atomics.wait(control, 0, -1, 0);
     const id = next(ids);
     const identity = identityOf(id);
@@ -95,6 +104,7 @@ function decide(task: LeaseTask, table: LeaseTable, next: (below: number) => num
       const verdict = table.decideAsync(identity, nowMs, check, decision);
       if (verdict === VERDICT.needsTokens || !decision.allowed) continue;
       unreported[id * windows + decision.window] += check.cost;
+      unreportedTokens += check.cost;
     } else if (next(4) === 0) {
       const verdict = table.reserve(identity, nowMs, check, decision);
       if (verdict === VERDICT.needsTokens || !decision.allowed) continue;
@@ -102,11 +112,13 @@ function decide(task: LeaseTask, table: LeaseTable, next: (below: number) => num
       else {
         table.commit(identity, DURATION_MS, decision.window, check.cost);
         used[id * windows + decision.window] += check.cost;
+        usedTokens += check.cost;
       }
     } else {
       const verdict = table.decide(identity, nowMs, check, decision);
       if (verdict === VERDICT.needsTokens || !decision.allowed) continue;
       used[id * windows + decision.window] += check.cost;
+      usedTokens += check.cost;
     }
   }
   return { used, unreported, checks };

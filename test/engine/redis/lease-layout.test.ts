@@ -34,22 +34,27 @@ import {
   nextDirtySlot,
   othersAt,
   othersDeductedAt,
-  prefetchAt,
+  PREVIOUS_USE_MAX,
+  prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
+  previousUseOf,
   removedSequenceAt,
   reservedAt,
   sequenceAt,
+  summaryAt,
+  summaryOf,
   totalAt,
   WORKER_NUMBERS,
   windowNumberAt,
+  withoutPrefetch,
   workerNumberAt,
 } from '../../../src/engine/redis/lease-layout.ts';
 
 /** The C library uses these bytes at the beginning of a large mapping. */
 const MALLOC_BYTES = 16;
 const FIRST = 0 as LeaseSlot;
-const WORDS = [leaseTagAt, windowNumberAt, prefetchAt];
+const WORDS = [leaseTagAt, windowNumberAt, summaryAt];
 const DOUBLES = [leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt];
 const DETAIL_WORDS = [leaseNamespaceAt, leaseFlagsAt];
 const DETAILS = [
@@ -59,7 +64,7 @@ const DETAILS = [
 
 test('the layout of a lease table is the one that its drawing shows', () => {
   expect(LEASE_TABLE_HEADER).toEqual({ shard: 0, groups: 1 });
-  expect(LEASE_FLAG).toEqual({ stored: 1, pinned: 2, coversSliding: 4 });
+  expect(LEASE_FLAG).toEqual({ stored: 1, pinned: 2 });
   expect([latestLeaseMsAt(lockAt(0)), removedSequenceAt(lockAt(0))]).toEqual([7, 12]);
   expect([dirtyAt(lockAt(0), 0), dirtyAt(lockAt(0), 255)]).toEqual([16, 23]);
   expect(WORDS.map((at) => at(FIRST))).toEqual([0, 12, 13]);
@@ -70,6 +75,33 @@ test('the layout of a lease table is the one that its drawing shows', () => {
   expect(DETAILS.map((at) => at(FIRST))).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11]);
   expect([0, WORKER_NUMBERS - 1].map((number) => workerNumberAt(FIRST, number))).toEqual([12, 15]);
   expect([leaseSlotAt(FIRST, 1), reservedAt(leaseSlotAt(FIRST, 1))]).toEqual([8, 19]);
+});
+
+test('a summary has the bits that the drawing shows', () => {
+  expect([summaryOf(true, false, 0, 0), summaryOf(false, true, 0, 0)]).toEqual([1, 2]);
+  for (const [below, rounded] of [
+    ...[
+      [0, 0],
+      [-1, 0],
+      [0.1, 1],
+      [1, 1],
+      [2, 2],
+      [2.5, 4],
+      [5, 8],
+      [8, 8],
+    ],
+    ...[
+      [2 ** 29, 2 ** 29],
+      [2 ** 40, 2 ** 29],
+    ],
+  ]) {
+    expect(prefetchBelowOf(summaryOf(true, true, below, 9))).toBe(rounded);
+  }
+  for (const use of [0, 1, 2 ** 24, PREVIOUS_USE_MAX, 2 ** 50]) {
+    const summary = summaryOf(true, true, 7, use);
+    expect(previousUseOf(summary)).toBe(Math.min(use, PREVIOUS_USE_MAX));
+    expect(withoutPrefetch(summary)).toBe(summaryOf(true, true, 0, use));
+  }
 });
 
 test('what a check of a fixed window reads of a leased counter is one line', () => {

@@ -83,7 +83,8 @@ const states = fc.record({
   others: fc.integer({ min: -20, max: 60 }),
   deadlineMs: fc.constantFrom(START_MS + 5, START_MS + 9),
   boundUntilMs: fc.constantFrom(0, START_MS + 5),
-  prefetchBelow: fc.nat({ max: 30 }),
+  prefetchBelow: fc.constantFrom(0, 1, 8, 32),
+  previousUse: fc.constantFrom(0, 5, 2 ** 30),
 });
 
 function slotWith(state: Partial<LeaseState>, reserved: number): [TestLeases, LeaseSlot] {
@@ -132,7 +133,7 @@ test('a worker that dies while it enters a window leaves no lease of the window 
         const next = stateOf(leases.table, slot);
         moveStateToWindow(next, WINDOW + ahead);
         const { previousSpent } = next;
-        Object.assign(next, now, { previousSpent });
+        Object.assign(next, now, { previousSpent, previousKnownUse: 0 });
         const after = crashStates(
           leases,
           slot,

@@ -222,7 +222,8 @@ test('the state that is read is the one that was written', () => {
     coversSliding: fc.boolean(),
     isStored: fc.boolean(),
     isPinned: fc.boolean(),
-    prefetchBelow: fc.nat({ max: 1_000_000 }),
+    prefetchBelow: fc.constantFrom(0, 1, 2, 64, 2 ** 20),
+    previousUse: fc.constantFrom(0, 1, 2 ** 25 - 2, 2 ** 25, 2 ** 50),
     lastLimit: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
   });
   fc.assert(

@@ -152,7 +152,7 @@ describe('a check', () => {
     const verdicts = Array.from({ length: 5 }, () => leases.decide(ID, NOW).verdict);
     const { decided, decidedPrefetch } = VERDICT;
     expect(verdicts).toEqual([decided, decided, decidedPrefetch, decided, decided]);
-    leases.lend(ID, NOW, 10, { prefetchBelow: 10 });
+    leases.lend(ID, NOW, 10, { prefetchBelow: 9.5 });
     expect(leases.decide(ID, NOW, { limit: 200 }).verdict).toBe(decidedPrefetch);
     expect(leases.read(ID)).toMatchObject({ prefetchBelow: 0, lastLimit: 200 });
   });
