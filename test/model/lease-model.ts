@@ -1,0 +1,620 @@
+/**
+ * The script `exchange` in TypeScript, as plain data and functions that change the state they are
+ * given. The explorer runs it with small numbers in every order of events; a property test runs
+ * it beside the real script. Each rule that guards a guarantee has a switch: a test without the rule
+ * must fail.
+ */
+
+import { share } from '../../src/engine/memory/windows/sliding.ts';
+import {
+  CALL_STATUS,
+  type CallAnswer,
+  type CallHeader,
+  type CounterAnswer,
+  type CounterMessage,
+  MESSAGE_STATUS,
+  NO_WINDOW,
+  SERVED,
+  type TokenCheck,
+} from '../../src/engine/redis/protocol.ts';
+
+/** What a member is known to have of one counter and window. Tokens are integers. */
+export interface MemberRecord {
+  /** Tokens deducted for it. Negative after a refund of tokens that others have used. */
+  deducted: number;
+  /** The part of them that it has reported as used. */
+  spent: number;
+  /** Usage before the last reset, which its reports contain. */
+  base: number;
+  sequence: number;
+  isWrittenOff: boolean;
+  rate: number;
+  /** The times of the first and the last recall that it has not answered; 0 if there is none. */
+  firstRecallUs: number;
+  lastRecallUs: number;
+}
+
+export interface CounterRecord {
+  /** Tokens that are gone, and those of them that are known to be used. */
+  used: number;
+  known: number;
+  /** Of the last allowed check. */
+  limit: number;
+  recall: number;
+  recallUs: number;
+  waiters: string[];
+  members: Record<string, MemberRecord>;
+}
+
+export interface KnownMember {
+  /** The version of the list that first contained it, and the newest one it acknowledged. */
+  since: number;
+  acknowledged: number;
+  contactUs: number;
+  hasJoined: boolean;
+  hasReported: boolean;
+}
+
+export interface RedisState {
+  runId: string;
+  /** Undefined in an empty Redis. */
+  meta?: {
+    epoch: string;
+    /** Windows that began before are fenced. */
+    fenceUs: number;
+    isRecovering: boolean;
+    version: number;
+    clockUs: number;
+    members: Record<string, KnownMember>;
+  };
+  /** By key and window. */
+  counters: Record<string, CounterRecord>;
+}
+
+export interface Publication {
+  to: string;
+  kind: 'recall' | 'wake' | 'report';
+  key: string;
+  window: number;
+}
+
+export interface LeaseDemand {
+  limit: number;
+  remaining: number;
+  rate: number;
+  /** Of all members of the counter. */
+  rates: number;
+  machines: number;
+  durationMs: number;
+  kept: number;
+}
+
+/** Numbers that explorations choose smaller, and rules that mutations switch off. */
+export interface ExchangeRules {
+  lease: (demand: LeaseDemand) => number;
+  smallestLeasedLimit: number;
+  fenceSlackUs: number;
+  /** Whether members receive what is published to them. Holders that do not are written off. */
+  hasSubscribers: boolean;
+  checksSequence: boolean;
+  foldsOlderSlots: boolean;
+  keepsWrittenOffTokens: boolean;
+  isQuietAfterRecall: boolean;
+  waitsForReports: boolean;
+  waitsForAcknowledgements: boolean;
+  settlesPreviousWithKept: boolean;
+  refusesLaterWindows: boolean;
+  subtractsBase: boolean;
+  provesDenials: boolean;
+  detectsLostRecords: boolean;
+  subtractsCarriedFromLeases: boolean;
+}
+
+export const MAX_LEASE_SHARE = 0.05;
+export const SMALLEST_LEASED_LIMIT = 20;
+const QUIET_US = 12_000;
+const WRITE_OFF_US = 10_000;
+const REPEATED_RECALL_US = 4_000;
+const LIVE_US = 3_000_000;
+
+export function leaseTokens(demand: LeaseDemand): number {
+  const { limit, remaining, rate, rates, machines, durationMs, kept } = demand;
+  const ms = Math.min(Math.max(durationMs / 4, 100), 15_000);
+  const fair = rates > 0 ? (remaining * rate) / rates : 0;
+  const wanted = Math.max(Math.min((rate * ms) / 1_000, fair), remaining / (4 * machines));
+  const tokens = Math.floor(Math.min(MAX_LEASE_SHARE * limit, wanted) - kept);
+  return Math.max(0, Math.min(tokens, remaining));
+}
+
+export const EXCHANGE_RULES: ExchangeRules = {
+  lease: leaseTokens,
+  smallestLeasedLimit: SMALLEST_LEASED_LIMIT,
+  fenceSlackUs: 1_000_000,
+  hasSubscribers: true,
+  checksSequence: true,
+  foldsOlderSlots: true,
+  keepsWrittenOffTokens: true,
+  isQuietAfterRecall: true,
+  waitsForReports: true,
+  waitsForAcknowledgements: true,
+  settlesPreviousWithKept: true,
+  refusesLaterWindows: true,
+  subtractsBase: true,
+  provesDenials: true,
+  detectsLostRecords: true,
+  subtractsCarriedFromLeases: true,
+};
+
+export const newRedis = (runId: string): RedisState => ({ runId, counters: {} });
+
+export const counterAt = (key: string, window: number) => `${key}:${window}`;
+
+export function keyOfMessage({ identity, durationMs }: CounterMessage): string {
+  const words = [identity.h0, identity.h1, identity.h2, identity.h3];
+  return `${words.map((word) => (word >>> 0).toString(16).padStart(8, '0')).join('')}:${durationMs}`;
+}
+
+const newCounter = (): CounterRecord => ({
+  ...{ used: 0, known: 0, limit: 0, recall: 0, recallUs: 0, waiters: [], members: {} },
+});
+
+const newRecord = (sequence: number): MemberRecord => ({
+  ...{ deducted: 0, spent: 0, base: 0, sequence, isWrittenOff: false, rate: 0 },
+  ...{ firstRecallUs: 0, lastRecallUs: 0 },
+});
+
+/** One call of a member at a time of the server. */
+export function exchange(
+  redis: RedisState,
+  serverUs: number,
+  header: CallHeader,
+  messages: readonly CounterMessage[],
+  rules: ExchangeRules = EXCHANGE_RULES,
+): { answer: CallAnswer; published: Publication[] } {
+  const published: Publication[] = [];
+  const { meta } = redis;
+  if (meta === undefined) return { answer: emptyAnswer(CALL_STATUS.needsMembers), published };
+  const nowUs = Math.max(serverUs, meta.clockUs, header.clockUs);
+  meta.clockUs = nowUs;
+  if (meta.epoch !== redis.runId) beginRecovery(redis, nowUs, rules, published);
+  const hasJoined = contact(redis, nowUs, header, rules);
+  const answer = emptyAnswer(CALL_STATUS.done);
+  if (hasJoined) {
+    const { member, reportedEpoch } = header;
+    const run = { redis, nowUs, rules, published, member, reportedEpoch };
+    answer.counters = messages.map((message) => new Exchange(run, message).run());
+  } else answer.status = CALL_STATUS.joining;
+  // A message may have begun a recovery.
+  answer.clockUs = nowUs;
+  answer.epoch = meta.epoch;
+  answer.isRecovering = meta.isRecovering;
+  answer.membersVersion = meta.version;
+  answer.machineCount = machineCount(meta.members, nowUs);
+  return { answer, published };
+}
+
+/** Machines of which a member has called lately. */
+function machineCount(members: Record<string, KnownMember>, nowUs: number): number {
+  const live = Object.entries(members).filter(([, { contactUs }]) => nowUs - contactUs <= LIVE_US);
+  return new Set(live.map(([member]) => member.split('.')[0])).size;
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+const emptyAnswer = (status: number): Mutable<CallAnswer> => ({
+  ...{ status, clockUs: 0, epoch: '', isRecovering: false, membersVersion: 0, machineCount: 0 },
+  counters: [],
+});
+
+/** A member presents the members that it knows: to an empty Redis, or in a new epoch. */
+export function open(
+  redis: RedisState,
+  serverUs: number,
+  list: readonly string[],
+  rules: ExchangeRules = EXCHANGE_RULES,
+): void {
+  const published: Publication[] = [];
+  const wasEmpty = redis.meta === undefined;
+  redis.meta ??= {
+    ...{ epoch: redis.runId, fenceUs: 0, isRecovering: false, version: 1, clockUs: serverUs },
+    members: {},
+  };
+  const { meta } = redis;
+  for (const member of list) {
+    if (meta.members[member] !== undefined) continue;
+    meta.members[member] = newMember(++meta.version, true);
+  }
+  const isLost = meta.epoch !== redis.runId || (wasEmpty && list.length > 0);
+  if (isLost) beginRecovery(redis, Math.max(serverUs, meta.clockUs), rules, published);
+}
+
+const newMember = (since: number, hasJoined: boolean): KnownMember => {
+  return { since, acknowledged: 0, contactUs: 0, hasJoined, hasReported: false };
+};
+
+function beginRecovery(
+  redis: RedisState,
+  nowUs: number,
+  rules: ExchangeRules,
+  published: Publication[],
+): void {
+  const meta = redis.meta!;
+  meta.epoch = redis.runId;
+  meta.fenceUs = nowUs + rules.fenceSlackUs;
+  meta.isRecovering = true;
+  for (const [to, member] of Object.entries(meta.members)) {
+    member.hasReported = false;
+    published.push({ to, kind: 'report', key: '', window: 0 });
+  }
+}
+
+/** Records the contact of a member. @returns whether it may take part */
+function contact(
+  redis: RedisState,
+  nowUs: number,
+  { member: name, reportedEpoch, membersVersion }: CallHeader,
+  rules: ExchangeRules,
+): boolean {
+  const meta = redis.meta!;
+  meta.members[name] ??= newMember(++meta.version, false);
+  const member = meta.members[name];
+  member.contactUs = nowUs;
+  member.acknowledged = Math.max(member.acknowledged, membersVersion);
+  if (reportedEpoch === meta.epoch) member.hasReported = true;
+  const everyone = Object.values(meta.members);
+  member.hasJoined ||=
+    !rules.waitsForAcknowledgements ||
+    everyone.every((other) => {
+      const isLive = other.hasJoined && nowUs - other.contactUs <= LIVE_US;
+      return !isLive || other.acknowledged >= member.since;
+    });
+  if (everyone.every((other) => other.hasReported || !other.hasJoined)) meta.isRecovering = false;
+  return member.hasJoined;
+}
+
+interface Call {
+  redis: RedisState;
+  nowUs: number;
+  rules: ExchangeRules;
+  published: Publication[];
+  member: string;
+  reportedEpoch: string;
+}
+
+/** The handling of one message. */
+class Exchange {
+  readonly #call: Call;
+  readonly #message: CounterMessage;
+  readonly #key: string;
+  readonly #window: number;
+  readonly #carries: boolean;
+  readonly #readsPrevious: boolean;
+
+  constructor(call: Call, message: CounterMessage) {
+    this.#call = call;
+    this.#message = message;
+    this.#key = keyOfMessage(message);
+    this.#window = Math.floor(call.nowUs / 1_000 / message.durationMs);
+    this.#carries = message.isSliding || message.checks.some(({ isSliding }) => isSliding);
+    this.#readsPrevious =
+      this.#carries || message.hasPrevious || message.window === this.#window - 1;
+  }
+
+  run(): CounterAnswer {
+    const { redis, rules, nowUs, member, published } = this.#call;
+    const message = this.#message;
+    const at = counterAt(this.#key, this.#window);
+    const before = counterAt(this.#key, this.#window - 1);
+    const stored = redis.counters[at]?.members[member];
+    const storedBefore = this.#readsPrevious ? redis.counters[before]?.members[member] : undefined;
+    const known = message.window === this.#window ? stored : storedBefore;
+    const isLost =
+      message.isStored &&
+      !message.isReport &&
+      known === undefined &&
+      (message.window === this.#window || message.window === this.#window - 1) &&
+      this.#call.reportedEpoch === redis.meta!.epoch;
+    if (isLost && rules.detectsLostRecords) beginRecovery(redis, nowUs, rules, published);
+    if (message.window > this.#window && rules.refusesLaterWindows) {
+      return this.#refuse(MESSAGE_STATUS.recovering);
+    }
+    if (!message.isReport && this.#isFenced()) return this.#refuse(MESSAGE_STATUS.recovering);
+    const newest = Math.max(stored?.sequence ?? 0, storedBefore?.sequence ?? 0);
+    if (rules.checksSequence && message.sequence <= newest) {
+      return this.#refuse(MESSAGE_STATUS.stale);
+    }
+    const counter = redis.counters[at] ?? newCounter();
+    const wasLent = counter.used - counter.known;
+    const was = { used: counter.used, known: counter.known };
+    const hasPreviousFallen = this.#settlePrevious();
+    const isOfWindow = message.window === this.#window;
+    const record = this.#settle(
+      counter,
+      isOfWindow ? message.spent : 0,
+      isOfWindow ? message.kept : 0,
+      isOfWindow,
+    );
+    record.rate = message.rate;
+    if (message.lastLimit > 0) counter.limit = message.lastLimit;
+    const answer = this.#decide(counter, record, (status) => {
+      // Before leases are recalled for this message.
+      const hasFallen =
+        counter.used < was.used ||
+        counter.known < was.known ||
+        counter.used - counter.known < wasLent;
+      return this.#wake(counter, hasFallen || hasPreviousFallen) || status;
+    });
+    if (stored !== undefined || record.deducted !== 0 || record.spent !== 0 || answer.isStored) {
+      answer.isStored = true;
+      redis.counters[at] = counter;
+    }
+    return answer;
+  }
+
+  #isFenced(): boolean {
+    const { redis, rules } = this.#call;
+    const { isRecovering, fenceUs } = redis.meta!;
+    if (!rules.waitsForReports || !isRecovering) return false;
+    const { durationMs } = this.#message;
+    return (this.#window - Number(this.#carries)) * durationMs * 1_000 < fenceUs;
+  }
+
+  #refuse(status: number): CounterAnswer {
+    return { ...NOTHING, sequence: this.#message.sequence, status };
+  }
+
+  /** Brings the record of the member up to date. */
+  #settle(
+    counter: CounterRecord,
+    rawSpent: number,
+    kept: number,
+    knowsBase: boolean,
+  ): MemberRecord {
+    const { member, rules } = this.#call;
+    const { sequence, firstSequence } = this.#message;
+    let record = counter.members[member];
+    if (record === undefined || (record.sequence < firstSequence && rules.foldsOlderSlots)) {
+      // The tokens of an earlier slot stay counted.
+      if (record !== undefined && !record.isWrittenOff) {
+        counter.known += record.deducted - record.spent;
+      }
+      record = newRecord(sequence);
+      counter.members[member] = record;
+    }
+    if (!knowsBase) record.base = 0;
+    const spent = rawSpent - record.base;
+    const deducted = spent + kept;
+    counter.used += deducted - record.deducted;
+    counter.known += spent - (record.isWrittenOff ? record.deducted : record.spent);
+    record.deducted = deducted;
+    record.spent = spent;
+    record.sequence = sequence;
+    record.isWrittenOff = false;
+    if (kept === 0) {
+      record.firstRecallUs = 0;
+      record.lastRecallUs = 0;
+    }
+    return record;
+  }
+
+  /** @returns whether tokens came back, or fewer are lent */
+  #settlePrevious(): boolean {
+    if (!this.#readsPrevious) return false;
+    const { redis, member, rules } = this.#call;
+    const { window, spent, kept, previousSpent, sequence, firstSequence } = this.#message;
+    const at = counterAt(this.#key, this.#window - 1);
+    const counter = redis.counters[at] ?? newCounter();
+    const stored = counter.members[member];
+    const was = { used: counter.used, known: counter.known };
+    let [used, held] = [0, 0];
+    if (window === this.#window) used = previousSpent;
+    else if (window === this.#window - 1) {
+      [used, held] = [spent, rules.settlesPreviousWithKept ? kept : 0];
+    }
+    const isUnchanged =
+      used - (stored?.base ?? 0) + held === (stored?.deducted ?? 0) &&
+      used - (stored?.base ?? 0) === (stored?.spent ?? 0) &&
+      stored?.isWrittenOff !== true;
+    const isOfOlderSlot = stored !== undefined && stored.sequence < firstSequence;
+    if (isUnchanged && !isOfOlderSlot) return false;
+    const record = this.#settle(counter, used, held, true);
+    record.sequence = sequence;
+    record.firstRecallUs = 0;
+    record.lastRecallUs = 0;
+    redis.counters[at] = counter;
+    return (
+      counter.used < was.used ||
+      counter.known < was.known ||
+      counter.used - counter.known < was.used - was.known
+    );
+  }
+
+  #previous(): CounterRecord {
+    const { counters } = this.#call.redis;
+    const at = counterAt(this.#key, this.#window - 1);
+    return (this.#readsPrevious ? counters[at] : undefined) ?? newCounter();
+  }
+
+  #carried(used: number): number {
+    if (!this.#carries) return 0;
+    const { durationMs } = this.#message;
+    const nowMs = Math.floor(this.#call.nowUs / 1_000);
+    return share(Math.max(0, used), (this.#window + 1) * durationMs - nowMs, durationMs);
+  }
+
+  #decide(
+    counter: CounterRecord,
+    record: MemberRecord,
+    wake: (isRecorded: boolean) => boolean,
+  ): Mutable<CounterAnswer> {
+    const message = this.#message;
+    const { rules, nowUs, member } = this.#call;
+    const { sequence, durationMs, refund, checks } = message;
+    const answer: Mutable<CounterAnswer> = {
+      ...{ ...NOTHING, sequence, window: this.#window },
+      leftUs: (this.#window + 1) * durationMs * 1_000 - nowUs,
+    };
+    let needsRecall = message.recalls;
+    if (refund > 0 && message.refundWindow === this.#window) {
+      if (refund > counter.known && lentToOthers(counter, record) > 0) {
+        answer.status = MESSAGE_STATUS.retryRefund;
+        needsRecall = true;
+      } else answer.refunded = refundTokens(counter, record, refund);
+    }
+    const carried = this.#carried(this.#previous().used);
+    const isProven = ({ cost, limit, isSliding }: TokenCheck) => {
+      const known = rules.provesDenials
+        ? counter.known - record.spent + record.deducted
+        : counter.used;
+      return cost > limit - known - (isSliding ? this.#carried(this.#previous().known) : 0);
+    };
+    const take = (cost: number) => {
+      record.deducted += cost;
+      counter.used += cost;
+    };
+    const served = checks.map((check): number => {
+      const { cost, limit, isSliding, countsDenied } = check;
+      if (cost === 0) return SERVED.allowed;
+      if (cost <= limit - counter.used - (isSliding ? carried : 0)) {
+        take(cost);
+        counter.limit = limit;
+        return SERVED.allowed;
+      }
+      if (!isProven(check)) return SERVED.unproven;
+      if (countsDenied) take(cost);
+      return SERVED.denied;
+    });
+    needsRecall ||= served.includes(SERVED.unproven);
+    const limits = checks.map(({ limit }) => limit);
+    answer.lentLimit = checks.length > 0 ? Math.min(...limits) : message.lastLimit;
+    const isServed = served.every((each) => each === SERVED.allowed);
+    const isCostly = checks.length === 0 || checks.some(({ cost }) => cost > 0);
+    if (isServed && isCostly && !needsRecall) {
+      answer.lent = this.#lease(counter, answer.lentLimit, carried);
+      take(answer.lent);
+    }
+    answer.isStored = wake(needsRecall);
+    if (needsRecall) {
+      const previous = this.#previous();
+      const mine = previous.members[member];
+      answer.writtenOff = this.#recall(counter, record, this.#window);
+      if (this.#readsPrevious) {
+        answer.writtenOff += this.#recall(previous, mine, this.#window - 1);
+      }
+      const isLent = lentToOthers(counter, record) > 0 || lentToOthers(previous, mine) > 0;
+      if (isLent && !counter.waiters.includes(member)) counter.waiters.push(member);
+      // What was written off may prove denials.
+      for (const [n, check] of checks.entries()) {
+        if (served[n] !== SERVED.unproven || !isProven(check)) continue;
+        served[n] = SERVED.denied;
+        if (check.countsDenied) take(check.cost);
+      }
+    }
+    const { used: previousUse, known: previousKnownUse } = this.#previous();
+    const others = counter.known - record.spent - (rules.subtractsBase ? record.base : 0);
+    return Object.assign(answer, {
+      ...{ others, previousUse, previousKnownUse, recall: counter.recall, served },
+    });
+  }
+
+  #lease(counter: CounterRecord, limit: number, carried: number): number {
+    const { rules, nowUs, redis } = this.#call;
+    const { wantsLease, durationMs, rate, kept } = this.#message;
+    if (!wantsLease || limit < rules.smallestLeasedLimit) return 0;
+    const isQuiet = counter.recallUs > 0 && nowUs - counter.recallUs < QUIET_US;
+    if (isQuiet && rules.isQuietAfterRecall) return 0;
+    const endUs = (this.#window + 1) * durationMs * 1_000;
+    if (endUs - nowUs <= Math.max(5_000, Math.min(durationMs, 50_000))) return 0;
+    const rates = Object.values(counter.members).reduce((sum, each) => sum + each.rate, 0);
+    const carriedNow = rules.subtractsCarriedFromLeases ? carried : 0;
+    const remaining = limit - counter.used - carriedNow;
+    const machines = machineCount(redis.meta!.members, nowUs);
+    const demand = { limit, remaining, rate, rates, machines, durationMs, kept };
+    return Math.max(0, Math.min(rules.lease(demand), remaining));
+  }
+
+  /**
+   * Recalls the leases of all others, and writes off holders that have not answered.
+   * @returns how many it wrote off
+   */
+  #recall(counter: CounterRecord, mine: MemberRecord | undefined, window: number): number {
+    const { nowUs, published, rules } = this.#call;
+    let isSent = false;
+    let writtenOff = 0;
+    for (const [to, record] of Object.entries(counter.members)) {
+      const lent = record.deducted - record.spent;
+      if (record === mine || lent <= 0 || record.isWrittenOff) continue;
+      let isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= WRITE_OFF_US;
+      if (!isOverdue && nowUs - record.lastRecallUs >= REPEATED_RECALL_US) {
+        record.firstRecallUs ||= nowUs;
+        record.lastRecallUs = nowUs;
+        isSent = true;
+        isOverdue = !rules.hasSubscribers;
+        published.push({ to, kind: 'recall', key: this.#key, window });
+      }
+      if (!isOverdue) continue;
+      record.isWrittenOff = true;
+      writtenOff++;
+      counter.known += lent;
+      if (rules.keepsWrittenOffTokens) continue;
+      record.deducted -= lent;
+      counter.used -= lent;
+      counter.known -= lent;
+    }
+    if (isSent) {
+      counter.recall++;
+      counter.recallUs = nowUs;
+    }
+    return writtenOff;
+  }
+
+  /** @returns whether members were woken */
+  #wake(counter: CounterRecord, hasFallen: boolean): boolean {
+    const { waiters } = counter;
+    if (!hasFallen || waiters.length === 0) return false;
+    const { member, published } = this.#call;
+    for (const to of waiters) {
+      if (to === member) continue;
+      published.push({ to, kind: 'wake', key: this.#key, window: this.#window });
+    }
+    counter.waiters = [];
+    return true;
+  }
+}
+
+const NOTHING: CounterAnswer = {
+  ...{ sequence: 0, status: MESSAGE_STATUS.done, window: NO_WINDOW, leftUs: 0, isStored: false },
+  ...{ others: 0, previousUse: 0, previousKnownUse: 0, lent: 0, lentLimit: 0, recall: 0 },
+  ...{ refunded: 0, served: [], writtenOff: 0 },
+};
+
+function refundTokens(counter: CounterRecord, record: MemberRecord, wanted: number): number {
+  const tokens = Math.max(0, Math.min(wanted, counter.known));
+  record.deducted -= tokens;
+  record.spent -= tokens;
+  counter.used -= tokens;
+  counter.known -= tokens;
+  return tokens;
+}
+
+/** Tokens of other members that are not known to be used. */
+function lentToOthers(counter: CounterRecord, mine: MemberRecord | undefined): number {
+  const own = mine === undefined ? 0 : mine.deducted - mine.spent;
+  return counter.used - counter.known - own;
+}
+
+/** Removes the usage that is known. Tokens in leases stay deducted. */
+export function resetCounter(redis: RedisState, key: string, window: number): Publication[] {
+  const counter = redis.counters[counterAt(key, window)];
+  if (counter === undefined) return [];
+  counter.used = 0;
+  counter.known = 0;
+  for (const record of Object.values(counter.members)) {
+    record.base += record.spent;
+    record.deducted -= record.spent;
+    record.spent = 0;
+    counter.used += record.deducted;
+    if (record.isWrittenOff) counter.known += record.deducted;
+  }
+  return Object.keys(counter.members).map((to) => ({ to, kind: 'wake', key, window }));
+}

@@ -1,0 +1,855 @@
+/**
+ * Machines, one Redis and the network between them, as plain data, and every event that may come
+ * next. A machine does what a shard worker does with one counter; all its threads are one here,
+ * because the lock of the slot orders them.
+ *
+ * The time advances in ticks. Machines measure the same time as Redis, but learn of a window's end
+ * only from answers. Messages, answers and publications are delivered in any order; a scenario says
+ * how many may be lost or repeated, and how many other faults may happen.
+ */
+
+import {
+  CALL_STATUS,
+  type CallAnswer,
+  type CallHeader,
+  type CounterAnswer,
+  type CounterMessage,
+  MESSAGE_STATUS,
+  NO_WINDOW,
+  SERVED,
+  type TokenCheck,
+} from '../../src/engine/redis/protocol.ts';
+import {
+  counterAt,
+  EXCHANGE_RULES,
+  type ExchangeRules,
+  exchange,
+  keyOfMessage,
+  newRedis,
+  open,
+  type Publication,
+  type RedisState,
+  resetCounter,
+} from './lease-model.ts';
+
+export interface MachineRules {
+  /** A message without `kept` takes the lease out of the slot. */
+  takesLease: boolean;
+  /** One message in flight: answers to others are ignored. */
+  ignoresOtherAnswers: boolean;
+  deadlineFromSending: boolean;
+  keepsReserved: boolean;
+  checksLeaseLimit: boolean;
+  checksSlidingLease: boolean;
+  clearsDenialsWhenWoken: boolean;
+  keepsUnanswered: boolean;
+  presentsMembers: boolean;
+  waitsForOlderMembers: boolean;
+  doubtsOwnTokens: boolean;
+}
+
+export type Rules = ExchangeRules & MachineRules;
+
+export const RULES: Rules = {
+  ...EXCHANGE_RULES,
+  takesLease: true,
+  ignoresOtherAnswers: true,
+  deadlineFromSending: true,
+  keepsReserved: true,
+  checksLeaseLimit: true,
+  checksSlidingLease: true,
+  clearsDenialsWhenWoken: true,
+  keepsUnanswered: true,
+  presentsMembers: true,
+  waitsForOlderMembers: true,
+  doubtsOwnTokens: true,
+};
+
+export type CheckKind = 'sync' | 'async' | 'reserve';
+
+export interface ScenarioCheck extends TokenCheck {
+  kind: CheckKind;
+}
+
+export interface Faults {
+  losses: number;
+  repeats: number;
+  timeouts: number;
+  kills: number;
+  pauses: number;
+  evictions: number;
+  withdrawals: number;
+  /** Redis restarts with what it had at a snapshot, which may be nothing. */
+  failovers: number;
+  prefetches: number;
+  refunds: number;
+  resets: number;
+}
+
+const NO_FAULTS: Faults = {
+  ...{ losses: 0, repeats: 0, timeouts: 0, kills: 0, pauses: 0, evictions: 0, withdrawals: 0 },
+  ...{ failovers: 0, prefetches: 0, refunds: 0, resets: 0 },
+};
+
+export interface LeaseScenario {
+  /** The checks of each machine, in their order. */
+  checks: readonly (readonly ScenarioCheck[])[];
+  faults?: Partial<Faults>;
+  durationMs: number;
+  tickMs: number;
+  ticks: number;
+  /** Time passes only when nothing is under way: each machine answers at once. */
+  isPrompt?: boolean;
+  /** How often the only check of a machine may have to wait for tokens. */
+  mostTries?: number;
+  /** Machines that are new, and not in the list of members at the beginning. */
+  newMachines?: number[];
+  rules?: Partial<Rules>;
+}
+
+interface WaitingCheck extends ScenarioCheck {
+  sinceMs: number;
+  /** The time of the last unproven denial; -1 if it shall be sent at once. */
+  triedMs: number;
+  tries: number;
+  /** Whether it was decided without Redis while its message was in flight. */
+  isWithdrawn?: true;
+}
+
+interface Slot {
+  window: number;
+  isStored: boolean;
+  spent: number;
+  previousSpent: number;
+  previousReserved: number;
+  lease: number;
+  leaseLimit: number;
+  leaseIsSliding: boolean;
+  reserved: number;
+  deadlineMs: number;
+  others: number;
+  boundMs: number;
+  lastLimit: number;
+  firstSequence: number;
+  /** Usage that has not been reported in an answered message. */
+  isDirty: boolean;
+}
+
+interface Flight {
+  sequence: number;
+  sentMs: number;
+  checks: WaitingCheck[];
+  isSliding: boolean;
+  refund: number;
+  isReport: boolean;
+  /** Whether the message counted reserved tokens. */
+  mayFree: boolean;
+  /** Whether tokens may have come back since Redis answered. */
+  isWoken?: true;
+}
+
+interface Machine {
+  isAlive: boolean;
+  isPaused: boolean;
+  sequence: number;
+  slot?: Slot;
+  flight?: Flight;
+  waiting: WaitingCheck[];
+  isRecalled: boolean;
+  epoch: string;
+  reportedEpoch: string;
+  membersVersion: number;
+  members: string[];
+  isJoining: boolean;
+  clockUs: number;
+}
+
+interface Request {
+  machine: number;
+  header: CallHeader;
+  message: CounterMessage;
+}
+
+interface Answer {
+  machine: number;
+  call: CallAnswer;
+}
+
+/** Tokens of one window that checks of one limit were allowed, less refunds. */
+type Usage = Record<string, Record<string, number>>;
+
+export interface World {
+  nowMs: number;
+  redis: RedisState;
+  /** What a replica has, and Redis after a failover. */
+  snapshot: RedisState;
+  machines: Machine[];
+  arrived: number[];
+  requests: Request[];
+  answers: Answer[];
+  news: { machine: number; kind: Publication['kind']; window: number }[];
+  faults: Faults;
+  /** By window and limit, of checks that are not asynchronous. */
+  allowed: Usage;
+  /** By window: all tokens, also of asynchronous checks. */
+  total: Record<string, number>;
+  refunded: number;
+  unproven: number;
+  /** Whether known usage may contain more than was allowed. */
+  isKnownVague: boolean;
+}
+
+const IDENTITY = { h0: 1, h1: 2, h2: 3, h3: 4 };
+const FIRST_WINDOW = 1_000;
+const PARK_MS = 10;
+const RETRY_MS = 4;
+const BOUND_MS = 1_000;
+
+export interface WorldEvent {
+  name: string;
+  apply: (world: World) => void;
+}
+
+const memberOf = (machine: number) => `${machine}.0`;
+
+/** A scenario with its rules: makes the first world, the events of each world, and the checks. */
+export class LeaseWorld {
+  readonly #scenario: LeaseScenario;
+  readonly #rules: Rules;
+  readonly #key: string;
+
+  constructor(scenario: LeaseScenario) {
+    this.#scenario = scenario;
+    this.#rules = { ...RULES, ...scenario.rules };
+    this.#key = keyOfMessage({
+      identity: IDENTITY,
+      durationMs: scenario.durationMs,
+    } as CounterMessage);
+  }
+
+  first(): World {
+    const { checks, newMachines, faults } = this.#scenario;
+    const redis = newRedis('r0');
+    const members = checks.map((_, i) => memberOf(i)).filter((_, i) => !newMachines?.includes(i));
+    open(redis, this.#startMs() * 1_000, [], this.#rules);
+    for (const name of members) {
+      redis.meta!.members[name] = {
+        ...{ since: 1, acknowledged: 1, hasJoined: true, hasReported: true },
+        contactUs: redis.meta!.clockUs,
+      };
+    }
+    const version = redis.meta!.version;
+    return {
+      nowMs: this.#startMs(),
+      redis,
+      snapshot: newRedis('r0'),
+      machines: checks.map((_, i): Machine => {
+        const isNew = newMachines?.includes(i) === true;
+        return {
+          ...{ isAlive: true, isPaused: false, sequence: 0, waiting: [], isRecalled: false },
+          ...{ epoch: isNew ? '' : 'r0', reportedEpoch: isNew ? '' : 'r0', clockUs: 0 },
+          ...{ membersVersion: isNew ? 0 : version, members: isNew ? [] : members },
+          isJoining: isNew,
+        };
+      }),
+      arrived: checks.map(() => 0),
+      ...{ requests: [], answers: [], news: [], allowed: {}, total: {} },
+      ...{ refunded: 0, unproven: 0, isKnownVague: false },
+      faults: { ...NO_FAULTS, ...faults },
+    };
+  }
+
+  /** A moment after the beginning of a window. */
+  #startMs(): number {
+    return FIRST_WINDOW * this.#scenario.durationMs + 1;
+  }
+
+  events(world: World): WorldEvent[] {
+    const events: WorldEvent[] = [];
+    const add = (name: string, apply: (world: World) => void) => events.push({ name, apply });
+    for (let i = 0; i < world.machines.length; i++) this.#machineEvents(world, i, add);
+    this.#networkEvents(world, add);
+    const { isPrompt, ticks, tickMs } = this.#scenario;
+    const { faults } = world;
+    if (faults.failovers > 0) {
+      add('snapshot', (w) => {
+        w.snapshot = structuredClone(w.redis);
+      });
+      add('failover', (w) => {
+        w.faults.failovers--;
+        w.redis = { ...structuredClone(w.snapshot), runId: 'r1' };
+        w.news = [];
+      });
+    }
+    if (faults.resets > 0) {
+      add('reset', (w) => {
+        w.faults.resets--;
+        const window = Math.floor(w.nowMs / this.#scenario.durationMs);
+        delete w.allowed[window];
+        w.total[window] = 0;
+        this.#publish(w, resetCounter(w.redis, this.#key, window));
+        // What is not reported yet, or in leases, counts after the reset.
+        const isReported = w.machines.every(({ slot, flight }) => {
+          return !slot?.isDirty && flight === undefined;
+        });
+        const { used } = w.redis.counters[counterAt(this.#key, window)] ?? { used: 0 };
+        if (used > 0 || !isReported) w.isKnownVague = true;
+      });
+    }
+    const isQuiet = !events.some(({ name }) => !/^(arrive|prefetch|refund)/.test(name));
+    const endMs = this.#startMs() + ticks * tickMs;
+    if (world.nowMs < endMs && (isPrompt !== true || isQuiet)) {
+      add('tick', (w) => {
+        w.nowMs += tickMs;
+      });
+    }
+    return events;
+  }
+
+  #machineEvents(
+    world: World,
+    i: number,
+    add: (name: string, apply: (world: World) => void) => void,
+  ): void {
+    const machine = world.machines[i];
+    const { faults } = world;
+    if (!machine.isAlive) return;
+    if (machine.isPaused) {
+      add(`resume ${i}`, (w) => {
+        w.machines[i].isPaused = false;
+      });
+      return;
+    }
+    const { slot, flight, waiting } = machine;
+    if (world.arrived[i] < this.#scenario.checks[i].length) {
+      add(`arrive ${i}`, (w) => this.#arrive(w, i));
+    }
+    const needsContact =
+      machine.isJoining ||
+      machine.epoch !== machine.reportedEpoch ||
+      (world.redis.meta !== undefined && machine.membersVersion < world.redis.meta.version) ||
+      world.redis.runId !== machine.epoch;
+    if (needsContact) add(`contact ${i}`, (w) => this.#contact(w, i));
+    const mustReport = machine.epoch !== machine.reportedEpoch && slot !== undefined;
+    if (flight === undefined) {
+      const isDue = ({ triedMs }: WaitingCheck) => triedMs < 0 || world.nowMs - triedMs >= RETRY_MS;
+      if (mustReport) add(`report ${i}`, (w) => this.#sendReport(w, i));
+      else if (machine.isRecalled) add(`return ${i}`, (w) => this.#sendReturn(w, i));
+      else if (waiting.some(isDue) && !machine.isJoining) {
+        add(`send ${i}`, (w) => this.#sendChecks(w, i));
+      }
+      if (faults.prefetches > 0 && slot !== undefined && slot.lastLimit > 0) {
+        add(`prefetch ${i}`, (w) => {
+          w.faults.prefetches--;
+          this.#send(w, i, { keepsLease: true, wantsLease: true });
+        });
+      }
+      if (faults.refunds > 0 && slot !== undefined && slot.spent > 0) {
+        add(`refund ${i}`, (w) => {
+          w.faults.refunds--;
+          w.refunded++;
+          this.#send(w, i, { keepsLease: false, refund: 1 });
+        });
+      }
+      if (faults.evictions > 0 && slot !== undefined && this.#canEvict(world, slot)) {
+        add(`evict ${i}`, (w) => {
+          w.faults.evictions--;
+          delete w.machines[i].slot;
+        });
+      }
+    } else if (faults.timeouts > 0) {
+      add(`time out ${i}`, (w) => {
+        w.faults.timeouts--;
+        this.#endFlight(w.machines[i]);
+      });
+    }
+    if (waiting.some(({ sinceMs }) => world.nowMs - sinceMs >= PARK_MS) && flight === undefined) {
+      add(`give up ${i}`, (w) => {
+        const { waiting } = w.machines[i];
+        const isOver = ({ sinceMs, triedMs }: WaitingCheck) =>
+          triedMs >= 0 && w.nowMs - sinceMs >= PARK_MS;
+        w.unproven += waiting.filter(isOver).length;
+        w.machines[i].waiting = waiting.filter((check) => !isOver(check));
+      });
+    }
+    if (faults.withdrawals > 0 && flight !== undefined && flight.checks.length > 0) {
+      add(`withdraw ${i}`, (w) => {
+        w.faults.withdrawals--;
+        w.machines[i].flight!.checks[0].isWithdrawn = true;
+      });
+    }
+    if (slot !== undefined && slot.reserved > 0) {
+      add(`commit ${i}`, ({ machines, allowed, total }) => {
+        const slot = machines[i].slot!;
+        addUsage(allowed, slot.window, slot.lastLimit, slot.reserved);
+        total[slot.window] = (total[slot.window] ?? 0) + slot.reserved;
+        slot.spent += slot.reserved;
+        slot.reserved = 0;
+        slot.isDirty = true;
+      });
+      add(`abort ${i}`, ({ machines }) => {
+        const slot = machines[i].slot!;
+        slot.lease += slot.reserved;
+        slot.reserved = 0;
+      });
+    }
+    if (faults.kills > 0) {
+      add(`kill ${i}`, (w) => {
+        w.faults.kills--;
+        w.machines[i].isAlive = false;
+      });
+    }
+    if (faults.pauses > 0) {
+      add(`pause ${i}`, (w) => {
+        w.faults.pauses--;
+        w.machines[i].isPaused = true;
+      });
+    }
+  }
+
+  #canEvict({ nowMs }: World, slot: Slot): boolean {
+    if (slot.reserved > 0) return false;
+    const isOver = nowMs >= (slot.window + 1) * this.#scenario.durationMs;
+    if (slot.lease > 0 && !isOver) return false;
+    return !slot.isDirty || !this.#rules.keepsUnanswered;
+  }
+
+  #networkEvents(world: World, add: (name: string, apply: (world: World) => void) => void): void {
+    const { losses, repeats } = world.faults;
+    for (const [n, request] of world.requests.entries()) {
+      const name = `request ${request.machine}/${request.message.sequence}`;
+      add(`deliver ${name}`, (w) => {
+        w.requests.splice(n, 1);
+        this.#execute(w, request);
+      });
+      if (losses > 0) {
+        add(`lose ${name}`, (w) => {
+          w.requests.splice(n, 1);
+          w.faults.losses--;
+        });
+      }
+      if (repeats > 0) {
+        add(`repeat ${name}`, (w) => {
+          w.faults.repeats--;
+          this.#execute(w, request);
+        });
+      }
+    }
+    for (const [n, answer] of world.answers.entries()) {
+      const { isAlive, isPaused } = world.machines[answer.machine];
+      const name = `answer ${answer.machine}/${answer.call.counters[0]?.sequence}`;
+      if (!isPaused) {
+        add(`deliver ${name}`, (w) => {
+          w.answers.splice(n, 1);
+          if (isAlive) this.#answer(w, answer);
+        });
+      }
+      if (losses > 0) {
+        add(`lose ${name}`, (w) => {
+          w.answers.splice(n, 1);
+          w.faults.losses--;
+        });
+      }
+    }
+    for (const [n, { machine, kind, window }] of world.news.entries()) {
+      const { isAlive, isPaused } = world.machines[machine];
+      if (!isPaused) {
+        add(`deliver ${kind} ${machine}`, (w) => {
+          w.news.splice(n, 1);
+          if (isAlive) this.#inform(w.machines[machine], kind, window);
+        });
+      }
+      if (losses > 0) {
+        add(`lose ${kind} ${machine}`, (w) => {
+          w.news.splice(n, 1);
+          w.faults.losses--;
+        });
+      }
+    }
+  }
+
+  /** The next check of a machine: decided at once, or waiting for tokens. */
+  #arrive(world: World, i: number): void {
+    const machine = world.machines[i];
+    const check = this.#scenario.checks[i][world.arrived[i]++];
+    const { cost, limit, kind, isSliding } = check;
+    const { slot } = machine;
+    const isCurrent = slot !== undefined && world.nowMs < slot.deadlineMs;
+    if (kind === 'async' && isCurrent) {
+      slot.spent += cost;
+      slot.isDirty = true;
+      world.total[slot.window] = (world.total[slot.window] ?? 0) + cost;
+      return;
+    }
+    if (isCurrent && slot.lease >= cost && this.#mayServe(slot, check)) {
+      slot.lease -= cost;
+      slot.lastLimit = limit;
+      if (Math.floor(world.nowMs / this.#scenario.durationMs) !== slot.window) {
+        throw new Error('a lease is used after its window');
+      }
+      if (kind === 'reserve') slot.reserved += cost;
+      else this.#allow(world, slot, check);
+      return;
+    }
+    const isDenied = isCurrent && world.nowMs < slot.boundMs;
+    if (isDenied && !isSliding && slot.others + slot.spent + cost > limit) {
+      // It may be false until the machine is told of refunds and resets.
+      if (!world.news.some(({ machine, kind }) => machine === i && kind === 'wake')) {
+        this.#deny(world, slot.window, check, slot.others + slot.spent);
+      }
+      return;
+    }
+    machine.waiting.push({ ...check, sinceMs: world.nowMs, triedMs: -1, tries: 0 });
+  }
+
+  #mayServe(slot: Slot, { limit, isSliding }: TokenCheck): boolean {
+    if (isSliding && !slot.leaseIsSliding && this.#rules.checksSlidingLease) return false;
+    return slot.leaseLimit <= limit || !this.#rules.checksLeaseLimit;
+  }
+
+  #allow(world: World, slot: Slot, { cost, limit, isSliding }: TokenCheck): void {
+    const { window } = slot;
+    slot.spent += cost;
+    slot.lastLimit = limit;
+    slot.isDirty = true;
+    addUsage(world.allowed, window, limit, cost);
+    world.total[window] = (world.total[window] ?? 0) + cost;
+    if (!isSliding) return;
+    const { durationMs } = this.#scenario;
+    const left = Math.min(durationMs, Math.max(0, (window + 1) * durationMs - world.nowMs));
+    const carried = Math.floor(((world.total[window - 1] ?? 0) * left) / durationMs);
+    const sum = usageUpTo(world.allowed[window], limit) + carried;
+    if (sum > limit) throw new Error(`${sum} of ${limit} tokens are allowed in a sliding window`);
+  }
+
+  /** A final denial must be true, unless known usage is vague. */
+  #deny(world: World, window: number, { cost, limit }: TokenCheck, bound: number): void {
+    if (world.isKnownVague || cost + (world.total[window] ?? 0) > limit) return;
+    throw new Error(`a denial of ${cost} of ${limit} is false; known use is ${bound}`);
+  }
+
+  #sendChecks(world: World, i: number): void {
+    this.#send(world, i, { keepsLease: false, wantsLease: true, hasChecks: true });
+  }
+
+  #sendReturn(world: World, i: number): void {
+    world.machines[i].isRecalled = false;
+    this.#send(world, i, { keepsLease: false });
+  }
+
+  #sendReport(world: World, i: number): void {
+    this.#send(world, i, { keepsLease: true, isReport: true });
+  }
+
+  #send(
+    world: World,
+    i: number,
+    options: {
+      keepsLease: boolean;
+      wantsLease?: boolean;
+      hasChecks?: boolean;
+      isReport?: boolean;
+      refund?: number;
+    },
+  ): void {
+    const machine = world.machines[i];
+    const { nowMs } = world;
+    const sequence = ++machine.sequence;
+    machine.slot ??= newSlot(sequence);
+    const { slot } = machine;
+    if (nowMs >= slot.deadlineMs || (!options.keepsLease && this.#rules.takesLease)) {
+      slot.lease = 0;
+    }
+    const lease = options.keepsLease ? slot.lease : 0;
+    const kept = lease + (this.#rules.keepsReserved ? slot.reserved : 0);
+    const checks = options.hasChecks === true ? machine.waiting : [];
+    if (options.hasChecks === true) machine.waiting = [];
+    const isSliding = checks.some((check) => check.isSliding) || (kept > 0 && slot.leaseIsSliding);
+    const { refund = 0, isReport = false, wantsLease = false } = options;
+    const mayFree = slot.reserved > 0;
+    machine.flight = { sequence, sentMs: nowMs, checks, isSliding, refund, isReport, mayFree };
+    const { window, spent, isStored, firstSequence, lastLimit } = slot;
+    world.requests.push({
+      machine: i,
+      header: {
+        member: memberOf(i),
+        reportedEpoch: machine.reportedEpoch,
+        membersVersion: machine.membersVersion,
+        clockUs: machine.clockUs,
+      },
+      message: {
+        identity: IDENTITY,
+        durationMs: this.#scenario.durationMs,
+        ...{ window, spent, sequence, kept, lastLimit, wantsLease, isSliding, firstSequence },
+        previousSpent: slot.previousSpent + slot.previousReserved,
+        hasPrevious: slot.previousSpent !== 0,
+        ...{ isStored, isReport, recalls: false, refund, rate: 1 },
+        refundWindow: refund > 0 ? window : NO_WINDOW,
+        checks: checks.map(({ cost, limit, isSliding, countsDenied }) => {
+          return { cost, limit, isSliding, countsDenied };
+        }),
+      },
+    });
+  }
+
+  /** The end of a flight without an answer. Its checks are sent again. */
+  #endFlight(machine: Machine): void {
+    const { flight, slot } = machine;
+    if (slot !== undefined) slot.isDirty = true;
+    if (flight === undefined) return;
+    const again = flight.checks.filter(({ isWithdrawn }) => isWithdrawn === undefined);
+    machine.waiting = [...again.map((check) => ({ ...check, triedMs: -1 })), ...machine.waiting];
+    delete machine.flight;
+  }
+
+  #execute(world: World, { machine, header, message }: Request): void {
+    const { nowMs, redis } = world;
+    const { answer, published } = exchange(redis, nowMs * 1_000, header, [message], this.#rules);
+    world.answers.push({ machine, call: answer });
+    this.#publish(world, published);
+    const counters = Object.values(redis.counters);
+    const isVague = counters.some(({ members }) =>
+      Object.values(members).some(({ isWrittenOff }) => isWrittenOff),
+    );
+    // A message that was repeated in a later window may take tokens that nobody uses.
+    const isLate = message.sequence < world.machines[machine].sequence;
+    if (isVague || isLate || world.refunded > 0) world.isKnownVague = true;
+  }
+
+  #publish(world: World, published: readonly Publication[]): void {
+    for (const { to, kind, window } of published) {
+      if (kind === 'report') continue;
+      world.news.push({ machine: Number(to.split('.')[0]), kind, window });
+    }
+  }
+
+  #inform(machine: Machine, kind: Publication['kind'], window: number): void {
+    const { slot, flight } = machine;
+    // The answer in flight may be of a later window than the slot's.
+    const isKnown = slot?.window === window || flight !== undefined;
+    if (slot === undefined || !isKnown) return;
+    if (kind === 'recall') {
+      machine.isRecalled = true;
+      return;
+    }
+    if (this.#rules.clearsDenialsWhenWoken) slot.boundMs = 0;
+    for (const check of machine.waiting) check.triedMs = -1;
+    // What is in flight may have been answered before.
+    if (flight !== undefined) flight.isWoken = true;
+  }
+
+  #answer(world: World, { machine: i, call }: Answer): void {
+    const machine = world.machines[i];
+    const { flight, slot } = machine;
+    machine.clockUs = Math.max(machine.clockUs, call.clockUs);
+    const [counter] = call.counters;
+    const isOther = flight?.sequence !== counter?.sequence;
+    if (isOther && this.#rules.ignoresOtherAnswers) return;
+    if (flight === undefined || slot === undefined) return;
+    if (call.status === CALL_STATUS.done && call.epoch !== machine.epoch) {
+      this.#learnEpoch(machine, call.epoch);
+      return;
+    }
+    const { status } = counter ?? { status: MESSAGE_STATUS.stale };
+    const isDone = status === MESSAGE_STATUS.done || status === MESSAGE_STATUS.retryRefund;
+    if (call.status !== CALL_STATUS.done || !isDone) {
+      this.#endFlight(machine);
+      if (call.status === CALL_STATUS.joining) machine.isJoining = true;
+      for (const check of machine.waiting) check.triedMs = world.nowMs;
+      return;
+    }
+    delete machine.flight;
+    if (flight.isReport) {
+      machine.reportedEpoch = machine.epoch;
+      return;
+    }
+    if (counter.window < slot.window) return;
+    this.#take(world, machine, slot, flight, counter);
+  }
+
+  #take(world: World, machine: Machine, slot: Slot, flight: Flight, answer: CounterAnswer): void {
+    const { nowMs } = world;
+    const tokens = { unused: 0 };
+    // Tokens that the machine holds may not be used in the end.
+    const mayFree =
+      flight.mayFree ||
+      flight.checks.some(({ kind, isWithdrawn }) => kind === 'reserve' || isWithdrawn);
+    const isOpen = (check: WaitingCheck, served: number) => {
+      if (check.isWithdrawn || served === SERVED.allowed) return false;
+      return served === SERVED.unproven || (mayFree && this.#rules.doubtsOwnTokens);
+    };
+    if (answer.window > slot.window) {
+      const isNext = answer.window === slot.window + 1;
+      slot.previousSpent = isNext ? slot.spent : 0;
+      slot.previousReserved = isNext ? slot.reserved : 0;
+      // A reservation of a window that has ended is given up.
+      Object.assign(slot, { window: answer.window, spent: 0, reserved: 0, lease: 0, boundMs: 0 });
+    }
+    const from = this.#rules.deadlineFromSending ? flight.sentMs : nowMs;
+    slot.deadlineMs = from + Math.floor(answer.leftUs / 1_000);
+    slot.isStored = answer.isStored;
+    slot.others = answer.others;
+    slot.spent -= answer.refunded;
+    slot.isDirty = false;
+    slot.boundMs = flight.isWoken ? 0 : nowMs + BOUND_MS;
+    for (const [n, check] of flight.checks.entries()) {
+      const served = answer.served[n];
+      if (check.isWithdrawn) {
+        if (served === SERVED.allowed) tokens.unused += check.cost;
+      } else if (served === SERVED.allowed) {
+        if (check.kind === 'reserve') {
+          slot.reserved += check.cost;
+          slot.lastLimit = check.limit;
+        } else this.#allow(world, slot, check);
+      } else if (isOpen(check, served)) {
+        const tries = check.tries + 1;
+        const { mostTries = tries, checks } = this.#scenario;
+        const isAlone = checks[world.machines.indexOf(machine)].length === 1;
+        if (isAlone && tries > mostTries) throw new Error('a check waits again');
+        machine.waiting.push({ ...check, triedMs: flight.isWoken ? -1 : nowMs, tries });
+      }
+    }
+    for (const [n, check] of flight.checks.entries()) {
+      const served = answer.served[n];
+      const isFinal = served === SERVED.denied && !isOpen(check, served);
+      if (!isFinal || check.isSliding || check.isWithdrawn) continue;
+      this.#deny(world, answer.window, check, answer.others);
+    }
+    const held = answer.lent + tokens.unused;
+    if (held === 0) return;
+    const limits = flight.checks.map(({ limit }) => limit);
+    const limit = Math.max(answer.lentLimit, ...limits, slot.lease > 0 ? slot.leaseLimit : 0);
+    const isUnusedFixed = flight.checks.some((check, n) => {
+      return check.isWithdrawn && !check.isSliding && answer.served[n] === SERVED.allowed;
+    });
+    slot.leaseIsSliding =
+      flight.isSliding && !isUnusedFixed && (slot.lease === 0 || slot.leaseIsSliding);
+    slot.leaseLimit =
+      tokens.unused > 0 ? limit : Math.max(answer.lentLimit, slot.lease > 0 ? slot.leaseLimit : 0);
+    slot.lease += held;
+  }
+
+  /** A new epoch ends what is in flight; the counters must be reported. */
+  #learnEpoch(machine: Machine, epoch: string): void {
+    this.#endFlight(machine);
+    const isFirst = machine.epoch === '';
+    machine.epoch = epoch;
+    if (machine.slot !== undefined) machine.slot.boundMs = 0;
+    if (isFirst) machine.reportedEpoch = epoch;
+  }
+
+  /** A call without messages, and what follows from it, which other events do not interrupt. */
+  #contact(world: World, i: number): void {
+    const machine = world.machines[i];
+    const { redis } = world;
+    const nowUs = world.nowMs * 1_000;
+    const call = () =>
+      exchange(
+        redis,
+        nowUs,
+        {
+          member: memberOf(i),
+          reportedEpoch: machine.reportedEpoch,
+          membersVersion: machine.membersVersion,
+          clockUs: machine.clockUs,
+        },
+        [],
+        this.#rules,
+      ).answer;
+    let answer = call();
+    if (answer.status === CALL_STATUS.needsMembers) {
+      // A member that knows no others waits for those that do.
+      if (machine.epoch === '' && this.#rules.waitsForOlderMembers) return;
+      open(redis, nowUs, this.#rules.presentsMembers ? machine.members : [], this.#rules);
+      answer = call();
+    }
+    if (answer.epoch !== machine.epoch) {
+      if (this.#rules.presentsMembers) open(redis, nowUs, machine.members, this.#rules);
+      this.#learnEpoch(machine, answer.epoch);
+    }
+    if (machine.slot === undefined) machine.reportedEpoch = machine.epoch;
+    machine.isJoining = answer.status === CALL_STATUS.joining;
+    if (answer.membersVersion > machine.membersVersion) {
+      machine.membersVersion = answer.membersVersion;
+      machine.members = Object.keys(redis.meta!.members);
+    }
+    call();
+  }
+
+  /** @throws an error if a guarantee does not hold in this world */
+  check(world: World): void {
+    const { allowed, refunded, redis, machines, unproven } = world;
+    if (this.#scenario.isPrompt === true && unproven > 0) throw new Error('a denial is unproven');
+    for (const [window, byLimit] of Object.entries(allowed)) {
+      for (const limit of Object.keys(byLimit).map(Number)) {
+        const tokens = usageUpTo(byLimit, limit);
+        if (tokens > limit + refunded) {
+          throw new Error(`${tokens} of ${limit} tokens are allowed in window ${window}`);
+        }
+      }
+    }
+    if (redis.meta === undefined || redis.meta.isRecovering || redis.runId !== redis.meta.epoch) {
+      return;
+    }
+    for (const [at, { used, members }] of Object.entries(redis.counters)) {
+      const sum = Object.values(members).reduce((total, { deducted }) => total + deducted, 0);
+      if (sum > used) throw new Error(`members hold ${sum} of ${used} tokens`);
+      const window = Number(at.split(':').at(-1));
+      const leased = machines.map((machine) => this.#heldIn(world, machine, window));
+      const held = leased.reduce((total, tokens) => total + tokens, 0);
+      const spent = usageUpTo(allowed[window], Number.POSITIVE_INFINITY);
+      if (used + refunded < spent + held) {
+        throw new Error(`${used} tokens are deducted, but ${spent} spent and ${held} held`);
+      }
+    }
+  }
+
+  #heldIn({ nowMs }: World, { isAlive, slot }: Machine, window: number): number {
+    if (!isAlive || slot === undefined || slot.window !== window) return 0;
+    return (nowMs < slot.deadlineMs ? slot.lease : 0) + slot.reserved;
+  }
+
+  /** The last reports of all live machines. Then nothing is lent, and all usage is counted once. */
+  checkEnd(world: World): void {
+    const { machines, redis, nowMs, refunded } = world;
+    if (redis.meta === undefined || redis.meta.isRecovering || redis.runId !== redis.meta.epoch) {
+      return;
+    }
+    const window = Math.floor(nowMs / this.#scenario.durationMs);
+    for (const [i, machine] of machines.entries()) {
+      if (!machine.isAlive || machine.slot === undefined || machine.isJoining) continue;
+      machine.isPaused = false;
+      if (machine.epoch !== redis.runId) return;
+      machine.slot.lease += machine.slot.reserved;
+      machine.slot.reserved = 0;
+      this.#endFlight(machine);
+      this.#send(world, i, { keepsLease: false });
+      this.#execute(world, world.requests.at(-1)!);
+    }
+    const counter = redis.counters[counterAt(this.#key, window)];
+    if (counter === undefined || machines.some(({ isAlive }) => !isAlive)) return;
+    const lent = counter.used - counter.known;
+    const total = world.total[window] ?? 0;
+    const isVague = refunded > 0 || world.isKnownVague;
+    if (lent !== 0 && !isVague) throw new Error(`${lent} tokens stay lent`);
+    if (!isVague && world.allowed[window] !== undefined && counter.used > total) {
+      throw new Error(`${counter.used} tokens are counted, but ${total} were allowed`);
+    }
+  }
+}
+
+const newSlot = (firstSequence: number): Slot => ({
+  ...{ window: NO_WINDOW, isStored: false, spent: 0, previousSpent: 0, previousReserved: 0 },
+  ...{ lease: 0, leaseLimit: 0, leaseIsSliding: false, reserved: 0, deadlineMs: 0, others: 0 },
+  ...{ boundMs: 0, lastLimit: 0, firstSequence, isDirty: false },
+});
+
+function addUsage(usage: Usage, window: number, limit: number, cost: number): void {
+  usage[window] ??= {};
+  usage[window][limit] = (usage[window][limit] ?? 0) + cost;
+}
+
+function usageUpTo(byLimit: Record<string, number> | undefined, limit: number): number {
+  const entries = Object.entries(byLimit ?? {}).filter(([each]) => Number(each) <= limit);
+  return entries.reduce((sum, [, tokens]) => sum + tokens, 0);
+}
