@@ -20,6 +20,7 @@ import { formatDuration } from './options.ts';
 import { formatCell } from './output.ts';
 import {
   CONFIG_OPTION,
+  REDIS_DEADLINE_MS,
   REDIS_EXIT_CODES,
   REDIS_EXIT_MEANINGS,
   type RedisAccess,
@@ -93,7 +94,9 @@ function contextOf({ url, prefix, recovery }: RedisSettings): ScriptContext {
 
 async function readMachines({ settings, link, registry }: RedisAccess): Promise<Machine[]> {
   const { keys, args } = encodeListMembers(contextOf(settings.redis), 0);
-  const { members } = decodeListMembers(await link.call(listMembers, keys, args));
+  const { members } = decodeListMembers(
+    await link.call(listMembers, keys, args, REDIS_DEADLINE_MS),
+  );
   const reply = await registry.read(undefined);
   const version = reply.status === 'empty' ? 0 : reply.head.version;
   const reports = await registry.machines();
@@ -179,7 +182,10 @@ async function forgetIn({ settings, link, registry }: RedisAccess, machine: stri
   let members = 0;
   for (let bucket = 0; bucket < context.keys.bucketCount; bucket++) {
     const { keys, args } = encodeForgetMembers(context, bucket, machine);
-    members = Math.max(members, decodeForgetMembers(await link.call(forgetMembers, keys, args)));
+    members = Math.max(
+      members,
+      decodeForgetMembers(await link.call(forgetMembers, keys, args, REDIS_DEADLINE_MS)),
+    );
   }
   const isListed = await registry.forget(machine);
   if (members > 0 || isListed) return members;

@@ -12,7 +12,8 @@ import type { RedisLink } from '../redis/link.ts';
 import type { RedisSettings } from '../redis/settings.ts';
 import { SharedRegistryClient } from '../registry/shared/client.ts';
 
-const CONNECT_MS = 3_000;
+/** The time in which Redis must accept the connection, and answer each call. */
+export const REDIS_DEADLINE_MS = 5_000;
 
 export const CONFIG_OPTION = {
   config: {
@@ -48,8 +49,8 @@ export async function withRedis<T>(
   const { redis } = settings;
   const link = openRedis(redis);
   try {
-    await link.ready(CONNECT_MS);
-    const registry = new SharedRegistryClient(link, redis.prefix);
+    await link.ready(REDIS_DEADLINE_MS);
+    const registry = new SharedRegistryClient(link, redis.prefix, REDIS_DEADLINE_MS);
     return await work({ settings: { ...settings, redis }, link, registry });
   } catch (error) {
     if (!(error instanceof RedisError)) throw error;

@@ -97,12 +97,14 @@ const COMMIT_STATUSES = ['committed', 'conflict', 'empty', 'other', 'damaged'] a
 
 export class SharedRegistryClient {
   readonly #link: Pick<RedisLink, 'call'>;
+  readonly #deadlineMs: number;
   readonly #base: string;
   readonly #keys: readonly string[];
 
   /** @param prefix begins all names in Redis */
-  constructor(link: Pick<RedisLink, 'call'>, prefix: string) {
+  constructor(link: Pick<RedisLink, 'call'>, prefix: string, deadlineMs = DEADLINE_MS) {
     this.#link = link;
+    this.#deadlineMs = deadlineMs;
     this.#base = `${prefix}:{registry}:`;
     this.#keys = ['head', 'log', ...SHARED_TABLES].map((name) => this.#base + name);
   }
@@ -264,7 +266,7 @@ export class SharedRegistryClient {
   }
 
   #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    return this.#link.call(script, keys, args, DEADLINE_MS);
+    return this.#link.call(script, keys, args, this.#deadlineMs);
   }
 
   async #run(script: Script, args: readonly string[]): Promise<string[]> {
