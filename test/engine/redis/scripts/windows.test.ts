@@ -7,8 +7,11 @@ import { costs, IDENTITY, joinMembers, type ScriptMember } from '../../../suppor
 import { waitUntil } from '../../../support/server.ts';
 
 const { allowed, denied, unproven } = SERVED;
-/** So long that the share of the window before stays the same while a case runs. */
-const DURATION_MS = 86_400_000;
+/**
+ * So long that the share of the window before stays the same while a case runs; and so short that
+ * no case moves the clock by a day, after which members are removed.
+ */
+const DURATION_MS = 8 * 3_600_000;
 const sliding = (cost: number, limit: number) => costs(cost, limit, { isSliding: true });
 
 let identities = 10;
