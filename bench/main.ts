@@ -32,6 +32,7 @@ import { measureStartAndIdle } from './load/start-and-idle.ts';
 import { measureUnix } from './load/unix-socket.ts';
 import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
 import { type BenchSubject, stepSubjects } from './micro/check-steps.ts';
+import { leaseSubjects } from './micro/leases.ts';
 import { startQueueBench } from './micro/queue.ts';
 import { measureOversubscription, measureScaling } from './micro/thread-scaling.ts';
 import { hasRedis } from './peers/redis-server.ts';
@@ -96,7 +97,7 @@ const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`
 const PARTS = {
   steps: async () => {
     printLine('');
-    const steps = await measureSteps(stepSubjects());
+    const steps = await measureSteps([...stepSubjects(), ...leaseSubjects()]);
     const queue = startQueueBench();
     steps.push(...(await measureSteps(queue.subjects)));
     await queue.stop();

@@ -17,21 +17,22 @@ import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
 import { BATCH, type BenchSubject, EncodedTexts, identifiers, resultSink } from './check-steps.ts';
 
+const COUNTERS = 1_048_576;
 const NOW_MS = 1_700_000_000_000;
 const DURATION_MS = 60_000;
 const WINDOW = Math.floor(NOW_MS / DURATION_MS);
 const LEASE = Number.MAX_SAFE_INTEGER / 2;
 
-export function allocateLeaseTables(counters: number): SharedArrayBuffer[] {
+function allocateLeaseTables(counters: number): SharedArrayBuffer[] {
   const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
   return Array.from({ length: SHARDS }, (_, shard) => allocateLeaseTable(shard, groups));
 }
 
 /**
  * Hashes and decides `count` identifiers, each with a lease.
- * @param cost 0: each check is answered by the usage that is known
+ * @param cost above the lease: each check is denied by the usage that is known
  */
-export function leaseSubject(
+function leaseSubject(
   name: string,
   tables: SharedArrayBuffer[],
   count: number,
@@ -64,6 +65,19 @@ export function leaseSubject(
     resultSink.value = decision.remaining;
   };
   return { name, count: BATCH, run };
+}
+
+/** The same identifiers as those of the memory engine's subjects. */
+export function leaseSubjects(): BenchSubject[] {
+  const { fixed, sliding } = RULE;
+  const tables = allocateLeaseTables(COUNTERS);
+  return [
+    leaseSubject('hash + lease, 1 identifier', tables, 1, fixed),
+    leaseSubject('hash + lease, 10,000 identifiers', tables, 10_000, fixed),
+    leaseSubject('hash + lease, denied', tables, 10_000, fixed, Number.MAX_SAFE_INTEGER),
+    leaseSubject('hash + lease, sliding, 10,000 identifiers', tables, 10_000, sliding),
+    leaseSubject('hash + lease, 1,000,000 identifiers', tables, 1_000_000, fixed),
+  ];
 }
 
 function lend(table: LeaseTable, id: ReturnType<typeof newIdentity>, namespaceTag: number): void {
