@@ -29,6 +29,8 @@ export interface SharedState {
   checkpointPlan: CheckpointPlan;
   /** Undefined for the redis engine. */
   restored: RestoreResult | undefined;
+  /** Whether there are checkpoints that the redis engine does not use. */
+  hasUnusedCheckpoints: boolean;
 }
 
 export function restoreSharedState(
@@ -55,8 +57,10 @@ export function restoreSharedState(
   if (redis !== undefined) {
     const options = { settings: redis, fullTablePolicy };
     const engineData = allocateRedisEngine(control, counters, options, clock);
-    return { ...state, engineData, restored: undefined };
+    const hasUnusedCheckpoints = loader.latestStartedMs > 0;
+    return { ...state, engineData, restored: undefined, hasUnusedCheckpoints };
   }
   const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
-  return { ...state, engineData, restored: restoreCounters(engineData, loader, clock.nowMs()) };
+  const restored = restoreCounters(engineData, loader, clock.nowMs());
+  return { ...state, engineData, restored, hasUnusedCheckpoints: false };
 }

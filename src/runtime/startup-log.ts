@@ -26,11 +26,16 @@ export async function warnAboutMemory(settings: LoadedSettings): Promise<void> {
 export function logStartup(log: Log, foundation: Foundation): void {
   warnAboutEnvironment(log, foundation);
   const { settings, uws, listeners, records } = foundation;
-  const { restored } = foundation.state;
+  const { restored, hasUnusedCheckpoints } = foundation.state;
   const { registry, policies } = records;
   const { checkUrls, adminUrls } = listeners;
   const { socket, gateway } = listeners.reserved.addresses;
   if (restored !== undefined) logRestored(log, restored);
+  if (hasUnusedCheckpoints) {
+    log.info(
+      'counters are in Redis: those of the memory engine in the data directory are not used',
+    );
+  }
   log.info(
     {
       namespaces: registry.namespaceCount,
