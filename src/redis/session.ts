@@ -192,6 +192,18 @@ export class Session {
   }
 }
 
+/** All clients are duplicates of one: to make the first takes a hundred times as long. */
+let firstClient: ReturnType<typeof makeFirstClient> | undefined;
+
+function makeFirstClient() {
+  return requirePackage('@redis/client').createClient({ RESP: 3 });
+}
+
+/** Loads the package and makes the first client. That blocks the thread for 0.1 s or more. */
+export function prepareClients(): void {
+  firstClient ??= makeFirstClient();
+}
+
 function createClient({ address, tls, credentials, database }: SessionOptions): RedisClientType {
   const { host, port } = address;
   const common = {
@@ -212,8 +224,8 @@ function createClient({ address, tls, credentials, database }: SessionOptions): 
           ...(key !== undefined && { key }),
         };
   const { username, password } = credentials ?? {};
-  const client = requirePackage('@redis/client').createClient({
-    RESP: 3,
+  firstClient ??= makeFirstClient();
+  const client = firstClient.duplicate({
     name: 'weir',
     database,
     ...(username !== undefined && { username }),

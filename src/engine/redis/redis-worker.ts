@@ -14,6 +14,7 @@ import { MemoryError } from '../../core/errors.ts';
 import { requirePackage } from '../../core/packages.ts';
 import { Breaker } from '../../redis/breaker.ts';
 import { openRedis } from '../../redis/connection.ts';
+import { prepareClients } from '../../redis/session.ts';
 import { Clock, systemMs } from '../../shared-memory/clock.ts';
 import { Control } from '../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
@@ -34,8 +35,8 @@ import { RedisShardWorker } from './shard-worker.ts';
 /** How long checks that are queued may take after a stop was requested. */
 const STOP_QUEUES_MS = 100;
 
-// Loaded while the thread boots: it takes longer than a heartbeat may.
-requirePackage('@redis/client');
+// While the thread boots, because it takes longer than a heartbeat may.
+prepareClients();
 
 const data = requirePackage('piscina').workerData as RedisWorkerData;
 
