@@ -325,7 +325,7 @@ class Exchange {
     }
     const counter = redis.counters[at] ?? newCounter();
     const wasLent = counter.used - counter.known;
-    const was = { used: counter.used, known: counter.known };
+    const was = { used: counter.used, known: counter.known, limit: counter.limit };
     const hasPreviousFallen = this.#settlePrevious();
     const isOfWindow = message.window === this.#window;
     const record = this.#settle(
@@ -347,6 +347,9 @@ class Exchange {
     if (stored !== undefined || record.deducted !== 0 || record.spent !== 0 || answer.isStored) {
       answer.isStored = true;
       redis.counters[at] = counter;
+    } else {
+      delete counter.members[member];
+      counter.limit = was.limit;
     }
     return answer;
   }
