@@ -16,6 +16,8 @@ import {
 } from '../shared-memory/stats.ts';
 
 const POLL_INTERVAL_MS = 500;
+/** The log line about slow checks appears at most once in so many polls. */
+const SLOW_POLLS = 20;
 
 export class ClusterWatch {
   readonly #acceptors: AcceptorStats[];
@@ -26,6 +28,9 @@ export class ClusterWatch {
   /** Decisions without Redis when it was lost; undefined while it is there. */
   #decisionsBefore: number | undefined;
   #decisionsSeen = 0;
+  /** Decisions without Redis that were logged as slow, and polls since then. */
+  #slowLogged = 0;
+  #pollsSinceSlow = SLOW_POLLS;
   #isRecovering = false;
   #extraTokens = 0;
 
@@ -75,9 +80,13 @@ export class ClusterWatch {
       const fields = { decisionsWithoutRedis: decisions - this.#decisionsBefore };
       this.#log.info(fields, 'Redis responds again');
       this.#decisionsBefore = undefined;
-    } else if (lost === 0 && decisions > before) {
-      const fields = { decisionsWithoutRedis: decisions - before };
+      this.#slowLogged = decisions;
+    } else if (lost === 0 && decisions > this.#slowLogged && this.#pollsSinceSlow >= SLOW_POLLS) {
+      const fields = { decisionsWithoutRedis: decisions - this.#slowLogged };
       this.#log.warn(fields, 'Redis was too slow for some checks');
+      this.#slowLogged = decisions;
+      this.#pollsSinceSlow = 0;
     }
+    this.#pollsSinceSlow++;
   }
 }

@@ -380,7 +380,9 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'checks',
-    help: 'Checks denied while other machines may have held unspent tokens.',
+    help:
+      'Checks denied while other machines may have held unspent tokens, or had not reported yet ' +
+      'in a recovery.',
   },
   weir_engine_down_decisions_total: {
     group: 'Cluster',

@@ -43,10 +43,19 @@ test('the loss of Redis is logged once, and its end with the decisions without i
   expect(poll()).toEqual([]);
 });
 
-test('decisions without Redis are logged also if no connection was lost', () => {
-  control.acceptorStats(0).add(ACCEPTOR_STAT.engineDownAllowed, 2);
-  expect(poll()).toEqual(['warn Redis was too slow for some checks {"decisionsWithoutRedis":2}']);
-  expect(poll()).toEqual([]);
+test('decisions without Redis are logged also if no connection was lost, every 20 polls', () => {
+  const decide = () => control.acceptorStats(0).add(ACCEPTOR_STAT.engineDownAllowed, 1);
+  const slow = (count: number) => [
+    `warn Redis was too slow for some checks {"decisionsWithoutRedis":${count}}`,
+  ];
+  decide();
+  expect(poll()).toEqual(slow(1));
+  for (let i = 0; i < 19; i++) {
+    decide();
+    expect(poll()).toEqual([]);
+  }
+  expect(poll()).toEqual(slow(19));
+  for (let i = 0; i < 40; i++) expect(poll()).toEqual([]);
 });
 
 test('a recovery is logged at its beginning and at its end', () => {
