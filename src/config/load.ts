@@ -84,8 +84,8 @@ export function loadSettings(
     sources.set(name, isDefault ? 'default' : setting.source);
   }
   const isSet = (name: SettingName) => sources.get(name) !== 'default';
-  const threads = fitThreads(settings as Settings, isSet, limit);
   const { engine } = settings as Settings;
+  const threads = fitThreads(settings as Settings, isSet, limit, engine);
   const plan = (counters?: SettingValue) => planMemory(counters, threads, limit, engine);
   const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();

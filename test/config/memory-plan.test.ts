@@ -46,6 +46,20 @@ describe('the default number of counters', () => {
     fc.assert(property, options);
   });
 
+  test('is smaller with Redis, whose connections and slots take more memory', () => {
+    const threads = { acceptors: 1, workers: 2 };
+    const plans = (['memory', 'redis'] as const).map((engine) => {
+      return planMemory(undefined, threads, limit(512), engine);
+    });
+    expect(plans[1].counters).toBeLessThan(plans[0].counters);
+    const [memory, redis] = (['memory', 'redis'] as const).map((engine) => {
+      const one = planMemory(undefined, { acceptors: 1, workers: 1 }, limit(MACHINE), engine);
+      const two = planMemory(undefined, threads, limit(MACHINE), engine);
+      return two.fullUseBytes - one.fullUseBytes;
+    });
+    expect(redis - memory).toBe(16 * MIB);
+  });
+
   test('does not decrease with a higher limit, nor increase with more threads', () => {
     const property = fc.property(anyMiB, anyMiB, anyThreads, (mib, addedMiB, threads) => {
       const { acceptors } = threads;
