@@ -37,6 +37,8 @@ interface Channel {
   onSubscribed: () => void;
   /** The node that it is subscribed on; undefined if it must be subscribed again. */
   server: string | undefined;
+  /** Whether that node has confirmed it. */
+  isSubscribed: boolean;
 }
 
 export class ClusterLink implements RedisLink {
@@ -64,7 +66,10 @@ export class ClusterLink implements RedisLink {
     this.#options = options;
     this.#events = events;
     for (const address of this.#seeds) this.#nodeOf(address);
-    this.#discovery = setInterval(() => this.#maintain(), REDIS_DISCOVERY_MS);
+    this.#discovery = setInterval(() => {
+      this.#maintain();
+      for (const [server, node] of this.#nodes) void this.#verifyChannels(server, node);
+    }, REDIS_DISCOVERY_MS);
   }
 
   get servers(): readonly ServerFacts[] {
@@ -134,6 +139,7 @@ export class ClusterLink implements RedisLink {
         onMessage: (message) => onMessage(index, message),
         onSubscribed: () => onSubscribed(index),
         server: undefined,
+        isSubscribed: false,
       });
     }
     this.#placeChannels();
@@ -179,15 +185,19 @@ export class ClusterLink implements RedisLink {
 
   /** @returns undefined if the answer names no other node */
   #redirect(from: Node, error: RedisError): { node: Node; isAsking: boolean } | undefined {
-    if (!error.reply.startsWith('TRYAGAIN')) void this.#discover();
     const redirection = parseRedirection(error);
-    if (redirection === undefined) return undefined;
+    if (redirection === undefined) {
+      if (!error.reply.startsWith('TRYAGAIN')) void this.#discover();
+      return undefined;
+    }
     const { kind, slot, port } = redirection;
     const host = redirection.host === '' ? from.address.host : redirection.host;
     const node = this.#nodeOf({ host, port });
     if (kind === 'MOVED' && slot < CLUSTER_SLOTS) {
       this.#owners[slot] = describeAddress(node.address);
       this.#placeChannels();
+      // Other nodes may not know yet what the new owner knows.
+      void this.#discover(node.connection);
     }
     return { node, isAsking: kind === 'ASK' };
   }
@@ -267,11 +277,14 @@ export class ClusterLink implements RedisLink {
     void this.#discover();
   }
 
-  async #discover(): Promise<void> {
+  /** @param first the node that is questioned before others */
+  async #discover(first?: ServerConnection): Promise<void> {
     if (this.#isDiscovering || this.#isClosed) return;
     this.#isDiscovering = true;
     try {
-      for (const connection of this.#readyConnections()) {
+      const ready = this.#readyConnections();
+      if (first?.isReady) ready.unshift(first);
+      for (const connection of ready) {
         try {
           const { address } = connection;
           const reply = await withDeadline(this.target, REDIS_DISCOVERY_MS, () => {
@@ -308,6 +321,34 @@ export class ClusterLink implements RedisLink {
     this.#placeChannels();
   }
 
+  /**
+   * Finds out about subscriptions that the server has ended while the client took this for an
+   * answer. Nobody else subscribes these channels.
+   */
+  async #verifyChannels(server: string, { subscriber }: Node): Promise<void> {
+    const names = this.#channels
+      .filter((channel) => channel.server === server && channel.isSubscribed)
+      .map(({ name }) => name);
+    if (names.length === 0 || !subscriber?.isReady) return;
+    try {
+      const { address } = subscriber;
+      const reply = await withDeadline(server, REDIS_DISCOVERY_MS, () => {
+        return subscriber.send(['PUBSUB', 'SHARDNUMSUB', ...names]);
+      });
+      if (subscriber.address !== address || !Array.isArray(reply)) return;
+      const lost = this.#channels.find((channel) => {
+        const isSame = channel.server === server && channel.isSubscribed;
+        return isSame && reply[reply.indexOf(channel.name) + 1] === 0;
+      });
+      if (lost === undefined) return;
+      const text = `${server}: the subscription of ${lost.name} was lost`;
+      subscriber.reconnect(new RedisError('lost', text));
+    } catch (error) {
+      // The next interval tries again; a connection that does not answer is given up by itself.
+      if (!(error instanceof RedisError)) throw error;
+    }
+  }
+
   /** Subscribes each channel on the node that owns its slot. */
   #placeChannels(): void {
     for (const channel of this.#channels) {
@@ -318,6 +359,7 @@ export class ClusterLink implements RedisLink {
         this.#nodes.get(channel.server)?.subscriber?.unsubscribe(channel.name);
       }
       channel.server = server;
+      channel.isSubscribed = false;
       if (node === undefined) continue;
       node.subscriber ??= this.#connect(node.address, {});
       node.subscriber.subscribe(channel.name, {
@@ -326,7 +368,9 @@ export class ClusterLink implements RedisLink {
           if (channel.server === server) channel.onMessage(message);
         },
         onSubscribed: () => {
-          if (channel.server === server) channel.onSubscribed();
+          if (channel.server !== server) return;
+          channel.isSubscribed = true;
+          channel.onSubscribed();
         },
         onMoved: () => {
           if (channel.server !== server) return;

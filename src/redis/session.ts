@@ -4,7 +4,7 @@
  * would give answers to the wrong commands. Nothing that it receives ends the process.
  */
 
-import type { RedisClientType } from '@redis/client';
+import type { RedisClient, TypeMapping } from '@redis/client';
 import {
   REDIS_CONNECT_DEADLINE_MS,
   REDIS_KEEPALIVE_MS,
@@ -13,6 +13,10 @@ import {
 import { requirePackage } from '../core/packages.ts';
 import { errorOfConnection, errorOfReply, RedisError } from './errors.ts';
 import { describeAddress, type RedisAddress } from './url.ts';
+
+/** Without modules of Redis. */
+type None = Record<string, never>;
+type Client = RedisClient<None, None, None, 3, TypeMapping>;
 
 export interface Credentials {
   username: string | undefined;
@@ -35,9 +39,11 @@ export class Session {
   readonly server: string;
   /** Resolves when the session has ended, with the reason. It never rejects. */
   readonly ended: Promise<RedisError>;
-  readonly #client: RedisClientType;
+  readonly #client: Client;
   readonly #resolveEnded: (error: RedisError) => void;
   #error: RedisError | undefined;
+  /** By channel. The client would drop a subscription that is made before they are done. */
+  readonly #unsubscriptions = new Map<string, Promise<unknown>>();
   #keepalive: NodeJS.Timeout | undefined;
   #pending = 0;
   #answers = 0;
@@ -98,6 +104,7 @@ export class Session {
     isSharded: boolean,
     listener: MessageListener,
   ): Promise<void> {
+    await Promise.all(channels.map((channel) => this.#unsubscriptions.get(channel)));
     if (this.#error !== undefined) throw new RedisError('unreachable', this.#error.message);
     const listen: MessageListener = (message, channel) => {
       try {
@@ -122,7 +129,10 @@ export class Session {
   /** Of sharded channels. Its failure means nothing: the session then ends. */
   async unsubscribe(channel: string): Promise<void> {
     if (this.#error !== undefined) return;
-    await this.#track(this.#client.sUnsubscribe(channel)).catch(() => {});
+    const done = this.#track(this.#client.sUnsubscribe(channel)).catch(() => {});
+    this.#unsubscriptions.set(channel, done);
+    await done;
+    if (this.#unsubscriptions.get(channel) === done) this.#unsubscriptions.delete(channel);
   }
 
   /** The server ends the subscription of a sharded channel whose slot has moved. */
@@ -192,19 +202,12 @@ export class Session {
   }
 }
 
-/** All clients are duplicates of one: to make the first takes a hundred times as long. */
-let firstClient: ReturnType<typeof makeFirstClient> | undefined;
-
-function makeFirstClient() {
-  return requirePackage('@redis/client').createClient({ RESP: 3 });
-}
-
-/** Loads the package and makes the first client. That blocks the thread for 0.1 s or more. */
+/** Loads the package of the client, which blocks the thread for 0.1 s or more. */
 export function prepareClients(): void {
-  firstClient ??= makeFirstClient();
+  requirePackage('@redis/client');
 }
 
-function createClient({ address, tls, credentials, database }: SessionOptions): RedisClientType {
+function createClient({ address, tls, credentials, database }: SessionOptions): Client {
   const { host, port } = address;
   const common = {
     host,
@@ -224,8 +227,10 @@ function createClient({ address, tls, credentials, database }: SessionOptions): 
           ...(key !== undefined && { key }),
         };
   const { username, password } = credentials ?? {};
-  firstClient ??= makeFirstClient();
-  const client = firstClient.duplicate({
+  // `createClient` adds hundreds of commands to the client, which take 15 MiB in each thread.
+  const { RedisClient } = requirePackage('@redis/client');
+  return new RedisClient({
+    RESP: 3,
     name: 'weir',
     database,
     ...(username !== undefined && { username }),
@@ -238,5 +243,4 @@ function createClient({ address, tls, credentials, database }: SessionOptions): 
     commandOptions: { timeout: 0 },
     socket,
   });
-  return client as unknown as RedisClientType;
 }

@@ -512,7 +512,7 @@ describe.skipIf(isRedisMissing)('a cluster', () => {
       });
       await expect.poll(() => received.get(index)?.has('done')).toBe(true);
     }
-  });
+  }, 120_000);
 
   test('runs a script on the new node of a key that is not on the old one any more', async () => {
     const link = await openReady(cluster.url);
