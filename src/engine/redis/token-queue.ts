@@ -105,10 +105,16 @@ export class TokenQueue {
   }
 
   #decideWithdrawn({ check, context }: PendingCheck): Decision {
-    const { clock, stats } = this.#parts;
+    const { queues, state, withoutRedis, clock, stats } = this.#parts;
     const decision = this.#withdrawnDecision;
     stats.increment(ACCEPTOR_STAT.withdrawnChecks);
-    const isCounted = this.decideWithoutRedis(check, clock.monotonicMs(), decision);
+    const nowMs = clock.monotonicMs();
+    const worker = queues.workerFor(check.identity);
+    let isCounted = false;
+    // Redis denies while it recovers: that its answer is late must not allow what it denies.
+    if (state.isRecovering(worker) && !state.isDown(worker)) {
+      withoutRedis.deny(check, nowMs, decision);
+    } else isCounted = this.decideWithoutRedis(check, nowMs, decision);
     if (context instanceof BatchItem) context.setWithoutRedis(isCounted);
     return decision;
   }

@@ -40,10 +40,20 @@ export class DecisionsWithoutRedis {
     let isCounted = false;
     if (onEngineDown === 'local') isCounted = this.#decideLocally(table, check, nowMs, decision);
     else this.#decideAll(onEngineDown === 'allow', check, nowMs, decision);
-    this.#stats.increment(
-      decision.allowed ? ACCEPTOR_STAT.engineDownAllowed : ACCEPTOR_STAT.engineDownDenied,
-    );
+    this.#count(decision);
     return isCounted;
+  }
+
+  /** Denies a check, whatever the setting says. A cost of 0 is allowed all the same. */
+  deny(check: Check, nowMs: number, decision: TableDecision): void {
+    decision.outcome = OUTCOME.decided;
+    this.#decideAll(false, check, nowMs, decision);
+    this.#count(decision);
+  }
+
+  #count({ allowed }: TableDecision): void {
+    const { engineDownAllowed, engineDownDenied } = ACCEPTOR_STAT;
+    this.#stats.increment(allowed ? engineDownAllowed : engineDownDenied);
   }
 
   #decideLocally(table: LeaseTable, check: Check, nowMs: number, decision: TableDecision): boolean {

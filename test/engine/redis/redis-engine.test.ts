@@ -104,6 +104,7 @@ class TestAcceptor {
     state.window = Math.floor(this.clock.nowMs() / durationMs);
     state.lease = lease;
     state.others = others;
+    state.othersDeducted = others;
     state.coversSliding = true;
     state.deadlineMs = Number.MAX_SAFE_INTEGER;
     state.boundUntilMs = Number.MAX_SAFE_INTEGER;
@@ -257,6 +258,16 @@ describe('a check', () => {
     expect([acceptor.count('engineDownAllowed'), acceptor.count('engineDownDenied')]).toEqual([
       1, 1,
     ]);
+  });
+
+  test('that is not answered in time is denied while Redis recovers, and not decided alone', async () => {
+    const acceptor = open();
+    acceptor.state.setRecovering(0, true);
+    expect(await acceptor.decide(checkOf('a'))).toMatchObject({ allowed: false, remaining: 0 });
+    expect(await acceptor.decide(checkOf('a', { cost: 0 }))).toMatchObject({ allowed: true });
+    acceptor.state.setBreaker(0, BREAKER.open);
+    expect(await acceptor.decide(checkOf('a'))).toMatchObject({ allowed: true });
+    expect(acceptor.count('engineDownDenied')).toBe(1);
   });
 
   test('that its worker had begun to reply to when it died fails, and may be counted', async () => {
