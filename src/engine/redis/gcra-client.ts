@@ -8,8 +8,9 @@
 
 import { OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
+import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { durationOfKey } from '../memory/windows/registry.ts';
+import { counterKey, durationOfKey } from '../memory/windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import type { CheckSource } from './active-counter.ts';
 import type { CallResult } from './bucket-calls.ts';
@@ -19,6 +20,7 @@ import {
   type GcraAnswer,
   type GcraMessage,
   type GcraReport,
+  type GcraState,
   MESSAGE_STATUS,
   MESSAGES_PER_CALL,
 } from './protocol.ts';
@@ -38,11 +40,13 @@ export interface GcraClientOptions {
   ) => Promise<CallResult<GcraCallAnswer>>;
   /** Called after decisions were sent in a turn of their own. */
   onReplies: () => void;
+  /** A monotonic clock. */
+  nowMs: () => number;
   stats: WorkerStats;
 }
 
 interface WaitingMessage {
-  message: GcraMessage;
+  message: GcraMessage | GcraReport;
   /** Whether it is sent again when nothing was done. */
   isWanted: () => boolean;
   /** @param answer undefined: there is none */
@@ -61,13 +65,16 @@ export class GcraClient {
   }
 
   /** Takes over a check of the queue. */
-  addCheck(source: CheckSource, { identity, kind, number, parameters }: QueueEntry): void {
+  addCheck(source: CheckSource, entry: QueueEntry): void {
+    const { identity, kind, number, namespaceTag, parameters } = entry;
     const { limit, burst, durationMs, cost } = parameters;
     const countsDenied = kind === ENTRY_KIND.countedTokens;
     const message = { identity, durationMs, limit, burst, cost, countsDenied };
     const isWanted = () => source.isOpen(number);
     this.#add(message, isWanted, (answer) => {
       if (answer === undefined || answer.status === MESSAGE_STATUS.full) return;
+      if (answer.status === MESSAGE_STATUS.done)
+        this.#keep(identity, namespaceTag, message, answer);
       if (!source.claim(number)) {
         if (answer.isAllowed && cost > 0) void this.refund(identity, durationMs, cost);
         return;
@@ -121,6 +128,41 @@ export class GcraClient {
     });
   }
 
+  /** Reports a bucket to a Redis that has lost it. @returns whether Redis has got it */
+  report(identity: Identity, key: number): Promise<boolean> {
+    const table = this.#options.tableOf(identity);
+    let state: GcraState | undefined;
+    withSlot(table, identity, key, (slot) => {
+      state = table.readGcra(slot);
+    });
+    if (state === undefined || state.newest <= 0 || state.limit <= 0) return Promise.resolve(true);
+    const report: GcraReport = { identity, durationMs: durationOfKey(key), ...state };
+    return new Promise((resolve) => {
+      this.#add(report, never, (answer) => {
+        const isDone = answer?.status === MESSAGE_STATUS.done;
+        // The bucket contains the tokens that were allowed without Redis.
+        if (isDone) withSlot(table, identity, key, (slot) => table.setUnreported(slot, 0));
+        resolve(isDone);
+      });
+    });
+  }
+
+  /** Keeps a used bucket, in case that Redis loses it or is down. */
+  #keep(identity: Identity, tag: number, message: GcraMessage, answer: GcraAnswer): void {
+    if (message.cost === 0 || answer.state.newest <= answer.window) return;
+    const { tableOf, nowMs } = this.#options;
+    const table = tableOf(identity);
+    const key = counterKey(RULE.gcra, message.durationMs);
+    const lock = table.lockFor(identity);
+    table.acquire(lock);
+    let slot = table.find(identity, key);
+    if (slot === NO_LEASE_SLOT) slot = table.insert(identity, tag, key, nowMs());
+    if (slot !== NO_LEASE_SLOT && table.readUnreported(slot) === 0) {
+      table.writeGcra(slot, answer.state);
+    }
+    table.release(lock);
+  }
+
   /** Sends what is to be sent. Happens by itself at the end of a turn. */
   flush(): void {
     clearImmediate(this.#flushTimer);
@@ -167,7 +209,7 @@ export class GcraClient {
   }
 
   #add(
-    message: GcraMessage,
+    message: GcraMessage | GcraReport,
     isWanted: WaitingMessage['isWanted'],
     onAnswer: WaitingMessage['onAnswer'],
   ): void {

@@ -85,6 +85,7 @@ import {
   writeLeaseState,
 } from './lease-slot.ts';
 import { LocalDecisions } from './local-decisions.ts';
+import type { GcraState } from './protocol.ts';
 
 /**
  * What a check needs. `decidedPrefetch`: it is decided, and the lease has become small; one check
@@ -435,6 +436,25 @@ export class LeaseTable implements LeaseMemory {
 
   setUnreported(slot: LeaseSlot, tokens: number): void {
     this.details[reservedAt(slot)] = tokens;
+  }
+
+  /** A GCRA bucket as Redis or this machine has left it; `newest` is 0 if it was never used. */
+  readGcra(slot: LeaseSlot): GcraState {
+    const { details } = this;
+    return {
+      newest: details[totalAt(slot, 0)],
+      current: details[totalAt(slot, 1)],
+      limit: details[lastLimitAt(slot)],
+    };
+  }
+
+  /** Keeps what Redis has answered. A thread that dies meanwhile leaves a bucket with less left. */
+  writeGcra(slot: LeaseSlot, { newest, current, limit }: GcraState): void {
+    const { details } = this;
+    details[totalAt(slot, 1)] = 0;
+    details[totalAt(slot, 0)] = newest;
+    details[lastLimitAt(slot)] = limit;
+    details[totalAt(slot, 1)] = current;
   }
 
   /** Whether a group has never had a counter: its memory is untouched. */

@@ -97,6 +97,7 @@ export class RedisShardWorker {
       bucketOf: (identity) => state.bucketOf(identity),
       send: (bucket, messages) => this.#buckets[bucket].gcra(messages),
       onReplies: () => this.#flushConsumers(),
+      nowMs,
       stats,
     });
     this.#corrections = new Corrections({
@@ -118,6 +119,7 @@ export class RedisShardWorker {
       stats,
       nowMs,
       syncGcra: (identity, key) => this.gcra.sync(identity, key),
+      reportGcra: (identity, key) => this.gcra.report(identity, key),
       isUp: () => !breaker.isOpen,
     });
     this.#buckets = Array.from({ length: state.bucketCount }, (_, bucket) => {

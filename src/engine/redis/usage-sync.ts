@@ -38,6 +38,8 @@ interface UsageSyncOptions {
   nowMs: () => number;
   /** Tells Redis GCRA tokens that were allowed without it. @returns whether it has got them */
   syncGcra: (identity: Identity, key: number) => Promise<boolean>;
+  /** Tells a Redis that has lost it of a bucket. @returns whether it has got it */
+  reportGcra: (identity: Identity, key: number) => Promise<boolean>;
   /** Whether Redis can be told something. */
   isUp: () => boolean;
 }
@@ -126,7 +128,10 @@ export class UsageSync {
     for (const table of tables) {
       table.forEachSlot((slot, lock) => {
         const { identity, key } = nameOf(table, slot);
-        if (isGcra(key)) return;
+        if (isGcra(key)) {
+          buckets.add(state.bucketOf(identity));
+          return;
+        }
         table.read(slot, this.#state);
         if (this.#state.window !== NO_WINDOW) buckets.add(state.bucketOf(identity));
         if (!this.#state.isPinned) return;
@@ -140,19 +145,25 @@ export class UsageSync {
 
   /** Reports all counters of a bucket. @returns whether Redis has got every one */
   async report(bucket: number): Promise<boolean> {
-    const { state, nowMs, client } = this.#options;
+    const { state, nowMs, client, reportGcra } = this.#options;
     const counters: CounterName[] = [];
     const now = nowMs();
     await this.#scan((table, slot) => {
       const counter = nameOf(table, slot);
-      if (isGcra(counter.key) || state.bucketOf(counter.identity) !== bucket) return;
+      if (state.bucketOf(counter.identity) !== bucket) return;
+      const redisMs = state.redisMs(counter.identity.h3, now);
+      if (isGcra(counter.key)) {
+        if (table.readGcra(slot).newest > redisMs) counters.push(counter);
+        return;
+      }
       table.read(slot, this.#state);
       const { window } = this.#state;
       if (window === NO_WINDOW) return;
-      const redisMs = state.redisMs(counter.identity.h3, now);
       if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
     });
-    return inParts(counters, ({ identity, key }) => client.sync(identity, key, true));
+    return inParts(counters, ({ identity, key }) => {
+      return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key, true);
+    });
   }
 
   /** Visits all slots, some groups in a turn of the loop. */

@@ -118,6 +118,26 @@ describe.skipIf(isRedisMissing)('a GCRA bucket', () => {
   });
 });
 
+describe.skipIf(isRedisMissing)('a GCRA bucket of a Redis that restarts empty', () => {
+  test('is reported by the machines that have used it', async () => {
+    await startMachines(2);
+    const terms = { limit: 100, rule: RULE.gcra, durationMs: DURATION_MS };
+    expect(await use(60, terms)).toBeLessThanOrEqual(60);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    let after = 0;
+    const useMore = async () => {
+      after += await use(20, terms);
+      return after;
+    };
+    // Nothing is allowed until all machines have reported.
+    await expect.poll(useMore).toBeGreaterThan(0);
+    for (let n = 0; n < 5; n++) await useMore();
+    const lost = machines.reduce((sum, { withdrawn }) => sum + withdrawn, 0);
+    expect(after).toBeLessThanOrEqual(40 + lost);
+  });
+});
+
 describe.skipIf(isRedisMissing)('a sliding window', () => {
   test('allows no more than the limit, also beside checks of fixed windows', async () => {
     await startMachines(3);
