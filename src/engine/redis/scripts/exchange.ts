@@ -26,7 +26,6 @@ const WRITE_OFF_US = 10_000;
 
 const COUNTERS = `
 local COUNTER, RECORD = '<ddddddd', '<dddddddd'
-local epoch = format('%s.%d', runId, epochNumber)
 
 -- Begins the life of a key that was just written, which ends with the next window.
 local function expire(base, key, window, duration, digits)
@@ -131,7 +130,6 @@ for i = 2, #KEYS do
   if isStored and not isReport and reportedEpoch == epoch and window >= w - 1 and window <= w
       and not (window == w and stored or previous)[2] then
     newEpoch()
-    epoch = format('%s.%d', runId, epochNumber)
     storeMeta()
   end
   local status = 0

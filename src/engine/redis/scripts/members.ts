@@ -34,6 +34,7 @@ if not bucket[1] then
     return {header(1)}
   end
   epochNumber, version = nowMs, nowMs
+  epoch = format('%s.%d', runId, epochNumber)
   if hasTokens or #presented > 0 then newEpoch() end
   call('HSET', metaKey, 'e', runId)
   storeMeta()

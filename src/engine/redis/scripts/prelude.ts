@@ -70,9 +70,10 @@ local function publish(member, text)
   return call(isCluster and 'SPUBLISH' or 'PUBLISH', metaKey:sub(1, -2) .. 'r:' .. member, text)
 end
 
+local epoch = format('%s.%d', runId, epochNumber)
+
 local function header(status)
-  return format('%d %d %s.%d %d %d %d', status, clock, runId, epochNumber,
-    fence > 0 and 1 or 0, version, machines)
+  return format('%d %d %s %d %d %d', status, clock, epoch, fence > 0 and 1 or 0, version, machines)
 end
 
 local function storeMeta()
@@ -87,10 +88,11 @@ end
 -- Begins a recovery: all members must report.
 local function newEpoch()
   epochNumber = max(epochNumber + 1, nowMs)
+  epoch = format('%s.%d', runId, epochNumber)
   fence = clock + ${FENCE_AHEAD_US}
   for _, field in ipairs(call('HKEYS', metaKey)) do
     local member = match(field, '^m:(.+)$')
-    if member then publish(member, format('report %s.%d', runId, epochNumber)) end
+    if member then publish(member, 'report ' .. epoch) end
   end
 end
 
@@ -120,11 +122,9 @@ local function register(presented)
     end
   end
 
-  local epoch = format('%s.%d', runId, epochNumber)
   local isFromOtherEpoch = reportedEpoch ~= '' and reportedEpoch ~= epoch
   if presented and isFromOtherEpoch and fence == 0 and not members[me] then
     newEpoch()
-    epoch = format('%s.%d', runId, epochNumber)
   end
   if presented and fence > 0 then
     for _, member in ipairs(presented) do
@@ -214,9 +214,9 @@ export const INDEX = `
 local function addToIndex(identity, name, expiry)
   local index = metaKey:sub(1, -2) .. 'i:' .. identity
   local added = call('HSET', index, name, expiry)
-  -- GT does nothing for a key that does not expire: one that was just made.
-  if call('PEXPIREAT', index, expiry, 'GT') == 0 and added == 1 then
-    call('PEXPIREAT', index, expiry, 'NX')
+  -- A key that was just made does not expire, for which GT does nothing.
+  if added == 0 or call('PEXPIREAT', index, expiry, 'NX') == 0 then
+    call('PEXPIREAT', index, expiry, 'GT')
   end
 end
 `;
