@@ -1,0 +1,69 @@
+/**
+ * Servers that share their limits through a real Redis, under load without other faults: every
+ * decision is recorded, and every window allows no more than its limit.
+ */
+
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type RunningCluster, startServers } from '../support/cluster-run.ts';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../support/guarantees.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../support/redis.ts';
+
+const COUNTS = IS_LONG ? [2, 3, 5] : [2, 3];
+/** In all, by number of servers. */
+const CHECKS = trialCount(12_000, 400_000);
+/** Hot limits with leases and without, and some that are seldom exhausted. */
+const LIMITS = [10, 50, 200, 1_000, ...Array.from({ length: 200 }, (_, i) => 15 + (i % 11))];
+const HOT = 4;
+const DURATION_MS = 2_000;
+/** Parts of the limit. */
+const UTILISATION = 0.99;
+
+const percent = (share: number) => `${(100 * share).toFixed(2)} %`;
+
+describe.skipIf(isRedisMissing)('servers with one Redis', () => {
+  let redis: RedisServer;
+  let cluster: RunningCluster | undefined;
+  beforeAll(async () => {
+    redis = await startRedis();
+  });
+  afterEach(async () => {
+    await cluster?.close();
+    cluster = undefined;
+  });
+  afterAll(async () => {
+    await redis.close();
+  });
+
+  test.each(COUNTS)(
+    '%i of them allow no window more than its limit, and deny what fits only without proof',
+    { timeout: 1_200_000 },
+    async (count) => {
+      cluster = await startServers(redis, count, { delayMs: 0.25, jitterMs: 0.5 });
+      const seed = newSeed();
+      const report = await cluster.run({
+        limits: LIMITS,
+        durationMs: DURATION_MS,
+        costs: [1, 1, 1, 1, 2, 3, 7, 0],
+        connectionsPerServer: 8,
+        checksPerServer: 8 * Math.ceil(CHECKS / 8 / count),
+        seed,
+        nextId: (below) => (below(4) === 0 ? HOT + below(LIMITS.length - HOT) : below(HOT)),
+      });
+      const { decisions, windows, overAdmission, falseDenials, unprovenDenials } = report;
+      expect(report).toMatchObject({ errors: [], overAdmission: 0 });
+      // A machine that is too slow for the deadlines of checks makes denials without proof.
+      const unproven = unprovenDenials + report.withoutRedis;
+      expect(falseDenials, report.violations.join()).toBeLessThanOrEqual(unproven);
+      if (unproven === 0) expect(report.leastUtilisation).toBeGreaterThan(UTILISATION);
+      const what = `${count} servers, ${decisions} decisions in ${windows} windows (seed ${seed})`;
+      const waited = `${percent(report.waited)} waited, ${report.tokenRequestsPerCheck.toFixed(3)} token requests per check`;
+      recordMeasurement('P1', `one Redis: ${waited}`, what, `${overAdmission} tokens too many`);
+      recordMeasurement(
+        'P2',
+        `one Redis: used ${percent(report.meanUtilisation)} of exhausted windows`,
+        what,
+        `${falseDenials} windows denied what fitted; ${unproven} denials without proof`,
+      );
+    },
+  );
+});
