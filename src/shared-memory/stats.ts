@@ -119,6 +119,8 @@ const workerStats = {
   unprovenDenials: 26,
   /** Tokens that windows may have over their limit since the last `available` recovery. */
   extraTokens: 27,
+  /** Counters whose usage or lease Redis did not get before the worker ended; not running. */
+  unreportedCounters: 28,
 };
 /** The counts of a shard worker. */
 export const WORKER_STAT = workerStats as Readonly<

@@ -8,6 +8,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Log } from '../../core/log.ts';
 import { Control } from '../../shared-memory/control.ts';
+import { totalOf, WORKER_STAT } from '../../shared-memory/stats.ts';
 import type { EngineHost, EngineStats } from '../engine.ts';
 import { workerOf } from '../memory/shard.ts';
 import { QueueDepths } from '../worker/queue-depths.ts';
@@ -24,6 +25,7 @@ export class RedisEngineHost implements EngineHost {
   readonly #state: EngineState;
   readonly #queueDepths: QueueDepths;
   #supervisor: ShardWorkerSupervisor | undefined;
+  #log: Log | undefined;
 
   constructor(data: RedisEngineData, controlBuffer: SharedArrayBuffer) {
     this.#data = data;
@@ -39,6 +41,7 @@ export class RedisEngineHost implements EngineHost {
    *   the other ends
    */
   start(connectWorker: (worker: number) => MessagePort[], log: Log): void {
+    this.#log = log;
     const workerData: RedisWorkerData = { control: this.#controlBuffer, engine: this.#data };
     this.#supervisor = new ShardWorkerSupervisor(
       {
@@ -68,6 +71,10 @@ export class RedisEngineHost implements EngineHost {
 
   async drain(): Promise<void> {
     await this.#supervisor?.drain();
+    const counters = totalOf(this.#control.allWorkerStats(), WORKER_STAT.unreportedCounters);
+    if (counters === 0) return;
+    const text = 'Redis did not get the usage or the leases of some counters in time';
+    this.#log?.warn({ counters }, text);
   }
 
   async stop(): Promise<void> {

@@ -17,7 +17,7 @@ import { openRedis } from '../../redis/connection.ts';
 import { prepareClients } from '../../redis/session.ts';
 import { Clock, systemMs } from '../../shared-memory/clock.ts';
 import { Control } from '../../shared-memory/control.ts';
-import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
+import { WAKE_UP_FLAG, WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { workerOf } from '../memory/shard.ts';
 import type { WorkerRun } from '../worker/pool.ts';
 import { attachChannel } from '../worker/queue.ts';
@@ -115,7 +115,7 @@ async function runUntilStop(
     worker.start();
     await serveQueues(worker, stats);
     await emptyQueues(worker, nowMs);
-    await worker.drain();
+    stats.set(WORKER_STAT.unreportedCounters, await worker.drain());
   } finally {
     worker.close();
     link.close();

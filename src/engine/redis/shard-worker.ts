@@ -218,16 +218,19 @@ export class RedisShardWorker {
     if (!breaker.isOpen) void this.#sync.run();
   }
 
-  /** Returns all leases and reports all usage. @returns whether Redis has got everything */
-  async drain(): Promise<boolean> {
+  /**
+   * Returns all leases and reports all usage, within DRAIN_MAX_MS.
+   * @returns the number of counters of which Redis did not get everything
+   */
+  async drain(): Promise<number> {
     const { nowMs } = this.#parts;
     const endMs = nowMs() + DRAIN_MAX_MS;
     await this.#sync.takeAllLeases();
-    for (;;) {
-      if (await this.#sync.run()) return true;
-      if (nowMs() >= endMs) return false;
+    while (nowMs() < endMs) {
+      if (await this.#sync.run()) return 0;
       await new Promise((resolve) => setTimeout(resolve, RELEASE_MS));
     }
+    return this.#sync.countUnreported();
   }
 
   close(): void {

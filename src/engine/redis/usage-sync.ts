@@ -77,6 +77,13 @@ export class UsageSync {
     return isComplete;
   }
 
+  /** How many counters have usage that Redis does not know. */
+  countUnreported(): number {
+    let count = 0;
+    for (const table of this.#options.tables) table.forEachDirtySlot(() => count++);
+    return count;
+  }
+
   /**
    * Takes all leases away, and forgets what denies checks without Redis. Redis is told by the next
    * `run`: until then the tokens of the leases stay deducted.
