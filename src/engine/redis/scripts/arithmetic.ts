@@ -58,8 +58,10 @@ local function ceiling(a, b, c, divisor)
     large, small, remainder = divide(a, b, divisor)
     if large >= AMOUNT_MAX then return max(large, AMOUNT_MAX + 1), 0 end
   end
-  local last = math.ceil((remainder - c) / divisor)
-  return large + (small + last), last * divisor - (remainder - c)
+  local last = floor((remainder - c) / divisor)
+  local over = remainder - c - last * divisor
+  if over == 0 then return large + (small + last), 0 end
+  return large + (small + last + 1), divisor - over
 end
 
 -- Returns floor((a * b + c) / divisor), and the remainder. Where not exact, it is too small.
