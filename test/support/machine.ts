@@ -43,6 +43,7 @@ export interface MachineOptions {
   path?: string;
   /** Faults of its connection. */
   faults?: Faults;
+  waitForReplicas?: number;
 }
 
 /** What happens to the next call of a script. */
@@ -134,7 +135,8 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
   const { log, lines: logged } = recordingLog();
-  const settings = { url, password: undefined, waitForReplicas: 0 };
+  const { waitForReplicas = 0 } = options;
+  const settings = { url, password: undefined, waitForReplicas };
   const tls = { ca: undefined, cert: undefined, key: undefined };
   const link = openRedis({ ...settings, tls });
   const client = new SharedRegistryClient(

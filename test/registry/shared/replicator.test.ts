@@ -334,6 +334,13 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     expect(keyNames(a).filter((name) => name === 'two').length).toBeLessThanOrEqual(1);
   });
 
+  test('acknowledge no change that too few replicas have, and do not lose it', async () => {
+    const [a, b] = [await start({ waitForReplicas: 1 }), await start()];
+    await expect(addKey(a, 'one')).rejects.toThrow('something may have been changed');
+    await convergence();
+    expect([keyNames(a), keyNames(b)]).toEqual([['one'], ['one']]);
+  });
+
   test.each<[Fault, string[]]>([
     ['lost reply', ['one']],
     ['nonsense', ['one']],
